@@ -136,12 +136,12 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     a->merge_is_due = a->job.merge_is_due;
     a->merge_is_behind = a->job.merge_is_behind;
     a->max_cursors = a->config.n_streams + state->n_cursors + a->config.max_inputs;
-    a->cursors = mem_zalloc((a->max_cursors + 1) * sizeof(*a->cursors));
-    a->job_cursors = mem_zalloc((a->max_cursors + 1) * sizeof(*a->job_cursors));
-    a->committed = mem_zalloc((a->max_cursors + 1) * sizeof(*a->committed));
+    a->cursors = mem_zalloc((a->max_cursors + 1) * sizeof *a->cursors);
+    a->job_cursors = mem_zalloc((a->max_cursors + 1) * sizeof *a->job_cursors);
+    a->committed = mem_zalloc((a->max_cursors + 1) * sizeof *a->committed);
     for (; a->n_cursors < a->config.n_streams; a->n_cursors++) {
         struct slice_cursor *cursor = &a->cursors[a->n_cursors];
-        snprintf(cursor->stream, sizeof(cursor->stream), "%s", a->config.streams[a->n_cursors]);
+        snprintf(cursor->stream, sizeof cursor->stream, "%s", a->config.streams[a->n_cursors]);
         for (size_t k = 0; k < state->n_cursors; k++)
             if (strcmp(state->cursors[k].stream, cursor->stream) == 0)
                 *cursor = state->cursors[k];
@@ -149,16 +149,16 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     for (size_t k = 0; k < state->n_cursors; k++)
         if (state->cursors[k].stream[0] == AGGREGATE_INPUT_MARK)
             a->cursors[a->n_cursors++] = state->cursors[k];
-    memcpy(a->committed, a->cursors, a->n_cursors * sizeof(*a->cursors));
+    memcpy(a->committed, a->cursors, a->n_cursors * sizeof *a->cursors);
     return SLICE_OK;
 }
 
 enum slice_result aggregate_open(
     const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT])
 {
-    struct aggregate *a = mem_zalloc(sizeof(*a));
+    struct aggregate *a = mem_zalloc(sizeof *a);
     a->config = *config;
-    a->newest = mem_zalloc((config->n_streams + 1) * sizeof(*a->newest));
+    a->newest = mem_zalloc((config->n_streams + 1) * sizeof *a->newest);
     enum slice_result r = make_directory(config->dir, "slices", &a->slices_dir, error);
     if (r == SLICE_OK)
         r = make_directory(config->dir, "rejects", &a->rejects_dir, error);
@@ -234,7 +234,7 @@ void aggregate_begin_stream(struct aggregate *a, size_t stream, const char *id, 
 {
     struct slice_cursor *c = &a->cursors[stream];
     assert(stream < a->n_cursors && c->id[0] == '\0');
-    snprintf(c->id, sizeof(c->id), "%s", id);
+    snprintf(c->id, sizeof c->id, "%s", id);
     c->offset = offset;
     a->committed[stream] = *c;
 }
@@ -299,7 +299,7 @@ void aggregate_keep_rejected(struct aggregate *a, struct bytes entry)
 void aggregate_set_front(struct aggregate *a, size_t input, struct rejects_place front)
 {
     struct slice_cursor *c = &a->cursors[input];
-    snprintf(c->id, sizeof(c->id), "%" PRIu64, front.slice);
+    snprintf(c->id, sizeof c->id, "%" PRIu64, front.slice);
     c->offset = front.offset;
     tally_batch(a->tally)->moved = true;
 }
@@ -323,7 +323,7 @@ size_t aggregate_inputs_end(const struct aggregate *a)
 size_t aggregate_add_input(struct aggregate *a, const char *name)
 {
     assert(name[0] == AGGREGATE_INPUT_MARK && a->n_cursors < a->max_cursors);
-    snprintf(a->cursors[a->n_cursors].stream, sizeof(a->cursors->stream), "%s", name);
+    snprintf(a->cursors[a->n_cursors].stream, sizeof a->cursors->stream, "%s", name);
     return a->n_cursors++;
 }
 
@@ -392,7 +392,7 @@ void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id)
     struct slice_cursor *c = &a->cursors[stream];
     if (strcmp(c->id, id) == 0)
         return;
-    snprintf(c->id, sizeof(c->id), "%s", id);
+    snprintf(c->id, sizeof c->id, "%s", id);
     tally_batch(a->tally)->moved = true;
 }
 
@@ -434,7 +434,7 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
     a->flushing = tally_take(a->tally, seal);
     a->last_swap = now;
     a->has_flushed = true;
-    memcpy(a->job_cursors, a->cursors, a->n_cursors * sizeof(*a->cursors));
+    memcpy(a->job_cursors, a->cursors, a->n_cursors * sizeof *a->cursors);
     a->job = (struct storage_job){.kind = STORAGE_COMMIT,
         .trusted = a->trusted,
         .batch = &a->flushing,
@@ -467,7 +467,7 @@ static void latch(struct aggregate *a, enum slice_result r, const char *error)
 {
     a->latched = true;
     snprintf(
-        a->failure, sizeof(a->failure), "storage %s: %s", r == SLICE_DAMAGED ? "damaged" : "failed", error);
+        a->failure, sizeof a->failure, "storage %s: %s", r == SLICE_DAMAGED ? "damaged" : "failed", error);
     log_error("storage failed; counting stops until a restart", LOG_S("error", error));
 }
 
@@ -475,7 +475,7 @@ static void wait_for_space(struct aggregate *a, usec_t now, const char *error)
 {
     if (!a->failure[0])
         log_warn("disk full; counting continues in memory", LOG_S("error", error));
-    snprintf(a->failure, sizeof(a->failure), "storage full: %s", error);
+    snprintf(a->failure, sizeof a->failure, "storage full: %s", error);
     a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
 

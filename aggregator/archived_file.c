@@ -34,14 +34,14 @@ const char *archived_file_parse(struct bytes text, struct archived_file *out)
     struct json_doc *d = json_doc_parse(text);
     *out = (struct archived_file){0};
     json_doc_u64(d, "/format", &format);
-    bool is_good = d && take_text(d, "/stream", out->stream, sizeof(out->stream)) &&
-                   bytes_is_name(bytes_str(out->stream)) && take_text(d, "/id", out->id, sizeof(out->id)) &&
+    bool is_good = d && take_text(d, "/stream", out->stream, sizeof out->stream) &&
+                   bytes_is_name(bytes_str(out->stream)) && take_text(d, "/id", out->id, sizeof out->id) &&
                    is_hex(out->id) && out->id[0] && json_doc_u64(d, "/first", &out->first) &&
                    json_doc_u64(d, "/end", &out->end) && json_doc_u64(d, "/bytes", &bytes) &&
-                   take_text(d, "/xxh3", hash, sizeof(hash)) && is_hex(hash) && strlen(hash) == HASH_DIGITS &&
+                   take_text(d, "/xxh3", hash, sizeof hash) && is_hex(hash) && strlen(hash) == HASH_DIGITS &&
                    out->first < out->end && out->end - out->first == bytes;
     if (is_good && json_doc_at(d, "/opening").type != JSON_MISSING)
-        is_good = take_text(d, "/opening", out->opening, sizeof(out->opening)) && is_hex(out->opening);
+        is_good = take_text(d, "/opening", out->opening, sizeof out->opening) && is_hex(out->opening);
     if (is_good)
         out->xxh3 = strtoull(hash, NULL, 16);
     bool is_other = d && format != MANIFEST_FORMAT;
@@ -59,7 +59,7 @@ static FILE *open_manifest(const char *path)
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
     FILE *f = NULL;
-    for (size_t i = 0; i < sizeof(packed) / sizeof(*packed) && !f; i++) {
+    for (size_t i = 0; i < sizeof packed / sizeof *packed && !f; i++) {
         size_t n = strlen(path), suffix = strlen(packed[i]);
         if (n <= suffix || strcmp(path + n - suffix, packed[i]) != 0)
             continue;
@@ -125,7 +125,7 @@ static int compare_files(const void *a, const void *b)
 size_t archived_files_sort(struct archived_file *files, size_t n)
 {
     if (n > 1)
-        qsort(files, n, sizeof(*files), compare_files);
+        qsort(files, n, sizeof *files, compare_files);
     for (size_t i = 1; i < n; i++)
         if (strcmp(files[i - 1].stream, files[i].stream) == 0 && files[i].first < files[i - 1].end)
             return i;

@@ -26,7 +26,7 @@ struct count_watermark {
 struct count_watermark *count_watermark_new(
     struct aggregate *aggregate, const char *const *names, size_t n_streams)
 {
-    struct count_watermark *w = mem_zalloc(sizeof(*w));
+    struct count_watermark *w = mem_zalloc(sizeof *w);
     assert(n_streams <= COUNT_STREAMS_MAX);
     w->aggregate = aggregate;
     w->names = names;

@@ -38,7 +38,7 @@ struct cursor_keeper {
 int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/cursor-key", dir);
+    snprintf(path, sizeof path, "%s/cursor-key", dir);
     int fd = io->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
     bool ok = fd >= 0, is_new = fd < 0 && errno == ENOENT;
     memset(key, 0, RANDOM_ID_SIZE);
@@ -53,10 +53,10 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_err
     if (fd >= 0)
         io->close(fd);
     if (!ok && (is_new || fd < 0))
-        snprintf(error->text, sizeof(error->text), "%.400s: %s", path, strerror(why));
+        snprintf(error->text, sizeof error->text, "%.400s: %s", path, strerror(why));
     else if (!ok)
-        snprintf(error->text, sizeof(error->text),
-            "%.400s is damaged: restore it, or delete it for a new key", path);
+        snprintf(error->text, sizeof error->text, "%.400s is damaged: restore it, or delete it for a new key",
+            path);
     errno = ok || is_new || fd < 0 ? why : 0;
     return ok ? 0 : -1;
 }
@@ -64,11 +64,11 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_err
 struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,
     struct follower *const *followers, size_t n_streams, const char *name, const char *key)
 {
-    struct cursor_keeper *k = mem_zalloc(sizeof(*k));
+    struct cursor_keeper *k = mem_zalloc(sizeof *k);
     *k = (struct cursor_keeper){
         .client = client, .aggregate = a, .followers = followers, .name = name, .n = n_streams};
-    snprintf(k->headers, sizeof(k->headers), "X-Millrace-Cursor-Key: %s\r\n", key);
-    k->streams = mem_zalloc((n_streams + 1) * sizeof(*k->streams));
+    snprintf(k->headers, sizeof k->headers, "X-Millrace-Cursor-Key: %s\r\n", key);
+    k->streams = mem_zalloc((n_streams + 1) * sizeof *k->streams);
     for (size_t i = 0; i < n_streams; i++)
         k->streams[i] = (struct stream_cursor_state){.keeper = k, .stream = i};
     return k;

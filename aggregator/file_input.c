@@ -73,11 +73,11 @@ static void prefix_add(struct prefix *p, struct bytes line, uint64_t length)
 {
     char text[32];
     if (line.len < length)
-        line = bytes_of(text, (size_t)snprintf(text, sizeof(text), "%" PRIu64, length));
+        line = bytes_of(text, (size_t)snprintf(text, sizeof text, "%" PRIu64, length));
     XXH3_128bits_update(p->hash, line.ptr, line.len);
     XXH3_128bits_update(p->hash, "\n", 1);
     if (p->offset == 0)
-        snprintf(p->first, sizeof(p->first), "%016" PRIx64, (uint64_t)XXH3_64bits(line.ptr, line.len));
+        snprintf(p->first, sizeof p->first, "%016" PRIx64, (uint64_t)XXH3_64bits(line.ptr, line.len));
     p->offset += length + 1;
     p->ends_in_cr = line.len > 0 && line.ptr[line.len - 1] == '\r';
 }
@@ -124,7 +124,7 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
     const struct aggregate *a = in->aggregate;
     char error[LINE_SOURCE_ERROR_MAX], id[SLICE_ID_TEXT];
     struct prefix p = {0};
-    size_t *like = mem_alloc((aggregate_inputs_end(a) + 1) * sizeof(*like)), n = 0;
+    size_t *like = mem_alloc((aggregate_inputs_end(a) + 1) * sizeof *like), n = 0;
     uint64_t last = 1; /* the greatest offset of a cursor with this first line */
     enum line_source_result r = LINE_SOURCE_END;
     struct line_source *s = line_source_open(path, error);
@@ -165,7 +165,7 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
     if (n == 0 || *found != NO_INPUT)
         return 0;
     char text[LINE_SOURCE_ERROR_MAX + 200];
-    snprintf(text, sizeof(text),
+    snprintf(text, sizeof text,
         "%.200s: begins like a file that was counted before, but was changed or cut off since; append new "
         "lines to the counted file instead",
         path);
@@ -228,7 +228,7 @@ static void take(struct file_input *in, size_t input, struct bytes line, uint64_
 static size_t add_input(struct aggregate *a)
 {
     char name[NAME_LEN_MAX + 1];
-    snprintf(name, sizeof(name), "%cinput-%zu", AGGREGATE_INPUT_MARK, aggregate_inputs_end(a));
+    snprintf(name, sizeof name, "%cinput-%zu", AGGREGATE_INPUT_MARK, aggregate_inputs_end(a));
     return aggregate_add_input(a, name);
 }
 
@@ -259,7 +259,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         }
         if (is_counted && p.offset >= from &&
             (p.offset > from || strcmp(id, aggregate_cursor(in->aggregate, input)->id) != 0)) {
-            snprintf(error, sizeof(error), "%.200s: changed while it was read", path);
+            snprintf(error, sizeof error, "%.200s: changed while it was read", path);
             is_changed = true;
             r = LINE_SOURCE_FAILED;
             break;
@@ -303,8 +303,8 @@ static int count_file(struct file_input *in, const char *path)
     if (status != 0 || stopped)
         return status;
     if (input == NO_INPUT && aggregate_inputs_end(in->aggregate) >= FILE_INPUT_FILES_MAX) {
-        snprintf(error, sizeof(error), "%.200s: too many files were counted; concatenate the remaining ones",
-            path);
+        snprintf(
+            error, sizeof error, "%.200s: too many files were counted; concatenate the remaining ones", path);
         return print_error(error, EX_USAGE);
     }
     struct line_source *s = line_source_open(path, error);
@@ -324,7 +324,7 @@ static int check_files(struct file_input *in, char **files, size_t n)
         struct stat st;
         struct line_source *s = NULL;
         if (stat(files[i], &st) != 0 || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
-            snprintf(error, sizeof(error), "%.200s: %s", files[i],
+            snprintf(error, sizeof error, "%.200s: %s", files[i],
                 access(files[i], F_OK) != 0 ? strerror(errno) : "not a regular file");
         } else {
             s = line_source_open(files[i], error);

@@ -89,7 +89,7 @@ static void on_change(void *arg)
 
 struct follower *follower_new(const struct follower_config *config)
 {
-    struct follower *f = mem_zalloc(sizeof(*f));
+    struct follower *f = mem_zalloc(sizeof *f);
     const struct slice_cursor *c = aggregate_cursor(config->aggregate, config->stream);
     struct stream_cursor from = {.offset = c->offset};
     _Static_assert(

@@ -109,7 +109,7 @@ static void on_gone(struct http_request *req, void *arg)
 
 static void add_waiter(struct app *app, struct slice_waiter **list, struct http_request *req, uint64_t slice)
 {
-    struct slice_waiter *w = mem_zalloc(sizeof(*w));
+    struct slice_waiter *w = mem_zalloc(sizeof *w);
     *w = (struct slice_waiter){app, req, slice, *list, list};
     if (w->next)
         w->next->link = &w->next;
@@ -296,7 +296,7 @@ static void put_back(struct http_request *req, void *ctx)
         http_problem(req, 503, "busy", NULL, "a compaction is in progress");
         return;
     }
-    app->put_back_waiter = mem_zalloc(sizeof(*app->put_back_waiter));
+    app->put_back_waiter = mem_zalloc(sizeof *app->put_back_waiter);
     *app->put_back_waiter = (struct put_back_waiter){app, req, p};
     http_on_gone(req, on_put_back_gone, app->put_back_waiter);
     answer_put_back(app);

@@ -173,7 +173,7 @@ static void append_read(struct large_read *r)
 static void answer_later(
     struct app *app, struct http_request *req, struct reads *r, enum reply_kind kind, bool has_begun)
 {
-    struct large_read *large = mem_zalloc(sizeof(*large));
+    struct large_read *large = mem_zalloc(sizeof *large);
     *large = (struct large_read){.app = app, .req = req, .kind = kind, .reads = r};
     http_on_gone(req, on_gone, large);
     if (has_begun && !app->reads.running && !app->reads.queue) {

@@ -26,7 +26,7 @@ size_t key_limits_bytes_max(const struct counters *c)
 
 struct key_limit *key_limit_new(const struct counter *counter)
 {
-    struct key_limit *l = mem_zalloc(sizeof(*l));
+    struct key_limit *l = mem_zalloc(sizeof *l);
     *l = (struct key_limit){.counter = counter};
     key_limit_clear(l);
     return l;
@@ -46,7 +46,7 @@ void key_limit_clear(struct key_limit *l)
     free(l->slots);
     l->n = 0;
     l->n_slots = FIRST_SLOTS;
-    l->slots = mem_zalloc(l->n_slots * sizeof(*l->slots));
+    l->slots = mem_zalloc(l->n_slots * sizeof *l->slots);
 }
 
 /* The slot of the key, or the empty slot where it belongs. */
@@ -66,7 +66,7 @@ static void add(struct key_limit *l, const char stored[COMPONENT_HASH], char *sl
     char(*old)[COMPONENT_HASH] = l->slots;
     size_t n_old = l->n_slots;
     l->n_slots *= 2;
-    l->slots = mem_zalloc(l->n_slots * sizeof(*l->slots));
+    l->slots = mem_zalloc(l->n_slots * sizeof *l->slots);
     for (size_t i = 0; i < n_old; i++)
         if (old[i][0] != '\0')
             memcpy(find_slot(l, old[i]), old[i], COMPONENT_HASH);

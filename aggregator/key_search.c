@@ -52,7 +52,7 @@ static bool is_past(struct bytes text, const struct buf *end)
 /* Leaves out all but the first texts. All entries of one text are kept or left out together. */
 static void trim(struct found_list *l)
 {
-    qsort(l->items, l->n, sizeof(*l->items), compare_texts);
+    qsort(l->items, l->n, sizeof *l->items, compare_texts);
     buf_clear(&l->end);
     buf_append_bytes(&l->end, text_of(&l->items[SEARCH_KEPT]));
     while (l->n > 0 && is_past(text_of(&l->items[l->n - 1]), &l->end))
@@ -64,7 +64,7 @@ static void add(struct found_list *l, struct bytes text, const struct found *f)
     if (is_past(text, &l->end))
         return;
     if (!l->items)
-        l->items = mem_alloc(2 * (size_t)SEARCH_KEPT * sizeof(*l->items));
+        l->items = mem_alloc(2 * (size_t)SEARCH_KEPT * sizeof *l->items);
     char *copy = mem_alloc(text.len + 1);
     memcpy(copy, text.ptr, text.len);
     struct found *new = &l->items[l->n++];
@@ -85,7 +85,7 @@ static void free_list(struct found_list *l)
 
 struct key_search *key_search_new(const struct key_search_query *q)
 {
-    struct key_search *s = mem_zalloc(sizeof(*s));
+    struct key_search *s = mem_zalloc(sizeof *s);
     s->q = *q;
     text_key_encode(q->start, &s->start);
     return s;
@@ -141,12 +141,12 @@ static bool find_text(struct key_search *s, struct bytes hash, struct bytes *tex
 {
     struct found sought;
     if (!s->is_sorted && s->lookups.n > 0)
-        qsort(s->lookups.items, s->lookups.n, sizeof(*s->lookups.items), compare_hashes);
+        qsort(s->lookups.items, s->lookups.n, sizeof *s->lookups.items, compare_hashes);
     s->is_sorted = true;
     memcpy(sought.stored, hash.ptr, COMPONENT_HASH);
     const struct found *f = s->lookups.n == 0 ? NULL
                                               : bsearch(&sought, s->lookups.items, s->lookups.n,
-                                                    sizeof(*s->lookups.items), compare_hashes);
+                                                    sizeof *s->lookups.items, compare_hashes);
     if (f)
         *text = text_of(f);
     return f != NULL;
@@ -193,7 +193,7 @@ uint64_t key_search_print(struct key_search *s, struct buf *lines, bool *more, s
     if (s->lookups.end.len > 0 && (end->len == 0 || is_past(buf_bytes(end), &s->lookups.end)))
         end = &s->lookups.end;
     if (keys->n > 0)
-        qsort(keys->items, keys->n, sizeof(*keys->items), compare_texts);
+        qsort(keys->items, keys->n, sizeof *keys->items, compare_texts);
     for (; i < keys->n && printed < s->q.limit && !is_past(text_of(&keys->items[i]), end);
          i += n, printed++) {
         for (n = 1; i + n < keys->n && bytes_equal(text_of(&keys->items[i]), text_of(&keys->items[i + n]));)

@@ -131,10 +131,10 @@ static void register_metrics(struct wiring *w)
     w->flush_seconds = stats_histogram(
         s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
     const struct counters *c = app->counters;
-    w->over_max_keys = mem_zalloc((c->n_totals + c->n_subtotals) * sizeof(*w->over_max_keys));
+    w->over_max_keys = mem_zalloc((c->n_totals + c->n_subtotals) * sizeof *w->over_max_keys);
     for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++) {
         char label[64];
-        snprintf(label, sizeof(label), "counter=\"%s\"", counters_at(c, i)->ns);
+        snprintf(label, sizeof label, "counter=\"%s\"", counters_at(c, i)->ns);
         if (counters_at(c, i)->max_keys > 0)
             w->over_max_keys[i] = stats_counter(s, "over_max_keys_total", label,
                 "events counted as (other) because of the counter's max_keys");
@@ -156,7 +156,7 @@ static void health_set_not_ready(struct app *app, const char *text)
 {
     if (strcmp(app->health, text) == 0)
         return;
-    snprintf(app->health, sizeof(app->health), "%s", text);
+    snprintf(app->health, sizeof app->health, "%s", text);
     daemon_set_not_ready(app->daemon, "%s", app->health);
 }
 
@@ -233,7 +233,7 @@ static void health_update(struct app *app)
     const char *failure = aggregate_failure(app->aggregate, &latched);
     if (failure)
         health_set_not_ready(app, failure);
-    else if (describe_streams(app, text, sizeof(text)))
+    else if (describe_streams(app, text, sizeof text))
         health_set_not_ready(app, text);
     else {
         if (app->health[0] || !daemon_is_ready(app->daemon))
@@ -243,7 +243,7 @@ static void health_update(struct app *app)
     /* With --daemon, the parent process exits even if a stream is in trouble: the daemon retries it in the
      * background. */
     for (size_t i = 0; i < app->streams.n; i++)
-        if (follower_trouble(app->followers[i], NULL) != NULL)
+        if (follower_trouble(app->followers[i], NULL))
             daemon_notify_parent();
 }
 
@@ -415,7 +415,7 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         &(struct http_client_config){
             .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 2, .read_size = PIECE},
         error);
-    if (w->client == NULL)
+    if (!w->client)
         return EX_CONFIG;
     w->config = (struct aggregate_config){.dir = options_string(o, "data_dir"),
         .archive = options_string(o, "archive"),
@@ -440,13 +440,13 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
         w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
     if (w->is_opening)
         return 0;
-    snprintf(error->text, sizeof(error->text), "cannot start a thread");
+    snprintf(error->text, sizeof error->text, "cannot start a thread");
     return EX_TEMPFAIL;
 }
 
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
-    struct wiring *w = mem_zalloc(sizeof(*w));
+    struct wiring *w = mem_zalloc(sizeof *w);
     w->app.daemon = d;
     w->app.watch = line_watch_new(clock_monotonic());
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");

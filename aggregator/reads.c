@@ -149,7 +149,7 @@ static int answer_range(
     for (size_t i = 0; i < l->n_readers; i++) {
         const char *failure = slice_reader_failure(l->readers[i]);
         if (failure) {
-            snprintf(a->error, sizeof(a->error), "%s", failure);
+            snprintf(a->error, sizeof a->error, "%s", failure);
             return -1;
         }
         n += slice_reader_runs(l->readers[i]);
@@ -173,7 +173,7 @@ static int answer_range(
             break;
     }
     if (r == COUNT_FAILED)
-        snprintf(a->error, sizeof(a->error), "%s", count_merge_error(m));
+        snprintf(a->error, sizeof a->error, "%s", count_merge_error(m));
     count_merge_free(&m);
     for (size_t i = 0; i < n; i++)
         count_source_close(&sources[i]);
@@ -230,7 +230,7 @@ static bool copy_batches(struct reads *r, bool any_size)
     const struct counters *counters = r->layers.counters;
     size_t n_counters = counters->n_totals + counters->n_subtotals, n = 0, last = r->layers.n_batches - 1;
     bool *wanted = mem_zalloc(n_counters + 1), all = false, fits = true;
-    struct bytes *components = mem_alloc((r->n_ranges + 1) * sizeof(*components));
+    struct bytes *components = mem_alloc((r->n_ranges + 1) * sizeof *components);
     for (size_t i = 0; i < r->n_ranges; i++) {
         count_range_note_counters(&r->ranges[i], counters, wanted);
         if (find_common_component(&r->ranges[i], &components[n]))
@@ -269,7 +269,7 @@ static size_t append_bound(struct buf *out, struct bytes key)
 static void set_keys(struct reads *r, const struct bytes *keys, size_t n)
 {
     size_t at = 0;
-    r->ranges = mem_zalloc(n * sizeof(*r->ranges));
+    r->ranges = mem_zalloc(n * sizeof *r->ranges);
     r->n_ranges = n;
     for (size_t i = 0; i < n; i++)
         r->ranges[i].from.len = append_bound(&r->keys, keys[i]);
@@ -279,7 +279,7 @@ static void set_keys(struct reads *r, const struct bytes *keys, size_t n)
 
 static void set_range(struct reads *r, const struct reads_query *q)
 {
-    struct count_range *range = r->ranges = mem_zalloc(sizeof(*r->ranges));
+    struct count_range *range = r->ranges = mem_zalloc(sizeof *r->ranges);
     r->n_ranges = 1;
     buf_append_bytes(&r->keys, q->prefix);
     buf_append_char(&r->keys, '\xff');
@@ -300,8 +300,8 @@ static void set_search(struct reads *r, const struct key_search_query *q)
     r->is_search = true;
     r->search = *q;
     r->n_ranges = q->n_ns + 1;
-    r->ranges = mem_zalloc(r->n_ranges * sizeof(*r->ranges));
-    r->ns = mem_zalloc((q->n_ns + 1) * sizeof(*r->ns));
+    r->ranges = mem_zalloc(r->n_ranges * sizeof *r->ranges);
+    r->ns = mem_zalloc((q->n_ns + 1) * sizeof *r->ns);
     buf_append_str(&r->keys, "lookup|");
     for (size_t i = 0; i < q->n_ns; i++) {
         buf_append_bytes(&r->keys, q->ns[i]);
@@ -328,7 +328,7 @@ static void copy_names(struct reads *r, const struct reads_query *q)
         buf_append_bytes(&r->texts, q->bounds.names[i]);
     buf_append_bytes(&r->texts, q->start_name);
     const char *at = r->texts.ptr;
-    r->names = mem_zalloc((n + 1) * sizeof(*r->names));
+    r->names = mem_zalloc((n + 1) * sizeof *r->names);
     for (size_t i = 0; i < n; at += q->bounds.names[i++].len)
         r->names[i] = bytes_of(at, q->bounds.names[i].len);
     r->start_name = bytes_of(at, q->start_name.len);
@@ -337,7 +337,7 @@ static void copy_names(struct reads *r, const struct reads_query *q)
 
 struct reads *reads_new(const struct reads_query *q)
 {
-    struct reads *r = mem_zalloc(sizeof(*r));
+    struct reads *r = mem_zalloc(sizeof *r);
     r->bounds = q->bounds;
     copy_names(r, q);
     if (q->search)

@@ -112,7 +112,7 @@ static bool goes_on(const struct recount *r)
 static void set_id(struct recount *r, size_t i, const char *id, const char *opening)
 {
     char text[SLICE_ID_TEXT];
-    snprintf(text, sizeof(text), "%s%s%s", id, opening[0] ? "." : "", opening);
+    snprintf(text, sizeof text, "%s%s%s", id, opening[0] ? "." : "", opening);
     aggregate_set_stream_id(r->aggregate, i, text);
 }
 
@@ -350,7 +350,7 @@ static void count_streams(struct recount *r)
 static void read_files(struct recount *r, char **paths, size_t n)
 {
     char error[ARCHIVED_FILE_ERROR_TEXT];
-    r->files = mem_zalloc((n + 1) * sizeof(*r->files));
+    r->files = mem_zalloc((n + 1) * sizeof *r->files);
     for (size_t i = 0; i < n && r->status == 0; i++) {
         struct archived_file *f = &r->files[r->n_files++];
         const struct manifest_stream *s = NULL;
@@ -392,7 +392,7 @@ static void read_target(struct recount *r, const char *archive, const char *own)
 static void open_and_count(struct recount *r, struct options *o)
 {
     char why[SLICE_ERROR_TEXT];
-    const char **names = mem_zalloc((r->target.n_streams + 1) * sizeof(*names));
+    const char **names = mem_zalloc((r->target.n_streams + 1) * sizeof *names);
     for (size_t i = 0; i < r->target.n_streams; i++)
         names[i] = r->target.streams[i].name;
     enum slice_result opened =

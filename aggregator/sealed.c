@@ -46,7 +46,7 @@ struct slice_reader **sealed_forget(struct sealed *s, size_t n)
     }
     s->n -= n;
     if (n > 0)
-        memmove(&s->slices[0], &s->slices[n], s->n * sizeof(s->slices[0]));
+        memmove(&s->slices[0], &s->slices[n], s->n * sizeof s->slices[0]);
     return readers;
 }
 

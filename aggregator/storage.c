@@ -69,7 +69,7 @@ static enum slice_result fold(struct storage *s, struct storage_job *job)
     bool whole;
     enum slice_result r = slice_checkpoint(s->slice, &whole, job->error);
     if (r == SLICE_OK && !whole) {
-        snprintf(job->error, sizeof(job->error),
+        snprintf(job->error, sizeof job->error,
             "cannot move the slice's log into its file; another process has it open");
         r = SLICE_FULL;
     }
@@ -97,7 +97,7 @@ static enum slice_result clear(struct storage_job *job)
         return SLICE_FOREIGN;
     if (job->through <= archived)
         return sealed_unlink(job->sealed, job->through, &job->removed, job->error);
-    snprintf(job->error, sizeof(job->error), "the current archive goes through slice %" PRIu64, archived);
+    snprintf(job->error, sizeof job->error, "the current archive goes through slice %" PRIu64, archived);
     return SLICE_FOREIGN;
 }
 
@@ -142,7 +142,7 @@ static void run_job(void *ctx, void *arg)
 
 struct storage *storage_new(const struct storage_config *config)
 {
-    struct storage *s = mem_zalloc(sizeof(*s));
+    struct storage *s = mem_zalloc(sizeof *s);
     s->config = *config;
     s->thread = work_thread_new(&(struct work_thread_config){
         .run = run_job, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});

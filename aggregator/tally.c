@@ -28,7 +28,7 @@ static void begin_batch(struct tally *t, struct interner *texts)
 
 struct tally *tally_new(const struct counters *counters, size_t max_memory)
 {
-    struct tally *t = mem_zalloc(sizeof(*t));
+    struct tally *t = mem_zalloc(sizeof *t);
     size_t n = counters->n_totals + counters->n_subtotals;
     *t = (struct tally){.counters = counters,
         .reader = counters_reader_new(counters),
@@ -43,7 +43,7 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
         if (c->max_keys == 0)
             continue;
         if (!t->limits)
-            t->limits = mem_zalloc(n * sizeof(*t->limits));
+            t->limits = mem_zalloc(n * sizeof *t->limits);
         t->limits[text_of[i]] = key_limit_new(c);
     }
     begin_batch(t, interner_new(text_hash_seed()));
@@ -93,7 +93,7 @@ void batch_free(struct batch *b)
 
 size_t batch_bytes(const struct batch *b)
 {
-    size_t bytes = b->rejects.cap + b->room_lookups * sizeof(*b->lookups);
+    size_t bytes = b->rejects.cap + b->room_lookups * sizeof *b->lookups;
     if (b->table)
         bytes += count_table_bytes(b->table) + count_table_counts(b->table) * SORT_BYTES;
     return bytes;
@@ -205,7 +205,7 @@ struct batch batch_copy(const struct batch *b)
 
 static struct picked pick_ids(const struct batch *b, const struct bytes *stored, size_t n)
 {
-    struct picked p = {.ids = mem_alloc(PICKED_FIRST * sizeof(*p.ids)), .room = PICKED_FIRST};
+    struct picked p = {.ids = mem_alloc(PICKED_FIRST * sizeof *p.ids), .room = PICKED_FIRST};
     for (size_t i = 0; i < n; i++)
         interner_find_stored(b->texts, stored[i], add_picked, &p);
     return p;

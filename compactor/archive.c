@@ -88,7 +88,7 @@ static enum compact_result recover_one(
     uint64_t generation, unfinished;
     char path[PATH_MAX], digits[MANIFEST_DIRECTORY_DIGITS + 1];
     snprintf(path, sizeof path, "%s/%s", archive, name);
-    snprintf(digits, sizeof(digits), "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
+    snprintf(digits, sizeof digits, "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
     if (strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
         strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
         manifest_directory_number(digits, &unfinished))
@@ -252,8 +252,8 @@ enum compact_result archive_init(
     if (there != MANIFEST_ABSENT)
         return from_manifest(there);
     struct manifest m = {.made = now, .shards = shards};
-    m.files = mem_zalloc(shards * sizeof(*m.files));
-    m.texts = mem_zalloc(shards * sizeof(*m.texts));
+    m.files = mem_zalloc(shards * sizeof *m.files);
+    m.texts = mem_zalloc(shards * sizeof *m.texts);
     char directory[PATH_MAX];
     archive_path(archive, 0, true, directory);
     enum compact_result r = archive_begin(archive, 0, error);

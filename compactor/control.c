@@ -152,7 +152,7 @@ static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_
     const struct control *c = arg;
     char target[64];
     uint64_t sealed = 0;
-    snprintf(target, sizeof(target), "/seal?slice=%" PRIu64, n);
+    snprintf(target, sizeof target, "/seal?slice=%" PRIu64, n);
     enum compact_result r = ask_number(&c->aggregator, "POST", target, "/sealed", &sealed, error);
     if (r == COMPACT_OK && sealed != n)
         r = compact_fail(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " instead of %" PRIu64,
@@ -193,7 +193,7 @@ static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT
     uint64_t cleared;
     if (!c->aggregator.client)
         return COMPACT_OK;
-    snprintf(target, sizeof(target), "/clear?through=%" PRIu64, through);
+    snprintf(target, sizeof target, "/clear?through=%" PRIu64, through);
     return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
 }
 
@@ -239,7 +239,7 @@ static bool connect_sortdbs(
 
 struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT])
 {
-    struct control *c = mem_zalloc(sizeof(*c));
+    struct control *c = mem_zalloc(sizeof *c);
     c->base = event_base_new();
     c->calls = (struct run_control){
         .arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear, .counters = counters};

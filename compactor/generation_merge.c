@@ -152,7 +152,7 @@ static enum compact_result merge_part(struct worker *w)
 {
     struct job *job = w->job;
     const struct generation_merge *g = job->g;
-    w->shards = mem_zalloc(g->made->shards * sizeof(*w->shards));
+    w->shards = mem_zalloc(g->made->shards * sizeof *w->shards);
     enum compact_result r = open_slices(w);
     if (r == COMPACT_OK && job->is_anew)
         r = open_all_old(w);
@@ -233,7 +233,7 @@ static enum compact_result gather(
         report->records += w->report.records;
         report->bytes += w->report.bytes;
         if (w->report.collisions > 0)
-            memcpy(report->collision, w->report.collision, sizeof(report->collision));
+            memcpy(report->collision, w->report.collision, sizeof report->collision);
         report->collisions += w->report.collisions;
         if (w->result != COMPACT_OK && (!failed || failed->result == COMPACT_TRY_AGAIN))
             failed = w;
@@ -270,7 +270,7 @@ enum compact_result generation_merge(
     job.buffer_bytes = buffer_of(g, job.is_anew, job.n_workers);
     archive_path(g->archive, g->made->generation, true, job.directory);
     archive_path(g->old_archive, old->generation, false, job.old_directory);
-    job.workers = mem_zalloc(job.n_workers * sizeof(*job.workers));
+    job.workers = mem_zalloc(job.n_workers * sizeof *job.workers);
     for (uint32_t i = 0; i < job.n_workers; i++) {
         struct worker *w = &job.workers[i];
         w->job = &job;

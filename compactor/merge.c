@@ -533,7 +533,7 @@ enum compact_result merge_run(
     const char *one, *other;
     uint64_t n = count_merge_collisions(m.added, &one);
     report->collisions = n + count_merge_collisions(m.sum, &other);
-    snprintf(report->collision, sizeof(report->collision), "%s", n > 0 ? one : other);
+    snprintf(report->collision, sizeof report->collision, "%s", n > 0 ? one : other);
     if (spec->on_progress)
         spec->on_progress(report, spec->arg);
     for (uint32_t k = 0; k < spec->n_shards; k++)

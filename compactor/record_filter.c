@@ -28,7 +28,7 @@ static enum count_next follow(struct filtered *s, enum count_next r)
 static enum count_next fail_at(struct filtered *s, const char *what)
 {
     struct bytes key = s->inner->key;
-    snprintf(s->base.error, sizeof(s->base.error), "%.300s: %s: \"%.*s\"",
+    snprintf(s->base.error, sizeof s->base.error, "%.300s: %s: \"%.*s\"",
         s->base.container ? s->base.container : "memory", what,
         (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
     return COUNT_FAILED;
@@ -128,7 +128,7 @@ bool record_filter_has_namespace(struct bytes ns, struct bytes wanted)
 struct count_source *record_filter_source(const struct record_filter *f, struct count_source *inner)
 {
     static const struct count_source_kind kind = {next_record, next_value, close_source, NULL};
-    struct filtered *s = mem_zalloc(sizeof(*s));
+    struct filtered *s = mem_zalloc(sizeof *s);
     s->base.kind = &kind;
     s->base.container = inner->container;
     s->inner = inner;

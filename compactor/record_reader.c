@@ -26,7 +26,7 @@ struct record_file {
 
 static enum count_next failed(struct record_reader *r, const char *what)
 {
-    snprintf(r->base.error, sizeof(r->base.error), "%.300s: %s", r->base.container, what);
+    snprintf(r->base.error, sizeof r->base.error, "%.300s: %s", r->base.container, what);
     return COUNT_FAILED;
 }
 
@@ -39,7 +39,7 @@ static enum count_next check_whole(struct record_reader *r)
     if (!f || r->is_checked)
         return COUNT_END;
     if (f->bytes != f->expected.bytes || f->records != f->expected.records) {
-        snprintf(r->base.error, sizeof(r->base.error),
+        snprintf(r->base.error, sizeof r->base.error,
             "%.300s: %" PRIu64 " records in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64,
             f->name, f->records, f->bytes, f->expected.records, f->expected.bytes);
         return COUNT_FAILED;
@@ -354,7 +354,7 @@ static const struct count_source_kind kind = {next_record, next_value, close_rea
 static void init(struct record_reader *r, int fd, const char *name)
 {
     memset(r, 0, offsetof(struct record_reader, base.error) + 1);
-    memset(&r->base.failure, 0, sizeof(*r) - offsetof(struct record_reader, base.failure));
+    memset(&r->base.failure, 0, sizeof *r - offsetof(struct record_reader, base.failure));
     r->base.kind = &kind;
     r->base.container = name;
     r->fd = fd;
@@ -383,8 +383,8 @@ void record_reader_of_range(struct record_reader *r, int fd, const char *name, u
 struct record_reader *record_reader_new(
     int fd, const char *name, const struct manifest_file *expected, size_t buffer_bytes)
 {
-    struct record_reader *r = mem_alloc(sizeof(*r));
-    struct record_file *f = mem_zalloc(sizeof(*f));
+    struct record_reader *r = mem_alloc(sizeof *r);
+    struct record_file *f = mem_zalloc(sizeof *f);
     posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     *f = (struct record_file){.name = mem_strdup(name), .expected = *expected, .hash = XXH3_createState()};
     XXH3_64bits_reset(f->hash);

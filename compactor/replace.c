@@ -184,18 +184,18 @@ void replace_describe(const struct manifest *current, const struct manifest *by,
 {
     struct manifest_recount *r = &made->recounted;
     *r = (struct manifest_recount){.content = manifest_content(by), .made = by->made};
-    r->streams = mem_zalloc((current->n_streams + 1) * sizeof(*r->streams));
+    r->streams = mem_zalloc((current->n_streams + 1) * sizeof *r->streams);
     for (size_t i = 0; i < current->n_streams; i++) {
         const struct manifest_stream *from = &current->streams[i];
         struct manifest_stream *s = &r->streams[r->n_streams];
         if (is_stream(from))
-            memcpy(s->name, from->name, sizeof(s->name));
+            memcpy(s->name, from->name, sizeof s->name);
         else if (is_file(from) && strchr(from->id, '.'))
-            snprintf(s->name, sizeof(s->name), "%.*s", NAME_LEN_MAX, strchr(from->id, '.'));
+            snprintf(s->name, sizeof s->name, "%.*s", NAME_LEN_MAX, strchr(from->id, '.'));
         else
             continue;
         s->end = from->end;
         r->n_streams++;
     }
-    snprintf(made->change, sizeof(made->change), "replace");
+    snprintf(made->change, sizeof made->change, "replace");
 }

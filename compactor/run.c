@@ -160,7 +160,7 @@ static void plan_imports(struct run *run)
 {
     const struct manifest *old = &run->old;
     struct manifest *m = &run->made;
-    m->imports = mem_alloc((old->n_imports + run->spec->n_imports + 1) * sizeof(*m->imports));
+    m->imports = mem_alloc((old->n_imports + run->spec->n_imports + 1) * sizeof *m->imports);
     for (; m->n_imports < old->n_imports; m->n_imports++)
         m->imports[m->n_imports] = old->imports[m->n_imports];
     for (size_t i = 0; i < run->spec->n_imports; i++) {
@@ -178,9 +178,9 @@ static void plan_recount(struct run *run)
         return;
     }
     *r = *old;
-    r->streams = mem_alloc((old->n_streams + 1) * sizeof(*r->streams));
+    r->streams = mem_alloc((old->n_streams + 1) * sizeof *r->streams);
     if (old->n_streams > 0)
-        memcpy(r->streams, old->streams, old->n_streams * sizeof(*r->streams));
+        memcpy(r->streams, old->streams, old->n_streams * sizeof *r->streams);
 }
 
 static int64_t latest(int64_t x, int64_t y)
@@ -202,12 +202,12 @@ static enum compact_result step_plan(struct run *run)
         .counters = mem_strdup(base->counters),
         .retired = mem_strdup(base->retired),
         .n_streams = old->n_streams,
-        .streams = mem_alloc((old->n_streams + 1) * sizeof(*m->streams))};
-    m->files = mem_zalloc(m->shards * sizeof(*m->files));
-    m->texts = mem_zalloc(m->shards * sizeof(*m->texts));
-    memcpy(m->streams, old->streams, old->n_streams * sizeof(*m->streams));
+        .streams = mem_alloc((old->n_streams + 1) * sizeof *m->streams)};
+    m->files = mem_zalloc(m->shards * sizeof *m->files);
+    m->texts = mem_zalloc(m->shards * sizeof *m->texts);
+    memcpy(m->streams, old->streams, old->n_streams * sizeof *m->streams);
     m->hours_from = latest(run->spec->hours_from, latest(old->hours_from, base->hours_from));
-    snprintf(m->change, sizeof(m->change), "%s", run->spec->change ? run->spec->change : "");
+    snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
     plan_recount(run);
     counted_since_copy(&base->since, &m->since);
     plan_imports(run);
@@ -273,7 +273,7 @@ static enum compact_result step_merge(struct run *run)
     if (r == COMPACT_OK)
         r = generation_merge(&merge, &report, run->error);
     run->out->collisions = report.collisions;
-    memcpy(run->out->collision, report.collision, sizeof(report.collision));
+    memcpy(run->out->collision, report.collision, sizeof report.collision);
     for (uint32_t k = 0; k < made->shards && r == COMPACT_OK; k++) {
         run->out->records += made->files[k].records;
         run->out->bytes += made->files[k].bytes;

@@ -65,7 +65,7 @@ static enum compact_result finish_output(struct output *o, char error[COMPACT_ER
 enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
     uint32_t shards, size_t buffer_bytes, struct shard_writer **out, char error[COMPACT_ERROR_TEXT])
 {
-    struct shard_writer *w = mem_zalloc(sizeof(*w));
+    struct shard_writer *w = mem_zalloc(sizeof *w);
     char index[MANIFEST_NAME_TEXT];
     w->text.fd = w->index.fd = -1;
     w->buffer_bytes = buffer_bytes;

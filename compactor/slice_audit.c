@@ -24,7 +24,7 @@ struct audited {
 
 struct slice_audit *slice_audit_new(const char *path, const struct slice_state *state)
 {
-    struct slice_audit *a = mem_zalloc(sizeof(*a));
+    struct slice_audit *a = mem_zalloc(sizeof *a);
     struct bytes kind, ns, line;
     a->path = mem_strdup(path);
     a->text = mem_strdup(state->counters);
@@ -92,7 +92,7 @@ static void close_source(struct count_source *base)
 struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run)
 {
     static const struct count_source_kind kind = {next_record, next_value, close_source, NULL};
-    struct audited *s = mem_zalloc(sizeof(*s));
+    struct audited *s = mem_zalloc(sizeof *s);
     s->base.kind = &kind;
     s->base.container = run->container;
     s->run = run;

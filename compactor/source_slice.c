@@ -53,14 +53,14 @@ enum compact_result record_source_open_slice(
 /* Converts the positions at which a slice begins or ends. */
 static struct manifest_stream *streams_of(const struct slice_cursor *cursors, size_t n, size_t *n_streams)
 {
-    struct manifest_stream *list = mem_zalloc((n + 1) * sizeof(*list));
+    struct manifest_stream *list = mem_zalloc((n + 1) * sizeof *list);
     *n_streams = 0;
     for (size_t i = 0; i < n; i++) {
         if (cursors[i].id[0] == '\0')
             continue;
         struct manifest_stream *s = &list[(*n_streams)++];
-        snprintf(s->name, sizeof(s->name), "%s", cursors[i].stream);
-        snprintf(s->id, sizeof(s->id), "%s", cursors[i].id);
+        snprintf(s->name, sizeof s->name, "%s", cursors[i].stream);
+        snprintf(s->id, sizeof s->id, "%s", cursors[i].id);
         s->end = cursors[i].offset;
     }
     return list;

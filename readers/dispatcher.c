@@ -124,8 +124,7 @@ static void released(enum http_client_result result, const struct http_reply_vie
     bool replied = queue_replied(x, result, reply);
     if (x->phase == PHASE_LAST_RELEASE) { /* tried only once */
         x->phase = PHASE_ENDED;
-    } else if (replied && reply->status == 200 &&
-               memmem(reply->body.ptr, reply->body.len, "released", 8) != NULL) {
+    } else if (replied && reply->status == 200 && memmem(reply->body.ptr, reply->body.len, "released", 8)) {
         queue_works(x);
         x->phase = PHASE_WORK;
     } else if (replied) {

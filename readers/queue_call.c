@@ -48,7 +48,7 @@ struct http_call *queue_call_send(struct http_client *c, const char *method, str
 struct bytes queuereader_reply_member(struct bytes json, const char *name)
 {
     char key[64];
-    int len = snprintf(key, sizeof(key), "\"%s\":\"", name);
+    int len = snprintf(key, sizeof key, "\"%s\":\"", name);
     const char *at = json.len ? memmem(json.ptr, json.len, key, (size_t)len) : NULL;
     if (!at)
         return BYTES_NONE;

@@ -120,7 +120,7 @@ static void close_end(int *fd, struct event **event)
 static bool read_output(struct executor *x)
 {
     char piece[65536];
-    ssize_t n = x->out >= 0 ? read(x->out, piece, sizeof(piece)) : 0;
+    ssize_t n = x->out >= 0 ? read(x->out, piece, sizeof piece) : 0;
     for (ssize_t i = 0; i < n; i++) {
         if (piece[i] == '\n')
             show_line(x, 1);
@@ -165,7 +165,7 @@ static void end_run(struct executor *x, const char *how, int code, bool exited)
     show_line(x, 0);
     close_end(&x->in, &x->in_event);
     close_end(&x->out, &x->out_event);
-    snprintf(why, sizeof(why), "%s%s %d%s%.150s", x->timed_out ? "timeout: " : "", how, code,
+    snprintf(why, sizeof why, "%s%s %d%s%.150s", x->timed_out ? "timeout: " : "", how, code,
         *x->last_line ? ": " : "", x->last_line);
     if (x->hidden) {
         stats_add(x->hidden_total, x->hidden);
@@ -294,7 +294,7 @@ static void deliver(struct dispatcher *dispatcher, struct dispatch_run *run, voi
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    struct executor *x = mem_zalloc(sizeof(*x));
+    struct executor *x = mem_zalloc(sizeof *x);
     *ctx = x;
     x->daemon = d;
     x->framed = strcmp(options_string(o, "format"), "framed") == 0;

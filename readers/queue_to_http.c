@@ -105,7 +105,7 @@ static int check(struct options *o, struct config_error *error)
     if (options_bool(o, "shared") && options_is_set(o, "reader"))
         return options_refuse(o, "shared", error, "a shared reader has no name: remove reader");
     struct http_pool_config config = pool_config(o);
-    struct http_pool *pool = http_pool_new(&config, why, sizeof(why));
+    struct http_pool *pool = http_pool_new(&config, why, sizeof why);
     if (!pool)
         return options_refuse(o, "destination", error, "%s", why);
     bool post = strcmp(options_string(o, "method"), "POST") == 0;
@@ -156,8 +156,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         return; /* by abort_sendings, which answers the run */
     g->run = NULL;
     g->call = NULL;
-    http_pool_describe(reply, why, sizeof(why));
-    snprintf(text, sizeof(text), "%s: %s", http_pool_host_url(g->host),
+    http_pool_describe(reply, why, sizeof why);
+    snprintf(text, sizeof text, "%s: %s", http_pool_host_url(g->host),
         result == HTTP_CLIENT_OK ? why : http_client_strerror(result));
     bool fault = http_pool_is_fault(result, reply->status), alone = run->n == 1;
     bool poison = !fault && http_pool_is_poison(reply->status);
@@ -246,7 +246,7 @@ static uint64_t key_of(struct bytes text, void *arg)
            : v.type == JSON_BOOL ? 1 + (uint64_t)v.v.boolean
            : v.type == JSON_MISSING || v.type == JSON_NULL || v.type == JSON_ARRAY || v.type == JSON_OBJECT
                ? 0
-               : text_hash(bytes_of(&v.v.u64, sizeof(v.v.u64)));
+               : text_hash(bytes_of(&v.v.u64, sizeof v.v.u64));
 }
 
 static void log_failing(const char *why, void *arg)
@@ -261,7 +261,7 @@ static void log_failing(const char *why, void *arg)
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    struct sender *s = mem_zalloc(sizeof(*s));
+    struct sender *s = mem_zalloc(sizeof *s);
     const char *field = options_text(o, "order_by");
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;

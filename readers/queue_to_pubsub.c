@@ -79,7 +79,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
     char name[NAME_LEN_MAX + 1] = "";
     int host = NAME_LEN_MAX - 1 - (int)strlen(r->queue); /* at most so many bytes of it */
     if (run->host[0] && host > 0)
-        snprintf(name, sizeof(name), "%.*s.%s", host, run->host, r->queue);
+        snprintf(name, sizeof name, "%.*s.%s", host, run->host, r->queue);
     buf_clear(&r->body);
     for (size_t i = 0; i < run->n; i++) {
         buf_append_bytes(&r->body, run->messages[i].text);
@@ -98,7 +98,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 static int start(struct daemon *d, void **ctx, struct config_error *error)
 {
     struct options *o = daemon_options(d);
-    struct relay *r = mem_zalloc(sizeof(*r));
+    struct relay *r = mem_zalloc(sizeof *r);
     struct queuereader_destination pubsub = {
         .ask = ask, .deliver = publish, .state = publish, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
     *ctx = r;

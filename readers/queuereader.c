@@ -44,11 +44,11 @@ static void advance(struct queuereader *qr);
 
 static void set_trouble(struct queuereader *qr, const char *side, const char *what)
 {
-    char text[sizeof(qr->trouble)];
-    snprintf(text, sizeof(text), "%s: %s", side, what);
+    char text[sizeof qr->trouble];
+    snprintf(text, sizeof text, "%s: %s", side, what);
     if (qr->troubled && strcmp(text, qr->trouble) == 0)
         return;
-    memcpy(qr->trouble, text, sizeof(text));
+    memcpy(qr->trouble, text, sizeof text);
     qr->troubled = true;
     if (qr->config.on_trouble)
         qr->config.on_trouble(qr->trouble, qr->config.arg);
@@ -539,7 +539,7 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     struct http_client *client = http_client_new(&client_config);
     if (!client)
         return NULL;
-    struct queuereader *qr = mem_zalloc(sizeof(*qr));
+    struct queuereader *qr = mem_zalloc(sizeof *qr);
     qr->magic = QUEUEREADER_MAGIC;
     qr->config = filled;
     qr->client = client;

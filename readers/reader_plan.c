@@ -64,7 +64,7 @@ struct plan {
 
 struct plan *plan_new(const struct plan_config *config)
 {
-    struct plan *p = mem_zalloc(sizeof(*p));
+    struct plan *p = mem_zalloc(sizeof *p);
     p->config = *config;
     p->phase = p->end = PHASE_FOLLOW;
     backoff_init(&p->backoff[PLAN_QUEUE], config->backoff_min, config->backoff_max, config->seed);

@@ -264,7 +264,7 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
     char *token;
     if (daemon_read_token(options_string(daemon_options(d), "queue_token_file"), &token, error) != 0)
         return NULL;
-    struct reader_program *p = mem_zalloc(sizeof(*p));
+    struct reader_program *p = mem_zalloc(sizeof *p);
     p->daemon = d;
     struct queuereader_config reader = reader_config(p, token);
     if (dispatcher) {

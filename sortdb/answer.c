@@ -151,15 +151,15 @@ void answer_send(
     for (size_t i = 0; lines->found && i < lines->n_found; i++)
         bytes += lines->found[i].len;
     if (bytes > COPIED_MAX) {
-        struct answer *a = mem_zalloc(sizeof(*a));
+        struct answer *a = mem_zalloc(sizeof *a);
         *a = (struct answer){.magic = ANSWER_MAGIC,
             .req = req,
             .generation = generation_ref(g),
             .piece = evbuffer_new(),
             .lines = *lines};
         if (lines->found) {
-            a->lines.found = mem_alloc(lines->n_found * sizeof(*lines->found));
-            memcpy(a->lines.found, lines->found, lines->n_found * sizeof(*lines->found));
+            a->lines.found = mem_alloc(lines->n_found * sizeof *lines->found);
+            memcpy(a->lines.found, lines->found, lines->n_found * sizeof *lines->found);
         }
         http_stream_start(req, 200, READ_PROTOCOL_TYPE);
         http_on_gone(req, on_gone, a);

@@ -338,7 +338,7 @@ static void on_caller_gone(struct http_request *req, void *arg)
 static void reload(struct http_request *req, void *ctx)
 {
     struct server *s = ctx;
-    struct reload_call *call = mem_zalloc(sizeof(*call));
+    struct reload_call *call = mem_zalloc(sizeof *call);
     call->server = s;
     call->req = req;
     call->ticket = reloader_request(s->app->reloader);
@@ -355,7 +355,7 @@ static void on_published(void *arg)
     char error[GENERATION_ERROR_TEXT];
     pthread_mutex_lock(&app->lock);
     uint64_t answered = app->answered;
-    memcpy(error, app->reload_error, sizeof(error));
+    memcpy(error, app->reload_error, sizeof error);
     pthread_mutex_unlock(&app->lock);
     look_for_newer(s);
     while (call) {
@@ -382,7 +382,7 @@ void app_publish(struct app *app, const struct reloader_outcome *o)
         app->generation = o->generation;
         atomic_fetch_add_explicit(&app->version, 1, memory_order_release);
     }
-    memcpy(app->reload_error, o->error, sizeof(app->reload_error));
+    memcpy(app->reload_error, o->error, sizeof app->reload_error);
     app->answered = o->ticket;
     pthread_mutex_unlock(&app->lock);
     generation_unref(&old);

@@ -25,13 +25,13 @@ static void update_health(struct app *app)
     if (!app->generation)
         return;
     if (app->reload_error[0])
-        snprintf(text, sizeof(text), "reload failed: %.900s", app->reload_error);
+        snprintf(text, sizeof text, "reload failed: %.900s", app->reload_error);
     else if (!generation_is_whole(app->generation, GENERATION_NO_SHARD, error) ||
              !generation_is_untouched(app->generation, error))
-        snprintf(text, sizeof(text), "%s", error);
+        snprintf(text, sizeof text, "%s", error);
     if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
         return;
-    memcpy(app->health, text, sizeof(text));
+    memcpy(app->health, text, sizeof text);
     if (text[0])
         daemon_set_not_ready(app->daemon, "%s", text);
     else
@@ -113,13 +113,13 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct reloader_config config = {.notify = loop_notify_wake};
     if (settings_read_source(daemon_options(d), &config.source, error) != 0)
         return EX_CONFIG;
-    struct wiring *w = mem_zalloc(sizeof(*w));
+    struct wiring *w = mem_zalloc(sizeof *w);
     w->app.daemon = d;
     w->app.max_answer = (size_t)options_int(daemon_options(d), "max_answer");
     pthread_mutex_init(&w->app.lock, NULL);
     server_begin(&w->app.main, &w->app, daemon_base(d));
     w->app.n_workers = (size_t)options_int(daemon_options(d), "threads") - 1;
-    w->app.workers = mem_zalloc((w->app.n_workers + 1) * sizeof(*w->app.workers));
+    w->app.workers = mem_zalloc((w->app.n_workers + 1) * sizeof *w->app.workers);
     w->app.get_hits = stats_counter(s, "get_hits_total", NULL, "keys found by get and mget");
     w->app.get_misses = stats_counter(s, "get_misses_total", NULL, "keys not found by get and mget");
     w->app.fwmatch_hits = stats_counter(s, "fwmatch_hits_total", NULL, "fwmatch requests with records");

@@ -49,7 +49,7 @@ int settings_read_source(const struct options *o, struct generation_source *s, s
             s->archive ? "both archive and db_file are set" : "neither archive nor db_file is set");
     bool is_good = separator[0] != '\0' && separator[1] == '\0' && separator[0] != '\n';
     s->separator = separator[0];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !is_good; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_good; i++) {
         is_good = strcmp(separator, names[i].name) == 0;
         s->separator = names[i].separator;
     }

@@ -131,7 +131,7 @@ static size_t zipf_rank(const struct zipf *z, uint64_t random)
 #define SECONDS_PER_DAY 86400
 #define SECONDS_PER_HOUR 3600
 #define LATE_MAX 4 /* seconds */
-#define COUNT(list) (sizeof(list) / sizeof *(list))
+#define COUNT(list) (sizeof list / sizeof *(list))
 
 /* Each purpose has its own sequence of random numbers. So if one purpose uses more numbers, the numbers of the others
  * stay the same. */

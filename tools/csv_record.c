@@ -32,7 +32,7 @@ struct csv *csv_new(void)
 void csv_free(struct csv **cp)
 {
     struct csv *c = *cp;
-    if (c == NULL)
+    if (!c)
         return;
     buf_free(&c->names);
     buf_free(&c->text);
@@ -185,7 +185,7 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
     bool has_cr = has_end && end > 0 && line.ptr[end - 1] == '\r';
     for (size_t i = 0; i < end - has_cr; i++) {
         const char *why = add_byte(c, line.ptr[i]);
-        if (why != NULL)
+        if (why)
             return fail(c, why);
     }
     if (c->state != QUOTED)

@@ -87,9 +87,8 @@ static int read_state(struct log_tail *t, char *error)
         return !t->locked && errno == ENOENT ? 0 : -1;
     ssize_t n = io->pread(t->lock, text, sizeof text, 0);
     struct json_doc *doc = n > 0 ? json_doc_parse(bytes_of(text, (size_t)n)) : NULL;
-    bool ok = doc != NULL && json_doc_at(doc, "/format").v.i64 == 1 &&
-              json_doc_u64(doc, "/base", &out->base) && json_doc_u64(doc, "/device", &out->device) &&
-              json_doc_u64(doc, "/inode", &out->inode);
+    bool ok = doc && json_doc_at(doc, "/format").v.i64 == 1 && json_doc_u64(doc, "/base", &out->base) &&
+              json_doc_u64(doc, "/device", &out->device) && json_doc_u64(doc, "/inode", &out->inode);
     /* The sample is optional. */
     bool has_sample = ok && json_doc_u64(doc, "/seen", &seen->end) &&
                       json_doc_u64(doc, "/length", &seen->length) && json_doc_u64(doc, "/xxh3", &seen->sum);
@@ -176,7 +175,7 @@ static bool is_older(const struct age *a, const struct age *b)
 static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
+    return slash ? slash + 1 : path;
 }
 
 /* Rotated files keep the log's name as a prefix, as in access.log.1. */
@@ -234,25 +233,25 @@ static struct found find_file(const struct log_tail *t, const struct stat *left)
     char directory[PATH_MAX];
     io_parent_of(t->path, directory);
     DIR *d = opendir(directory);
-    if (left != NULL)
+    if (left)
         mine = age_of(line_source_fd(t->source), "", AT_EMPTY_PATH, left);
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; d && (e = readdir(d));) {
         buf_clear(&full);
         buf_printf(&full, "%s/%s", directory, e->d_name);
         if (!goes_on(e->d_name, name_of(t->path)) || stat(full.ptr, &st) != 0 || !S_ISREG(st.st_mode) ||
-            is_file(&st, &t->place) != (left == NULL) || (left != NULL && is_no_log(t, full.ptr, &st)))
+            is_file(&st, &t->place) != (left == NULL) || (left && is_no_log(t, full.ptr, &st)))
             continue;
         struct age age = age_of(AT_FDCWD, full.ptr, 0, &st);
-        if (left != NULL && (is_older(&age, &mine) || (found.path != NULL && !is_older(&age, &best))))
+        if (left && (is_older(&age, &mine) || (found.path && !is_older(&age, &best))))
             continue;
         free(found.path);
         found = (struct found){mem_strdup(full.ptr), st.st_size > 0};
         best = age;
     }
-    if (d != NULL)
+    if (d)
         closedir(d);
     buf_free(&full);
-    if (left != NULL && found.path == NULL && stat(t->path, &st) == 0 && !is_file(&st, &t->place))
+    if (left && !found.path && stat(t->path, &st) == 0 && !is_file(&st, &t->place))
         found = (struct found){mem_strdup(t->path), st.st_size > 0};
     return found;
 }
@@ -261,7 +260,7 @@ static int take_source(struct log_tail *t, const char *path, char *error)
 {
     struct stat st;
     t->source = line_source_open(path, error);
-    if (t->source == NULL || line_source_check(t->source, error) != 0)
+    if (!t->source || line_source_check(t->source, error) != 0)
         return -1;
     if (fstat(line_source_fd(t->source), &st) != 0)
         return fail(error, path);
@@ -302,7 +301,7 @@ static bool was_rewritten(const struct log_tail *t)
 static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
 {
     struct found found = offset < t->place.base ? (struct found){NULL, false} : find_file(t, NULL);
-    if (found.path == NULL)
+    if (!found.path)
         return LOG_TAIL_GONE;
     uint64_t at = offset - t->place.base;
     bool ok = take_source(t, found.path, error) == 0;
@@ -352,7 +351,7 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
 void log_tail_close(struct log_tail **tp)
 {
     struct log_tail *t = *tp;
-    if (t == NULL)
+    if (!t)
         return;
     line_source_close(&t->source);
     if (t->lock >= 0)
@@ -456,12 +455,12 @@ int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
             return fail(error, t->path);
         line_source_close(&t->source);
         t->source = line_source_of(fd, t->path, error);
-        return t->source != NULL ? begin_at(t, base, error) : -1;
+        return t->source ? begin_at(t, base, error) : -1;
     }
     if (fstat(old, &st) != 0)
         return fail(error, t->path);
     struct found next = find_file(t, &st);
-    if (next.path == NULL)
+    if (!next.path)
         return 1;
     line_source_close(&t->source);
     int rc = begin(t, next.path, base, error);

@@ -220,7 +220,7 @@ static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
  * counted offsets with a delay. */
 static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
 {
-    bool ok = d->stats != NULL && s->streams != NULL;
+    bool ok = d->stats && s->streams;
     for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
         uint64_t end, offset;
         char pointer[192];

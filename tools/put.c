@@ -153,7 +153,7 @@ static const char *queue_url(void *arg)
 {
     struct put *p = arg;
     const char *url = options_string(p->o, "queue_url");
-    if (url != NULL)
+    if (url)
         return url;
     pipeline_close(&p->pipeline);
     pipeline_open(&p->pipeline, options_config(p->o), options_string(p->o, "data_dir"));
@@ -223,7 +223,7 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
 /* Refuses a line that is not an event. */
 static int refuse(struct put *p, const struct put_batch_refusal *refusal, uint64_t end)
 {
-    int status = p->rejects.file.path == NULL ? flush(p) : 0;
+    int status = !p->rejects.file.path ? flush(p) : 0;
     if (status == 0)
         status = refused(refusal, p);
     if (status == 0)
@@ -278,7 +278,7 @@ static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 {
     const struct file_count *f = &p->files[p->n_files - 1];
     bool is_new = end > 0 || !p->skipping;
-    int status = p->rejects.file.path == NULL ? flush(p) : 0;
+    int status = !p->rejects.file.path ? flush(p) : 0;
     p->skipping = end == 0;
     if (status == 0 && is_new)
         status =
@@ -291,8 +291,7 @@ static int skip_long_line(struct put *p, uint64_t start, uint64_t end)
 /* The offset after the last line read. */
 static uint64_t offset(const struct put *p)
 {
-    return p->tail != NULL ? log_tail_offset(p->tail)
-                           : p->files[p->n_files - 1].base + line_source_offset(p->source);
+    return p->tail ? log_tail_offset(p->tail) : p->files[p->n_files - 1].base + line_source_offset(p->source);
 }
 
 static void warn_truncated(const char *path)
@@ -324,8 +323,8 @@ static int put_lines(struct put *p)
     while (status == 0 && !stopped) {
         struct bytes line;
         uint64_t start = offset(p);
-        enum line_source_result r = p->tail != NULL ? log_tail_next(p->tail, clock_wall(), &line, error)
-                                                    : line_source_next(p->source, false, &line, error);
+        enum line_source_result r = p->tail ? log_tail_next(p->tail, clock_wall(), &line, error)
+                                            : line_source_next(p->source, false, &line, error);
         switch (r) {
         case LINE_SOURCE_LINE:
             p->unfinished = line.ptr[line.len - 1] != '\n';
@@ -342,9 +341,9 @@ static int put_lines(struct put *p)
             status = skip_long_line(p, start, offset(p));
             break;
         case LINE_SOURCE_END:
-            if (p->tail == NULL && p->csv && p->idle_status == 0 && csv_end(p->csv) == CSV_WRONG)
+            if (!p->tail && p->csv && p->idle_status == 0 && csv_end(p->csv) == CSV_WRONG)
                 return add_csv_result(p, CSV_WRONG, offset(p));
-            if (p->tail == NULL)
+            if (!p->tail)
                 return p->idle_status;
             status = flush(p);
             put_rejects_report(&p->rejects, clock_monotonic(), false);
@@ -360,12 +359,12 @@ static int put_lines(struct put *p)
             break;
         case LINE_SOURCE_FAILED:
             (void)flush(p);
-            return tool_fail(p->tail != NULL ? EX_IOERR : EX_DATAERR, "%s", error);
+            return tool_fail(p->tail ? EX_IOERR : EX_DATAERR, "%s", error);
         }
-        uint64_t consumed = p->source != NULL ? line_source_consumed(p->source) : 0;
+        uint64_t consumed = p->source ? line_source_consumed(p->source) : 0;
         progress_show(
             &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
-        bool all_stored = status == 0 && p->tail != NULL && put_batch_lines(p->batch) == 0;
+        bool all_stored = status == 0 && p->tail && put_batch_lines(p->batch) == 0;
         if (all_stored && log_tail_stored(p->tail, error) != 0)
             status = tool_fail(EX_IOERR, "%s", error);
     }
@@ -404,7 +403,7 @@ static int put_file(struct put *p, const char *name, uint64_t *base)
     char error[LINE_SOURCE_ERROR_MAX];
     int status = 0;
     p->source = line_source_open(name, error);
-    if (p->source == NULL)
+    if (!p->source)
         return tool_fail(EX_NOINPUT, "%s", error);
     line_source_on_idle(p->source, on_idle, p);
     begin_file(p, name, *base);
@@ -457,15 +456,15 @@ static int follow(struct put *p, const char *path)
     enum log_tail_start place;
     const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
     struct buf state = {0};
-    if (given != NULL)
+    if (given)
         buf_printf(&state, "%s", given);
     else
-        buf_printf(&state, "%.*s.%s.%s", slash != NULL ? (int)(slash - path) + 1 : 0, path,
-            slash != NULL ? slash + 1 : path, options_string(p->o, "producer"));
+        buf_printf(&state, "%.*s.%s.%s", slash ? (int)(slash - path) + 1 : 0, path, slash ? slash + 1 : path,
+            options_string(p->o, "producer"));
     p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
     /* Wait for the log: its writer may start later than the put. */
-    for (bool waits = false; p->tail == NULL && !stopped && place != LOG_TAIL_LOCKED &&
-                             access(path, F_OK) != 0 && errno == ENOENT;
+    for (bool waits = false;
+         !p->tail && !stopped && place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT;
          waits = true) {
         if (!waits)
             tool_fail(0, "waiting for %s to be created", path);
@@ -473,9 +472,9 @@ static int follow(struct put *p, const char *path)
         p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
     }
     buf_free(&state);
-    if (p->tail == NULL && place == LOG_TAIL_LOCKED)
+    if (!p->tail && place == LOG_TAIL_LOCKED)
         return tool_fail(EX_CONFIG, "%s", error);
-    if (p->tail == NULL)
+    if (!p->tail)
         return stopped ? 0 : tool_fail(EX_DATAERR, "%s", error);
     if (place == LOG_TAIL_GONE)
         tool_fail(0,
@@ -546,7 +545,7 @@ static int check_file(const char *name)
     if (!S_ISREG(st.st_mode))
         return 0;
     struct line_source *s = line_source_open(name, error);
-    bool ok = s != NULL && line_source_check(s, error) == 0;
+    bool ok = s && line_source_check(s, error) == 0;
     line_source_close(&s);
     return ok ? 0 : tool_fail(EX_DATAERR, "%s", error);
 }
@@ -557,13 +556,13 @@ static int check(const struct options *o)
     struct url_address address;
     char **files;
     const char *url = options_string(o, "queue_url");
-    if (url != NULL && url_address_parse(url, 8080, &address) != 0)
+    if (url && url_address_parse(url, 8080, &address) != 0)
         return tool_fail(EX_USAGE, "--queue-url: expected http://HOST:PORT or unix:PATH");
     size_t n = options_operands(o, &files);
     bool follows = options_bool(o, "follow");
     if (!follows && options_is_set(o, "state"))
         return tool_fail(EX_USAGE, "--state needs --follow");
-    if (follows && options_string(o, "producer") == NULL)
+    if (follows && !options_string(o, "producer"))
         return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
     if (follows && strcmp(options_string(o, "format"), "csv") == 0)
         return tool_fail(EX_USAGE, "--format=csv reads whole files: omit --follow");
@@ -575,7 +574,7 @@ static int check(const struct options *o)
         status = one != 0 ? one : status;
     }
     const char *rejects = options_text(o, "rejects");
-    if (status != 0 || rejects == NULL)
+    if (status != 0 || !rejects)
         return status;
     /* If the rejects file were also an input, its lines would be refused and added again endlessly. */
     bool found = follows && log_tail_could_read(files[0], rejects);
@@ -629,7 +628,7 @@ static int put_with(const struct options *o)
     struct put_counted counted = {.url = NULL};
     const char *counted_queue = config_setting(options_config(o), "queue_to_pubsub", "queue");
     bool is_counted = strcmp(options_string(o, "queue"), counted_queue ? counted_queue : "default") == 0;
-    if (!follows && is_counted && options_string(o, "queue_url") == NULL)
+    if (!follows && is_counted && !options_string(o, "queue_url"))
         put_counted_begin(&counted, options_config(o), options_string(o, "data_dir"));
     p.began = clock_monotonic();
     progress_begin(&p.progress, "events", options_bool(o, "quiet"), p.began);

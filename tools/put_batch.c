@@ -57,7 +57,7 @@ static bool use_address(struct put_batch *b)
 {
     const char *url = b->config.url(b->config.arg);
     char why[200];
-    if (b->pool != NULL && strcmp(b->url, url) == 0)
+    if (b->pool && strcmp(b->url, url) == 0)
         return true;
     publisher_free(&b->queue);
     http_pool_free(&b->pool);
@@ -67,7 +67,7 @@ static bool use_address(struct put_batch *b)
         &(struct http_pool_config){
             .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
         why, sizeof why);
-    if (b->pool == NULL)
+    if (!b->pool)
         return false;
     b->queue = publisher_new(&(struct publisher_config){
         .pool = b->pool, .queue = b->config.queue, .on_outcome = on_outcome, .arg = b});
@@ -85,7 +85,7 @@ static const struct publisher_outcome *call(struct put_batch *b, const struct pu
         return &no_address;
     b->outcome = NULL;
     b->cancel_at = 0;
-    if (run != NULL)
+    if (run)
         publisher_send(b->queue, run);
     else
         publisher_ask(b->queue, b->config.producer);
@@ -138,7 +138,7 @@ static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
 /* Prints why the put ends, and how much is stored. `why` is NULL if the put was stopped or has reached its timeout. */
 static int give_up(const struct put_batch *b, const struct publisher_outcome *o, const char *why)
 {
-    if (why == NULL)
+    if (!why)
         why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, o);
     fprintf(stderr,
@@ -151,7 +151,7 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
 {
     const struct publisher_outcome *o;
     *mark = 0;
-    if (b->config.producer == NULL)
+    if (!b->config.producer)
         return 0;
     begin_tries(b);
     do
@@ -241,7 +241,7 @@ static int send_part(struct put_batch *b)
             b->numbers.refused++;
             drop(b, 1, part.lines.len);
         }
-    } else if (o->is_temporary && (b->config.producer != NULL || !o->may_be_stored)) {
+    } else if (o->is_temporary && (b->config.producer || !o->may_be_stored)) {
         return try_again(b, o) ? 0 : give_up(b, o, NULL);
     } else {
         return give_up(b, o,
@@ -258,7 +258,7 @@ int put_batch_flush(struct put_batch *b)
     int status = 0;
     begin_tries(b);
     b->lines_max = SIZE_MAX / 2;
-    while (status == 0 && (b->lines > 0 || (b->config.producer != NULL && b->next > b->mark)))
+    while (status == 0 && (b->lines > 0 || (b->config.producer && b->next > b->mark)))
         status = send_part(b);
     if (status != 0)
         return status;
@@ -298,7 +298,7 @@ struct put_batch *put_batch_new(const struct put_batch_config *config)
 void put_batch_free(struct put_batch **bp)
 {
     struct put_batch *b = *bp;
-    if (b == NULL)
+    if (!b)
         return;
     publisher_free(&b->queue);
     http_pool_free(&b->pool);

@@ -20,7 +20,7 @@ static int fail(const char *path)
 int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
 {
     *r = (struct put_rejects){.file = *file};
-    return file->path == NULL || reject_file_make(file) == 0 ? 0 : fail(file->path);
+    return !file->path || reject_file_make(file) == 0 ? 0 : fail(file->path);
 }
 
 static int keep(struct put_rejects *r, struct bytes line)
@@ -44,14 +44,14 @@ static int keep(struct put_rejects *r, struct bytes line)
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now)
 {
-    if (r->file.path != NULL && keep(r, refusal->line) != 0)
+    if (r->file.path && keep(r, refusal->line) != 0)
         return EX_IOERR;
     if (r->n++ == 0) {
         progress_leave();
         fprintf(stderr,
             "millrace put: the line at byte %" PRIu64 " of %s (%zu bytes) cannot be posted: %.*s\n", offset,
-            file, refusal->line.len, (int)refusal->why.len, refusal->why.ptr != NULL ? refusal->why.ptr : "");
-        if (r->file.path == NULL) {
+            file, refusal->line.len, (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
+        if (!r->file.path) {
             fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
             return EX_DATAERR;
         }
@@ -72,7 +72,7 @@ int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, u
         fprintf(stderr, "%" PRIu64 " bytes, over %zu)\n", length, LINE_SOURCE_LINE_MAX);
     else
         fprintf(stderr, "no line feed in %zu bytes)\n", LINE_SOURCE_LINE_MAX);
-    if (r->file.path == NULL) {
+    if (!r->file.path) {
         fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
         return EX_DATAERR;
     }
@@ -89,8 +89,7 @@ void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
         fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were skipped\n",
             r->skipped);
     }
-    if (r->file.path == NULL || r->n == r->reported ||
-        (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
+    if (!r->file.path || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
     progress_leave();
     fprintf(stderr, "millrace put: %" PRIu64 " refused lines are in %s\n", r->n, r->file.path);

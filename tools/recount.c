@@ -64,7 +64,7 @@ static bool has_manifest(const char *path)
 {
     static const char *const packed[] = {".gz", ".zst", ""};
     size_t n = strlen(path), suffix = 0;
-    for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++) {
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
         suffix = strlen(packed[i]);
         if (n > suffix && strcmp(path + n - suffix, packed[i]) == 0)
             break;
@@ -92,7 +92,7 @@ static int count(const struct recount *r, const char *mode, char **files, size_t
 /* Counts files that the pipeline has counted with --input, then the streams, for which files of ps_to_file may stand in. */
 static int count_all(const struct recount *r, char **files, size_t n)
 {
-    char **parts = mem_zalloc((n + 1) * sizeof(*parts)), **inputs = mem_zalloc((n + 1) * sizeof(*inputs));
+    char **parts = mem_zalloc((n + 1) * sizeof *parts), **inputs = mem_zalloc((n + 1) * sizeof *inputs);
     size_t n_parts = 0, n_inputs = 0;
     int status = EX_OK;
     for (size_t i = 0; i < n; i++) {

@@ -78,7 +78,7 @@ static void forward_lines(struct child *c, bool all)
     const struct supervisor_config *config = &c->owner->config;
     size_t len;
     char *line;
-    while ((line = evbuffer_readln(in, &len, EVBUFFER_EOL_LF)) != NULL) {
+    while ((line = evbuffer_readln(in, &len, EVBUFFER_EOL_LF))) {
         config->on_line(index_of(c), bytes_of(line, len), config->arg);
         free(line);
     }
@@ -100,7 +100,7 @@ static void close_output(struct child *c)
 {
     char piece[8192];
     ssize_t n;
-    if (c->output == NULL)
+    if (!c->output)
         return;
     evbuffer_unfreeze(
         bufferevent_get_input(c->output), 0); /* its end is frozen for all but the bufferevent */
@@ -322,7 +322,7 @@ static void on_notify(evutil_socket_t fd, short what, void *arg)
             return;
         text[n] = '\0';
         struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-        if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS)
             apply_message(arg, ((struct ucred *)(void *)CMSG_DATA(c))->pid, text);
     }
 }
@@ -391,7 +391,7 @@ struct supervisor *supervisor_new(const struct supervisor_config *config, char *
 void supervisor_free(struct supervisor **sp)
 {
     struct supervisor *s = *sp;
-    if (s == NULL)
+    if (!s)
         return;
     for (size_t i = 0; i < s->config.n; i++) {
         assert(s->children[i].pid == 0);

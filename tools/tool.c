@@ -66,7 +66,7 @@ int tool_request(
     struct event_base *base = event_base_new();
     struct http_client *c =
         http_client_new(&(struct http_client_config){.base = base, .url = url, .auth_token = token});
-    if (c != NULL)
+    if (c)
         r = http_client_fetch(c, call, &status, body);
     http_client_free(&c);
     event_base_free(base);

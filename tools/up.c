@@ -162,7 +162,7 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
     char reason[400], url[300];
     uint64_t port = (uint64_t)peer_named(name)->port;
     struct supervisor_program *d = &up->daemons[up->n - 1];
-    if (port_text != NULL && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+    if (port_text && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
         return config_fail(
             error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, port_text);
     if (options_bool(up->options, "free_ports"))
@@ -170,7 +170,7 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
     d->listen_fd = handover_take(name, address, (int)port);
     int low = d->listen_fd >= 0
                   ? d->listen_fd
-                  : listen_open(address != NULL ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+                  : listen_open(address ? address : "127.0.0.1", (int)port, reason, sizeof reason);
     if (low < 0)
         return config_fail(error, NULL, 0, "%s: %s", name, reason);
     if (low != d->listen_fd) {
@@ -186,8 +186,8 @@ static int open_socket(struct up *up, const char *name, struct config_error *err
 static void add_api_archive(const struct up *up, struct tool_args *a)
 {
     const char *dir = config_setting(up->config, "sortdb", "archive");
-    if (config_setting(up->config, "api", "archive") == NULL)
-        tool_add_arg(a, "--archive=%s", dir != NULL ? dir : up->archive);
+    if (!config_setting(up->config, "api", "archive"))
+        tool_add_arg(a, "--archive=%s", dir ? dir : up->archive);
 }
 
 /* Appends the addresses of the daemons to which this one sends requests. */
@@ -201,9 +201,9 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
         bool is_sortdb = strcmp(*peer, "sortdb") == 0;
         if (is_sortdb && api_reads && strcmp(row->name, "api") == 0)
             add_api_archive(up, a);
-        if (i == up->n || up->urls[i] == NULL || config_setting(up->config, row->name, setting) != NULL)
+        if (i == up->n || !up->urls[i] || config_setting(up->config, row->name, setting))
             continue;
-        if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api] != NULL)
+        if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api])
             tool_add_arg(a, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
         else
             tool_add_arg(a, "--%s=%s", setting, up->urls[i]);
@@ -218,16 +218,16 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct config
     struct tool_args *a = &up->args[up->n - 1];
     *a = tool_args_for(row->name);
     tool_add_arg(a, "--config=%s", up->config->path);
-    if (row->keeps_data && config_setting(up->config, row->name, "data_dir") == NULL)
+    if (row->keeps_data && !config_setting(up->config, row->name, "data_dir"))
         tool_add_arg(a, "--data_dir=%s/%s", up->data_dir, row->name);
-    if (row->uses_archive && config_setting(up->config, row->name, "archive") == NULL &&
-        config_setting(up->config, row->name, "db_file") == NULL)
+    if (row->uses_archive && !config_setting(up->config, row->name, "archive") &&
+        !config_setting(up->config, row->name, "db_file"))
         tool_add_arg(a, "--archive=%s", up->archive);
-    if (strcmp(row->name, "api") == 0 && config_setting(up->config, "api", "run_file") == NULL)
+    if (strcmp(row->name, "api") == 0 && !config_setting(up->config, "api", "run_file"))
         tool_add_arg(a, "--run_file=%s/" RUN_FILE, up->data_dir);
     if (row->compacts) {
         tool_add_compactor_paths(a, up->config, up->data_dir);
-        if (config_setting(up->config, row->name, "every") == NULL)
+        if (!config_setting(up->config, row->name, "every"))
             tool_add_arg(a, "--every=%s", COMPACT_EVERY);
     }
     if (up->check_only)
@@ -247,9 +247,9 @@ static bool is_wanted(const struct up *up, const struct daemon_row *row)
     const char *text = row->compacts ? config_setting(up->config, row->name, "every") : NULL;
     char ignored[200];
     int64_t ms;
-    if (row->compacts && config_setting(up->config, "sortdb", "db_file") != NULL)
+    if (row->compacts && config_setting(up->config, "sortdb", "db_file"))
         return false;
-    return text == NULL || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
+    return !text || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
 }
 
 static bool runs_here(const void *arg, const char *daemon)
@@ -379,8 +379,8 @@ static void write_run_file(struct up *up)
     }
     buf_append_str(&text, "}\n");
     FILE *f = fopen(fresh, "we");
-    bool ok = f != NULL && fwrite(text.ptr, 1, text.len, f) == text.len;
-    ok = f != NULL && fclose(f) == 0 && ok && rename(fresh, path.ptr) == 0;
+    bool ok = f && fwrite(text.ptr, 1, text.len, f) == text.len;
+    ok = f && fclose(f) == 0 && ok && rename(fresh, path.ptr) == 0;
     if (!ok && !up->run_file_is_old)
         log_warn("cannot write run.json: other tools see an earlier state until it is written",
             LOG_S("path", path.ptr), LOG_S("error", strerror(errno)));
@@ -450,7 +450,7 @@ static void on_change(size_t program, void *arg)
     }
     up->is_up = true;
     for (size_t i = 0; i < up->n; i++)
-        if (up->urls[i] != NULL)
+        if (up->urls[i])
             log_info("listening", LOG_S("daemon", up->daemons[i].name), LOG_S("url", up->urls[i]));
     if (failed)
         log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
@@ -565,7 +565,7 @@ static int run_pipeline(struct up *up)
         .on_stopped = on_stopped,
         .arg = up};
     up->supervisor = supervisor_new(&config, error, sizeof error);
-    if (up->supervisor == NULL) {
+    if (!up->supervisor) {
         log_error("cannot start the pipeline", LOG_S("error", error));
         return EX_TEMPFAIL;
     }
@@ -613,12 +613,12 @@ static int check_daemons(struct up *up)
     }
     /* An event is only as durable as the weakest sync policy on its way, so name that policy. */
     const char *weakest = NULL;
-    for (size_t i = 0; i < 2 && weakest == NULL; i++) {
+    for (size_t i = 0; i < 2 && !weakest; i++) {
         const char *sync = config_setting(up->config, keepers[i], "sync");
-        if (sync != NULL && strcmp(sync, "never") == 0)
+        if (sync && strcmp(sync, "never") == 0)
             weakest = keepers[i];
     }
-    if (weakest != NULL)
+    if (weakest)
         printf(
             "# durability: an acknowledged event survives kill -9 but not a power cut ([%s] sync = never)\n",
             weakest);
@@ -636,14 +636,13 @@ static int run_up(const struct options *o, char **argv)
         .data_dir = options_string(o, "data_dir"),
         .check_only = options_check_only(o),
         .colours = tool_has_color(o, STDERR_FILENO)};
-    if (up.config == NULL) {
+    if (!up.config) {
         fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
                         "etc/clicks.conf)\n");
         return EX_USAGE;
     }
     const char *archive = config_setting(up.config, "compactor", "archive");
-    char *path =
-        mem_printf("%s%s", archive != NULL ? archive : up.data_dir, archive != NULL ? "" : "/archive");
+    char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
     up.archive = path;
     int status = EX_OK;
     if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
@@ -676,7 +675,7 @@ static int run_up(const struct options *o, char **argv)
     }
     for (size_t i = 0; i < up.n; i++) {
         close_socket(&up.daemons[i]);
-        if (up.urls[i] != NULL && strncmp(up.urls[i], "unix:", 5) == 0)
+        if (up.urls[i] && strncmp(up.urls[i], "unix:", 5) == 0)
             unlink(up.urls[i] + 5);
         free(up.urls[i]);
         free(up.errors[i].text);

@@ -27,7 +27,7 @@ struct generation {
 
 static struct generation *generation_new(uint32_t shards, char separator)
 {
-    struct generation *g = mem_zalloc(sizeof(*g));
+    struct generation *g = mem_zalloc(sizeof *g);
     g->magic = GENERATION_MAGIC;
     atomic_init(&g->references, 1);
     g->separator = separator;
@@ -301,7 +301,7 @@ uint32_t generation_shard(const struct generation *g, struct bytes key)
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";
-    char key[ROUTED_KEY_MAX + sizeof(any_hour)];
+    char key[ROUTED_KEY_MAX + sizeof any_hour];
     const char *bar = prefix.len ? memchr(prefix.ptr, '|', prefix.len) : NULL;
     if (g->info.shards == 1)
         return 0;
@@ -310,8 +310,8 @@ static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
     if (n == 0 || n > ROUTED_KEY_MAX)
         return GENERATION_NO_SHARD;
     memcpy(key, prefix.ptr, n);
-    memcpy(key + n, any_hour, sizeof(any_hour) - 1);
-    return generation_shard(g, bytes_of(key, n + sizeof(any_hour) - 1));
+    memcpy(key + n, any_hour, sizeof any_hour - 1);
+    return generation_shard(g, bytes_of(key, n + sizeof any_hour - 1));
 }
 
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
@@ -433,7 +433,7 @@ static void begin_cursor(const struct generation *g, uint32_t shard, struct gene
     c->files = g->files;
     c->n = is_one ? 1 : g->info.shards;
     c->live = 0;
-    c->parts = mem_zalloc(c->n * sizeof(*c->parts));
+    c->parts = mem_zalloc(c->n * sizeof *c->parts);
     for (size_t i = 0; i < c->n; i++)
         c->parts[i].shard = is_one ? shard : (uint32_t)i;
 }
@@ -541,12 +541,12 @@ bool generation_cursor_cut(
     if (max_records == 0 && cut->bytes + generation_cursor_bytes(c) <= max_bytes)
         return false;
     struct generation_cursor walk = *c;
-    walk.parts = mem_alloc(c->n * sizeof(*c->parts));
-    memcpy(walk.parts, c->parts, c->n * sizeof(*c->parts));
+    walk.parts = mem_alloc(c->n * sizeof *c->parts);
+    memcpy(walk.parts, c->parts, c->n * sizeof *c->parts);
     bool more = walk_to_cut(&walk, max_records, max_bytes, cut);
     if (more) {
         /* In each shard, the cursor ends where the walk has stopped. */
-        size_t *ends = mem_alloc(c->g->info.shards * sizeof(*ends));
+        size_t *ends = mem_alloc(c->g->info.shards * sizeof *ends);
         for (size_t i = 0; i < walk.n; i++)
             ends[walk.parts[i].shard] = walk.parts[i].left.begin;
         for (size_t i = 0; i < c->n; i++)

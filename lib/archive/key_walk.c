@@ -175,9 +175,9 @@ bool key_walk_step(struct key_walk *w, struct key_walk_answer *a)
 
 struct key_walk *key_walk_new(const struct generation *g, const struct key_walk_query *q)
 {
-    struct key_walk *w = mem_zalloc(sizeof(*w));
+    struct key_walk *w = mem_zalloc(sizeof *w);
     *w = (struct key_walk){.g = g, .q = *q, .n = q->n_ns + 1};
-    w->streams = mem_zalloc(w->n * sizeof(*w->streams));
+    w->streams = mem_zalloc(w->n * sizeof *w->streams);
     if (!begin_texts(w, &w->streams[q->n_ns])) {
         key_walk_free(&w);
         return NULL;

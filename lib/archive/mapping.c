@@ -80,7 +80,7 @@ static int map(struct mapping *m, bool lock, const char **what)
     while (p && atomic_load(&p->end) != 0)
         p = p->next;
     if (!p) {
-        p = mem_zalloc(sizeof(*p));
+        p = mem_zalloc(sizeof *p);
         p->next = atomic_load(&places);
         atomic_store(&places, p);
     }
@@ -103,7 +103,7 @@ int mapping_open(const char *path, bool lock, struct mapping **out, char error[M
     page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);
-    struct mapping *m = mem_zalloc(sizeof(*m));
+    struct mapping *m = mem_zalloc(sizeof *m);
     m->magic = MAPPING_MAGIC;
     m->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (m->fd >= 0 && map(m, lock, &what) == 0) {

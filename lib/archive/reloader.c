@@ -56,7 +56,7 @@ static struct reloader_outcome open_newest(struct reloader *r, uint64_t ticket)
     o.result =
         generation_open(&r->config.source, r->opened ? &served : NULL, &r->stop, &o.generation, o.error);
     if (o.result == SORTED_FILE_OK) {
-        struct kept *k = mem_alloc(sizeof(*k));
+        struct kept *k = mem_alloc(sizeof *k);
         *k = (struct kept){generation_ref(o.generation), r->opened};
         r->opened = k;
     }
@@ -113,7 +113,7 @@ static void *run(void *arg)
 
 struct reloader *reloader_new(const struct reloader_config *config)
 {
-    struct reloader *r = mem_zalloc(sizeof(*r));
+    struct reloader *r = mem_zalloc(sizeof *r);
     r->config = *config;
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_t clock;

@@ -17,7 +17,7 @@ static enum sorted_file_result refuse(const struct sorted_file *f, char *error, 
     char what[SORTED_FILE_ERROR_TEXT / 2];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(what, sizeof(what), fmt, ap);
+    vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     snprintf(error, SORTED_FILE_ERROR_TEXT, "%.240s: %s", f->path, what);
     return SORTED_FILE_REFUSED;
@@ -41,7 +41,7 @@ static struct sorted_index *load_index(const struct sorted_file *f, const struct
         index = sorted_index_open(mapping_bytes(m), f->text.text, config->expected->xxh3, error);
         if (index && !(mapping_is_whole(m) && mapping_is_untouched(m))) {
             sorted_index_free(&index);
-            snprintf(error, sizeof(error), "was written to while it was read");
+            snprintf(error, sizeof error, "was written to while it was read");
         }
     }
     mapping_close(&m);
@@ -130,7 +130,7 @@ enum sorted_file_result sorted_file_open(
     const struct sorted_file_config *config, struct sorted_file **out, char error[SORTED_FILE_ERROR_TEXT])
 {
     char what[MAPPING_ERROR_TEXT];
-    struct sorted_file *f = mem_zalloc(sizeof(*f));
+    struct sorted_file *f = mem_zalloc(sizeof *f);
     f->path = mem_strdup(config->path);
     enum sorted_file_result r = SORTED_FILE_FAILED;
     if (mapping_open(config->path, config->lock_memory, &f->mapping, what) == 0) {

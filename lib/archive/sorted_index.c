@@ -135,7 +135,7 @@ static bool long_lines_fit(const struct sorted_index *i)
 struct sorted_index *sorted_index_open(
     struct bytes file, struct bytes text, uint64_t xxh3, char error[SORTED_INDEX_ERROR_TEXT])
 {
-    struct sorted_index *i = mem_zalloc(sizeof(*i));
+    struct sorted_index *i = mem_zalloc(sizeof *i);
     *i = (struct sorted_index){.magic = INDEX_MAGIC_NUMBER, .text = text, .blocks = index_blocks(text.len)};
     const char *footer = file.len < SORTED_INDEX_FOOTER ? NULL : file.ptr + file.len - SORTED_INDEX_FOOTER;
     if (!footer || get_le64(footer + FOOTER_MAGIC) != INDEX_MAGIC)
@@ -262,7 +262,7 @@ static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
 static uint64_t key_at(const char *p)
 {
     uint64_t key;
-    memcpy(&key, p, sizeof(key));
+    memcpy(&key, p, sizeof key);
     return be64toh(key);
 }
 

@@ -36,7 +36,7 @@ struct sorted_index_writer {
 
 struct sorted_index_writer *sorted_index_writer_new(void)
 {
-    struct sorted_index_writer *w = mem_zalloc(sizeof(*w));
+    struct sorted_index_writer *w = mem_zalloc(sizeof *w);
     w->hash = XXH3_createState();
     XXH3_64bits_reset(w->hash);
     w->is_line_start = true;
@@ -85,17 +85,17 @@ static void close_node(struct sorted_index_writer *w, unsigned k, const struct s
     size_t shared = 0;
     while (shared < INDEX_SHARED_MAX && l->before.text[shared] == after->text[shared])
         shared++;
-    memset(node, 0xff, sizeof(node));
+    memset(node, 0xff, sizeof node);
     for (unsigned i = 0; i < l->n; i++) {
         uint64_t key;
-        memcpy(&key, l->samples[i].text + shared, sizeof(key));
+        memcpy(&key, l->samples[i].text + shared, sizeof key);
         put_le64(node + (size_t)i * INDEX_KEY_BYTES, be64toh(key));
     }
     put_le64(node + (size_t)INDEX_KEYS * INDEX_KEY_BYTES, shared);
     if (k == 0)
-        emit(w, bytes_of(node, sizeof(node)), out);
+        emit(w, bytes_of(node, sizeof node), out);
     else
-        buf_append(&l->nodes, node, sizeof(node));
+        buf_append(&l->nodes, node, sizeof node);
     l->n = 0;
 }
 
@@ -107,7 +107,7 @@ static void add_sample(struct sorted_index_writer *w, const struct sample *s, st
     for (unsigned k = 0; rank > 0; k++, rank /= INDEX_FANOUT) {
         struct level *l = w->levels[k];
         if (!l) {
-            l = w->levels[k] = mem_zalloc(sizeof(*l));
+            l = w->levels[k] = mem_zalloc(sizeof *l);
             l->before = w->first;
         }
         if (rank % INDEX_FANOUT != 0) {
@@ -126,7 +126,7 @@ static void list_if_long(struct sorted_index_writer *w, uint64_t end)
         return;
     put_le64(entry, w->line);
     put_le64(entry + 8, end);
-    buf_append(&w->long_lines, entry, sizeof(entry));
+    buf_append(&w->long_lines, entry, sizeof entry);
 }
 
 /* Takes a block of n bytes. `available` bytes of the text are at `p`. */
@@ -202,5 +202,5 @@ void sorted_index_writer_finish(struct sorted_index_writer *w, uint64_t xxh3, st
     put_le64(footer + FOOTER_LONG, w->long_lines.len / INDEX_LONG_BYTES);
     emit(w, bytes_of(footer, FOOTER_CHECKSUM), out);
     put_le64(footer + FOOTER_CHECKSUM, XXH3_64bits_digest(w->hash));
-    buf_append(out, footer + FOOTER_CHECKSUM, sizeof(footer) - FOOTER_CHECKSUM);
+    buf_append(out, footer + FOOTER_CHECKSUM, sizeof footer - FOOTER_CHECKSUM);
 }

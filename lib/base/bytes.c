@@ -166,7 +166,7 @@ bool bytes_to_size(struct bytes text, uint64_t *out)
         char letter = (char)(text.ptr[digits] & ~0x20);
         const char *at = letter != '\0' ? strchr(letters, letter) : NULL;
         struct bytes rest = bytes_of(text.ptr + digits + 1, text.len - digits - 1);
-        if (at == NULL || (rest.len > 0 && !bytes_equal_str(rest, "B") && !bytes_equal_str(rest, "iB")))
+        if (!at || (rest.len > 0 && !bytes_equal_str(rest, "B") && !bytes_equal_str(rest, "iB")))
             return false;
         shift = 10 * (unsigned)(at - letters + 1);
     }
@@ -264,7 +264,7 @@ void buf_append_json(struct buf *b, struct bytes s)
             n = 1;
         } else if (p[i] < 0x20 || p[i] == '"' || p[i] == '\\' || p[i] == 0x7F) {
             const char *name = p[i] != 0 ? strchr(names, p[i]) : NULL;
-            if (name != NULL)
+            if (name)
                 buf_printf(b, "\\%c", letters[name - names]);
             else
                 buf_printf(b, "\\u%04x", p[i]);
@@ -295,7 +295,7 @@ void buf_append_csv(struct buf *b, struct bytes s)
 
 static void *or_abort(void *p, size_t size)
 {
-    if (p == NULL && size > 0) {
+    if (!p && size > 0) {
         fprintf(stderr, "out of memory: cannot allocate %zu bytes\n", size);
         abort();
     }

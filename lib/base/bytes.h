@@ -22,7 +22,7 @@ struct bytes {
     size_t len;
 };
 
-#define BYTES_LITERAL(s) ((struct bytes){"" s, sizeof(s) - 1})
+#define BYTES_LITERAL(s) ((struct bytes){"" s, sizeof s - 1})
 #define BYTES_NONE ((struct bytes){NULL, 0})
 
 static inline struct bytes bytes_of(const void *ptr, size_t len)

@@ -8,7 +8,7 @@
 static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t *ends)
 {
     const char *end = block.ptr + block.len, *at = block.ptr + from;
-    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL)
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at))))
         ends[found++] = (uint16_t)(at++ - block.ptr);
     return found;
 }

@@ -27,7 +27,7 @@ static const struct magic {
 } magics[] = {
 #define MAGIC(text)                                                                                          \
     {                                                                                                        \
-        "" text, sizeof(text) - 1                                                                            \
+        "" text, sizeof text - 1                                                                             \
     }
 #define LOOSE_NONE SIZE_MAX
     {GZIP, "gzip", MAGIC("\x1f\x8b"), LOOSE_NONE, NULL},
@@ -79,7 +79,7 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
     struct pollfd input = {.fd = s->fd, .events = POLLIN};
     ssize_t n;
     /* A signal ends the wait early. */
-    while (s->idle != NULL && !s->given_up && poll(&input, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) <= 0)
+    while (s->idle && !s->given_up && poll(&input, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) <= 0)
         s->given_up = !s->idle(s->idle_arg);
     s->at_end = s->given_up;
     if (s->given_up)
@@ -116,16 +116,16 @@ static int find_kind(struct line_source *s, char *error)
                 more = true;
         }
     }
-    if (found != NULL && found->kind == FOREIGN) {
+    if (found && found->kind == FOREIGN) {
         snprintf(error, LINE_SOURCE_ERROR_MAX,
             "%.200s: packed with %s; unpack it first with `%s` (plain text, gzip and zstd can be read)",
             s->name, found->name, found->command);
         return -1;
     }
-    s->kind = found != NULL ? found->kind : PLAIN;
+    s->kind = found ? found->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();
-    if (s->kind == ZSTD && (s->zstd = ZSTD_createDCtx()) == NULL)
+    if (s->kind == ZSTD && !(s->zstd = ZSTD_createDCtx()))
         abort();
     if (s->kind == PLAIN) {
         s->text = s->raw;
@@ -173,7 +173,7 @@ struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ER
 void line_source_close(struct line_source **sp)
 {
     struct line_source *s = *sp;
-    if (s == NULL)
+    if (!s)
         return;
     if (s->kind == GZIP)
         inflateEnd(&s->gzip);
@@ -285,7 +285,7 @@ enum line_source_result line_source_next(
         const char *lf = s->text.len > s->searched
                              ? memchr(s->text.ptr + s->searched, '\n', s->text.len - s->searched)
                              : NULL;
-        if (lf != NULL)
+        if (lf)
             return end_line(s, (size_t)(lf - s->text.ptr) + 1, line);
         if (s->at > 0)
             drop_front(&s->text, s->at);

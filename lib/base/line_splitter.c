@@ -43,9 +43,9 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
     uint64_t resets = s->resets;
     if (s->length > 0) {
         const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
-        size_t n = lf != NULL ? (size_t)(lf - piece.ptr) + 1 : piece.len;
+        size_t n = lf ? (size_t)(lf - piece.ptr) + 1 : piece.len;
         keep(s, bytes_of(piece.ptr, n));
-        if (lf != NULL) { /* forget the line first: the callback may feed the splitter */
+        if (lf) { /* forget the line first: the callback may feed the splitter */
             struct buf line = s->partial;
             uint64_t length = s->length;
             s->partial = (struct buf){0};
@@ -59,7 +59,7 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
         piece = bytes_of(piece.ptr + n, piece.len - n);
     }
     const char *last = piece.len > 0 && s->resets == resets ? memrchr(piece.ptr, '\n', piece.len) : NULL;
-    if (last != NULL) {
+    if (last) {
         size_t n = (size_t)(last - piece.ptr) + 1;
         give_run(s, bytes_of(piece.ptr, n));
         piece = bytes_of(piece.ptr + n, piece.len - n);

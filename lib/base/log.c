@@ -56,7 +56,7 @@ void log_emit(enum log_level level, const char *message, const struct log_field 
         buf_append_json(&line, bytes_str(message));
     for (const char *p = message; !is_json && *p != '\0'; p++)
         buf_append_char(&line, (unsigned char)*p < ' ' ? ' ' : *p);
-    for (const struct log_field *f = fields; f->key != NULL; f++) {
+    for (const struct log_field *f = fields; f->key; f++) {
         buf_printf(&line, is_json ? ",\"%s\":" : " %s=", f->key);
         /* A value without spaces and '=' needs no quotes, because programs that read the log split a line at these
          * characters. */

@@ -21,7 +21,7 @@ void progress_show(
     struct progress *p, const char *step, uint64_t done, uint64_t all, uint64_t items, bool last, usec_t now)
 {
     static const char full[WIDTH + 1] = "##############################";
-    bool is_new = step != NULL && strcmp(step, p->step) != 0;
+    bool is_new = step && strcmp(step, p->step) != 0;
     if (is_new) {
         p->step = step;
         p->began = now;

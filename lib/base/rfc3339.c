@@ -29,7 +29,7 @@ static bool read_zone(struct bytes zone, int *seconds)
 bool rfc3339_read(struct bytes text, int64_t *out)
 {
     static const char form[] = "0000-00-00T00:00:00";
-    size_t n = sizeof(form) - 1;
+    size_t n = sizeof form - 1;
     int zone;
     if (text.len <= n)
         return false;

@@ -60,7 +60,7 @@ static double resident_bytes(void *ctx)
     (void)ctx;
     FILE *f = fopen("/proc/self/statm", "re");
     unsigned long size, resident;
-    if (f == NULL)
+    if (!f)
         return 0;
     int n = fscanf(f, "%lu %lu", &size, &resident); /* NOLINT(cert-err34-c): the kernel's own numbers */
     fclose(f);
@@ -72,9 +72,9 @@ static double open_descriptors(void *ctx)
     (void)ctx;
     DIR *d = opendir("/proc/self/fd");
     double n = 0;
-    if (d == NULL)
+    if (!d)
         return 0;
-    while (readdir(d) != NULL)
+    while (readdir(d))
         n++;
     closedir(d);
     return n - 3; /* ".", ".." and the directory itself */
@@ -114,11 +114,11 @@ static void free_member(struct member *m)
 void stats_free(struct stats **sp)
 {
     struct stats *s = *sp;
-    if (s == NULL)
+    if (!s)
         return;
-    for (struct family *f = s->first, *next; f != NULL; f = next) {
+    for (struct family *f = s->first, *next; f; f = next) {
         next = f->next;
-        for (struct member *m = f->first, *after; m != NULL; m = after) {
+        for (struct member *m = f->first, *after; m; m = after) {
             after = m->next;
             free_member(m);
         }
@@ -144,7 +144,7 @@ static struct family *family_of(struct stats *s, const char *name, enum kind kin
     assert((kind == COUNTER) == is_total && (kind != HISTOGRAM || is_time));
     (void)is_total;
     (void)is_time;
-    for (struct family *f = s->first; f != NULL; f = f->next)
+    for (struct family *f = s->first; f; f = f->next)
         if (strcmp(f->name, name) == 0) {
             assert(f->kind == kind);
             return f;
@@ -161,9 +161,9 @@ static struct family *family_of(struct stats *s, const char *name, enum kind kin
 
 static struct member *member_of(struct family *f, const char *labels)
 {
-    if (labels == NULL)
+    if (!labels)
         labels = "";
-    for (struct member *m = f->first; m != NULL; m = m->next)
+    for (struct member *m = f->first; m; m = m->next)
         if (strcmp(m->labels, labels) == 0)
             return m;
     struct member *m = mem_zalloc(sizeof *m);
@@ -217,18 +217,18 @@ void stats_gauge(
 
 void stats_gauges(struct stats *s, const struct stats_row *rows, const char *labels, void *ctx)
 {
-    for (const struct stats_row *r = rows; r->name != NULL; r++)
+    for (const struct stats_row *r = rows; r->name; r++)
         stats_gauge(s, r->name, labels, r->help, r->read, ctx);
 }
 
 void stats_remove_gauges(struct stats *s, const void *ctx)
 {
     pthread_mutex_lock(&s->lock);
-    for (struct family *f = s->first; f != NULL; f = f->next) {
+    for (struct family *f = s->first; f; f = f->next) {
         struct member **at = &f->first;
-        while (*at != NULL) {
+        while (*at) {
             struct member *m = *at;
-            if (m->read != NULL && m->ctx == ctx) {
+            if (m->read && m->ctx == ctx) {
                 *at = m->next;
                 free_member(m);
             } else {
@@ -317,7 +317,7 @@ static void append_value(const struct family *f, const struct member *m, struct 
 {
     static const double quantiles[] = {0.5, 0.9, 0.99};
     static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms"};
-    if (m->read != NULL) {
+    if (m->read) {
         double x = m->read(m->ctx);
         if (!isfinite(x))
             x = 0;
@@ -336,11 +336,11 @@ static void append_value(const struct family *f, const struct member *m, struct 
 void stats_print_metrics(struct stats *s, struct buf *out)
 {
     pthread_mutex_lock(&s->lock);
-    for (const struct family *f = s->first; f != NULL; f = f->next) {
-        if (f->first != NULL)
+    for (const struct family *f = s->first; f; f = f->next) {
+        if (f->first)
             buf_printf(out, "# HELP millrace_%s_%s %s\n# TYPE millrace_%s_%s %s\n", s->daemon, f->name,
                 f->help, s->daemon, f->name, kind_names[f->kind]);
-        for (const struct member *m = f->first; m != NULL; m = m->next) {
+        for (const struct member *m = f->first; m; m = m->next) {
             if (f->kind == HISTOGRAM) {
                 print_histogram(s, f, m, out);
                 continue;
@@ -360,8 +360,8 @@ void stats_print_metrics(struct stats *s, struct buf *out)
 void stats_print_text(struct stats *s, struct buf *out)
 {
     pthread_mutex_lock(&s->lock);
-    for (const struct family *f = s->first; f != NULL; f = f->next)
-        for (const struct member *m = f->first; m != NULL; m = m->next) {
+    for (const struct family *f = s->first; f; f = f->next)
+        for (const struct member *m = f->first; m; m = m->next) {
             buf_append_str(out, f->name);
             if (*m->labels != '\0')
                 buf_printf(out, "{%s}", m->labels);
@@ -376,18 +376,18 @@ void stats_print_text(struct stats *s, struct buf *out)
 void stats_print_json_members(struct stats *s, struct buf *out)
 {
     pthread_mutex_lock(&s->lock);
-    for (const struct family *f = s->first; f != NULL; f = f->next) {
-        if (f->first == NULL)
+    for (const struct family *f = s->first; f; f = f->next) {
+        if (!f->first)
             continue;
-        bool is_plain = *f->first->labels == '\0' && f->first->next == NULL;
+        bool is_plain = *f->first->labels == '\0' && !f->first->next;
         buf_printf(out, "\"%s\":%s", f->name, is_plain ? "" : "{");
-        for (const struct member *m = f->first; m != NULL; m = m->next) {
+        for (const struct member *m = f->first; m; m = m->next) {
             if (!is_plain) {
                 buf_append_json(out, bytes_str(m->labels));
                 buf_append_char(out, ':');
             }
             append_value(f, m, out);
-            if (m->next != NULL)
+            if (m->next)
                 buf_append_char(out, ',');
         }
         buf_append_str(out, is_plain ? "," : "},");

@@ -43,7 +43,7 @@ static void *run(void *arg)
 
 struct work_thread *work_thread_new(const struct work_thread_config *config)
 {
-    struct work_thread *w = mem_zalloc(sizeof(*w));
+    struct work_thread *w = mem_zalloc(sizeof *w);
     w->config = *config;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);

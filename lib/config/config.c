@@ -28,7 +28,7 @@ __attribute__((format(printf, 4, 0))) static void format_error(
     struct config_error *error, const struct config *c, int line, const char *fmt, va_list ap)
 {
     int n = 0;
-    if (c != NULL)
+    if (c)
         n = line > 0 ? snprintf(error->text, sizeof error->text, "%s:%d: ", c->path, line)
                      : snprintf(error->text, sizeof error->text, "%s: ", c->path);
     if (n >= 0 && (size_t)n < sizeof error->text)
@@ -64,7 +64,7 @@ static void check_line(struct reading *r, struct bytes line)
     struct bytes text = bytes_trim(line);
     if (line.len > CONFIG_LINE_MAX)
         fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-    else if (memchr(line.ptr, '\0', line.len) != NULL)
+    else if (memchr(line.ptr, '\0', line.len))
         fail_at(r, r->line, "the line contains a NUL byte");
     if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
         return;
@@ -74,8 +74,8 @@ static void check_line(struct reading *r, struct bytes line)
         return;
     const char *end = memchr(text.ptr, ']', text.len);
     struct bytes after =
-        end != NULL ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
-    if (end == NULL)
+        end ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
+    if (!end)
         fail_at(r, r->line, "the section has no closing ]");
     else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
         fail_at(r, r->line, "there is text after the ] of the section");
@@ -97,7 +97,7 @@ static void check_line(struct reading *r, struct bytes line)
         known = known || strcmp(kind, known_kinds[i]) == 0;
     if (!known)
         fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
-    if (strpbrk(name, " \t") != NULL)
+    if (strpbrk(name, " \t"))
         fail_at(r, r->line, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
     *ARRAY_ADD(r->sections, r->n_sections, r->cap_sections) =
         (struct config_section){.kind = kind, .name = name, .line = r->line, .n_entries = r->n_entries};
@@ -110,7 +110,7 @@ static char *next_line(char *out, int size, void *stream)
     if (r->rest.len == 0 || r->failed)
         return NULL;
     const char *lf = memchr(r->rest.ptr, '\n', r->rest.len);
-    struct bytes line = bytes_of(r->rest.ptr, lf != NULL ? (size_t)(lf - r->rest.ptr) : r->rest.len);
+    struct bytes line = bytes_of(r->rest.ptr, lf ? (size_t)(lf - r->rest.ptr) : r->rest.len);
     size_t used = line.len + (lf != NULL);
     r->rest = bytes_of(r->rest.ptr + used, r->rest.len - used);
     r->line++;
@@ -164,7 +164,7 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
         size_t first = r.sections[i].n_entries;
         size_t end = i + 1 < r.n_sections ? r.sections[i + 1].n_entries : r.n_entries;
         r.sections[i].n_entries = end - first;
-        r.sections[i].entries = r.entries != NULL ? r.entries + first : NULL;
+        r.sections[i].entries = r.entries ? r.entries + first : NULL;
     }
     c->n_sections = r.n_sections;
     c->sections = r.sections;
@@ -183,12 +183,12 @@ int config_read(const char *path, struct config **out, struct config_error *erro
     char piece[8192];
     size_t n;
     FILE *f = fopen(path, "re");
-    while (f != NULL && (n = fread(piece, 1, sizeof piece, f)) > 0)
+    while (f && (n = fread(piece, 1, sizeof piece, f)) > 0)
         buf_append(&text, piece, n);
-    int rc = f == NULL || ferror(f) ? -1 : 0;
+    int rc = !f || ferror(f) ? -1 : 0;
     if (rc != 0)
         snprintf(error->text, sizeof error->text, "cannot read %s: %s", path, strerror(errno));
-    if (f != NULL)
+    if (f)
         fclose(f);
     if (rc == 0)
         rc = config_parse(path, buf_bytes(&text), out, error);
@@ -204,7 +204,7 @@ static void free_text(const char *s)
 void config_free(struct config **cp)
 {
     struct config *c = *cp;
-    if (c == NULL)
+    if (!c)
         return;
     for (size_t i = 0; i < c->n_sections; i++) {
         free_text(c->sections[i].kind);
@@ -223,7 +223,7 @@ void config_free(struct config **cp)
 
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name)
 {
-    for (size_t i = 0; c != NULL && i < c->n_sections; i++)
+    for (size_t i = 0; c && i < c->n_sections; i++)
         if (strcmp(c->sections[i].kind, kind) == 0 && strcmp(c->sections[i].name, name) == 0)
             return &c->sections[i];
     return NULL;
@@ -231,7 +231,7 @@ const struct config_section *config_section(const struct config *c, const char *
 
 const struct config_entry *config_entry(const struct config_section *s, const char *key)
 {
-    for (size_t i = 0; s != NULL && i < s->n_entries; i++)
+    for (size_t i = 0; s && i < s->n_entries; i++)
         if (is_same_key(s->entries[i].key, key))
             return &s->entries[i];
     return NULL;

@@ -48,7 +48,7 @@ static const struct unit duration_units[] = {
 /* The unit of a bare number: "ms" or "s". */
 static const char *bare_unit_of(const struct option_row *row)
 {
-    return row->unit != NULL ? row->unit : "ms";
+    return row->unit ? row->unit : "ms";
 }
 
 /* Uses the largest unit that divides the duration. */
@@ -89,7 +89,7 @@ static void append_bounds(const struct option_row *row, struct buf *out)
         append_size(out, row->max);
     } else
         buf_printf(out, "%lld..%lld", (long long)row->min, (long long)row->max);
-    if (row->unit != NULL)
+    if (row->unit)
         buf_printf(out, " %s", row->unit);
 }
 
@@ -162,15 +162,15 @@ int option_value_read(
         has_bounds = false;
         break;
     }
-    if (wrong == NULL && has_bounds && (*number < row->min || *number > row->max)) {
+    if (!wrong && has_bounds && (*number < row->min || *number > row->max)) {
         append_bounds(row, &bounds);
         snprintf(why, why_size, "is out of bounds: %.*s", (int)bounds.len, bounds.ptr);
         buf_free(&bounds);
         return -1;
     }
-    if (wrong != NULL)
+    if (wrong)
         snprintf(why, why_size, "%s", wrong);
-    return wrong != NULL ? -1 : 0;
+    return wrong ? -1 : 0;
 }
 
 /* The settings of every program. */
@@ -217,7 +217,7 @@ static void append_wrapped(struct buf *out, struct bytes text)
     size_t column = HELP_COLUMN;
     for (const char *word = text.ptr, *end = word + text.len; word < end;) {
         const char *stop = memchr(word, ' ', (size_t)(end - word));
-        size_t n = (size_t)((stop != NULL ? stop : end) - word);
+        size_t n = (size_t)((stop ? stop : end) - word);
         if (column > HELP_COLUMN && column + 1 + n > HELP_WIDTH && *word != '-') {
             buf_printf(out, "\n%*s", HELP_COLUMN, "");
             column = HELP_COLUMN;
@@ -248,7 +248,7 @@ static void append_option(const struct option_row *r, struct buf *out)
         buf_append_char(out, *name == '_' ? '-' : *name);
     if (r->type != OPTION_BOOL) {
         const char *placeholder = r->type == OPTION_CHOICE ? r->choices : placeholders[r->type];
-        buf_printf(out, r->alone != NULL ? "[=%s]" : "=%s", placeholder); /* "N", "SIZE", "a|b" */
+        buf_printf(out, r->alone ? "[=%s]" : "=%s", placeholder); /* "N", "SIZE", "a|b" */
     }
     if (out->len - start >= HELP_COLUMN) {
         buf_append_char(out, '\n');
@@ -257,12 +257,12 @@ static void append_option(const struct option_row *r, struct buf *out)
     while (out->len - start < HELP_COLUMN)
         buf_append_char(out, ' ');
     struct buf text = {0}, notes = {0}, bounds = {0};
-    if (r->means != NULL && *r->means != '\0')
+    if (r->means && *r->means != '\0')
         append_note(&notes, "bitly's name; use %s", r->means);
     buf_append_str(&text, r->help);
-    if (r->alone != NULL)
+    if (r->alone)
         append_note(&notes, "alone: %s", r->alone);
-    if (r->fallback != NULL && *r->fallback != '\0')
+    if (r->fallback && *r->fallback != '\0')
         append_note(&notes, "default %s", r->fallback);
     bool is_number = r->type == OPTION_INT || r->type == OPTION_SIZE;
     if (r->max != 0 && (r->type == OPTION_DURATION || (is_number && r->max < INT64_C(1) << 50))) {
@@ -284,24 +284,24 @@ static void print_help(const struct options *o, struct buf *out)
 {
     const struct options_spec *spec = o->spec;
     buf_printf(out, "%s\n\nusage: ", spec->summary);
-    if (spec->usage != NULL)
+    if (spec->usage)
         buf_append_str(out, spec->usage);
     else
         buf_printf(out, "millrace %s", spec->program);
     buf_printf(out, " [OPTION...]%s%s\n\n", spec->operands ? " " : "", spec->operands ? spec->operands : "");
-    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t] != NULL; t++) {
-        for (const struct option_row *r = spec->rows[t]; r->name != NULL; r++)
+    for (size_t t = 0; t < OPTIONS_TABLES_MAX && spec->rows[t]; t++) {
+        for (const struct option_row *r = spec->rows[t]; r->name; r++)
             append_option(r, out);
         buf_append_char(out, '\n');
     }
-    for (const struct option_row *r = common_rows; r->name != NULL; r++)
+    for (const struct option_row *r = common_rows; r->name; r++)
         append_option(r, out);
     buf_printf(out,
         "\nEvery option is also a setting under [%s] in the configuration file, and a variable\n"
         "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
         "file.\n",
         spec->program);
-    if (spec->more != NULL)
+    if (spec->more)
         buf_printf(out, "\n%s", spec->more);
 }
 
@@ -316,7 +316,7 @@ void options_print_settings(const struct options *o, struct buf *out)
     for (size_t i = 0; i < o->n_values; i++) {
         const struct option_value *v = &o->values[i];
         size_t start = out->len;
-        if (v->row->flags & OPTION_COMMAND_LINE || v->row->means != NULL)
+        if (v->row->flags & OPTION_COMMAND_LINE || v->row->means)
             continue;
         const char *text = v->is_set ? v->text : "", *source = v->is_set ? v->source : "unset";
         buf_printf(out, "%s = %s", v->row->name, v->shown ? v->shown : text);
@@ -331,7 +331,7 @@ void options_show_settings(const struct options *o)
     const char *kind = o->spec->sections;
     struct buf out = {0};
     options_print_settings(o, &out);
-    for (size_t i = 0; kind != NULL && c != NULL && i < c->n_sections; i++) {
+    for (size_t i = 0; kind && c && i < c->n_sections; i++) {
         const struct config_section *s = &c->sections[i];
         if (strcmp(s->kind, kind) != 0)
             continue;
@@ -373,7 +373,7 @@ static const char *suggestion(const struct options *o, const char *name, char *o
     *out = '\0';
     for (size_t i = 0; i < o->n_values; i++)
         suggest_try(&s, o->values[i].row->name);
-    if (s.nearest != NULL)
+    if (s.nearest)
         snprintf(out, size, " (did you mean %s?)", s.nearest);
     return out;
 }
@@ -403,11 +403,11 @@ static int set_meant(
     while (!(row->flags & OPTION_OPERAND) && bytes_next_word(&list, " ", &word)) {
         char *name = keep(o, word), *value = strchr(name, '=');
         struct option_value *v;
-        if (value != NULL)
+        if (value)
             *value++ = '\0';
         v = find(o, name);
-        assert(v != NULL);
-        const char *meant = value != NULL ? value : text;
+        assert(v);
+        const char *meant = value ? value : text;
         if (v->rank == rank && !(v->row->flags & OPTION_LIST) && strcmp(v->text, meant) != 0)
             return fail(o, "%s sets %s = %s, but %s sets %s", source, name, meant, v->source, v->text);
         if (set(o, v, meant, rank, source) != 0)
@@ -425,7 +425,7 @@ static int set(struct options *o, struct option_value *v, const char *text, int 
                                              : fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
     if (rank < v->rank)
         return 0;
-    if (v->row->means != NULL && rank > RANK_DEFAULT && set_meant(o, v->row, text, rank, source) != 0)
+    if (v->row->means && rank > RANK_DEFAULT && set_meant(o, v->row, text, rank, source) != 0)
         return -1;
     bool joins = (v->row->flags & OPTION_LIST) && v->rank == rank && rank == RANK_COMMAND_LINE;
     char *kept = joins ? mem_printf("%s %s", v->text, text) : mem_strdup(text);
@@ -459,7 +459,7 @@ static int read_arguments(struct options *o, int argc, char **argv)
         const char *value = NULL;
         struct option_value *v = NULL;
         if (only_operands || arg[0] != '-' || arg[1] == '\0') {
-            if (o->spec->operands == NULL)
+            if (!o->spec->operands)
                 return fail(o, "unexpected argument %s", arg);
             o->operands[o->n_operands++] = arg;
             continue;
@@ -478,26 +478,26 @@ static int read_arguments(struct options *o, int argc, char **argv)
             v = find(o, name);
             if (arg[n + 2] == '=') {
                 value = arg + n + 3;
-            } else if (v == NULL && strncmp(name, "no_", 3) == 0) {
+            } else if (!v && strncmp(name, "no_", 3) == 0) {
                 v = find(o, name + 3);
-                v = v != NULL && v->row->type == OPTION_BOOL ? v : NULL;
+                v = v && v->row->type == OPTION_BOOL ? v : NULL;
                 value = "false";
             }
-            if (v == NULL)
+            if (!v)
                 return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
         } else {
             snprintf(shown, sizeof shown, "-%c", arg[1]);
-            for (size_t i = 0; i < o->n_values && v == NULL; i++)
+            for (size_t i = 0; i < o->n_values && !v; i++)
                 v = o->values[i].row->letter == arg[1] ? &o->values[i] : NULL;
-            if (v == NULL || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
+            if (!v || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
                 return fail(o, "unknown option %s", arg);
             value = arg[2] != '\0' ? arg + 2 : NULL;
         }
-        if (value == NULL)
+        if (!value)
             value = v->row->type == OPTION_BOOL ? "true" : v->row->alone;
-        if (value == NULL && at + 1 < argc)
+        if (!value && at + 1 < argc)
             value = argv[++at];
-        if (value == NULL)
+        if (!value)
             return fail(o, "%s needs a value", shown);
         if (set(o, v, value, RANK_COMMAND_LINE, shown) != 0)
             return -1;
@@ -522,7 +522,7 @@ static int read_environment(struct options *o)
     for (char **e = environ; *e != NULL; e++) {
         const char *equals = strchr(*e, '=');
         /* MILLRACE_PUBSUB_FILTERED_PORT belongs to pubsub_filtered, not to pubsub. */
-        if (equals == NULL || !has_prefix(*e, program) ||
+        if (!equals || !has_prefix(*e, program) ||
             (strcmp(program, "pubsub") == 0 && has_prefix(*e, "pubsub_filtered")))
             continue;
         size_t prefix = strlen("MILLRACE_") + strlen(program) + 1, n = (size_t)(equals - *e) - prefix;
@@ -533,7 +533,7 @@ static int read_environment(struct options *o)
         name[n] = '\0';
         snprintf(source, sizeof source, "$%.*s", (int)(equals - *e), *e);
         struct option_value *v = find(o, name);
-        if (v == NULL)
+        if (!v)
             return fail(o, "%s: %s has no setting %s%s", source, program, name,
                 suggestion(o, name, hint, sizeof hint));
         if (set(o, v, equals + 1, RANK_ENVIRONMENT, source) != 0)
@@ -584,17 +584,17 @@ static int read_file(struct options *o)
     const char *instance = options_string(o, "instance");
     struct config_error error;
     char usual[PATH_MAX];
-    if (path == NULL && config_default(usual, sizeof usual))
+    if (!path && config_default(usual, sizeof usual))
         path = usual;
-    if (path == NULL || *path == '\0')
-        return instance == NULL ? 0 : fail(o, "--instance needs --config");
+    if (!path || *path == '\0')
+        return !instance ? 0 : fail(o, "--instance needs --config");
     if (config_read(path, &o->config, &error) != 0)
         return fail(o, "%s", error.text);
     const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
     if (inherit(o, s) != 0)
         return -1;
-    if (s == NULL)
-        return instance == NULL ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
+    if (!s)
+        return !instance ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
     for (size_t i = 0; i < s->n_entries; i++) {
         const struct config_entry *e = &s->entries[i];
         char source[300], hint[120], name[80];
@@ -602,7 +602,7 @@ static int read_file(struct options *o)
         snprintf(name, sizeof name, "%s", e->key);
         underscored(name);
         struct option_value *v = find(o, name);
-        if (v == NULL)
+        if (!v)
             return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
                 suggestion(o, name, hint, sizeof hint));
         if (v->row->flags & OPTION_COMMAND_LINE)
@@ -620,13 +620,13 @@ enum options_result options_parse(
     o->spec = spec;
     const struct option_row *tables[OPTIONS_TABLES_MAX + 1];
     size_t n_tables = 0;
-    while (n_tables < OPTIONS_TABLES_MAX && spec->rows[n_tables] != NULL) {
+    while (n_tables < OPTIONS_TABLES_MAX && spec->rows[n_tables]) {
         tables[n_tables] = spec->rows[n_tables];
         n_tables++;
     }
     tables[n_tables++] = common_rows;
     for (size_t t = 0; t < n_tables; t++)
-        for (const struct option_row *r = tables[t]; r->name != NULL; r++) {
+        for (const struct option_row *r = tables[t]; r->name; r++) {
             o->values = mem_realloc(o->values, (o->n_values + 1) * sizeof *o->values);
             o->values[o->n_values] = (struct option_value){.row = r};
             const char *fallback = !r->fallback && r->type == OPTION_BOOL ? "false" : r->fallback;
@@ -656,14 +656,14 @@ int options_inherit(
     struct options *o, const char *name, const char *text, const char *source, struct config_error *error)
 {
     struct option_value *v = find(o, name);
-    assert(v != NULL);
+    assert(v);
     return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
 }
 
 int options_rewrite(struct options *o, const char *name, const char *text, struct config_error *error)
 {
     struct option_value *v = find(o, name);
-    assert(v != NULL && v->rank > RANK_DEFAULT);
+    assert(v && v->rank > RANK_DEFAULT);
     char *kept = mem_strdup(text), *source = mem_strdup(v->source); /* set frees both */
     int rank = v->rank;
     v->rank = RANK_UNSET; /* replaces a list instead of adding to it */
@@ -688,7 +688,7 @@ const char *options_error(const struct options *o)
 void options_free(struct options **op)
 {
     struct options *o = *op;
-    if (o == NULL)
+    if (!o)
         return;
     for (size_t i = 0; i < o->n_values; i++) {
         free(o->values[i].text);
@@ -707,7 +707,7 @@ void options_free(struct options **op)
 static const struct option_value *must_find(const struct options *o, const char *name, unsigned types)
 {
     const struct option_value *v = find(o, name);
-    assert(v != NULL && (types & (1u << v->row->type)));
+    assert(v && (types & (1u << v->row->type)));
     (void)types;
     return v;
 }
@@ -731,7 +731,7 @@ const char *options_string(const struct options *o, const char *name)
 const char *options_text(const struct options *o, const char *name)
 {
     const char *text = options_string(o, name);
-    return text != NULL && *text != '\0' ? text : NULL;
+    return text && *text != '\0' ? text : NULL;
 }
 
 int64_t options_sync(const struct options *o, const char *name)
@@ -742,7 +742,7 @@ int64_t options_sync(const struct options *o, const char *name)
 const char *options_source(const struct options *o, const char *name)
 {
     const struct option_value *v = must_find(o, name, ~0u);
-    return v->source != NULL ? v->source : "unset";
+    return v->source ? v->source : "unset";
 }
 
 bool options_is_set(const struct options *o, const char *name)
@@ -767,7 +767,7 @@ int options_refuse(
 int options_check_name(const struct options *o, const char *name, struct config_error *error)
 {
     const char *text = options_text(o, name);
-    if (text == NULL ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
+    if (!text ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))
         return 0;
     return options_refuse(o, name, error, "not a name: [A-Za-z0-9_.-]{1,64}, and neither . nor ..");
 }
@@ -786,7 +786,7 @@ const struct config *options_config(const struct options *o)
 void options_show_as(struct options *o, const char *name, const char *text, const char *source)
 {
     struct option_value *v = find(o, name);
-    assert(v != NULL);
+    assert(v);
     v->shown = text;
     v->shown_source = source;
 }

@@ -66,7 +66,7 @@ enum count_next count_source_follow(
     s->text = inner->text;
     s->count = inner->count;
     if (r == COUNT_FAILED) {
-        memcpy(s->error, inner->error, sizeof(s->error));
+        memcpy(s->error, inner->error, sizeof s->error);
         s->failure = inner->failure;
     }
     return r;
@@ -79,7 +79,7 @@ static int compare_texts(struct prefix prefix_a, struct bytes a, struct prefix p
         return prefix_a.high < prefix_b.high ? -1 : 1;
     if (prefix_a.low != prefix_b.low)
         return prefix_a.low < prefix_b.low ? -1 : 1;
-    if (a.len <= sizeof(prefix_a) && b.len <= sizeof(prefix_b))
+    if (a.len <= sizeof prefix_a && b.len <= sizeof prefix_b)
         return (a.len > b.len) - (a.len < b.len);
     return bytes_compare(a, b);
 }
@@ -97,14 +97,14 @@ static bool is_less(const struct head *a, const struct head *b)
 static uint64_t load(const char *p)
 {
     uint64_t bytes;
-    memcpy(&bytes, p, sizeof(bytes));
+    memcpy(&bytes, p, sizeof bytes);
     return __builtin_bswap64(bytes);
 }
 
 static struct prefix prefix_of(struct bytes text)
 {
     struct prefix p = {0, 0};
-    size_t word = sizeof(p.high);
+    size_t word = sizeof p.high;
     if (text.len >= 2 * word)
         return (struct prefix){load(text.ptr), load(text.ptr + word)};
     if (text.len > word) /* the last 8 bytes, without those of `high` */
@@ -173,7 +173,7 @@ void count_merge_reset(struct count_merge *m, struct count_source **sources, siz
 
 struct count_merge *count_merge_new(struct count_source **sources, size_t n)
 {
-    struct count_merge *m = mem_zalloc(sizeof(*m));
+    struct count_merge *m = mem_zalloc(sizeof *m);
     count_merge_reset(m, sources, n);
     return m;
 }
@@ -195,7 +195,7 @@ void count_merge_free(struct count_merge **mp)
 
 static enum count_next source_failed(struct count_merge *m, const struct count_source *s)
 {
-    snprintf(m->error, sizeof(m->error), "%s", s->error);
+    snprintf(m->error, sizeof m->error, "%s", s->error);
     m->failure = s->failure;
     return COUNT_FAILED;
 }
@@ -203,7 +203,7 @@ static enum count_next source_failed(struct count_merge *m, const struct count_s
 static enum count_next record_failed(
     struct count_merge *m, const struct count_source *s, const char *what, struct bytes key)
 {
-    snprintf(m->error, sizeof(m->error), "%.300s: %s at \"%.*s\"", s->container ? s->container : "memory",
+    snprintf(m->error, sizeof m->error, "%.300s: %s at \"%.*s\"", s->container ? s->container : "memory",
         what, (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
     return COUNT_FAILED;
 }
@@ -278,7 +278,7 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
             int order = is_first ? -1 : bytes_compare(s->text, buf_bytes(&m->text));
             if (!is_first && !component_is_same(s->text, buf_bytes(&m->text))) {
                 m->collisions++;
-                snprintf(m->collision, sizeof(m->collision), "%.*s", (int)m->key.len - 1, m->key.ptr);
+                snprintf(m->collision, sizeof m->collision, "%.*s", (int)m->key.len - 1, m->key.ptr);
             }
             if (order >= 0)
                 continue;

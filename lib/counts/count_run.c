@@ -88,7 +88,7 @@ struct count_run_writer {
 
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg)
 {
-    struct count_run_writer *w = mem_zalloc(sizeof(*w));
+    struct count_run_writer *w = mem_zalloc(sizeof *w);
     *w = (struct count_run_writer){.run = run, .write = write, .arg = arg};
     return w;
 }
@@ -237,7 +237,7 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
 {
     if (data.len < CHECKSUM_BYTES)
         return NULL;
-    struct count_run_index *i = mem_zalloc(sizeof(*i));
+    struct count_run_index *i = mem_zalloc(sizeof *i);
     i->run = run;
     i->data = bytes_dup(data);
     struct bytes body = bytes_of(i->data, data.len - CHECKSUM_BYTES);
@@ -249,7 +249,7 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
               read_varint(&r, &i->counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
     if (ok) {
         i->n = (uint32_t)n;
-        i->blocks = mem_zalloc((n + 1) * sizeof(*i->blocks));
+        i->blocks = mem_zalloc((n + 1) * sizeof *i->blocks);
     }
     for (uint32_t k = 0; ok && k < n; k++) {
         struct block *b = &i->blocks[k];
@@ -340,7 +340,7 @@ struct run_source {
 
 static enum count_next damaged(struct run_source *s, const char *what)
 {
-    snprintf(s->base.error, sizeof(s->base.error), "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s",
+    snprintf(s->base.error, sizeof s->base.error, "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s",
         s->base.container, s->index->run, s->at_block, what);
     return COUNT_FAILED;
 }
@@ -529,7 +529,7 @@ struct count_source *count_run_source(const struct count_run_index *index, struc
 {
     static const struct count_source_kind kind = {
         run_next_record, run_next_value, run_close, run_skip_values};
-    struct run_source *s = mem_zalloc(sizeof(*s));
+    struct run_source *s = mem_zalloc(sizeof *s);
     *s = (struct run_source){.base = {.kind = &kind, .container = name},
         .index = index,
         .read = read,

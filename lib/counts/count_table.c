@@ -41,10 +41,10 @@ static uint32_t limit_of(size_t i, uint32_t n_slots)
 
 struct count_table *count_table_new(uint64_t seed)
 {
-    struct count_table *t = mem_zalloc(sizeof(*t));
+    struct count_table *t = mem_zalloc(sizeof *t);
     t->seed[0] = seed ^ UINT64_C(0x9e3779b97f4a7c15);
     t->seed[1] = seed * UINT64_C(0xbf58476d1ce4e5b9) ^ UINT64_C(0x94d049bb133111eb);
-    t->bytes = sizeof(*t);
+    t->bytes = sizeof *t;
     for (size_t i = 0; i < PARTS; i++)
         t->parts[i] = (struct part){&t->first[i * FIRST_SLOTS], FIRST_SLOTS, limit_of(i, FIRST_SLOTS)};
     return t;
@@ -94,14 +94,14 @@ static void grow(struct count_table *t, struct part *p)
     size_t at = (size_t)(p - t->parts);
     p->n_slots *= 2;
     p->left = limit_of(at, p->n_slots) - limit_of(at, old.n_slots);
-    p->slots = mem_zalloc(p->n_slots * sizeof(*p->slots));
-    t->bytes += p->n_slots * sizeof(*p->slots);
+    p->slots = mem_zalloc(p->n_slots * sizeof *p->slots);
+    t->bytes += p->n_slots * sizeof *p->slots;
     for (size_t i = 0; i < old.n_slots; i++)
         if (old.slots[i].tag != 0)
             *find_slot(p, &old.slots[i], hash_of(t, &old.slots[i])) = old.slots[i];
     if (old.n_slots == FIRST_SLOTS)
         return;
-    t->bytes -= old.n_slots * sizeof(*old.slots);
+    t->bytes -= old.n_slots * sizeof *old.slots;
     free(old.slots);
 }
 
@@ -145,11 +145,11 @@ size_t count_table_bytes(const struct count_table *t)
 
 struct count_table *count_table_copy(const struct count_table *t)
 {
-    struct count_table *copy = mem_alloc(sizeof(*copy));
+    struct count_table *copy = mem_alloc(sizeof *copy);
     *copy = *t;
     for (size_t i = 0; i < PARTS; i++) {
         struct part *p = &copy->parts[i];
-        size_t bytes = p->n_slots * sizeof(*p->slots);
+        size_t bytes = p->n_slots * sizeof *p->slots;
         p->slots = p->n_slots > FIRST_SLOTS ? memcpy(mem_alloc(bytes), t->parts[i].slots, bytes)
                                             : &copy->first[i * FIRST_SLOTS];
     }
@@ -184,7 +184,7 @@ struct count_table *count_table_pick(const struct count_table *t, const struct c
 {
     struct count_table *out = count_table_new(0);
     bool has_keys[1 << KEY_BITS] = {0}, fits = true;
-    memcpy(out->seed, t->seed, sizeof(out->seed));
+    memcpy(out->seed, t->seed, sizeof out->seed);
     if (c->n_keys == 0) /* often: the table is small beside what was counted before */
         return out;
     uint8_t *marks = mem_zalloc((size_t)c->n_ids + 1);
@@ -266,11 +266,11 @@ static void sort(struct sortables *s)
     static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
     if (s->n < RADIX_SIZE) {
         if (s->n > 1)
-            qsort(s->items, s->n, sizeof(*s->items), compare_sortables);
+            qsort(s->items, s->n, sizeof *s->items, compare_sortables);
         return;
     }
-    struct sortable *other = mem_alloc(s->n * sizeof(*other));
-    for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+    struct sortable *other = mem_alloc(s->n * sizeof *other);
+    for (size_t i = 0; i < sizeof shifts / sizeof shifts[0]; i++) {
         if (!radix_pass(s->items, other, s->n, shifts[i]))
             continue;
         struct sortable *sorted = other;
@@ -290,8 +290,8 @@ static struct sortable order_of(const struct interned *t, uint32_t id, char end)
     uint32_t low;
     memcpy(text, t->stored, COMPONENT_HASH);
     text[t->stored_len] = end;
-    memcpy(&high, text, sizeof(high));
-    memcpy(&low, text + sizeof(high), sizeof(low));
+    memcpy(&high, text, sizeof high);
+    memcpy(&low, text + sizeof high, sizeof low);
     return (struct sortable){__builtin_bswap64(high), (uint64_t)__builtin_bswap32(low) << 32 | id};
 }
 
@@ -331,7 +331,7 @@ static int compare_spaces(const void *a, const void *b)
 static struct space *make_spaces(const struct counters *c, size_t *n)
 {
     *n = c->n_totals + c->n_subtotals;
-    struct space *spaces = mem_zalloc((*n + 1) * sizeof(*spaces));
+    struct space *spaces = mem_zalloc((*n + 1) * sizeof *spaces);
     for (size_t i = 0; i < *n; i++) {
         const char *ns = i < c->n_totals ? c->totals[i].ns : c->subtotals[i - c->n_totals].ns;
         int len = snprintf(spaces[i].text, NS_TEXT, "%s|", ns);
@@ -339,7 +339,7 @@ static struct space *make_spaces(const struct counters *c, size_t *n)
         spaces[i].counter = i;
         spaces[i].is_subtotal = i >= c->n_totals;
     }
-    qsort(spaces, *n, sizeof(*spaces), compare_spaces);
+    qsort(spaces, *n, sizeof *spaces, compare_spaces);
     return spaces;
 }
 
@@ -549,7 +549,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     const struct counters *counters, const struct count_range *range)
 {
     static const struct count_source_kind kind = {table_next_record, table_next_value, table_close, NULL};
-    struct table_source *s = mem_zalloc(sizeof(*s));
+    struct table_source *s = mem_zalloc(sizeof *s);
     size_t n;
     uint32_t n_texts = interner_count(texts);
     s->base.kind = &kind;
@@ -560,7 +560,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     for (int end = 0; end < ENDS; end++)
         s->ranks[end] = (struct ranks){.rank_of = mem_zalloc(((size_t)n_texts + 1) * sizeof(uint32_t))};
     const struct space *spaces = s->spaces;
-    struct choice *choices = mem_zalloc((n + 1) * sizeof(*choices));
+    struct choice *choices = mem_zalloc((n + 1) * sizeof *choices);
     for (size_t i = 0; i < n; i++) {
         struct choice *c = &choices[spaces[i].counter];
         struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
@@ -572,7 +572,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     }
     if (range->from.len + range->prefix.len + range->last.len == 0) {
         s->counts.room = t->n + 1;
-        s->counts.items = mem_alloc(s->counts.room * sizeof(*s->counts.items));
+        s->counts.items = mem_alloc(s->counts.room * sizeof *s->counts.items);
     }
     for (size_t i = 0; i < PARTS; i++)
         take_counts(s, &t->parts[i], counters->n_totals, choices, range);
@@ -600,7 +600,7 @@ static enum count_next lookup_next_record(struct count_source *base)
         return COUNT_END;
     const struct sortable *first = &s->ids.items[s->at];
     const struct interned *t = interner_get(s->texts, (uint32_t)first->low);
-    int len = snprintf(s->key, sizeof(s->key), "lookup|%.*s", COMPONENT_HASH, t->stored);
+    int len = snprintf(s->key, sizeof s->key, "lookup|%.*s", COMPONENT_HASH, t->stored);
     s->key[len] = RECORD_SEPARATOR;
     base->key = bytes_of(s->key, (size_t)len + 1);
     while (s->end < s->ids.n && s->ids.items[s->end].high == first->high &&
@@ -631,13 +631,13 @@ struct count_source *count_lookup_source(
     const struct interner *texts, const uint32_t *ids, size_t n, const struct count_range *range)
 {
     static const struct count_source_kind kind = {lookup_next_record, lookup_next_value, lookup_close, NULL};
-    struct lookup_source *s = mem_zalloc(sizeof(*s));
+    struct lookup_source *s = mem_zalloc(sizeof *s);
     char key[sizeof("lookup|") + COMPONENT_HASH];
     s->base.kind = &kind;
     s->texts = texts;
     for (size_t i = 0; i < n && may_have(range, BYTES_LITERAL("lookup|")); i++) {
         const struct interned *t = interner_get(texts, ids[i]);
-        int len = snprintf(key, sizeof(key), "lookup|%.*s", COMPONENT_HASH, t->stored);
+        int len = snprintf(key, sizeof key, "lookup|%.*s", COMPONENT_HASH, t->stored);
         struct sortable order = order_of(t, ids[i], '\0');
         if (may_have(range, bytes_of(key, (size_t)len)))
             sortables_add(&s->ids, order.high, order.low);

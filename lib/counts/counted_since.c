@@ -7,7 +7,7 @@
 static bool namespace_of(struct bytes line, struct bytes *ns)
 {
     static const struct bytes kinds[] = {BYTES_LITERAL("total "), BYTES_LITERAL("subtotal ")};
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (line.len <= kinds[i].len || memcmp(line.ptr, kinds[i].ptr, kinds[i].len) != 0)
             continue;
         const char *begin = line.ptr + kinds[i].len;
@@ -29,7 +29,7 @@ bool counted_since_has(const char *counters, struct bytes wanted)
 
 static void add(struct counted_since *s, struct bytes ns, int64_t since)
 {
-    s->list = mem_realloc(s->list, (s->n + 1) * sizeof(*s->list));
+    s->list = mem_realloc(s->list, (s->n + 1) * sizeof *s->list);
     memcpy(s->list[s->n].ns, ns.ptr, ns.len);
     s->list[s->n].ns[ns.len] = '\0';
     s->list[s->n++].since = since;
@@ -61,9 +61,9 @@ int64_t counted_since_of(const struct counted_since *s, struct bytes ns)
 
 void counted_since_copy(const struct counted_since *from, struct counted_since *to)
 {
-    *to = (struct counted_since){.n = from->n, .list = mem_alloc((from->n + 1) * sizeof(*to->list))};
+    *to = (struct counted_since){.n = from->n, .list = mem_alloc((from->n + 1) * sizeof *to->list)};
     if (from->n > 0)
-        memcpy(to->list, from->list, from->n * sizeof(*to->list));
+        memcpy(to->list, from->list, from->n * sizeof *to->list);
 }
 
 void counted_since_free(struct counted_since *s)

@@ -23,14 +23,14 @@ void id_index_init(struct id_index *x)
     for (size_t i = 0; i < ID_INDEX_PARTS; i++)
         x->parts[i] = (struct id_index_part){
             &x->first[i * ID_INDEX_FIRST_SLOTS], ID_INDEX_FIRST_SLOTS, limit_of(i, ID_INDEX_FIRST_SLOTS)};
-    x->bytes = sizeof(*x);
+    x->bytes = sizeof *x;
 }
 
 static void free_slots(struct id_index *x, const struct id_index_part *p)
 {
     if (p->n_slots == ID_INDEX_FIRST_SLOTS)
         return;
-    x->bytes -= p->n_slots * sizeof(*p->slots);
+    x->bytes -= p->n_slots * sizeof *p->slots;
     free(p->slots);
 }
 
@@ -46,8 +46,8 @@ static void grow(struct id_index *x, struct id_index_part *p)
     size_t at = (size_t)(p - x->parts);
     p->n_slots *= 2;
     p->left = limit_of(at, p->n_slots) - limit_of(at, old.n_slots);
-    p->slots = mem_zalloc(p->n_slots * sizeof(*p->slots));
-    x->bytes += p->n_slots * sizeof(*p->slots);
+    p->slots = mem_zalloc(p->n_slots * sizeof *p->slots);
+    x->bytes += p->n_slots * sizeof *p->slots;
     for (uint32_t i = 0; i < old.n_slots; i++)
         if (old.slots[i])
             put(p, old.slots[i]);

@@ -29,7 +29,7 @@ struct interner {
 
 struct interner *interner_new(uint64_t seed)
 {
-    struct interner *i = mem_zalloc(sizeof(*i)); /* unused pages take no memory */
+    struct interner *i = mem_zalloc(sizeof *i); /* unused pages take no memory */
     i->seed = seed;
     id_index_init(&i->by_text);
     id_index_init(&i->by_stored);
@@ -85,11 +85,11 @@ static const char *copy_text(struct interner *i, struct bytes text)
 {
     if (text.len > i->text_left) {
         size_t room = text.len > CHUNK_TEXT ? text.len : CHUNK_TEXT;
-        struct text_chunk *c = mem_alloc(sizeof(*c) + room);
+        struct text_chunk *c = mem_alloc(sizeof *c + room);
         c->next = i->texts;
         i->texts = c;
         i->text_left = room;
-        i->bytes += sizeof(*c) + room;
+        i->bytes += sizeof *c + room;
     }
     i->text_left -= text.len;
     return memcpy(i->texts->data + i->text_left, text.ptr, text.len);
@@ -104,8 +104,8 @@ static uint32_t add_new(struct interner *i, struct bytes text, uint64_t hash)
     assert(id < INTERNER_IDS_MAX);
     struct interned **chunk = &i->chunks[id / CHUNK_IDS];
     if (!*chunk) {
-        *chunk = mem_zalloc(CHUNK_IDS * sizeof(**chunk));
-        i->bytes += CHUNK_IDS * sizeof(**chunk);
+        *chunk = mem_zalloc(CHUNK_IDS * sizeof **chunk);
+        i->bytes += CHUNK_IDS * sizeof **chunk;
     }
     __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* another thread may call interner_count */
     struct interned *t = &(*chunk)[id % CHUNK_IDS];

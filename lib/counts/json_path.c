@@ -5,7 +5,7 @@
 static size_t plain_length(struct bytes text)
 {
     size_t n = 0;
-    while (n < text.len && memchr(".[]()", text.ptr[n], 5) == NULL)
+    while (n < text.len && !memchr(".[]()", text.ptr[n], 5))
         n++;
     return n;
 }
@@ -20,7 +20,7 @@ bool json_path_next(struct json_path *p, struct json_step *out)
         return false;
     if (bytes_starts_with(at, BYTES_LITERAL("[\""))) {
         const char *end = memmem(at.ptr + 2, at.len - 2, "\"]", 2);
-        if (end == NULL)
+        if (!end)
             return false;
         out->name = bytes_of(at.ptr + 2, (size_t)(end - at.ptr) - 2);
         n = out->name.len + 4;

@@ -66,7 +66,7 @@ static bool parse_sums(const struct json_doc *d, uint64_t *records, uint64_t *by
 {
     char hash[HASH_DIGITS + 1];
     if (!json_doc_u64(d, "/records", records) || !json_doc_u64(d, "/bytes", bytes) ||
-        !text_at(d, "/xxh3", hash, sizeof(hash)) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
+        !text_at(d, "/xxh3", hash, sizeof hash) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
     *xxh3 = strtoull(hash, NULL, 16);
     return true;
@@ -84,7 +84,7 @@ static bool parse_file(const struct json_doc *d, size_t i, void *arg)
     struct manifest_file *f = &files->list[i];
     char name[MANIFEST_NAME_TEXT];
     manifest_file_name(files->kind, (uint32_t)i, files->shards, name);
-    return text_at(d, "/name", f->name, sizeof(f->name)) && strcmp(f->name, name) == 0 &&
+    return text_at(d, "/name", f->name, sizeof f->name) && strcmp(f->name, name) == 0 &&
            parse_sums(d, &f->records, &f->bytes, &f->xxh3);
 }
 
@@ -95,7 +95,7 @@ static bool parse_files(
     struct files files = {kind, shards, NULL};
     if (json_doc_length(d, member) != shards)
         return false;
-    *out = files.list = mem_zalloc(shards * sizeof(**out));
+    *out = files.list = mem_zalloc(shards * sizeof **out);
     return json_doc_each(d, member, parse_file, &files);
 }
 
@@ -103,14 +103,14 @@ static bool parse_import(const struct json_doc *d, size_t i, void *arg)
 {
     const struct manifest *m = arg;
     struct manifest_import *import = &m->imports[i];
-    return text_at(d, "/name", import->name, sizeof(import->name)) &&
+    return text_at(d, "/name", import->name, sizeof import->name) &&
            parse_sums(d, &import->records, &import->bytes, &import->xxh3);
 }
 
 static bool parse_imports(const struct json_doc *d, struct manifest *m)
 {
     m->n_imports = json_doc_length(d, "/imports");
-    m->imports = mem_zalloc((m->n_imports + 1) * sizeof(*m->imports));
+    m->imports = mem_zalloc((m->n_imports + 1) * sizeof *m->imports);
     return json_doc_each(d, "/imports", parse_import, m);
 }
 
@@ -122,10 +122,10 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
         return false;
     memcpy(s->name, name.ptr, name.len);
     s->name[name.len] = '\0';
-    snprintf(pointer, sizeof(pointer), "/streams/%s/id", s->name);
-    if (!text_at(d, pointer, s->id, sizeof(s->id)))
+    snprintf(pointer, sizeof pointer, "/streams/%s/id", s->name);
+    if (!text_at(d, pointer, s->id, sizeof s->id))
         return false;
-    snprintf(pointer, sizeof(pointer), "/streams/%s/end", s->name);
+    snprintf(pointer, sizeof pointer, "/streams/%s/end", s->name);
     return json_doc_u64(d, pointer, &s->end);
 }
 
@@ -136,19 +136,19 @@ static bool parse_recount(const struct json_doc *d, struct manifest_recount *r)
     if (json_doc_at(d, "/recounted").type == JSON_MISSING)
         return true;
     if (!json_doc_u64(d, "/recounted/made", &made) || made == 0 || made > INT64_MAX ||
-        !text_at(d, "/recounted/content", hash, sizeof(hash)) ||
+        !text_at(d, "/recounted/content", hash, sizeof hash) ||
         strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
     r->made = (int64_t)made;
     r->content = strtoull(hash, NULL, 16);
     r->n_streams = json_doc_length(d, "/recounted/streams");
-    r->streams = mem_zalloc((r->n_streams + 1) * sizeof(*r->streams));
+    r->streams = mem_zalloc((r->n_streams + 1) * sizeof *r->streams);
     for (size_t i = 0; i < r->n_streams; i++) {
         struct bytes name = json_doc_name(d, "/recounted/streams", i);
         if (!bytes_is_name(name))
             return false;
         memcpy(r->streams[i].name, name.ptr, name.len);
-        snprintf(pointer, sizeof(pointer), "/recounted/streams/%s", r->streams[i].name);
+        snprintf(pointer, sizeof pointer, "/recounted/streams/%s", r->streams[i].name);
         if (!json_doc_u64(d, pointer, &r->streams[i].end))
             return false;
     }
@@ -158,14 +158,14 @@ static bool parse_recount(const struct json_doc *d, struct manifest_recount *r)
 static bool parse_since(const struct json_doc *d, struct counted_since *s)
 {
     size_t n = json_doc_length(d, "/since");
-    s->list = mem_zalloc((n + 1) * sizeof(*s->list));
+    s->list = mem_zalloc((n + 1) * sizeof *s->list);
     for (; s->n < n; s->n++) {
         struct bytes ns = json_doc_name(d, "/since", s->n);
         char pointer[POINTER_TEXT];
         uint64_t since;
         if (!bytes_is_name(ns) || ns.len >= COUNTED_SINCE_NS_TEXT)
             return false;
-        snprintf(pointer, sizeof(pointer), "/since/%.*s", (int)ns.len, ns.ptr);
+        snprintf(pointer, sizeof pointer, "/since/%.*s", (int)ns.len, ns.ptr);
         if (!json_doc_u64(d, pointer, &since) || since == 0 || since > INT64_MAX)
             return false;
         memcpy(s->list[s->n].ns, ns.ptr, ns.len);
@@ -194,8 +194,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
         (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
         return "hours_from is not a time";
-    if (json_doc_at(d, "/change").type != JSON_MISSING &&
-        !text_at(d, "/change", m->change, sizeof(m->change)))
+    if (json_doc_at(d, "/change").type != JSON_MISSING && !text_at(d, "/change", m->change, sizeof m->change))
         return "change is not a short string";
     m->until = (int64_t)until;
     m->made = (int64_t)made;
@@ -204,7 +203,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     m->counters = bytes_dup(counters.v.string);
     m->retired = bytes_dup(retired.v.string);
     m->n_streams = json_doc_length(d, "/streams");
-    m->streams = mem_zalloc((m->n_streams + 1) * sizeof(*m->streams));
+    m->streams = mem_zalloc((m->n_streams + 1) * sizeof *m->streams);
     for (size_t i = 0; i < m->n_streams; i++)
         if (!parse_stream(d, i, &m->streams[i]))
             return "a stream without name, id or end";
@@ -223,7 +222,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
 
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
 {
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     struct json_doc *d = json_doc_parse(text);
     if (!d)
         return bad(error, "not JSON");
@@ -263,7 +262,7 @@ enum manifest_result manifest_read(
 {
     struct buf text = {0};
     char why[MANIFEST_ERROR_TEXT];
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, sizeof *out);
     char *path = mem_printf("%s/manifest.json", directory);
     bool is_read = io_read_file(path, MANIFEST_BYTES_MAX, &text) == 0;
     enum manifest_result r =
@@ -289,7 +288,7 @@ void manifest_free(struct manifest *m)
     free(m->streams);
     free(m->recounted.streams);
     counted_since_free(&m->since);
-    memset(m, 0, sizeof(*m));
+    memset(m, 0, sizeof *m);
 }
 
 uint64_t manifest_content(const struct manifest *m)
@@ -373,8 +372,8 @@ enum manifest_result manifest_current(
     const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT])
 {
     char path[PATH_MAX], target[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/current", archive);
-    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    snprintf(path, sizeof path, "%s/current", archive);
+    ssize_t n = readlink(path, target, sizeof target - 1);
     if (n < 0)
         return system_failed(error, path);
     target[n] = '\0';
@@ -391,7 +390,7 @@ enum manifest_result manifest_read_current(
     uint64_t generation = 0, before = UINT64_MAX;
     for (int i = 0; i < READ_TRIES; i++) {
         enum manifest_result r = manifest_current(archive, &generation, error);
-        memset(out, 0, sizeof(*out));
+        memset(out, 0, sizeof *out);
         if (r != MANIFEST_OK || generation == before)
             return r == MANIFEST_OK ? MANIFEST_BAD : r;
         char *directory = mem_printf("%s/%0*" PRIu64, archive, MANIFEST_DIRECTORY_DIGITS, generation);

@@ -42,12 +42,12 @@ static const char *check_hours_and_subs(struct bytes value, bool is_total)
     if (value.len == 0)
         return "the record has no counts";
     for (;;) {
-        if ((why = take_name(&at, end, is_total, &name)) != NULL)
+        if ((why = take_name(&at, end, is_total, &name)))
             return why;
         if (before.ptr && bytes_compare(before, name) >= 0)
             return is_total ? "the hours do not ascend" : "the sub keys do not ascend";
         before = name;
-        if ((why = take_count(&at, end)) != NULL || at == end)
+        if ((why = take_count(&at, end)) || at == end)
             return why;
         if (*at++ != ' ' || at == end)
             return "a count is not followed by a space and the next count";

@@ -283,7 +283,7 @@ void text_key_escape(struct bytes escaped, struct buf *out)
 
 void text_key_unescape(struct bytes key, struct buf *out)
 {
-    size_t n = sizeof(COMMA_ESCAPE) - 1;
+    size_t n = sizeof COMMA_ESCAPE - 1;
     for (size_t i = 0; i < key.len;) {
         if (key.len - i >= n && memcmp(key.ptr + i, COMMA_ESCAPE, n) == 0) {
             buf_append_char(out, ',');

@@ -17,7 +17,7 @@
 #define FILES_A_LIMIT 8            /* so many files share max_bytes and max_age */
 #define NAME_TEXT 64
 #define SUM_BEGIN ",\"xxh3\":\""
-#define SUM_TEXT (sizeof(SUM_BEGIN) - 1 + 16 + 2) /* `,"xxh3":"0123456789abcdef"}` */
+#define SUM_TEXT (sizeof SUM_BEGIN - 1 + 16 + 2) /* `,"xxh3":"0123456789abcdef"}` */
 
 struct rejects {
     char *dir;
@@ -251,12 +251,12 @@ static int list_parts(const char *dir, struct part **out, size_t *n)
         }
         p.size = (uint64_t)st.st_size;
         p.modified = st.st_mtim.tv_sec * USEC_PER_SEC;
-        *out = mem_realloc(*out, (*n + 1) * sizeof(**out));
+        *out = mem_realloc(*out, (*n + 1) * sizeof **out);
         (*out)[(*n)++] = p;
     }
     closedir(d);
     if (*n > 1)
-        qsort(*out, *n, sizeof(**out), compare_parts);
+        qsort(*out, *n, sizeof **out, compare_parts);
     if (error == 0)
         return 0;
     free(*out);
@@ -320,7 +320,7 @@ static int open_at(struct rejects *r, uint64_t slice, uint64_t length, usec_t no
 
 int rejects_open(const char *dir, uint64_t slice, uint64_t length, struct rejects **out)
 {
-    struct rejects *r = mem_zalloc(sizeof(*r));
+    struct rejects *r = mem_zalloc(sizeof *r);
     *r = (struct rejects){.dir = mem_strdup(dir), .fd = -1};
     *out = r;
     int rc = open_at(r, slice, length, clock_monotonic());
@@ -430,7 +430,7 @@ int rejects_write(struct rejects *r, struct bytes entries, uint64_t at, const st
 struct rejects_reader *rejects_reader_new(
     const char *dir, struct rejects_place from, struct rejects_place end)
 {
-    struct rejects_reader *r = mem_zalloc(sizeof(*r));
+    struct rejects_reader *r = mem_zalloc(sizeof *r);
     *r = (struct rejects_reader){.dir = mem_strdup(dir), .at = from, .end = end};
     if (list_parts(dir, &r->parts, &r->n) != 0 && errno != ENOENT) /* no directory: no entries */
         r->error = errno;

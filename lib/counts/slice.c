@@ -138,16 +138,16 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
             strcmp(old->id, next->cursors[i].id) != 0)
             r = set_cursors(s, SET_CURSOR, &next->cursors[i], 1, error);
     }
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && r == SLICE_OK; i++)
         r = set_meta(s, fields[i].key, fields[i].value, error);
     return r;
 }
 
 static struct slice_cursor *sorted_cursors(const struct slice_cursor *cursors, size_t n)
 {
-    struct slice_cursor *copy = mem_alloc((n + 1) * sizeof(*copy));
+    struct slice_cursor *copy = mem_alloc((n + 1) * sizeof *copy);
     if (n > 0)
-        memcpy(copy, cursors, n * sizeof(*copy));
+        memcpy(copy, cursors, n * sizeof *copy);
     slice_cursors_sort(copy, n);
     return copy;
 }
@@ -186,7 +186,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
         r = prepare(s, error);
     if (r == SLICE_OK)
         r = set_cursors(s, SET_BEGIN, state.begins, state.n_begins, error);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && r == SLICE_OK; i++)
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0] && r == SLICE_OK; i++)
         r = set_meta(s, fields[i].key, fields[i].value, error);
     if (r == SLICE_OK) {
         sqlite3_bind_text(s->statements[SET_META], 1, "counters", -1, SQLITE_STATIC);
@@ -282,7 +282,7 @@ static enum slice_result find_garbage(struct slice *s, char *error)
 enum slice_result slice_open(
     const struct slice_config *config, struct slice **out, char error[SLICE_ERROR_TEXT])
 {
-    struct slice *s = mem_zalloc(sizeof(*s));
+    struct slice *s = mem_zalloc(sizeof *s);
     bool is_new = false;
     s->path = mem_strdup(config->path);
     enum slice_result r =
@@ -296,7 +296,7 @@ enum slice_result slice_open(
             "PRAGMA cache_size = -8192;",
             error);
     char sql[64];
-    snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %u", config->max_pages);
+    snprintf(sql, sizeof sql, "PRAGMA max_page_count = %u", config->max_pages);
     if (r == SLICE_OK && config->max_pages > 0)
         r = slice_sql_run(s->db, sql, error);
     if (r == SLICE_OK)
@@ -385,7 +385,7 @@ static enum slice_result add_run(struct slice *s, struct count_run_writer *w, st
     sqlite3_bind_blob64(add, 6, index.ptr, index.len, SQLITE_STATIC);
     enum slice_result r = finish(s, ADD_RUN, sink->error);
     buf_free(&index);
-    next->runs = mem_realloc(next->runs, (next->n_runs + 1) * sizeof(*next->runs));
+    next->runs = mem_realloc(next->runs, (next->n_runs + 1) * sizeof *next->runs);
     next->runs[next->n_runs++] = run;
     return r;
 }
@@ -396,7 +396,7 @@ static void note_collisions(const struct count_merge *m, uint64_t before, struct
     uint64_t n = count_merge_collisions(m, &key);
     w->collisions += n - before;
     if (n > before)
-        snprintf(w->collision, sizeof(w->collision), "%s", key);
+        snprintf(w->collision, sizeof w->collision, "%s", key);
 }
 
 static enum slice_result write_counts(struct slice *s, const struct slice_batch *batch,
@@ -453,7 +453,7 @@ enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
     next.tally = batch->tally;
     next.rejects_length = batch->rejects_length;
     next.sealed = next.sealed || batch->seal;
-    next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof(*next.cursors));
+    next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof *next.cursors);
     for (size_t i = 0; i < batch->n_cursors; i++) {
         struct slice_cursor *old =
             slice_cursors_find(next.cursors, s->state.n_cursors, batch->cursors[i].stream);
@@ -496,13 +496,13 @@ static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, 
 
 static enum slice_result begin_merge(struct slice *s, uint64_t level, char *error)
 {
-    struct merge *m = s->merge = mem_zalloc(sizeof(*m));
+    struct merge *m = s->merge = mem_zalloc(sizeof *m);
     size_t most = s->state.n_runs;
     enum slice_result r = SLICE_OK;
     m->into = (struct slice_run){.id = s->next_run++, .level = level + 1};
-    m->indexes = mem_zalloc((most + 1) * sizeof(*m->indexes));
-    m->sources = mem_zalloc((most + 1) * sizeof(*m->sources));
-    m->runs = mem_zalloc((most + 1) * sizeof(*m->runs));
+    m->indexes = mem_zalloc((most + 1) * sizeof *m->indexes);
+    m->sources = mem_zalloc((most + 1) * sizeof *m->sources);
+    m->runs = mem_zalloc((most + 1) * sizeof *m->runs);
     for (size_t i = 0; i < most && r == SLICE_OK; i++) {
         const struct slice_run *run = &s->state.runs[i];
         if (run->level != level)
@@ -551,12 +551,12 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
             while (next.runs[k].id != m->runs[i])
                 k++;
             next.n_runs--;
-            memmove(&next.runs[k], &next.runs[k + 1], (next.n_runs - k) * sizeof(*next.runs));
+            memmove(&next.runs[k], &next.runs[k + 1], (next.n_runs - k) * sizeof *next.runs);
         }
         if (r == SLICE_OK)
             r = add_run(s, m->writer, m->into, &next, &m->sink);
     }
-    qsort(next.runs, next.n_runs, sizeof(*next.runs), compare_runs);
+    qsort(next.runs, next.n_runs, sizeof *next.runs, compare_runs);
     w->bytes = count_run_writer_bytes(m->writer);
     note_collisions(m->merge, m->collisions, w);
     m->collisions += w->collisions;

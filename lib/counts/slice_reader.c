@@ -58,7 +58,7 @@ static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TE
         result = slice_state_read(r->db, r->path, &next, error);
     if (result != SLICE_OK)
         return result;
-    struct count_run_index **indexes = mem_zalloc((next.n_runs + 1) * sizeof(*indexes));
+    struct count_run_index **indexes = mem_zalloc((next.n_runs + 1) * sizeof *indexes);
     size_t old = 0;
     for (size_t i = 0; i < next.n_runs && result == SLICE_OK; i++) {
         const struct slice_run *run = &next.runs[i];
@@ -86,7 +86,7 @@ static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TE
 static enum slice_result open_at(
     const char *path, const char *place, int flags, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
 {
-    struct slice_reader *r = mem_zalloc(sizeof(*r));
+    struct slice_reader *r = mem_zalloc(sizeof *r);
     bool is_new;
     r->path = mem_strdup(path);
     pthread_mutex_init(&r->lock, NULL);
@@ -138,7 +138,7 @@ enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ER
         result = slice_sql_run(r->db, "COMMIT", error);
     if (result == SLICE_OK)
         result = begin(r, error);
-    snprintf(r->failure, sizeof(r->failure), "%s", result == SLICE_OK ? "" : error);
+    snprintf(r->failure, sizeof r->failure, "%s", result == SLICE_OK ? "" : error);
     return result;
 }
 

@@ -65,7 +65,7 @@ static int compare_cursors(const void *a, const void *b)
 void slice_cursors_sort(struct slice_cursor *cursors, size_t n)
 {
     if (n > 1)
-        qsort(cursors, n, sizeof(*cursors), compare_cursors);
+        qsort(cursors, n, sizeof *cursors, compare_cursors);
 }
 
 static int compare_name(const void *name, const void *cursor)
@@ -75,7 +75,7 @@ static int compare_name(const void *name, const void *cursor)
 
 struct slice_cursor *slice_cursors_find(const struct slice_cursor *cursors, size_t n, const char *stream)
 {
-    return n > 0 ? bsearch(stream, cursors, n, sizeof(*cursors), compare_name) : NULL;
+    return n > 0 ? bsearch(stream, cursors, n, sizeof *cursors, compare_name) : NULL;
 }
 
 static void *copy_of(const void *list, size_t n, size_t size)
@@ -90,9 +90,9 @@ struct slice_state slice_state_copy(const struct slice_state *state)
 {
     struct slice_state copy = *state;
     copy.counters = state->counters ? mem_strdup(state->counters) : NULL;
-    copy.begins = copy_of(state->begins, state->n_begins, sizeof(*state->begins));
-    copy.cursors = copy_of(state->cursors, state->n_cursors, sizeof(*state->cursors));
-    copy.runs = copy_of(state->runs, state->n_runs, sizeof(*state->runs));
+    copy.begins = copy_of(state->begins, state->n_begins, sizeof *state->begins);
+    copy.cursors = copy_of(state->cursors, state->n_cursors, sizeof *state->cursors);
+    copy.runs = copy_of(state->runs, state->n_runs, sizeof *state->runs);
     return copy;
 }
 
@@ -190,7 +190,7 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
         state->counters = bytes_dup(slice_sql_bytes(row, 1));
         return;
     }
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (bytes_equal_str(key, fields[i].key))
             *fields[i].to = column_number(row, 1);
     state->started = started ? (int64_t)started : state->started;
@@ -200,11 +200,11 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
 static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row)
 {
     if ((*n & (*n - 1)) == 0) /* at each power of two */
-        *list = mem_realloc(*list, (*n ? 2 * *n : 1) * sizeof(**list));
+        *list = mem_realloc(*list, (*n ? 2 * *n : 1) * sizeof **list);
     struct slice_cursor *c = &(*list)[(*n)++];
     *c = (struct slice_cursor){.offset = column_number(row, 2), .until = sqlite3_column_int64(row, 3)};
-    take_text(row, 0, c->stream, sizeof(c->stream));
-    take_text(row, 1, c->id, sizeof(c->id));
+    take_text(row, 0, c->stream, sizeof c->stream);
+    take_text(row, 1, c->id, sizeof c->id);
 }
 
 enum part { PART_META, PART_CURSORS, PART_BEGINS, PART_RUNS, PARTS };
@@ -227,7 +227,7 @@ static enum slice_result read_part(
         else if (part == PART_BEGINS)
             take_cursor(&state->begins, &state->n_begins, row);
         else {
-            state->runs = mem_realloc(state->runs, (state->n_runs + 1) * sizeof(*state->runs));
+            state->runs = mem_realloc(state->runs, (state->n_runs + 1) * sizeof *state->runs);
             state->runs[state->n_runs++] = (struct slice_run){column_number(row, 0), column_number(row, 1),
                 column_number(row, 2), column_number(row, 3), column_number(row, 4)};
         }

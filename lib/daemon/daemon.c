@@ -92,18 +92,18 @@ void daemon_notify_parent(void)
 static int change_identity(const struct options *o, struct config_error *error)
 {
     const char *group = options_string(o, "group"), *user = options_string(o, "user");
-    const struct group *g = group != NULL ? getgrnam(group) : NULL;
-    const struct passwd *p = user != NULL ? getpwnam(user) : NULL;
+    const struct group *g = group ? getgrnam(group) : NULL;
+    const struct passwd *p = user ? getpwnam(user) : NULL;
     errno = ENOENT;
-    if (group != NULL && g == NULL)
+    if (group && !g)
         return fail(error, EX_CONFIG, "no group", group);
-    if (user != NULL && p == NULL)
+    if (user && !p)
         return fail(error, EX_CONFIG, "no user", user);
-    if (g != NULL && (setgroups(1, &g->gr_gid) != 0 || setgid(g->gr_gid) != 0))
+    if (g && (setgroups(1, &g->gr_gid) != 0 || setgid(g->gr_gid) != 0))
         return fail(error, EX_CONFIG, "cannot change to the group", group);
-    if (p != NULL && g == NULL && (initgroups(user, p->pw_gid) != 0 || setgid(p->pw_gid) != 0))
+    if (p && !g && (initgroups(user, p->pw_gid) != 0 || setgid(p->pw_gid) != 0))
         return fail(error, EX_CONFIG, "cannot set the groups of the user", user);
-    if (p != NULL && setuid(p->pw_uid) != 0)
+    if (p && setuid(p->pw_uid) != 0)
         return fail(error, EX_CONFIG, "cannot change to the user", user);
     return 0;
 }
@@ -118,7 +118,7 @@ int daemon_read_token(const char *path, char **token, struct config_error *error
     struct stat st;
     char text[513];
     *token = NULL;
-    if (path == NULL || *path == '\0')
+    if (!path || *path == '\0')
         return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool opened = fd >= 0 && fstat(fd, &st) == 0;
@@ -169,7 +169,7 @@ int daemon_lock_directory(const char *dir, struct config_error *error)
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
     /* Under a service manager, the previous process of this daemon may still hold the lock until it ends. */
-    int tries = getenv("NOTIFY_SOCKET") != NULL ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
+    int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (--tries > 0) {
             nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
@@ -423,7 +423,7 @@ static void run_posts(void *arg)
     d->first_post = NULL;
     d->last_post = &d->first_post;
     pthread_mutex_unlock(&d->posts_lock);
-    while (list != NULL) {
+    while (list) {
         struct post *p = list;
         list = p->next;
         p->fn(p->arg);
@@ -442,7 +442,7 @@ static void check_drain(evutil_socket_t fd, short what, void *arg)
     struct daemon *d = arg;
     (void)fd;
     (void)what;
-    if (d->drained && (d->http == NULL || http_server_connections(d->http) == 0))
+    if (d->drained && (!d->http || http_server_connections(d->http) == 0))
         event_base_loopbreak(d->base);
     else
         event_add(d->drain_check, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
@@ -483,12 +483,12 @@ static void begin_drain(struct daemon *d)
     pthread_mutex_unlock(&d->state_lock);
     log_info("stopping");
     service_notify("STOPPING=1\nSTATUS=stopping");
-    if (d->http != NULL)
+    if (d->http)
         http_server_drain(d->http);
     workers_drain(d->workers);
     struct timeval limit = after_ms(options_int(d->options, "drain_timeout"));
     event_add(d->drain_limit, &limit);
-    if (d->spec->drain != NULL)
+    if (d->spec->drain)
         d->spec->drain(d->ctx);
     else
         d->drained = true;
@@ -502,7 +502,7 @@ static void try_drain(evutil_socket_t fd, short what, void *arg)
     struct daemon *d = arg;
     (void)fd;
     (void)what;
-    if (d->http != NULL && http_server_stop_accepting(d->http, NEW_CONNECTION))
+    if (d->http && http_server_stop_accepting(d->http, NEW_CONNECTION))
         event_add(d->drain_begin, &(struct timeval){.tv_usec = DRAIN_POLL_MS * 1000});
     else
         begin_drain(d);
@@ -520,7 +520,7 @@ void daemon_fail(struct daemon *d, int status)
         log_warn("ended with unfinished work in flight");
     else if (d->draining)
         log_warn("ended with undelivered replies",
-            LOG_U("connections", d->http != NULL ? http_server_connections(d->http) : 0));
+            LOG_U("connections", d->http ? http_server_connections(d->http) : 0));
     d->status = status;
     event_base_loopbreak(d->base);
 }
@@ -535,9 +535,9 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     struct daemon *d = arg;
     (void)what;
     if (sig == SIGHUP) {
-        if (d->service != NULL)
+        if (d->service)
             service_hangup(d->service, d->http);
-        if (d->spec->hangup != NULL)
+        if (d->spec->hangup)
             d->spec->hangup(d->ctx);
     } else if (d->draining) {
         end_drain(d);
@@ -677,7 +677,7 @@ struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
     full.base = d->base;
     full.auth_token = token;
     struct http_client *client = http_client_new(&full);
-    if (client == NULL)
+    if (!client)
         snprintf(error->text, sizeof error->text, "%.200s is not an address", config->url);
     free(token);
     return client;
@@ -693,7 +693,7 @@ struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
     full.base = d->base;
     full.auth_token = token;
     struct http_pool *pool = http_pool_new(&full, error->text, sizeof error->text);
-    if (pool != NULL)
+    if (pool)
         http_pool_register_stats(pool, d->stats);
     free(token);
     return pool;
@@ -772,24 +772,24 @@ static int run(const struct daemon_spec *spec, struct options *o)
     workers_free(&d.workers);
     http_server_free(&d.http);
     service_free(&d.service);
-    if (d.notify != NULL)
+    if (d.notify)
         run_posts(&d);
-    if (d.ctx != NULL && spec->stop != NULL)
+    if (d.ctx && spec->stop)
         spec->stop(d.ctx);
     for (struct post *p; (p = d.first_post);) { /* `stop` has freed the arguments of the daemon's posts */
         d.first_post = p->next;
         free(p);
     }
     for (int i = 0; i < 3; i++)
-        if (d.signals[i] != NULL)
+        if (d.signals[i])
             event_free(d.signals[i]);
-    if (d.drain_begin != NULL)
+    if (d.drain_begin)
         event_free(d.drain_begin);
-    if (d.drain_check != NULL)
+    if (d.drain_check)
         event_free(d.drain_check);
-    if (d.drain_limit != NULL)
+    if (d.drain_limit)
         event_free(d.drain_limit);
-    if (d.clock_tick != NULL)
+    if (d.clock_tick)
         event_free(d.clock_tick);
     loop_notify_free(&d.notify);
     stats_free(&d.stats);
@@ -828,18 +828,18 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         level++;
     log_init(spec->name, level,
         strcmp(options_string(o, "log_format"), "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT);
-    if (daemon_settings_check(spec, o, &error) != 0 || (spec->check != NULL && spec->check(o, &error) != 0))
+    if (daemon_settings_check(spec, o, &error) != 0 || (spec->check && spec->check(o, &error) != 0))
         return refuse(o, error.text, EX_CONFIG);
     if (options_check_only(o)) {
         options_show_settings(o);
         return EX_OK;
     }
     int status = 0;
-    if (spec->instead != NULL && spec->instead(o, &status))
+    if (spec->instead && spec->instead(o, &status))
         return status;
     const char *root = options_string(o, "root");
     daemon_raise_file_limit();
-    if (root != NULL && chdir(root) != 0)
+    if (root && chdir(root) != 0)
         status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
     else if (options_bool(o, "daemon") && go_into_background() != 0)
         status = fail(&error, EXIT_FAILURE, "cannot run in the", "background");
@@ -851,18 +851,18 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
     struct option_row rows[DAEMON_SETTINGS];
     char port[16];
     struct buf endpoints = {0}; /* the list of endpoints for --help */
-    if (spec->routes != NULL)
+    if (spec->routes)
         buf_append_str(
             &endpoints, "Endpoints, besides /ping, /health, /stats, /metrics and / of every daemon:\n\n");
-    for (const struct http_route *r = spec->routes; r != NULL && r->path != NULL; r++)
-        if (r->help != NULL)
+    for (const struct http_route *r = spec->routes; r && r->path; r++)
+        if (r->help)
             buf_printf(&endpoints, "  %-12s %s\n", r->path, r->help);
     buf_append_char(&endpoints, '\0');
     daemon_settings_rows(spec, rows, port);
     struct options_spec options = {.program = spec->name,
         .summary = spec->summary,
         .operands = spec->operands,
-        .more = spec->routes != NULL ? endpoints.ptr : NULL,
+        .more = spec->routes ? endpoints.ptr : NULL,
         .sections = spec->sections,
         .rows = {rows, spec->options, NULL}};
     struct options *o;

@@ -113,7 +113,7 @@ void daemon_settings_rows(
 {
     memcpy(rows, common_rows, sizeof common_rows);
     snprintf(port, 16, "%d", spec->default_port);
-    for (struct option_row *r = rows; r->name != NULL && spec->default_port >= 0; r++)
+    for (struct option_row *r = rows; r->name && spec->default_port >= 0; r++)
         if (strcmp(r->name, "port") == 0)
             r->fallback = port;
 }

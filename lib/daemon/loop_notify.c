@@ -41,7 +41,7 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
     n->arg = arg;
     n->turn = event_new(base, -1, 0, on_turn, n);
     n->event = n->fd >= 0 ? event_new(base, n->fd, EV_READ | EV_PERSIST, on_readable, n) : NULL;
-    if (n->turn == NULL || n->event == NULL || event_add(n->event, NULL) != 0)
+    if (!n->turn || !n->event || event_add(n->event, NULL) != 0)
         loop_notify_free(&n);
     return n;
 }
@@ -65,11 +65,11 @@ void loop_notify_defer(void *notify)
 void loop_notify_free(struct loop_notify **np)
 {
     struct loop_notify *n = *np;
-    if (n == NULL)
+    if (!n)
         return;
-    if (n->event != NULL)
+    if (n->event)
         event_free(n->event);
-    if (n->turn != NULL)
+    if (n->turn)
         event_free(n->turn);
     if (n->fd >= 0)
         close(n->fd);

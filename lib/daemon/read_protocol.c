@@ -83,7 +83,7 @@ static void add_sub(struct read_span *s, struct bytes sub)
     for (; i > 0 && bytes_compare(s->subs[i - 1], sub) >= 0; i--)
         if (bytes_equal(s->subs[i - 1], sub))
             return;
-    memmove(&s->subs[i + 1], &s->subs[i], (s->n_subs - i) * sizeof(s->subs[i]));
+    memmove(&s->subs[i + 1], &s->subs[i], (s->n_subs - i) * sizeof s->subs[i]);
     s->subs[i] = sub;
     s->n_subs++;
 }

@@ -83,7 +83,7 @@ static struct committer *take_idle(struct journal_set *set)
 void commit_wake_all(struct journal_set *set)
 {
     assert(set_is_locked(set));
-    for (struct committer *c; (c = take_idle(set)) != NULL;)
+    for (struct committer *c; (c = take_idle(set));)
         pthread_cond_signal(&c->wake);
 }
 

@@ -85,7 +85,7 @@ uint64_t *segments_list(const char *dir, size_t *count)
         return NULL;
     uint64_t *list = mem_alloc(sizeof *list), sequence;
     *count = 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; (e = readdir(d));) {
         if (!has_number(e->d_name, ".seg", &sequence))
             continue;
         list = mem_realloc(list, (*count + 1) * sizeof *list);
@@ -102,7 +102,7 @@ void unfinished_segments_remove(const char *dir)
     uint64_t number;
     if (!d)
         return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; (e = readdir(d));) {
         if (!has_number(e->d_name, ".seg.new", &number))
             continue;
         char *path = dir_path(dir, e->d_name);
@@ -119,7 +119,7 @@ int newest_marker_read(const char *dir, uint64_t *sequence)
     *sequence = 0;
     if (!d)
         return -1;
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
+    for (struct dirent *e; (e = readdir(d));)
         if (has_number(e->d_name, MARKER_SUFFIX, &number) && number > *sequence)
             *sequence = number;
     closedir(d);

@@ -271,7 +271,7 @@ static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;
     *due = 0;
-    for (struct job **at = &set->jobs, *job; (job = *at) != NULL; at = &job->next) {
+    for (struct job **at = &set->jobs, *job; (job = *at); at = &job->next) {
         if (job->not_before && !now)
             now = clock_monotonic();
         if (job->not_before > now) {
@@ -293,7 +293,7 @@ void *reader_main(void *arg)
         struct job *job;
         usec_t due;
         set_lock(set);
-        while ((job = take_job(set, &due)) == NULL && !set->stop) {
+        while (!(job = take_job(set, &due)) && !set->stop) {
             set->reader_waits = true;
             set_sleep(set, &set->reads, due);
             set->reader_waits = false;

@@ -152,7 +152,7 @@ static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_
     assert(!r->job && max_bytes > 0);
     struct segment *next;
     bool gap = false;
-    while (r->offset == r->segment->end && (next = segment_list_after(r->journal, r->segment)) != NULL) {
+    while (r->offset == r->segment->end && (next = segment_list_after(r->journal, r->segment))) {
         gap = next->base != r->offset;
         if (gap)
             break;

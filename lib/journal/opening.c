@@ -29,8 +29,7 @@ void opening_new(const char *before, usec_t wall, char out[OPENING_TEXT])
 bool opening_is_valid(struct bytes text)
 {
     size_t digits = 0;
-    while (
-        digits < text.len && text.ptr[digits] != '\0' && strchr("0123456789abcdef", text.ptr[digits]) != NULL)
+    while (digits < text.len && text.ptr[digits] != '\0' && strchr("0123456789abcdef", text.ptr[digits]))
         digits++;
     return digits == text.len && digits == OPENING_TEXT - 1;
 }

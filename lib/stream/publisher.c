@@ -68,8 +68,8 @@ static void read_reply(struct publisher *p, const struct http_reply_view *reply)
     o->result = result_of(p, code, has_mark);
     o->known = has_mark && known.type == JSON_BOOL && known.v.boolean;
     o->opening = bytes_are_of_name(opening) ? opening : BYTES_NONE;
-    bool is_new = p->config.queue != NULL ? *http_reply_header(reply, "X-Millrace-Duplicate") == '\0'
-                                          : duplicate.type == JSON_BOOL && !duplicate.v.boolean;
+    bool is_new = p->config.queue ? *http_reply_header(reply, "X-Millrace-Duplicate") == '\0'
+                                  : duplicate.type == JSON_BOOL && !duplicate.v.boolean;
     o->is_duplicate = o->result == PUBLISHER_STORED && !is_new;
     o->is_temporary = o->status == 503 || o->status == 429;
     o->may_be_stored = o->status >= 500 && (o->status != 503 || bytes_equal_str(code, "storage-failed"));
@@ -86,7 +86,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 {
     struct publisher *p = arg;
     p->call = NULL;
-    if (p->config.on_outcome == NULL) /* publisher_free */
+    if (!p->config.on_outcome) /* publisher_free */
         return;
     buf_clear(&p->body);
     json_doc_free(&p->reply);
@@ -103,7 +103,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 
 static void append_text(struct buf *target, const char *parameter, const char *text)
 {
-    if (text == NULL || text[0] == '\0')
+    if (!text || text[0] == '\0')
         return;
     buf_append_str(target, parameter);
     url_encode(bytes_str(text), target);
@@ -112,7 +112,7 @@ static void append_text(struct buf *target, const char *parameter, const char *t
 /* True for a run that moves the mark or gives it an opening, false for a statement. */
 static bool changes_mark(const struct publisher_run *run)
 {
-    bool has_opening = run->opening != NULL && run->opening[0] != '\0';
+    bool has_opening = run->opening && run->opening[0] != '\0';
     return run->next > run->mark || (run->next == run->mark && has_opening);
 }
 
@@ -133,11 +133,11 @@ static void request(struct publisher *p, enum publisher_result expected, const s
 {
     bool asks = expected == PUBLISHER_ASKED, has_marks = run->producer != NULL;
     struct buf target = {0};
-    assert(p->call == NULL);
+    assert(!p->call);
     p->expected = expected;
     const char *queue = p->config.queue, *to_queue = asks ? "/producer?queue=" : "/mput?separator=%0A&queue=";
-    buf_append_str(&target, queue != NULL ? to_queue : asks ? "/producer?stream=" : "/pub?stream=");
-    url_encode(bytes_str(queue != NULL ? queue : p->config.stream), &target);
+    buf_append_str(&target, queue ? to_queue : asks ? "/producer?stream=" : "/pub?stream=");
+    url_encode(bytes_str(queue ? queue : p->config.stream), &target);
     append_text(&target, "&producer=", run->producer);
     if (has_marks && !asks)
         append_marks(&target, p, run);
@@ -167,7 +167,7 @@ void publisher_send(struct publisher *p, const struct publisher_run *run)
 
 void publisher_cancel(struct publisher *p)
 {
-    if (p->call != NULL)
+    if (p->call)
         http_call_cancel(p->call);
 }
 
@@ -187,7 +187,7 @@ struct publisher *publisher_new(const struct publisher_config *config)
 void publisher_free(struct publisher **pp)
 {
     struct publisher *p = *pp;
-    if (p == NULL)
+    if (!p)
         return;
     p->config.on_outcome = NULL;
     publisher_cancel(p);

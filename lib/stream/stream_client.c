@@ -50,7 +50,7 @@ static void ask(struct stream_client *c);
 
 static void changed(struct stream_client *c)
 {
-    if (c->config.on_change != NULL)
+    if (c->config.on_change)
         c->config.on_change(c->config.arg);
 }
 
@@ -121,7 +121,7 @@ static void on_overlong(void *arg, struct bytes head, uint64_t length)
 {
     struct stream_client *c = arg;
     char text[120];
-    if (c->config.on_overlong != NULL) {
+    if (c->config.on_overlong) {
         move_cursor(c, length + 1);
         c->config.on_overlong(head, length, c->config.arg);
         return;
@@ -161,7 +161,7 @@ static void take_statement(struct stream_client *c, struct bytes *piece)
 static size_t lines_before_statement(struct bytes piece)
 {
     const char *end = piece.ptr + piece.len;
-    for (const char *at = piece.ptr, *lf; (lf = memchr(at, '\n', (size_t)(end - at))) != NULL; at = lf + 1)
+    for (const char *at = piece.ptr, *lf; (lf = memchr(at, '\n', (size_t)(end - at))); at = lf + 1)
         if (lf + 1 < end && lf[1] == '\n')
             return (size_t)(lf + 1 - piece.ptr);
     return piece.len;
@@ -200,7 +200,7 @@ static void on_body(struct http_call *call, struct bytes piece, void *arg)
     if (c->stopped)
         return;
     check_caught_up(c);
-    if (c->ignoring && c->call != NULL)
+    if (c->ignoring && c->call)
         http_call_cancel(c->call);
 }
 
@@ -253,7 +253,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     set_opening(c->before, bytes_str(http_reply_header(reply, "X-Millrace-Opening-Before")));
     memcpy(c->cursor.opening, c->before, sizeof c->before);
     clear_trouble(c);
-    if (begins && c->config.on_begin != NULL)
+    if (begins && c->config.on_begin)
         c->config.on_begin(c->config.arg);
     if (!c->has_target)
         c->target = end;
@@ -280,7 +280,7 @@ static void skip_lost(struct stream_client *c, const char *text, struct bytes bo
     c->cursor.offset = after;
     set_opening(c->cursor.opening, json_doc_text(doc, "/opening_before"));
     json_doc_free(&doc);
-    if (c->config.on_gap != NULL)
+    if (c->config.on_gap)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
 }
@@ -290,10 +290,10 @@ static void refuse_loss(struct stream_client *c, const char *text, uint64_t from
 {
     const char *option = c->config.accept_option;
     char full[sizeof c->trouble], offset[21] = "";
-    if (option != NULL && option[0] != '\0' && option[strlen(option) - 1] == '=')
+    if (option && option[0] != '\0' && option[strlen(option) - 1] == '=')
         snprintf(offset, sizeof offset, "%" PRIu64, from);
-    snprintf(full, sizeof full, "%s%s%s%s%s%s", text, option != NULL ? "; " : "",
-        option != NULL ? option : "", offset, option != NULL ? " " : "", option != NULL ? effect : "");
+    snprintf(full, sizeof full, "%s%s%s%s%s%s", text, option ? "; " : "", option ? option : "", offset,
+        option ? " " : "", option ? effect : "");
     refuse(c, full);
 }
 
@@ -351,9 +351,9 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     line_splitter_reset(&c->lines);
     if (c->stopped)
         return;
-    if (c->config.on_response_end != NULL)
+    if (c->config.on_response_end)
         c->config.on_response_end(c->config.arg);
-    if ((status == 410 || status == 416) && begins && c->config.on_refused != NULL) {
+    if ((status == 410 || status == 416) && begins && c->config.on_refused) {
         c->config.on_refused(status, reply->body, c->config.arg);
     } else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused)) {
         if (c->refused)
@@ -392,7 +392,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 static void ask(struct stream_client *c)
 {
     struct buf target = {0};
-    if (c->stopped || c->paused || c->call != NULL)
+    if (c->stopped || c->paused || c->call)
         return;
     buf_printf(&target, "/sub?stream=%s&from=", c->stream);
     if (c->cursor.id[0] == '\0')
@@ -424,7 +424,7 @@ struct stream_client *stream_client_new(const struct stream_client_config *confi
     c->lines = (struct line_splitter){
         .max_line = c->config.max_line, .lines = on_lines, .overlong = on_overlong, .arg = c};
     c->stream = mem_strdup(config->stream);
-    c->begin = mem_strdup(config->begin != NULL ? config->begin : "earliest");
+    c->begin = mem_strdup(config->begin ? config->begin : "earliest");
     c->cursor = config->from;
     c->timer = evtimer_new(config->base, on_timer, c);
     backoff_init(&c->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
@@ -437,14 +437,14 @@ void stream_client_stop(struct stream_client *c)
     c->stopped = c->ignoring = true;
     line_splitter_reset(&c->lines);
     evtimer_del(c->timer);
-    if (c->call != NULL)
+    if (c->call)
         http_call_cancel(c->call);
 }
 
 void stream_client_free(struct stream_client **cp)
 {
     struct stream_client *c = *cp;
-    if (c == NULL)
+    if (!c)
         return;
     stream_client_stop(c);
     event_free(c->timer);
@@ -458,7 +458,7 @@ void stream_client_free(struct stream_client **cp)
 
 void stream_client_pause(struct stream_client *c)
 {
-    if (!c->paused && c->call != NULL)
+    if (!c->paused && c->call)
         http_call_pause(c->call);
     c->paused = true;
 }
@@ -468,7 +468,7 @@ void stream_client_resume(struct stream_client *c)
     if (!c->paused)
         return;
     c->paused = false;
-    if (c->call != NULL)
+    if (c->call)
         http_call_resume(c->call);
     else
         ask_after(c, 0);
@@ -502,7 +502,7 @@ bool stream_client_is_caught_up(const struct stream_client *c)
 
 const char *stream_client_trouble(const struct stream_client *c, bool *refused)
 {
-    if (refused != NULL)
+    if (refused)
         *refused = c->refused;
     return c->trouble[0] != '\0' ? c->trouble : NULL;
 }

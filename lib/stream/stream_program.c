@@ -16,11 +16,11 @@ static int read_sub_url(struct options *o, struct config_error *error)
 {
     static const char scheme[] = "http://";
     const char *url = options_text(o, "pubsub_url");
-    if (url == NULL || strncmp(url, scheme, strlen(scheme)) != 0 || strchr(url, ' ') != NULL)
+    if (!url || strncmp(url, scheme, strlen(scheme)) != 0 || strchr(url, ' '))
         return 0;
     const char *path = strchr(url + strlen(scheme), '/');
     size_t end = strlen("/sub");
-    if (path == NULL || strncmp(path, "/sub", end) != 0 || (path[end] != '\0' && path[end] != '?'))
+    if (!path || strncmp(path, "/sub", end) != 0 || (path[end] != '\0' && path[end] != '?'))
         return 0;
     struct url_query query;
     if (url_query_parse(bytes_str(path + end + (path[end] == '?')), &query) != 0)
@@ -32,18 +32,18 @@ static int read_sub_url(struct options *o, struct config_error *error)
         else if (!bytes_equal_str(query.params[i].name, "multipart"))
             unknown = options_keep(o, query.params[i].name);
     url_query_free(&query);
-    if (unknown != NULL)
+    if (unknown)
         return options_refuse(
             o, "pubsub_url", error, "of /sub only multipart and stream are accepted, not %s", unknown);
     bool named = options_is_set(o, "stream");
-    if (named && stream != NULL && strcmp(stream, options_string(o, "stream")) != 0)
+    if (named && stream && strcmp(stream, options_string(o, "stream")) != 0)
         return options_refuse(o, "stream", error, "pubsub_url names another stream, %s", stream);
     log_warn("pubsub_url has a better form",
         LOG_S("pubsub_url", options_keep(o, bytes_of(url, (size_t)(path - url)))),
-        LOG_S("stream", named            ? options_string(o, "stream")
-                        : stream != NULL ? stream
-                                         : "default"));
-    if (!named && options_inherit(o, "stream", stream != NULL ? stream : "default", "pubsub_url", error) != 0)
+        LOG_S("stream", named    ? options_string(o, "stream")
+                        : stream ? stream
+                                 : "default"));
+    if (!named && options_inherit(o, "stream", stream ? stream : "default", "pubsub_url", error) != 0)
         return -1;
     return options_rewrite(o, "pubsub_url", options_keep(o, bytes_of(url, (size_t)(path - url))), error);
 }
@@ -73,9 +73,9 @@ int stream_program_check_target(struct options *o, const char *url, struct confi
 {
     const char *to = options_text(o, "to_stream");
     struct url_address a, b;
-    if (to == NULL || strcmp(to, options_string(o, "stream")) != 0)
+    if (!to || strcmp(to, options_string(o, "stream")) != 0)
         return 0;
-    if (url != NULL) {
+    if (url) {
         if (url_address_parse(url, 80, &a) != 0 || url_address_parse(peer_url(o, "pubsub"), 80, &b) != 0 ||
             a.is_unix != b.is_unix)
             return 0;
@@ -107,7 +107,7 @@ struct http_client *stream_program_connect(struct daemon *d, struct config_error
 
 void stream_program_set_trouble(struct daemon *d, const char *trouble)
 {
-    if (trouble != NULL) {
+    if (trouble) {
         daemon_set_not_ready(d, "%s", trouble);
         daemon_notify_parent();
     } else if (!daemon_is_draining(d)) {

@@ -46,7 +46,7 @@ static void answer_refused(const struct change *c, enum cursors_result r)
             stream_name(c->of.stream), c->of.name);
         break;
     case CURSORS_BEHIND:
-        snprintf(members, sizeof(members), "\"offset\":\"%" PRIu64 "\"", c->of.offset);
+        snprintf(members, sizeof members, "\"offset\":\"%" PRIu64 "\"", c->of.offset);
         http_problem_with(c->req, 409, "cursor-ahead", members,
             "the cursor is at %" PRIu64 "; add backwards=1 to move it back", c->of.offset);
         break;
@@ -166,7 +166,7 @@ static void change_cursor(struct pubsub_server *server, struct http_request *req
     if (!s || !http_param_name(req, "name", NULL, given.of.name) || !read_key(req, given.of.key) ||
         !server_check_stream_id(req, s, id, deletes ? NULL : &from))
         return;
-    struct change *c = mem_alloc(sizeof(*c));
+    struct change *c = mem_alloc(sizeof *c);
     *c = given;
     server->in_flight++;
     http_on_gone(req, client_gone, c);

@@ -101,7 +101,7 @@ static void refuse(
                 most = h;
         }
         if (most.cursor)
-            snprintf(why, sizeof(why),
+            snprintf(why, sizeof why,
                 "the disk is full, and cursor %s of stream %s keeps retention from deleting %" PRIu64
                 " bytes",
                 most.cursor, stream_name(most.stream), most.bytes);
@@ -118,7 +118,7 @@ static void refuse(
         note_failed(server, s);
     if (!req)
         return;
-    if ((size_t)r < sizeof(refusals) / sizeof(refusals[0]) && refusals[r].status)
+    if ((size_t)r < sizeof refusals / sizeof refusals[0] && refusals[r].status)
         http_problem(req, refusals[r].status, refusals[r].code, refusals[r].hint, "%s", refusals[r].detail);
     else
         http_problem(req, 500, "internal", NULL, "%s", journal_strerror(r));
@@ -127,7 +127,7 @@ static void refuse(
 static void reply_conflict(struct http_request *req, uint64_t mark)
 {
     char members[64];
-    snprintf(members, sizeof(members), "\"mark\":\"%" PRIu64 "\"", mark);
+    snprintf(members, sizeof members, "\"mark\":\"%" PRIu64 "\"", mark);
     http_problem_with(req, 409, "mark-conflict", members, "the producer's mark is %" PRIu64, mark);
 }
 
@@ -357,11 +357,11 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     struct held h = held_in(server, s);
     char why[2 * NAME_LEN_MAX + 128];
     if (h.cursor)
-        snprintf(why, sizeof(why),
+        snprintf(why, sizeof why,
             "stream %s is at its disk_limit, and cursor %s holds its lines from offset %" PRIu64 " on",
             stream_name(s), h.cursor, h.from);
     else
-        snprintf(why, sizeof(why), "stream %s is at its disk_limit", stream_name(s));
+        snprintf(why, sizeof why, "stream %s is at its disk_limit", stream_name(s));
     stats_add(server->refused, 1);
     set_refusing(server, s, true, why);
     http_problem(req, 503, "storage-full",
@@ -388,7 +388,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     struct until_statement statement = statement_of(until);
     if (refuse_when_full(server, req, s, lines, marks))
         return;
-    struct pub *pub = mem_alloc(sizeof(*pub));
+    struct pub *pub = mem_alloc(sizeof *pub);
     *pub = (struct pub){.publish.done = publish_done,
         .server = server,
         .req = req,

@@ -75,7 +75,7 @@ void http_rate(struct http_request *req, void *ctx)
     if (http_param(req, "stream", &name) ? !(s = server_find_stream(server, req, NULL, false))
                                          : server_refuse_if_down(server, req))
         return;
-    struct rate_client *c = mem_zalloc(sizeof(*c));
+    struct rate_client *c = mem_zalloc(sizeof *c);
     *c = (struct rate_client){.server = server, .req = req, .stream = s, .at = clock_monotonic()};
     c->lines = lines_of(c);
     c->timer = event_new(daemon_base(server->daemon), -1, EV_PERSIST, write_event, c);

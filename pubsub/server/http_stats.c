@@ -24,7 +24,7 @@ static const struct {
     {"messages_sent", "Messages sent", "X-PUBSUB-MESSAGES-SENT"},
     {"kicked_clients", "Kicked clients", "X-PUBSUB-KICKED-CLIENTS"},
 };
-#define N_BITLY_NAMES (sizeof(bitly_names) / sizeof(bitly_names[0]))
+#define N_BITLY_NAMES (sizeof bitly_names / sizeof bitly_names[0])
 
 static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY_NAMES])
 {
@@ -164,7 +164,7 @@ static double until_age(void *ctx)
 void http_stats_add_until(void *server, const struct until *u)
 {
     char labels[2 * NAME_LEN_MAX + 32];
-    snprintf(labels, sizeof(labels), "stream=\"%s\",producer=\"%s\"", stream_name(u->stream), u->producer);
+    snprintf(labels, sizeof labels, "stream=\"%s\",producer=\"%s\"", stream_name(u->stream), u->producer);
     stats_gauge(daemon_stats(((struct pubsub_server *)server)->daemon), "producer_until_age_seconds", labels,
         "Age of the time up to which a producer is complete; -1: not known", until_age,
         (void *)(uintptr_t)u); /* only read */
@@ -178,14 +178,14 @@ void http_stats_remove_until(void *server, const struct until *u)
 void http_stats_add_stream(struct pubsub_server *server, struct stream *s)
 {
     char labels[NAME_LEN_MAX + 16];
-    snprintf(labels, sizeof(labels), "stream=\"%s\"", stream_name(s));
+    snprintf(labels, sizeof labels, "stream=\"%s\"", stream_name(s));
     stats_gauges(daemon_stats(server->daemon), stream_gauges, labels, s);
 }
 
 void http_stats_add_cursor(void *server, const struct named_cursor *c)
 {
     char labels[2 * NAME_LEN_MAX + 32];
-    snprintf(labels, sizeof(labels), "stream=\"%s\",cursor=\"%s\"", stream_name(c->stream), c->name);
+    snprintf(labels, sizeof labels, "stream=\"%s\",cursor=\"%s\"", stream_name(c->stream), c->name);
     stats_gauges(daemon_stats(((struct pubsub_server *)server)->daemon), cursor_gauges, labels,
         (void *)(uintptr_t)c); /* only read */
 }

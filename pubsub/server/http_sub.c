@@ -523,7 +523,7 @@ void http_sub(struct http_request *req, void *ctx)
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, !has_stream);
     if (!s || !http_param_bool(req, "follow", true, &follow))
         return;
-    struct http_subscriber *h = mem_zalloc(sizeof(*h));
+    struct http_subscriber *h = mem_zalloc(sizeof *h);
     *h = (struct http_subscriber){.server = server,
         .req = req,
         .stream = s,
@@ -656,7 +656,7 @@ static void add_text(const struct http_subscriber *h, struct buf *out)
     struct tm tm;
     time_t t = (time_t)(h->connected / USEC_PER_SEC);
     gmtime_r(&t, &tm);
-    strftime(connected, sizeof(connected), "%Y-%m-%d %H:%M:%S", &tm);
+    strftime(connected, sizeof connected, "%Y-%m-%d %H:%M:%S", &tm);
     buf_printf(out, "%s connected at %s. output buffer size:%zu state:%s stream:%s offset:%" PRIu64 "\n",
         http_peer(h->req), connected, http_stream_pending(h->req), state_of(h), stream_name(h->stream),
         h->sent);

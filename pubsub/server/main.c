@@ -139,17 +139,17 @@ static void *recover(void *arg)
         .removed = http_stats_remove_until,
         .arg = &w->server,
     };
-    w->result = streams_recover(w->server.streams, w->error, sizeof(w->error));
+    w->result = streams_recover(w->server.streams, w->error, sizeof w->error);
     while (w->result == STREAMS_OK && bytes_next_word(&names, SETTINGS_SEPARATORS, &name)) {
         struct stream *s;
         char *text = bytes_dup(name);
-        w->result = streams_make(w->server.streams, text, &s, w->error, sizeof(w->error));
+        w->result = streams_make(w->server.streams, text, &s, w->error, sizeof w->error);
         if (w->result == STREAMS_TOO_MANY)
-            snprintf(w->error, sizeof(w->error),
+            snprintf(w->error, sizeof w->error,
                 "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
-    if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof(w->error)))
+    if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof w->error))
         w->result = STREAMS_STORAGE;
     if (w->result == STREAMS_OK)
         w->server.untils = untils_open(&untils);
@@ -171,7 +171,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct options *o = daemon_options(d);
     if (daemon_lock_directory(options_string(o, "data_dir"), error) != 0)
         return daemon_start_status(errno);
-    struct wiring *w = mem_zalloc(sizeof(*w));
+    struct wiring *w = mem_zalloc(sizeof *w);
     *ctx = w;
     w->server.daemon = d;
     random_id(w->server.life);
@@ -194,7 +194,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     w->recovering = pthread_create(&w->recovery, NULL, recover, w) == 0;
     if (w->recovering)
         return 0;
-    snprintf(error->text, sizeof(error->text), "cannot start a thread");
+    snprintf(error->text, sizeof error->text, "cannot start a thread");
     return EX_TEMPFAIL;
 }
 

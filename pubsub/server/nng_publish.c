@@ -77,7 +77,7 @@ static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
     buf_clear(&d->cut);
-    stats_add(d->nng->gaps, edges != NULL && d->nng->n_pipes > 0);
+    stats_add(d->nng->gaps, edges && d->nng->n_pipes > 0);
     if (edges)
         d->from = (struct stream_from){.kind = STREAM_FROM_OFFSET, .offset = edges->after};
     else

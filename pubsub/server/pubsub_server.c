@@ -48,7 +48,7 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
 {
     char error[256];
     struct stream *s = NULL;
-    enum streams_result r = streams_make(server->streams, name, &s, error, sizeof(error));
+    enum streams_result r = streams_make(server->streams, name, &s, error, sizeof error);
     if (r == STREAMS_OK) {
         http_stats_add_stream(server, s);
         return s;
@@ -126,7 +126,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
     char members[200];
     switch (why) {
     case SUBSCRIBER_BEYOND:
-        snprintf(members, sizeof(members), "\"end\":\"%" PRIu64 "\"", end);
+        snprintf(members, sizeof members, "\"end\":\"%" PRIu64 "\"", end);
         http_problem_with(req, 416, "cursor-beyond-end", members, "the stream ends at %" PRIu64, end);
         break;
     case SUBSCRIBER_INSIDE:
@@ -135,7 +135,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         break;
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
-        snprintf(members, sizeof(members),
+        snprintf(members, sizeof members,
             "\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\",\"earliest\":\"%" PRIu64
             "\",\"opening_before\":\"%s\"",
             edges->before, edges->after, journal_earliest(stream_journal(s)),
@@ -205,7 +205,7 @@ bool server_check_stream_id(
     if (!asked.len)
         return true;
     if (!bytes_equal_str(bytes_of(asked.ptr, dot ? (size_t)(dot - asked.ptr) : asked.len), id)) {
-        snprintf(members, sizeof(members), "\"id\":\"%s\"", id);
+        snprintf(members, sizeof members, "\"id\":\"%s\"", id);
         http_problem_with(req, 409, "wrong-stream", members, "the stream with this name has another id");
         return false;
     }

@@ -133,7 +133,7 @@ static int read_limits(const struct options *o, const struct config_section *sec
                 e->key);
         while (strcmp(row->name, e->key) != 0)
             row++;
-        if (option_value_read(row, e->value, &n[which], why, sizeof(why)) != 0)
+        if (option_value_read(row, e->value, &n[which], why, sizeof why) != 0)
             return config_fail(error, c, e->line, "%s = %s %s", e->key, e->value, why);
     }
     *out = (struct stream_limits){(uint64_t)n[0], n[1] * USEC_PER_MSEC, (uint64_t)n[2]};

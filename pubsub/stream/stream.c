@@ -46,7 +46,7 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     enum journal_result r = journal_open(set, config, &journal, error, error_size);
     if (r != JOURNAL_OK)
         return r;
-    struct stream *s = mem_zalloc(sizeof(*s));
+    struct stream *s = mem_zalloc(sizeof *s);
     s->magic = STREAM_MAGIC;
     s->name = mem_strdup(name);
     s->journal = journal;

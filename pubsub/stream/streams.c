@@ -23,7 +23,7 @@ struct streams {
 
 struct streams *streams_new(const struct streams_config *config)
 {
-    struct streams *ss = mem_zalloc(sizeof(*ss));
+    struct streams *ss = mem_zalloc(sizeof *ss);
     ss->magic = STREAMS_MAGIC;
     ss->config = *config;
     struct buf dir = {0};

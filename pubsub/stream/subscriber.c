@@ -74,7 +74,7 @@ static size_t pending(const struct subscriber *sub)
 
 struct subscriber *subscriber_new(const struct subscriber_config *config)
 {
-    struct subscriber *sub = mem_zalloc(sizeof(*sub));
+    struct subscriber *sub = mem_zalloc(sizeof *sub);
     sub->magic = SUBSCRIBER_MAGIC;
     sub->config = *config;
     sub->observer = (struct stream_observer){.calls = &calls, .is_internal = config->is_internal};

@@ -79,7 +79,7 @@ static const struct field {
     {NULL, read_all_puts, "messages_put_total", "messages stored by puts"},
     {NULL, read_all_gets, "messages_got_total", "messages taken or leased"},
 };
-#define FIELDS (sizeof fields / sizeof(*fields))
+#define FIELDS (sizeof fields / sizeof *fields)
 #define FIELDS_STATS (FIELDS - 3) /* the fields in /stats */
 #define FIELDS_BITLY                                                                                         \
     6 /* the first fields have bitly's names; the top level of /stats shows those of the default queue */

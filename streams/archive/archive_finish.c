@@ -30,7 +30,7 @@ const char *const archive_suffixes[] = {"", ".gz", ".zst"};
 
 static bool contains(struct bytes text, struct bytes part)
 {
-    return text.len > 0 && memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
+    return text.len > 0 && memmem(text.ptr, text.len, part.ptr, part.len);
 }
 
 struct compressor {
@@ -47,7 +47,7 @@ static void compressor_begin(struct compressor *p, enum archive_compression c)
         abort();
     if (c == ARCHIVE_ZSTD) {
         p->zstd = ZSTD_createCCtx();
-        if (p->zstd == NULL)
+        if (!p->zstd)
             abort();
         ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_checksumFlag, ZSTD_CHECKSUM);
     }
@@ -159,7 +159,7 @@ static int pack(struct finish *f)
     XXH3_state_t *hash = XXH3_createState();
     uint64_t at = 0, lines = 0, stored = 0;
     struct buf text = {0}, packed = {0};
-    if (hash == NULL)
+    if (!hash)
         abort();
     XXH3_64bits_reset(hash);
     compressor_begin(&c, f->compression);
@@ -231,7 +231,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     path_of(&fresh, f->spec->file->staged, ".manifest");
     const char *slash = strrchr(target.ptr, '/');
     buf_append_str(&text, "{\"format\":2,\"file\":");
-    buf_append_json(&text, bytes_str(slash != NULL ? slash + 1 : target.ptr));
+    buf_append_json(&text, bytes_str(slash ? slash + 1 : target.ptr));
     buf_append_bytes(&text, buf_bytes(&f->summary));
     bool own = io_read_file(manifest.ptr, MANIFEST_MAX, &old) == 0 &&
                contains(buf_bytes(&old), buf_bytes(&f->identity));
@@ -396,7 +396,7 @@ struct archive_finisher *archive_finisher_new(
     for (int i = 0; i < THREADS; i++) {
         f->attempts[i].thread =
             work_thread_new(&(struct work_thread_config){.run = run, .notify = done, .notify_arg = arg});
-        if (f->attempts[i].thread == NULL)
+        if (!f->attempts[i].thread)
             abort();
     }
     return f;
@@ -404,7 +404,7 @@ struct archive_finisher *archive_finisher_new(
 
 void archive_finisher_free(struct archive_finisher **f)
 {
-    if (*f == NULL)
+    if (!*f)
         return;
     for (int i = 0; i < THREADS; i++)
         work_thread_free(&(*f)->attempts[i].thread);
@@ -421,20 +421,20 @@ void archive_finisher_start(struct archive_finisher *f, struct archive_part *con
     for (int i = 0; i < THREADS && now >= f->due && (f->pause == 0 || busy == 0); i++) {
         struct attempt *a = &f->attempts[i];
         struct archive_part *p = NULL;
-        for (size_t k = 0; k < n && a->result.part == NULL; k++) {
+        for (size_t k = 0; k < n && !a->result.part; k++) {
             struct archive_part *q = parts[k];
             bool due = now >= q->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
             /* After a failure the shortest file is next, because it needs the least space. Once it is published, an
              * operator can remove it. */
-            bool better = p == NULL || (f->pause > 0 && q->state.length < p->state.length);
+            bool better = !p || (f->pause > 0 && q->state.length < p->state.length);
             /* Files with the same name are published in order, unless a shortage delays an earlier file. */
             bool behind = false;
             for (size_t m = 0; m < k && !behind; m++)
-                behind = strcmp(parts[m]->state.name, q->state.name) == 0 && parts[m]->shortage == NULL;
+                behind = strcmp(parts[m]->state.name, q->state.name) == 0 && !parts[m]->shortage;
             if (q->stage == PART_SETTLED && due && better && !behind)
                 p = q;
         }
-        if (p == NULL)
+        if (!p)
             continue;
         p->stage = PART_FINISHING;
         memcpy(a->id, id, sizeof a->id);
@@ -461,7 +461,7 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
     for (int i = 0; i < THREADS; i++) {
         struct attempt *a = &f->attempts[i];
         struct archive_part *p = a->result.part;
-        if (p == NULL || !work_thread_done(a->thread))
+        if (!p || !work_thread_done(a->thread))
             continue;
         struct archive_finished result = a->result;
         a->result.part = NULL;

@@ -45,7 +45,7 @@ int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
 {
     const char *slash = strrchr(state_path, '/');
     char *path = mem_printf("%s.lock", state_path);
-    struct bytes directory = bytes_of(state_path, slash != NULL ? (size_t)(slash - state_path) : 0);
+    struct bytes directory = bytes_of(state_path, slash ? (size_t)(slash - state_path) : 0);
     int fd = make_directory(directory, error) == 0
                  ? lock_file(path, "another process holds this state", error)
                  : -1;
@@ -70,9 +70,9 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
     int rc = 0;
     /* The lock file holds an absolute path, because later processes may have other working directories. */
     io_parent_of(state_path, directory);
-    if (realpath(directory, real) == NULL)
+    if (!realpath(directory, real))
         return fail_system(directory, error);
-    buf_printf(&own, "%s/%s", real, slash != NULL ? slash + 1 : state_path);
+    buf_printf(&own, "%s/%s", real, slash ? slash + 1 : state_path);
     ssize_t n = io->pread(fd, owner, sizeof owner - 1, 0);
     owner[n > 0 ? n : 0] = '\0';
     if (n < 0) {

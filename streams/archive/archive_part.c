@@ -24,7 +24,7 @@ struct archive_part *archive_part_new(const char *name, const char *staged, uint
 void archive_part_free(struct archive_part **pp)
 {
     struct archive_part *p = *pp;
-    if (p == NULL)
+    if (!p)
         return;
     if (p->fd >= 0)
         io->close(p->fd);
@@ -62,7 +62,7 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
     struct archive_pieces *pieces = &p->taken;
     struct iovec *last = pieces->n > 0 ? &pieces->at[pieces->n] : NULL;
     pieces->bytes += lines.len;
-    if (last != NULL && (char *)last->iov_base + last->iov_len == lines.ptr) {
+    if (last && (char *)last->iov_base + last->iov_len == lines.ptr) {
         last->iov_len += lines.len; /* the lines follow the last piece in memory */
     } else {
         ARRAY_ROOM(pieces->at, pieces->room, pieces->n + 2);

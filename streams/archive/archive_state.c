@@ -54,15 +54,13 @@ static int fail_file(char *error, const struct archive_file_state *f)
 
 static bool is_path(const struct json_value *v)
 {
-    return v->type == JSON_STRING && v->v.string.len > 0 &&
-           memchr(v->v.string.ptr, '\0', v->v.string.len) == NULL;
+    return v->type == JSON_STRING && v->v.string.len > 0 && !memchr(v->v.string.ptr, '\0', v->v.string.len);
 }
 
 static bool text_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
 {
     struct json_value v = json_doc_at(doc, pointer);
-    if (v.type != JSON_STRING || v.v.string.len >= size ||
-        memchr(v.v.string.ptr, '\0', v.v.string.len) != NULL)
+    if (v.type != JSON_STRING || v.v.string.len >= size || memchr(v.v.string.ptr, '\0', v.v.string.len))
         return false;
     memcpy(out, v.v.string.ptr, v.v.string.len);
     out[v.v.string.len] = '\0';
@@ -174,7 +172,7 @@ int archive_state_read(const char *path, struct archive_state *out, char error[A
         return 0;
     if (failed || io_sync_parent(path) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
-    else if ((doc = json_doc_parse(buf_bytes(&text))) == NULL || parse_doc(doc, out, why) != 0)
+    else if (!(doc = json_doc_parse(buf_bytes(&text))) || parse_doc(doc, out, why) != 0)
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
     else
         rc = 1;

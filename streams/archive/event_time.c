@@ -48,7 +48,7 @@ struct event_time {
 static bool is_plain(struct bytes name)
 {
     for (size_t i = 0; i < name.len; i++)
-        if (name.ptr[i] < ' ' || name.ptr[i] > '~' || strchr("\"\\/", name.ptr[i]) != NULL)
+        if (name.ptr[i] < ' ' || name.ptr[i] > '~' || strchr("\"\\/", name.ptr[i]))
             return false;
     return name.len > 0;
 }
@@ -203,7 +203,7 @@ INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struc
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
         return UNSURE;
     const char *begin = line.ptr + 1, *end = line.ptr + line.len, *mark = end - 1;
-    while ((mark = last(e, begin, mark)) != NULL) {
+    while ((mark = last(e, begin, mark))) {
         const char *name = mark - e->name_length - 1;
         if (*mark == '"' && repeats_last_member(e, line, name, out))
             return FOUND;
@@ -238,7 +238,7 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
     struct json_path path = {.rest = bytes_str(field)};
     struct json_step step;
     e->fields = json_fields_new(&field, 1);
-    assert(e->fields != NULL);
+    assert(e->fields);
     /* The scan finds a member of the line's object; the parser follows longer paths. */
     json_path_next(&path, &step);
     e->name = bytes_dup(step.name);
@@ -259,7 +259,7 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
 void event_time_free(struct event_time **ep)
 {
     struct event_time *e = *ep;
-    if (e == NULL)
+    if (!e)
         return;
     json_fields_free(&e->fields);
     free(e->name);

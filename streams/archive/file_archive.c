@@ -114,12 +114,12 @@ static const char *shortage_text(const struct file_archive *a)
 static void log_shortage(struct file_archive *a)
 {
     const char *text = shortage_text(a);
-    if (text != NULL && a->now >= a->shortage_log_at) {
+    if (text && a->now >= a->shortage_log_at) {
         log_error("waiting for space, descriptors or memory", LOG_S("error", text));
         a->shortage_log_at = a->now + SHORTAGE_LOG_INTERVAL;
         a->shortage_logged = true;
     }
-    if (text == NULL && a->shortage_logged) {
+    if (!text && a->shortage_logged) {
         log_info("the shortage is over");
         a->shortage_logged = false;
     }
@@ -129,8 +129,8 @@ static void log_shortage(struct file_archive *a)
 static void set_shortage(struct file_archive *a, enum shortage_kind kind, const char *text)
 {
     struct shortage *s = &a->shortages[kind];
-    snprintf(s->text, sizeof s->text, "%s", text != NULL ? text : "");
-    a->numbers.shortages += text != NULL && !s->on;
+    snprintf(s->text, sizeof s->text, "%s", text ? text : "");
+    a->numbers.shortages += text && !s->on;
     s->on = text != NULL;
     log_shortage(a);
 }
@@ -174,8 +174,7 @@ static void close_idlest(struct file_archive *a)
 {
     struct archive_part *idlest = NULL;
     for (size_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i]->stage == PART_OPEN &&
-            (idlest == NULL || a->parts[i]->last_taken < idlest->last_taken))
+        if (a->parts[i]->stage == PART_OPEN && (!idlest || a->parts[i]->last_taken < idlest->last_taken))
             idlest = a->parts[i];
     close_part(a, idlest);
 }
@@ -186,12 +185,12 @@ static bool free_descriptor(struct file_archive *a)
 {
     struct archive_part *p = NULL;
     char text[ARCHIVE_ERROR_TEXT];
-    for (size_t i = 0; i < a->n_parts && p == NULL; i++) {
+    for (size_t i = 0; i < a->n_parts && !p; i++) {
         struct archive_part *q = a->parts[i];
         if (q->stage == PART_CLOSED && q->fd >= 0 && !q->syncing && archive_part_unwritten(q) == 0)
             p = q;
     }
-    if (p == NULL)
+    if (!p)
         return false;
     if (p->unsynced && io->fdatasync(p->fd) != 0) {
         snprintf(text, sizeof text, "sync of %.400s: %s", p->state.staged, strerror(errno));
@@ -274,7 +273,7 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
     a->next_line = 1;
     if (lines.len > room) {
         const char *last = memrchr(lines.ptr, '\n', (size_t)room);
-        fitting.len = last != NULL ? (size_t)(last + 1 - lines.ptr) : 0;
+        fitting.len = last ? (size_t)(last + 1 - lines.ptr) : 0;
         const char *next = lines.ptr + fitting.len;
         a->next_line = (size_t)((char *)memchr(next, '\n', lines.len - fitting.len) + 1 - next);
     }
@@ -290,7 +289,7 @@ static const char *name_of_time(struct file_archive *a, int64_t time)
 {
     time_t t = (time_t)time;
     struct tm tm;
-    if ((a->config.local_time ? localtime_r(&t, &tm) : gmtime_r(&t, &tm)) == NULL ||
+    if (!(a->config.local_time ? localtime_r(&t, &tm) : gmtime_r(&t, &tm)) ||
         strftime(a->name, sizeof a->name, a->format, &tm) == 0)
         snprintf(a->name, sizeof a->name, "%s", a->format);
     return a->name;
@@ -338,7 +337,7 @@ void file_archive_take(struct file_archive *a, const char *opening, const struct
 {
     for (const struct archive_run *run = runs; run < runs + n; run++) {
         struct cached_span *s = span_of(a, run->time);
-        if (s->part == NULL || s->part->stage != PART_OPEN)
+        if (!s->part || s->part->stage != PART_OPEN)
             s->part = open_part(a, name_of_time(a, run->time));
         a->cursor.offset += run->lines.len;
         archive_part_take(s->part, run->lines, run->n, a->cursor.offset);
@@ -508,7 +507,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     check_room(a, room, reserve);
     if (work_thread_done(a->committer))
         end_commit(a);
-    while ((f = archive_finisher_collect(a->finisher, a->now)).part != NULL) {
+    while ((f = archive_finisher_collect(a->finisher, a->now)).part) {
         if (f.rc != 0) {
             set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error);
             if (a->config.compression != ARCHIVE_PLAIN)
@@ -532,7 +531,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         note_change(a);
         a->at_once = true;
         /* The shortage is over when no staged file waits for space, descriptors or memory. */
-        for (size_t i = 0; i < a->n_parts && shortage == NULL; i++)
+        for (size_t i = 0; i < a->n_parts && !shortage; i++)
             shortage = a->parts[i]->shortage;
         set_shortage(a, SHORTAGE_TO_FINISH, shortage);
     }
@@ -599,11 +598,11 @@ static int clean_staging(struct file_archive *a, char *error)
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
     struct buf path = {0};
     bool marked = false, others = false;
-    if (d == NULL) {
+    if (!d) {
         snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", a->staging, strerror(errno));
         return -1;
     }
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; (e = readdir(d));) {
         marked = marked || strcmp(e->d_name, MARK) == 0;
         others = others || (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0);
     }
@@ -616,7 +615,7 @@ static int clean_staging(struct file_archive *a, char *error)
         return -1;
     }
     rewinddir(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    for (struct dirent *e; (e = readdir(d));) {
         bool mark = strcmp(e->d_name, MARK) == 0;
         buf_clear(&path);
         buf_printf(&path, "%s/%s", a->staging, e->d_name);
@@ -647,7 +646,7 @@ static int recover(struct file_archive *a, char *error)
     a->parts = mem_zalloc((a->committed.n_files + 1) * sizeof *a->parts);
     for (size_t i = 0; i < a->committed.n_files; i++) {
         a->parts[i] = archive_part_recover(&a->committed.files[i], error);
-        if (a->parts[i] == NULL)
+        if (!a->parts[i])
             return -1;
         a->parts[i]->last_taken = a->now;
         a->n_parts++;
@@ -679,7 +678,7 @@ struct file_archive *file_archive_open(
     a->span = config->local_time ? 60 : 3600;
     a->committer = work_thread_new(&(struct work_thread_config){
         .run = run_commit, .ctx = a, .notify = config->wake, .notify_arg = config->arg});
-    if (a->committer == NULL)
+    if (!a->committer)
         abort();
     a->finisher = archive_finisher_new(a->stream, config->compression, config->wake, config->arg);
     a->lock_fd = archive_lock_state(a->state_path, error);
@@ -693,7 +692,7 @@ struct file_archive *file_archive_open(
 void file_archive_close(struct file_archive **ap)
 {
     struct file_archive *a = *ap;
-    if (a == NULL)
+    if (!a)
         return;
     work_thread_free(&a->committer);
     archive_finisher_free(&a->finisher);

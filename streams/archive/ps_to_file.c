@@ -92,7 +92,7 @@ struct writer {
 static struct bytes next_conversion(const char **format)
 {
     const char *from = strchr(*format, '%');
-    if (from == NULL)
+    if (!from)
         return BYTES_NONE;
     const char *at = from + 1;
     at += strspn(at, "_-0^#+");
@@ -127,7 +127,7 @@ static int check_name_length(struct options *o, const char *format, struct confi
     gmtime_r(&(time_t){clock_wall() / USEC_PER_SEC}, &tm);
     if (strftime(name, sizeof name, format, &tm) == 0)
         return options_refuse(o, "filename_format", error, "path too long");
-    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+    for (const char *part = name; part; part = strchr(part, '/')) {
         part += strspn(part, "/");
         size_t n = strcspn(part, "/"), room = NAME_MAX - (part[n] == '\0' ? strlen(".manifest.json") : 0);
         if (n > room)
@@ -157,15 +157,14 @@ static bool may_be_archived(const char *path, const char *format)
             return true;
     struct tm tm = {.tm_year = 0};
     const char *rest = strptime(path, format, &tm);
-    return rest != NULL &&
-           (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
+    return rest && (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
 }
 
 static int check(struct options *o, struct config_error *error)
 {
     static const char *const by_time[] = {"time_unit", "close_after", "max_open"};
     const char *format = options_string(o, "filename_format"), *state = options_text(o, "state");
-    if (format == NULL || *format == '\0')
+    if (!format || *format == '\0')
         return options_refuse(o, "filename_format", error,
             "required, for example "
             "--filename_format=/var/clicks/clicks-%%Y%%m%%d-%%H.ndjson");
@@ -178,13 +177,12 @@ static int check(struct options *o, struct config_error *error)
                 "unknown strftime conversion %.*s; write %%%% for a %%", (int)conversion.len, conversion.ptr);
     if (check_name_length(o, format, error) != 0)
         return -1;
-    if (state != NULL && may_be_archived(state, format))
+    if (state && may_be_archived(state, format))
         return options_refuse(o, "state", error, "%s may be the name of an archived file", state);
     for (size_t i = 0; i < sizeof by_time / sizeof *by_time; i++)
-        if (options_text(o, "time_field") == NULL && options_is_set(o, by_time[i]))
+        if (!options_text(o, "time_field") && options_is_set(o, by_time[i]))
             return options_refuse(o, by_time[i], error, "only allowed with time_field");
-    if (options_text(o, "time_field") != NULL &&
-        !json_path_is_valid(bytes_str(options_text(o, "time_field"))))
+    if (options_text(o, "time_field") && !json_path_is_valid(bytes_str(options_text(o, "time_field"))))
         return options_refuse(
             o, "time_field", error, "not a field; write t, meta.time, items[0].t or [\"a.b\"]");
     return stream_program_check(o, error);
@@ -231,7 +229,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
 static size_t take_fitting(struct writer *w, struct bytes lines)
 {
     lines = file_archive_fitting(w->archive, lines);
-    if (w->event_time != NULL) {
+    if (w->event_time) {
         take_by_event(w, lines);
     } else if (lines.len > 0) {
         struct archive_run run = {.lines = lines, .n = bytes_count_lines(lines), .time = now_seconds()};
@@ -279,9 +277,9 @@ static void update_health(struct writer *w)
 {
     bool final;
     const char *trouble = file_archive_trouble(w->archive, &final);
-    if (trouble == NULL)
+    if (!trouble)
         trouble = stream_client_trouble(w->stream, NULL);
-    if (trouble != NULL || stream_client_cursor(w->stream)->id[0] != '\0')
+    if (trouble || stream_client_cursor(w->stream)->id[0] != '\0')
         stream_program_set_trouble(w->daemon, trouble);
 }
 
@@ -290,7 +288,7 @@ static void update_health(struct writer *w)
 static void on_change(void *arg)
 {
     struct writer *w = arg;
-    if (w->stream != NULL && stream_program_awaits(w->stream)) {
+    if (w->stream && stream_program_awaits(w->stream)) {
         daemon_notify_parent();
         if (stream_program_begins_at_end(w->daemon) && !file_archive_has_state(w->archive))
             file_archive_make_state(w->archive);
@@ -387,14 +385,14 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     struct rlimit limit;
     *ctx = w;
     w->daemon = d;
-    if (field != NULL)
+    if (field)
         w->event_time = event_time_new(field, event_seconds_units(options_string(o, "time_unit")));
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
     /* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */
     size_t max_open = (size_t)options_int(o, "max_open");
     size_t need = file_archive_descriptors(max_open) + OTHER_DESCRIPTORS;
-    if (w->event_time != NULL && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < need) {
+    if (w->event_time && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < need) {
         options_refuse(o, "max_open", error,
             "%zu files need %zu descriptors, but only %llu are allowed: raise ulimit -n or LimitNOFILE=",
             max_open, need, (unsigned long long)limit.rlim_cur);
@@ -402,29 +400,29 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     }
     char *beside = mem_printf(
         "%.*s.ps_to_file-%s.json", (int)archive_fixed_directory(format), format, options_string(o, "stream"));
-    w->archive = file_archive_open(
-        &(struct file_archive_config){.format = format,
-            .state_path = options_string(o, "state") != NULL ? options_string(o, "state") : beside,
-            .stream = options_string(o, "stream"),
-            .compression = strcmp(compress, "gzip") == 0   ? ARCHIVE_GZIP
-                           : strcmp(compress, "zstd") == 0 ? ARCHIVE_ZSTD
-                                                           : ARCHIVE_PLAIN,
-            .local_time = options_bool(o, "local_time"),
-            .by_event_time = w->event_time != NULL,
-            .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
-            .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
-            .max_open = max_open,
-            .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
-            .wake = wake,
-            .arg = w},
-        clock_monotonic(), why);
+    w->archive =
+        file_archive_open(&(struct file_archive_config){.format = format,
+                              .state_path = options_string(o, "state") ? options_string(o, "state") : beside,
+                              .stream = options_string(o, "stream"),
+                              .compression = strcmp(compress, "gzip") == 0   ? ARCHIVE_GZIP
+                                             : strcmp(compress, "zstd") == 0 ? ARCHIVE_ZSTD
+                                                                             : ARCHIVE_PLAIN,
+                              .local_time = options_bool(o, "local_time"),
+                              .by_event_time = w->event_time != NULL,
+                              .commit_every = options_int(o, "commit_every") * USEC_PER_MSEC,
+                              .close_after = options_int(o, "close_after") * USEC_PER_MSEC,
+                              .max_open = max_open,
+                              .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
+                              .wake = wake,
+                              .arg = w},
+            clock_monotonic(), why);
     free(beside);
-    if (w->archive == NULL) {
+    if (!w->archive) {
         config_fail(error, NULL, 0, "%s", why);
         return EX_CONFIG;
     }
     w->pubsub = stream_program_connect(d, error);
-    if (w->pubsub == NULL)
+    if (!w->pubsub)
         return EX_CONFIG;
     w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
         &(struct stream_client_config){.pubsub = w->pubsub,
@@ -465,13 +463,13 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct writer *w = ctx;
-    if (w == NULL)
+    if (!w)
         return;
     stats_remove_gauges(daemon_stats(w->daemon), w);
     stream_client_free(&w->stream);
     http_client_free(&w->pubsub);
     file_archive_close(&w->archive);
-    if (w->ticker != NULL)
+    if (w->ticker)
         event_free(w->ticker);
     event_free(w->quiet);
     loop_notify_free(&w->notify);

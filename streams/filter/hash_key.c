@@ -44,7 +44,7 @@ struct hash_key *hash_key_random(void)
 
 void hash_key_free(struct hash_key **kp)
 {
-    if (*kp != NULL)
+    if (*kp)
         explicit_bzero(*kp, sizeof **kp);
     free(*kp);
     *kp = NULL;

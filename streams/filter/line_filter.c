@@ -41,7 +41,7 @@ static const char *behind_string(const char *at, const char *end)
     at++;
     for (;;) {
         const char *quote = at < end ? memchr(at, '"', (size_t)(end - at)) : NULL;
-        if (quote == NULL)
+        if (!quote)
             return end;
         const char *back = quote;
         while (back > at && back[-1] == '\\')
@@ -142,7 +142,7 @@ static void json_unescape(struct bytes text, struct buf *out)
     const char *at = text.ptr, *end = text.ptr + text.len;
     while (at < end) {
         const char *back = memchr(at, '\\', (size_t)(end - at));
-        if (back == NULL || back + 1 == end) {
+        if (!back || back + 1 == end) {
             buf_append(out, at, (size_t)(end - at));
             return;
         }
@@ -152,7 +152,7 @@ static void json_unescape(struct bytes text, struct buf *out)
         if (back[1] == 'u')
             at = append_unicode(out, at, end);
         else
-            buf_append_char(out, letter != NULL ? means[letter - letters] : back[1]);
+            buf_append_char(out, letter ? means[letter - letters] : back[1]);
     }
 }
 
@@ -196,9 +196,9 @@ struct line_filter {
 
 static struct words words_of(const char *list, const char *separators)
 {
-    struct words w = {.memory = mem_strdup(list != NULL ? list : "")};
+    struct words w = {.memory = mem_strdup(list ? list : "")};
     char *rest = w.memory, *word;
-    while ((word = strsep(&rest, separators)) != NULL) {
+    while ((word = strsep(&rest, separators))) {
         if (*word == '\0')
             continue;
         *ARRAY_ADD(w.at, w.n, w.room) = bytes_str(word);
@@ -216,7 +216,7 @@ static void words_free(struct words *w)
 static bool has_empty_name(const char *list)
 {
     const char *at = list;
-    for (bool more = list != NULL && *list != '\0'; more; at++) {
+    for (bool more = list && *list != '\0'; more; at++) {
         size_t n = strcspn(at, ",");
         if (strspn(at, BLANKS) >= n)
             return true;
@@ -245,7 +245,7 @@ static struct member_edit *find_member(const struct edits *e, struct bytes name)
 static struct member_edit *add_member(struct edits *e, struct bytes name)
 {
     struct member_edit *m = find_member(e, name);
-    if (m != NULL)
+    if (m)
         return m;
     m = ARRAY_ADD(e->members, e->n, e->room);
     *m = (struct member_edit){.name = bytes_dup(name)};
@@ -277,12 +277,12 @@ static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
     while (json_path_next(&path, &step)) {
         if (step.is_index)
             return "an element of an array can be neither dropped nor hashed; name a field around the array";
-        if (m != NULL && m->edit != KEEP)
+        if (m && m->edit != KEEP)
             return "inside a field that is dropped or hashed";
-        m = add_member(m != NULL ? &m->inside : e, step.name);
+        m = add_member(m ? &m->inside : e, step.name);
     }
     const char *why = set_edit(m, edit);
-    if (why == NULL && memchr(field.ptr, '.', field.len) != NULL)
+    if (!why && memchr(field.ptr, '.', field.len))
         why = set_edit(add_member(object, field), edit);
     return why;
 }
@@ -292,12 +292,12 @@ static int add_edits(struct edits *e, const char *list, enum edit edit, char *er
     struct words fields = words_of(list, SEPARATORS);
     const char *why = NULL;
     size_t i = 0;
-    for (; i < fields.n && why == NULL; i++)
+    for (; i < fields.n && !why; i++)
         why = add_edit(e, fields.at[i], edit);
-    if (why != NULL)
+    if (why)
         snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: %s", fields.at[i - 1].ptr, why);
     words_free(&fields);
-    return why != NULL ? -1 : 0;
+    return why ? -1 : 0;
 }
 
 static void edits_free(struct edits *e)
@@ -316,7 +316,7 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
     } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
         {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].text != NULL && !bytes_is_utf8(bytes_str(texts[i].text))) {
+        if (texts[i].text && !bytes_is_utf8(bytes_str(texts[i].text))) {
             snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", texts[i].name);
             return -1;
         }
@@ -327,22 +327,22 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
     }
     const char *asked[ASKED_FIELDS] = {spec->subject, spec->heartbeat};
     for (size_t i = 0; i < ASKED_FIELDS; i++)
-        if (asked[i] != NULL && !json_path_is_valid(bytes_str(asked[i]))) {
+        if (asked[i] && !json_path_is_valid(bytes_str(asked[i]))) {
             snprintf(error, LINE_FILTER_ERROR_TEXT,
                 "%.200s: not a field; write user, user.id, items[0].sku or [\"a.b\"]", asked[i]);
             return -1;
         }
-    bool conditions = spec->values != NULL || spec->prefix != NULL || spec->pattern != NULL;
+    bool conditions = spec->values || spec->prefix || spec->pattern;
     const char *why = NULL;
-    if (conditions && spec->subject == NULL)
+    if (conditions && !spec->subject)
         why = "values, prefix and pattern require a subject";
-    else if (spec->subject != NULL && !conditions)
+    else if (spec->subject && !conditions)
         why = "a subject requires values, a prefix or a pattern";
-    else if (spec->hash != NULL && *spec->hash != '\0' && spec->key == NULL)
+    else if (spec->hash && *spec->hash != '\0' && !spec->key)
         why = "hash requires a key";
-    if (why != NULL)
+    if (why)
         snprintf(error, LINE_FILTER_ERROR_TEXT, "%s", why);
-    return why != NULL ? -1 : 0;
+    return why ? -1 : 0;
 }
 
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
@@ -350,20 +350,18 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
     if (check_spec(spec, error) != 0)
         return NULL;
     struct line_filter *f = mem_zalloc(sizeof *f);
-    const char *asked[ASKED_FIELDS] = {
-        spec->subject != NULL ? spec->subject : spec->heartbeat, spec->heartbeat};
+    const char *asked[ASKED_FIELDS] = {spec->subject ? spec->subject : spec->heartbeat, spec->heartbeat};
     f->values = words_of(spec->values, ",");
     f->key = spec->key;
     f->has_subject = spec->subject != NULL;
     f->has_values = spec->values != NULL;
     f->has_heartbeat = spec->heartbeat != NULL;
-    f->prefix = spec->prefix != NULL ? mem_strdup(spec->prefix) : NULL;
+    f->prefix = spec->prefix ? mem_strdup(spec->prefix) : NULL;
     f->n_asked = f->has_heartbeat ? HEARTBEAT + 1 : f->has_subject ? SUBJECT + 1 : 0;
     f->fields = json_fields_new(asked, f->n_asked);
     if (add_edits(&f->edits, spec->drop, DROP, error) != 0 ||
         add_edits(&f->edits, spec->hash, HASH, error) != 0 ||
-        (spec->pattern != NULL &&
-            (f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT)) == NULL))
+        (spec->pattern && !(f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT))))
         line_filter_free(&f);
     return f;
 }
@@ -371,7 +369,7 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
 void line_filter_free(struct line_filter **fp)
 {
     struct line_filter *f = *fp;
-    if (f == NULL)
+    if (!f)
         return;
     edits_free(&f->edits);
     words_free(&f->values);
@@ -413,7 +411,7 @@ static const struct member_edit *edit_of(struct line_filter *f, const struct edi
 {
     if (name.len > 0 && !e->begins[(unsigned char)name.ptr[0]])
         return NULL;
-    if (name.len > 0 && memchr(name.ptr, '\\', name.len) != NULL) {
+    if (name.len > 0 && memchr(name.ptr, '\\', name.len)) {
         buf_clear(&f->name);
         json_unescape(name, &f->name);
         name = buf_bytes(&f->name);
@@ -423,7 +421,7 @@ static const struct member_edit *edit_of(struct line_filter *f, const struct edi
 
 static void append_run(struct buf *out, const char *begin, const char *end)
 {
-    if (begin != NULL)
+    if (begin)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
@@ -446,15 +444,15 @@ static void append_rest(struct line_filter *f, const struct edits *e, struct byt
         const char *gap = behind;
         const struct member_edit *edit = edit_of(f, e, m.name);
         behind = m.whole.ptr + m.whole.len;
-        if (edit != NULL && edit->edit == DROP) {
+        if (edit && edit->edit == DROP) {
             append_run(out, run, gap);
             run = NULL;
             continue;
         }
-        if (run == NULL)
+        if (!run)
             run = any ? gap : m.whole.ptr;
         any = true;
-        if (edit == NULL)
+        if (!edit)
             continue;
         append_run(out, run, m.value.ptr);
         if (edit->edit == HASH)
@@ -463,7 +461,7 @@ static void append_rest(struct line_filter *f, const struct edits *e, struct byt
             append_rest(f, &edit->inside, m.value, out);
         run = behind;
     }
-    append_run(out, run != NULL ? run : behind, object.ptr + object.len);
+    append_run(out, run ? run : behind, object.ptr + object.len);
 }
 
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
@@ -482,10 +480,10 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
         bool is_text = subject->type != JSON_MISSING && subject->type != JSON_NULL &&
                        !key_text_of(subject, digits, &text);
         if (!is_text || (f->has_values && !is_among(&f->values, text)) ||
-            (f->prefix != NULL && !bytes_starts_with(text, bytes_str(f->prefix))))
+            (f->prefix && !bytes_starts_with(text, bytes_str(f->prefix))))
             return LINE_FILTERED;
         enum text_pattern_result found =
-            f->pattern != NULL ? text_pattern_find(f->pattern, text) : TEXT_PATTERN_FOUND;
+            f->pattern ? text_pattern_find(f->pattern, text) : TEXT_PATTERN_FOUND;
         if (found != TEXT_PATTERN_FOUND)
             return found == TEXT_PATTERN_UNDECIDED ? LINE_UNDECIDED : LINE_FILTERED;
     }

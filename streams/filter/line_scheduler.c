@@ -39,7 +39,7 @@ static void on_slice(evutil_socket_t fd, short what, void *arg)
     struct line_queue *q;
     usec_t now = clock_monotonic(), until = now + LINE_SLICE;
     (void)fd, (void)what;
-    for (; now < until && (q = TAILQ_FIRST(&t->waiting)) != NULL; now = clock_monotonic()) {
+    for (; now < until && (q = TAILQ_FIRST(&t->waiting)); now = clock_monotonic()) {
         do {
             struct piece *p = STAILQ_FIRST(&q->pieces);
             const char *at = p->text + p->done, *lf = memchr(at, '\n', p->len - p->done);
@@ -70,7 +70,7 @@ struct line_scheduler *line_scheduler_new(struct event_base *base)
 
 void line_scheduler_free(struct line_scheduler **tp)
 {
-    if (*tp == NULL)
+    if (!*tp)
         return;
     event_free((*tp)->slice);
     free(*tp);
@@ -87,7 +87,7 @@ struct line_queue *line_queue_new(const struct line_queue_config *config)
 
 void line_queue_free(struct line_queue **qp)
 {
-    if (*qp == NULL)
+    if (!*qp)
         return;
     line_queue_clear(*qp);
     free(*qp);
@@ -115,7 +115,7 @@ void line_queue_clear(struct line_queue *q)
     struct piece *p;
     if (!line_queue_is_empty(q))
         TAILQ_REMOVE(&q->config.scheduler->waiting, q, entry);
-    while ((p = STAILQ_FIRST(&q->pieces)) != NULL) {
+    while ((p = STAILQ_FIRST(&q->pieces))) {
         STAILQ_REMOVE_HEAD(&q->pieces, entry);
         free(p);
     }

@@ -133,13 +133,13 @@ static int make_filter(
     char why[LINE_FILTER_ERROR_TEXT];
     const char *key_file = options_text(o, "hash_key_file");
     *key = NULL;
-    if (key_file != NULL && options_text(o, "hash") == NULL)
+    if (key_file && !options_text(o, "hash"))
         return options_refuse(o, "hash_key_file", error,
             "set hash too; without it nothing is hashed, and all values are published in plain text");
-    if (key_file != NULL && (*key = hash_key_read(key_file, why, sizeof why)) == NULL)
+    if (key_file && !(*key = hash_key_read(key_file, why, sizeof why)))
         return options_refuse(o, "hash_key_file", error, "%s", why);
     /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that cannot be computed again. */
-    if (key_file == NULL && options_text(o, "hash") != NULL && options_text(o, "to_stream") == NULL)
+    if (!key_file && options_text(o, "hash") && !options_text(o, "to_stream"))
         *key = hash_key_random();
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
         .hash = options_text(o, "hash"),
@@ -150,7 +150,7 @@ static int make_filter(
         .pattern = options_text(o, "filter_pattern"),
         .heartbeat = options_text(o, "heartbeat")};
     *filter = line_filter_new(&spec, why);
-    if (*filter != NULL)
+    if (*filter)
         return 0;
     hash_key_free(key);
     return config_fail(error, NULL, 0, "filter: %s", why);
@@ -167,18 +167,18 @@ static int check(struct options *o, struct config_error *error)
     if (stream_program_check(o, error) != 0 || options_check_name(o, "to_stream", error) != 0 ||
         options_check_name(o, "producer", error) != 0)
         return -1;
-    if (to_url != NULL && url_address_parse(to_url, 80, &address) != 0)
+    if (to_url && url_address_parse(to_url, 80, &address) != 0)
         return options_refuse(
             o, "to_pubsub_url", error, "invalid address: use http://HOST:PORT or unix:PATH");
     if (stream_program_check_target(o, to_url, error) != 0)
         return -1;
-    for (size_t i = 0; to == NULL && i < sizeof of_republish / sizeof *of_republish; i++)
+    for (size_t i = 0; !to && i < sizeof of_republish / sizeof *of_republish; i++)
         if (options_is_set(o, of_republish[i]))
             return options_refuse(o, of_republish[i], error, "requires to_stream");
-    if (to == NULL && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
+    if (!to && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
-    if (options_is_set(o, "expected_value") && strchr(options_string(o, "expected_value"), ',') != NULL)
+    if (options_is_set(o, "expected_value") && strchr(options_string(o, "expected_value"), ','))
         return options_refuse(o, "expected_value", error,
             "filter_values separates values by commas; use filter_pattern instead");
     if (make_filter(o, &key, &filter, error) != 0)
@@ -257,7 +257,7 @@ static void on_sample_change(void *arg)
     const char *trouble = stream_client_trouble(p->sample, NULL);
     if (p->to_show == 0)
         return;
-    if (trouble != NULL)
+    if (trouble)
         fail_sample(p, trouble, EX_TEMPFAIL);
     else if (stream_program_awaits(p->sample))
         fail_sample(p, "no such stream", EX_NOINPUT);
@@ -307,8 +307,8 @@ static void on_sub_line(struct bytes line, void *arg)
     /* The program's filter runs first, so that the request's filter cannot test fields that are removed. */
     buf_clear(&h->once);
     enum line_filter_result r =
-        line_filter_apply(h->program->filter, line, h->filter == NULL ? &h->passed : &h->once);
-    if (r == LINE_PASSED && h->filter != NULL)
+        line_filter_apply(h->program->filter, line, !h->filter ? &h->passed : &h->once);
+    if (r == LINE_PASSED && h->filter)
         r = line_filter_apply(h->filter, bytes_of(h->once.ptr, h->once.len - 1), &h->passed);
     line_counts_add(&h->program->sub_lines, r);
 }
@@ -378,7 +378,7 @@ static void on_ending(evutil_socket_t fd, short what, void *arg)
         http_stream_end(h->req);
     else if (h->refused != 0)
         http_reply(h->req, h->refused, "application/problem+json", buf_bytes(&h->refusal));
-    else if (trouble != NULL)
+    else if (trouble)
         http_problem(h->req, 503, "upstream-unavailable", NULL, "%s", trouble);
     else
         http_problem(h->req, 404, "unknown-stream", NULL, "no such stream");
@@ -442,7 +442,7 @@ static bool read_filter(const struct program *p, struct http_request *req, struc
         error);
     free(field);
     free(text);
-    if (*out == NULL)
+    if (!*out)
         http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error);
     return *out != NULL;
 }
@@ -520,7 +520,7 @@ static void serve_sub(struct http_request *req, void *ctx)
 static void on_change(void *arg)
 {
     struct program *p = arg;
-    const char *trouble = p->republisher != NULL ? republisher_trouble(p->republisher) : NULL;
+    const char *trouble = p->republisher ? republisher_trouble(p->republisher) : NULL;
     stream_program_set_trouble(p->daemon, trouble);
 }
 
@@ -581,7 +581,7 @@ static void register_stats(struct program *p)
         {0},
     };
     stats_gauges(daemon_stats(p->daemon), rows, NULL, p);
-    if (p->republisher != NULL)
+    if (p->republisher)
         stats_gauges(daemon_stats(p->daemon), republished, NULL, p);
 }
 
@@ -602,11 +602,11 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     if (make_filter(o, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
-    if (p->key != NULL && options_text(o, "hash_key_file") == NULL)
+    if (p->key && !options_text(o, "hash_key_file"))
         log_warn("hash_key_file is not set: this run's tokens differ from those of other runs");
     p->scheduler = line_scheduler_new(daemon_base(d));
     p->source = stream_program_connect(d, error);
-    if (p->source == NULL || daemon_read_token(options_text(o, "pubsub_token_file"), &p->token, error) != 0)
+    if (!p->source || daemon_read_token(options_text(o, "pubsub_token_file"), &p->token, error) != 0)
         return EX_CONFIG;
     p->to_show = options_int(o, "dry_run");
     if (p->to_show > 0) {
@@ -616,17 +616,17 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
                 .on_overlong = on_long_sample,
                 .on_change = on_sample_change,
                 .arg = p});
-    } else if (options_text(o, "to_stream") != NULL) {
+    } else if (options_text(o, "to_stream")) {
         const char *to_url = options_text(o, "to_pubsub_url");
         const char *token_file = options_text(o, "to_pubsub_token_file");
-        if (token_file == NULL && to_url == NULL)
+        if (!token_file && !to_url)
             token_file = options_text(o, "pubsub_token_file");
         p->destination = daemon_pool_new(d, token_file,
-            &(struct http_pool_config){.url = to_url != NULL ? to_url : peer_url(o, "pubsub"),
+            &(struct http_pool_config){.url = to_url ? to_url : peer_url(o, "pubsub"),
                 .max_connections = 1,
                 .timeout = options_int(o, "publish_timeout") * USEC_PER_MSEC},
             error);
-        if (p->destination == NULL)
+        if (!p->destination)
             return EX_CONFIG;
         p->republisher = republisher_new(&(struct republisher_config){.program = "pubsub_filtered",
             .daemon = d,
@@ -648,10 +648,10 @@ static void hangup(void *ctx)
     struct program *p = ctx;
     const char *path = options_text(daemon_options(p->daemon), "hash_key_file");
     char why[LINE_FILTER_ERROR_TEXT];
-    if (p->key == NULL || path == NULL)
+    if (!p->key || !path)
         return;
     struct hash_key *key = hash_key_read(path, why, sizeof why);
-    if (key == NULL) {
+    if (!key) {
         log_error("cannot reload the hash key: keeping the old one", LOG_S("error", why));
         return;
     }
@@ -665,7 +665,7 @@ static void drain(void *ctx)
 {
     struct program *p = ctx;
     struct sub *h;
-    while ((h = LIST_FIRST(&p->subs)) != NULL) {
+    while ((h = LIST_FIRST(&p->subs))) {
         if (h->started)
             http_stream_end(h->req);
         else
@@ -678,7 +678,7 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct program *p = ctx;
-    if (p == NULL)
+    if (!p)
         return;
     stats_remove_gauges(daemon_stats(p->daemon), p);
     stream_client_free(&p->sample);

@@ -54,7 +54,7 @@ static void follow(struct republisher *r, const struct stream_cursor *from);
 /* Returns the offset below which all lines are filtered. */
 static uint64_t reached(const struct republisher *r)
 {
-    if (r->unfiltered != NULL && !line_queue_is_empty(r->unfiltered))
+    if (r->unfiltered && !line_queue_is_empty(r->unfiltered))
         return line_queue_offset(r->unfiltered);
     return stream_client_cursor(r->source)->offset;
 }
@@ -62,7 +62,7 @@ static uint64_t reached(const struct republisher *r)
 /* Pauses the source while the mark is not known or too many lines wait. */
 static void pause_or_resume(struct republisher *r)
 {
-    bool full = r->unfiltered != NULL && line_queue_is_full(r->unfiltered);
+    bool full = r->unfiltered && line_queue_is_full(r->unfiltered);
     if (full || !r->asked || r->passed.len >= REPUBLISHER_RUN_MAX)
         stream_client_pause(r->source);
     else
@@ -72,7 +72,7 @@ static void pause_or_resume(struct republisher *r)
 static void drop_collected(struct republisher *r)
 {
     buf_clear(&r->passed);
-    if (r->unfiltered != NULL)
+    if (r->unfiltered)
         line_queue_clear(r->unfiltered);
 }
 
@@ -98,7 +98,7 @@ static void send_now(struct republisher *r)
 {
     const char *opening = stream_client_opening_at(r->source, reached(r));
     struct buf used = r->run;
-    if (opening == NULL)
+    if (!opening)
         return;
     buf_clear(&used);
     r->run = r->passed;
@@ -170,7 +170,7 @@ static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
     struct republisher *r = arg;
     (void)fd, (void)what;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), false);
-    bool states = r->config.to_queue == NULL && r->mark > 0 && !r->has_sent;
+    bool states = !r->config.to_queue && r->mark > 0 && !r->has_sent;
     if (may_send(r) && (reached(r) > r->mark || states))
         send_now(r);
     r->has_sent = false;
@@ -181,11 +181,11 @@ static void ask_mark(struct republisher *r)
     r->asked = false;
     stream_client_pause(r->source);
     const char *producer = options_text(daemon_options(r->config.daemon), "producer");
-    snprintf(r->producer, sizeof r->producer, "%s",
-        producer != NULL ? producer : stream_client_cursor(r->source)->id);
+    snprintf(
+        r->producer, sizeof r->producer, "%s", producer ? producer : stream_client_cursor(r->source)->id);
     snprintf(r->command, sizeof r->command,
-        "millrace producers --%s=%s --set=%s --mark=", r->config.to_queue != NULL ? "queue" : "stream",
-        r->name, r->producer);
+        "millrace producers --%s=%s --set=%s --mark=", r->config.to_queue ? "queue" : "stream", r->name,
+        r->producer);
     r->doing = ASKING;
     request(r);
 }
@@ -260,7 +260,7 @@ static void on_filtered(void *arg)
 static void pass_lines(struct republisher *r, struct bytes lines)
 {
     const char *end = lines.ptr + lines.len, *line = lines.ptr, *found;
-    while (line < end && (found = memmem(line, (size_t)(end - line), "{} ", ERASED_LINE_MIN)) != NULL) {
+    while (line < end && (found = memmem(line, (size_t)(end - line), "{} ", ERASED_LINE_MIN))) {
         const char *lf = memrchr(line, '\n', (size_t)(found - line)), *start = lf ? lf + 1 : line;
         const char *next = (const char *)memchr(found, '\n', (size_t)(end - found)) + 1;
         bool is_erased = erased_line_is(bytes_of(start, (size_t)(next - start) - 1));
@@ -273,7 +273,7 @@ static void pass_lines(struct republisher *r, struct bytes lines)
 static void on_lines(struct bytes lines, void *arg)
 {
     struct republisher *r = arg;
-    if (r->unfiltered != NULL)
+    if (r->unfiltered)
         line_queue_add(r->unfiltered, lines, stream_client_cursor(r->source)->offset);
     else
         pass_lines(r, lines);
@@ -323,13 +323,13 @@ static void follow(struct republisher *r, const struct stream_cursor *from)
     stream_client_free(&r->source);
     r->source = stream_program_follow(r->config.daemon, false,
         &(struct stream_client_config){.pubsub = r->config.source,
-            .from = from != NULL ? *from : (struct stream_cursor){.offset = 0},
+            .from = from ? *from : (struct stream_cursor){.offset = 0},
             .accept_option = r->command,
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_overlong = on_overlong,
             .on_gap = on_gap,
-            .on_statement = r->config.to_queue == NULL ? on_statement : NULL,
+            .on_statement = !r->config.to_queue ? on_statement : NULL,
             .on_response_end = on_response_end,
             .on_change = on_change,
             .arg = r});
@@ -342,18 +342,18 @@ struct republisher *republisher_new(const struct republisher_config *config)
     const struct options *o = daemon_options(config->daemon);
     const struct timeval every = {MARK_EVERY_SECONDS, 0};
     r->config = *config;
-    r->name = config->to_queue != NULL ? config->to_queue : options_text(o, "to_stream");
+    r->name = config->to_queue ? config->to_queue : options_text(o, "to_stream");
     r->destination = publisher_new(&(struct publisher_config){.pool = config->destination,
-        .stream = config->to_queue != NULL ? NULL : r->name,
+        .stream = config->to_queue ? NULL : r->name,
         .queue = config->to_queue,
         .on_outcome = on_outcome,
         .arg = r});
-    if (options_text(o, "producer") == NULL && config->to_queue == NULL)
+    if (!options_text(o, "producer") && !config->to_queue)
         snprintf(
             r->producer_name, sizeof r->producer_name, "%s.%s", config->program, options_text(o, "stream"));
     r->retry_timer = evtimer_new(base, on_retry, r);
     backoff_init(&r->backoff, RETRY_FIRST, RETRY_MAX, (uint64_t)clock_wall() ^ (uint64_t)getpid() << 32);
-    if (config->filter != NULL)
+    if (config->filter)
         r->unfiltered = line_queue_new(&(struct line_queue_config){
             .scheduler = config->scheduler, .on_line = filter_line, .on_slice = on_filtered, .arg = r});
     follow(r, NULL);
@@ -365,7 +365,7 @@ struct republisher *republisher_new(const struct republisher_config *config)
 void republisher_free(struct republisher **rp)
 {
     struct republisher *r = *rp;
-    if (r == NULL)
+    if (!r)
         return;
     loss_log_report(&r->losses, &r->numbers.lines, r->name, clock_monotonic(), true);
     publisher_free(&r->destination);
@@ -382,9 +382,9 @@ void republisher_free(struct republisher **rp)
 const char *republisher_trouble(const struct republisher *r)
 {
     const char *trouble = r->trouble[0] != '\0' ? r->trouble : NULL;
-    if (trouble == NULL)
+    if (!trouble)
         trouble = stream_client_trouble(r->source, NULL);
-    if (trouble == NULL && !r->asked)
+    if (!trouble && !r->asked)
         trouble = "asking for the destination's mark";
     return trouble;
 }

@@ -49,7 +49,7 @@ static size_t repeats(const char *item, size_t n)
     size_t most = 0;
     if (n == 0 || *item == ')')
         return 0;
-    for (const char *end = item + n; (item = memchr(item, '{', (size_t)(end - item))) != NULL;) {
+    for (const char *end = item + n; (item = memchr(item, '{', (size_t)(end - item)));) {
         size_t times = 0;
         while (++item < end && *item >= '0' && *item <= '9')
             times = MIN(times * 10 + (size_t)(*item - '0'), TEXT_PATTERN_TEXT_MAX);
@@ -89,14 +89,14 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
      * tried. */
     bool refused = strncmp(pattern, "(*", 2) == 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        refused = refused || strstr(pattern, runs[i]) != NULL;
+        refused = refused || strstr(pattern, runs[i]);
     if (refused) {
         snprintf(error, error_size, "the pattern begins with (* or contains a script run");
         return NULL;
     }
     struct text_pattern *p = mem_zalloc(sizeof *p);
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code, &at, NULL);
-    if (p->code == NULL) {
+    if (!p->code) {
         pcre2_get_error_message(code, why, sizeof why);
         snprintf(error, error_size, "invalid pattern at character %zu: %s", at + 1, (char *)why);
         text_pattern_free(&p);
@@ -118,7 +118,7 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
 void text_pattern_free(struct text_pattern **pp)
 {
     struct text_pattern *p = *pp;
-    if (p == NULL)
+    if (!p)
         return;
     pcre2_code_free(p->code);
     pcre2_match_data_free(p->match);

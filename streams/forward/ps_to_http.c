@@ -226,7 +226,7 @@ static int check_destination(struct options *o, struct config_error *error)
     char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
     struct http_pool *pool = http_pool_new(&config, why, sizeof why);
-    if (pool == NULL)
+    if (!pool)
         return options_refuse(o, "destination", error, "%s", why);
     bool all_placeholders = http_pool_without_placeholder(pool) == NULL, several = http_pool_size(pool) > 1;
     http_pool_free(&pool);
@@ -237,7 +237,7 @@ static int check_destination(struct options *o, struct config_error *error)
             "ps_to_http for each");
     if (strcmp(options_string(o, "method"), "GET") == 0 && !all_placeholders)
         return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
-    if (strstr(options_text(o, "destination"), "%s") != NULL && options_is_set(o, "batch") &&
+    if (strstr(options_text(o, "destination"), "%s") && options_is_set(o, "batch") &&
         options_int(o, "batch") > 1)
         return options_refuse(
             o, "batch", error, "a request to a destination with %%s has one line: omit batch");
@@ -245,15 +245,15 @@ static int check_destination(struct options *o, struct config_error *error)
         return options_refuse(o, "bare_line", error, "requires batch=1");
     if (refuse_settings(o, of_our_own, "only allowed with to_stream or to_queue", error) != 0)
         return -1;
-    if (options_text(o, "state") == NULL && set_default_state(o, error) != 0)
+    if (!options_text(o, "state") && set_default_state(o, error) != 0)
         return -1;
     if (!options_bool(o, "skip_refused")) {
         if (refuse_settings(o, of_refusals, "requires skip_refused", error) != 0)
             return -1;
-    } else if (rejects != NULL && io_is_same_file(rejects, options_text(o, "state"))) {
+    } else if (rejects && io_is_same_file(rejects, options_text(o, "state"))) {
         return options_refuse(o, "rejects", error, "is the state file");
     }
-    if (strpbrk(options_string(o, "content_type"), "\r\n") != NULL)
+    if (strpbrk(options_string(o, "content_type"), "\r\n"))
         return options_refuse(o, "content_type", error, "not a valid header value");
     return 0;
 }
@@ -273,11 +273,11 @@ static int check(struct options *o, struct config_error *error)
     if (ways != 1)
         return options_refuse(
             o, "destination", error, "set exactly one of --destination, --to_stream and --to_queue");
-    if (options_text(o, "destination") != NULL)
+    if (options_text(o, "destination"))
         return check_destination(o, error);
     if (refuse_settings(o, of_strangers, "only allowed with destination", error) != 0)
         return -1;
-    if (to == NULL || url_address_parse(to, 80, &address) != 0)
+    if (!to || url_address_parse(to, 80, &address) != 0)
         return options_refuse(o, "to_url", error, "required: http://HOST:PORT or unix:PATH");
     return stream_program_check_target(o, to, error);
 }
@@ -285,7 +285,7 @@ static int check(struct options *o, struct config_error *error)
 static void update_health(struct program *p)
 {
     const char *trouble = NULL;
-    if (p->republisher != NULL)
+    if (p->republisher)
         trouble = republisher_trouble(p->republisher);
     else if (p->state_failed)
         trouble = "cannot store the state";
@@ -304,11 +304,11 @@ static void end_drain(struct program *p);
 static void on_change(void *arg)
 {
     struct program *p = arg;
-    if (p->stream != NULL && stream_program_awaits(p->stream) && stream_program_begins_at_end(p->daemon) &&
+    if (p->stream && stream_program_awaits(p->stream) && stream_program_begins_at_end(p->daemon) &&
         !p->state_found)
         write_state(p);
     update_health(p);
-    if (p->republisher == NULL && daemon_is_draining(p->daemon) && p->under_way == 0)
+    if (!p->republisher && daemon_is_draining(p->daemon) && p->under_way == 0)
         end_drain(p);
 }
 
@@ -353,7 +353,7 @@ static void start_waiting(struct program *p);
 /* Inserts a batch behind `before`; NULL: as the first batch. */
 static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin, const char *opening)
 {
-    struct batch *b = mem_zalloc(sizeof *b), **place = before != NULL ? &before->next : &p->first;
+    struct batch *b = mem_zalloc(sizeof *b), **place = before ? &before->next : &p->first;
     *b = (struct batch){
         .program = p, .next = *place, .begin = begin, .end = begin, .due = clock_monotonic() + p->gather};
     snprintf(b->opening, sizeof b->opening, "%s", opening);
@@ -367,10 +367,10 @@ static struct batch *batch_new(struct program *p, struct batch *before, uint64_t
 /* Moves the cursor past the batches that are done. */
 static void drop_done(struct program *p)
 {
-    while (p->first != NULL && p->first->state == DONE) {
+    while (p->first && p->first->state == DONE) {
         struct batch *b = p->first;
         p->first = b->next;
-        p->last = p->first != NULL ? p->last : NULL;
+        p->last = p->first ? p->last : NULL;
         p->cursor.offset = b->end;
         memcpy(p->cursor.opening, b->opening, sizeof b->opening);
         p->n_batches--;
@@ -432,7 +432,7 @@ static void wait_refused(struct batch *b, const char *trouble)
 static bool keep_refused(const struct program *p, struct bytes line)
 {
     bool expired;
-    if (p->rejects.path == NULL)
+    if (!p->rejects.path)
         return true;
     if (reject_file_add(&p->rejects, line, &expired) != 0) {
         log_warn(
@@ -469,7 +469,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         return;
     }
     b->refusers |= http_pool_host_bit(b->host);
-    if (http_pool_next(p->pool, b->refusers) != NULL)
+    if (http_pool_next(p->pool, b->refusers))
         return; /* another host may accept the line, for example with a larger limit */
     http_pool_describe(reply, why, sizeof why);
     /* Without a limit, a mistyped address that answers 400 would make the program leave out the whole stream. */
@@ -533,18 +533,18 @@ static void start_waiting(struct program *p)
 {
     usec_t now = clock_monotonic(), wake = INT64_MAX;
     size_t slots = p->stopping ? 0 : p->parallel - p->under_way;
-    for (struct batch *b = p->first; b != NULL && slots > 0; b = b->next) {
+    for (struct batch *b = p->first; b && slots > 0; b = b->next) {
         if (b->state == UNDER_WAY || b->state == DONE)
             continue;
         struct http_pool_host *host = NULL;
-        bool early = b->due > now && !(b->state == GATHERING && (b->next != NULL || is_full_batch(p, b, 1)));
+        bool early = b->due > now && !(b->state == GATHERING && (b->next || is_full_batch(p, b, 1)));
         if (!early)
             host = http_pool_next(p->pool, b->refusers);
-        if (!early && host == NULL) /* if all other hosts are down, try a host that refused the line */
+        if (!early && !host) /* if all other hosts are down, try a host that refused the line */
             host = http_pool_next(p->pool, 0);
         usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
         slots--;
-        if (host == NULL) {
+        if (!host) {
             wake = due < wake ? due : wake;
             continue;
         }
@@ -581,7 +581,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static void pass_erased(struct program *p, uint64_t begin, uint64_t end, const char *opening)
 {
     struct batch *b = p->last;
-    if (b == NULL || b->state != DONE || strcmp(b->opening, opening) != 0)
+    if (!b || b->state != DONE || strcmp(b->opening, opening) != 0)
         b = batch_new(p, b, begin, opening);
     b->state = DONE;
     b->end = end;
@@ -601,8 +601,7 @@ static void on_lines(struct bytes lines, void *arg)
             lines = bytes_of(lines.ptr + n, lines.len - n);
             continue;
         }
-        if (b == NULL || b->state != GATHERING || is_full_batch(p, b, n) ||
-            strcmp(b->opening, end->opening) != 0)
+        if (!b || b->state != GATHERING || is_full_batch(p, b, n) || strcmp(b->opening, end->opening) != 0)
             b = batch_new(p, b, at, end->opening);
         buf_append(&b->lines, lines.ptr, n);
         b->n_lines++;
@@ -639,7 +638,7 @@ static double read_refuses_all(void *ctx)
 static double read_offset(void *ctx)
 {
     struct program *p = ctx;
-    return (double)(p->republisher != NULL ? republisher_numbers(p->republisher).offset : p->cursor.offset);
+    return (double)(p->republisher ? republisher_numbers(p->republisher).offset : p->cursor.offset);
 }
 
 static int start_delivery(struct program *p, struct options *o, struct config_error *error)
@@ -666,7 +665,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
             .max_reply = HTTP_POOL_REPLY_MAX,
             .cut_reply = true},
         error);
-    if (p->pool == NULL)
+    if (!p->pool)
         return EX_CONFIG;
     p->rejects = reject_options_file(o);
     p->bare_line = options_bool(o, "bare_line");
@@ -712,9 +711,9 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
     p->daemon = d;
     p->state_lock = -1;
     p->source = stream_program_connect(d, error);
-    if (p->source == NULL)
+    if (!p->source)
         return EX_CONFIG;
-    if (options_text(o, "destination") != NULL) {
+    if (options_text(o, "destination")) {
         int status = start_delivery(p, o, error);
         if (status != 0)
             return status;
@@ -724,7 +723,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
                 .max_connections = 1,
                 .timeout = options_int(o, "timeout") * USEC_PER_MSEC},
             error);
-        if (p->pool == NULL)
+        if (!p->pool)
             return EX_CONFIG;
         p->republisher = republisher_new(&(struct republisher_config){.program = "ps_to_http",
             .daemon = d,
@@ -745,7 +744,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
 static void drain(void *ctx)
 {
     struct program *p = ctx;
-    if (p->republisher != NULL) {
+    if (p->republisher) {
         daemon_drained(p->daemon);
         return;
     }
@@ -760,21 +759,21 @@ static void drain(void *ctx)
 static void stop(void *ctx)
 {
     struct program *p = ctx;
-    if (p == NULL)
+    if (!p)
         return;
     stats_remove_gauges(daemon_stats(p->daemon), p);
-    if (p->committer != NULL)
+    if (p->committer)
         event_free(p->committer);
     republisher_free(&p->republisher);
     stream_client_free(&p->stream);
     http_pool_free(&p->pool);
-    while (p->first != NULL) {
+    while (p->first) {
         struct batch *b = p->first;
         p->first = b->next;
         buf_free(&b->lines);
         free(b);
     }
-    if (p->timer != NULL)
+    if (p->timer)
         event_free(p->timer);
     http_client_free(&p->source);
     archive_state_free(&p->state);

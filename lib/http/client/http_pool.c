@@ -263,7 +263,7 @@ void http_pool_fill_target(const struct http_pool_host *h, struct bytes message,
 {
     const char *target = h->target, *place;
     buf_clear(out);
-    while ((place = strstr(target, "%s")) != NULL) {
+    while ((place = strstr(target, "%s"))) {
         buf_append(out, target, (size_t)(place - target));
         url_encode(message, out);
         target = place + 2;
