@@ -2,7 +2,7 @@
 
 #include "aggregator/key_limit.h"
 #include "config/peers.h"
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "http/client/http_client.h"
 #include "stream/stream_client.h"
 

@@ -3,7 +3,7 @@
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
 #include "base/xxh3.h"
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 #include "aggregator/put_back.h"
 #include "aggregator/since.h"
 

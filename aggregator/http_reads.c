@@ -3,7 +3,7 @@
 #include "aggregator/aggregator_app.h"
 #include "aggregator/slice_scrub.h"
 #include "counts/records.h"
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* aggregator: connects the streams' followers, the aggregate and the HTTP endpoints to the event loop. */
 #include "aggregator/aggregator_app.h"
 #include "aggregator/cursor_keeper.h"
-#include "aggregator/file_input.h"
-#include "aggregator/recount.h"
+#include "aggregator/files/file_input.h"
+#include "aggregator/files/recount.h"
 #include "aggregator/since.h"
 #include "aggregator/slice_scrub.h"
 #include "http/client/http_client.h"

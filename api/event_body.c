@@ -1,6 +1,6 @@
 #include "api/event_body.h"
 
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

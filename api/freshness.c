@@ -2,7 +2,7 @@
 
 #include "api/local_archive.h"
 #include "api/render.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 
 #include <assert.h>
 #include <inttypes.h>

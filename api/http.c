@@ -1,7 +1,7 @@
 #include "api/http.h"
 
 #include "api/etag.h"
-#include "api/events.h"
+#include "api/page/events.h"
 #include "api/freshness.h"
 #include "api/lookup.h"
 #include "api/openapi.h"

@@ -7,9 +7,9 @@
 #include "http/server/http_server.h"
 #include "api/ask.h"
 #include "api/event_body.h"
-#include "api/live.h"
-#include "api/page.h"
-#include "api/pipeline.h"
+#include "api/page/live.h"
+#include "api/page/page.h"
+#include "api/page/pipeline.h"
 #include "api/local_archive.h"
 
 /* The context of the handlers; main.c owns it. */

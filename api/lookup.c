@@ -3,7 +3,7 @@
 #include "api/etag.h"
 #include "api/render.h"
 #include "base/suggest.h"
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <assert.h>
 #include <inttypes.h>

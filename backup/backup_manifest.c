@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "base/xxh3.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "http/client/http_client.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "counts/slice.h"
 #include <dirent.h>
 #include <event2/event.h>

@@ -1,7 +1,7 @@
 #include "base/log.h"
 #include "base/text_hash.h"
-#include "counts/json_fields.h"
-#include "counts/json_path.h"
+#include "json/json_fields.h"
+#include "json/json_path.h"
 #include "http/client/http_pool.h"
 #include "readers/reader_program.h"
 

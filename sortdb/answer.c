@@ -1,6 +1,6 @@
 #include "sortdb/answer.h"
 
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <assert.h>
 #include <event2/buffer.h>

@@ -5,7 +5,7 @@
 #include "archive/period_walk.h"
 #include "archive/sub_filter.h"
 #include "counts/records.h"
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <inttypes.h>
 #include <stdio.h>

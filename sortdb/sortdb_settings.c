@@ -1,6 +1,6 @@
 #include "sortdb/sortdb_settings.h"
 
-#include "daemon/read_protocol.h"
+#include "read/read_protocol.h"
 
 #include <unistd.h>
 

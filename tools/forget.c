@@ -3,7 +3,7 @@
  * The steps follow the events: wait until the queues are empty and erase what is left in their files; erase the lines of
  * the streams; wait until the aggregator has passed them; erase the lines that it rejected; merge the slices and remove
  * the key from the archive. Each step can be repeated, so a command that was interrupted is run again. */
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "counts/counters.h"
 #include "counts/key_function.h"
 #include "counts/manifest.h"

@@ -1,8 +1,8 @@
 #include "tools/forget_match.h"
 
 #include "base/erased_line.h"
-#include "counts/json_fields.h"
-#include "counts/json_path.h"
+#include "json/json_fields.h"
+#include "json/json_path.h"
 #include "counts/key_text.h"
 #include "counts/records.h"
 

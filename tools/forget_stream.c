@@ -2,7 +2,7 @@
 
 #include "base/erased_line.h"
 #include "base/progress.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "stream/stream_client.h"
 
 #include <event2/event.h>

@@ -5,7 +5,7 @@
 #include "base/rfc3339.h"
 #include "base/url.h"
 #include "config/peers.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "daemon/daemon.h"
 #include "tools/tool.h"
 #include <inttypes.h>

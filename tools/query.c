@@ -2,7 +2,7 @@
  * option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
 #include "base/suggest.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "tools/query_print.h"
 #include "tools/tool.h"
 #include "base/url.h"

@@ -6,7 +6,7 @@
 #ifndef MILLRACE_QUERY_PRINT_H
 #define MILLRACE_QUERY_PRINT_H
 
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 
 /* The names of the questions, for usage errors and completion; NULL ends them. */
 extern const char *const query_questions[];

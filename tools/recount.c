@@ -1,12 +1,12 @@
 /* `millrace recount`: makes an archive under changed counters from the lines of the streams, while the pipeline runs.
  *
- * The aggregator (aggregator/recount.h) and the compactor run as child processes over a directory of their own, until the new
+ * The aggregator (aggregator/files/recount.h) and the compactor run as child processes over a directory of their own, until the new
  * archive ends where the pipeline's archive ends. Each of them can be killed and continues when the command is repeated.
  * `millrace compact --replace` then puts the new archive in the place of the old one, and checks every condition again.
  */
 #include "base/xxh3.h"
 #include "counts/counters.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "counts/manifest.h"
 #include "counts/slice_reader.h"
 #include "tools/tool.h"

@@ -1,7 +1,7 @@
 #include "tools/stream_view.h"
 
 #include "base/erased_line.h"
-#include "counts/json_path.h"
+#include "json/json_path.h"
 #include "counts/key_text.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"

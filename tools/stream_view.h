@@ -9,7 +9,7 @@
 #define MILLRACE_STREAM_VIEW_H
 
 #include "config/peers.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "tools/tool.h"
 
 /* clang-format off */

@@ -1,7 +1,7 @@
 /* millrace tail: prints the lines of a stream as they arrive. */
 #include "tools/stream_view.h"
 
-#include "counts/json_path.h"
+#include "json/json_path.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>

@@ -2,7 +2,7 @@
 #include "base/bytes.h"
 #include "base/io.h"
 #include "base/progress.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "daemon/daemon.h"
 #include <errno.h>
 #include <event2/event.h>

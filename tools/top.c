@@ -3,7 +3,7 @@
 
 #include "base/text_hash.h"
 #include "counts/interner.h"
-#include "counts/json_path.h"
+#include "json/json_path.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

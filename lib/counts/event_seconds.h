@@ -5,7 +5,7 @@
 #ifndef MILLRACE_EVENT_SECONDS_H
 #define MILLRACE_EVENT_SECONDS_H
 
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 
 #define EVENT_SECONDS_UNITS "s|ms|us|ns"
 

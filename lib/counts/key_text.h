@@ -9,7 +9,7 @@
 #ifndef MILLRACE_KEY_TEXT_H
 #define MILLRACE_KEY_TEXT_H
 
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "counts/key_function.h"
 
 #define KEY_TEXT_DIGITS 24

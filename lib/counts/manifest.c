@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -20,7 +20,7 @@
 #define MILLRACE_REJECTS_H
 
 #include "base/clock.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "counts/slice_state.h"
 
 struct rejects_entry {

@@ -1,7 +1,7 @@
 #include "stream/publisher.h"
 
 #include "base/url.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "http/client/http_pool.h"
 
 #include <assert.h>

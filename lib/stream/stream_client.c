@@ -2,7 +2,7 @@
 
 #include "base/backoff.h"
 #include "http/client/http_client.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "base/line_splitter.h"
 #include "base/log.h"
 #include "journal/opening.h"

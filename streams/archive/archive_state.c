@@ -1,7 +1,7 @@
 #include "streams/archive/archive_state.h"
 
 #include "base/io.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "journal/opening.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "streams/archive/event_time.h"
 
 #include "counts/event_seconds.h"
-#include "counts/json_path.h"
+#include "json/json_path.h"
 #include "base/simd.h"
 
 #include <assert.h>

@@ -5,7 +5,7 @@
 #include "http/client/http_client.h"
 #include "base/line_ends.h"
 #include "counts/event_seconds.h"
-#include "counts/json_path.h"
+#include "json/json_path.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
 #include "stream/stream_client.h"

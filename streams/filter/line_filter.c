@@ -2,8 +2,8 @@
 
 #include "base/erased_line.h"
 #include "base/log.h"
-#include "counts/json_fields.h"
-#include "counts/json_path.h"
+#include "json/json_fields.h"
+#include "json/json_path.h"
 #include "counts/key_text.h"
 #include "streams/filter/text_pattern.h"
 

@@ -1,6 +1,6 @@
 /* Any bytes as a line of an access log: what it becomes is a JSON object with a time and a status. */
-#include "counts/json_fields.h"
-#include "tools/access_log.h"
+#include "json/json_fields.h"
+#include "tools/put/access_log.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
 /* Any bytes as the manifest of a file of ps_to_file: refused, or a range of a stream with valid names. */
-#include "aggregator/archived_file.h"
+#include "aggregator/files/archived_file.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /* Any bytes as the body of POST /v1/events. The first byte selects whether events get a default time. What is accepted must be
  * one JSON object a line, and must be accepted again unchanged. */
 #include "api/event_body.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 
 #include <assert.h>
 #include <stdio.h>

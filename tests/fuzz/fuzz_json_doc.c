@@ -1,6 +1,6 @@
 /* A JSON pointer, a NUL and any bytes as another daemon's reply: values lie within the document, and a printed string is read
  * again. */
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include <assert.h>
 #include <stdlib.h>
 

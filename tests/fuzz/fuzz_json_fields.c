@@ -1,5 +1,5 @@
 /* Any bytes as a line: refused with a reason, or every value well-formed. */
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include <assert.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 /* Any bytes, cut at the first NUL: a path, then a line read under it. A valid path names one field, and its steps cover all of its
  * bytes. */
-#include "counts/json_fields.h"
-#include "counts/json_path.h"
+#include "json/json_fields.h"
+#include "json/json_path.h"
 #include <assert.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Any bytes as a line: what passes is one JSON object without the fields that were to be dropped, a token or null where one
  * was to be hashed, and every other field with the value it had. */
 #include "base/erased_line.h"
-#include "counts/json_fields.h"
+#include "json/json_fields.h"
 #include "streams/filter/line_filter.h"
 #include <assert.h>
 #include <stdlib.h>

@@ -11,11 +11,18 @@ import unittest
 import harness
 from harness import ROOT
 
-# The folders of lib/, lowest first: each may include those before it.
-LIB = ("base", "config", "journal", "counts", "archive", "http", "daemon", "stream")
 PARTS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup", "tools")
-# A backup decodes the formats of other parts, and the tools show batches and restore backups.
-MAY_USE = {"backup": ("simplequeue", "readers"), "tools": ("readers", "backup")}
+
+
+def rooms():
+    """{room: rooms that it may include}, from the table in ARCHITECTURE.md."""
+    text = harness.read_file(os.path.join(ROOT, "ARCHITECTURE.md")).decode()
+    found, lib = {}, []
+    for room, may_use in re.findall(r"^\| `([^`]+)` \|[^|]*\|([^|]*)\|", text, re.M):
+        named = set(re.findall("`([^`]+)`", may_use))
+        found[room] = named | set(lib if re.search("above|lib,|lib $", may_use) else ())
+        lib += [room] if room.startswith("lib/") else []
+    return found
 
 
 def sources(*endings):
@@ -90,19 +97,18 @@ class LayersTest(unittest.TestCase):
     def test_no_circle_of_includes(self):
         self.assertEqual(circles({path: set(included(path)) for path in sources(".c", ".cc", ".h")}), [])
 
-    def test_no_include_goes_up(self):
-        up = []
+    def test_the_table_of_rooms_names_the_includes(self):
+        """Each include between two rooms is allowed, and each room that a row names is used."""
+        table, used, wrong = rooms(), collections.defaultdict(set), []
         for path in sources(".c", ".cc", ".h"):
-            part, room = path.split(os.sep)[:2]
+            room = os.path.dirname(path)
             for other in included(path):
-                other_part, other_room = other.split(os.sep)[:2]
-                if other_part == "lib" and part == "lib":
-                    wrong = LIB.index(other_room) > LIB.index(room)
-                else:
-                    wrong = other_part not in ("lib", part, *MAY_USE.get(part, ()))
-                if wrong:
-                    up.append((path, other))
-        self.assertEqual(up, [])
+                used[room].add(os.path.dirname(other))
+                if os.path.dirname(other) not in {room} | table[room]:
+                    wrong.append((path, other))
+        self.assertEqual(wrong, [])
+        self.assertEqual({room: named for room, may_use in table.items()
+                          if (named := {r for r in may_use - used[room] if not r.startswith("lib/")})}, {})
 
     def test_no_circle_of_calls(self):
         self.assertEqual(circles(calls()), [])

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "counts/json_fields.h"
-#include "counts/json_path.h"
+#include "json/json_fields.h"
+#include "json/json_path.h"
 
 static const char *const names[] = {"x", "y", "x", "longer_name", "\xc5\xbc", "[\"\"]"};
 enum { X, Y, X_AGAIN, LONGER, UNICODE, UNNAMED, NAMES };

@@ -1,5 +1,5 @@
 /* Lines of access logs, and the events that they become. */
-#include "tools/access_log.h"
+#include "tools/put/access_log.h"
 
 #include "support/cm.h"
 

@@ -1,5 +1,5 @@
 /* Records of CSV files, and the events that they become. */
-#include "tools/csv_record.h"
+#include "tools/put/csv_record.h"
 
 #include "support/cm.h"
 

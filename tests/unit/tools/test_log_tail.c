@@ -1,7 +1,7 @@
 /* log_tail: when a rotated log is over, and when one was cut. The wall clock is the test's: it says how long ago the last byte came. */
 #include "support/cm.h"
 #include "base/io.h"
-#include "tools/log_tail.h"
+#include "tools/put/log_tail.h"
 #include "support/power.h"
 #include "support/test_dir.h"
 

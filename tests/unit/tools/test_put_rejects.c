@@ -1,7 +1,7 @@
 /* put_rejects: reports of lines that the queue refuses: the first with its place, then their number, at most once a minute. */
 #include "support/cm.h"
 #include "support/test_dir.h"
-#include "tools/put_rejects.h"
+#include "tools/put/put_rejects.h"
 
 #include <stdio.h>
 #include <stdlib.h>

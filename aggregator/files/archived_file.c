@@ -1,0 +1,142 @@
+#include "aggregator/files/archived_file.h"
+
+#include "base/xxh3.h"
+#include "json/json_fields.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MANIFEST_SUFFIX ".manifest.json"
+#define MANIFEST_MAX ((size_t)64 << 10)
+#define MANIFEST_FORMAT 2
+#define HASH_DIGITS 16
+
+static bool take_text(const struct json_doc *d, const char *pointer, char *out, size_t room)
+{
+    struct bytes text = json_doc_text(d, "%s", pointer);
+    if (!text.ptr || text.len >= room || memchr(text.ptr, '\0', text.len))
+        return false;
+    memcpy(out, text.ptr, text.len);
+    out[text.len] = '\0';
+    return true;
+}
+
+static bool is_hex(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == strlen(text);
+}
+
+const char *archived_file_parse(struct bytes text, struct archived_file *out)
+{
+    char hash[HASH_DIGITS + 1];
+    uint64_t bytes = 0, format = 0;
+    struct json_doc *d = json_doc_parse(text);
+    *out = (struct archived_file){0};
+    json_doc_u64(d, "/format", &format);
+    bool is_good = d && take_text(d, "/stream", out->stream, sizeof out->stream) &&
+                   bytes_is_name(bytes_str(out->stream)) && take_text(d, "/id", out->id, sizeof out->id) &&
+                   is_hex(out->id) && out->id[0] && json_doc_u64(d, "/first", &out->first) &&
+                   json_doc_u64(d, "/end", &out->end) && json_doc_u64(d, "/bytes", &bytes) &&
+                   take_text(d, "/xxh3", hash, sizeof hash) && is_hex(hash) && strlen(hash) == HASH_DIGITS &&
+                   out->first < out->end && out->end - out->first == bytes;
+    if (is_good && json_doc_at(d, "/opening").type != JSON_MISSING)
+        is_good = take_text(d, "/opening", out->opening, sizeof out->opening) && is_hex(out->opening);
+    if (is_good)
+        out->xxh3 = strtoull(hash, NULL, 16);
+    bool is_other = d && format != MANIFEST_FORMAT;
+    json_doc_free(&d);
+    if (is_other)
+        return "unknown format version";
+    return is_good ? NULL
+                   : "it does not describe one part of a stream; files named by event time do not have the "
+                     "order of the "
+                     "stream";
+}
+
+/* "X.manifest.json" for "X", "X.gz" and "X.zst". */
+static FILE *open_manifest(const char *path)
+{
+    static const char *const packed[] = {"", ".gz", ".zst"};
+    FILE *f = NULL;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed && !f; i++) {
+        size_t n = strlen(path), suffix = strlen(packed[i]);
+        if (n <= suffix || strcmp(path + n - suffix, packed[i]) != 0)
+            continue;
+        char *name = mem_printf("%.*s%s", (int)(n - suffix), path, MANIFEST_SUFFIX);
+        f = fopen(name, "re");
+        free(name);
+    }
+    return f;
+}
+
+int archived_file_read(const char *path, struct archived_file *out, char error[ARCHIVED_FILE_ERROR_TEXT])
+{
+    struct buf text = {0};
+    FILE *f = open_manifest(path);
+    if (!f) {
+        snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
+            "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path, strerror(errno));
+        return -1;
+    }
+    buf_reserve(&text, MANIFEST_MAX);
+    text.len = fread(text.ptr, 1, MANIFEST_MAX, f);
+    fclose(f);
+    const char *why = archived_file_parse(buf_bytes(&text), out);
+    out->path = path;
+    buf_free(&text);
+    if (why)
+        snprintf(error, ARCHIVED_FILE_ERROR_TEXT, "%.400s: its manifest: %s", path, why);
+    return why ? -1 : 0;
+}
+
+int archived_file_verify(
+    struct archived_file *f, const volatile sig_atomic_t *stopped, char error[ARCHIVED_FILE_ERROR_TEXT])
+{
+    struct bytes line;
+    enum line_source_result r = LINE_SOURCE_FAILED;
+    struct line_source *s = line_source_open(f->path, error);
+    XXH3_state_t *hash = XXH3_createState();
+    if (!hash)
+        abort();
+    XXH3_64bits_reset(hash);
+    while (s && !*stopped && (r = line_source_next(s, false, &line, error)) == LINE_SOURCE_LINE)
+        XXH3_64bits_update(hash, line.ptr, line.len);
+    if (r == LINE_SOURCE_SKIPPING)
+        snprintf(error, ARCHIVED_FILE_ERROR_TEXT, "%.400s: a line is longer than 64 MB", f->path);
+    bool is_whole = r == LINE_SOURCE_END && line_source_offset(s) == f->end - f->first &&
+                    XXH3_64bits_digest(hash) == f->xxh3;
+    if (r == LINE_SOURCE_END && !is_whole)
+        snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
+            "%.400s: differs from its manifest; restore both from a copy", f->path);
+    XXH3_freeState(hash);
+    line_source_close(&s);
+    f->is_verified = is_whole;
+    return is_whole || *stopped ? 0 : -1;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    const struct archived_file *x = a, *y = b;
+    int by_stream = strcmp(x->stream, y->stream);
+    return by_stream != 0 ? by_stream : x->first < y->first ? -1 : x->first > y->first;
+}
+
+size_t archived_files_sort(struct archived_file *files, size_t n)
+{
+    if (n > 1)
+        qsort(files, n, sizeof *files, compare_files);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(files[i - 1].stream, files[i].stream) == 0 && files[i].first < files[i - 1].end)
+            return i;
+    return n;
+}
+
+struct archived_file *archived_files_at(
+    struct archived_file *files, size_t n, const char *stream, uint64_t offset)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(files[i].stream, stream) == 0 && files[i].end > offset)
+            return &files[i];
+    return NULL;
+}

@@ -1,0 +1,145 @@
+#include "api/page/page.h"
+
+#include "api/etag.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_BYTES ((size_t)64 << 10)
+
+/* Each file also has a compressed form, NAME.gz. */
+static const struct page_file {
+    const char *path, *name, *type;
+} files[] = {
+    {"/", "index.html", "text/html; charset=utf-8"},
+    {"/app.js", "app.js", "text/javascript; charset=utf-8"},
+    {"/app.css", "app.css", "text/css; charset=utf-8"},
+    {"/icon.svg", "icon.svg", "image/svg+xml"},
+};
+#define FILES (sizeof files / sizeof *files)
+
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+struct page {
+    struct content {
+        struct buf text, packed;
+        char tag[ETAG_TEXT];
+    } contents[FILES];
+    bool has_files;
+};
+
+/* Returns false with errno. */
+static bool read_file(const char *directory, const char *name, const char *suffix, struct buf *out)
+{
+    char path[PATH_MAX];
+    ssize_t n;
+    snprintf(path, sizeof path, "%s/%s%s", directory, name, suffix);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    do {
+        buf_reserve(out, READ_BYTES);
+        n = read(fd, out->ptr + out->len, READ_BYTES);
+        out->len += n > 0 ? (size_t)n : 0;
+    } while (n > 0);
+    close(fd);
+    return n == 0;
+}
+
+static bool read_files(struct page *p, const char *directory)
+{
+    for (size_t i = 0; i < FILES; i++) {
+        struct content *c = &p->contents[i];
+        if (!read_file(directory, files[i].name, "", &c->text) ||
+            !read_file(directory, files[i].name, ".gz", &c->packed))
+            return false;
+        etag_of(buf_bytes(&c->text), c->tag);
+    }
+    return true;
+}
+
+/* PREFIX/share/millrace/page, where the program is PREFIX/libexec/millrace/api. */
+static void append_own_directory(struct buf *out)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+    buf_append(out, self, slash ? (size_t)(slash - self) : 0);
+    buf_append_str(out, "/../../share/millrace/page");
+    buf_append_char(out, '\0');
+}
+
+struct page *page_open(const char *directory, struct config_error *error)
+{
+    struct page *p = mem_zalloc(sizeof *p);
+    struct buf own = {0};
+    append_own_directory(&own);
+    p->has_files = read_files(p, directory ? directory : own.ptr);
+    if (!p->has_files && directory) {
+        config_fail(error, NULL, 0, "page_dir: cannot read the page's files in %.300s: %s", directory,
+            strerror(errno));
+        page_free(&p);
+    }
+    buf_free(&own);
+    return p;
+}
+
+void page_free(struct page **pp)
+{
+    struct page *p = *pp;
+    if (!p)
+        return;
+    for (size_t i = 0; i < FILES; i++) {
+        buf_free(&p->contents[i].text);
+        buf_free(&p->contents[i].packed);
+    }
+    free(p);
+    *pp = NULL;
+}
+
+static bool header_has(const struct http_request *req, const char *name, const char *part)
+{
+    struct bytes value = http_header(req, name);
+    return value.ptr && memmem(value.ptr, value.len, part, strlen(part));
+}
+
+static void reply_missing(struct http_request *req)
+{
+    http_problem(req, 404, "no-page", "run `make page`, which needs Node.js and npm, and start the API again",
+        "this installation has no web page");
+}
+
+void page_reply(const struct page *p, struct http_request *req)
+{
+    size_t i = 0;
+    while (i < FILES && strcmp(files[i].path, http_path(req)) != 0)
+        i++;
+    if (i == 0 && !header_has(req, "Accept", "text/html")) {
+        http_reply_endpoints(req);
+        return;
+    }
+    if (i == FILES || !p->has_files) {
+        reply_missing(req);
+        return;
+    }
+    const struct content *c = &p->contents[i];
+    bool packed = header_has(req, "Accept-Encoding", "gzip");
+    http_add_header_text(req, "Content-Security-Policy", policy);
+    http_add_header_text(req, "X-Content-Type-Options", "nosniff");
+    http_add_header_text(req, "Referrer-Policy", "no-referrer");
+    http_add_header_text(req, "Cache-Control", "no-cache");
+    http_add_header_text(req, "Vary", i == 0 ? "Accept, Accept-Encoding" : "Accept-Encoding");
+    http_add_header_text(req, "ETag", c->tag);
+    if (etag_is_named(http_header(req, "If-None-Match"), c->tag)) {
+        http_reply(req, 304, files[i].type, BYTES_NONE);
+        return;
+    }
+    if (packed)
+        http_add_header_text(req, "Content-Encoding", "gzip");
+    http_reply(req, 200, files[i].type, buf_bytes(packed ? &c->packed : &c->text));
+}

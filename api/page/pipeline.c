@@ -1,0 +1,333 @@
+#include "api/page/pipeline.h"
+
+#include "json/json_fields.h"
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HISTORY_MAX (3600 / PIPELINE_REST)
+#define RUN_FILE_MAX ((size_t)1 << 20)
+#define ASKED_FOR (5 * USEC_PER_SEC) /* after a request, polls come every second for this time */
+
+/* The numbers of a sample, each from the statistics of one daemon: the sum of a member of all objects of a list, or one number. */
+static const struct {
+    const char *name, *daemon, *list, *member;
+} columns[] = {
+    {"queued", "simplequeue", "/queues", "depth"},
+    {"delivered", "queue_to_pubsub", NULL, "/messages_delivered_total"},
+    {"published", "pubsub", "/streams", "lines_published"},
+    {"counted", "aggregator", NULL, "/events_counted_total"},
+    {"rejected", "aggregator", NULL, "/lines_rejected_total"},
+    {"lag", "aggregator", NULL, "/lag_bytes"},
+    {"reads", "sortdb", NULL, "/total_requests"},
+    {"queries", "api", "/request_seconds", "count"},
+    {"archive_made", "api", NULL, "/archive_made"},
+};
+#define HISTORY_COLUMNS (sizeof columns / sizeof *columns)
+
+struct sample {
+    int64_t at;   /* Unix seconds; 0: none */
+    usec_t taken; /* monotonic: a clock that is set back must not stop the history */
+    uint64_t numbers[HISTORY_COLUMNS];
+};
+
+/* One daemon. `next` collects the poll in progress; `shown` is the last complete one. */
+struct member {
+    struct pipeline *pipeline;
+    struct http_client *client; /* NULL: not asked */
+    char *url;
+    struct answer {
+        const char *state;
+        struct buf detail, stats; /* JSON text; empty: null */
+    } next, shown;
+};
+
+struct pipeline {
+    struct event *timer;
+    struct stats *own;    /* of this process */
+    const char *run_file; /* NULL: none */
+    struct member members[PEERS];
+    unsigned unanswered; /* calls of the poll in progress */
+    bool is_ending;
+    usec_t asked;                       /* monotonic time of the last request; 0: never */
+    struct sample history[HISTORY_MAX]; /* a ring; `newest` is the place of the newest one */
+    size_t newest;
+};
+
+static void answer_clear(struct answer *a)
+{
+    a->state = "unreachable";
+    buf_clear(&a->detail);
+    buf_clear(&a->stats);
+}
+
+static void schedule(struct pipeline *p)
+{
+    bool is_asked = p->asked && clock_monotonic() - p->asked < ASKED_FOR;
+    struct timeval wait = {.tv_sec = is_asked ? 1 : PIPELINE_REST};
+    event_add(p->timer, &wait);
+}
+
+static void append_own_stats(const struct pipeline *p, struct buf *out)
+{
+    buf_append_char(out, '{');
+    stats_print_json_members(p->own, out);
+    buf_append_char(out, '}');
+}
+
+static struct json_doc *stats_of(const struct pipeline *p, const char *name)
+{
+    if (strcmp(name, "api") == 0) {
+        struct buf text = {0};
+        append_own_stats(p, &text);
+        struct json_doc *d = json_doc_parse(buf_bytes(&text));
+        buf_free(&text);
+        return d;
+    }
+    for (size_t i = 0; i < PEERS; i++)
+        if (strcmp(peers[i].name, name) == 0 && p->members[i].shown.stats.len > 0)
+            return json_doc_parse(buf_bytes(&p->members[i].shown.stats));
+    return NULL;
+}
+
+/* Polls of pages for their own display are not counted as queries. */
+static bool counts(struct bytes name)
+{
+    return !memmem(name.ptr, name.len, "\"/", 2) ||
+           (memmem(name.ptr, name.len, "/v1/", 4) && !memmem(name.ptr, name.len, "/v1/pipeline", 12) &&
+               !memmem(name.ptr, name.len, "/v1/live", 8));
+}
+
+/* The sum of a member of all objects in the object or array at `list`. */
+static uint64_t sum_of(const struct json_doc *d, const char *list, const char *member)
+{
+    uint64_t sum = 0, n;
+    struct buf pointer = {0};
+    for (size_t i = 0; i < json_doc_length(d, list); i++) {
+        struct bytes name = json_doc_name(d, list, i);
+        if (!counts(name))
+            continue;
+        buf_clear(&pointer);
+        buf_printf(&pointer, "%s/", list);
+        for (size_t k = 0; k < name.len; k++)
+            if (name.ptr[k] == '/')
+                buf_append_str(&pointer, "~1");
+            else
+                buf_append_char(&pointer, name.ptr[k]);
+        buf_printf(&pointer, "/%s", member);
+        buf_append_char(&pointer, '\0');
+        sum += json_doc_u64(d, pointer.ptr, &n) ? n : 0;
+    }
+    buf_free(&pointer);
+    return sum;
+}
+
+/* A daemon without statistics keeps its last numbers: its totals do not fall to 0 and rise again. */
+static void take_sample(struct pipeline *p)
+{
+    struct sample s = p->history[p->newest];
+    usec_t now = clock_monotonic();
+    if (s.at > 0 && now < s.taken + PIPELINE_REST * USEC_PER_SEC)
+        return;
+    s.at = clock_wall() / USEC_PER_SEC;
+    s.taken = now;
+    for (size_t i = 0; i < HISTORY_COLUMNS; i++) {
+        struct json_doc *d = stats_of(p, columns[i].daemon);
+        if (d)
+            s.numbers[i] = columns[i].list ? sum_of(d, columns[i].list, columns[i].member)
+                                           : json_doc_number(d, "%s", columns[i].member);
+        json_doc_free(&d);
+    }
+    p->newest = (p->newest + 1) % HISTORY_MAX;
+    p->history[p->newest] = s;
+}
+
+static void finish_call(struct pipeline *p)
+{
+    if (--p->unanswered > 0 || p->is_ending)
+        return;
+    for (size_t i = 0; i < PEERS; i++) {
+        struct answer last = p->members[i].shown;
+        p->members[i].shown = p->members[i].next;
+        p->members[i].next = last;
+    }
+    take_sample(p);
+    schedule(p);
+}
+
+/* Each line after "ready" is a warning; a refusal is a problem with a detail. */
+static void set_detail(struct answer *a, const struct http_reply_view *reply)
+{
+    struct json_doc *problem = reply->status == 200 ? NULL : json_doc_parse(reply->body);
+    struct bytes text = problem ? json_doc_text(problem, "/detail") : reply->body;
+    if (reply->status == 200 && bytes_starts_with(text, BYTES_LITERAL("ready")))
+        text = bytes_of(text.ptr + 5, text.len - 5);
+    while (text.len > 0 && text.ptr[0] == '\n')
+        text = bytes_of(text.ptr + 1, text.len - 1);
+    while (text.len > 0 && text.ptr[text.len - 1] == '\n')
+        text.len--;
+    if (text.len > 0 && a->detail.len > 0)
+        buf_append_char(&a->detail, '\n');
+    buf_append_bytes(&a->detail, text);
+    json_doc_free(&problem);
+}
+
+static void on_health(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct member *m = arg;
+    if (result == HTTP_CLIENT_OK) {
+        m->next.state = reply->status == 200 ? "ready" : "not ready";
+        set_detail(&m->next, reply);
+    }
+    finish_call(m->pipeline);
+}
+
+static void on_stats(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct member *m = arg;
+    struct json_doc *d =
+        result == HTTP_CLIENT_OK && reply->status == 200 ? json_doc_parse(reply->body) : NULL;
+    if (d)
+        buf_append_bytes(&m->next.stats, reply->body);
+    else if (result == HTTP_CLIENT_OK && reply->status == 401 && m->next.detail.len == 0)
+        buf_append_str(&m->next.detail, "the API does not have this daemon's token");
+    json_doc_free(&d);
+    finish_call(m->pipeline);
+}
+
+static void poll_all(evutil_socket_t fd, short what, void *arg)
+{
+    struct pipeline *p = arg;
+    (void)fd;
+    (void)what;
+    p->unanswered = 1;
+    for (size_t i = 0; i < PEERS; i++) {
+        struct member *m = &p->members[i];
+        struct http_call_spec call = {.method = "GET", .target = "/health", .may_resend = true, .arg = m};
+        answer_clear(&m->next);
+        if (!m->client)
+            continue;
+        p->unanswered += 2;
+        call.on_done = on_health;
+        http_client_request(m->client, &call);
+        call.target = "/stats?format=json";
+        call.on_done = on_stats;
+        http_client_request(m->client, &call);
+    }
+    finish_call(p);
+}
+
+struct pipeline *pipeline_new(const struct pipeline_config *config)
+{
+    struct pipeline *p = mem_zalloc(sizeof *p);
+    struct timeval soon = {0};
+    p->own = config->own;
+    p->run_file = config->run_file;
+    for (size_t i = 0; i < PEERS; i++) {
+        p->members[i] = (struct member){.pipeline = p,
+            .client = config->clients[i],
+            .url = mem_strdup(config->urls[i] ? config->urls[i] : "")};
+        answer_clear(&p->members[i].shown);
+        p->members[i].shown.state = "unknown";
+    }
+    p->timer = evtimer_new(config->base, poll_all, p);
+    event_add(p->timer, &soon);
+    return p;
+}
+
+void pipeline_free(struct pipeline **pp)
+{
+    struct pipeline *p = *pp;
+    if (!p)
+        return;
+    p->is_ending = true;
+    for (size_t i = 0; i < PEERS; i++) {
+        struct member *m = &p->members[i];
+        http_client_free(&m->client);
+        free(m->url);
+        buf_free(&m->next.detail);
+        buf_free(&m->next.stats);
+        buf_free(&m->shown.detail);
+        buf_free(&m->shown.stats);
+    }
+    event_free(p->timer);
+    free(p);
+    *pp = NULL;
+}
+
+static void append_history(const struct pipeline *p, struct buf *out)
+{
+    const char *comma = "";
+    for (size_t i = 1; i <= HISTORY_MAX; i++) {
+        const struct sample *s = &p->history[(p->newest + i) % HISTORY_MAX];
+        if (s->at == 0)
+            continue;
+        buf_printf(out, "%s{\"t\":%" PRId64, comma, s->at);
+        for (size_t k = 0; k < HISTORY_COLUMNS; k++)
+            buf_printf(out, ",\"%s\":%" PRIu64, columns[k].name, s->numbers[k]);
+        buf_append_char(out, '}');
+        comma = ",";
+    }
+}
+
+static void append_daemon(
+    struct buf *out, const char *name, const char *url, const char *state, struct bytes detail)
+{
+    buf_printf(out, "{\"name\":\"%s\",\"url\":", name);
+    buf_append_json(out, bytes_str(url));
+    buf_printf(out, ",\"state\":\"%s\",\"detail\":", state);
+    buf_append_json(out, detail);
+    buf_append_str(out, ",\"stats\":");
+}
+
+/* What `millrace up` tells about its processes. A file that cannot be read is none: the daemons above have answered nevertheless. */
+static void append_run_file(const struct pipeline *p, struct buf *out)
+{
+    struct buf text = {0};
+    FILE *f = p->run_file ? fopen(p->run_file, "re") : NULL;
+    if (f) {
+        buf_reserve(&text, RUN_FILE_MAX);
+        text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
+        fclose(f);
+    }
+    struct json_doc *d = text.len > 0 ? json_doc_parse(buf_bytes(&text)) : NULL;
+    if (d)
+        buf_append_bytes(out, buf_bytes(&text));
+    else
+        buf_append_str(out, "null");
+    json_doc_free(&d);
+    buf_free(&text);
+}
+
+void pipeline_reply(struct pipeline *p, struct http_request *req)
+{
+    struct buf out = {0};
+    usec_t now = clock_monotonic();
+    bool was_asked = p->asked && now - p->asked < ASKED_FOR;
+    p->asked = now;
+    if (!was_asked && p->unanswered == 0)
+        schedule(p);
+    buf_printf(&out, "{\"time\":%.3f,\"daemons\":[", (double)clock_wall() / USEC_PER_SEC);
+    for (size_t i = 0; i < PEERS; i++) {
+        const struct answer *a = &p->members[i].shown;
+        if (!p->members[i].client)
+            continue;
+        append_daemon(&out, peers[i].name, p->members[i].url, a->state, buf_bytes(&a->detail));
+        if (a->stats.len > 0)
+            buf_append_bytes(&out, buf_bytes(&a->stats));
+        else
+            buf_append_str(&out, "null");
+        buf_append_str(&out, "},");
+    }
+    append_daemon(&out, "api", "", "ready", BYTES_NONE);
+    append_own_stats(p, &out);
+    buf_append_str(&out, "}],\"run\":");
+    append_run_file(p, &out);
+    buf_append_str(&out, ",\"history\":[");
+    append_history(p, &out);
+    buf_append_str(&out, "]}\n");
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_reply_buf(req, 200, "application/json", &out);
+    buf_free(&out);
+}

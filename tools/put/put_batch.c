@@ -1,0 +1,312 @@
+#include "tools/put/put_batch.h"
+
+#include "http/client/http_pool.h"
+#include "stream/publisher.h"
+#include "base/progress.h"
+
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+/* The offsets of a line in the input. */
+struct place {
+    uint64_t start, end;
+};
+
+struct put_batch {
+    struct put_batch_config config;
+    struct event_base *base;
+    struct event *watch;
+    struct http_pool *pool; /* one connection; NULL: none yet, or an invalid URL */
+    struct publisher *queue;
+    char *url;                               /* the pool's */
+    const struct publisher_outcome *outcome; /* NULL: a request is under way */
+    usec_t cancel_at;                        /* after *stopped is set: when to cancel the request; else 0 */
+    struct buf body, places;                 /* the lines, and a struct place of each */
+    size_t lines,
+        lines_max;       /* at most lines_max lines are sent in a request; lowered to find a refused line */
+    uint64_t mark, next; /* offsets of the batch: its first byte, and the byte after its last */
+    usec_t try_until;    /* when the attempts without progress end */
+    bool has_reported;   /* such an attempt */
+    struct put_batch_numbers numbers;
+};
+
+static void on_outcome(const struct publisher_outcome *outcome, void *arg)
+{
+    struct put_batch *b = arg;
+    b->outcome = outcome;
+    event_base_loopbreak(b->base);
+}
+
+/* Cancels a request without a reply soon after *stopped is set. */
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+    struct put_batch *b = arg;
+    usec_t now = clock_monotonic();
+    (void)fd, (void)what;
+    if (*b->config.stopped && b->cancel_at == 0)
+        b->cancel_at = now + PUT_BATCH_STOP_TIMEOUT;
+    else if (b->cancel_at > 0 && now >= b->cancel_at)
+        publisher_cancel(b->queue);
+}
+
+/* Returns false without a valid URL. */
+static bool use_address(struct put_batch *b)
+{
+    const char *url = b->config.url(b->config.arg);
+    char why[200];
+    if (b->pool && strcmp(b->url, url) == 0)
+        return true;
+    publisher_free(&b->queue);
+    http_pool_free(&b->pool);
+    free(b->url);
+    b->url = mem_strdup(url);
+    b->pool = http_pool_new(
+        &(struct http_pool_config){
+            .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
+        why, sizeof why);
+    if (!b->pool)
+        return false;
+    b->queue = publisher_new(&(struct publisher_config){
+        .pool = b->pool, .queue = b->config.queue, .on_outcome = on_outcome, .arg = b});
+    return true;
+}
+
+/* Makes one request, for the mark if `run` is NULL. Returns its outcome, which is valid until the next call. */
+static const struct publisher_outcome *call(struct put_batch *b, const struct publisher_run *run)
+{
+    static const struct publisher_outcome no_address = {.result = PUBLISHER_FAILED,
+        .why = "no connection",
+        .is_temporary = true,
+        .wait = 200 * USEC_PER_MSEC}; /* the pipeline may still be starting */
+    if (!use_address(b))
+        return &no_address;
+    b->outcome = NULL;
+    b->cancel_at = 0;
+    if (run)
+        publisher_send(b->queue, run);
+    else
+        publisher_ask(b->queue, b->config.producer);
+    event_base_dispatch(b->base);
+    return b->outcome;
+}
+
+static const struct place *places(const struct put_batch *b)
+{
+    return (const struct place *)(const void *)b->places.ptr;
+}
+
+static void begin_tries(struct put_batch *b)
+{
+    b->try_until = b->config.timeout > 0 ? clock_monotonic() + b->config.timeout : INT64_MAX;
+    b->has_reported = false;
+}
+
+/* Prints the queue's reply, or why there is none. */
+static void print_reply(const struct put_batch *b, const struct publisher_outcome *o)
+{
+    struct bytes text = o->detail.ptr ? o->detail : bytes_trim(o->body);
+    progress_leave();
+    if (o->status == 0)
+        fprintf(stderr, "millrace put: %s: %s", b->url, o->why);
+    else
+        fprintf(stderr, "millrace put: the queue answered %d: %.*s", o->status, (int)text.len,
+            text.ptr ? text.ptr : "");
+    if (o->hint.ptr)
+        fprintf(stderr, " (%.*s)", (int)o->hint.len, o->hint.ptr);
+    fputc('\n', stderr);
+}
+
+/* Waits before another attempt, at most until the timeout, so that the last attempt is made then. Returns false if the
+ * timeout has passed. */
+static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
+{
+    usec_t left = b->try_until - clock_monotonic();
+    if (*b->config.stopped || left <= 0)
+        return false;
+    if (!b->has_reported) {
+        print_reply(b, o);
+        fprintf(stderr, "millrace put: retrying\n");
+        b->has_reported = true;
+    }
+    clock_sleep(o->wait < left ? o->wait : left);
+    return !*b->config.stopped;
+}
+
+/* Prints why the put ends, and how much is stored. `why` is NULL if the put was stopped or has reached its timeout. */
+static int give_up(const struct put_batch *b, const struct publisher_outcome *o, const char *why)
+{
+    if (!why)
+        why = *b->config.stopped ? "stopped" : "no progress within --timeout";
+    print_reply(b, o);
+    fprintf(stderr,
+        "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
+        b->mark, b->numbers.posted);
+    return o->is_temporary ? EX_TEMPFAIL : EX_DATAERR;
+}
+
+int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
+{
+    const struct publisher_outcome *o;
+    *mark = 0;
+    if (!b->config.producer)
+        return 0;
+    begin_tries(b);
+    do
+        o = call(b, NULL);
+    while (o->result == PUBLISHER_FAILED && o->is_temporary && try_again(b, o));
+    if (o->result != PUBLISHER_ASKED)
+        return give_up(b, o, o->is_temporary ? NULL : "refused");
+    *mark = o->mark;
+    return 0;
+}
+
+void put_batch_begin_at(struct put_batch *b, uint64_t offset)
+{
+    b->mark = b->next = offset;
+}
+
+void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
+{
+    struct place place = {b->next, end};
+    b->next = end;
+    if (line.len > 0 && line.ptr[line.len - 1] == '\n')
+        line.len--;
+    if (line.len > 0 && line.ptr[line.len - 1] == '\r')
+        line.len--;
+    if (line.len == 0)
+        return;
+    buf_append_bytes(&b->body, line);
+    buf_append_char(&b->body, '\n');
+    buf_append(&b->places, &place, sizeof place);
+    b->lines++;
+}
+
+/* Drops the first n lines, which have `bytes` bytes. */
+static void drop(struct put_batch *b, size_t n, size_t bytes)
+{
+    size_t of_places = n * sizeof(struct place);
+    b->body.len -= bytes;
+    memmove(b->body.ptr, b->body.ptr + bytes, b->body.len);
+    b->places.len -= of_places;
+    memmove(b->places.ptr, b->places.ptr + of_places, b->places.len);
+    b->lines -= n;
+}
+
+/* Returns the bytes of the first n lines. */
+static size_t bytes_of_lines(const struct put_batch *b, size_t n)
+{
+    const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
+    for (size_t i = 0; i < n; i++)
+        from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
+    return (size_t)(from - b->body.ptr);
+}
+
+/* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
+static int send_part(struct put_batch *b)
+{
+    bool whole = b->lines <= b->lines_max;
+    size_t lines = whole ? b->lines : b->lines_max;
+    const struct publisher_run part = {.producer = b->config.producer,
+        .mark = b->mark,
+        .next = whole ? b->next : places(b)[lines - 1].end,
+        .lines = bytes_of(b->body.ptr, whole ? b->body.len : bytes_of_lines(b, lines))};
+    const struct publisher_outcome *o = call(b, &part);
+    int status = 0;
+    if (o->result == PUBLISHER_STORED) {
+        *(o->is_duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
+        drop(b, lines, part.lines.len);
+        b->mark = part.next;
+        b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
+    } else if (o->result == PUBLISHER_CONFLICT && o->mark > b->mark && o->mark < part.next) {
+        /* If the mark is inside the batch, drop the lines that end at or before the mark. */
+        size_t n = 0;
+        while (n < b->lines && places(b)[n].end <= o->mark)
+            n++;
+        drop(b, n, bytes_of_lines(b, n));
+        b->numbers.duplicates += n;
+        b->mark = o->mark;
+    } else if (o->status == 413 && lines > 1) {
+        b->lines_max = lines / 2;
+    } else if (o->status == 413 && lines == 1) {
+        /* The line is not sent. The next request moves the mark past it. */
+        status = b->config.refused(
+            &(struct put_batch_refusal){.line = bytes_of(part.lines.ptr, part.lines.len - 1),
+                .why = o->body,
+                .start = places(b)->start},
+            b->config.arg);
+        if (status == 0) {
+            b->numbers.refused++;
+            drop(b, 1, part.lines.len);
+        }
+    } else if (o->is_temporary && (b->config.producer || !o->may_be_stored)) {
+        return try_again(b, o) ? 0 : give_up(b, o, NULL);
+    } else {
+        return give_up(b, o,
+            o->status != 0
+                ? "refused"
+                : "the last batch may or may not be stored; use --producer to make a put repeatable");
+    }
+    begin_tries(b);
+    return status;
+}
+
+int put_batch_flush(struct put_batch *b)
+{
+    int status = 0;
+    begin_tries(b);
+    b->lines_max = SIZE_MAX / 2;
+    while (status == 0 && (b->lines > 0 || (b->config.producer && b->next > b->mark)))
+        status = send_part(b);
+    if (status != 0)
+        return status;
+    b->mark = b->next;
+    b->lines = 0;
+    buf_clear(&b->body);
+    buf_clear(&b->places);
+    return 0;
+}
+
+size_t put_batch_lines(const struct put_batch *b)
+{
+    return b->lines;
+}
+
+size_t put_batch_bytes(const struct put_batch *b)
+{
+    return b->body.len;
+}
+
+struct put_batch_numbers put_batch_numbers(const struct put_batch *b)
+{
+    return b->numbers;
+}
+
+struct put_batch *put_batch_new(const struct put_batch_config *config)
+{
+    static const struct timeval every = {0, 100000};
+    struct put_batch *b = mem_zalloc(sizeof *b);
+    b->config = *config;
+    b->base = event_base_new();
+    b->watch = event_new(b->base, -1, EV_PERSIST, on_watch, b);
+    event_add(b->watch, &every);
+    return b;
+}
+
+void put_batch_free(struct put_batch **bp)
+{
+    struct put_batch *b = *bp;
+    if (!b)
+        return;
+    publisher_free(&b->queue);
+    http_pool_free(&b->pool);
+    event_free(b->watch);
+    event_base_free(b->base);
+    free(b->url);
+    buf_free(&b->body);
+    buf_free(&b->places);
+    free(b);
+    *bp = NULL;
+}

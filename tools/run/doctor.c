@@ -1,0 +1,278 @@
+/* millrace doctor: checks disk, permissions, clock, limits, versions, files and the conservation law of a pipeline. */
+#include "tools/run/doctor.h"
+
+#include "journal/journal_inspect.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define DESCRIPTORS_MIN 4096
+#define SOMAXCONN_MIN 1024
+#define INODES_MIN 1000
+
+static const struct option_row rows[] = {
+    TOOL_DATA_DIR_SETTING,
+    {.name = "fast",
+        .type = OPTION_BOOL,
+        .help = "skip the checks that read all data: journals, slices, archive and conservation"},
+    {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
+    {.name = NULL},
+};
+
+static void check_daemons(struct doctor *d)
+{
+    const struct pipeline_status *s = &d->status;
+    for (size_t i = 0; i < s->n_problems; i++)
+        doctor_find(d, s->problems[i].level, "status", s->problems[i].remedy, "%s", s->problems[i].text);
+    if (s->n_problems == 0)
+        doctor_find(d, STATUS_FINE, "status", NULL, "every daemon works");
+}
+
+static void check_versions(struct doctor *d)
+{
+    size_t same = 0;
+    for (size_t i = 0; i < PEERS; i++) {
+        struct bytes version = json_doc_text(d->status.daemons[i].stats, "/version");
+        bool is_other = version.len > 0 && !bytes_equal_str(version, MILLRACE_VERSION);
+        if (is_other)
+            doctor_find(d, STATUS_ATTENTION, "versions", "restart the pipeline: systemctl restart millrace",
+                "%s runs version %.*s, this command is " MILLRACE_VERSION, peers[i].name, (int)version.len,
+                version.ptr);
+        same += version.len > 0 && !is_other;
+    }
+    if (same > 0)
+        doctor_find(d, STATUS_FINE, "versions", NULL, "%zu daemons run " MILLRACE_VERSION, same);
+}
+
+static void check_disk(struct doctor *d)
+{
+    struct statvfs fs;
+    if (statvfs(d->data_dir, &fs) != 0)
+        doctor_find(d, STATUS_DOWN, "disk", "name the directory: --data-dir=DIR, or --config=FILE", "%s: %s",
+            d->data_dir, strerror(errno));
+    else if (fs.f_files > 0 && fs.f_favail < INODES_MIN)
+        doctor_find(d, STATUS_ATTENTION, "disk", "delete files: df -i shows the file system",
+            "%s has %" PRIu64 " free inodes", d->data_dir, (uint64_t)fs.f_favail);
+    else
+        doctor_find(d, d->status.is_disk_low ? STATUS_ATTENTION : STATUS_FINE, "disk",
+            d->status.is_disk_low ? STATUS_DISK_REMEDY : NULL, "%.1f GB of %.1f GB free",
+            (double)fs.f_bavail * (double)fs.f_frsize / 1e9, (double)fs.f_blocks * (double)fs.f_frsize / 1e9);
+}
+
+/* An entry of another user cannot be written by the daemons, and one that everyone may write can be changed by anyone. */
+static void check_entry(struct doctor *d, const char *path, const char *name)
+{
+    struct stat st, top;
+    struct buf remedy = {0};
+    (void)name;
+    if (lstat(path, &st) != 0 || stat(d->data_dir, &top) != 0 || S_ISLNK(st.st_mode))
+        return;
+    if (st.st_uid != top.st_uid) {
+        buf_printf(&remedy, "chown -R --reference=%s %s", d->data_dir, path);
+        doctor_find(d, STATUS_DOWN, "permissions", remedy.ptr, "%s belongs to user %u, and %s to user %u",
+            path, (unsigned)st.st_uid, d->data_dir, (unsigned)top.st_uid);
+    } else if (st.st_mode & S_IWOTH) {
+        buf_printf(&remedy, "chmod o-w %s", path);
+        doctor_find(d, STATUS_ATTENTION, "permissions", remedy.ptr, "everyone may write to %s", path);
+    } else if ((st.st_mode & S_IRWXU) < (S_ISDIR(st.st_mode) ? S_IRWXU : S_IRUSR)) {
+        buf_printf(&remedy, "chmod u+rwX %s", path);
+        doctor_find(d, STATUS_DOWN, "permissions", remedy.ptr, "the owner cannot use %s", path);
+    }
+    buf_free(&remedy);
+}
+
+static void check_permissions(struct doctor *d)
+{
+    size_t before = d->findings;
+    check_entry(d, d->data_dir, "");
+    doctor_each_entry(d, NULL, "", check_entry);
+    for (size_t i = 0; i < PEERS; i++)
+        doctor_each_entry(d, peers[i].name, "", check_entry);
+    if (d->findings == before)
+        doctor_find(
+            d, STATUS_FINE, "permissions", NULL, "%s and the directories below have one owner", d->data_dir);
+}
+
+static void check_clock(struct doctor *d)
+{
+    struct timex t = {.modes = 0};
+    int64_t now = clock_wall() / USEC_PER_SEC, made = d->status.archive_made;
+    bool is_unsynced = adjtimex(&t) >= 0 && (t.status & STA_UNSYNC);
+    if (made > now)
+        doctor_find(d, STATUS_DOWN, "clock", "set the clock: timedatectl set-ntp true",
+            "the clock is %" PRId64 " s before the newest generation of the archive", made - now);
+    else if (is_unsynced)
+        doctor_find(d, STATUS_ATTENTION, "clock", "timedatectl set-ntp true (in a container: on the host)",
+            "the kernel's clock is not synchronized");
+    else
+        doctor_find(d, STATUS_FINE, "clock", NULL, "synchronized");
+}
+
+static uint64_t descriptors_of(int64_t pid)
+{
+    char path[64], line[256];
+    unsigned long limit = 0;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/limits", pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Max open files %lu", &limit) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return limit;
+}
+
+static void check_limits(struct doctor *d)
+{
+    size_t before = d->findings;
+    unsigned long somaxconn = SOMAXCONN_MIN;
+    FILE *f = fopen("/proc/sys/net/core/somaxconn", "re");
+    if (f) {
+        if (fscanf(f, "%lu", &somaxconn) == 1 && somaxconn < SOMAXCONN_MIN)
+            doctor_find(d, STATUS_ATTENTION, "limits", "sysctl -w net.core.somaxconn=4096",
+                "net.core.somaxconn is %lu", somaxconn);
+        fclose(f);
+    }
+    uint64_t least = 0;
+    for (size_t i = 0; i < PEERS; i++) {
+        int64_t pid = d->status.pipeline.daemons[i].pid;
+        uint64_t limit = pid > 0 && !d->status.pipeline.has_ended ? descriptors_of(pid) : 0;
+        if (limit > 0 && limit < DESCRIPTORS_MIN)
+            doctor_find(d, STATUS_ATTENTION, "limits",
+                "ulimit -n 65536, or LimitNOFILE=65536 in the unit; then restart",
+                "%s may open %" PRIu64 " files", peers[i].name, limit);
+        least = limit > 0 && (least == 0 || limit < least) ? limit : least;
+    }
+    if (d->findings == before)
+        doctor_find(d, STATUS_FINE, "limits", NULL, "descriptors %" PRIu64 " or more, somaxconn %lu", least,
+            somaxconn);
+}
+
+struct damage {
+    struct inspect_summary sum;
+    char first[PATH_MAX + 200]; /* "": none */
+};
+
+static void on_inspect(const struct inspect_event *e, void *arg)
+{
+    struct damage *damage = arg;
+    inspect_summarize(&damage->sum, e);
+    if (damage->first[0] == '\0' &&
+        (e->kind == INSPECT_DAMAGE || e->kind == INSPECT_MISSING || e->kind == INSPECT_LOST))
+        snprintf(damage->first, sizeof damage->first, "%s: %s at offset %" PRIu64, e->path,
+            e->kind == INSPECT_DAMAGE ? e->what : "segments are missing", e->offset);
+}
+
+static void check_journal(struct doctor *d, const char *path, const char *name)
+{
+    struct damage damage = {.first = ""};
+    char error[PATH_MAX + 128] = "";
+    struct stat st;
+    (void)name;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return;
+    enum journal_result r = journal_inspect(path, on_inspect, &damage, error, sizeof error);
+    char *remedy = mem_printf("stop the daemon, then: millrace journal repair %s", path);
+    if (r == JOURNAL_OK)
+        doctor_find(d, STATUS_FINE, "journals", NULL,
+            "%s: %" PRIu64 " frames in %" PRIu64 " segments are intact", path, damage.sum.frames,
+            damage.sum.segments);
+    else
+        doctor_find(d, STATUS_DOWN, "journals",
+            r == JOURNAL_DAMAGED ? remedy
+                                 : "check the disk and the owner of the files, then: millrace doctor",
+            "%s", damage.first[0] ? damage.first : error);
+    free(remedy);
+}
+
+static void check_journals(struct doctor *d)
+{
+    doctor_each_entry(d, "simplequeue", "/queues", check_journal);
+    doctor_each_entry(d, "pubsub", "/streams", check_journal);
+}
+
+/* The text behind "TIME LEVEL compactor " of a line. */
+static const char *text_of(char *line)
+{
+    const char *name = strstr(line, " compactor ");
+    line[strcspn(line, "\n")] = '\0';
+    return name ? name + sizeof " compactor " - 1 : line;
+}
+
+/* The compactor verifies checksums, sort order and indexes of every file. Its last line has the result. */
+static void check_archive(struct doctor *d)
+{
+    char *line = NULL;
+    size_t room = 0;
+    pid_t pid;
+    if (d->status.archive_generation < 0) {
+        doctor_find(d, STATUS_FINE, "archive", NULL, "there is none");
+        return;
+    }
+    FILE *f = doctor_run_compactor(d, "--verify", STDERR_FILENO, &pid);
+    while (f && getline(&line, &room, f) > 0)
+        continue;
+    int status = doctor_end_compactor(f, pid);
+    const char *text = line ? text_of(line) : "the compactor did not run";
+    if (status == EX_OK)
+        doctor_find(d, STATUS_FINE, "archive", NULL, "sort order and checksums: %s", text);
+    else if (status == EX_TEMPFAIL)
+        doctor_find(d, STATUS_FINE, "archive", NULL, "not checked: %s", text);
+    else
+        doctor_find(d, STATUS_DOWN, "archive",
+            "return to an older generation: millrace help compaction; or millrace restore a backup", "%s",
+            text);
+    free(line);
+}
+
+static const struct {
+    void (*run)(struct doctor *d);
+    bool reads_all;
+} checks[] = {
+    {check_daemons, false},
+    {check_versions, false},
+    {check_disk, false},
+    {check_permissions, false},
+    {check_clock, false},
+    {check_limits, false},
+    {check_journals, true},
+    {check_archive, true},
+    {doctor_check_conservation, true},
+};
+
+static int doctor_with(const struct options *o)
+{
+    struct doctor d = {.config = options_config(o), .json = options_bool(o, "json")};
+    pipeline_status_take(&d.status, d.config, options_string(o, "data_dir"));
+    d.data_dir = d.status.pipeline.data_dir;
+    d.config = d.status.config;
+    fputs(d.json ? "{\"findings\":[\n" : "", stdout);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (!checks[i].reads_all || !options_bool(o, "fast")) {
+            checks[i].run(&d);
+            fflush(stdout);
+        }
+    if (d.json)
+        printf("\n],\"status\":%d}\n", (int)d.level);
+    pipeline_status_close(&d.status);
+    return tool_flush((int)d.level);
+}
+
+int tool_doctor(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "doctor",
+        .summary = "checks a pipeline and names the command that corrects each finding",
+        .more = "The exit status is 0 if all is well, 1 after a warning, and 2 after a failure.\n",
+        .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, doctor_with);
+}

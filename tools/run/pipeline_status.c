@@ -1,0 +1,529 @@
+#include "tools/run/pipeline_status.h"
+
+#include "counts/manifest.h"
+#include "daemon/daemon.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#define REPLY_TIMEOUT (2 * USEC_PER_SEC)
+#define DISK_FREE_MIN 0.05 /* of the file system */
+#define DAYS_MIN 3
+#define DAY_SECONDS 86400
+#define DISK_SPAN_MIN 3600    /* seconds over which the growth of the data is measured */
+#define RESTARTED_AGE_MAX 600 /* seconds */
+
+enum {
+    QUEUE,
+    RELAY,
+    STREAMS,
+    AGGREGATOR,
+    SORTDB,
+    API,
+    COMPACTOR
+}; /* the order of peers[], then the compactor */
+
+static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
+{
+    char ignored[TOOL_ERROR_TEXT];
+    const struct http_call_spec call = {.method = "GET", .target = target, .timeout = REPLY_TIMEOUT};
+    return pipeline_ask(&s->pipeline, pipeline_daemon_name(daemon), &call, ignored);
+}
+
+const char *pipeline_counted_queue(const struct config *config)
+{
+    const char *queue = config_setting(config, "queue_to_pubsub", "queue");
+    return queue ? queue : "default";
+}
+
+/* Replaces QUEUE, URL (of simplequeue) and FILE (the configuration) in the text of a remedy. The caller frees it. */
+static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue)
+{
+    const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
+    const struct {
+        const char *name;
+        struct bytes value;
+    } names[] = {
+        {"QUEUE", queue}, {"URL", bytes_str(url ? url : "")}, {"FILE", bytes_str(file ? file : "FILE")}};
+    struct buf out = {0};
+    while (*text) {
+        size_t i = 0;
+        while (i < 3 && strncmp(text, names[i].name, strlen(names[i].name)) != 0)
+            i++;
+        if (i < 3)
+            buf_append_bytes(&out, names[i].value);
+        else
+            buf_append_char(&out, *text);
+        text += i < 3 ? strlen(names[i].name) : 1;
+    }
+    buf_append_char(&out, '\0');
+    return out.ptr;
+}
+
+/* `remedy` is copied; "": none. */
+static void add_problem(struct pipeline_status *s, enum status_level level, const char *remedy,
+    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static void add_problem(
+    struct pipeline_status *s, enum status_level level, const char *remedy, const char *fmt, ...)
+{
+    struct buf text = {0};
+    va_list ap;
+    s->level = level > s->level ? level : s->level;
+    if (s->n_problems == STATUS_PROBLEMS_MAX)
+        return;
+    va_start(ap, fmt);
+    buf_vprintf(&text, fmt, ap);
+    va_end(ap);
+    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, remedy_of(s, remedy, BYTES_NONE)};
+}
+
+/* Appends to the detail of a daemon. */
+static void add_detail(struct daemon_status *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_detail(struct daemon_status *d, const char *fmt, ...)
+{
+    va_list ap;
+    if (d->detail.len > 0)
+        buf_append_str(&d->detail, "; ");
+    va_start(ap, fmt);
+    buf_vprintf(&d->detail, fmt, ap);
+    va_end(ap);
+}
+
+static double number_at(const struct json_doc *d, const char *pointer)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_I64   ? (double)v.v.i64
+           : v.type == JSON_U64 ? (double)v.v.u64
+           : v.type == JSON_F64 ? v.v.f64
+                                : -1;
+}
+
+/* Appends a member's name to a JSON pointer. */
+static void append_member(struct buf *pointer, struct bytes name)
+{
+    buf_append_char(pointer, '/');
+    for (size_t i = 0; i < name.len; i++)
+        if (name.ptr[i] == '/' || name.ptr[i] == '~')
+            buf_append_str(pointer, name.ptr[i] == '/' ? "~1" : "~0");
+        else
+            buf_append_char(pointer, name.ptr[i]);
+}
+
+/* The sum, or the largest, of a metric's values whose labels contain a text. -1: none. */
+static double metric(
+    const struct json_doc *d, const char *name, const char *label, const char *member, bool sum)
+{
+    struct buf all = {0}, one = {0};
+    double found = -1;
+    buf_printf(&all, "/%s", name);
+    for (size_t i = 0; i < json_doc_length(d, all.ptr); i++) {
+        struct bytes labels = json_doc_name(d, all.ptr, i);
+        buf_clear(&one);
+        buf_append_bytes(&one, buf_bytes(&all));
+        append_member(&one, labels);
+        buf_printf(&one, "%s", member);
+        double n = number_at(d, one.ptr);
+        if (n < 0 || !memmem(labels.ptr, labels.len, label, strlen(label)))
+            continue;
+        found = found < 0 ? n : sum ? found + n : n > found ? n : found;
+    }
+    buf_free(&all);
+    buf_free(&one);
+    return found;
+}
+
+/* Notes what needs attention in a queue. In `words` a # is the number. */
+static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct buf *notes)
+{
+    static const struct {
+        const char *member, *words, *remedy;
+    } members[] = {
+        {"paused", "paused", "resume it: curl -X POST 'URL/pause?queue=QUEUE&for=0'"},
+        {"buried", "# buried",
+            "see the reason: curl 'URL/dead?queue=QUEUE'; retry: curl -X POST 'URL/kick?queue=QUEUE'"},
+        {"overflow", "# overflowed", NULL},
+        {"rejected", "# rejected", NULL},
+        {"full", "full", "start or speed up its readers, or raise max_depth or max_bytes"},
+    };
+    struct buf note = {0};
+    for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
+        const char *words = members[m].words;
+        uint64_t n = json_doc_number(
+            s->daemons[QUEUE].stats, "/queues/%.*s/%s", (int)queue.len, queue.ptr, members[m].member);
+        if (n == 0)
+            continue;
+        buf_clear(&note);
+        buf_printf(&note, "%.*s: ", (int)queue.len, queue.ptr);
+        if (words[0] == '#')
+            buf_printf(&note, "%" PRIu64, n);
+        buf_printf(&note, "%s", words + (words[0] == '#'));
+        buf_printf(notes, ", %s", note.ptr);
+        if (!members[m].remedy)
+            continue;
+        char *remedy = remedy_of(s, members[m].remedy, queue);
+        add_problem(s, STATUS_ATTENTION, remedy, "queue %s", note.ptr);
+        free(remedy);
+    }
+    buf_free(&note);
+}
+
+/* Only the counted queue is part of `depth`, because the events of other queues do not reach the counted streams. */
+static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
+{
+    struct buf notes = {0};
+    uint64_t others = 0;
+    bool ok = d->stats != NULL;
+    for (size_t i = 0; ok && i < json_doc_length(d->stats, "/queues"); i++) {
+        struct bytes name = json_doc_name(d->stats, "/queues", i);
+        char pointer[128];
+        uint64_t depth = 0;
+        snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
+        ok = json_doc_u64(d->stats, pointer, &depth);
+        *(bytes_equal_str(name, pipeline_counted_queue(s->config)) ? &s->depth : &others) += depth;
+        look_at_queue(s, name, &notes);
+    }
+    d->waiting = ok ? (int64_t)s->depth : -1;
+    d->lag = s->depth == 0 ? 0 : -1;
+    add_detail(d, "depth %" PRIu64, s->depth);
+    if (others > 0)
+        buf_printf(&d->detail, ", %" PRIu64 " in other queues", others);
+    buf_append_bytes(&d->detail, buf_bytes(&notes));
+    buf_free(&notes);
+    return ok;
+}
+
+static bool look_at_relay(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    double reserved = number_at(d->stats, "/messages_reserved_total"),
+           delivered = number_at(d->stats, "/messages_delivered_total"),
+           buried = number_at(d->stats, "/messages_buried_total");
+    if (d->stats && reserved >= delivered + buried)
+        d->waiting = (int64_t)(reserved - delivered - buried);
+    return d->stats != NULL;
+}
+
+static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
+{
+    s->streams = fetch(s, STREAMS, "/streams");
+    if (!s->streams)
+        return false;
+    struct daemon_status *queue = &s->daemons[QUEUE];
+    if (queue->waiting > 0)
+        queue->lag = metric(d->stats, "producer_until_age_seconds", "", "", false);
+    add_detail(d, "streams %zu", json_doc_length(s->streams, "/streams"));
+    return true;
+}
+
+/* A stream that the aggregator does not read has no lag. Lines and seconds are those of the aggregator's cursors, which follow the
+ * counted offsets with a delay. */
+static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
+{
+    bool ok = d->stats && s->streams;
+    for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
+        uint64_t end, offset;
+        char pointer[192];
+        struct bytes name = json_doc_text(s->streams, "/streams/%zu/name", i);
+        snprintf(pointer, sizeof pointer, "/streams/%zu/end", i);
+        ok = name.ptr && json_doc_u64(s->streams, pointer, &end);
+        snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", (int)name.len, name.ptr ? name.ptr : "");
+        if (ok && json_doc_u64(d->stats, pointer, &offset) && offset < end)
+            s->lag += end - offset;
+    }
+    const char *cursor = config_setting(s->config, "aggregator", "cursor");
+    char label[NAME_LEN_MAX + 16];
+    snprintf(label, sizeof label, "cursor=\"%s\"", cursor ? cursor : "aggregator");
+    const struct json_doc *pubsub = s->daemons[STREAMS].stats;
+    d->waiting = s->lag ? (int64_t)metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
+    d->lag = s->lag ? metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
+    add_detail(d, "lag %" PRIu64 " bytes", s->lag);
+    s->complete_until = (int64_t)json_doc_number(d->stats, "/complete_until");
+    return ok;
+}
+
+/* What to ask each daemon. `events`: the count from which the rate follows. */
+static const struct {
+    bool (*look)(struct pipeline_status *s, struct daemon_status *d);
+    const char *events, *label, *member;
+} rows[PEERS] = {
+    [QUEUE] = {look_at_queues, "messages_put_total", "", ""},
+    [RELAY] = {look_at_relay, "messages_delivered_total", NULL, NULL},
+    [STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
+    [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
+    [SORTDB] = {NULL, "total_requests", NULL, NULL},
+    [API] = {NULL, "request_seconds", "/v1/", "/count"},
+};
+
+#define RESTORE_ARCHIVE                                                                                      \
+    "restore the file that the reason names, or return to an older generation: millrace help compactor"
+
+#define FREE_DISK "free disk space; it resumes by itself"
+
+/* The remedy of a state, the first whose words are in the reason. */
+static const struct {
+    const char *state, *words, *remedy;
+    enum status_level level;
+} states[] = {
+    {"ready", "", "", STATUS_FINE},
+    {"off", "", "", STATUS_FINE},
+    {"damaged", "", "see the reason, and millrace help operations, \"Damage\"", STATUS_ATTENTION},
+    {"recovering", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
+    {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
+    {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
+    {"refusing", "another stream",
+        "restore pubsub from a copy, or give the stream a new name: millrace help operations", STATUS_DOWN},
+    {"refusing", "cursor", "move or delete the cursor (POST or DELETE /cursors), or free disk space",
+        STATUS_DOWN},
+    {"refusing", "the disk is full", FREE_DISK, STATUS_DOWN},
+    {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
+    {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
+    {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
+    {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
+    {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
+        STATUS_DOWN},
+    {"failed", "", "follow the reason, then restart `millrace up`", STATUS_DOWN},
+    {"stopping", "", "wait; then start it: millrace up --config=FILE", STATUS_DOWN},
+    {"stopped", "", "start it: millrace up --config=FILE", STATUS_DOWN},
+    {"unreachable", "does not answer",
+        "see its log; if it hangs, kill the process: `millrace up` restarts it", STATUS_DOWN},
+    {"unreachable", "", "start it: millrace up --config=FILE", STATUS_DOWN},
+};
+
+static bool contains(const struct buf *text, const char *words)
+{
+    return memmem(text->ptr ? text->ptr : "", text->len, words, strlen(words)) != NULL;
+}
+
+/* Sets level and problem by the state. A stopped pipeline is one problem, not seven. */
+static void judge_state(struct pipeline_status *s, size_t i)
+{
+    struct daemon_status *d = &s->daemons[i];
+    size_t row = 0;
+    while (strcmp(states[row].state, d->state) != 0 || !contains(&d->detail, states[row].words))
+        row++;
+    d->level = states[row].level;
+    if (d->level == STATUS_FINE || s->pipeline.has_ended)
+        return;
+    struct bytes why = buf_bytes(&d->detail);
+    bool repeats = bytes_starts_with(why, bytes_str(d->state));
+    add_problem(s, d->level, states[row].remedy, "%s is %s%s%.*s", pipeline_daemon_name(i),
+        repeats ? "" : d->state, why.len && !repeats ? ": " : "", (int)why.len, why.ptr ? why.ptr : "");
+}
+
+/* Asks /health. Returns false without an answer. */
+static bool ask_health(struct daemon_status *d, const char *url)
+{
+    static const struct {
+        const char *begin, *state;
+    } reasons[] = {{"refusing", "refusing"}, {"storage failed", "failing"}, {"stopping", "stopping"}};
+    struct buf body = {0};
+    const char *why;
+    const struct http_call_spec call = {.method = "GET", .target = "/health", .timeout = REPLY_TIMEOUT};
+    int status = tool_request(url, NULL, &call, &body, &why);
+    struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    struct bytes detail = json_doc_text(doc, "/detail");
+    d->ready = status == 200;
+    d->state = d->ready                                                   ? "ready"
+               : !status                                                  ? "unreachable"
+               : bytes_equal_str(json_doc_text(doc, "/code"), "not-well") ? "damaged"
+                                                                          : "recovering";
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (bytes_starts_with(detail, bytes_str(reasons[i].begin)))
+            d->state = reasons[i].state;
+    buf_append_bytes(&d->detail, detail);
+    json_doc_free(&doc);
+    /* Each line after "ready" is a warning. */
+    for (size_t at = sizeof "ready", n; d->ready && at < body.len; at += n + 1) {
+        const char *line = body.ptr + at, *end = memchr(line, '\n', body.len - at);
+        n = end ? (size_t)(end - line) : body.len - at;
+        add_detail(d, "%.*s", (int)n, line);
+    }
+    buf_free(&body);
+    return status != 0;
+}
+
+static void judge_warnings(struct pipeline_status *s, size_t i)
+{
+    const struct daemon_status *d = &s->daemons[i];
+    const char *remedy = contains(&d->detail, "rejected in the last minute")
+                             ? "correct [input] or the sender; then millrace rejects --put-back"
+                         : contains(&d->detail, "has the configured field")
+                             ? "correct the field's name in the configuration, or the sender"
+                         : contains(&d->detail, "holds completeness back")
+                             ? "start that producer's host, or leave it out: millrace producers --leave-out; "
+                               "see millrace help counting"
+                         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
+                         : contains(&d->detail, "the disk is full")        ? FREE_DISK
+                         : contains(&d->detail, "the disk is nearly full")
+                             ? "free space, or set retain_bytes or retain_age of the streams"
+                             : "see millrace help operations";
+    bool is_down = contains(&d->detail, "queries get 503") || contains(&d->detail, "the disk is full");
+    enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
+    if (d->ready && contains(&d->detail, "warning: "))
+        add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len, d->detail.ptr);
+}
+
+/* The state of a daemon that need not be asked, according to `millrace up`; NULL: ask it. */
+static const char *state_without_asking(const struct pipeline_status *s, size_t i)
+{
+    static const char *const known[] = {"failed", "restarting", "waiting", "starting", "stopping", "stopped"};
+    const struct pipeline_daemon *d = &s->pipeline.daemons[i];
+    if (s->pipeline.has_ended)
+        return "stopped";
+    if (d->is_off)
+        return "off";
+    for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
+        if (strcmp(known[t], d->state) == 0 && (t < 3 || i == COMPACTOR))
+            return known[t];
+    return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
+}
+
+/* A daemon that starts again after a failure has not shown yet that the failure is over. */
+static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
+{
+    return !d->ready && p->restarts > 0 && p->last_error && p->state && strcmp(p->state, "starting") == 0;
+}
+
+static void look_at_daemon(struct pipeline_status *s, size_t i)
+{
+    const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+    struct daemon_status *d = &s->daemons[i];
+    d->state = state_without_asking(s, i);
+    d->waiting = d->events = -1;
+    d->lag = d->rate = -1;
+    if (d->state) {
+        const char *why = strcmp(d->state, "restarting") == 0 ? p->last_error : p->status_text;
+        d->ready = strcmp(d->state, "ready") == 0 || strcmp(d->state, "off") == 0;
+        if (why && !s->pipeline.has_ended && !p->is_off)
+            add_detail(d, "%s%s", why == p->last_error ? "last error: " : "", why);
+        s->known = s->known && d->ready;
+    } else if (!ask_health(d, p->url)) {
+        s->known = false;
+        if (p->pid > 0)
+            add_detail(d, "process %" PRId64 " runs, but does not answer", p->pid);
+        if (p->last_error)
+            add_detail(d, "last error: %s", p->last_error);
+        if (is_restarting(d, p))
+            d->state = "restarting";
+    } else {
+        d->stats = fetch(s, i, "/stats?format=json");
+        judge_warnings(s, i);
+        if (is_restarting(d, p)) {
+            d->state = "restarting";
+            add_detail(d, "last error: %s", p->last_error);
+        }
+        bool is_complete = !rows[i].look || rows[i].look(s, d);
+        s->known = s->known && d->ready && is_complete;
+        char pointer[64];
+        snprintf(pointer, sizeof pointer, "/%s", rows[i].events);
+        double n = rows[i].label ? metric(d->stats, rows[i].events, rows[i].label, rows[i].member, true)
+                                 : number_at(d->stats, pointer);
+        d->events = (int64_t)n;
+    }
+    judge_state(s, i);
+    s->all_ready = s->all_ready && (d->ready || i == COMPACTOR);
+    if (d->ready && p->restarts > 0 && p->error_at > clock_wall() / USEC_PER_SEC - RESTARTED_AGE_MAX)
+        add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
+            "%s was restarted %u time%s; last error: %s", pipeline_daemon_name(i), p->restarts,
+            p->restarts == 1 ? "" : "s", p->last_error ? p->last_error : "unknown");
+}
+
+static void look_at_disk(struct pipeline_status *s)
+{
+    struct statvfs fs;
+    s->disk_free = s->disk_size = -1;
+    s->days_until_full = -1;
+    if (statvfs(s->pipeline.data_dir, &fs) != 0)
+        return;
+    s->disk_free = (int64_t)(fs.f_bavail * fs.f_frsize);
+    s->disk_size = (int64_t)(fs.f_blocks * fs.f_frsize);
+    int64_t span = clock_wall() / USEC_PER_SEC - s->pipeline.disk_at,
+            used = s->pipeline.disk_free - s->disk_free;
+    if (s->pipeline.disk_at > 0 && span >= DISK_SPAN_MIN && used > 0)
+        s->days_until_full = (double)s->disk_free / ((double)used / (double)span) / DAY_SECONDS;
+    bool is_low = (double)s->disk_free < DISK_FREE_MIN * (double)s->disk_size;
+    bool fills = s->days_until_full >= 0 && s->days_until_full < DAYS_MIN;
+    s->is_disk_low = is_low || fills;
+    if (s->is_disk_low)
+        add_problem(s, STATUS_ATTENTION, STATUS_DISK_REMEDY, "the disk of %s has %.1f GB of %.1f GB free%s",
+            s->pipeline.data_dir, (double)s->disk_free / 1e9, (double)s->disk_size / 1e9,
+            fills ? " and is full within three days" : "");
+}
+
+static void look_at_archive(struct pipeline_status *s)
+{
+    char error[MANIFEST_ERROR_TEXT];
+    struct manifest m;
+    char *path = tool_archive_dir(s->config, s->pipeline.data_dir);
+    s->archive_generation = -1;
+    if (manifest_read_current(path, &m, error) == MANIFEST_OK) {
+        s->archive_generation = (int64_t)m.generation;
+        s->archive_made = m.made;
+        manifest_free(&m);
+    }
+    const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
+    if (c->status_text && strstr(c->status_text, "failed"))
+        add_problem(s, STATUS_ATTENTION, "correct the cause, then run `millrace compact`",
+            "compaction: %s%s%s", c->status_text, c->last_error ? ": " : "",
+            c->last_error ? c->last_error : "");
+    free(path);
+}
+
+void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
+{
+    struct config_error ignored;
+    *s = (struct pipeline_status){.config = config, .all_ready = true, .known = true};
+    pipeline_open(&s->pipeline, config, data_dir);
+    if (!config && s->pipeline.config_path &&
+        config_read(s->pipeline.config_path, &s->own_config, &ignored) == 0)
+        s->config = s->pipeline.config = s->own_config;
+    s->taken = clock_monotonic();
+    if (s->pipeline.has_ended)
+        add_problem(s, STATUS_DOWN, "start it: millrace up --config=FILE",
+            "the pipeline of %s is stopped%s%s", s->pipeline.data_dir, s->pipeline.end_reason ? ": " : "",
+            s->pipeline.end_reason ? s->pipeline.end_reason : "");
+    else if (s->pipeline.wrong_since)
+        add_problem(s, STATUS_ATTENTION,
+            "find the error: millrace up --check-config --config=FILE; correct it, then reload (SIGHUP)",
+            "the configuration %s is wrong, so the reload of %" PRId64
+            " minutes ago changed nothing; a daemon that "
+            "restarts cannot start",
+            s->pipeline.config_path ? s->pipeline.config_path : "",
+            (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60);
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        look_at_daemon(s, i);
+    look_at_archive(s);
+    look_at_disk(s);
+}
+
+void pipeline_status_close(struct pipeline_status *s)
+{
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
+        buf_free(&s->daemons[i].detail);
+        json_doc_free(&s->daemons[i].stats);
+    }
+    for (size_t i = 0; i < s->n_problems; i++) {
+        free(s->problems[i].text);
+        free(s->problems[i].remedy);
+    }
+    json_doc_free(&s->streams);
+    config_free(&s->own_config);
+    pipeline_close(&s->pipeline);
+}
+
+void pipeline_status_rates(struct pipeline_status *s, const struct pipeline_status *before)
+{
+    double seconds = (double)(s->taken - before->taken) / USEC_PER_SEC;
+    for (size_t i = 0; i < PIPELINE_DAEMONS && seconds > 0; i++) {
+        struct daemon_status *d = &s->daemons[i];
+        int64_t old = before->daemons[i].events;
+        if (d->events >= old && old >= 0)
+            d->rate = (double)(d->events - old) / seconds;
+    }
+}
+
+bool pipeline_is_settled(const struct pipeline_status *s)
+{
+    return s->all_ready && s->known && s->depth == 0 && s->lag == 0;
+}

@@ -1,0 +1,88 @@
+#include "tools/run/reload.h"
+
+#include "base/log.h"
+#include "tools/tool.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static int judge(const struct supervisor_program *program)
+{
+    struct tool_args a = {0};
+    if (access(program->argv[0], X_OK) != 0) {
+        log_error("cannot run a program that checks the configuration", LOG_S("path", program->argv[0]),
+            LOG_S("error", strerror(errno)));
+        return EX_OSERR;
+    }
+    for (char **arg = program->argv; *arg; arg++)
+        tool_add_arg(&a, "%s", *arg);
+    tool_add_arg(&a, "--check-config");
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int status = tool_wait(tool_start(&a, null, STDOUT_FILENO));
+    close(null);
+    return status;
+}
+
+int reload_judge(const struct supervisor_program *programs, size_t n)
+{
+    int status = EX_OK;
+    for (size_t i = 0; i < n && status == EX_OK; i++)
+        status = judge(&programs[i]);
+    return status;
+}
+
+static bool is_of_counters(const struct config_section *s)
+{
+    static const char *const kinds[] = {"input", "counters", "total", "subtotal"};
+    for (size_t i = 0; i < 4; i++)
+        if (strcmp(s->kind, kinds[i]) == 0)
+            return true;
+    return false;
+}
+
+static void append_name(const struct config_section *s, const char *key, struct buf *out)
+{
+    buf_printf(out, "%s[%s%s%s] %s", out->len ? ", " : "", s->kind, s->name[0] ? " " : "", s->name, key);
+}
+
+/* Appends what `a` has and `b` lacks or, unless only_missing, has with another value. */
+static void append_section(
+    const struct config_section *a, const struct config_section *b, bool only_missing, struct buf *out)
+{
+    for (size_t i = 0; i < a->n_entries; i++) {
+        const char *other = config_value(b, a->entries[i].key);
+        if (!other || (!only_missing && strcmp(other, a->entries[i].value) != 0))
+            append_name(a, a->entries[i].key, out);
+    }
+}
+
+static void append_differences(
+    const struct config *a, const struct config *b, bool of_counters, bool only_missing, struct buf *out)
+{
+    for (size_t i = 0; i < a->n_sections; i++) {
+        const struct config_section *s = &a->sections[i], *other = config_section(b, s->kind, s->name);
+        if (is_of_counters(s) != of_counters)
+            continue;
+        append_section(s, other, only_missing, out);
+        if (of_counters && !other)
+            append_name(s, "", out); /* a section counts even without entries */
+    }
+}
+
+bool reload_changes_counters(const struct config *before, const struct config *after)
+{
+    struct buf changes = {0};
+    append_differences(after, before, true, false, &changes);
+    append_differences(before, after, true, true, &changes);
+    bool any = changes.len > 0;
+    buf_free(&changes);
+    return any;
+}
+
+void reload_append_changes(const struct config *before, const struct config *after, struct buf *out)
+{
+    append_differences(after, before, false, false, out);
+    append_differences(before, after, false, true, out);
+}

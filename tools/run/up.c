@@ -1,0 +1,711 @@
+/* millrace up: runs one pipeline in the foreground.
+ *
+ * 1. Daemons are in start order: a daemon comes after those it depends on.
+ * 2. Listening sockets are opened once and stay open while the pipeline lives. An address in use is reported before any
+ *    daemon starts, and a port chosen by port 0 survives restarts.
+ * 3. A daemon's data directory and archive are below the pipeline's directory, and it gets the addresses of the daemons
+ *    that it talks to. Its section of the configuration overrides these defaults. */
+#include "daemon/daemon.h"
+#include "daemon/listen.h"
+#include "daemon/service_manager.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "config/options.h"
+#include "config/peers.h"
+#include "tools/run/agreement.h"
+#include "tools/run/handover.h"
+#include "tools/run/reload.h"
+#include "tools/run/supervisor.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define RUN_FILE "run.json"
+#define N_COLOURS 6
+#define N_SIGNALS 4
+#define SEPARATORS " ,\t"
+#define PEERS_MAX 5
+#define COMPACT_EVERY "1d" /* unless [compactor] sets it */
+#define FD_MIN                                                                                               \
+    10 /* our descriptors are at or above this number; lower ones are for descriptors passed to programs */
+
+static const struct option_row rows[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .fallback = "millrace-data",
+        .help = "directory of the pipeline; each daemon has a directory below it"},
+    {.name = "streams",
+        .type = OPTION_STRING,
+        .help = "streams of the pipeline, separated by commas; the queue's events go to the first"},
+    {.name = "auth_token_file",
+        .type = OPTION_STRING,
+        .help = "file with the token of all daemons; unset: no token"},
+    {.name = "run",
+        .type = OPTION_STRING,
+        .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
+    {.name = "free_ports",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "use free ports instead of the configured ones; millrace status shows them"},
+    TOOL_COLOR_SETTING("colour of the daemon names before log lines"),
+    {.name = "restart_delay",
+        .type = OPTION_DURATION,
+        .fallback = "100ms",
+        .min = 1,
+        .max = 60000,
+        .unit = "ms",
+        .help = "delay before a crashed daemon is restarted; doubles with each further crash"},
+    {.name = "restart_delay_max",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 1,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "longest delay before a restart"},
+    {.name = "stop_timeout",
+        .type = OPTION_DURATION,
+        .fallback = "30s",
+        .min = 100,
+        .max = 3600000,
+        .unit = "ms",
+        .help = "time for a daemon to stop before it is killed"},
+    {0},
+};
+
+struct daemon_row {
+    const char *name;
+    bool keeps_data, uses_archive, optional;
+    bool has_counters;                /* starts anew when the counters change */
+    bool compacts;                    /* listens nowhere, and has the settings of `millrace compact` */
+    const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
+};
+
+/* In start order. Events can be stored as long as pubsub and simplequeue run, so the others are optional. */
+static const struct daemon_row daemon_rows[] = {
+    {"pubsub", .keeps_data = true},
+    {"simplequeue", .keeps_data = true},
+    {"sortdb", .uses_archive = true, .optional = true},
+    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .has_counters = true,
+        .peers = {"pubsub"}},
+    {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
+    {"api", .optional = true, .has_counters = true,
+        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
+    {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
+};
+#define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
+
+/* A daemon's last error: the last line that it logged as an error before it ended, or how it ended. */
+struct last_error {
+    char *text;         /* NULL: none */
+    int64_t at;         /* Unix seconds */
+    bool is_of_process; /* logged by `pid` */
+    pid_t pid;          /* the latest process */
+};
+
+struct disk_sample {
+    int64_t at; /* Unix seconds */
+    uint64_t free;
+};
+#define DISK_EVERY 600 /* seconds */
+#define DISK_SAMPLES (86400 / DISK_EVERY)
+
+struct up {
+    const struct options *options;
+    const struct config *config;
+    struct config *counted; /* the last accepted configuration, whose counters are in force; NULL: config */
+    char **argv;            /* the command line of this process */
+    const char *data_dir;
+    char *archive; /* directory */
+    bool check_only;
+    size_t n;
+    struct supervisor_program daemons[N_DAEMONS];
+    struct tool_args args[N_DAEMONS]; /* owns the argv of `daemons` */
+    char *urls[N_DAEMONS];            /* where each listens; NULL: nowhere */
+    struct last_error errors[N_DAEMONS];
+    struct disk_sample disk[DISK_SAMPLES]; /* a ring of the last day */
+    size_t n_disk;                         /* samples taken */
+    struct event_base *base;
+    struct event *rewrite; /* retries a failed write of run.json */
+    struct event *measure; /* takes a disk sample */
+    struct supervisor *supervisor;
+    bool colours, is_up, ended, run_file_is_old;
+    bool is_replaced;    /* by a new version of this program, once the daemons have ended */
+    bool is_stopping;    /* on request, or because of `refused` */
+    int64_t wrong_since; /* Unix time of the last reload, if it found the configuration wrong; else 0 */
+    size_t refused;      /* the daemon whose end stops the pipeline; n: none */
+    int status;
+};
+
+/* Returns the number of a daemon, or up->n if it does not run. */
+static size_t find_daemon(const struct up *up, const char *name)
+{
+    size_t i = 0;
+    while (i < up->n && strcmp(up->daemons[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static int open_socket(struct up *up, const char *name, struct config_error *error)
+{
+    const char *address = config_setting(up->config, name, "address");
+    const char *port_text = config_setting(up->config, name, "port");
+    char reason[400], url[300];
+    uint64_t port = (uint64_t)peer_named(name)->port;
+    struct supervisor_program *d = &up->daemons[up->n - 1];
+    if (port_text && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
+        return config_fail(
+            error, up->config, 0, "[%s] port = %s: expected a number from 0 to 65535", name, port_text);
+    if (options_bool(up->options, "free_ports"))
+        port = 0;
+    d->listen_fd = handover_take(name, address, (int)port);
+    int low = d->listen_fd >= 0
+                  ? d->listen_fd
+                  : listen_open(address ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    if (low < 0)
+        return config_fail(error, NULL, 0, "%s: %s", name, reason);
+    if (low != d->listen_fd) {
+        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+        close(low);
+    }
+    listen_url(d->listen_fd, url, sizeof url);
+    up->urls[up->n - 1] = mem_strdup(url);
+    return 0;
+}
+
+/* The api reads the archive that sortdb serves. */
+static void add_api_archive(const struct up *up, struct tool_args *a)
+{
+    const char *dir = config_setting(up->config, "sortdb", "archive");
+    if (!config_setting(up->config, "api", "archive"))
+        tool_add_arg(a, "--archive=%s", dir ? dir : up->archive);
+}
+
+/* Appends the addresses of the daemons to which this one sends requests. */
+static void add_peers(const struct up *up, const struct daemon_row *row, struct tool_args *a)
+{
+    bool api_reads = tool_api_reads_archive(up->config, find_daemon(up, "sortdb") < up->n);
+    size_t api = find_daemon(up, "api");
+    for (const char *const *peer = row->peers; *peer != NULL; peer++) {
+        const char *setting = peer_named(*peer)->setting;
+        size_t i = find_daemon(up, *peer);
+        bool is_sortdb = strcmp(*peer, "sortdb") == 0;
+        if (is_sortdb && api_reads && strcmp(row->name, "api") == 0)
+            add_api_archive(up, a);
+        if (i == up->n || !up->urls[i] || config_setting(up->config, row->name, setting))
+            continue;
+        if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api])
+            tool_add_arg(a, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
+        else
+            tool_add_arg(a, "--%s=%s", setting, up->urls[i]);
+    }
+}
+
+/* Makes the daemon's command line, and opens its socket. */
+static int add_daemon(struct up *up, const struct daemon_row *row, struct config_error *error)
+{
+    struct supervisor_program *d = &up->daemons[up->n++];
+    *d = (struct supervisor_program){.name = row->name, .listen_fd = -1, .optional = row->optional};
+    struct tool_args *a = &up->args[up->n - 1];
+    *a = tool_args_for(row->name);
+    tool_add_arg(a, "--config=%s", up->config->path);
+    if (row->keeps_data && !config_setting(up->config, row->name, "data_dir"))
+        tool_add_arg(a, "--data_dir=%s/%s", up->data_dir, row->name);
+    if (row->uses_archive && !config_setting(up->config, row->name, "archive") &&
+        !config_setting(up->config, row->name, "db_file"))
+        tool_add_arg(a, "--archive=%s", up->archive);
+    if (strcmp(row->name, "api") == 0 && !config_setting(up->config, "api", "run_file"))
+        tool_add_arg(a, "--run_file=%s/" RUN_FILE, up->data_dir);
+    if (row->compacts) {
+        tool_add_compactor_paths(a, up->config, up->data_dir);
+        if (!config_setting(up->config, row->name, "every"))
+            tool_add_arg(a, "--every=%s", COMPACT_EVERY);
+    }
+    if (up->check_only)
+        tool_add_arg(a, "--check-config");
+    else if (!row->compacts && open_socket(up, row->name, error) != 0)
+        return -1;
+    add_peers(up, row, a);
+    d->argv = a->argv;
+    return 0;
+}
+
+/* False for a compactor with `every = 0`, which an operator runs by other means, and for one whose sortdb serves no archive. */
+static bool is_wanted(const struct up *up, const struct daemon_row *row)
+{
+    static const struct option_row every = {
+        .name = "every", .type = OPTION_DURATION, .max = INT64_MAX, .unit = "s"};
+    const char *text = row->compacts ? config_setting(up->config, row->name, "every") : NULL;
+    char ignored[200];
+    int64_t ms;
+    if (row->compacts && config_setting(up->config, "sortdb", "db_file"))
+        return false;
+    return !text || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
+}
+
+static bool runs_here(const void *arg, const char *daemon)
+{
+    const struct up *up = arg;
+    return find_daemon(up, daemon) < up->n;
+}
+
+/* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
+static int add_daemons(struct up *up, struct config_error *error)
+{
+    const char *list = options_string(up->options, "run");
+    bool all = list == NULL, runs[N_DAEMONS] = {false};
+    struct bytes word;
+    while (!all && bytes_next_word(&list, SEPARATORS, &word)) {
+        struct buf known = {0};
+        size_t i = 0;
+        for (; i < N_DAEMONS && !bytes_equal_str(word, daemon_rows[i].name); i++)
+            buf_printf(&known, " %s", daemon_rows[i].name);
+        if (i == N_DAEMONS)
+            config_fail(error, up->config, 0, "run: no daemon %.*s; expected any of:%.*s", (int)word.len,
+                word.ptr, (int)known.len, known.ptr);
+        buf_free(&known);
+        if (i == N_DAEMONS)
+            return -1;
+        runs[i] = true;
+    }
+    for (size_t i = 0; i < N_DAEMONS; i++)
+        if ((all || runs[i]) && is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
+            return -1;
+    handover_end();
+    return agreement_check(&(struct agreement){up->config, runs_here, up}, error);
+}
+
+/* Closes a daemon's socket, so that connections are refused and do not wait in the backlog. */
+static void close_socket(struct supervisor_program *d)
+{
+    if (d->listen_fd >= 0)
+        close(d->listen_fd);
+    d->listen_fd = -1;
+}
+
+static void set_error(struct last_error *e, struct bytes text, bool is_of_process)
+{
+    free(e->text);
+    *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process, e->pid};
+}
+
+/* The text of a line `TIME error DAEMON TEXT`, or a whole line of JSON with this level. BYTES_NONE: another line. */
+static struct bytes logged_error(struct bytes line)
+{
+    static const char level[] = " error ", json[] = "\"level\":\"error\"";
+    const char *space = line.len ? memchr(line.ptr, ' ', line.len) : NULL;
+    size_t rest = space ? (size_t)(line.ptr + line.len - space) : 0;
+    if (line.len && line.ptr[0] == '{')
+        return memmem(line.ptr, line.len, json, sizeof json - 1) ? line : BYTES_NONE;
+    if (rest < sizeof level || memcmp(space, level, sizeof level - 1) != 0)
+        return BYTES_NONE;
+    const char *name = space + sizeof level - 1;
+    const char *text = memchr(name, ' ', (size_t)(line.ptr + line.len - name));
+    return text ? bytes_of(text + 1, (size_t)(line.ptr + line.len - text - 1)) : BYTES_NONE;
+}
+
+static void on_line(size_t program, struct bytes line, void *arg)
+{
+    static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
+    struct up *up = arg;
+    struct bytes error = logged_error(line);
+    if (error.len > 0)
+        set_error(&up->errors[program], error, true);
+    struct buf out = {0};
+    const char *name = up->daemons[program].name;
+    if (up->colours)
+        buf_printf(&out, "\033[%dm%-15s |\033[0m ", colours[program % N_COLOURS], name);
+    else
+        buf_printf(&out, "%-15s | ", name);
+    buf_append_bytes(&out, line);
+    buf_append_char(&out, '\n');
+    (void)!write(STDERR_FILENO, out.ptr, out.len);
+    buf_free(&out);
+}
+
+/* The daemon that stopped the pipeline, and its last error. */
+static void append_end_reason(const struct up *up, struct buf *out)
+{
+    const char *error = up->errors[up->refused].text;
+    struct buf reason = {0};
+    buf_printf(&reason, "%s ended with %s%s%s", up->daemons[up->refused].name,
+        supervisor_report(up->supervisor, up->refused).last_end, error ? ": " : "", error ? error : "");
+    buf_append_str(out, ",\"end_reason\":");
+    buf_append_json(out, buf_bytes(&reason));
+    buf_free(&reason);
+}
+
+/* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
+ * old file or the whole new one. */
+static void write_run_file(struct up *up)
+{
+    struct buf text = {0}, path = {0};
+    buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
+    char *fresh = mem_printf("%s/" RUN_FILE ".new", up->data_dir);
+    buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
+    buf_append_json(&text, bytes_str(up->config->path));
+    buf_append_str(&text, ",\"daemons\":{");
+    for (size_t i = 0; i < up->n; i++) {
+        struct supervisor_report r = supervisor_report(up->supervisor, i);
+        buf_printf(&text, "%s\n\"%s\":{\"pid\":%d,\"state\":\"%s\",\"restarts\":%u,\"url\":", i ? "," : "",
+            up->daemons[i].name, (int)r.pid, supervisor_state_name(r.state), r.restarts);
+        buf_append_json(&text, bytes_str(up->urls[i]));
+        buf_append_str(&text, ",\"said\":");
+        buf_append_json(&text, bytes_str(r.status_text));
+        if (up->errors[i].text) {
+            buf_printf(&text, ",\"error_at\":%" PRId64 ",\"error\":", up->errors[i].at);
+            buf_append_json(&text, bytes_str(up->errors[i].text));
+        }
+        buf_append_char(&text, '}');
+    }
+    buf_append_str(&text, "\n}");
+    if (up->wrong_since)
+        buf_printf(&text, ",\"wrong_since\":%" PRId64, up->wrong_since);
+    if (up->ended && up->refused < up->n)
+        append_end_reason(up, &text);
+    if (up->n_disk > 0) {
+        const struct disk_sample *first =
+            &up->disk[up->n_disk < DISK_SAMPLES ? 0 : up->n_disk % DISK_SAMPLES];
+        buf_printf(&text, ",\"disk\":{\"at\":%" PRId64 ",\"free\":%" PRIu64 "}", first->at, first->free);
+    }
+    buf_append_str(&text, "}\n");
+    FILE *f = fopen(fresh, "we");
+    bool ok = f && fwrite(text.ptr, 1, text.len, f) == text.len;
+    ok = f && fclose(f) == 0 && ok && rename(fresh, path.ptr) == 0;
+    if (!ok && !up->run_file_is_old)
+        log_warn("cannot write run.json: other tools see an earlier state until it is written",
+            LOG_S("path", path.ptr), LOG_S("error", strerror(errno)));
+    up->run_file_is_old = !ok;
+    if (!ok)
+        event_add(up->rewrite, &(struct timeval){.tv_sec = 1});
+    buf_free(&text);
+    buf_free(&path);
+    free(fresh);
+}
+
+static void on_rewrite(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    write_run_file(arg);
+}
+
+/* Samples tell `millrace status` how fast the disk fills. */
+static void on_measure(evutil_socket_t fd, short what, void *arg)
+{
+    struct up *up = arg;
+    struct statvfs fs;
+    (void)fd;
+    (void)what;
+    if (statvfs(up->data_dir, &fs) != 0)
+        return;
+    up->disk[up->n_disk++ % DISK_SAMPLES] =
+        (struct disk_sample){clock_wall() / USEC_PER_SEC, (uint64_t)fs.f_bavail * fs.f_frsize};
+    write_run_file(up);
+}
+
+/* A process that ended without an error in its log leaves how it ended. */
+static void note_end(struct up *up, size_t program, const struct supervisor_report *r)
+{
+    struct last_error *e = &up->errors[program];
+    if ((r->state == SUPERVISOR_RESTARTING || r->state == SUPERVISOR_FAILED) && !e->is_of_process)
+        set_error(e, bytes_str(r->last_end), false);
+    if (r->pid != 0 && r->pid != e->pid) {
+        e->pid = r->pid;
+        e->is_of_process = false;
+    }
+    if (r->state == SUPERVISOR_STOPPED && !up->is_stopping) {
+        up->refused = program;
+        up->is_stopping = true;
+    }
+}
+
+static void on_change(size_t program, void *arg)
+{
+    struct up *up = arg;
+    struct supervisor_report report = supervisor_report(up->supervisor, program);
+    enum supervisor_state state = report.state;
+    note_end(up, program, &report);
+    log_debug(
+        "state", LOG_S("daemon", up->daemons[program].name), LOG_S("state", supervisor_state_name(state)));
+    if (state == SUPERVISOR_FAILED)
+        close_socket(&up->daemons[program]);
+    write_run_file(up);
+    /* The first time that every daemon is ready or has failed, report it. */
+    bool failed = false;
+    for (size_t i = 0; i < up->n; i++) {
+        state = supervisor_report(up->supervisor, i).state;
+        if (up->is_up || (state != SUPERVISOR_READY && state != SUPERVISOR_FAILED))
+            return;
+        failed = failed || state == SUPERVISOR_FAILED;
+    }
+    up->is_up = true;
+    for (size_t i = 0; i < up->n; i++)
+        if (up->urls[i])
+            log_info("listening", LOG_S("daemon", up->daemons[i].name), LOG_S("url", up->urls[i]));
+    if (failed)
+        log_warn("pipeline runs without its failed daemons", LOG_S("data_dir", up->data_dir));
+    else
+        log_info("pipeline ready", LOG_S("data_dir", up->data_dir));
+    service_notify(failed ? "READY=1\nSTATUS=some daemons failed" : "READY=1\nSTATUS=ready");
+}
+
+static void on_stopped(int status, void *arg)
+{
+    struct up *up = arg;
+    up->status = status;
+    up->ended = !up->is_replaced;
+    event_base_loopbreak(up->base);
+}
+
+static bool has_counters(const char *daemon)
+{
+    size_t i = 0;
+    while (strcmp(daemon_rows[i].name, daemon) != 0)
+        i++;
+    return daemon_rows[i].has_counters;
+}
+
+/* Reads the configuration again. The daemons that use the counters start anew if these changed; other changes are named. */
+static void reload(struct up *up)
+{
+    struct config *fresh = NULL;
+    struct config_error error;
+    const struct config *counted = up->counted ? up->counted : up->config;
+    struct buf changes = {0};
+    const struct supervisor_program own = {.argv = up->argv};
+    if (reload_judge(&own, 1) != EX_OK || config_read(up->config->path, &fresh, &error) != 0) {
+        log_error("the configuration is wrong and changes nothing: see the line above");
+        up->wrong_since = clock_wall() / USEC_PER_SEC;
+        write_run_file(up);
+        return;
+    }
+    up->wrong_since = 0;
+    write_run_file(up);
+    reload_append_changes(up->config, fresh, &changes);
+    if (changes.len > 0) {
+        buf_append_char(&changes, '\0');
+        log_warn("these settings take effect after a restart", LOG_S("settings", changes.ptr));
+    }
+    buf_free(&changes);
+    bool counts_anew = reload_changes_counters(counted, fresh);
+    log_info("configuration read", LOG_S("counters", counts_anew ? "changed" : "unchanged"));
+    for (size_t i = 0; i < up->n && counts_anew; i++) {
+        if (!has_counters(up->daemons[i].name))
+            continue;
+        if (supervisor_report(up->supervisor, i).state == SUPERVISOR_FAILED)
+            log_warn("this daemon failed and starts only with `millrace up`: restart the pipeline",
+                LOG_S("daemon", up->daemons[i].name));
+        supervisor_renew(up->supervisor, i);
+    }
+    config_free(&up->counted);
+    up->counted = fresh;
+}
+
+/* Stops the daemons and keeps their sockets; run_up then executes the new version. */
+static void replace(struct up *up)
+{
+    const struct supervisor_program own = {.argv = up->argv};
+    if (up->is_stopping)
+        return;
+    if (reload_judge(&own, 1) != EX_OK) {
+        log_error("the new version refuses the configuration: the old one keeps running");
+        return;
+    }
+    log_info("changing to the new version");
+    up->is_replaced = up->is_stopping = true;
+    supervisor_stop(up->supervisor, EX_OK);
+}
+
+static void on_signal(evutil_socket_t sig, short what, void *arg)
+{
+    struct up *up = arg;
+    (void)what;
+    if (sig == SIGUSR2) {
+        replace(up);
+        return;
+    }
+    for (size_t i = 0; i < up->n && sig == SIGHUP; i++) {
+        struct supervisor_report r = supervisor_report(up->supervisor, i);
+        if (r.state == SUPERVISOR_READY)
+            kill(r.pid, SIGHUP);
+    }
+    if (sig == SIGHUP) {
+        reload(up);
+        return;
+    }
+    log_info("stopping", LOG_S("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
+    service_notify("STOPPING=1");
+    up->is_stopping = true;
+    up->is_replaced = false;
+    supervisor_stop(up->supervisor, EX_OK);
+}
+
+static int run_pipeline(struct up *up)
+{
+    const struct options *o = up->options;
+    char error[200];
+    struct supervisor_config config = {.base = up->base,
+        .n = up->n,
+        .programs = up->daemons,
+        .delay_min = options_int(o, "restart_delay") * USEC_PER_MSEC,
+        .delay_max = options_int(o, "restart_delay_max") * USEC_PER_MSEC,
+        .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
+        .on_line = on_line,
+        .on_change = on_change,
+        .on_stopped = on_stopped,
+        .arg = up};
+    up->supervisor = supervisor_new(&config, error, sizeof error);
+    if (!up->supervisor) {
+        log_error("cannot start the pipeline", LOG_S("error", error));
+        return EX_TEMPFAIL;
+    }
+    static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2};
+    struct event *events[N_SIGNALS];
+    for (int i = 0; i < N_SIGNALS; i++) {
+        events[i] = evsignal_new(up->base, signals[i], on_signal, up);
+        event_add(events[i], NULL);
+    }
+    up->refused = up->n;
+    supervisor_start(up->supervisor);
+    event_base_dispatch(up->base);
+    for (int i = 0; i < N_SIGNALS; i++)
+        event_free(events[i]);
+    write_run_file(up);
+    supervisor_free(&up->supervisor);
+    return up->status;
+}
+
+/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not touch an
+ * existing archive, on which a compactor may be running. */
+static int init_archive(const struct up *up)
+{
+    struct tool_args a = tool_args_for("compactor");
+    tool_add_arg(&a, "--archive=%s", up->archive);
+    tool_add_arg(&a, "--init");
+    char *current = mem_printf("%s/current", up->archive);
+    bool needed = find_daemon(up, "sortdb") < up->n && access(current, F_OK) != 0;
+    int status = needed ? tool_wait(tool_start(&a, -1, -1)) : EX_OK;
+    tool_free_args(&a);
+    free(current);
+    return status;
+}
+
+static int check_daemons(struct up *up)
+{
+    static const char *const keepers[] = {"simplequeue", "pubsub"};
+    puts("# millrace up");
+    options_show_settings(up->options);
+    for (size_t i = 0; i < up->n; i++) {
+        printf("# %s\n", up->daemons[i].name);
+        int status = tool_wait(tool_start(&up->args[i], -1, -1));
+        if (status != EX_OK)
+            return status;
+    }
+    /* An event is only as durable as the weakest sync policy on its way, so name that policy. */
+    const char *weakest = NULL;
+    for (size_t i = 0; i < 2 && !weakest; i++) {
+        const char *sync = config_setting(up->config, keepers[i], "sync");
+        if (sync && strcmp(sync, "never") == 0)
+            weakest = keepers[i];
+    }
+    if (weakest)
+        printf(
+            "# durability: an acknowledged event survives kill -9 but not a power cut ([%s] sync = never)\n",
+            weakest);
+    else
+        printf("# durability: an acknowledged event survives kill -9 and a power cut\n");
+    return EX_OK;
+}
+
+static int run_up(const struct options *o, char **argv)
+{
+    struct config_error error;
+    struct up up = {.options = o,
+        .argv = argv,
+        .config = options_config(o),
+        .data_dir = options_string(o, "data_dir"),
+        .check_only = options_check_only(o),
+        .colours = tool_has_color(o, STDERR_FILENO)};
+    if (!up.config) {
+        fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
+                        "etc/clicks.conf)\n");
+        return EX_USAGE;
+    }
+    const char *archive = config_setting(up.config, "compactor", "archive");
+    char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
+    up.archive = path;
+    int status = EX_OK;
+    if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
+        add_daemons(&up, &error) != 0) {
+        log_error(
+            up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
+        status = EX_CONFIG;
+    } else if (up.check_only) {
+        status = check_daemons(&up);
+    } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
+        log_error(status == EX_OSERR ? "the configuration could not be checked: nothing was started"
+                                     : "the configuration is wrong: nothing was started");
+    } else if ((status = init_archive(&up)) !=
+               EX_TEMPFAIL) { /* without an archive, events are still stored */
+        up.base = event_base_new();
+        up.rewrite = evtimer_new(up.base, on_rewrite, &up);
+        up.measure = event_new(up.base, -1, EV_PERSIST, on_measure, &up);
+        event_add(up.measure, &(struct timeval){.tv_sec = DISK_EVERY});
+        event_active(up.measure, EV_TIMEOUT, 1);
+        status = run_pipeline(&up);
+        if (up.is_replaced && status == EX_OK) {
+            handover_exec(up.daemons, up.n, up.argv);
+            log_error(
+                "cannot run the new version", LOG_S("path", up.argv[0]), LOG_S("error", strerror(errno)));
+            status = EX_OSERR;
+        }
+        event_free(up.rewrite);
+        event_free(up.measure);
+        event_base_free(up.base);
+    }
+    for (size_t i = 0; i < up.n; i++) {
+        close_socket(&up.daemons[i]);
+        if (up.urls[i] && strncmp(up.urls[i], "unix:", 5) == 0)
+            unlink(up.urls[i] + 5);
+        free(up.urls[i]);
+        free(up.errors[i].text);
+        tool_free_args(&up.args[i]);
+    }
+    config_free(&up.counted);
+    free(path);
+    return status;
+}
+
+int tool_up(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "millrace",
+        .usage = "millrace up",
+        .summary = "runs a pipeline in the foreground until Ctrl-C",
+        .rows = {rows, NULL}};
+    struct options *o;
+    log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+    enum options_result r = options_parse(&spec, argc, argv, &o);
+    int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
+    char self[PATH_MAX] = ""; /* where a new version is put */
+    char **own = mem_zalloc(((size_t)argc + 2) * sizeof *own);
+    (void)!readlink("/proc/self/exe", self, sizeof self - 1);
+    own[0] = self;
+    memcpy(own + 1, argv, (size_t)argc * sizeof *argv);
+    if (r == OPTIONS_OK)
+        status = run_up(o, own);
+    else if (r != OPTIONS_EXIT)
+        fprintf(stderr, "millrace up: %s\n", options_error(o));
+    free(own);
+    options_free(&o);
+    return status;
+}
