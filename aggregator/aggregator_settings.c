@@ -43,6 +43,12 @@ const struct option_row settings_rows[] = {
         .type = OPTION_BOOL,
         .help = "for one start: continue although lines expired uncounted or the stream is a restored copy; "
                 "otherwise the aggregator stays not ready"},
+    {.name = "accept_loss_from",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .max = INT64_MAX,
+        .help =
+            "with accept_loss: continue at this offset of the copy, not at the one that pubsub names (0)"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",

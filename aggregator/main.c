@@ -343,6 +343,7 @@ static void begin_counting(struct wiring *w)
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
             .accepts_loss = options_bool(o, "accept_loss"),
+            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
             .changed = on_stream,
             .arg = w});
     w->tick = every(w, tick > TICK_MAX ? TICK_MAX : tick < TICK_MIN ? TICK_MIN : tick, on_tick);

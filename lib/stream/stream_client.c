@@ -312,18 +312,42 @@ static void on_gone(struct stream_client *c, struct bytes body)
     }
 }
 
+/* For an operator who knows the time of the restore. */
+static void log_openings(const struct stream_client *c, const struct json_doc *doc)
+{
+    struct buf list = {0};
+    for (size_t i = 0; i < json_doc_length(doc, "/openings"); i++) {
+        struct bytes first = json_doc_text(doc, "/openings/%zu/first", i),
+                     began = json_doc_text(doc, "/openings/%zu/began", i);
+        buf_printf(
+            &list, "%s%.*s at %.*s", i > 0 ? ", " : "", (int)first.len, first.ptr, (int)began.len, began.ptr);
+    }
+    log_warn("the restored copy was opened", LOG_S("stream", c->stream), LOG_B("openings", buf_bytes(&list)));
+    buf_free(&list);
+}
+
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
     uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
     char text[400];
+    uint64_t chosen = c->config.accept_from;
     if (differs == UINT64_MAX) {
         refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
+    } else if (c->config.loss == STREAM_LOSS_ACCEPTED && chosen > c->cursor.offset) {
+        snprintf(text, sizeof text, "accept_loss_from %" PRIu64 " is after the cursor, %" PRIu64, chosen,
+            c->cursor.offset);
+        refuse(c, text);
+    } else if (c->config.loss == STREAM_LOSS_ACCEPTED && chosen > 0) {
+        c->config.accept_from = 0;
+        skip_lost(c, "continuing in a restored copy of the stream", BYTES_LITERAL("{}"), chosen);
     } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
         skip_lost(c, "continuing in a restored copy of the stream", body, differs);
     } else {
         struct json_doc *doc = json_doc_parse(body);
         struct bytes detail = json_doc_text(doc, "/detail");
         snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
+        if (!c->refused)
+            log_openings(c, doc);
         json_doc_free(&doc);
         refuse_loss(c, text, differs, "continues there and skips no line");
     }

@@ -22,7 +22,9 @@
 #define STREAM_ACCEPT_LOSS_OPTION                                                                            \
     {.name = "accept_loss", .type = OPTION_BOOL,                                                             \
         .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
-                "not ready"}
+                "not ready"},                                                                                \
+    {.name = "accept_loss_from", .type = OPTION_INT, .fallback = "0", .max = INT64_MAX,                       \
+        .help = "with accept_loss: continue at this offset of the copy, not at the one that pubsub names (0)"}
 /* clang-format on */
 
 /* Checks these settings, before any of them is used: bitly's form of pubsub_url is replaced. Returns 0, or -1 with the error. */

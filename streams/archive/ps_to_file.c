@@ -428,6 +428,7 @@ static int start(struct daemon *d, void **ctx, struct config_error *error)
         &(struct stream_client_config){.pubsub = w->pubsub,
             .from = *file_archive_cursor(w->archive),
             .loss = options_bool(o, "accept_loss") ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
+            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
             .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,

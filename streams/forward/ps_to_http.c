@@ -262,7 +262,7 @@ static int check(struct options *o, struct config_error *error)
 {
     static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
         "batch", "bare_line", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
-        "rejects_max_bytes", "rejects_max_age", "commit_every", "accept_loss", NULL};
+        "rejects_max_bytes", "rejects_max_age", "commit_every", "accept_loss", "accept_loss_from", NULL};
     struct url_address address;
     int ways = (options_text(o, "destination") != NULL) + (options_text(o, "to_stream") != NULL) +
                (options_text(o, "to_queue") != NULL);
@@ -690,6 +690,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
             .loss = options_bool(o, "accept_loss") ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
+            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
             .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,

@@ -164,6 +164,36 @@ class OldCopies(CopiesTest):
                 for name in "p", "a":
                     shutil.rmtree(self.path(name))
 
+    def test_a_copy_that_was_opened_aside(self):
+        """The original went on afterwards, so the clocks name a later place. The log lists all, and the operator names the right one."""
+        self.pubsub()
+        self.fill(0)
+        self.stream.stop()
+        shutil.copytree(self.path("p"), self.path("original"))
+        self.pubsub()
+        self.fill(10)
+        self.stream.stop()
+        os.rename(self.path("p"), self.path("p.old"))
+        os.rename(self.path("original"), self.path("p"))
+        self.pubsub()
+        self.aggregator()
+        self.fill(1, 2)
+        self.committed(3)
+        self.stop_both()
+        self.restore("p")
+        self.pubsub()
+        self.fill(11, 12)
+        self.aggregator()
+        B = len(block(0))
+        self.refused("from offset %d on it differs" % (2 * B), "found by the clocks")
+        self.assertRegex(self.counting.log, r"was opened stream=s openings=\"0 at \S+, %d at \S+, %d at " % (B, 2 * B))
+        self.counting.stop()
+        self.aggregator("--accept-loss", "--accept-loss-from=%d" % (3 * B + 1))
+        self.refused("accept_loss_from %d is after the cursor, %d" % (3 * B + 1, 3 * B))
+        self.counting.stop()
+        self.aggregator("--accept-loss", "--accept-loss-from=%d" % B)
+        self.counted(3 + 3)
+
     def test_pubsub_and_aggregator_of_one_age(self):
         self.pubsub()
         self.aggregator()
