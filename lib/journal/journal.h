@@ -115,8 +115,9 @@ const char *journal_id(const struct journal *j); /* 32 hex digits; random, creat
 
 /* The opening (opening.h) of this session, also if it has not appended yet. */
 const char *journal_opening(const struct journal *j);
-/* The others need openings_begin_segments. */
-/* The opening of the byte before `offset`; "": offset 0, or below the earliest offset. A lost byte belongs to the opening before
+/* The following functions need openings_begin_segments. Their texts are valid until the next append, poll or trim.
+ *
+ * The opening of the byte before `offset`; "": offset 0, or below the earliest offset. A lost byte belongs to the opening before
  * its hole. */
 const char *journal_opening_before(const struct journal *j, uint64_t offset);
 /* The opening that has appended the byte at `offset`, or will append it. */
@@ -129,8 +130,8 @@ uint64_t journal_opening_end(const struct journal *j, uint64_t offset);
 bool journal_is_past(
     const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain);
 struct journal_opening {
-    uint64_t first;      /* its first offset, or the earliest offset */
-    const char *opening; /* valid until the next append or trim */
+    uint64_t first; /* its first offset, or the earliest offset */
+    const char *opening;
 };
 /* Returns the number of openings that have appended bytes, and a list of them, the oldest first, which the caller frees. */
 size_t journal_openings(const struct journal *j, struct journal_opening **out);

@@ -1,6 +1,7 @@
 /* The openings of a journal's bytes, as the headers of its segments name them. */
 #include "journal/journal_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 const char *journal_opening(const struct journal *j)
@@ -11,6 +12,7 @@ const char *journal_opening(const struct journal *j)
 /* The number of segments that are not trimmed and begin below `offset`. */
 static size_t begun_below(const struct journal *j, uint64_t offset)
 {
+    assert(j->magic == JOURNAL_MAGIC && j->openings_begin_segments);
     size_t low = j->n_trimmed, high = j->n_segments;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
