@@ -3,7 +3,6 @@
 #include "base/erased_line.h"
 #include "base/progress.h"
 #include "json/json_fields.h"
-#include "stream/stream_client.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

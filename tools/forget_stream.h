@@ -2,6 +2,7 @@
 #ifndef MILLRACE_FORGET_STREAM_H
 #define MILLRACE_FORGET_STREAM_H
 
+#include "stream/stream_client.h"
 #include "tools/forget_match.h"
 #include "tools/tool.h"
 
@@ -25,8 +26,8 @@ struct forget_stream {
 
 /* Lines for one request. */
 struct forget_batch {
-    struct buf ranges; /* the body of /erase */
-    char opening[25];  /* of the last line (STREAM_OPENING_TEXT) */
+    struct buf ranges;                 /* the body of /erase */
+    char opening[STREAM_OPENING_TEXT]; /* of the last line */
 };
 
 /* Reads the stream up to its end. Returns 0, or an exit status with the error. */

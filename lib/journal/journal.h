@@ -125,7 +125,7 @@ const char *journal_opening_at(const struct journal *j, uint64_t offset);
 /* The end of the bytes that this opening has appended; UINT64_MAX: the opening of this session. */
 uint64_t journal_opening_end(const struct journal *j, uint64_t offset);
 /* True if `opening` is that of the byte before `offset`, or if this byte is below the earliest offset, so that the journal cannot
- * know it. False: the journal is a copy of the cursor's journal, and *differs_from is the first offset whose byte
+ * know it, or if it and the next one are lost, so that no journal has other bytes there. False: the journal is a copy of the cursor's journal, and *differs_from is the first offset whose byte
  * differs. *is_certain is true if the journal knows the opening; otherwise the place is found by the clocks (opening.h). */
 bool journal_is_past(
     const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain);

@@ -61,16 +61,29 @@ size_t journal_openings(const struct journal *j, struct journal_opening **out)
     return n;
 }
 
+/* True if the byte at `offset` is lost: it is in a hole, or at its first byte. */
+static bool is_lost(const struct journal *j, uint64_t offset)
+{
+    size_t n = begun_below(j, offset + 1);
+    return n > 0 && j->n_trimmed + n < j->n_segments && offset >= j->segments[j->n_trimmed + n - 1]->end;
+}
+
 bool journal_is_past(
     const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain)
 {
     if (offset < journal_earliest(j) || offset == 0 ||
         (offset <= j->committed_end && bytes_equal_str(opening, journal_opening_before(j, offset))))
         return true;
+    if (offset < j->committed_end && is_lost(j, offset - 1) && is_lost(j, offset))
+        return true; /* a read there reports the hole */
     struct journal_opening *list;
     size_t n = journal_openings(j, &list);
     uint64_t later = offset < j->committed_end ? offset : j->committed_end;
-    *is_certain = false;
+    *is_certain = bytes_equal_str(opening, j->segments[j->n_trimmed]->before);
+    if (*is_certain) {
+        n = 0;
+        later = journal_earliest(j);
+    }
     for (size_t i = n; i-- > 0;) {
         uint64_t end = i + 1 < n ? list[i + 1].first : j->committed_end;
         if (bytes_equal_str(opening, list[i].opening)) {

@@ -434,6 +434,7 @@ static enum journal_result open_existing(struct opening *o)
     j->newest_marker = newest_marker_write(j->dir, j->newest_marker, o->headers[o->last].sequence);
     if (!hole)
         return JOURNAL_OK;
+    memcpy(w->last_opening, o->session.opening, sizeof w->last_opening);
     w->wanted = writer_unused_reserve(w);
     if ((w->size > w->position || w->wanted) && io->ftruncate(w->fd, (off_t)w->position) != 0)
         return refuse(o, JOURNAL_IO, j->dir, "cannot cut the last segment", errno);

@@ -352,13 +352,12 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     }
     if (!why)
         return JOURNAL_OK;
-    if (!errno_is_full(why) && (must || !errno_is_fd_limit(why)))
+    if (!errno_is_full(why) && (passes_hole(j, b) || !errno_is_fd_limit(why)))
         return writer_latch(j, "begin a segment after", why);
     w->retry_roll = w->position + j->segment_bytes / RETRY_SHARE;
-    if (!frees_first)
-        return JOURNAL_OK;
-    writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
-    return must || (b->reserve && errno_is_full(why)) ? JOURNAL_NO_SPACE : JOURNAL_OK;
+    if (frees_first)
+        writer_reserve_again(j, b->reserve > w->wanted ? b->reserve : w->wanted);
+    return must || (frees_first && b->reserve && errno_is_full(why)) ? JOURNAL_NO_SPACE : JOURNAL_OK;
 }
 
 /* Inserts a frame with the boot id, the opening and the sync policy before the first batch that this session writes into a segment

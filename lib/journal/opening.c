@@ -41,7 +41,8 @@ usec_t opening_time(const char *opening)
 
 bool opening_is_after(const char *opening, struct bytes text)
 {
-    return opening_is_valid(text) && opening[0] != '\0' && milliseconds(opening) > milliseconds(text.ptr);
+    return opening_is_valid(text) && opening[0] != '\0' && !bytes_equal_str(text, opening) &&
+           milliseconds(opening) >= milliseconds(text.ptr);
 }
 
 static int digit_value(char digit)

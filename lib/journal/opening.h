@@ -7,9 +7,9 @@
  *
  * 1. An id is 24 hexadecimal digits: the time in milliseconds since 1970 (12), and random bits (12). In one history, a
  *    later opening has a later time, even if the clock was set back.
- * 2. If a store does not know the opening of a cursor, the store is a copy, and its first opening with a later time is the first
- *    after the restore. This holds if the clocks were right, and if only one of original and copy was open at a time. So
- *    a daemon only proposes this place to an operator, together with its time. */
+ * 2. If a store does not know the opening of a cursor of the original, the store is a copy, and its first opening with a
+ *    later time is the first after the restore. This holds if the clocks were right, and if the copy was not opened while
+ *    the original was in use. So a daemon only proposes this place to an operator, together with its time. */
 #ifndef MILLRACE_JOURNAL_OPENING_H
 #define MILLRACE_JOURNAL_OPENING_H
 
@@ -24,7 +24,7 @@ void opening_new(const char *before, usec_t wall, char out[OPENING_TEXT]);
 bool opening_is_valid(struct bytes text);
 /* In microseconds; `opening` is valid. */
 usec_t opening_time(const char *opening);
-/* True if the text is a valid opening with an earlier time than `opening`. */
+/* True if the text is another valid opening, whose time is not later. Openings of one history have different times. */
 bool opening_is_after(const char *opening, struct bytes text);
 
 /* 12 bytes of a file, and back. An id of zeros is "". */

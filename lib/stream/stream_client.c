@@ -345,11 +345,13 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     } else {
         struct json_doc *doc = json_doc_parse(body);
         struct bytes detail = json_doc_text(doc, "/detail");
+        struct json_value certain = json_doc_at(doc, "/is_certain");
+        bool is_certain = certain.type == JSON_BOOL && certain.v.boolean;
         snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
         if (!c->refused)
             log_openings(c, doc);
         json_doc_free(&doc);
-        refuse_loss(c, text, differs, "continues there and skips no line");
+        refuse_loss(c, text, differs, is_certain ? "continues there and skips no line" : "continues there");
     }
 }
 

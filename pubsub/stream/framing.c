@@ -24,7 +24,7 @@ static const char *opening_before(struct framing *f)
 {
     if (f->until == 0 || f->offset > f->until) {
         snprintf(f->opening, sizeof f->opening, "%s", journal_opening_before(f->journal, f->offset));
-        f->until = f->offset > 0 ? journal_opening_end(f->journal, f->offset - 1) : 0;
+        f->until = f->opening[0] ? journal_opening_end(f->journal, f->offset - 1) : 0;
     }
     return f->opening;
 }
@@ -32,6 +32,11 @@ static const char *opening_before(struct framing *f)
 static void add_id(struct framing *f, struct buf *out)
 {
     const char *opening = f->journal ? opening_before(f) : "";
+    if (f->journal && f->offset > 0 &&
+        !opening[0]) { /* retention has passed this place: a gap event will follow */
+        buf_append_char(out, '\n');
+        return;
+    }
     buf_append(out, "id: ", 4);
     buf_append_u64(out, f->offset);
     buf_append_char(out, ':');

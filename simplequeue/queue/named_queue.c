@@ -201,8 +201,7 @@ static bool replay(const struct journal_scanned *frame, void *arg)
 
 /* A hole in the journal means that messages may be lost that were already delivered. The queue skips their ids, so
  * that a relay never takes a new message for one that it has already published. The number of skipped ids depends
- * on the holes, not on the last known id: an earlier OPEN may be lost, too. The skipped ids belong to the latest opening
- * before. */
+ * on the holes, not on the last known id: an earlier OPEN may be lost, too. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -217,7 +216,10 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
         return false;
     }
     uint64_t holes = journal_committed_end(j) / JOURNAL_HOLE - q->last_record / JOURNAL_HOLE;
-    uint64_t next_id = queue_state(q->core)->next_id + holes * QUEUE_ID_HOLE;
+    uint64_t next_id = queue_state(q->core)->next_id;
+    if (holes > 0)
+        queue_openings_add(&q->openings, "", next_id);
+    next_id += holes * QUEUE_ID_HOLE;
     queue_restore_next_id(q->core, next_id);
     queue_openings_add(&q->openings, journal_opening(j), next_id);
     return true;

@@ -36,7 +36,8 @@ static void recorded(const struct queue_outcome *outcome, void *arg)
     free(c);
 }
 
-/* Records the name, "": none, and calls recorded(); at once if it is recorded already, or can be only in memory. */
+/* Records the name, "": none, and calls recorded(); at once if it is recorded already, or can be only in memory. A follower must not
+ * learn of an opening whose record a crash may lose, so it waits for an OPEN record in progress. */
 static enum queue_result record(const struct change *change, const char *reader, struct queue_now now)
 {
     struct named_queue *q = change->q;
@@ -47,7 +48,7 @@ static enum queue_result record(const struct change *change, const char *reader,
     struct change *c = mem_alloc(sizeof *c);
     *c = *change;
     bool is_recorded =
-        !q->config.journal || (!producer_newest_put(q, FOLLOWER_MARK) &&
+        !q->config.journal || (!producer_newest_put(q, FOLLOWER_MARK) && !q->opening &&
                                   bytes_equal_str(named_queue_opening(q, FOLLOWER_MARK), reader));
     enum queue_result r = is_recorded ? QUEUE_NO_SPACE : named_queue_put(q, &put, now, recorded, c, NULL);
     if (r == QUEUE_NO_SPACE)

@@ -4,7 +4,7 @@
 
 void queue_openings_add(struct queue_openings *o, const char *opening, uint64_t first)
 {
-    if (!opening[0] || (o->n && strcmp(o->at[o->n - 1].opening, opening) == 0))
+    if (o->n && strcmp(o->at[o->n - 1].opening, opening) == 0)
         return;
     while (o->n && o->at[o->n - 1].first >= first)
         o->n--;
@@ -32,7 +32,8 @@ bool queue_openings_is_past(const struct queue_openings *o, uint64_t next_id, ui
     struct bytes opening, struct queue_difference *out)
 {
     uint64_t end = next_id;
-    bool is_known = opening.len == 0;
+    const struct queue_opening *of_last = mark <= next_id ? queue_openings_of(o, mark - 1) : NULL;
+    bool is_known = opening.len == 0 || (of_last && !of_last->opening[0] && of_last->first < mark);
     for (size_t i = o->n; i-- > 0 && !is_known;) {
         is_known = bytes_equal_str(opening, o->at[i].opening);
         if (is_known)

@@ -4,9 +4,11 @@
  * 1. The first ids ascend, so each id belongs to one opening. An opening without ids falls away when the next one begins.
  * 2. The list has the latest QUEUE_OPENINGS_MAX openings. The queue refuses marks of older openings, as of unknown ones.
  *
+ * 3. Ids that were skipped after a hole of the journal belong to no opening (""). No queue has other messages with these ids.
+ *
  * The mark M of a destination names the opening that assigned message M - 1. The mark is of the queue's past if the queue knows the
- * opening, and M is not above the first id of the next one. Otherwise the queue is a copy, and the destination has messages of the
- * original. */
+ * opening, and M is not above the first id of the next one, or if M - 1 was skipped. Otherwise the queue is a copy, and the
+ * destination has messages of the original. */
 #ifndef SIMPLEQUEUE_QUEUE_OPENINGS_H
 #define SIMPLEQUEUE_QUEUE_OPENINGS_H
 
@@ -24,7 +26,7 @@ struct queue_openings {
     size_t n;
 };
 
-/* Ids from `first` on belong to the opening. No effect for the opening that the list ends with, and for "". */
+/* Ids from `first` on belong to the opening; "": to none. No effect for the opening that the list ends with. */
 void queue_openings_add(struct queue_openings *o, const char *opening, uint64_t first);
 
 /* The opening that assigned the id, or the oldest in the list. NULL: the list is empty. */

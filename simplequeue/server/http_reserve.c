@@ -273,7 +273,7 @@ static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct by
 
 static const char *began(const struct queue_opening *o, char out[RFC3339_TEXT])
 {
-    return o ? rfc3339_write(opening_time(o->opening) / USEC_PER_SEC, out) : "-";
+    return o && o->opening[0] ? rfc3339_write(opening_time(o->opening) / USEC_PER_SEC, out) : "-";
 }
 
 /* The destination has messages of another copy of this queue. */

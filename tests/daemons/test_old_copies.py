@@ -155,7 +155,8 @@ class OldCopies(CopiesTest):
                 self.pubsub()
                 self.aggregator()
                 self.refused("from offset %d on it differs from the lines read, which end at %d; the copy was opened there at 20"
-                             % (self.BLOCK, lines * self.BLOCK), "; --accept-loss continues there and skips no line")
+                             % (self.BLOCK, lines * self.BLOCK), "; --accept-loss continues there")
+                self.assertEqual("and skips no line" in self.counting.log, starts == 0)
                 self.assertEqual("found by the clocks: compare with the time of the restore" in self.counting.log, starts > 0)
                 self.counting.stop()
                 self.aggregator("--accept-loss")
@@ -163,6 +164,32 @@ class OldCopies(CopiesTest):
                 self.stop_both()
                 for name in "p", "a":
                     shutil.rmtree(self.path(name))
+
+    def repair(self, directory, path, at):
+        with open(path, "r+b") as f:
+            f.seek(at)
+            f.write(b"\xff")
+        done = self.run_program("millrace", "journal", "repair", directory)
+        self.assertEqual(done.returncode, 0, done)
+
+    def test_a_repair_that_loses_an_opening(self):
+        """The cursor is in the lost part, which is a gap: no copy."""
+        self.pubsub()
+        self.aggregator()
+        self.fill(0)
+        self.committed(1)
+        self.stream.stop()
+        before = set(glob.glob(self.path("p/streams/s/*.seg")))
+        self.pubsub()
+        self.fill(1)
+        self.committed(2)
+        self.stop_both()
+        newest, = set(glob.glob(self.path("p/streams/s/*.seg"))) - before
+        self.repair(self.path("p/streams/s"), newest, 20)
+        self.pubsub()
+        self.aggregator()
+        self.fill(2)
+        self.counted(3)
 
     def test_a_copy_that_was_opened_aside(self):
         """The original went on afterwards, so the clocks name a later place. The log lists all, and the operator names the right one."""
@@ -494,6 +521,29 @@ class OldQueues(RelayTest):
         command = self.refused(["up to id 30"], relay)
         self.expected += own
         self.go_on(command)
+
+    def test_a_repair_that_loses_an_opening(self):
+        """The ids of the lost messages are skipped, and the relay goes on."""
+        self.open()
+        self.expected = self.put("kept", 3)
+        self.publish_all()
+        self.queue.stop()
+        segment = self.path("q/queues/default/0000000000000001.seg")
+        before = harness.read_file(segment)
+        self.open()
+        self.expected += self.put("lost", 3)
+        self.publish_all()
+        self.queue.stop()
+        after = harness.read_file(segment)
+        at = next(i for i, byte in enumerate(before) if i >= len(after) or after[i] != byte) if before != after[:len(before)] else len(before)
+        with open(segment, "r+b") as f:
+            f.seek(at + 20)
+            f.write(b"\xff")
+        done = self.run_program("millrace", "journal", "repair", self.path("q/queues/default"))
+        self.assertEqual(done.returncode, 0, done)
+        self.open()
+        self.expected += self.put("later", 3)
+        self.publish_all()
 
     def test_an_original_and_a_copy_that_were_opened_often(self):
         for sessions, openings, publishes_each in ((30, 3, False), (10, 2, True))[:harness.rounds(1)]:

@@ -200,6 +200,49 @@ static void test_a_lost_byte_belongs_to_the_opening_before_its_hole(void **state
     free(h);
 }
 
+/* Under JOURNAL_SYNC_NEVER a copy that was not closed may begin behind a hole. A cursor in the original's bytes there is in the hole. */
+static void test_a_cursor_in_a_hole_is_of_the_past(void **state)
+{
+    struct fixture *f = *state;
+    struct history *original = mem_zalloc(sizeof *original);
+    uint64_t differs;
+    bool is_certain;
+    begin(f, original);
+    append_bytes(f, original, 100);
+    kill_into_copy(f);
+    lost_below = 160;
+    open_at(f, 3 * USEC_PER_SEC);
+    put(f, "later");
+    char lost[OPENING_TEXT];
+    opening_new("", 2 * USEC_PER_SEC, lost);
+    assert_true(journal_is_past(f->j, 150, bytes_str(lost), &differs, &is_certain));
+    assert_true(journal_is_past(f->j, JOURNAL_HOLE - 1, bytes_str(lost), &differs, &is_certain));
+    assert_false(journal_is_past(f->j, JOURNAL_HOLE, bytes_str(lost), &differs, &is_certain));
+    assert_false(journal_is_past(f->j, JOURNAL_HOLE + 3, bytes_str(lost), &differs, &is_certain));
+    assert_int_equal(differs, JOURNAL_HOLE);
+    assert_false(journal_is_past(f->j, 90, bytes_str(lost), &differs, &is_certain));
+    free(original);
+}
+
+/* The opening of the byte before the earliest one is known, although its segment is gone. */
+static void test_the_end_of_a_trimmed_opening(void **state)
+{
+    struct fixture *f = *state;
+    struct history *h = mem_zalloc(sizeof *h);
+    uint64_t differs;
+    bool is_certain;
+    begin(f, h);
+    append_bytes(f, h, 50);
+    journal_set_free(&f->set);
+    open_at(f, 2 * USEC_PER_SEC);
+    append_bytes(f, h, 50);
+    journal_trim(f->j, 50);
+    assert_int_equal(journal_earliest(f->j), 50);
+    assert_false(journal_is_past(f->j, 70, bytes_str(h->of[0]), &differs, &is_certain));
+    assert_true(is_certain && differs == 50);
+    free(h);
+}
+
 static void test_ids_ascend(void **state)
 {
     char a[OPENING_TEXT], b[OPENING_TEXT], c[OPENING_TEXT], back[OPENING_TEXT], raw[OPENING_BYTES];
@@ -213,6 +256,10 @@ static void test_ids_ascend(void **state)
     assert_int_equal(opening_time(a), 5 * USEC_PER_SEC);
     assert_int_equal(opening_time(b), 5 * USEC_PER_SEC + USEC_PER_MSEC);
     assert_int_equal(opening_time(c), 7 * USEC_PER_SEC);
+    char same[OPENING_TEXT];
+    opening_new("", 5 * USEC_PER_SEC, same);
+    assert_true(opening_is_after(a, bytes_str(same)) && opening_is_after(same, bytes_str(a)) &&
+                !opening_is_after(a, bytes_str(a)));
     assert_true(opening_is_after(c, bytes_str(b)) && !opening_is_after(b, bytes_str(c)) &&
                 !opening_is_after(b, bytes_str("x")));
     opening_encode(c, raw);
@@ -229,6 +276,8 @@ int main(void)
         T(test_each_byte_has_its_opening),
         T(test_a_copy_knows_where_it_parted),
         T(test_a_lost_byte_belongs_to_the_opening_before_its_hole),
+        T(test_a_cursor_in_a_hole_is_of_the_past),
+        T(test_the_end_of_a_trimmed_opening),
         cmocka_unit_test(test_ids_ascend),
     };
     const char *seed = getenv("MILLRACE_SEED");

@@ -64,13 +64,29 @@ static void each_id_is_of_one_opening(void **state)
     queue_openings_add(&o, B, 10); /* assigns no id */
     queue_openings_add(&o, C, 10);
     queue_openings_add(&o, C, 12);
-    queue_openings_add(&o, "", 12);
     assert_int_equal(o.n, 2);
     assert_string_equal(queue_openings_of(&o, 1)->opening, A);
     assert_string_equal(queue_openings_of(&o, 9)->opening, A);
     assert_string_equal(queue_openings_of(&o, 10)->opening, C);
     assert_int_equal(queue_openings_end(&o, &o.at[0]), 10);
     assert_int_equal(queue_openings_end(&o, &o.at[1]), UINT64_MAX);
+}
+
+/* Ids from 20 to 29 were skipped. A destination may have messages of a lost opening there. */
+static void skipped_ids_are_of_no_opening(void **state)
+{
+    static const struct queue_openings o = {.at = {{1, A}, {20, ""}, {30, C}}, .n = 3};
+    static const struct {
+        uint64_t mark;
+        bool is_past;
+    } cases[] = {{20, false}, {21, true}, {29, true}, {30, true}, {31, false}, {40, false}, {41, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct queue_difference differs;
+        assert_int_equal(
+            queue_openings_is_past(&o, 40, cases[i].mark, BYTES_LITERAL(B), &differs), cases[i].is_past);
+    }
+    assert_string_equal(queue_openings_of(&o, 25)->opening, "");
 }
 
 /* The mark of an older opening is refused, although nothing differs. The place leaves no message out. */
@@ -97,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks_are_of_the_past_or_name_the_place),
         cmocka_unit_test(each_id_is_of_one_opening),
+        cmocka_unit_test(skipped_ids_are_of_no_opening),
         cmocka_unit_test(the_oldest_opening_falls_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
