@@ -1,4 +1,4 @@
-/* day_counts: adds up the counts of one UTC day in a total's value ("c413:2 c41l:5 ..."), 64 bytes at once where the processor can.
+/* day_counts: adds up the counts of one UTC day in a total's value ("c413:2 c41l:5 ...").
  *
  * Only the well-formed counts at the beginning of the value are read. Stops before the first count that is malformed,
  * of another day, or of an hour out of bounds. The caller must judge this count. */
@@ -17,7 +17,5 @@ struct day_counts {
 /* Takes the counts off *value and adds them to *sum. Returns the last character of
  * the latest hour that it took, or NUL if it took none. */
 char day_counts_take(const struct day_counts *d, struct bytes *value, uint64_t *sum);
-/* The same, in plain C. */
-char day_counts_take_plain(const struct day_counts *d, struct bytes *value, uint64_t *sum);
 
 #endif
