@@ -1,7 +1,6 @@
 #include "config/config.h"
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@ struct reading {
     struct config_section *sections;
     struct config_entry *entries;
     size_t n_sections, n_entries, cap_sections, cap_entries;
-    struct bytes rest; /* of the text */
     int line;
     bool failed;
     struct config_error *error;
@@ -36,15 +34,14 @@ __attribute__((format(printf, 4, 0))) static void format_error(
 }
 
 /* Only the first error of a file is kept. */
-static void fail_at(struct reading *r, int line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void fail_at(struct reading *r, int line, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void fail(struct reading *r, const char *fmt, ...)
 {
     va_list ap;
     if (r->failed)
         return;
     r->failed = true;
     va_start(ap, fmt);
-    format_error(r->error, r->config, line, fmt, ap);
+    format_error(r->error, r->config, r->line, fmt, ap);
     va_end(ap);
 }
 
@@ -57,30 +54,26 @@ int config_fail(struct config_error *error, const struct config *c, int line, co
     return -1;
 }
 
-/* Checks a line before inih parses it: inih ignores empty and repeated sections, splits long lines, and appends an
- * indented line to the previous value. */
-static void check_line(struct reading *r, struct bytes line)
+/* A comment after a setting begins with a ; that follows a space. */
+static struct bytes before_comment(struct bytes text)
 {
-    struct bytes text = bytes_trim(line);
-    if (line.len > CONFIG_LINE_MAX)
-        fail_at(r, r->line, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-    else if (memchr(line.ptr, '\0', line.len))
-        fail_at(r, r->line, "the line contains a NUL byte");
-    if (r->failed || text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
-        return;
-    if (isspace((unsigned char)line.ptr[0]))
-        fail_at(r, r->line, "a setting must begin at the start of its line");
-    if (r->failed || text.ptr[0] != '[')
-        return;
+    for (size_t i = 1; i < text.len; i++)
+        if (text.ptr[i] == ';' && isspace((unsigned char)text.ptr[i - 1]))
+            return bytes_of(text.ptr, i);
+    return text;
+}
+
+/* `text` begins with a bracket. */
+static void take_section(struct reading *r, struct bytes text)
+{
     const char *end = memchr(text.ptr, ']', text.len);
-    struct bytes after =
-        end ? bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1))) : BYTES_NONE;
-    if (!end)
-        fail_at(r, r->line, "the section has no closing ]");
-    else if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
-        fail_at(r, r->line, "there is text after the ] of the section");
-    if (r->failed)
+    if (!end) {
+        fail(r, "the section has no closing ]");
         return;
+    }
+    struct bytes after = bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1)));
+    if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
+        fail(r, "there is text after the ] of the section");
     /* Between the brackets is `kind` or `kind NAME`. */
     struct bytes all = bytes_trim(bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
     size_t n = 0;
@@ -90,39 +83,17 @@ static void check_line(struct reading *r, struct bytes line)
     char *name = bytes_dup(bytes_trim(bytes_of(all.ptr + n, all.len - n)));
     for (size_t i = 0; i < r->n_sections; i++)
         if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
-            fail_at(r, r->line, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
+            fail(r, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
                 r->sections[i].line);
     bool known = false;
     for (size_t i = 0; i < sizeof known_kinds / sizeof *known_kinds; i++)
         known = known || strcmp(kind, known_kinds[i]) == 0;
     if (!known)
-        fail_at(r, r->line, "unknown section [%.*s]", (int)all.len, all.ptr);
+        fail(r, "unknown section [%.*s]", (int)all.len, all.ptr);
     if (strpbrk(name, " \t"))
-        fail_at(r, r->line, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
+        fail(r, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
     *ARRAY_ADD(r->sections, r->n_sections, r->cap_sections) =
         (struct config_section){.kind = kind, .name = name, .line = r->line, .n_entries = r->n_entries};
-}
-
-/* inih's ini_reader: stores the next line, with its LF, in a buffer of `size`. */
-static char *next_line(char *out, int size, void *stream)
-{
-    struct reading *r = stream;
-    if (r->rest.len == 0 || r->failed)
-        return NULL;
-    const char *lf = memchr(r->rest.ptr, '\n', r->rest.len);
-    struct bytes line = bytes_of(r->rest.ptr, lf ? (size_t)(lf - r->rest.ptr) : r->rest.len);
-    size_t used = line.len + (lf != NULL);
-    r->rest = bytes_of(r->rest.ptr + used, r->rest.len - used);
-    r->line++;
-    if (r->line == 1 && bytes_starts_with(line, BYTES_LITERAL("\xEF\xBB\xBF")))
-        line = bytes_of(line.ptr + 3, line.len - 3);
-    check_line(r, line);
-    if (r->failed || (int)line.len + 2 > size)
-        return NULL;
-    if (line.len > 0)
-        memcpy(out, line.ptr, line.len);
-    memcpy(out + line.len, "\n", 2);
-    return out;
 }
 
 static bool is_same_key(const char *a, const char *b)
@@ -132,34 +103,60 @@ static bool is_same_key(const char *a, const char *b)
     return *a == *b;
 }
 
-static int take_entry(void *arg, const char *section, const char *key, const char *value)
+static void take_entry(struct reading *r, struct bytes text)
 {
-    struct reading *r = arg;
-    (void)section;
-    if (r->failed)
-        return 0;
-    if (r->n_sections == 0) {
-        fail_at(r, r->line, "%s comes before any [section]", key);
-        return 0;
+    size_t n = 0;
+    while (n < text.len && text.ptr[n] != '=' && text.ptr[n] != ':')
+        n++;
+    if (n == text.len) {
+        fail(r, "expected a [section], a `key = value` or a comment");
+        return;
     }
+    char *key = bytes_dup(bytes_trim(bytes_of(text.ptr, n)));
+    char *value = bytes_dup(bytes_trim(bytes_of(text.ptr + n + 1, text.len - n - 1)));
+    if (r->n_sections == 0)
+        fail(r, "%s comes before any [section]", key);
     if (*key == '\0')
-        fail_at(r, r->line, "the key before = is missing");
-    for (size_t i = r->sections[r->n_sections - 1].n_entries; i < r->n_entries; i++)
+        fail(r, "the key before = is missing");
+    for (size_t i = r->n_sections ? r->sections[r->n_sections - 1].n_entries : 0; i < r->n_entries; i++)
         if (is_same_key(r->entries[i].key, key))
-            fail_at(r, r->line, "%s is repeated, first in line %d", key, r->entries[i].line);
+            fail(r, "%s is repeated, first in line %d", key, r->entries[i].line);
     *ARRAY_ADD(r->entries, r->n_entries, r->cap_entries) =
-        (struct config_entry){.key = mem_strdup(key), .value = mem_strdup(value), .line = r->line};
-    return 1;
+        (struct config_entry){.key = key, .value = value, .line = r->line};
+}
+
+static void take_line(struct reading *r, struct bytes line)
+{
+    struct bytes text = before_comment(bytes_trim(line));
+    if (line.len > CONFIG_LINE_MAX)
+        fail(r, "the line is longer than %d bytes", CONFIG_LINE_MAX);
+    else if (memchr(line.ptr, '\0', line.len))
+        fail(r, "the line contains a NUL byte");
+    else if (text.len == 0 || text.ptr[0] == ';' || text.ptr[0] == '#')
+        return;
+    else if (text.ptr != line.ptr)
+        fail(r, "a setting must begin at the start of its line");
+    else if (text.ptr[0] == '[')
+        take_section(r, text);
+    else
+        take_entry(r, text);
 }
 
 int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error)
 {
     struct config *c = mem_zalloc(sizeof *c);
-    struct reading r = {.config = c, .rest = text, .error = error};
+    struct reading r = {.config = c, .error = error};
     c->path = mem_strdup(path);
-    int status = ini_parse_stream(next_line, &r, take_entry, &r);
-    if (status != 0 && !r.failed)
-        fail_at(&r, status > 0 ? status : r.line, "expected a [section], a `key = value` or a comment");
+    if (bytes_starts_with(text, BYTES_LITERAL("\xEF\xBB\xBF")))
+        text = bytes_of(text.ptr + 3, text.len - 3);
+    while (text.len > 0 && !r.failed) {
+        const char *lf = memchr(text.ptr, '\n', text.len);
+        struct bytes line = bytes_of(text.ptr, lf ? (size_t)(lf - text.ptr) : text.len);
+        size_t used = line.len + (lf != NULL);
+        text = bytes_of(text.ptr + used, text.len - used);
+        r.line++;
+        take_line(&r, line);
+    }
     for (size_t i = 0; i < r.n_sections; i++) {
         size_t first = r.sections[i].n_entries;
         size_t end = i + 1 < r.n_sections ? r.sections[i + 1].n_entries : r.n_entries;

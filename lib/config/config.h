@@ -1,6 +1,6 @@
 /* config: reads the configuration file, which describes one pipeline.
  *
- * The file is INI: `[section]` or `[section NAME]`, `key = value`. Comments begin with `;` or `#` at the start of a
+ * The file is INI: `[section]` or `[section NAME]`, `key = value` or `key: value`. Comments begin with `;` or `#` at the start of a
  * line, or with ` ;` after a value. Quotes are part of a value. This module does not interpret values. The settings
  * of daemons belong to options.h, the sections of counters to counters.h.
  *
@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 
-#define CONFIG_LINE_MAX 190 /* bytes; inih's own bound is 200 */
+#define CONFIG_LINE_MAX 190 /* bytes */
 
 struct config_entry {
     const char *key;

@@ -23,7 +23,7 @@ static void refuse(struct bytes text, const char *message)
 static void test_reads_sections_and_lines(void **state)
 {
     struct config *c =
-        parse("\xEF\xBB\xBF; a comment\n[input]\ntime = t   ; inline\r\n\n[sortdb]\n[sortdb two]\nport=1\n"
+        parse("\xEF\xBB\xBF; a comment\n[input]\ntime = t   ; inline\r\n\n[sortdb]\n[sortdb two]\nport:1\n"
               "[total all]\nkey = \"all\"");
     (void)state;
     assert_int_equal(c->n_sections, 4);
@@ -53,6 +53,7 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("time = t\n"), "x.conf:1: time comes before any [section]");
     refuse(bytes_str("[input]\ntime\n"), "x.conf:2: expected a [section], a `key = value` or a comment");
     refuse(bytes_str("[input\n"), "x.conf:1: the section has no closing ]");
+    refuse(bytes_str("[total ;]\n"), "x.conf:1: the section has no closing ]");
     refuse(bytes_str("[input] time = t\n"), "x.conf:1: there is text after the ] of the section");
     refuse(bytes_str("[]\n"), "x.conf:1: unknown section []");
     refuse(bytes_str("[total a b]\n"), "x.conf:1: section [total a b] has more words than a kind and a name");
