@@ -11,29 +11,17 @@
 #define DEFAULT_BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define DEFAULT_BACKOFF_MAX (2 * USEC_PER_SEC)
 
-/* A request that fails leads to DOWN, or after a timeout to SILENT; one that succeeds leads to UP. From `until` on, a host that is not
- * up gets one request at a time, the trial:
- *
- *     DOWN       after the cooldown
- *     SILENT     none: it gets probes, which lead to ANSWERS, or to DOWN if the host stalls
- *     ANSWERS    at once
- *
- * While no host is up, SILENT is as DOWN, and each cooldown ends a backoff_min after the last host went down. */
-enum host_state { HOST_UP, HOST_DOWN, HOST_SILENT, HOST_ANSWERS };
-
 struct http_pool_host {
     struct http_pool *pool;
     char *url, *target;
     struct http_client *client;
     struct backoff backoff;
-    enum host_state state;
+    bool is_up;
     usec_t until;          /* end of the backoff */
     usec_t cooldown_until; /* of the last fault */
     usec_t succeeded_at;   /* 0: never */
-    bool stalls; /* requests time out although the host answers probes: a probe does not end the cooldown */
     size_t in_flight;
-    struct http_call *probe;                          /* NULL: none in flight */
-    struct stats_counter *requests, *faults, *probes; /* NULL without stats */
+    struct stats_counter *requests, *faults; /* NULL without stats */
 };
 
 struct http_pool {
@@ -90,7 +78,7 @@ static int add_host(
             buf_append_char(&target, '/');
         buf_append(&target, url.ptr + cut, url.len - cut);
         buf_append_char(&target, '\0');
-        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url), .target = target.ptr};
+        *h = (struct http_pool_host){.pool = p, .url = bytes_dup(url), .target = target.ptr, .is_up = true};
         h->client = config->base ? http_client_new(&client) : NULL;
         backoff_init(&h->backoff, p->backoff_min, p->backoff_max,
             (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40) ^ p->n);
@@ -157,46 +145,20 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-static bool needs_probe(const struct http_pool_host *h)
-{
-    return h->state == HOST_SILENT && h->pool->n_up > 0;
-}
-
-/* Returns the time from which a host that is not up may get a probe or a trial. */
+/* Returns the time from which a host that is down may get a request. While no host is up, each cooldown ends a backoff_min after the
+ * last host went down. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
-    usec_t cooldown = h->state == HOST_ANSWERS || needs_probe(h) ? 0 : h->cooldown_until;
+    usec_t cooldown = h->cooldown_until;
     if (p->n_up == 0 && p->fell + p->backoff_min < cooldown)
         cooldown = p->fell + p->backoff_min;
     return cooldown > h->until ? cooldown : h->until;
 }
 
-static bool is_due(const struct http_pool_host *h, usec_t now)
-{
-    return h->state != HOST_UP && h->in_flight == 0 && now >= try_from(h);
-}
-
 static bool may_request(const struct http_pool_host *h, usec_t now)
 {
-    return h->state == HOST_UP || (is_due(h, now) && !needs_probe(h));
-}
-
-/* Some healthy servers close the connection when they get OPTIONS: this shows no more than that they live. */
-static void on_probed(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct http_pool_host *h = arg;
-    (void)reply;
-    h->probe = NULL;
-    if (result == HTTP_CLIENT_CANCELLED)
-        return;
-    assert(h->state == HOST_SILENT);
-    if (result == HTTP_CLIENT_TIMEOUT || result == HTTP_CLIENT_REFUSED) {
-        h->stalls = false;
-        h->until = clock_monotonic() + backoff_failed(&h->backoff);
-    } else {
-        h->state = result == HTTP_CLIENT_OK && !h->stalls ? HOST_ANSWERS : HOST_DOWN;
-    }
+    return h->is_up || (h->in_flight == 0 && now >= try_from(h));
 }
 
 uint64_t http_pool_host_bit(const struct http_pool_host *h)
@@ -207,15 +169,6 @@ uint64_t http_pool_host_bit(const struct http_pool_host *h)
 struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but)
 {
     usec_t now = clock_monotonic();
-    for (size_t i = 0; i < p->n; i++) {
-        struct http_pool_host *h = &p->hosts[i];
-        if (h->probe || !needs_probe(h) || !is_due(h, now))
-            continue;
-        if (h->probes)
-            stats_add(h->probes, 1);
-        h->probe = http_client_request(h->client,
-            &(struct http_call_spec){.method = "OPTIONS", .target = "*", .arg = h, .on_done = on_probed});
-    }
     for (size_t i = 0; i < p->n; i++) {
         struct http_pool_host *h = &p->hosts[(p->turn + i) % p->n];
         if (may_request(h, now) && !(but & http_pool_host_bit(h)))
@@ -251,7 +204,7 @@ const char *http_pool_host_url(const struct http_pool_host *h)
 
 bool http_pool_host_is_up(const struct http_pool_host *h)
 {
-    return h->state == HOST_UP;
+    return h->is_up;
 }
 
 bool http_pool_host_has_placeholder(const struct http_pool_host *h)
@@ -312,11 +265,9 @@ static void mark_down(struct http_pool_host *h, enum http_client_result result,
     usec_t now = clock_monotonic(), took = now - began, wait = backoff_failed(&h->backoff);
     if (retry_after > p->backoff_max)
         retry_after = p->backoff_max;
-    if (h->state == HOST_UP && --p->n_up == 0)
+    if (h->is_up && --p->n_up == 0)
         p->fell = now;
-    if (result == HTTP_CLIENT_TIMEOUT)
-        h->stalls = h->stalls || began < h->cooldown_until;
-    h->state = result == HTTP_CLIENT_TIMEOUT ? HOST_SILENT : HOST_DOWN;
+    h->is_up = false;
     h->until = now + (retry_after > wait ? retry_after : wait);
     took = took < HTTP_POOL_COOLDOWN_MAX ? took * HTTP_POOL_COOLDOWN_FACTOR : HTTP_POOL_COOLDOWN_MAX;
     h->cooldown_until = now + (took < HTTP_POOL_COOLDOWN_MAX ? took : HTTP_POOL_COOLDOWN_MAX);
@@ -325,16 +276,15 @@ static void mark_down(struct http_pool_host *h, enum http_client_result result,
 static void mark_up(struct http_pool_host *h)
 {
     backoff_succeeded(&h->backoff);
-    h->pool->n_up += h->state != HOST_UP;
+    h->pool->n_up += !h->is_up;
     h->succeeded_at = clock_monotonic();
-    h->state = HOST_UP;
-    h->stalls = false;
+    h->is_up = true;
 }
 
 static bool is_tolerated(
     const struct http_pool_host *h, enum http_client_result result, const struct http_reply_view *reply)
 {
-    return h->state == HOST_UP && result == HTTP_CLIENT_OK && reply->status >= 500 &&
+    return h->is_up && result == HTTP_CLIENT_OK && reply->status >= 500 &&
            !*http_reply_header(reply, "Retry-After") && h->succeeded_at &&
            clock_monotonic() - h->succeeded_at < h->pool->tolerance;
 }
@@ -346,7 +296,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
-        bool is_known = h->state != HOST_UP && !call.is_trial; /* the fault of an earlier request */
+        bool is_known = !h->is_up && !call.is_trial; /* the fault of an earlier request */
         if (!is_known && !is_tolerated(h, result, reply))
             mark_down(h, result, reply, call.began);
         if (h->faults)
@@ -363,10 +313,7 @@ struct http_call *http_pool_request(struct http_pool_host *h, const struct http_
     struct pool_call *call = mem_zalloc(sizeof *call);
     struct http_call_spec mine = *spec;
     assert(!spec->on_headers && !spec->on_body);
-    if (h->probe)
-        http_call_cancel(h->probe);
-    *call = (struct pool_call){
-        .host = h, .spec = *spec, .began = clock_monotonic(), .is_trial = h->state != HOST_UP};
+    *call = (struct pool_call){.host = h, .spec = *spec, .began = clock_monotonic(), .is_trial = !h->is_up};
     mine.target = spec->target ? spec->target : h->target;
     mine.arg = call;
     mine.on_done = on_done;
@@ -385,7 +332,7 @@ static double read_up(void *ctx)
 static double read_down(void *ctx)
 {
     const struct http_pool_host *h = ctx;
-    usec_t left = h->state == HOST_UP ? 0 : try_from(h) - clock_monotonic();
+    usec_t left = h->is_up ? 0 : try_from(h) - clock_monotonic();
     return left > 0 ? (double)left / USEC_PER_SEC : 0;
 }
 
@@ -399,13 +346,11 @@ void http_pool_register_stats(struct http_pool *p, struct stats *stats)
         buf_append_json(&labels, bytes_str(h->url));
         buf_append_char(&labels, '\0');
         stats_gauge(stats, "destination_up", labels.ptr, "1 if up, 0 if down after a fault", read_up, h);
-        stats_gauge(stats, "destination_set_aside_seconds", labels.ptr,
-            "Time until the next request or probe", read_down, h);
+        stats_gauge(
+            stats, "destination_set_aside_seconds", labels.ptr, "Time until the next request", read_down, h);
         h->requests = stats_counter(stats, "destination_requests_total", labels.ptr, "Requests sent");
         h->faults = stats_counter(stats, "destination_faults_total", labels.ptr,
             "Requests without an answer, or answered 5xx or 429");
-        h->probes = stats_counter(
-            stats, "destination_probes_total", labels.ptr, "Probes (OPTIONS *) sent after a timeout");
         buf_free(&labels);
     }
 }

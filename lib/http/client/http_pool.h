@@ -11,8 +11,6 @@
  *
  * A host that takes long to fail would delay every request sent to it. So while another host is up, a host that
  * failed after t seconds has a *cooldown* of t times HTTP_POOL_COOLDOWN_FACTOR, at most HTTP_POOL_COOLDOWN_MAX.
- * After a timeout it must also answer a probe (OPTIONS *), which ends the cooldown early, unless requests timed out
- * after an earlier probe.
  *
  * 1. A host that works again is used after at most backoff_max (Retry-After included) plus the timeout of a
  *    request, or after its cooldown.
@@ -65,8 +63,8 @@ void http_pool_free(struct http_pool **p);
 
 size_t http_pool_size(const struct http_pool *p);
 const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i);
-/* The host whose turn it is, or NULL. Skips hosts whose http_pool_host_bit is in `but`. Also sends the probes that
- * are due. The turn passes with http_pool_request. */
+/* The host whose turn it is, or NULL. Skips hosts whose http_pool_host_bit is in `but`. The turn passes
+ * with http_pool_request. */
 struct http_pool_host *http_pool_next(struct http_pool *p, uint64_t but);
 uint64_t http_pool_host_bit(const struct http_pool_host *h);
 /* The only host of a pool with one, even if it is down: the caller waits for http_pool_wait itself. */
@@ -94,8 +92,8 @@ bool http_pool_is_poison(int status);
 /* Writes "answered 422 the field t is missing": one line of at most 170 characters. */
 void http_pool_describe(const struct http_reply_view *reply, char *out, size_t size);
 
-/* Registers destination_up, destination_set_aside_seconds, destination_requests_total, destination_faults_total and
- * destination_probes_total, each with {destination="URL"}. http_pool_free removes the gauges. */
+/* Registers destination_up, destination_set_aside_seconds, destination_requests_total and destination_faults_total, each
+ * with {destination="URL"}. http_pool_free removes the gauges. */
 void http_pool_register_stats(struct http_pool *p, struct stats *stats);
 
 #endif

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define SERVERS 3
 
@@ -59,26 +57,19 @@ static void answer(struct http_request *req, void *ctx)
 static const struct http_route routes[] = {{.path = "/", .methods = HTTP_GET_, .handler = answer},
     {.path = "/in", .methods = HTTP_GET_, .handler = answer}, {0}};
 
-/* `timeout`: of probes. */
-static void open_pool_of(struct world *w, usec_t timeout, int max_connections)
+static void open_pool(struct world *w, int max_connections)
 {
     char urls[256], error[200];
     snprintf(urls, sizeof urls, "%s, %s %s", w->servers[0].url, w->servers[1].url, w->servers[2].url);
     struct http_pool_config config = {.base = w->base,
         .urls = urls,
         .max_connections = max_connections,
-        .timeout = timeout,
+        .timeout = PATIENCE,
         .backoff_min = 20 * USEC_PER_MSEC,
         .backoff_max = 160 * USEC_PER_MSEC};
     w->pool = http_pool_new(&config, error, sizeof error);
     assert_non_null(w->pool);
     http_pool_register_stats(w->pool, w->stats);
-}
-
-static void open_pool(struct world *w, usec_t timeout)
-{
-    http_pool_free(&w->pool);
-    open_pool_of(w, timeout, 1);
 }
 
 static int set_up(void **state)
@@ -106,7 +97,7 @@ static int set_up(void **state)
         s->http = http_server_new(&config);
         assert_int_equal(http_server_listen_fd(s->http, fd, false), 0);
     }
-    open_pool(&w, PATIENCE);
+    open_pool(&w, 1);
     *state = &w;
     return 0;
 }
@@ -342,122 +333,26 @@ static void fall_silent(struct world *w)
     w->servers[2].silence = 10 * USEC_PER_SEC;
 }
 
-/* The third accepts connections, as its kernel does, and never reads a byte. Returns its socket. */
-static int make_third_silent(struct world *w)
-{
-    char error[200];
-    struct listen_name name;
-    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
-    assert_true(fd >= 0);
-    listen_name(fd, &name);
-    snprintf(w->servers[2].url, sizeof w->servers[2].url, "http://127.0.0.1:%d/in?n=2", name.port);
-    http_server_free(&w->servers[2].http);
-    open_pool(w, NO_ANSWER);
-    fall_silent(w);
-    return fd;
-}
-
-static struct http_server *serve_third(struct world *w, int fd)
-{
-    struct http_server_config config = {.base = w->base,
-        .stats = w->stats,
-        .ctx = &w->servers[2],
-        .routes = routes,
-        .max_body = 1000,
-        .max_connections = 1000,
-        .server_name = "test"};
-    struct http_server *http = http_server_new(&config);
-    assert_int_equal(http_server_listen_fd(http, fd, false), 0);
-    w->servers[2].answer = 200;
-    return http;
-}
-
-/* What the next connection to it has sent; "" when there was none. */
-static void read_next(int fd, char *text, size_t size)
-{
-    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-    ssize_t n = c >= 0 ? recv(c, text, size - 1, MSG_DONTWAIT) : 0;
-    text[n > 0 ? n : 0] = '\0';
-    if (c >= 0)
-        close(c);
-}
-
-/* Others are asked until the third was probed so often. */
-static void ask_until_probed(struct world *w, double probes)
-{
-    for (usec_t end = 0; number_of_third(w, "probes_total") < probes; now += 10 * USEC_PER_MSEC) {
-        assert_true(ask(w));
-        assert_true(is_early(&end));
-    }
-}
-
-/* One request, and no other as long as it answers none. */
-static void one_that_never_answers_is_probed_beside_the_others(void **state)
-{
-    struct world *w = *state;
-    int fd = make_third_silent(w);
-    char text[500];
-    ask_until_probed(w, 5);
-    assert_int_equal(w->timeouts, 1);
-    assert_true(number_of_third(w, "requests_total") == 1);
-    assert_true(number_of_third(w, "up") == 0);
-    assert_in_range(number_of_third(w, "set_aside_seconds") * 1000, 0, 160);
-    read_next(fd, text, sizeof text);
-    assert_non_null(strstr(text, "GET /in?n=2 HTTP/1.1\r\n"));
-    for (int i = 0; i < 4; i++) {
-        read_next(fd, text, sizeof text);
-        assert_non_null(strstr(text, "OPTIONS * HTTP/1.1\r\n"));
-    }
-    close(fd);
-}
-
-/* With the first probe that is answered, long before the time is over for which it was to be spared. */
-static void with_an_answered_probe_it_has_its_share(void **state)
-{
-    struct world *w = *state;
-    int fd = make_third_silent(w);
-    struct server *third = &w->servers[2];
-    ask_until_probed(w, 2);
-    third->http = serve_third(w, fd);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
-        assert_true(ask(w));
-        assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
-    }
-    assert_int_equal(w->timeouts, 1);
-    unsigned before = third->asked;
-    for (int i = 0; i < 9; i++)
-        ask(w);
-    assert_int_equal(third->asked, before + 3);
-}
-
-/* Its server answers OPTIONS by itself. */
-static void one_that_answers_probes_and_no_requests_is_spared_as_before(void **state)
+static void one_that_never_answers_is_spared(void **state)
 {
     struct world *w = *state;
     fall_silent(w);
     for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC)
         assert_true(ask(w));
-    assert_in_range(w->timeouts, 10, 12); /* twice at first, then once in 70 s */
-    assert_in_range(number_of_third(w, "probes_total"), 9, 12);
+    assert_in_range(w->timeouts, 9, 11); /* once in 70 s */
+    assert_true(number_of_third(w, "up") == 0);
 }
 
-/* The third is asked once, which takes ten seconds and is not answered. */
-static void stall_once(struct world *w)
+static void one_that_stalled_once_has_its_share_after_its_cooldown(void **state)
 {
+    struct world *w = *state;
     fall_silent(w);
     while (w->timeouts == 0)
         assert_true(ask(w));
     w->servers[2].answer = 200;
-}
-
-/* It is well before its first probe. */
-static void one_that_stalled_once_has_its_share_soon(void **state)
-{
-    struct world *w = *state;
-    stall_once(w);
     for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
         assert_true(ask(w));
-        assert_in_range(now - back, 0, USEC_PER_SEC);
+        assert_in_range(now - back, 0, HTTP_POOL_COOLDOWN_MAX);
     }
     unsigned before = w->servers[2].asked;
     for (int i = 0; i < 9; i++)
@@ -465,79 +360,12 @@ static void one_that_stalled_once_has_its_share_soon(void **state)
     assert_int_equal(w->servers[2].asked, before + 3);
 }
 
-/* Every other time it answers so. */
-static void stall_in_turns(struct world *w, int answer)
-{
-    for (usec_t end = now + 700 * USEC_PER_SEC; now < end; now += 100 * USEC_PER_MSEC) {
-        w->servers[2].answer = w->servers[2].asked % 2 == 1 ? 0 : answer;
-        assert_true(ask(w));
-    }
-}
-
-/* Every other request: a probe ends the sparing once in the time for which it was to be spared. */
-static void one_that_stalls_again_and_again_is_spared(void **state)
-{
-    struct world *w = *state;
-    stall_once(w);
-    stall_in_turns(w, 200);
-    assert_in_range(w->timeouts, 14, 20);
-}
-
-/* A 503 at once is no reason to forget the stall before it. */
-static void one_that_stalls_and_refuses_in_turns_is_spared(void **state)
-{
-    struct world *w = *state;
-    stall_once(w);
-    stall_in_turns(w, 503);
-    assert_in_range(w->timeouts, 5, 25);
-}
-
-/* The second was begun before anybody knew. */
-static void requests_that_stall_together_are_one_stall(void **state)
-{
-    struct world *w = *state;
-    http_pool_free(&w->pool);
-    open_pool_of(w, PATIENCE, 4);
-    fall_silent(w);
-    for (int i = 0; i < 6; i++)
-        begin_request(w, http_pool_next(w->pool, 0));
-    now += w->servers[2].silence;
-    while (w->done < 6)
-        event_base_loop(w->base, EVLOOP_ONCE);
-    assert_int_equal(w->timeouts, 2);
-    w->servers[2].answer = 200;
-    for (usec_t end = now + 5 * USEC_PER_SEC; now < end && number_of_third(w, "up") == 0;
-         now += USEC_PER_MSEC)
-        assert_true(ask(w));
-    assert_true(number_of_third(w, "up") == 1);
-}
-
-/* A probe that fails shows that the host did not just stall: once it answers one, it has its share. */
-static void one_that_stalled_and_was_gone_has_its_share_soon(void **state)
-{
-    struct world *w = *state;
-    int fd = make_third_silent(w);
-    struct server *third = &w->servers[2];
-    ask_until_probed(w, 1);
-    third->http = serve_third(w, dup(fd));
-    fall_silent(w);
-    for (; w->timeouts < 2; now += 10 * USEC_PER_MSEC)
-        assert_true(ask(w));
-    http_server_free(&third->http);
-    ask_until_probed(w, number_of_third(w, "probes_total") + 2);
-    third->http = serve_third(w, fd);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += 10 * USEC_PER_MSEC) {
-        assert_true(ask(w));
-        assert_in_range(now - back, 0, 10 * USEC_PER_SEC);
-    }
-}
-
 /* It is set aside for the first of the waits that grow. */
 static void requests_that_fail_together_are_one_fault(void **state)
 {
     struct world *w = *state;
     http_pool_free(&w->pool);
-    open_pool_of(w, PATIENCE, 4);
+    open_pool(w, 4);
     w->servers[2].answer = 503;
     for (int i = 0; i < 12; i++)
         begin_request(w, http_pool_next(w->pool, 0));
@@ -545,94 +373,6 @@ static void requests_that_fail_together_are_one_fault(void **state)
         event_base_loop(w->base, EVLOOP_ONCE);
     assert_true(number_of_third(w, "faults_total") == 4);
     assert_in_range(number_of_third(w, "set_aside_seconds") * 1000, 10, 20);
-}
-
-/* However long they take to fail: on the test's clock none of it passes. */
-static void probes_wait_for_the_backoff(void **state)
-{
-    struct world *w = *state;
-    int fd = make_third_silent(w);
-    ask_until_probed(w, 2);
-    for (usec_t end = 0; number_of_third(w, "set_aside_seconds") == 0 && is_early(&end);)
-        assert_true(ask(w)); /* until the probe has failed */
-    for (int i = 0; i < 100; i++)
-        assert_true(ask(w));
-    assert_true(number_of_third(w, "probes_total") == 2);
-    now += 160 * USEC_PER_MSEC;
-    assert_true(ask(w));
-    assert_true(number_of_third(w, "probes_total") == 3);
-    close(fd);
-}
-
-/* Also the only connection there may be: when no other is up any more a request does not wait for the probe. */
-static void a_probe_gives_way_to_a_request(void **state)
-{
-    struct world *w = *state;
-    int fd = make_third_silent(w), held[2];
-    open_pool(w, PATIENCE);
-    ask_until_probed(w, 1);
-    for (int i = 0; i < 2; i++)
-        held[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC); /* the first request's, and the probe's */
-    w->servers[2].http = serve_third(w, fd);
-    w->servers[0].answer = w->servers[1].answer = 503;
-    usec_t fell = now, began = machine_clock();
-    while (number_of_third(w, "up") == 0) {
-        if (!ask(w))
-            now += http_pool_wait(w->pool);
-        assert_in_range(now - fell, 0, 320 * USEC_PER_MSEC);
-    }
-    assert_in_range(machine_clock() - began, 0, PATIENCE * 2 / 3);
-    for (int i = 0; i < 2; i++)
-        close(held[i]);
-}
-
-/* Of a server that knows no OPTIONS: what it says before it closes. */
-static const char *to_options;
-
-static void on_rude_bytes(evutil_socket_t c, short what, void *arg)
-{
-    char text[500];
-    ssize_t n = recv(c, text, sizeof text, 0);
-    const char *reply = n > 0 && text[0] == 'O' ? to_options : "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    (void)what, (void)arg;
-    if (n > 0)
-        (void)send(c, reply, strlen(reply), MSG_NOSIGNAL);
-    close(c);
-}
-
-static void on_rude_connection(evutil_socket_t fd, short what, void *arg)
-{
-    struct world *w = arg;
-    int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-    (void)what;
-    if (c >= 0)
-        event_base_once(w->base, c, EV_READ, on_rude_bytes, w, NULL);
-}
-
-static void is_used_again_that_answers_probes_with(struct world *w, const char *text)
-{
-    int fd = make_third_silent(w);
-    to_options = text;
-    ask_until_probed(w, 2);
-    w->servers[2].answer = 200;
-    struct event *rude = event_new(w->base, fd, EV_READ | EV_PERSIST, on_rude_connection, w);
-    event_add(rude, NULL);
-    for (usec_t back = now; number_of_third(w, "up") == 0; now += 100 * USEC_PER_MSEC) {
-        assert_true(ask(w));
-        assert_in_range(now - back, 0, 2 * HTTP_POOL_COOLDOWN_MAX);
-    }
-    event_free(rude);
-    close(fd);
-}
-
-static void one_that_closes_on_probes_is_used_again(void **state)
-{
-    is_used_again_that_answers_probes_with(*state, "");
-}
-
-static void one_that_answers_probes_with_no_http_is_used_again(void **state)
-{
-    is_used_again_that_answers_probes_with(*state, "ERROR\r\n");
 }
 
 static void other_refusals_are_answers(void **state)
@@ -734,22 +474,10 @@ int main(void)
             one_that_takes_long_to_fail_costs_the_others_little, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_not_spared_when_no_other_is_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_all_fail_slowly_none_is_spared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_never_answers_is_spared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
-            one_that_never_answers_is_probed_beside_the_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(with_an_answered_probe_it_has_its_share, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            one_that_answers_probes_and_no_requests_is_spared_as_before, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_stalled_once_has_its_share_soon, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_stalls_again_and_again_is_spared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_stalls_and_refuses_in_turns_is_spared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(requests_that_stall_together_are_one_stall, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_stalled_and_was_gone_has_its_share_soon, set_up, tear_down),
+            one_that_stalled_once_has_its_share_after_its_cooldown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_that_fail_together_are_one_fault, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(probes_wait_for_the_backoff, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_probe_gives_way_to_a_request, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_closes_on_probes_is_used_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            one_that_answers_probes_with_no_http_is_used_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_refusals_are_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(retry_after_is_heeded_up_to_the_bound, set_up, tear_down),
         cmocka_unit_test(what_is_no_url_is_refused),
