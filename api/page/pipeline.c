@@ -109,12 +109,8 @@ static uint64_t sum_of(const struct json_doc *d, const char *list, const char *m
         if (!counts(name))
             continue;
         buf_clear(&pointer);
-        buf_printf(&pointer, "%s/", list);
-        for (size_t k = 0; k < name.len; k++)
-            if (name.ptr[k] == '/')
-                buf_append_str(&pointer, "~1");
-            else
-                buf_append_char(&pointer, name.ptr[k]);
+        buf_append_str(&pointer, list);
+        json_pointer_append(&pointer, name);
         buf_printf(&pointer, "/%s", member);
         buf_append_char(&pointer, '\0');
         sum += json_doc_u64(d, pointer.ptr, &n) ? n : 0;

@@ -349,6 +349,16 @@ struct json_value json_doc_at(const struct json_doc *d, const char *pointer)
     return find(d, pointer, &e) ? value_of(e) : (struct json_value){};
 }
 
+void json_pointer_append(struct buf *pointer, struct bytes name)
+{
+    buf_append_char(pointer, '/');
+    for (size_t i = 0; i < name.len; i++)
+        if (name.ptr[i] == '/' || name.ptr[i] == '~')
+            buf_append_str(pointer, name.ptr[i] == '/' ? "~1" : "~0");
+        else
+            buf_append_char(pointer, name.ptr[i]);
+}
+
 #define POINTER_MAX 256
 
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)

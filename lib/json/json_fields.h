@@ -58,6 +58,8 @@ void json_doc_free(struct json_doc **d);
 /* Finds a value by JSON pointer ("/rows/0/n"). The type of an absent value is JSON_MISSING. Strings are valid until the
  * document is freed. */
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
+/* Appends "/" and a member's name to a JSON pointer. */
+void json_pointer_append(struct buf *pointer, struct bytes name);
 /* The text of a string, or BYTES_NONE for any other value. */
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));

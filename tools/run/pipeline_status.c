@@ -99,17 +99,6 @@ static double number_at(const struct json_doc *d, const char *pointer)
                                 : -1;
 }
 
-/* Appends a member's name to a JSON pointer. */
-static void append_member(struct buf *pointer, struct bytes name)
-{
-    buf_append_char(pointer, '/');
-    for (size_t i = 0; i < name.len; i++)
-        if (name.ptr[i] == '/' || name.ptr[i] == '~')
-            buf_append_str(pointer, name.ptr[i] == '/' ? "~1" : "~0");
-        else
-            buf_append_char(pointer, name.ptr[i]);
-}
-
 /* The sum, or the largest, of a metric's values whose labels contain a text. -1: none. */
 static double metric(
     const struct json_doc *d, const char *name, const char *label, const char *member, bool sum)
@@ -121,7 +110,7 @@ static double metric(
         struct bytes labels = json_doc_name(d, all.ptr, i);
         buf_clear(&one);
         buf_append_bytes(&one, buf_bytes(&all));
-        append_member(&one, labels);
+        json_pointer_append(&one, labels);
         buf_printf(&one, "%s", member);
         double n = number_at(d, one.ptr);
         if (n < 0 || !memmem(labels.ptr, labels.len, label, strlen(label)))
