@@ -1,5 +1,6 @@
 #include "aggregator/files/archived_file.h"
 
+#include "base/io.h"
 #include "base/xxh3.h"
 #include "json/json_fields.h"
 
@@ -54,34 +55,32 @@ const char *archived_file_parse(struct bytes text, struct archived_file *out)
                      "stream";
 }
 
-/* "X.manifest.json" for "X", "X.gz" and "X.zst". */
-static FILE *open_manifest(const char *path)
+/* Reads "X.manifest.json" for "X", "X.gz" and "X.zst". Returns 0, or -1 with errno. */
+static int read_manifest(const char *path, struct buf *text)
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
-    FILE *f = NULL;
-    for (size_t i = 0; i < sizeof packed / sizeof *packed && !f; i++) {
+    int rc = -1;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed && rc != 0; i++) {
         size_t n = strlen(path), suffix = strlen(packed[i]);
         if (n <= suffix || strcmp(path + n - suffix, packed[i]) != 0)
             continue;
         char *name = mem_printf("%.*s%s", (int)(n - suffix), path, MANIFEST_SUFFIX);
-        f = fopen(name, "re");
+        buf_clear(text);
+        rc = io_read_file(name, MANIFEST_MAX, text);
         free(name);
     }
-    return f;
+    return rc;
 }
 
 int archived_file_read(const char *path, struct archived_file *out, char error[ARCHIVED_FILE_ERROR_TEXT])
 {
     struct buf text = {0};
-    FILE *f = open_manifest(path);
-    if (!f) {
+    if (read_manifest(path, &text) != 0) {
         snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
             "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path, strerror(errno));
+        buf_free(&text);
         return -1;
     }
-    buf_reserve(&text, MANIFEST_MAX);
-    text.len = fread(text.ptr, 1, MANIFEST_MAX, f);
-    fclose(f);
     const char *why = archived_file_parse(buf_bytes(&text), out);
     out->path = path;
     buf_free(&text);

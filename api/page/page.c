@@ -1,14 +1,11 @@
 #include "api/page/page.h"
 
 #include "api/etag.h"
+#include "base/io.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define READ_BYTES ((size_t)64 << 10)
 
 /* Each file also has a compressed form, NAME.gz. */
 static const struct page_file {
@@ -37,18 +34,8 @@ struct page {
 static bool read_file(const char *directory, const char *name, const char *suffix, struct buf *out)
 {
     char path[PATH_MAX];
-    ssize_t n;
     snprintf(path, sizeof path, "%s/%s%s", directory, name, suffix);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    do {
-        buf_reserve(out, READ_BYTES);
-        n = read(fd, out->ptr + out->len, READ_BYTES);
-        out->len += n > 0 ? (size_t)n : 0;
-    } while (n > 0);
-    close(fd);
-    return n == 0;
+    return io_read_file(path, SIZE_MAX, out) == 0;
 }
 
 static bool read_files(struct page *p, const char *directory)

@@ -1,5 +1,6 @@
 #include "api/page/pipeline.h"
 
+#include "base/io.h"
 #include "json/json_fields.h"
 #include <event2/event.h>
 #include <inttypes.h>
@@ -281,13 +282,8 @@ static void append_daemon(
 static void append_run_file(const struct pipeline *p, struct buf *out)
 {
     struct buf text = {0};
-    FILE *f = p->run_file ? fopen(p->run_file, "re") : NULL;
-    if (f) {
-        buf_reserve(&text, RUN_FILE_MAX);
-        text.len = fread(text.ptr, 1, RUN_FILE_MAX, f);
-        fclose(f);
-    }
-    struct json_doc *d = text.len > 0 ? json_doc_parse(buf_bytes(&text)) : NULL;
+    bool is_read = p->run_file && io_read_file(p->run_file, RUN_FILE_MAX, &text) == 0;
+    struct json_doc *d = is_read ? json_doc_parse(buf_bytes(&text)) : NULL;
     if (d)
         buf_append_bytes(out, buf_bytes(&text));
     else
