@@ -145,6 +145,30 @@ int io_read_file(const char *path, size_t max, struct buf *out)
     return close_keeping_errno(fd, failed);
 }
 
+bool io_read_secret(
+    const char *path, const char *what, size_t max, struct buf *out, char *error, size_t error_size)
+{
+    struct stat st;
+    size_t before = out->len;
+    ssize_t n = 1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool failed = fd < 0 || fstat(fd, &st) != 0;
+    buf_reserve(out, max + 1); /* so that no copy of the secret stays in freed memory */
+    for (; !failed && n != 0 && out->len - before <= max; out->len += n > 0 ? (size_t)n : 0) {
+        n = read(fd, out->ptr + out->len, before + max + 1 - out->len);
+        failed = n < 0 && errno != EINTR;
+    }
+    bool is_open = !failed && (st.st_mode & S_IRWXO) != 0, is_large = out->len - before > max;
+    if (failed)
+        snprintf(error, error_size, "cannot read the %s %s: %s", what, path, strerror(errno));
+    else if (is_open)
+        snprintf(error, error_size, "the %s %s is open to all users: chmod o= %s", what, path, path);
+    else if (is_large)
+        snprintf(error, error_size, "the %s %s is larger than %zu bytes", what, path, max);
+    close_keeping_errno(fd, failed);
+    return !failed && !is_open && !is_large;
+}
+
 int io_replace_file(const char *path, struct bytes content, mode_t mode)
 {
     char *fresh = mem_printf("%s.new", path);

@@ -30,6 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define TOKEN_MAX 512 /* bytes */
+#define TOKEN_FILE_MAX 4096
 #define DRAIN_POLL_MS 10
 #define NEW_CONNECTION (2 * USEC_PER_SEC) /* so long a first request may be on its way */
 #define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
@@ -115,37 +117,27 @@ static bool is_token_char(unsigned char c)
 
 int daemon_read_token(const char *path, char **token, struct config_error *error)
 {
-    struct stat st;
-    char text[513];
+    struct buf text = {0};
     *token = NULL;
     if (!path || *path == '\0')
         return 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool opened = fd >= 0 && fstat(fd, &st) == 0;
-    ssize_t n = opened ? read(fd, text, sizeof text) : -1;
-    int saved = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = saved;
-    if (n < 0)
-        return fail(error, EX_CONFIG, "cannot read the token file", path);
-    if (st.st_mode & S_IROTH) {
-        snprintf(
-            error->text, sizeof error->text, "the token file %s is readable by everybody: chmod o-r", path);
-        return EX_CONFIG;
-    }
-    while (n > 0 && !is_token_char((unsigned char)text[n - 1]))
-        n--;
-    bool good = n > 0 && n < (ssize_t)sizeof text;
-    for (ssize_t i = 0; i < n; i++)
-        good = good && is_token_char((unsigned char)text[i]);
-    if (!good) {
+    int status = io_read_secret(path, "token file", TOKEN_FILE_MAX, &text, error->text, sizeof error->text)
+                     ? 0
+                     : EX_CONFIG;
+    while (text.len > 0 && !is_token_char((unsigned char)text.ptr[text.len - 1]))
+        text.len--;
+    bool good = text.len > 0 && text.len <= TOKEN_MAX;
+    for (size_t i = 0; i < text.len; i++)
+        good = good && is_token_char((unsigned char)text.ptr[i]);
+    if (status == 0 && good) {
+        *token = bytes_dup(buf_bytes(&text));
+    } else if (status == 0) {
         snprintf(error->text, sizeof error->text,
             "the token file %s must contain one word of 1 to 512 ASCII characters", path);
-        return EX_CONFIG;
+        status = EX_CONFIG;
     }
-    *token = bytes_dup(bytes_of(text, (size_t)n));
-    return 0;
+    buf_free(&text);
+    return status;
 }
 
 int daemon_start_status(int why)

@@ -133,7 +133,7 @@ int daemon_start_status(int why);
 void daemon_raise_file_limit(void);
 
 /* Reads a token into *token, which the caller frees (NULL for a NULL or empty path). 0, or an exit status with the error:
- * unreadable, readable by everybody, or no valid token. */
+ * unreadable, open to all users, or no valid token. */
 int daemon_read_token(const char *path, char **token, struct config_error *error);
 
 /* Create a client or a pool with the daemon's event base and the token from `token_file` (NULL: none). /stats show

@@ -5,12 +5,9 @@
 #include "daemon/request_log.h"
 #include "http/server/http_origin.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #define TOKENS_FILE_MAX (1 << 20)
 
@@ -30,34 +27,12 @@ int service_check(const struct options *o, struct config_error *error)
 
 static struct http_tokens *read_tokens(const char *path, struct config_error *error)
 {
-    struct stat st;
     struct buf text = {0};
     char why[HTTP_TOKENS_ERROR_TEXT];
     struct http_tokens *tokens = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        snprintf(
-            error->text, sizeof error->text, "cannot read the tokens file %s: %s", path, strerror(errno));
-    } else if (st.st_mode & S_IROTH) {
-        snprintf(
-            error->text, sizeof error->text, "the tokens file %s is readable by everybody: chmod o-r", path);
-    } else if (st.st_size > TOKENS_FILE_MAX) {
-        snprintf(error->text, sizeof error->text, "the tokens file %s is larger than 1 MiB", path);
-    } else {
-        ssize_t n = 1;
-        while (n > 0 && text.len <= TOKENS_FILE_MAX) {
-            buf_reserve(&text, 4096);
-            n = read(fd, text.ptr + text.len, 4096);
-            text.len += n > 0 ? (size_t)n : 0;
-        }
-        if (n < 0)
-            snprintf(
-                error->text, sizeof error->text, "cannot read the tokens file %s: %s", path, strerror(errno));
-        else if (!(tokens = http_tokens_parse(buf_bytes(&text), why)))
-            snprintf(error->text, sizeof error->text, "the tokens file %s, %s", path, why);
-    }
-    if (fd >= 0)
-        close(fd);
+    if (io_read_secret(path, "tokens file", TOKENS_FILE_MAX, &text, error->text, sizeof error->text) &&
+        !(tokens = http_tokens_parse(buf_bytes(&text), why)))
+        snprintf(error->text, sizeof error->text, "the tokens file %s, %s", path, why);
     buf_free(&text);
     return tokens;
 }

@@ -1,14 +1,11 @@
 #include "streams/filter/hash_key.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "base/io.h"
 #include <nettle/base64.h>
 #include <nettle/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define KEY_MAX 4096
 #define ID_BYTES 4
@@ -52,25 +49,18 @@ void hash_key_free(struct hash_key **kp)
 
 struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
 {
-    char secret[KEY_MAX];
+    struct buf secret = {0};
     struct hash_key *k = NULL;
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 && fstat(fd, &st) == 0 ? read(fd, secret, KEY_MAX) : -1;
-    if (n < 0)
-        snprintf(error, error_size, "%s: %s", path, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    while (n > 0 && (secret[n - 1] == '\n' || secret[n - 1] == '\r'))
-        n--;
-    if (n >= 0 && (st.st_mode & S_IRWXO) != 0)
-        snprintf(error, error_size, "%s: readable by others: chmod 600", path);
-    else if (n >= 0 && n < HASH_KEY_MIN)
+    bool is_read = io_read_secret(path, "key file", KEY_MAX, &secret, error, error_size);
+    while (secret.len > 0 && (secret.ptr[secret.len - 1] == '\n' || secret.ptr[secret.len - 1] == '\r'))
+        secret.len--;
+    if (is_read && secret.len < HASH_KEY_MIN)
         snprintf(error, error_size, "%s: a key needs at least %d bytes (head -c 32 /dev/urandom | base64)",
             path, HASH_KEY_MIN);
-    else if (n >= 0)
-        k = hash_key_of(bytes_of(secret, (size_t)n));
-    explicit_bzero(secret, sizeof secret);
+    else if (is_read)
+        k = hash_key_of(buf_bytes(&secret));
+    explicit_bzero(secret.ptr, secret.cap);
+    buf_free(&secret);
     return k;
 }
 

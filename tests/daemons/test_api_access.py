@@ -160,7 +160,7 @@ class TokensTest(AccessTest):
             self.assertIn(why, daemon.log, text)
         daemon = self.daemon("api", "--config", self.config, self.tokens("a read T\n", 0o644), "--queue-url",
                              self.source.url, "--aggregator-url", self.source.url)
-        wait_until(lambda: "readable by everybody" in daemon.log, lambda: daemon.log)
+        wait_until(lambda: "open to all users" in daemon.log, lambda: daemon.log)
 
 
 class OriginsTest(AccessTest):

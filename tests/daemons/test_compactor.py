@@ -190,7 +190,7 @@ class Compactor(harness.MillraceTest):
         self.assertEqual((done.returncode, b"archive is not set" in done.stderr), (78, True))
         token = self.write("token", "secret\n")
         os.chmod(token, 0o644)
-        self.assertIn("readable by everybody", self.compact("--auth-token-file=" + token, expect=78))
+        self.assertIn("open to all users", self.compact("--auth-token-file=" + token, expect=78))
         os.chmod(token, 0o600)
         self.compact("--auth-token-file=" + token)
         self.assertEqual(self.aggregator.headers[-1].get("Authorization"), "Bearer secret")

@@ -505,7 +505,7 @@ class CommandLine(FilteredTest):
                 self.assertTrue(re.search(words, done.stderr), done)
         os.chmod(self.key, 0o644)
         done = self.run_filtered("--to_stream=out", "--hash=x", "--hash_key_file", self.key)
-        self.assertIn(b"chmod 600", done.stderr)
+        self.assertIn(b"chmod o=", done.stderr)
         key = self.write("16", "16 bytes, and an\n")
         os.chmod(key, 0o600)
         for args in (("--to_stream=out", "--hash=x", "--hash_key_file", key), ("--to_stream=s", "--to_pubsub_url=localhost:1"),
