@@ -136,7 +136,9 @@ int io_read_file(const char *path, size_t max, struct buf *out)
     while (!failed && n != 0) {
         if (out->len == out->cap)
             buf_reserve(out, READ_STEP);
-        n = io->pread(fd, out->ptr + out->len, out->cap - out->len, (off_t)(out->len - before));
+        char *to = out->ptr + out->len;
+        size_t room = out->cap - out->len;
+        n = S_ISREG(st.st_mode) ? io->pread(fd, to, room, (off_t)(out->len - before)) : read(fd, to, room);
         out->len += n > 0 ? (size_t)n : 0;
         failed = (n < 0 && errno != EINTR) || out->len - before > max;
         if (n >= 0 && failed)
@@ -149,24 +151,15 @@ bool io_read_secret(
     const char *path, const char *what, size_t max, struct buf *out, char *error, size_t error_size)
 {
     struct stat st;
-    size_t before = out->len;
-    ssize_t n = 1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool failed = fd < 0 || fstat(fd, &st) != 0;
-    buf_reserve(out, max + 1); /* so that no copy of the secret stays in freed memory */
-    for (; !failed && n != 0 && out->len - before <= max; out->len += n > 0 ? (size_t)n : 0) {
-        n = read(fd, out->ptr + out->len, before + max + 1 - out->len);
-        failed = n < 0 && errno != EINTR;
-    }
-    bool is_open = !failed && (st.st_mode & S_IRWXO) != 0, is_large = out->len - before > max;
-    if (failed)
-        snprintf(error, error_size, "cannot read the %s %s: %s", what, path, strerror(errno));
-    else if (is_open)
+    bool is_open = stat(path, &st) == 0 && (st.st_mode & S_IRWXO) != 0;
+    bool failed = !is_open && io_read_file(path, max, out) != 0;
+    if (is_open)
         snprintf(error, error_size, "the %s %s is open to all users: chmod o= %s", what, path, path);
-    else if (is_large)
+    else if (failed && errno == EFBIG)
         snprintf(error, error_size, "the %s %s is larger than %zu bytes", what, path, max);
-    close_keeping_errno(fd, failed);
-    return !failed && !is_open && !is_large;
+    else if (failed)
+        snprintf(error, error_size, "cannot read the %s %s: %s", what, path, strerror(errno));
+    return !is_open && !failed;
 }
 
 int io_replace_file(const char *path, struct bytes content, mode_t mode)

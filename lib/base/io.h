@@ -44,7 +44,7 @@ int io_write_all(int fd, const void *p, size_t n, off_t at);
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 /* fallocate, retried after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
-/* Appends the content of a file to `out`. Returns 0, or -1 with errno: EFBIG if the file has more than `max` bytes. */
+/* Appends the content of a file or of a pipe to `out`. Returns 0, or -1 with errno: EFBIG if the file has more than `max` bytes. */
 int io_read_file(const char *path, size_t max, struct buf *out);
 /* Appends a file that holds a secret: at most `max` bytes, which other users may not access. False with the reason, which calls the file
  * `what` ("token file"). */

@@ -1,4 +1,6 @@
 #include "config/config.h"
+
+#include "base/io.h"
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -177,16 +179,9 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
 int config_read(const char *path, struct config **out, struct config_error *error)
 {
     struct buf text = {0};
-    char piece[8192];
-    size_t n;
-    FILE *f = fopen(path, "re");
-    while (f && (n = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_append(&text, piece, n);
-    int rc = !f || ferror(f) ? -1 : 0;
+    int rc = io_read_file(path, SIZE_MAX, &text);
     if (rc != 0)
         snprintf(error->text, sizeof error->text, "cannot read %s: %s", path, strerror(errno));
-    if (f)
-        fclose(f);
     if (rc == 0)
         rc = config_parse(path, buf_bytes(&text), out, error);
     buf_free(&text);

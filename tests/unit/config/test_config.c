@@ -1,6 +1,7 @@
 #include "support/cm.h"
 #include "config/config.h"
 #include <stdio.h>
+#include <unistd.h>
 
 static struct config *parse(const char *text)
 {
@@ -86,10 +87,27 @@ static void test_a_file_that_is_not_there(void **state)
     assert_string_equal(error.text, "cannot read /nowhere/x.conf: No such file or directory");
 }
 
+static void test_reads_a_pipe(void **state)
+{
+    struct config *c = NULL;
+    struct config_error error;
+    char path[64];
+    int fds[2];
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "[sortdb]\n", 9), 9);
+    close(fds[1]);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fds[0]);
+    assert_int_equal(config_read(path, &c, &error), 0);
+    assert_non_null(config_section(c, "sortdb", ""));
+    config_free(&c);
+    close(fds[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reads_sections_and_lines),
         cmocka_unit_test(test_refuses_by_line), cmocka_unit_test(test_longest_line_arrives_whole),
-        cmocka_unit_test(test_a_file_that_is_not_there)};
+        cmocka_unit_test(test_a_file_that_is_not_there), cmocka_unit_test(test_reads_a_pipe)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
