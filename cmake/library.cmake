@@ -8,7 +8,7 @@ list(TRANSFORM MILLRACE_NAMES PREPEND "--keep-global-symbol=")
 
 set(MILLRACE_ARCHIVE ${CMAKE_BINARY_DIR}/libmillrace.a)
 set(whole ${CMAKE_BINARY_DIR}/millrace.o)
-set(parts queuereader reader_plan millrace_stream millrace_watermark millrace_counts millrace_daemon millrace_http millrace_journal millrace_config millrace_base)
+set(parts queuereader reader_plan millrace_stream millrace_watermark millrace_counts millrace_json millrace_daemon millrace_http millrace_journal millrace_config millrace_base)
 set(archives ${parts})
 list(TRANSFORM archives REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 # Groups of sections (C++'s inline functions) become plain ones: shared with a program's own they could not be hidden.

@@ -99,7 +99,7 @@ class OpenApiTest(harness.MillraceTest):
 
     def test_it_has_the_parameters_of_the_code(self):
         found = routes()
-        self.assertEqual(found["/v1/events"], words_of(("api", "events.c"), "marks"))
+        self.assertEqual(found["/v1/events"], words_of(("api", "page", "events.c"), "marks"))
         for path, params in found.items():
             if path == "/v1/pixel.gif":
                 params = set()
