@@ -59,7 +59,7 @@ struct aggregate {
     bool merge_is_due, merge_is_behind;
     struct slice_reader **layers; /* the latest result of aggregate_layers */
     bool latched;
-    char failure[SLICE_ERROR_TEXT + 64];
+    struct error failure; /* code SLICE_OK: none */
     struct aggregate_numbers numbers;
     struct slice_tally at_start; /* of all slices, as committed at the start */
     int64_t *newest;             /* of each stream: the latest event time counted since the start */
@@ -70,11 +70,10 @@ static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y
     return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
 }
 
-static enum slice_result fail_errno(const char *what, const char *path, char *error)
+static enum slice_result fail_errno(const char *what, const char *path, struct error *error)
 {
-    int e = errno;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot %s %s: %s", what, path, strerror(e));
-    return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
+    return error_set(error, errno_is_full(errno) ? SLICE_FULL : SLICE_FAILED, "cannot %s %s: %s", what, path,
+        strerror(errno));
 }
 
 /* Prepares the STORAGE_BEGIN job for the slice that begins at a->next. */
@@ -93,7 +92,7 @@ static void prepare_begin(struct aggregate *a, usec_t wall)
             .n_cursors = a->next.n_cursors}};
 }
 
-static enum slice_result make_directory(const char *parent, const char *name, char **out, char *error)
+static enum slice_result make_directory(const char *parent, const char *name, char **out, struct error *error)
 {
     struct buf path = {0};
     buf_printf(&path, "%s/%s", parent, name);
@@ -103,7 +102,7 @@ static enum slice_result make_directory(const char *parent, const char *name, ch
 }
 
 /* Recovers the slices and begins the open one. */
-static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *error)
+static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct error *error)
 {
     const struct chain_config c = {.slices_dir = a->slices_dir,
         .rejects_dir = a->rejects_dir,
@@ -122,10 +121,8 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
     prepare_begin(a, wall);
     storage_begin(a->storage, &a->job);
     a->reader = a->job.reader;
-    if (a->job.result != SLICE_OK) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s", a->job.error);
-        return a->job.result;
-    }
+    if (a->job.result != SLICE_OK)
+        return error_set(error, a->job.result, "%s", a->job.error.text);
     chain_next_free(&a->next);
     const struct slice_state *state = storage_state(a->storage);
     a->number = state->number;
@@ -154,7 +151,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, char *err
 }
 
 enum slice_result aggregate_open(
-    const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT])
+    const struct aggregate_config *config, usec_t wall, struct aggregate **out, struct error *error)
 {
     struct aggregate *a = mem_zalloc(sizeof *a);
     a->config = *config;
@@ -463,41 +460,39 @@ void aggregate_flush(struct aggregate *a, usec_t now)
         start_flush(a, now, false);
 }
 
-static void latch(struct aggregate *a, enum slice_result r, const char *error)
+static void latch(struct aggregate *a, enum slice_result r, const struct error *error)
 {
     a->latched = true;
-    snprintf(
-        a->failure, sizeof a->failure, "storage %s: %s", r == SLICE_DAMAGED ? "damaged" : "failed", error);
-    log_error("storage failed; counting stops until a restart", LOG_S("error", error));
+    error_set(&a->failure, r, "storage %s: %s", r == SLICE_DAMAGED ? "damaged" : "failed", error->text);
+    log_error("storage failed; counting stops until a restart", LOG_S("error", error->text));
 }
 
-static void wait_for_space(struct aggregate *a, usec_t now, const char *error)
+static void wait_for_space(struct aggregate *a, usec_t now, const struct error *error)
 {
-    if (!a->failure[0])
-        log_warn("disk full; counting continues in memory", LOG_S("error", error));
-    snprintf(a->failure, sizeof a->failure, "storage full: %s", error);
+    if (a->failure.code == SLICE_OK)
+        log_warn("disk full; counting continues in memory", LOG_S("error", error->text));
+    error_set(&a->failure, SLICE_FULL, "storage full: %s", error->text);
     a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
 
 /* Renews the reader if the completed job requires it, and begins the next step of a seal. */
 static void finish_job(struct aggregate *a, usec_t now)
 {
-    char error[SLICE_ERROR_TEXT];
     enum storage_kind kind = a->job.kind;
     enum slice_result r = SLICE_OK;
     /* The reader must show a commit. A renewed reader also lets SQLite reuse the log from its start. */
     if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)
-        r = slice_reader_renew(a->reader, error);
+        r = slice_reader_renew(a->reader);
     a->renewal_waits = r == SLICE_FULL;
     if (r == SLICE_FULL)
-        wait_for_space(a, now, error);
+        wait_for_space(a, now, slice_reader_failure(a->reader));
     else if (r != SLICE_OK)
-        latch(a, r, error);
+        latch(a, r, slice_reader_failure(a->reader));
     if (r != SLICE_OK)
         return;
-    if (a->failure[0])
+    if (a->failure.code != SLICE_OK)
         log_info("storage recovered; writing continues");
-    a->failure[0] = '\0';
+    a->failure.code = SLICE_OK;
     if (kind == STORAGE_COMMIT)
         batch_free(&a->flushing);
     if (kind == STORAGE_COMMIT && a->job.commit.seal) {
@@ -575,13 +570,13 @@ void aggregate_poll(struct aggregate *a, usec_t now)
         return;
     }
     if (job->result == SLICE_FULL) {
-        wait_for_space(a, now, job->error);
+        wait_for_space(a, now, &job->error);
         /* A failed merge or checkpoint starts over later. Any other job is retried unchanged. */
         a->job_waits = job->kind != STORAGE_MERGE && job->kind != STORAGE_CHECKPOINT;
         return;
     }
     if (job->result != SLICE_OK) {
-        latch(a, job->result, job->error);
+        latch(a, job->result, &job->error);
         return;
     }
     a->numbers.collisions += job->written.collisions;
@@ -608,44 +603,36 @@ bool aggregate_is_clean(const struct aggregate *a)
     return !tally_batch(a->tally)->moved && !is_writing(a) && a->phase == PHASE_COUNTING;
 }
 
-const char *aggregate_failure(const struct aggregate *a, bool *latched)
+const struct error *aggregate_failure(const struct aggregate *a)
 {
-    *latched = a->latched;
-    return a->failure[0] ? a->failure : NULL;
+    return a->failure.code == SLICE_OK ? NULL : &a->failure;
 }
 
-enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT])
+enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, struct error *error)
 {
-    if (a->latched || a->job_waits || a->renewal_waits) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.*s", SLICE_ERROR_TEXT - 1, a->failure);
-        return a->latched ? SLICE_FAILED : SLICE_FULL;
-    }
+    if (a->latched || a->job_waits || a->renewal_waits)
+        return error_set(error, a->latched ? SLICE_FAILED : SLICE_FULL, "%s", a->failure.text);
     if (!is_idle(a))
         return SLICE_OK;
     size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MAX;
-    if (a->sealed.n >= most) {
-        snprintf(error, SLICE_ERROR_TEXT, "%zu sealed slices wait to be cleared", most);
-        return SLICE_FULL;
-    }
+    if (a->sealed.n >= most)
+        return error_set(error, SLICE_FULL, "%zu sealed slices wait to be cleared", most);
     a->turned_at = wall;
     a->phase = PHASE_ENDING;
     start_flush(a, now, true);
     return SLICE_OK;
 }
 
-enum aggregate_clear aggregate_clear(
-    struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT])
+enum aggregate_clear aggregate_clear(struct aggregate *a, usec_t now, uint64_t through, struct error *error)
 {
     if (through >= a->number)
         return AGGREGATE_CLEAR_OPEN;
-    if (!a->config.archive) {
-        snprintf(
-            error, SLICE_ERROR_TEXT, "the setting archive is missing; set it to the archive's directory");
-        return AGGREGATE_CLEAR_NOT_ARCHIVED;
-    }
+    if (!a->config.archive)
+        return error_set(error, AGGREGATE_CLEAR_NOT_ARCHIVED,
+            "the setting archive is missing; set it to the archive's directory");
     if (a->is_cleared && a->clear_job.through == through) {
         a->is_cleared = false;
-        snprintf(error, SLICE_ERROR_TEXT, "%s", a->clear_job.error);
+        error_set(error, a->clear_job.result, "%s", a->clear_job.error.text);
         return a->clear_job.result == SLICE_OK        ? AGGREGATE_CLEAR_OK
                : a->clear_job.result == SLICE_FOREIGN ? AGGREGATE_CLEAR_NOT_ARCHIVED
                                                       : AGGREGATE_CLEAR_FAILED;

@@ -64,7 +64,7 @@ struct aggregate_config {
 
 /* Opens and recovers the slices; blocks. `wall` is the wall clock, which is trusted. */
 enum slice_result aggregate_open(
-    const struct aggregate_config *config, usec_t wall, struct aggregate **out, char error[SLICE_ERROR_TEXT]);
+    const struct aggregate_config *config, usec_t wall, struct aggregate **out, struct error *error);
 /* Waits for the current commit. Lines that are not committed are counted again after the next aggregate_open. */
 void aggregate_close(struct aggregate **a);
 
@@ -126,13 +126,13 @@ void aggregate_flush(struct aggregate *a, usec_t now);
 void aggregate_poll(struct aggregate *a, usec_t now);
 /* True if all counts are committed and no seal is in progress. */
 bool aggregate_is_clean(const struct aggregate *a);
-/* The storage's failure, or NULL. *latched: it lasts until a restart. */
-const char *aggregate_failure(const struct aggregate *a, bool *latched);
+/* The storage's failure, or NULL. It lasts until a restart, unless its code is SLICE_FULL. */
+const struct error *aggregate_failure(const struct aggregate *a);
 
 /* Begins to seal the open slice. After SLICE_OK, call again after each aggregate_poll until aggregate_sealed lists
  * the slice. SLICE_FULL: the disk is full, or too many slices are sealed; a seal that has begun completes later.
  * `wall` is the trusted time. */
-enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, char error[SLICE_ERROR_TEXT]);
+enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, struct error *error);
 
 enum aggregate_clear {
     AGGREGATE_CLEAR_OK,
@@ -142,8 +142,7 @@ enum aggregate_clear {
     AGGREGATE_CLEAR_FAILED,       /* some slices may remain: see error */
 };
 /* Deletes the sealed slices up to `through`. BUSY: call again after each aggregate_poll, before aggregate_tick. */
-enum aggregate_clear aggregate_clear(
-    struct aggregate *a, usec_t now, uint64_t through, char error[SLICE_ERROR_TEXT]);
+enum aggregate_clear aggregate_clear(struct aggregate *a, usec_t now, uint64_t through, struct error *error);
 /* The sealed slices, oldest first. Valid until the next seal or clear. */
 const struct sealed *aggregate_sealed(const struct aggregate *a);
 

@@ -20,7 +20,7 @@ struct opening {
     uint64_t *numbers;        /* of the existing slices, sorted */
     size_t n, room;
     struct slice_state newest; /* number 0: there is none, or its creation was interrupted */
-    char *error;
+    struct error *error;
 };
 
 char *chain_slice_path(const char *slices_dir, uint64_t number)
@@ -51,13 +51,12 @@ static int compare_numbers(const void *a, const void *b)
 static enum slice_result refuse_copies(const struct opening *o)
 {
     const char *slices = o->config->slices_dir, *rejects = o->config->rejects_dir;
-    size_t used = strlen(o->error);
-    snprintf(o->error + used, SLICE_ERROR_TEXT - used,
-        "; one of them is an old copy. Restore both from one backup, or count again from the archive's end: "
+    return error_set(o->error, SLICE_FOREIGN,
+        "%s; one of them is an old copy. Restore both from one backup, or count again from the archive's "
+        "end: "
         "mkdir "
         "%s.old && mv %s %s %s.old",
-        slices, slices, rejects, slices);
-    return SLICE_FOREIGN;
+        o->error->text, slices, slices, rejects, slices);
 }
 
 /* Lists the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
@@ -66,10 +65,8 @@ static enum slice_result list_slices(struct opening *o)
     const char *dir = o->config->slices_dir, *archive = o->config->archive;
     DIR *d = opendir(dir);
     uint64_t number;
-    if (!d) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "cannot read %s: %s", dir, strerror(errno));
-        return SLICE_FAILED;
-    }
+    if (!d)
+        return error_set(o->error, SLICE_FAILED, "cannot read %s: %s", dir, strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         if (slice_file_number(e->d_name, &number))
             *ARRAY_ADD(o->numbers, o->n, o->room) = number;
@@ -78,26 +75,24 @@ static enum slice_result list_slices(struct opening *o)
     if (o->n > 1)
         qsort(o->numbers, o->n, sizeof *o->numbers, compare_numbers);
     for (size_t i = 1; i < o->n; i++)
-        if (o->numbers[i] != o->numbers[i - 1] + 1) {
-            snprintf(o->error, SLICE_ERROR_TEXT, "slice %" PRIu64 " is missing from %.400s",
+        if (o->numbers[i] != o->numbers[i - 1] + 1)
+            return error_set(o->error, SLICE_FOREIGN, "slice %" PRIu64 " is missing from %.400s",
                 o->numbers[i - 1] + 1, dir);
-            return SLICE_FOREIGN;
-        }
     if (o->n == 0 || !archive || o->numbers[0] <= o->manifest.through + 1)
         return SLICE_OK;
-    snprintf(o->error, SLICE_ERROR_TEXT,
+    error_set(o->error, SLICE_FOREIGN,
         "the archive %.100s goes through slice %" PRIu64 ", but the oldest slice in %.100s is %" PRIu64,
         archive, o->manifest.through, dir, o->numbers[0]);
     return refuse_copies(o);
 }
 
-static enum slice_result read_manifest(const char *archive, struct manifest *m, char *error)
+static enum slice_result read_manifest(const char *archive, struct manifest *m, struct error *error)
 {
-    char why[MANIFEST_ERROR_TEXT] = "";
+    struct error why;
     *m = (struct manifest){0};
     if (!archive)
         return SLICE_OK;
-    enum manifest_result r = manifest_read_current(archive, m, why);
+    enum manifest_result r = manifest_read_current(archive, m, &why);
     if (r == MANIFEST_OK) {
         /* Syncs the archive: a killed compactor may have switched `current` without syncing it. */
         struct buf path = {0};
@@ -105,14 +100,13 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
         buf_append_char(&path, '\0');
         int failed = io_sync_name(path.ptr);
         buf_free(&path);
-        if (failed)
-            snprintf(error, SLICE_ERROR_TEXT, "cannot sync %.400s: %s", archive, strerror(errno));
-        return failed ? SLICE_FAILED : SLICE_OK;
+        return failed ? error_set(error, SLICE_FAILED, "cannot sync %.400s: %s", archive, strerror(errno))
+                      : SLICE_OK;
     }
     if (r == MANIFEST_ABSENT)
         return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot read which slices the archive includes: %.400s", why);
-    return r == MANIFEST_VERSION ? SLICE_VERSION : SLICE_FAILED;
+    return error_set(error, r == MANIFEST_VERSION ? SLICE_VERSION : SLICE_FAILED,
+        "cannot read which slices the archive includes: %s", why.text);
 }
 
 static enum slice_result check_counters(const struct opening *o, const char *what, const char *text)
@@ -120,34 +114,32 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
     struct bytes line = counters_conflict(text, o->config->counters->text);
     if (line.len == 0)
         return SLICE_OK;
-    snprintf(o->error, SLICE_ERROR_TEXT,
+    return error_set(o->error, SLICE_DIFFERENT,
         "%.200s was counted under other counters: `%.*s` has a different key now; give the counter a new "
         "name",
         what, (int)(line.len > 200 ? 200 : line.len), line.ptr);
-    return SLICE_DIFFERENT;
 }
 
 /* Compares the cursors with the positions in the manifest. A stream that was never read, or that the manifest does not
  * contain, may have any position. */
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
-    const struct slice_cursor *cursors, size_t n, char *error)
+    const struct slice_cursor *cursors, size_t n, struct error *error)
 {
     for (size_t k = 0; k < m->n_streams; k++) {
         const struct manifest_stream *s = &m->streams[k];
         const struct slice_cursor *c = slice_cursors_find(cursors, n, s->name);
         if (!c || s->id[0] == '\0' || (strcmp(s->id, c->id) == 0 && s->end == c->offset))
             continue;
-        snprintf(error, SLICE_ERROR_TEXT,
+        return error_set(error, SLICE_FOREIGN,
             "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
             " of %s: they do not belong together",
             slice, verb, s->name, c->offset, c->id, s->end, s->id);
-        return SLICE_FOREIGN;
     }
     return SLICE_OK;
 }
 
 enum slice_result chain_archived(
-    const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT])
+    const char *archive, const struct sealed *sealed, uint64_t *through, struct error *error)
 {
     struct manifest m;
     enum slice_result r = read_manifest(archive, &m, error);
@@ -155,9 +147,8 @@ enum slice_result chain_archived(
     if (r == SLICE_OK && last) {
         r = check_meeting(&m, m.through, "ends", last->state.cursors, last->state.n_cursors, error);
     } else if (r == SLICE_OK && sealed->n > 0 && m.through >= sealed->slices[0].state.number) {
-        snprintf(error, SLICE_ERROR_TEXT,
+        r = error_set(error, SLICE_FOREIGN,
             "the current archive goes through slice %" PRIu64 ", which was never sealed here", m.through);
-        r = SLICE_FOREIGN;
     }
     *through = m.through;
     manifest_free(&m);
@@ -173,12 +164,11 @@ static enum slice_result check_follows(
         const struct slice_cursor *begin = slice_cursors_find(next->begins, next->n_begins, end->stream);
         if (begin && strcmp(begin->id, end->id) == 0 && begin->offset == end->offset)
             continue;
-        snprintf(o->error, SLICE_ERROR_TEXT,
+        return error_set(o->error, SLICE_FOREIGN,
             "slice %" PRIu64 " in %.200s does not begin where slice %" PRIu64
             " ends in stream %s: one of them "
             "is an old copy",
             next->number, o->config->slices_dir, before->number, end->stream);
-        return SLICE_FOREIGN;
     }
     return SLICE_OK;
 }
@@ -209,11 +199,9 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     const struct slice_batch last = {
         .tally = state->tally, .rejects_length = state->rejects_length, .seal = true};
     struct rejects *rejects = NULL;
-    if (rejects_open(o->config->rejects_dir, state->number, state->rejects_length, &rejects) != 0) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "cannot open the rejects in %.300s: %s", o->config->rejects_dir,
+    if (rejects_open(o->config->rejects_dir, state->number, state->rejects_length, &rejects) != 0)
+        r = error_set(o->error, SLICE_FAILED, "cannot open the rejects in %.300s: %s", o->config->rejects_dir,
             errno == ERANGE ? "shorter than recorded" : strerror(errno));
-        r = SLICE_FAILED;
-    }
     rejects_close(&rejects);
     if (r == SLICE_OK)
         r = slice_merge_abandon(slice, o->error);
@@ -239,19 +227,14 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
     struct slice_state state;
     struct slice_reader *reader = NULL;
     enum slice_result r = slice_look(path, number, &state, o->error);
-    if (r == SLICE_OK && !state.sealed) {
-        snprintf(o->error, SLICE_ERROR_TEXT, "%.400s is not sealed, but a later slice exists", path);
-        r = SLICE_FOREIGN;
-    }
+    if (r == SLICE_OK && !state.sealed)
+        r = error_set(o->error, SLICE_FOREIGN, "%.400s is not sealed, but a later slice exists", path);
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
-    if (r != SLICE_OK && state.sealed && has_log(path)) {
-        char *why = mem_strdup(o->error);
-        snprintf(o->error, SLICE_ERROR_TEXT,
-            "%.200s: its log is not in its file yet; another process may have it open: %.200s", path, why);
-        free(why);
-        r = SLICE_FULL;
-    }
+    if (r != SLICE_OK && state.sealed && has_log(path))
+        r = error_set(o->error, SLICE_FULL,
+            "%.200s: its log is not in its file yet; another process may have it open: %s", path,
+            o->error->text);
     slice_state_free(&state);
     if (r == SLICE_OK)
         sealed_add(sealed, path, reader);
@@ -277,8 +260,8 @@ void chain_follow(const struct sealed *sealed, struct chain_next *next)
         memcpy(next->cursors, last->cursors, last->n_cursors * sizeof *next->cursors);
 }
 
-enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
-    struct chain_next *next, char error[SLICE_ERROR_TEXT])
+enum slice_result chain_open(
+    const struct chain_config *config, struct sealed *sealed, struct chain_next *next, struct error *error)
 {
     struct opening o = {.config = config, .error = error};
     const struct manifest *m = &o.manifest;
@@ -324,7 +307,7 @@ enum slice_result chain_open(const struct chain_config *config, struct sealed *s
         }
     }
     if (r == SLICE_OK && next->number <= m->through) {
-        snprintf(error, SLICE_ERROR_TEXT,
+        error_set(error, SLICE_FOREIGN,
             "slice %" PRIu64 " in %.100s is open, but the archive %.100s goes through slice %" PRIu64
             " already",
             next->number, config->slices_dir, config->archive, m->through);

@@ -39,14 +39,14 @@ void chain_next_free(struct chain_next *next);
 
 /* Fills the empty *sealed with the sealed slices, and *next with the number and start of the open slice. The open slice
  * need not exist yet. The caller frees both, also after a failure. */
-enum slice_result chain_open(const struct chain_config *config, struct sealed *sealed,
-    struct chain_next *next, char error[SLICE_ERROR_TEXT]);
+enum slice_result chain_open(
+    const struct chain_config *config, struct sealed *sealed, struct chain_next *next, struct error *error);
 /* Sets *next to the slice after the newest sealed one. At least one must exist. */
 void chain_follow(const struct sealed *sealed, struct chain_next *next);
 /* The last slice that the current generation of the archive includes; 0: none, or no archive yet. SLICE_FOREIGN if the
  * archive does not belong to these slices: its last slice was never sealed here, or ended at another position. */
 enum slice_result chain_archived(
-    const char *archive, const struct sealed *sealed, uint64_t *through, char error[SLICE_ERROR_TEXT]);
+    const char *archive, const struct sealed *sealed, uint64_t *through, struct error *error);
 
 /* DIR/0000000042.db. The caller frees the result. */
 char *chain_slice_path(const char *slices_dir, uint64_t number);

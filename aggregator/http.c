@@ -88,9 +88,10 @@ static void reply_sealed(struct http_request *req, const struct slice_state *sta
     buf_free(&out);
 }
 
-static void reply_refused(struct http_request *req, enum slice_result r, const char *error)
+static void reply_refused(struct http_request *req, const struct error *error)
 {
-    http_problem(req, 503, r == SLICE_FULL ? "storage-full" : "storage-failed", NULL, "%s", error);
+    http_problem(
+        req, 503, error->code == SLICE_FULL ? "storage-full" : "storage-failed", NULL, "%s", error->text);
 }
 
 static void remove_waiter(struct slice_waiter *w)
@@ -128,7 +129,7 @@ static struct http_request *take_waiter(struct slice_waiter *w)
 
 static void answer_seals(struct app *app)
 {
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     if (!app->seal_waiters)
         return;
     /* All waiting requests name the same slice, because only one slice can be open. */
@@ -136,7 +137,7 @@ static void answer_seals(struct app *app)
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
     enum slice_result r =
         sealed ? SLICE_OK
-               : aggregate_seal(app->aggregate, clock_monotonic(), daemon_trusted_time(app->daemon), error);
+               : aggregate_seal(app->aggregate, clock_monotonic(), daemon_trusted_time(app->daemon), &error);
     if (r == SLICE_OK && !sealed)
         return;
     if (sealed)
@@ -146,7 +147,7 @@ static void answer_seals(struct app *app)
         if (sealed)
             reply_sealed(req, &sealed->state);
         else
-            reply_refused(req, r, error);
+            reply_refused(req, &error);
     }
 }
 
@@ -168,11 +169,10 @@ static void on_put_back_gone(struct http_request *req, void *arg)
 static void answer_put_back(struct app *app)
 {
     struct put_back_waiter *w = app->put_back_waiter;
-    bool latched;
     if (!w)
         return;
     const struct put_back *p = &w->put_back;
-    const char *failure = aggregate_failure(app->aggregate, &latched);
+    const struct error *failure = aggregate_failure(app->aggregate);
     if (put_back_is_committed(app->aggregate, p))
         http_replyf(w->req, 200, JSON,
             "{\"counted\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"kept\":%" PRIu64
@@ -181,7 +181,7 @@ static void answer_put_back(struct app *app)
             p->counted, p->skipped, p->rejected, p->kept, p->damaged, p->until.slice, p->until.offset,
             rejects_compare(p->at, p->until) < 0 ? "false" : "true");
     else if (failure)
-        reply_refused(w->req, latched ? SLICE_FAILED : SLICE_FULL, failure);
+        reply_refused(w->req, failure);
     else {
         aggregate_flush(app->aggregate, clock_monotonic());
         return;
@@ -195,10 +195,10 @@ void app_answer_waiters(struct app *app)
 {
     answer_seals(app);
     answer_put_back(app);
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     while (app->clear_waiters) {
         uint64_t through = app->clear_waiters->slice;
-        enum aggregate_clear r = aggregate_clear(app->aggregate, clock_monotonic(), through, error);
+        enum aggregate_clear r = aggregate_clear(app->aggregate, clock_monotonic(), through, &error);
         if (r == AGGREGATE_CLEAR_BUSY)
             return;
         struct http_request *req = take_waiter(app->clear_waiters);
@@ -210,9 +210,9 @@ void app_answer_waiters(struct app *app)
         } else if (r == AGGREGATE_CLEAR_OPEN) {
             http_problem(req, 409, "slice-open", "seal it first", "slice %" PRIu64 " is not sealed", through);
         } else if (r == AGGREGATE_CLEAR_NOT_ARCHIVED) {
-            http_problem(req, 409, "not-archived", NULL, "%s", error);
+            http_problem(req, 409, "not-archived", NULL, "%s", error.text);
         } else {
-            http_problem(req, 503, "storage-failed", NULL, "%s", error);
+            http_problem(req, 503, "storage-failed", NULL, "%s", error.text);
         }
     }
 }
@@ -235,14 +235,13 @@ static void seal(struct http_request *req, void *ctx)
         return;
     uint64_t open = aggregate_open_slice(app->aggregate);
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), slice);
-    bool latched;
-    const char *failure = aggregate_failure(app->aggregate, &latched);
+    const struct error *failure = aggregate_failure(app->aggregate);
     struct aggregate_numbers n;
     aggregate_numbers(app->aggregate, &n);
     if (sealed)
         reply_sealed(req, &sealed->state);
-    else if (latched)
-        reply_refused(req, SLICE_FAILED, failure);
+    else if (failure && failure->code != SLICE_FULL)
+        reply_refused(req, failure);
     else if (slice < open)
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
     else if (slice > open)
@@ -268,7 +267,7 @@ static void put_back(struct http_request *req, void *ctx)
     struct app *app = ctx;
     struct put_back p = {.filter = {.since = 0}};
     struct rejects_place end;
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     uint64_t since;
     if (!http_require_local(req) || !http_param_u64(req, "until_slice", 0, 1, INT64_MAX, &p.until.slice) ||
         !http_param_u64(req, "until_offset", 0, 0, INT64_MAX, &p.until.offset) ||
@@ -284,12 +283,12 @@ static void put_back(struct http_request *req, void *ctx)
     }
     aggregate_set_wall(app->aggregate, clock_wall(), daemon_trusted_time(app->daemon));
     const char *archive = options_string(daemon_options(app->daemon), "archive");
-    enum put_back_result begun = put_back_begin(&p, archive, error);
+    enum put_back_result begun = put_back_begin(&p, archive, &error);
     bool failed =
-        begun == PUT_BACK_FAILED || (begun == PUT_BACK_OK && put_back_step(app->aggregate, &p, error) != 0);
+        begun == PUT_BACK_FAILED || (begun == PUT_BACK_OK && put_back_step(app->aggregate, &p, &error) != 0);
     put_back_end(&p);
     if (failed) {
-        http_problem(req, 503, "storage-failed", NULL, "%s", error);
+        http_problem(req, 503, "storage-failed", NULL, "%s", error.text);
         return;
     }
     if (begun == PUT_BACK_BUSY) {

@@ -100,8 +100,8 @@ static void reply(
     struct app *app, struct http_request *req, enum reply_kind kind, int result, struct reads_answer *a)
 {
     if (result != 0) {
-        slice_scrub_report(app, a->error);
-        http_problem(req, 503, "storage-failed", NULL, "%s", a->error);
+        slice_scrub_report(app, &a->error);
+        http_problem(req, 503, "storage-failed", NULL, "%s", a->error.text);
     } else if ((kind == REPLY_ALL || kind == REPLY_VALUE) && a->more) {
         /* The keys are in the order of the request, so X-Millrace-Next could not name where to continue. */
         http_problem(req, 413, "answer-too-large",
@@ -199,9 +199,8 @@ static bool is_turn_over(struct http_reads *reads, usec_t now)
 static bool begin_read(
     struct app *app, struct http_request *req, struct reads *r, struct reads_layers *layers)
 {
-    bool latched, is_failed = aggregate_failure(app->aggregate, &latched) != NULL;
     uint64_t after;
-    if (reads_begin(r, layers, is_failed))
+    if (reads_begin(r, layers, aggregate_failure(app->aggregate) != NULL))
         return true;
     aggregate_flush(app->aggregate, clock_monotonic());
     http_param_u64(req, "after", 0, 0, INT64_MAX, &after);

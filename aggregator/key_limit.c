@@ -124,8 +124,7 @@ static enum count_next load_records(struct key_limit *l, struct count_merge *m, 
     return r;
 }
 
-enum slice_result key_limit_load(
-    struct key_limit *l, struct slice_reader *slice, char error[SLICE_ERROR_TEXT])
+enum slice_result key_limit_load(struct key_limit *l, struct slice_reader *slice, struct error *error)
 {
     struct count_sources sources = {0};
     struct buf prefix = {0};
@@ -133,10 +132,8 @@ enum slice_result key_limit_load(
     buf_printf(&prefix, "%s|", l->counter->ns);
     slice_reader_add_sources(slice, buf_bytes(&prefix), &sources);
     struct count_merge *m = count_merge_new(sources.list, sources.n);
-    if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m));
-        result = count_merge_failure(m) == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
-    }
+    if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED)
+        result = slice_counts_failed(count_merge_error(m), error);
     count_merge_free(&m);
     count_sources_free(&sources);
     buf_free(&prefix);

@@ -27,8 +27,7 @@ void key_limit_free(struct key_limit **l);
 /* Begins a slice without keys. */
 void key_limit_clear(struct key_limit *l);
 /* Adds the keys of an open slice's committed counts. */
-enum slice_result key_limit_load(
-    struct key_limit *l, struct slice_reader *slice, char error[SLICE_ERROR_TEXT]);
+enum slice_result key_limit_load(struct key_limit *l, struct slice_reader *slice, struct error *error);
 /* True if the slice counts this key (a stored form, padded with NUL). A new key is added while there is room. */
 bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH]);
 /* How often key_limit_admits returned false. */

@@ -40,9 +40,8 @@ struct wiring {
     pthread_t thread;
     bool is_opening;       /* the thread was started and is not joined yet */
     atomic_bool recovered; /* the thread has set the members below */
-    enum slice_result result;
     struct aggregate *aggregate;
-    char error[SLICE_ERROR_TEXT];
+    struct error error; /* if `aggregate` is NULL */
     /* Totals on /metrics count from the start of the process and never decrease. */
     struct aggregate_numbers shown;
     struct stats_counter *events, *skipped, *rejected, *rows, *collisions, *holes;
@@ -226,13 +225,13 @@ static void report_lines(struct wiring *w)
 static void health_update(struct app *app)
 {
     char text[512];
-    bool caught_up = true, latched;
+    bool caught_up = true;
     for (size_t i = 0; i < app->streams.n; i++)
         caught_up = caught_up && follower_is_caught_up(app->followers[i]);
     app->answers = app->answers || caught_up;
-    const char *failure = aggregate_failure(app->aggregate, &latched);
+    const struct error *failure = aggregate_failure(app->aggregate);
     if (failure)
-        health_set_not_ready(app, failure);
+        health_set_not_ready(app, failure->text);
     else if (describe_streams(app, text, sizeof text))
         health_set_not_ready(app, text);
     else {
@@ -251,13 +250,12 @@ static void health_update(struct app *app)
 static void check_drained(struct wiring *w)
 {
     struct app *app = &w->app;
-    bool latched;
     if (w->drained || !daemon_is_draining(app->daemon))
         return;
     if (app->aggregate) {
         aggregate_flush(app->aggregate, clock_monotonic());
-        aggregate_failure(app->aggregate, &latched);
-        if (!latched && !aggregate_is_clean(app->aggregate))
+        const struct error *failure = aggregate_failure(app->aggregate);
+        if ((!failure || failure->code == SLICE_FULL) && !aggregate_is_clean(app->aggregate))
             return;
     }
     w->drained = true;
@@ -310,7 +308,7 @@ static struct event *every(struct wiring *w, usec_t interval, event_callback_fn 
 static void *recover(void *arg)
 {
     struct wiring *w = arg;
-    w->result = aggregate_open(&w->config, clock_wall(), &w->aggregate, w->error);
+    aggregate_open(&w->config, clock_wall(), &w->aggregate, &w->error);
     atomic_store(&w->recovered, true);
     loop_notify_wake(w->notify);
     return NULL;
@@ -358,11 +356,10 @@ static void on_notify(void *arg)
     struct daemon *d = w->app.daemon;
     if (w->is_opening && atomic_load(&w->recovered)) {
         join_recovery(w);
-        if (w->result != SLICE_OK) {
-            log_error("cannot open the slices", LOG_S("result", slice_strerror(w->result)),
-                LOG_S("error", w->error));
-            health_set_not_ready(&w->app, w->error);
-            daemon_fail(d, w->result == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+        if (!w->aggregate) {
+            log_error("cannot open the slices", LOG_S("error", w->error.text));
+            health_set_not_ready(&w->app, w->error.text);
+            daemon_fail(d, w->error.code == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
         } else if (!daemon_is_draining(d)) {
             begin_counting(w);
         }

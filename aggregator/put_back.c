@@ -20,9 +20,9 @@ static size_t find_input(const struct aggregate *a)
     return i;
 }
 
-enum put_back_result put_back_begin(struct put_back *p, const char *archive, char error[SLICE_ERROR_TEXT])
+enum put_back_result put_back_begin(struct put_back *p, const char *archive, struct error *error)
 {
-    char why[MANIFEST_ERROR_TEXT] = "";
+    struct error why;
     p->lock = -1;
     if (!archive)
         return PUT_BACK_OK;
@@ -31,17 +31,14 @@ enum put_back_result put_back_begin(struct put_back *p, const char *archive, cha
     bool has_lock = p->lock >= 0 || errno == ENOENT; /* without the file there was no compaction yet */
     bool is_held = p->lock < 0 || flock(p->lock, LOCK_SH | LOCK_NB) == 0;
     free(path);
-    if (!has_lock || (!is_held && errno != EWOULDBLOCK)) {
-        snprintf(error, SLICE_ERROR_TEXT, "cannot lock %.300s: %s", archive, strerror(errno));
-        return PUT_BACK_FAILED;
-    }
+    if (!has_lock || (!is_held && errno != EWOULDBLOCK))
+        return error_set(error, PUT_BACK_FAILED, "cannot lock %.300s: %s", archive, strerror(errno));
     if (!is_held)
         return PUT_BACK_BUSY;
-    enum manifest_result r = manifest_read_current(archive, &p->archive, why);
+    enum manifest_result r = manifest_read_current(archive, &p->archive, &why);
     if (r == MANIFEST_OK || r == MANIFEST_ABSENT)
         return PUT_BACK_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot read the archive: %.400s", why);
-    return PUT_BACK_FAILED;
+    return error_set(error, PUT_BACK_FAILED, "cannot read the archive: %s", why.text);
 }
 
 void put_back_end(struct put_back *p)
@@ -95,7 +92,7 @@ static void take(struct aggregate *a, struct put_back *p, const struct rejects_r
         json_doc_free(&doc);
 }
 
-int put_back_step(struct aggregate *a, struct put_back *p, char error[SLICE_ERROR_TEXT])
+int put_back_step(struct aggregate *a, struct put_back *p, struct error *error)
 {
     struct rejects_place end;
     struct bytes text;
@@ -114,7 +111,7 @@ int put_back_step(struct aggregate *a, struct put_back *p, char error[SLICE_ERRO
         taken += text.len;
     }
     if (more < 0)
-        snprintf(error, SLICE_ERROR_TEXT, "cannot read the rejects: %s", strerror(errno));
+        error_set(error, -1, "cannot read the rejects: %s", strerror(errno));
     if (more == 0 && rejects_compare(p->at, p->until) < 0)
         p->at = p->until;
     aggregate_set_front(a, input, p->at);

@@ -147,11 +147,9 @@ static int answer_range(
     struct reads_answer *a = sink->answer;
     size_t n = BATCH_SOURCES * l->n_batches;
     for (size_t i = 0; i < l->n_readers; i++) {
-        const char *failure = slice_reader_failure(l->readers[i]);
-        if (failure) {
-            snprintf(a->error, sizeof a->error, "%s", failure);
-            return -1;
-        }
+        const struct error *failure = slice_reader_failure(l->readers[i]);
+        if (failure)
+            return error_set(&a->error, -1, "%s", failure->text);
         n += slice_reader_runs(l->readers[i]);
     }
     struct count_source **sources = mem_alloc((n + 1) * sizeof(struct count_source *));
@@ -173,7 +171,7 @@ static int answer_range(
             break;
     }
     if (r == COUNT_FAILED)
-        snprintf(a->error, sizeof a->error, "%s", count_merge_error(m));
+        a->error = *count_merge_error(m);
     count_merge_free(&m);
     for (size_t i = 0; i < n; i++)
         count_source_close(&sources[i]);

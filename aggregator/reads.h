@@ -41,7 +41,7 @@ struct reads_answer {
     uint64_t records;
     bool more;
     struct buf next; /* if more matches: where to continue */
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
 };
 void reads_answer_free(struct reads_answer *a);
 

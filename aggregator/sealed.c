@@ -20,20 +20,17 @@ const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number)
 }
 
 enum slice_result sealed_unlink(
-    const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT])
+    const struct sealed *s, uint64_t through, size_t *removed, struct error *error)
 {
-    int rc = 0;
     for (*removed = 0; *removed < s->n && s->slices[*removed].state.number <= through; ++*removed) {
         const char *path = s->slices[*removed].path;
         char *copy = mem_strdup(path);
-        rc = io->unlink(path) == 0 || errno == ENOENT ? io_sync_dir(dirname(copy)) : -1;
+        int rc = io->unlink(path) == 0 || errno == ENOENT ? io_sync_dir(dirname(copy)) : -1;
         free(copy);
-        if (rc != 0) {
-            snprintf(error, SLICE_ERROR_TEXT, "cannot remove %.400s: %s", path, strerror(errno));
-            break;
-        }
+        if (rc != 0)
+            return error_set(error, SLICE_FAILED, "cannot remove %.400s: %s", path, strerror(errno));
     }
-    return rc == 0 ? SLICE_OK : SLICE_FAILED;
+    return SLICE_OK;
 }
 
 struct slice_reader **sealed_forget(struct sealed *s, size_t n)

@@ -31,7 +31,7 @@ const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
 /* Deletes the files of the slices up to `through` inclusive. *removed: how many were deleted. Blocks. Does not change
  * the list, so that another thread may read the list meanwhile. */
 enum slice_result sealed_unlink(
-    const struct sealed *s, uint64_t through, size_t *removed, char error[SLICE_ERROR_TEXT]);
+    const struct sealed *s, uint64_t through, size_t *removed, struct error *error);
 /* Takes the oldest `n` slices from the list. Returns an array of their readers. The last close of a deleted file frees its
  * space, which blocks, so the caller passes the array to a thread that may block. */
 struct slice_reader **sealed_forget(struct sealed *s, size_t n);

@@ -5,10 +5,9 @@
 void since_read(const struct aggregate *a, const char *archive, const struct counters *counters,
     struct counted_since *since)
 {
-    char error[MANIFEST_ERROR_TEXT];
     struct manifest m = {.generation = 0};
     const struct sealed *sealed = aggregate_sealed(a);
-    enum manifest_result r = archive ? manifest_read_current(archive, &m, error) : MANIFEST_ABSENT;
+    enum manifest_result r = archive ? manifest_read_current(archive, &m, NULL) : MANIFEST_ABSENT;
     if (r == MANIFEST_OK || r == MANIFEST_ABSENT) {
         const char *before = m.counters ? m.counters : "";
         counted_since_free(since);

@@ -23,7 +23,7 @@ struct slice_scrub {
     char *path; /* NULL: the thread is idle */
     size_t unpaid;
     enum slice_result result;
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     atomic_bool stopping;
     atomic_ullong bytes;
     struct stats_counter *slices, *damaged;
@@ -51,7 +51,7 @@ static void run(void *ctx, void *job)
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* read the disk, not the page cache */
         close(fd);
     }
-    s->result = slice_verify(s->path, pace, s, NULL, s->error);
+    s->result = slice_verify(s->path, pace, s, NULL, &s->error);
 }
 
 static void no_notify(void *arg)
@@ -97,7 +97,7 @@ static void take_result(struct slice_scrub *s)
     if (s->result == SLICE_OK)
         return;
     stats_add(s->damaged, 1);
-    slice_scrub_report(s->app, s->error);
+    slice_scrub_report(s->app, &s->error);
 }
 
 void slice_scrub_tick(struct slice_scrub *s)
@@ -134,7 +134,7 @@ void slice_scrub_free(struct slice_scrub **sp)
     free(s);
 }
 
-void slice_scrub_report(struct app *app, const char *error)
+void slice_scrub_report(struct app *app, const struct error *error)
 {
     struct buf text = {0};
     if (!app->is_damaged) {
@@ -142,7 +142,7 @@ void slice_scrub_report(struct app *app, const char *error)
             "%s; restore this file from a backup, then restart the aggregator. Other counts are answered, "
             "and counting "
             "goes on%c",
-            error, '\0');
+            error->text, '\0');
         daemon_set_degraded(app->daemon, text.ptr);
     }
     app->is_damaged = true;

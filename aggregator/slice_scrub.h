@@ -10,6 +10,7 @@
 #define MILLRACE_SLICE_SCRUB_H
 
 struct app;
+struct error;
 struct slice_scrub;
 
 /* NULL if scrub_rate is 0, or if the thread cannot be started. */
@@ -21,6 +22,6 @@ void slice_scrub_free(struct slice_scrub **s);
 
 /* Makes /health show the error of a read, which names the unreadable slice, and the remedy. Only the first call has
  * an effect, because the state lasts until a restart. */
-void slice_scrub_report(struct app *app, const char *error);
+void slice_scrub_report(struct app *app, const struct error *error);
 
 #endif

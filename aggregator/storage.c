@@ -21,12 +21,10 @@ struct storage {
     struct work_thread *thread;
 };
 
-static enum slice_result fail_errno(const char *what, const char *path, char error[SLICE_ERROR_TEXT])
+static enum slice_result fail_errno(const char *what, const char *path, struct error *error)
 {
-    int e = errno;
-    snprintf(error, SLICE_ERROR_TEXT, "cannot %s %.300s: %s", what, path,
-        e == ERANGE ? "shorter than recorded" : strerror(e));
-    return errno_is_full(e) ? SLICE_FULL : SLICE_FAILED;
+    return error_set(error, errno_is_full(errno) ? SLICE_FULL : SLICE_FAILED, "cannot %s %.300s: %s", what,
+        path, errno == ERANGE ? "shorter than recorded" : strerror(errno));
 }
 
 /* Deletes expired rejects, after rejects were added or put back, and otherwise every EXPIRE_EVERY. */
@@ -50,13 +48,13 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
     struct bytes rejects = buf_bytes(&job->batch->rejects);
     if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at, &s->config.rejects_limits,
                                s->front, clock_monotonic()) != 0)
-        return fail_errno("write to", "the rejects file", job->error);
-    enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, job->error) : SLICE_OK;
+        return fail_errno("write to", "the rejects file", &job->error);
+    enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, &job->error) : SLICE_OK;
     if (r != SLICE_OK)
         return r;
     job->commit.sources = sources;
     job->commit.n_sources = batch_sources(job->batch, s->config.counters, &(struct count_range){0}, sources);
-    r = slice_commit(s->slice, &job->commit, &job->written, job->error);
+    r = slice_commit(s->slice, &job->commit, &job->written, &job->error);
     for (size_t i = 0; i < job->commit.n_sources; i++)
         count_source_close(&sources[i]);
     if (r == SLICE_OK)
@@ -67,38 +65,35 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
 static enum slice_result fold(struct storage *s, struct storage_job *job)
 {
     bool whole;
-    enum slice_result r = slice_checkpoint(s->slice, &whole, job->error);
-    if (r == SLICE_OK && !whole) {
-        snprintf(job->error, sizeof job->error,
+    enum slice_result r = slice_checkpoint(s->slice, &whole, &job->error);
+    if (r == SLICE_OK && !whole)
+        r = error_set(&job->error, SLICE_FULL,
             "cannot move the slice's log into its file; another process has it open");
-        r = SLICE_FULL;
-    }
-    return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, job->error) : r;
+    return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, &job->error) : r;
 }
 
 static enum slice_result begin(struct storage *s, struct storage_job *job)
 {
     rejects_close(&s->rejects);
     slice_close(&s->slice);
-    enum slice_result r = slice_open(&job->begin, &s->slice, job->error);
+    enum slice_result r = slice_open(&job->begin, &s->slice, &job->error);
     if (r != SLICE_OK)
         return r;
     if (rejects_open(s->config.rejects_dir, job->begin.number, slice_committed(s->slice)->rejects_length,
             &s->rejects) != 0)
-        return fail_errno("open the rejects in", s->config.rejects_dir, job->error);
+        return fail_errno("open the rejects in", s->config.rejects_dir, &job->error);
     expire_rejects(s, job->trusted, true);
-    return slice_reader_open(job->begin.path, &job->reader, job->error);
+    return slice_reader_open(job->begin.path, &job->reader, &job->error);
 }
 
 static enum slice_result clear(struct storage_job *job)
 {
     uint64_t archived;
-    if (chain_archived(job->archive, job->sealed, &archived, job->error) != SLICE_OK)
+    if (chain_archived(job->archive, job->sealed, &archived, &job->error) != SLICE_OK)
         return SLICE_FOREIGN;
     if (job->through <= archived)
-        return sealed_unlink(job->sealed, job->through, &job->removed, job->error);
-    snprintf(job->error, sizeof job->error, "the current archive goes through slice %" PRIu64, archived);
-    return SLICE_FOREIGN;
+        return sealed_unlink(job->sealed, job->through, &job->removed, &job->error);
+    return error_set(&job->error, SLICE_FOREIGN, "the current archive goes through slice %" PRIu64, archived);
 }
 
 static void run_job(void *ctx, void *arg)
@@ -113,11 +108,11 @@ static void run_job(void *ctx, void *arg)
         break;
     case STORAGE_MERGE:
         runs = slice_committed(s->slice)->n_runs;
-        job->result = slice_merge_step(s->slice, &job->written, job->error);
+        job->result = slice_merge_step(s->slice, &job->written, &job->error);
         job->runs_changed = slice_committed(s->slice)->n_runs != runs;
         break;
     case STORAGE_CHECKPOINT:
-        job->result = slice_checkpoint(s->slice, &whole, job->error);
+        job->result = slice_checkpoint(s->slice, &whole, &job->error);
         break;
     case STORAGE_FOLD:
         job->result = fold(s, job);

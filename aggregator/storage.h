@@ -53,7 +53,7 @@ struct storage_job {
     bool runs_changed, merge_is_due, merge_is_behind;
     unsigned log_pages;
     size_t removed; /* STORAGE_CLEAR: how many of the oldest slices were deleted */
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
 };
 
 struct storage;

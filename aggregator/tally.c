@@ -67,7 +67,7 @@ void tally_free(struct tally **tp)
     *tp = NULL;
 }
 
-enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, char error[SLICE_ERROR_TEXT])
+enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error)
 {
     enum slice_result r = SLICE_OK;
     for (size_t i = 0; t->limits && i < t->n_counters && r == SLICE_OK; i++)

@@ -41,7 +41,7 @@ struct tally;
 struct tally *tally_new(const struct counters *counters, size_t max_memory);
 void tally_free(struct tally **t);
 /* Restores the keys of limited counters (key_limit.h) from the open slice. Call it before the first line. */
-enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, char error[SLICE_ERROR_TEXT]);
+enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error);
 /* The limit of a counter (totals first, then subtotals), or NULL. */
 const struct key_limit *tally_limit(const struct tally *t, size_t counter);
 

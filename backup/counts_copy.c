@@ -43,12 +43,13 @@ static bool is_there(const char *path)
 static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
 {
     struct manifest m;
-    char name[MANIFEST_NAME_TEXT], why[MANIFEST_ERROR_TEXT];
-    enum manifest_result found = manifest_read_current(c->archive, &m, why);
+    char name[MANIFEST_NAME_TEXT];
+    struct error why;
+    enum manifest_result found = manifest_read_current(c->archive, &m, &why);
     if (found == MANIFEST_ABSENT)
         return BACKUP_OK;
     if (found != MANIFEST_OK)
-        return backup_fail(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why);
+        return backup_fail(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why.text);
     c->generation = m.generation;
     c->through = m.through;
     manifest_free(&m);
@@ -116,7 +117,7 @@ static bool has_log(const char *dir, uint64_t number)
 static enum backup_result copy_slices(
     struct counts_copy *c, const char *dir, const char *stage, char error[BACKUP_ERROR_TEXT])
 {
-    char why[SLICE_ERROR_TEXT];
+    struct error why;
     enum backup_result r =
         c->newest > 0 && io_make_dirs(stage) != 0 ? backup_fail_errno(error, stage) : BACKUP_OK;
     for (uint64_t n = c->first; r == BACKUP_OK && n > 0 && n <= c->newest; n++) {
@@ -124,9 +125,9 @@ static enum backup_result copy_slices(
         if (n < c->newest && !has_log(dir, n)) {
             r = tree_link(from, to, error);
         } else {
-            enum slice_result copied = slice_copy(from, to, c->meanwhile, c->arg, why);
+            enum slice_result copied = slice_copy(from, to, c->meanwhile, c->arg, &why);
             if (copied != SLICE_OK)
-                r = is_there(from) ? slice_failed(copied, why, error)
+                r = is_there(from) ? slice_failed(copied, why.text, error)
                                    : backup_fail(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
         }
         free(from);
@@ -191,19 +192,19 @@ enum backup_result counts_copy(struct counts_copy *c, char error[BACKUP_ERROR_TE
 
 enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
 {
-    char why[SLICE_ERROR_TEXT];
+    struct error why;
     enum slice_result r = SLICE_OK;
     char *stage = tree_path(c->aggregator_stage, "slices");
     for (uint64_t n = c->first; r == SLICE_OK && n > 0 && n <= c->newest; n++) {
         char *path = slice_path(stage, n, "");
         slice_state_free(&c->state);
-        r = slice_verify(path, NULL, NULL, &c->state, why);
+        r = slice_verify(path, NULL, NULL, &c->state, &why);
         free(path);
     }
     free(stage);
     if (r == SLICE_FOREIGN) /* the aggregator was creating the newest slice */
-        return backup_fail(error, BACKUP_CHANGED, "%s", why);
-    return r == SLICE_OK ? BACKUP_OK : slice_failed(r, why, error);
+        return backup_fail(error, BACKUP_CHANGED, "%s", why.text);
+    return r == SLICE_OK ? BACKUP_OK : slice_failed(r, why.text, error);
 }
 
 void counts_copy_free(struct counts_copy *c)

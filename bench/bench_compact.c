@@ -120,9 +120,10 @@ static void make_slice(unsigned n)
         .seal = true};
     struct slice_written written;
     struct slice *slice;
-    need(slice_open(&config, &slice, error) == SLICE_OK, "slice");
+    struct error why;
+    need(slice_open(&config, &slice, &why) == SLICE_OK, "slice");
     cursor.offset = 1000;
-    need(slice_commit(slice, &batch, &written, error) == SLICE_OK, "slice");
+    need(slice_commit(slice, &batch, &written, &why) == SLICE_OK, "slice");
     slice_close(&slice);
 }
 

@@ -116,7 +116,7 @@ static void read_one(const struct reads_layers *layers, const struct reads_query
     struct reads_answer answer = {0};
     struct reads *r = reads_new(query);
     reads_begin(r, layers, true);
-    need(reads_run(r, &answer) == 0, answer.error);
+    need(reads_run(r, &answer) == 0, answer.error.text);
     reads_free(&r);
     reads_answer_free(&answer);
 }
@@ -172,11 +172,11 @@ static double to_slice(const char *dir)
         .flush_interval = 2 * USEC_PER_SEC,
         .max_memory = 256 << 20,
         .notify = notify};
-    char error[SLICE_ERROR_TEXT] = "";
+    struct error error;
     struct aggregate *a;
     before_bytes = anonymous_bytes();
     double start = cpu_seconds(), before = written_bytes();
-    need(aggregate_open(&c, clock_wall(), &a, error) == SLICE_OK, error);
+    need(aggregate_open(&c, clock_wall(), &a, &error) == SLICE_OK, error.text);
     aggregate_begin_stream(a, 0, ID, 0);
     each_line(take_line, turn, a);
     while (!aggregate_is_clean(a)) {

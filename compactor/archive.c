@@ -33,9 +33,11 @@ enum compact_result archive_read_current(
     const char *archive, struct manifest *out, char error[COMPACT_ERROR_TEXT])
 {
     uint64_t generation;
-    if (manifest_current(archive, &generation, error) == MANIFEST_ABSENT)
-        return COMPACT_REFUSED;
-    return from_manifest(manifest_read_current(archive, out, error));
+    struct error why;
+    enum manifest_result m = manifest_current(archive, &generation, &why);
+    enum compact_result r =
+        m == MANIFEST_ABSENT ? COMPACT_REFUSED : from_manifest(manifest_read_current(archive, out, &why));
+    return r == COMPACT_OK ? r : compact_fail(error, r, "%s", why.text);
 }
 
 static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_TEXT])
@@ -108,9 +110,10 @@ enum compact_result archive_recover(const char *archive, char error[COMPACT_ERRO
 {
     uint64_t current;
     struct dirent **names;
-    enum manifest_result m = manifest_current(archive, &current, error);
+    struct error why;
+    enum manifest_result m = manifest_current(archive, &current, &why);
     if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
-        return from_manifest(m);
+        return compact_fail(error, from_manifest(m), "%s", why.text);
     int n = scandir(archive, &names, NULL, alphasort);
     if (n < 0)
         return compact_fail_errno(error, archive);
@@ -144,7 +147,9 @@ enum compact_result archive_undo(
         if (generation <= current)
             break;
         archive_path(archive, generation, false, path);
-        r = from_manifest(manifest_read(path, &m, error));
+        struct error why;
+        if ((r = from_manifest(manifest_read(path, &m, &why))) != COMPACT_OK)
+            compact_fail(error, r, "%s", why.text);
         if (r == COMPACT_OK && m.through > through)
             r = compact_fail(error, COMPACT_REFUSED,
                 "%.300s is newer than the current generation and is the only copy of the counts of slice "
@@ -248,9 +253,12 @@ enum compact_result archive_init(
     const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT])
 {
     uint64_t generation;
-    enum manifest_result there = manifest_current(archive, &generation, error);
-    if (there != MANIFEST_ABSENT)
-        return from_manifest(there);
+    struct error why;
+    enum manifest_result there = manifest_current(archive, &generation, &why);
+    if (there != MANIFEST_ABSENT && there != MANIFEST_OK)
+        return compact_fail(error, from_manifest(there), "%s", why.text);
+    if (there == MANIFEST_OK)
+        return COMPACT_OK;
     struct manifest m = {.made = now, .shards = shards};
     m.files = mem_zalloc(shards * sizeof *m.files);
     m.texts = mem_zalloc(shards * sizeof *m.texts);

@@ -95,7 +95,8 @@ static enum compact_result look_at_files(
 {
     uint64_t number, newest = 0;
     struct slice_state state = {0};
-    char name[SLICE_NAME_TEXT], why[SLICE_ERROR_TEXT] = "";
+    char name[SLICE_NAME_TEXT];
+    struct error why;
     DIR *d = opendir(directory);
     if (!d)
         return compact_fail_errno(error, directory);
@@ -108,7 +109,7 @@ static enum compact_result look_at_files(
         return COMPACT_OK;
     slice_file_name(newest, name);
     char *path = mem_printf("%s/%s", directory, name);
-    enum slice_result looked = slice_look(path, newest, &state, why);
+    enum slice_result looked = slice_look(path, newest, &state, &why);
     if (looked == SLICE_OK && state.sealed)
         *open = newest + 1;
     slice_state_free(&state);
@@ -117,7 +118,7 @@ static enum compact_result look_at_files(
                ? COMPACT_OK
                : compact_fail(error,
                      looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED,
-                     "%.400s", why);
+                     "%.400s", why.text);
 }
 
 /* The aggregator may count events after it has reported an empty slice. They stay in the open slice until the next

@@ -282,11 +282,9 @@ static enum count_next block_next_record(struct count_source *base)
     struct bytes line;
     enum count_next r = block_next(s->block, &line);
     if (r == COUNT_FAILED) {
-        char what[KEY_SHOWN + 64];
-        snprintf(what, sizeof what, "the sum exceeds 2^64 - 1 at \"%.*s\"",
+        error_set(&base->error, COUNT_TOO_LARGE, "%s: the sum exceeds 2^64 - 1 at \"%.*s\"", base->container,
             (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
-        s->record.base.failure = COUNT_TOO_LARGE;
-        return text_record_damaged(&s->record, what);
+        return COUNT_FAILED;
     }
     return r == COUNT_FOUND ? text_record_set(&s->record, line) : r;
 }

@@ -25,8 +25,7 @@ struct rollups {
 
 static enum count_next follow_failure(struct rollups *s)
 {
-    snprintf(s->record.base.error, sizeof s->record.base.error, "%s", count_merge_error(s->merge));
-    s->record.base.failure = count_merge_failure(s->merge);
+    s->record.base.error = *count_merge_error(s->merge);
     return COUNT_FAILED;
 }
 
@@ -75,7 +74,7 @@ static enum count_next end_day(struct rollups *s)
 {
     struct bytes day = buf_bytes(&s->day);
     if (s->unseen != 0) {
-        snprintf(s->record.base.error, sizeof s->record.base.error,
+        error_set(&s->record.base.error, COUNT_DAMAGED,
             "%.*s: the day is not the sum of its hours; import the texts of several archives one by one",
             (int)(day.len < KEY_SHOWN ? day.len : KEY_SHOWN), day.ptr);
         return COUNT_FAILED;
@@ -104,7 +103,7 @@ static enum count_next release(struct rollups *s, bool has_next)
         s->held = t;
         return text_record_set(&s->record, buf_bytes(&s->shown));
     }
-    snprintf(s->record.base.error, sizeof s->record.base.error,
+    error_set(&s->record.base.error, COUNT_DAMAGED,
         "%.*s: a %s without its %s, but the archive keeps the hours of that time; add --drop-hours-before to "
         "import days without hours",
         (int)(held.len < KEY_SHOWN ? held.len : KEY_SHOWN), held.ptr,

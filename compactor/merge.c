@@ -58,9 +58,9 @@ static int take(void *arg, struct bytes piece)
 
 static enum compact_result reader_failed(struct merge *m, const struct record_reader *r)
 {
-    if (!r->base.error[0])
+    if (!r->base.error.text[0])
         return m->taken;
-    return compact_fail(m->error, record_source_result(r->base.failure), "%s", r->base.error);
+    return compact_fail(m->error, record_source_result(r->base.error.code), "%s", r->base.error.text);
 }
 
 /* Copies the shard's old records before the key. BYTES_NONE: all. */
@@ -313,7 +313,7 @@ static enum compact_result append_hours(struct merge *m, bool *done)
     struct bytes line = record_reader_line(old), added = held_records_text(&m->held, 0, 1);
     *done = false;
     if (!line.ptr || !added.ptr)
-        return line.ptr || !old->base.error[0] ? COMPACT_OK : reader_failed(m, old);
+        return line.ptr || !old->base.error.text[0] ? COMPACT_OK : reader_failed(m, old);
     added = bytes_of(added.ptr + m->group.len, added.len - m->group.len);
     const char *space = memrchr(line.ptr, ' ', line.len);
     size_t last = space ? (size_t)(space - line.ptr) + 1 : m->group.len;

@@ -28,7 +28,7 @@ static enum count_next follow(struct filtered *s, enum count_next r)
 static enum count_next fail_at(struct filtered *s, const char *what)
 {
     struct bytes key = s->inner->key;
-    snprintf(s->base.error, sizeof s->base.error, "%.300s: %s: \"%.*s\"",
+    error_set(&s->base.error, COUNT_DAMAGED, "%.300s: %s: \"%.*s\"",
         s->base.container ? s->base.container : "memory", what,
         (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
     return COUNT_FAILED;

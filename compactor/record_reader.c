@@ -26,7 +26,7 @@ struct record_file {
 
 static enum count_next failed(struct record_reader *r, const char *what)
 {
-    snprintf(r->base.error, sizeof r->base.error, "%.300s: %s", r->base.container, what);
+    error_set(&r->base.error, COUNT_DAMAGED, "%.300s: %s", r->base.container, what);
     return COUNT_FAILED;
 }
 
@@ -39,7 +39,7 @@ static enum count_next check_whole(struct record_reader *r)
     if (!f || r->is_checked)
         return COUNT_END;
     if (f->bytes != f->expected.bytes || f->records != f->expected.records) {
-        snprintf(r->base.error, sizeof r->base.error,
+        error_set(&r->base.error, COUNT_DAMAGED,
             "%.300s: %" PRIu64 " records in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64,
             f->name, f->records, f->bytes, f->expected.records, f->expected.bytes);
         return COUNT_FAILED;
@@ -71,8 +71,9 @@ static enum count_next fill(struct record_reader *r)
         n = io->pread(r->fd, r->window + left, want, (off_t)r->next);
     while (n < 0 && errno == EINTR);
     if (n < 0) {
-        r->base.failure = COUNT_UNREADABLE;
-        return failed(r, strerror(errno));
+        failed(r, strerror(errno));
+        r->base.error.code = COUNT_UNREADABLE;
+        return COUNT_FAILED;
     }
     if (n == 0)
         r->end = r->next; /* truncated: check_whole reports it */
@@ -258,7 +259,7 @@ static enum record_reader_place place_at(const struct record_reader *r, struct b
 
 static enum record_reader_place take_failed(struct record_reader *r)
 {
-    r->base.error[0] = '\0';
+    r->base.error.text[0] = '\0';
     return READER_FAILED;
 }
 
@@ -308,7 +309,7 @@ struct bytes record_reader_line(struct record_reader *r)
     enum count_next next = COUNT_FOUND;
     bool is_lookup = record_reader_is_in(r, BYTES_LITERAL("lookup|"));
     const char *end;
-    r->base.error[0] = '\0';
+    r->base.error.text[0] = '\0';
     while (!(end = find(r, '\n')) && next == COUNT_FOUND)
         next = is_lookup ? fill_or_grow(r) : fill(r);
     return end ? bytes_of(r->window + r->at, (size_t)(end - r->window) - r->at) : BYTES_NONE;
@@ -350,11 +351,11 @@ static void close_reader(struct count_source *base)
 
 static const struct count_source_kind kind = {next_record, next_value, close_reader, NULL};
 
-/* Sets all members, but only the start of the error's buffer. */
+/* Sets all members, but only the start of the error's text. */
 static void init(struct record_reader *r, int fd, const char *name)
 {
-    memset(r, 0, offsetof(struct record_reader, base.error) + 1);
-    memset(&r->base.failure, 0, sizeof *r - offsetof(struct record_reader, base.failure));
+    memset(r, 0, offsetof(struct record_reader, base.error.text) + 1);
+    memset(&r->base + 1, 0, sizeof *r - sizeof r->base);
     r->base.kind = &kind;
     r->base.container = name;
     r->fd = fd;

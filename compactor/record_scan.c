@@ -5,7 +5,7 @@
 
 enum compact_result record_scan_failed(const struct count_source *s, char error[COMPACT_ERROR_TEXT])
 {
-    return compact_fail(error, record_source_result(s->failure), "%s", s->error);
+    return compact_fail(error, record_source_result(s->error.code), "%s", s->error.text);
 }
 
 static enum compact_result scan_shard(

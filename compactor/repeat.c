@@ -46,10 +46,9 @@ static bool is_stop(int got)
 
 static int64_t last_run(const struct repeat *r)
 {
-    char ignored[MANIFEST_ERROR_TEXT];
     struct manifest m;
     int64_t made = 0;
-    if (manifest_read_current(r->spec->archive, &m, ignored) == MANIFEST_OK) {
+    if (manifest_read_current(r->spec->archive, &m, NULL) == MANIFEST_OK) {
         made = m.made;
         manifest_free(&m);
     }

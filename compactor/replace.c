@@ -134,12 +134,12 @@ static enum compact_result check_imports(const char *dir, const struct manifest 
 enum compact_result replace_read(const char *dir, const struct manifest *current, struct manifest *by,
     bool *is_done, char error[COMPACT_ERROR_TEXT])
 {
-    char why[MANIFEST_ERROR_TEXT] = "";
-    enum manifest_result m = manifest_read_current(dir, by, why);
+    struct error why;
+    enum manifest_result m = manifest_read_current(dir, by, &why);
     *is_done = false;
     if (m != MANIFEST_OK)
         return compact_fail(error, m == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_REFUSED,
-            "%.200s: no recounted archive: %.250s", dir, why);
+            "%.200s: no recounted archive: %.250s", dir, why.text);
     if (current->recounted.made > 0 && current->recounted.content == manifest_content(by)) {
         *is_done = true;
         return COMPACT_OK;

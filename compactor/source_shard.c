@@ -47,5 +47,6 @@ enum compact_result record_source_result(enum count_failure failure)
 
 enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT])
 {
-    return compact_fail(error, record_source_result(count_merge_failure(m)), "%s", count_merge_error(m));
+    return compact_fail(
+        error, record_source_result(count_merge_error(m)->code), "%s", count_merge_error(m)->text);
 }

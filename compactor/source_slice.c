@@ -17,7 +17,7 @@ void slice_path(const char *directory, uint64_t number, struct buf *out)
 enum compact_result record_source_open_slice(
     const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT])
 {
-    char why[SLICE_ERROR_TEXT];
+    struct error why;
     struct stat st;
     struct buf log = {0};
     /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
@@ -33,21 +33,21 @@ enum compact_result record_source_open_slice(
             path);
     if (!exists)
         return compact_fail_errno(error, path);
-    switch (slice_reader_open_sealed(path, out, why)) {
+    switch (slice_reader_open_sealed(path, out, &why)) {
     case SLICE_OK:
         return COMPACT_OK;
     case SLICE_DAMAGED:
     case SLICE_FOREIGN:
-        return compact_fail(error, COMPACT_DAMAGED, "%.500s", why);
+        return compact_fail(error, COMPACT_DAMAGED, "%s", why.text);
     case SLICE_FULL:
     case SLICE_FAILED:
-        return compact_fail(error, COMPACT_FAILED, "%.500s", why);
+        return compact_fail(error, COMPACT_FAILED, "%s", why.text);
     case SLICE_UNSEALED:
     case SLICE_VERSION:
     case SLICE_DIFFERENT:
         break;
     }
-    return compact_fail(error, COMPACT_REFUSED, "%.500s", why);
+    return compact_fail(error, COMPACT_REFUSED, "%s", why.text);
 }
 
 /* Converts the positions at which a slice begins or ends. */

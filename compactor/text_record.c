@@ -6,7 +6,7 @@
 enum count_next text_record_damaged(struct text_record *t, const char *what)
 {
     const char *container = t->base.container ? t->base.container : "memory";
-    snprintf(t->base.error, sizeof t->base.error, "%.300s: %s", container, what);
+    error_set(&t->base.error, COUNT_DAMAGED, "%.300s: %s", container, what);
     return COUNT_FAILED;
 }
 

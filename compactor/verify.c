@@ -281,12 +281,12 @@ static bool has_slices(const struct verify *v, uint64_t first, uint64_t last)
 static enum compact_result compare_generations(struct verify *v)
 {
     struct side before = {0}, now = {0};
-    char directory[PATH_MAX], ignored[MANIFEST_ERROR_TEXT];
+    char directory[PATH_MAX];
     const struct manifest *m = &v->manifest;
     if (!v->spec->slices || m->generation == 0 || m->change[0] != '\0')
         return COMPACT_OK;
     archive_path(v->spec->archive, m->generation - 1, false, directory);
-    if (manifest_read(directory, &before.manifest, ignored) != MANIFEST_OK)
+    if (manifest_read(directory, &before.manifest, NULL) != MANIFEST_OK)
         return COMPACT_OK;
     enum compact_result r = COMPACT_OK;
     if (has_slices(v, before.manifest.through + 1, m->through)) {

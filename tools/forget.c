@@ -358,15 +358,15 @@ static int erase_streams(struct forget *f)
 /* Erases the rejects from *from on, and moves *from to their end. */
 static int erase_rejects(struct forget *f, struct rejects_place *from)
 {
-    char why[SLICE_ERROR_TEXT];
+    struct error why;
     struct rejects_place front;
     struct forget_rejects r = {.from = *from, .match = f->match, .dry = f->dry};
     char *dir = tool_daemon_dir(f->config, f->pipeline.data_dir, "aggregator", ""),
          *path = mem_printf("%s/rejects", dir);
-    int status = rejects_dir_ends(dir, &front, &r.end, why);
+    int status = rejects_dir_ends(dir, &front, &r.end, &why);
     r.dir = path;
     if (status != EX_OK)
-        tool_fail(status, "%s", why);
+        tool_fail(status, "%s", why.text);
     else if ((status = forget_rejects_erase(&r)) != EX_OK)
         tool_fail(status, "%s", r.error);
     if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)
@@ -446,7 +446,7 @@ static int erase_counters(struct forget *f, const char *text)
 static int erase_archive(struct forget *f, struct rejects_place rejects)
 {
     struct manifest m;
-    char why[MANIFEST_ERROR_TEXT];
+    struct error why;
     if (f->dry)
         return erase_counters(f, f->counters->text);
     int status = compact(f, NULL, NULL);
@@ -454,7 +454,7 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
     if (status == EX_OK && (status = erase_rejects(f, &rejects)) != EX_OK)
         return status;
     char *archive = tool_archive_dir(f->config, f->pipeline.data_dir);
-    enum manifest_result r = status == EX_OK ? manifest_read_current(archive, &m, why) : MANIFEST_ABSENT;
+    enum manifest_result r = status == EX_OK ? manifest_read_current(archive, &m, &why) : MANIFEST_ABSENT;
     free(archive);
     if (status == EX_OK && r == MANIFEST_OK) {
         status = erase_counters(f, m.counters);
@@ -462,7 +462,7 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
             status = erase_counters(f, m.retired);
         manifest_free(&m);
     } else if (status == EX_OK) {
-        return tool_fail(EX_TEMPFAIL, "%s", why);
+        return tool_fail(EX_TEMPFAIL, "%s", why.text);
     }
     return status == EX_OK
                ? status

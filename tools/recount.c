@@ -130,10 +130,10 @@ static int compact(const struct recount *r)
 
 static int read_current(struct recount *r)
 {
-    char error[MANIFEST_ERROR_TEXT] = "";
+    struct error error;
     manifest_free(&r->current);
-    if (manifest_read_current(r->archive, &r->current, error) != MANIFEST_OK)
-        return tool_fail(EX_CONFIG, "cannot read the archive: %s", error);
+    if (manifest_read_current(r->archive, &r->current, &error) != MANIFEST_OK)
+        return tool_fail(EX_CONFIG, "cannot read the archive: %s", error.text);
     if (r->current.through == 0)
         return tool_fail(
             EX_CONFIG, "the archive %s has no counts yet; run `millrace compact` first", r->archive);
@@ -144,12 +144,11 @@ static int read_current(struct recount *r)
 static int check_sealed(const struct recount *r, const struct json_doc *slices)
 {
     for (size_t i = 0; i < json_doc_length(slices, "/slices"); i++) {
-        char error[SLICE_ERROR_TEXT];
         uint64_t number = json_doc_number(slices, "/slices/%zu/slice", i);
         struct slice_reader *reader = NULL;
         char *path = bytes_dup(json_doc_text(slices, "/slices/%zu/file", i));
         bool is_known = number <= r->current.through;
-        bool is_other = !is_known && slice_reader_open_sealed(path, &reader, error) == SLICE_OK &&
+        bool is_other = !is_known && slice_reader_open_sealed(path, &reader, NULL) == SLICE_OK &&
                         strcmp(slice_reader_state(reader)->counters, r->counters->text) != 0;
         if (reader)
             slice_reader_close(&reader);
@@ -216,7 +215,7 @@ static bool ends_where(const struct manifest *m, const struct manifest *current)
 /* Counts and merges until the new archive ends where the pipeline's ends, which may have moved on meanwhile. */
 static int make_archive(struct recount *r, char **files, size_t n)
 {
-    char error[MANIFEST_ERROR_TEXT];
+    struct error error;
     struct manifest made = {0};
     int status;
     do {
@@ -226,8 +225,8 @@ static int make_archive(struct recount *r, char **files, size_t n)
         if (status == EX_OK)
             status = read_current(r);
         manifest_free(&made);
-        if (status == EX_OK && manifest_read_current(r->to, &made, error) != MANIFEST_OK)
-            status = tool_fail(EX_TEMPFAIL, "cannot read %s: %s", r->to, error);
+        if (status == EX_OK && manifest_read_current(r->to, &made, &error) != MANIFEST_OK)
+            status = tool_fail(EX_TEMPFAIL, "cannot read %s: %s", r->to, error.text);
     } while (status == EX_OK && !ends_where(&made, &r->current));
     manifest_free(&made);
     return status;

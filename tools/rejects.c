@@ -150,10 +150,10 @@ static int show(struct rejects_tool *t, const char *dir)
     struct rejects_place from, end, after;
     struct bytes text;
     struct buf bytes = {0}, result = {0};
-    char why[SLICE_ERROR_TEXT];
-    int more, status = rejects_dir_ends(dir, &from, &end, why);
+    struct error why;
+    int more, status = rejects_dir_ends(dir, &from, &end, &why);
     if (status != 0)
-        return tool_fail(status, "%s", why);
+        return tool_fail(status, "%s", why.text);
     buf_printf(&bytes, "%s/rejects", dir);
     struct rejects_reader *r = rejects_reader_new(bytes.ptr, from, end);
     while ((more = rejects_reader_next(r, &text, &after)) > 0) {

@@ -8,7 +8,7 @@
 #include <sysexits.h>
 
 int rejects_dir_ends(
-    const char *dir, struct rejects_place *from, struct rejects_place *end, char error[SLICE_ERROR_TEXT])
+    const char *dir, struct rejects_place *from, struct rejects_place *end, struct error *error)
 {
     struct buf path = {0};
     uint64_t newest = 0, number;
@@ -17,7 +17,7 @@ int rejects_dir_ends(
     buf_printf(&path, "%s/slices", dir);
     DIR *d = opendir(path.ptr);
     if (!d) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s: %s", path.ptr, strerror(errno));
+        error_set(error, EX_NOINPUT, "%s: %s", path.ptr, strerror(errno));
         buf_free(&path);
         return EX_NOINPUT;
     }

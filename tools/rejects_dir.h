@@ -8,6 +8,6 @@
 /* Stores where the committed rejects begin (the front) and end; the newest slice states both. Without a slice, both are zero. `dir` is the
  * data directory of the aggregator, whose subdirectory `rejects` has the entries. Returns 0, or an exit status with the reason. */
 int rejects_dir_ends(
-    const char *dir, struct rejects_place *from, struct rejects_place *end, char error[SLICE_ERROR_TEXT]);
+    const char *dir, struct rejects_place *from, struct rejects_place *end, struct error *error);
 
 #endif

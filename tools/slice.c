@@ -16,14 +16,14 @@ static const char help[] =
     "\n"
     "  FILE  verify the slice and print its records in order; 65: damaged, 78: not a slice\n";
 
-static int fail(enum slice_result r, const char *error)
+static int fail(enum slice_result r, const struct error *error)
 {
     if (r == SLICE_DAMAGED)
-        return tool_fail(EX_DATAERR, "%s", error);
-    return tool_fail(r == SLICE_FULL || r == SLICE_FAILED ? EX_TEMPFAIL : EX_CONFIG, "%s", error);
+        return tool_fail(EX_DATAERR, "%s", error->text);
+    return tool_fail(r == SLICE_FULL || r == SLICE_FAILED ? EX_TEMPFAIL : EX_CONFIG, "%s", error->text);
 }
 
-int tool_open_slice(const char *path, struct slice_reader **out, char *error)
+int tool_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
     char *log = mem_printf("%s-wal", path);
@@ -31,7 +31,7 @@ int tool_open_slice(const char *path, struct slice_reader **out, char *error)
     enum slice_result opened = SLICE_FOREIGN;
     free(log);
     if (stat(path, &st) != 0)
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
+        error_set(error, SLICE_FOREIGN, "%.400s: %s", path, strerror(errno));
     else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
         opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, out, error);
     return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
@@ -39,13 +39,13 @@ int tool_open_slice(const char *path, struct slice_reader **out, char *error)
 
 static int print(const char *path)
 {
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
-    enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, error);
+    enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, &error);
     if (opened != SLICE_OK)
-        return fail(opened, error);
+        return fail(opened, &error);
     struct count_sources sources = {0};
     slice_reader_add_sources(reader, BYTES_NONE, &sources);
     struct count_merge *m = count_merge_new(sources.list, sources.n);

@@ -62,9 +62,10 @@ int tool_request(const char *url, const char *token, const struct http_call_spec
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(int status);
 
+struct error;
 struct slice_reader;
-/* Opens a sealed or open slice. Returns an enum slice_result, with the reason in `error` (SLICE_ERROR_TEXT bytes). */
-int tool_open_slice(const char *path, struct slice_reader **out, char *error);
+/* Opens a sealed or open slice. Returns an enum slice_result. */
+int tool_open_slice(const char *path, struct slice_reader **out, struct error *error);
 
 /* The path of a daemon: ../libexec/millrace/NAME, relative to the directory of the running program. The caller frees it. */
 char *tool_program(const char *name);

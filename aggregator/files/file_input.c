@@ -183,15 +183,14 @@ static int store(struct file_input *in, bool to_end)
 {
     struct aggregate *a = in->aggregate;
     for (;;) {
-        bool latched;
         aggregate_set_wall(a, clock_wall(), clock_wall());
         aggregate_poll(a, clock_monotonic());
         if (to_end)
             aggregate_flush(a, clock_monotonic());
         aggregate_tick(a, clock_monotonic());
-        const char *failure = aggregate_failure(a, &latched);
+        const struct error *failure = aggregate_failure(a);
         if (failure)
-            return print_error(failure, latched ? EX_IOERR : EX_TEMPFAIL);
+            return print_error(failure->text, failure->code == SLICE_FULL ? EX_TEMPFAIL : EX_IOERR);
         if (to_end ? aggregate_is_clean(a) : !aggregate_is_full(a))
             return 0;
         struct timespec until;
@@ -374,7 +373,8 @@ static int run(struct options *o)
     struct sigaction stop = {.sa_handler = on_signal};
     struct config_error error;
     struct counters *counters = NULL;
-    char **files, why[SLICE_ERROR_TEXT];
+    struct error why;
+    char **files;
     size_t n = options_operands(o, &files);
     int status = check_files(&in, files, n);
     if (status != 0)
@@ -397,9 +397,9 @@ static int run(struct options *o)
                            .max_memory = (size_t)options_int(o, "max_memory"),
                            .notify = notify,
                            .notify_arg = &in.job_done},
-            clock_wall(), &in.aggregate, why);
+            clock_wall(), &in.aggregate, &why);
     if (r != SLICE_OK)
-        status = print_error(why, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+        status = print_error(why.text, r == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
     else
         status = count_files(&in, files, n);
     aggregate_close(&in.aggregate);

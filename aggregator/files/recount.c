@@ -86,13 +86,12 @@ static void show(struct recount *r, bool last)
 static void advance(void *arg)
 {
     struct recount *r = arg;
-    bool latched;
     aggregate_set_wall(r->aggregate, clock_wall(), clock_wall());
     aggregate_poll(r->aggregate, clock_monotonic());
     aggregate_tick(r->aggregate, clock_monotonic());
-    const char *failure = aggregate_failure(r->aggregate, &latched);
+    const struct error *failure = aggregate_failure(r->aggregate);
     if (failure)
-        fail(r, latched ? EX_IOERR : EX_TEMPFAIL, "%s", failure);
+        fail(r, failure->code == SLICE_FULL ? EX_TEMPFAIL : EX_IOERR, "%s", failure->text);
     if (r->stream && !aggregate_is_full(r->aggregate))
         stream_client_resume(r->stream);
 }
@@ -300,11 +299,11 @@ static void store(struct recount *r)
 
 static void seal(struct recount *r)
 {
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     uint64_t number = aggregate_open_slice(r->aggregate);
     while (r->status == 0 && !sealed_find(aggregate_sealed(r->aggregate), number)) {
-        if (aggregate_seal(r->aggregate, clock_monotonic(), clock_wall(), error) != SLICE_OK)
-            fail(r, EX_TEMPFAIL, "%s", error);
+        if (aggregate_seal(r->aggregate, clock_monotonic(), clock_wall(), &error) != SLICE_OK)
+            fail(r, EX_TEMPFAIL, "%s", error.text);
         else
             event_base_loop(r->base, EVLOOP_ONCE);
     }
@@ -371,10 +370,9 @@ static void read_files(struct recount *r, char **paths, size_t n)
 /* Reads the ends of the streams. Cursors of files and of rejects are left out. */
 static void read_target(struct recount *r, const char *archive, const char *own)
 {
-    char error[MANIFEST_ERROR_TEXT] = "";
-    if (manifest_read_current(archive, &r->target, error) != MANIFEST_OK)
-        return fail(r, EX_CONFIG, "%s: cannot read the archive: %s", archive,
-            error[0] ? error : "there is no current generation");
+    struct error error;
+    if (manifest_read_current(archive, &r->target, &error) != MANIFEST_OK)
+        return fail(r, EX_CONFIG, "%s: cannot read the archive: %s", archive, error.text);
     struct manifest *m = &r->target;
     size_t n = m->n_streams;
     m->n_streams = 0;
@@ -386,12 +384,12 @@ static void read_target(struct recount *r, const char *archive, const char *own)
         target.st_ino == mine.st_ino)
         fail(r, EX_CONFIG, "%s is the archive itself; recount into another directory", own);
     if (own && r->status == 0)
-        (void)manifest_read_current(own, &r->so_far, error);
+        (void)manifest_read_current(own, &r->so_far, NULL);
 }
 
 static void open_and_count(struct recount *r, struct options *o)
 {
-    char why[SLICE_ERROR_TEXT];
+    struct error why;
     const char **names = mem_zalloc((r->target.n_streams + 1) * sizeof *names);
     for (size_t i = 0; i < r->target.n_streams; i++)
         names[i] = r->target.streams[i].name;
@@ -406,10 +404,10 @@ static void open_and_count(struct recount *r, struct options *o)
                            .max_memory = (size_t)options_int(o, "max_memory"),
                            .notify = loop_notify_wake,
                            .notify_arg = r->notify},
-            clock_wall(), &r->aggregate, why);
+            clock_wall(), &r->aggregate, &why);
     free(names);
     if (opened != SLICE_OK)
-        return fail(r, opened == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG, "%s", why);
+        return fail(r, opened == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG, "%s", why.text);
     struct timeval tick = {0, TICK};
     r->tick = event_new(r->base, -1, EV_PERSIST, on_tick, r);
     evtimer_add(r->tick, &tick);

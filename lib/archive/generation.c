@@ -149,16 +149,18 @@ enum sorted_file_result generation_open(const struct generation_source *source,
         return open_db_file(source, served, cancel, out, error);
     for (;;) {
         struct manifest m;
-        char ignored[MANIFEST_ERROR_TEXT];
+        struct error why;
         uint64_t now;
-        enum manifest_result read = manifest_read_current(source->archive, &m, error);
-        if (read != MANIFEST_OK)
+        enum manifest_result read = manifest_read_current(source->archive, &m, &why);
+        if (read != MANIFEST_OK) {
+            snprintf(error, GENERATION_ERROR_TEXT, "%.*s", GENERATION_ERROR_TEXT - 1, why.text);
             return read == MANIFEST_FAILED ? SORTED_FILE_FAILED : SORTED_FILE_REFUSED;
+        }
         uint64_t tried = m.generation;
         enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
         manifest_free(&m);
         /* If a file is missing, the compactor may have replaced this generation. Then open the newer generation. */
-        if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, ignored) != MANIFEST_OK ||
+        if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, NULL) != MANIFEST_OK ||
             now == tried)
             return r;
     }
@@ -195,7 +197,7 @@ bool generation_is_current(const struct generation *g, const struct generation_s
 {
     struct manifest m;
     char error[GENERATION_ERROR_TEXT];
-    if (!source->archive || manifest_read_current(source->archive, &m, error) != MANIFEST_OK)
+    if (!source->archive || manifest_read_current(source->archive, &m, NULL) != MANIFEST_OK)
         return false;
     bool is_same = m.generation == g->info.number && manifest_content(&m) == g->info.content;
     manifest_free(&m);

@@ -39,8 +39,7 @@ struct count_merge {
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
-    char error[COUNT_ERROR_TEXT];
-    enum count_failure failure;
+    struct error error;
 };
 
 void count_sources_add(struct count_sources *s, struct count_source *source)
@@ -65,10 +64,8 @@ enum count_next count_source_follow(
     s->name = inner->name;
     s->text = inner->text;
     s->count = inner->count;
-    if (r == COUNT_FAILED) {
-        memcpy(s->error, inner->error, sizeof s->error);
-        s->failure = inner->failure;
-    }
+    if (r == COUNT_FAILED)
+        s->error = inner->error;
     return r;
 }
 
@@ -195,16 +192,15 @@ void count_merge_free(struct count_merge **mp)
 
 static enum count_next source_failed(struct count_merge *m, const struct count_source *s)
 {
-    snprintf(m->error, sizeof m->error, "%s", s->error);
-    m->failure = s->failure;
+    m->error = s->error;
     return COUNT_FAILED;
 }
 
-static enum count_next record_failed(
-    struct count_merge *m, const struct count_source *s, const char *what, struct bytes key)
+static enum count_next record_failed(struct count_merge *m, const struct count_source *s,
+    enum count_failure why, const char *what, struct bytes key)
 {
-    snprintf(m->error, sizeof m->error, "%.300s: %s at \"%.*s\"", s->container ? s->container : "memory",
-        what, (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+    error_set(&m->error, why, "%.300s: %s at \"%.*s\"", s->container ? s->container : "memory", what,
+        (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
     return COUNT_FAILED;
 }
 
@@ -220,7 +216,7 @@ enum count_next count_merge_next_record(struct count_merge *m)
             continue;
         struct head head = head_of(s, s->key);
         if (compare_texts(head.prefix, head.text, m->key_prefix, buf_bytes(&m->key)) <= 0)
-            return record_failed(m, s, "out of order", s->key);
+            return record_failed(m, s, COUNT_DAMAGED, "out of order", s->key);
         if (last.source)
             heap_push(&m->records, last);
         last = head;
@@ -289,7 +285,8 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
             return source_failed(m, s);
     }
     *out = (struct count_value){.text = buf_bytes(&m->text)};
-    return is_first ? record_failed(m, m->current[0].source, "a lookup has no text", buf_bytes(&m->key))
+    return is_first ? record_failed(
+                          m, m->current[0].source, COUNT_DAMAGED, "a lookup has no text", buf_bytes(&m->key))
                     : COUNT_FOUND;
 }
 
@@ -300,7 +297,7 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
         return r == COUNT_FAILED ? source_failed(m, s) : r;
     struct head head = head_of(s, s->name);
     if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
-        return record_failed(m, s, "names out of order", buf_bytes(&m->key));
+        return record_failed(m, s, COUNT_DAMAGED, "names out of order", buf_bytes(&m->key));
     heap_push(&m->values, head);
     return r;
 }
@@ -314,7 +311,7 @@ static enum count_next take_only(struct count_merge *m, struct count_value *out)
         return r == COUNT_FAILED ? source_failed(m, s) : r;
     struct head head = head_of(s, s->name);
     if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
-        return record_failed(m, s, "names out of order", buf_bytes(&m->key));
+        return record_failed(m, s, COUNT_DAMAGED, "names out of order", buf_bytes(&m->key));
     buf_clear(&m->name);
     buf_append_bytes(&m->name, s->name);
     m->prefix = head.prefix;
@@ -375,10 +372,8 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
     *out = (struct count_value){.name = buf_bytes(&m->name)};
     for (;;) {
         struct count_source *s = first.source;
-        if (__builtin_add_overflow(out->count, s->count, &out->count)) {
-            m->failure = COUNT_TOO_LARGE;
-            return record_failed(m, s, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
-        }
+        if (__builtin_add_overflow(out->count, s->count, &out->count))
+            return record_failed(m, s, COUNT_TOO_LARGE, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
         if (m->values.n == 0 ||
@@ -390,17 +385,12 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
 
 enum count_next count_merge_fail(struct count_merge *m, const char *what)
 {
-    return record_failed(m, m->current[0].source, what, buf_bytes(&m->key));
+    return record_failed(m, m->current[0].source, COUNT_DAMAGED, what, buf_bytes(&m->key));
 }
 
-const char *count_merge_error(const struct count_merge *m)
+const struct error *count_merge_error(const struct count_merge *m)
 {
-    return m->error;
-}
-
-enum count_failure count_merge_failure(const struct count_merge *m)
-{
-    return m->failure;
+    return &m->error;
 }
 
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key)

@@ -15,13 +15,12 @@
 #define MILLRACE_COUNT_MERGE_H
 
 #include "base/bytes.h"
-
-#define COUNT_ERROR_TEXT 2048
+#include "base/error.h"
 
 struct count_source;
 
-/* After COUNT_FAILED, the error text says why. */
 enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
+/* The code of the error after COUNT_FAILED. */
 enum count_failure {
     COUNT_DAMAGED,    /* the data that was read is wrong */
     COUNT_UNREADABLE, /* a read error */
@@ -48,8 +47,7 @@ struct count_source {
         line; /* the whole record as archive text without LF, or BYTES_NONE; valid until next_record */
     struct bytes name, text; /* valid until next_value */
     uint64_t count;
-    char error[COUNT_ERROR_TEXT];
-    enum count_failure failure; /* after COUNT_FAILED */
+    struct error error; /* after COUNT_FAILED */
 };
 
 static inline void count_source_close(struct count_source **s)
@@ -108,9 +106,8 @@ enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name
 
 /* Fails the merge at the current record, as if a source had failed. Returns COUNT_FAILED. */
 enum count_next count_merge_fail(struct count_merge *m, const char *what);
-const char *count_merge_error(const struct count_merge *m);
 /* After COUNT_FAILED. */
-enum count_failure count_merge_failure(const struct count_merge *m);
+const struct error *count_merge_error(const struct count_merge *m);
 /* The number of lookups so far for which sources had different texts. *key is the key of the latest such lookup,
  * without separator. */
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);

@@ -340,7 +340,7 @@ struct run_source {
 
 static enum count_next damaged(struct run_source *s, const char *what)
 {
-    snprintf(s->base.error, sizeof s->base.error, "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s",
+    error_set(&s->base.error, COUNT_DAMAGED, "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s",
         s->base.container, s->index->run, s->at_block, what);
     return COUNT_FAILED;
 }
@@ -349,12 +349,9 @@ static enum count_next damaged(struct run_source *s, const char *what)
 static enum count_next read_block(struct run_source *s, uint32_t block, struct buf *data)
 {
     const struct block *b = &s->index->blocks[block];
-    bool is_unreadable = false;
     s->at_block = block;
-    if (s->read(s->arg, s->index->run, block, data, &is_unreadable, s->base.error) != 0) {
-        s->base.failure = is_unreadable ? COUNT_UNREADABLE : COUNT_DAMAGED;
+    if (s->read(s->arg, s->index->run, block, data, &s->base.error) != 0)
         return COUNT_FAILED;
-    }
     if (data->len != b->bytes || checksum(s->index->run, block, buf_bytes(data)) != b->checksum)
         return damaged(s, "its checksum does not match");
     return COUNT_FOUND;

@@ -45,10 +45,9 @@ size_t count_run_index_counts(const struct count_run_index *i, struct bytes from
 size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last);
 uint64_t count_run_index_checksum(const struct count_run_index *i);
 
-/* Fetches a block into the empty `out`. Returns 0, or -1 with the reason in `error`. Sets *is_unreadable if the read
- * failed. If the block is missing or damaged, does not change *is_unreadable. */
-typedef int count_block_read(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
-    char error[COUNT_ERROR_TEXT]);
+/* Fetches a block into the empty `out`. Returns 0, or -1 with an error of code COUNT_UNREADABLE if the read failed,
+ * COUNT_DAMAGED if the block is missing or damaged. */
+typedef int count_block_read(void *arg, uint64_t run, uint32_t block, struct buf *out, struct error *error);
 
 /* Returns a source that begins at the first record whose key is at or after `from`. `name` names the run's file in
  * error texts. The index, name and arg must outlive the source. */

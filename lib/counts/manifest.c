@@ -38,17 +38,10 @@ bool manifest_directory_number(const char *name, uint64_t *generation)
     return strlen(name) == MANIFEST_DIRECTORY_DIGITS && bytes_to_u64(bytes_str(name), generation);
 }
 
-static enum manifest_result bad(char error[MANIFEST_ERROR_TEXT], const char *what)
+static enum manifest_result system_failed(struct error *error, const char *path)
 {
-    snprintf(error, MANIFEST_ERROR_TEXT, "%s", what);
-    return MANIFEST_BAD;
-}
-
-static enum manifest_result system_failed(char error[MANIFEST_ERROR_TEXT], const char *path)
-{
-    enum manifest_result r = errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED;
-    snprintf(error, MANIFEST_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
-    return r;
+    return error_set(
+        error, errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED, "%.400s: %s", path, strerror(errno));
 }
 
 static bool text_at(const struct json_doc *d, const char *pointer, char *out, size_t room)
@@ -220,24 +213,23 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     return NULL;
 }
 
-enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+enum manifest_result manifest_parse(struct bytes text, struct manifest *out, struct error *error)
 {
     memset(out, 0, sizeof *out);
     struct json_doc *d = json_doc_parse(text);
     if (!d)
-        return bad(error, "not JSON");
+        return error_set(error, MANIFEST_BAD, "not JSON");
     uint64_t format;
     enum manifest_result r = MANIFEST_OK;
     if (!json_doc_u64(d, "/format", &format)) {
-        r = bad(error, "its format is missing");
+        r = error_set(error, MANIFEST_BAD, "its format is missing");
     } else if (format != MANIFEST_FORMAT) {
-        snprintf(error, MANIFEST_ERROR_TEXT, "unknown format version %" PRIu64, format);
-        r = MANIFEST_VERSION;
+        r = error_set(error, MANIFEST_VERSION, "unknown format version %" PRIu64, format);
     } else {
         const char *wrong = parse_members(d, out);
         if (wrong) {
             manifest_free(out);
-            r = bad(error, wrong);
+            r = error_set(error, MANIFEST_BAD, "%s", wrong);
         }
     }
     json_doc_free(&d);
@@ -257,22 +249,21 @@ static bool is_directory_of(const char *directory, uint64_t generation)
     return len >= strlen(name) && memcmp(directory + len - strlen(name), name, strlen(name)) == 0;
 }
 
-enum manifest_result manifest_read(
-    const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+enum manifest_result manifest_read(const char *directory, struct manifest *out, struct error *error)
 {
     struct buf text = {0};
-    char why[MANIFEST_ERROR_TEXT];
+    struct error why;
     memset(out, 0, sizeof *out);
     char *path = mem_printf("%s/manifest.json", directory);
     bool is_read = io_read_file(path, MANIFEST_BYTES_MAX, &text) == 0;
     enum manifest_result r =
-        is_read ? manifest_parse(buf_bytes(&text), out, why) : system_failed(error, path);
+        is_read ? manifest_parse(buf_bytes(&text), out, &why) : system_failed(error, path);
     if (r == MANIFEST_OK && !is_directory_of(directory, out->generation)) {
         manifest_free(out);
-        r = bad(why, "its generation does not match the directory's name");
+        r = error_set(&why, MANIFEST_BAD, "its generation does not match the directory's name");
     }
     if (is_read && r != MANIFEST_OK)
-        snprintf(error, MANIFEST_ERROR_TEXT, "%.300s: %.200s", path, why);
+        error_set(error, r, "%.300s: %s", path, why.text);
     free(path);
     buf_free(&text);
     return r;
@@ -368,8 +359,7 @@ void manifest_print(const struct manifest *m, struct buf *out)
     buf_append_str(out, "]}\n");
 }
 
-enum manifest_result manifest_current(
-    const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT])
+enum manifest_result manifest_current(const char *archive, uint64_t *generation, struct error *error)
 {
     char path[PATH_MAX], target[PATH_MAX];
     snprintf(path, sizeof path, "%s/current", archive);
@@ -379,13 +369,11 @@ enum manifest_result manifest_current(
     target[n] = '\0';
     if (manifest_directory_number(target, generation))
         return MANIFEST_OK;
-    snprintf(error, MANIFEST_ERROR_TEXT, "%.300s names \"%.100s\", which is not the name of a generation",
-        path, target);
-    return MANIFEST_BAD;
+    return error_set(
+        error, MANIFEST_BAD, "%.300s names \"%.100s\", which is not the name of a generation", path, target);
 }
 
-enum manifest_result manifest_read_current(
-    const char *archive, struct manifest *out, char error[MANIFEST_ERROR_TEXT])
+enum manifest_result manifest_read_current(const char *archive, struct manifest *out, struct error *error)
 {
     uint64_t generation = 0, before = UINT64_MAX;
     for (int i = 0; i < READ_TRIES; i++) {

@@ -12,12 +12,12 @@
 #define MILLRACE_MANIFEST_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "counts/counted_since.h"
 
 #define MANIFEST_FORMAT 3
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* of manifest.json; a longer one is not read */
-#define MANIFEST_ERROR_TEXT 512               /* buffer for an error text */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48                 /* buffer for a directory's or a file's name */
 #define MANIFEST_CHANGE_TEXT 16               /* buffer for the name of a change */
@@ -94,12 +94,11 @@ void manifest_index_name(const char *file, char out[MANIFEST_NAME_TEXT]);
 /* Parses a directory's name. False unless the name has exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 
-/* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. */
-enum manifest_result manifest_parse(struct bytes text, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
+/* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. `error` may be NULL, here and below. */
+enum manifest_result manifest_parse(struct bytes text, struct manifest *out, struct error *error);
 /* Reads DIRECTORY/manifest.json. The directory's name must be the manifest's generation ("000000000007"; with the
  * suffix ".tmp" until the generation is complete). */
-enum manifest_result manifest_read(
-    const char *directory, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
+enum manifest_result manifest_read(const char *directory, struct manifest *out, struct error *error);
 void manifest_free(struct manifest *m);
 /* A checksum (64 bits) of all files of records, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
@@ -107,11 +106,9 @@ uint64_t manifest_content(const struct manifest *m);
 void manifest_print(const struct manifest *m, struct buf *out);
 
 /* Reads the link ARCHIVE/current. MANIFEST_ABSENT: the archive has no current generation. */
-enum manifest_result manifest_current(
-    const char *archive, uint64_t *generation, char error[MANIFEST_ERROR_TEXT]);
+enum manifest_result manifest_current(const char *archive, uint64_t *generation, struct error *error);
 /* Reads the manifest of the current generation. If the compactor removes that generation meanwhile, reads its
  * replacement. */
-enum manifest_result manifest_read_current(
-    const char *archive, struct manifest *out, char error[MANIFEST_ERROR_TEXT]);
+enum manifest_result manifest_read_current(const char *archive, struct manifest *out, struct error *error);
 
 #endif

@@ -42,7 +42,7 @@ struct run_sink {
     struct slice *slice;
     uint64_t run;
     enum slice_result result;
-    char *error;
+    struct error *error;
 };
 
 /* Blocks of a deleted run. */
@@ -87,7 +87,7 @@ unsigned slice_log_pages(const struct slice *s)
 }
 
 /* Executes a bound statement and resets it. */
-static enum slice_result finish(struct slice *s, int which, char *error)
+static enum slice_result finish(struct slice *s, int which, struct error *error)
 {
     sqlite3_stmt *statement = s->statements[which];
     int code = sqlite3_step(statement);
@@ -98,7 +98,7 @@ static enum slice_result finish(struct slice *s, int which, char *error)
     return r;
 }
 
-static enum slice_result set_meta(struct slice *s, const char *key, uint64_t value, char *error)
+static enum slice_result set_meta(struct slice *s, const char *key, uint64_t value, struct error *error)
 {
     sqlite3_stmt *statement = s->statements[SET_META];
     sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
@@ -107,7 +107,7 @@ static enum slice_result set_meta(struct slice *s, const char *key, uint64_t val
 }
 
 static enum slice_result set_cursors(
-    struct slice *s, int which, const struct slice_cursor *cursors, size_t n, char *error)
+    struct slice *s, int which, const struct slice_cursor *cursors, size_t n, struct error *error)
 {
     enum slice_result r = SLICE_OK;
     for (size_t i = 0; i < n && r == SLICE_OK; i++) {
@@ -122,7 +122,7 @@ static enum slice_result set_cursors(
 }
 
 /* Writes the part of the state that a batch changes, and the checksum. */
-static enum slice_result set_state(struct slice *s, const struct slice_state *next, char *error)
+static enum slice_result set_state(struct slice *s, const struct slice_state *next, struct error *error)
 {
     const struct {
         const char *key;
@@ -152,7 +152,7 @@ static struct slice_cursor *sorted_cursors(const struct slice_cursor *cursors, s
     return copy;
 }
 
-static enum slice_result prepare(struct slice *s, char *error)
+static enum slice_result prepare(struct slice *s, struct error *error)
 {
     for (int i = 0; i < STATEMENTS; i++) {
         if (sqlite3_prepare_v3(
@@ -163,7 +163,7 @@ static enum slice_result prepare(struct slice *s, char *error)
 }
 
 /* Creates the slice in one transaction. If interrupted, the database stays empty and is created again. */
-static enum slice_result make(struct slice *s, const struct slice_config *c, char *error)
+static enum slice_result make(struct slice *s, const struct slice_config *c, struct error *error)
 {
     struct slice_state state = {.number = c->number,
         .started = c->started,
@@ -202,10 +202,9 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, cha
         return r;
     char *path = mem_strdup(c->path);
     int synced = io_sync_dir(dirname(path));
-    if (synced != 0)
-        snprintf(error, SLICE_ERROR_TEXT, "cannot sync the directory of %.400s", c->path);
     free(path);
-    return synced == 0 ? SLICE_OK : SLICE_FAILED;
+    return synced == 0 ? SLICE_OK
+                       : error_set(error, SLICE_FAILED, "cannot sync the directory of %.400s", c->path);
 }
 
 /* Appends the lines of `a` that `b` does not contain. Each line begins with `mark`. */
@@ -223,14 +222,14 @@ static void append_missing(struct buf *out, char mark, const char *a, const char
 }
 
 static enum slice_result check_counters(
-    const struct slice_state *state, const struct slice_config *c, char *error)
+    const struct slice_state *state, const struct slice_config *c, struct error *error)
 {
     if (strcmp(state->counters, c->counters_text) == 0)
         return SLICE_OK;
     struct buf changes = {0};
     append_missing(&changes, '-', state->counters, c->counters_text);
     append_missing(&changes, '+', c->counters_text, state->counters);
-    snprintf(error, SLICE_ERROR_TEXT, "%.300s was counted with other counter definitions: %.*s", c->path,
+    error_set(error, SLICE_DIFFERENT, "%.300s was counted with other counter definitions: %.*s", c->path,
         (int)changes.len, changes.ptr ? changes.ptr : "");
     buf_free(&changes);
     return SLICE_DIFFERENT;
@@ -250,7 +249,7 @@ static void add_garbage(struct slice *s, uint64_t run)
 
 /* Finds blocks that belong to no run, because a crash interrupted their merge. Checks that the ids ascend, because a
  * damaged id could make the search endless. */
-static enum slice_result find_garbage(struct slice *s, char *error)
+static enum slice_result find_garbage(struct slice *s, struct error *error)
 {
     sqlite3_stmt *find = s->statements[FIND_BLOCK];
     sqlite3_int64 from = INT64_MIN;
@@ -264,10 +263,8 @@ static enum slice_result find_garbage(struct slice *s, char *error)
         if (code != SQLITE_ROW)
             break;
         uint64_t run = (uint64_t)id >> 32;
-        if (id < from || run > SLICE_RUN_MAX) {
-            snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: a block has the id %lld", s->path, id);
-            return SLICE_DAMAGED;
-        }
+        if (id < from || run > SLICE_RUN_MAX)
+            return error_set(error, SLICE_DAMAGED, "%.400s is damaged: a block has the id %lld", s->path, id);
         bool is_used = false;
         for (size_t i = 0; i < s->state.n_runs; i++)
             is_used = is_used || s->state.runs[i].id == run;
@@ -279,8 +276,7 @@ static enum slice_result find_garbage(struct slice *s, char *error)
     return code == SQLITE_DONE ? SLICE_OK : slice_sql_fail(s->db, "read the blocks", error);
 }
 
-enum slice_result slice_open(
-    const struct slice_config *config, struct slice **out, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_open(const struct slice_config *config, struct slice **out, struct error *error)
 {
     struct slice *s = mem_zalloc(sizeof *s);
     bool is_new = false;
@@ -400,7 +396,7 @@ static void note_collisions(const struct count_merge *m, uint64_t before, struct
 }
 
 static enum slice_result write_counts(struct slice *s, const struct slice_batch *batch,
-    struct slice_state *next, struct slice_written *w, char *error)
+    struct slice_state *next, struct slice_written *w, struct error *error)
 {
     struct run_sink sink = {s, s->next_run, SLICE_OK, error};
     struct count_merge *merge = count_merge_new(batch->sources, batch->n_sources);
@@ -408,10 +404,8 @@ static enum slice_result write_counts(struct slice *s, const struct slice_batch 
     bool write_failed;
     enum count_next copied = count_run_writer_copy(writer, merge, UINT64_MAX / 2, &write_failed);
     enum slice_result r = sink.result;
-    if (copied == COUNT_FAILED && !write_failed) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(merge));
-        r = SLICE_FAILED;
-    }
+    if (copied == COUNT_FAILED && !write_failed)
+        r = error_set(error, SLICE_FAILED, "%s", count_merge_error(merge)->text);
     w->counts = count_run_writer_counts(writer);
     note_collisions(merge, 0, w);
     if (r == SLICE_OK && w->counts > 0)
@@ -423,7 +417,8 @@ static enum slice_result write_counts(struct slice *s, const struct slice_batch 
 }
 
 /* Commits, and makes `next` the state. After a failure, rolls back. */
-static enum slice_result end(struct slice *s, enum slice_result r, struct slice_state *next, char *error)
+static enum slice_result end(
+    struct slice *s, enum slice_result r, struct slice_state *next, struct error *error)
 {
     if (r == SLICE_OK)
         r = set_state(s, next, error);
@@ -435,14 +430,14 @@ static enum slice_result end(struct slice *s, enum slice_result r, struct slice_
         *next = old;
     } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back already */
                sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK) {
-        r = SLICE_FAILED;
+        r = error_set(error, SLICE_FAILED, "%s", error->text);
     }
     slice_state_free(next);
     return r;
 }
 
-enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
-    struct slice_written *written, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_commit(
+    struct slice *s, const struct slice_batch *batch, struct slice_written *written, struct error *error)
 {
     *written = (struct slice_written){0};
     enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
@@ -487,14 +482,13 @@ bool slice_merge_is_behind(const struct slice *s)
     return find_level(s, 2 * SLICE_MERGE_RUNS) >= 0;
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
-    char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, struct error *error)
 {
     struct slice *s = arg;
-    return slice_sql_read_block(s->db, s->block, s->path, run, block, out, is_unreadable, error);
+    return slice_sql_read_block(s->db, s->block, s->path, run, block, out, error);
 }
 
-static enum slice_result begin_merge(struct slice *s, uint64_t level, char *error)
+static enum slice_result begin_merge(struct slice *s, uint64_t level, struct error *error)
 {
     struct merge *m = s->merge = mem_zalloc(sizeof *m);
     size_t most = s->state.n_runs;
@@ -525,7 +519,8 @@ static int compare_runs(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static enum slice_result merge_part(struct slice *s, struct slice_written *w, bool *is_over, char *error)
+static enum slice_result merge_part(
+    struct slice *s, struct slice_written *w, bool *is_over, struct error *error)
 {
     struct merge *m = s->merge;
     bool write_failed;
@@ -538,10 +533,8 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
     enum count_next copied = count_run_writer_copy(m->writer, m->merge, MERGE_STEP_BYTES, &write_failed);
     *is_over = copied == COUNT_END;
     r = m->sink.result;
-    if (copied == COUNT_FAILED && !write_failed) {
-        snprintf(error, SLICE_ERROR_TEXT, "%s", count_merge_error(m->merge));
-        r = count_merge_failure(m->merge) == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
-    }
+    if (copied == COUNT_FAILED && !write_failed)
+        r = slice_counts_failed(count_merge_error(m->merge), error);
     if (*is_over) {
         /* Replace the input runs by the merged run. */
         for (size_t i = 0; i < m->n && r == SLICE_OK; i++) {
@@ -563,7 +556,7 @@ static enum slice_result merge_part(struct slice *s, struct slice_written *w, bo
     return end(s, r, &next, error);
 }
 
-static enum slice_result delete_some(struct slice *s, char *error)
+static enum slice_result delete_some(struct slice *s, struct error *error)
 {
     struct garbage *g = &s->garbage[s->n_garbage - 1];
     sqlite3_stmt *find = s->statements[FIND_BLOCK], *drop = s->statements[DROP_BLOCKS];
@@ -581,8 +574,7 @@ static enum slice_result delete_some(struct slice *s, char *error)
     return SLICE_OK;
 }
 
-enum slice_result slice_merge_step(
-    struct slice *s, struct slice_written *written, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_merge_step(struct slice *s, struct slice_written *written, struct error *error)
 {
     *written = (struct slice_written){0};
     if (s->n_garbage > 0)
@@ -604,7 +596,7 @@ enum slice_result slice_merge_step(
     return r;
 }
 
-enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_merge_abandon(struct slice *s, struct error *error)
 {
     enum slice_result r = SLICE_OK;
     if (s->merge)
@@ -615,7 +607,7 @@ enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TE
     return r;
 }
 
-enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_checkpoint(struct slice *s, bool *whole, struct error *error)
 {
     int pages = 0, moved = 0;
     int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
@@ -627,7 +619,7 @@ enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLIC
 }
 
 enum slice_result slice_look(
-    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+    const char *path, uint64_t number, struct slice_state *state, struct error *error)
 {
     sqlite3 *db = NULL;
     bool is_new = true;

@@ -39,8 +39,7 @@ struct slice_config {
 struct slice;
 
 /* Opens the slice. Creates it if the file is missing or its creation was interrupted. */
-enum slice_result slice_open(
-    const struct slice_config *config, struct slice **out, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_open(const struct slice_config *config, struct slice **out, struct error *error);
 void slice_close(struct slice **s);
 /* The committed state. Valid until the next commit or merge. */
 const struct slice_state *slice_committed(const struct slice *s);
@@ -61,31 +60,30 @@ struct slice_written {
     uint64_t collisions; /* lookups with two texts */
     char collision[64];  /* the key of the latest such lookup */
 };
-enum slice_result slice_commit(struct slice *s, const struct slice_batch *batch,
-    struct slice_written *written, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_commit(
+    struct slice *s, const struct slice_batch *batch, struct slice_written *written, struct error *error);
 
 /* True if a merge, or a deletion of leftover blocks, is due. */
 bool slice_merge_is_due(const struct slice *s);
 /* True if a level has twice as many runs as a merge takes. The caller should then merge before further commits, to keep reads fast. */
 bool slice_merge_is_behind(const struct slice *s);
 /* Performs one step of the merge (about 10 ms). A failure abandons the merge and leaves the committed counts intact. */
-enum slice_result slice_merge_step(
-    struct slice *s, struct slice_written *written, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_merge_step(struct slice *s, struct slice_written *written, struct error *error);
 /* Abandons the current merge and deletes its blocks. */
-enum slice_result slice_merge_abandon(struct slice *s, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_merge_abandon(struct slice *s, struct error *error);
 
 /* The number of pages in the log (WAL) that are not yet in the database file. */
 unsigned slice_log_pages(const struct slice *s);
 /* Moves the log into the database file, except for pages that a reader's snapshot still needs there, and syncs. Once
  * every reader has been renewed after this call, SQLite overwrites the log from its start. Sets *whole if the whole log
  * was moved. */
-enum slice_result slice_checkpoint(struct slice *s, bool *whole, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_checkpoint(struct slice *s, bool *whole, struct error *error);
 
 /* Reads the state of a slice with any counters. With SLICE_OK, *state is set; its number is 0 if the file is
  * missing or its creation was interrupted. Call slice_look only while no other connection is open: closing it makes
  * SQLite move the log into the file. Afterwards the state is durable, and a sealed slice can be opened as
  * immutable. */
 enum slice_result slice_look(
-    const char *path, uint64_t number, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
+    const char *path, uint64_t number, struct slice_state *state, struct error *error);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* The transaction of `source` is open, so every step reads the same snapshot. */
 static enum slice_result copy_pages(
-    sqlite3 *source, sqlite3 *copy, void (*meanwhile)(void *arg), void *arg, char error[SLICE_ERROR_TEXT])
+    sqlite3 *source, sqlite3 *copy, void (*meanwhile)(void *arg), void *arg, struct error *error)
 {
     sqlite3_backup *backup = sqlite3_backup_init(copy, "main", source, "main");
     if (!backup)
@@ -22,7 +22,7 @@ static enum slice_result copy_pages(
 }
 
 enum slice_result slice_copy(
-    const char *from, const char *to, void (*meanwhile)(void *arg), void *arg, char error[SLICE_ERROR_TEXT])
+    const char *from, const char *to, void (*meanwhile)(void *arg), void *arg, struct error *error)
 {
     sqlite3 *source = NULL, *copy = NULL;
     /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
@@ -58,7 +58,7 @@ static enum count_next read_run(
 }
 
 enum slice_result slice_verify(const char *path, bool (*pace)(void *arg, size_t bytes), void *arg,
-    struct slice_state *state, char error[SLICE_ERROR_TEXT])
+    struct slice_state *state, struct error *error)
 {
     struct slice_reader *reader;
     bool stopped = false;
@@ -69,10 +69,8 @@ enum slice_result slice_verify(const char *path, bool (*pace)(void *arg, size_t 
         return r;
     for (size_t i = 0; i < slice_reader_runs(reader) && r == SLICE_OK; i++) {
         struct count_source *source = slice_reader_source(reader, i, BYTES_NONE);
-        if (read_run(source, pace, arg, &stopped) == COUNT_FAILED) {
-            snprintf(error, SLICE_ERROR_TEXT, "%s", source->error);
-            r = source->failure == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED;
-        }
+        if (read_run(source, pace, arg, &stopped) == COUNT_FAILED)
+            r = slice_counts_failed(&source->error, error);
         count_source_close(&source);
     }
     if (r == SLICE_OK && state)

@@ -14,7 +14,7 @@ struct slice_reader {
     pthread_mutex_t lock; /* of `db` and `block` while a source reads a block */
     struct slice_state state;
     struct count_run_index **indexes; /* one for each of state.runs */
-    char failure[SLICE_ERROR_TEXT];
+    struct error failure;             /* of the last renewal; code SLICE_OK: none */
 };
 
 static void free_indexes(struct count_run_index **indexes, size_t n)
@@ -39,18 +39,17 @@ void slice_reader_close(struct slice_reader **rp)
     *rp = NULL;
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
-    char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, struct error *error)
 {
     struct slice_reader *r = arg;
     pthread_mutex_lock(&r->lock);
-    int result = slice_sql_read_block(r->db, r->block, r->path, run, block, out, is_unreadable, error);
+    int result = slice_sql_read_block(r->db, r->block, r->path, run, block, out, error);
     pthread_mutex_unlock(&r->lock);
     return result;
 }
 
 /* Loads the indexes of new runs and reuses the others. */
-static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
+static enum slice_result begin(struct slice_reader *r, struct error *error)
 {
     struct slice_state next;
     enum slice_result result = slice_sql_run(r->db, "BEGIN", error);
@@ -84,7 +83,7 @@ static enum slice_result begin(struct slice_reader *r, char error[SLICE_ERROR_TE
 }
 
 static enum slice_result open_at(
-    const char *path, const char *place, int flags, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+    const char *path, const char *place, int flags, struct slice_reader **out, struct error *error)
 {
     struct slice_reader *r = mem_zalloc(sizeof *r);
     bool is_new;
@@ -93,10 +92,8 @@ static enum slice_result open_at(
     enum slice_result result = slice_sql_open(place, flags, &r->db, error);
     if (result == SLICE_OK)
         result = slice_state_check_format(r->db, path, &is_new, error);
-    if (result == SLICE_OK && is_new) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s is empty", path);
-        result = SLICE_FOREIGN;
-    }
+    if (result == SLICE_OK && is_new)
+        result = error_set(error, SLICE_FOREIGN, "%.400s is empty", path);
     if (result == SLICE_OK && (flags & SQLITE_OPEN_READWRITE))
         result = slice_sql_run(r->db, "PRAGMA query_only = 1", error);
     if (result == SLICE_OK)
@@ -109,14 +106,13 @@ static enum slice_result open_at(
     return result;
 }
 
-enum slice_result slice_reader_open(const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_reader_open(const char *path, struct slice_reader **out, struct error *error)
 {
     /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
     return open_at(path, path, SQLITE_OPEN_READWRITE, out, error);
 }
 
-enum slice_result slice_reader_open_sealed(
-    const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error)
 {
     struct buf uri = {0};
     buf_append_str(&uri, "file:");
@@ -126,25 +122,23 @@ enum slice_result slice_reader_open_sealed(
     buf_free(&uri);
     if (r != SLICE_OK || (*out)->state.sealed)
         return r;
-    snprintf(error, SLICE_ERROR_TEXT, "%.400s was never sealed", path);
     slice_reader_close(out);
-    return SLICE_UNSEALED;
+    return error_set(error, SLICE_UNSEALED, "%.400s was never sealed", path);
 }
 
-enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_reader_renew(struct slice_reader *r)
 {
     enum slice_result result = SLICE_OK;
     if (!sqlite3_get_autocommit(r->db))
-        result = slice_sql_run(r->db, "COMMIT", error);
+        result = slice_sql_run(r->db, "COMMIT", &r->failure);
     if (result == SLICE_OK)
-        result = begin(r, error);
-    snprintf(r->failure, sizeof r->failure, "%s", result == SLICE_OK ? "" : error);
-    return result;
+        result = begin(r, &r->failure);
+    return r->failure.code = result;
 }
 
-const char *slice_reader_failure(const struct slice_reader *r)
+const struct error *slice_reader_failure(const struct slice_reader *r)
 {
-    return r->failure[0] ? r->failure : NULL;
+    return r->failure.code == SLICE_OK ? NULL : &r->failure;
 }
 
 const struct slice_state *slice_reader_state(const struct slice_reader *r)

@@ -19,17 +19,15 @@
 struct slice_reader;
 
 /* Opens a slice that exists. */
-enum slice_result slice_reader_open(
-    const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_reader_open(const char *path, struct slice_reader **out, struct error *error);
 /* Opens a slice whose log was moved into its file. SLICE_UNSEALED: the slice is not sealed. */
-enum slice_result slice_reader_open_sealed(
-    const char *path, struct slice_reader **out, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error);
 void slice_reader_close(struct slice_reader **r);
 /* Makes the reader show the latest commit. After a failure, slice_reader_failure has the reason, and the reader has no
  * sources until a renewal succeeds. */
-enum slice_result slice_reader_renew(struct slice_reader *r, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_reader_renew(struct slice_reader *r);
 /* The error of the last renewal, or NULL if it succeeded. */
-const char *slice_reader_failure(const struct slice_reader *r);
+const struct error *slice_reader_failure(const struct slice_reader *r);
 
 /* Valid until the next renewal. */
 const struct slice_state *slice_reader_state(const struct slice_reader *r);

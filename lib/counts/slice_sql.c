@@ -21,28 +21,27 @@ enum slice_result slice_sql_result(sqlite3 *db, int code)
     return primary == SQLITE_NOTADB ? SLICE_FOREIGN : SLICE_FAILED;
 }
 
-enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_sql_fail(sqlite3 *db, const char *what, struct error *error)
 {
     int code = db ? sqlite3_extended_errcode(db) : SQLITE_NOMEM;
     enum slice_result r = slice_sql_result(db, code);
     const char *path = db ? sqlite3_db_filename(db, "main") : NULL;
-    snprintf(error, SLICE_ERROR_TEXT, "%.300s%s%s: %s", path ? path : "", path && *path ? ": " : "", what,
-        db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
-    return r == SLICE_OK ? SLICE_FAILED : r;
+    return error_set(error, r == SLICE_OK ? SLICE_FAILED : r, "%.300s%s%s: %s", path ? path : "",
+        path && *path ? ": " : "", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
 }
 
-enum slice_result slice_sql_run(sqlite3 *db, const char *sql, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_sql_run(sqlite3 *db, const char *sql, struct error *error)
 {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK)
         return SLICE_OK;
     return slice_sql_fail(db, sql, error);
 }
 
-enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, struct error *error)
 {
     if (sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         enum slice_result r = slice_sql_result(*db, *db ? sqlite3_extended_errcode(*db) : SQLITE_NOMEM);
-        snprintf(error, SLICE_ERROR_TEXT, "%.300s: %s", path, *db ? sqlite3_errmsg(*db) : "out of memory");
+        error_set(error, r, "%.300s: %s", path, *db ? sqlite3_errmsg(*db) : "out of memory");
         sqlite3_close(*db);
         *db = NULL;
         return r;
@@ -58,7 +57,7 @@ struct bytes slice_sql_bytes(sqlite3_stmt *statement, int column)
     return bytes_of(p, (size_t)sqlite3_column_bytes(statement, column));
 }
 
-enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, struct error *error)
 {
     const char *sql = "SELECT data FROM blocks WHERE id = ?1";
     if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) != SQLITE_OK)
@@ -67,23 +66,24 @@ enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, char 
 }
 
 int slice_sql_read_block(sqlite3 *db, sqlite3_stmt *statement, const char *path, uint64_t run, uint32_t block,
-    struct buf *out, bool *is_unreadable, char error[COUNT_ERROR_TEXT])
+    struct buf *out, struct error *error)
 {
     sqlite3_bind_int64(statement, 1, SLICE_BLOCK_ID(run, block));
     int code = sqlite3_step(statement);
     if (code == SQLITE_ROW) {
         buf_append_bytes(out, slice_sql_bytes(statement, 0));
     } else {
-        snprintf(error, COUNT_ERROR_TEXT, "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s", path, run, block,
+        bool is_unreadable = slice_sql_result(db, code) == SLICE_FAILED;
+        error_set(error, is_unreadable ? COUNT_UNREADABLE : COUNT_DAMAGED,
+            "%.300s: run %" PRIu64 ", block %" PRIu32 ": %s", path, run, block,
             code == SQLITE_DONE ? "missing" : sqlite3_errmsg(db));
-        *is_unreadable = code != SQLITE_DONE && slice_sql_result(db, code) == SLICE_FAILED;
     }
     sqlite3_reset(statement);
     return code == SQLITE_ROW ? 0 : -1;
 }
 
 enum slice_result slice_sql_read_index(sqlite3 *db, const char *path, const struct slice_run *run,
-    struct count_run_index **out, char error[SLICE_ERROR_TEXT])
+    struct count_run_index **out, struct error *error)
 {
     sqlite3_stmt *statement;
     *out = NULL;
@@ -99,7 +99,6 @@ enum slice_result slice_sql_read_index(sqlite3 *db, const char *path, const stru
     if (*out && count_run_index_checksum(*out) == run->checksum)
         return SLICE_OK;
     count_run_index_free(out);
-    snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: the index of run %" PRIu64 " does not match", path,
-        run->id);
-    return SLICE_DAMAGED;
+    return error_set(error, SLICE_DAMAGED, "%.400s is damaged: the index of run %" PRIu64 " does not match",
+        path, run->id);
 }

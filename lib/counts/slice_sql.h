@@ -11,21 +11,21 @@
 /* Converts an SQLite result code. The connection's errno shows whether the disk is full. */
 enum slice_result slice_sql_result(sqlite3 *db, int code);
 /* Returns the result of the connection's latest failure, with the error "PATH: what: SQLite's message". */
-enum slice_result slice_sql_fail(sqlite3 *db, const char *what, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_sql_fail(sqlite3 *db, const char *what, struct error *error);
 /* Runs statements that return no rows. */
-enum slice_result slice_sql_run(sqlite3 *db, const char *sql, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_sql_run(sqlite3 *db, const char *sql, struct error *error);
 /* Opens a connection without SQLite's own locking: one thread at a time. */
-enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, struct error *error);
 /* A column's bytes, valid until the statement's next step. */
 struct bytes slice_sql_bytes(sqlite3_stmt *statement, int column);
 
 /* Prepares the statement for slice_sql_read_block. */
-enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_sql_prepare_block(sqlite3 *db, sqlite3_stmt **out, struct error *error);
 /* Appends a block's bytes, as count_block_read does. The error names the file. */
 int slice_sql_read_block(sqlite3 *db, sqlite3_stmt *statement, const char *path, uint64_t run, uint32_t block,
-    struct buf *out, bool *is_unreadable, char error[COUNT_ERROR_TEXT]);
+    struct buf *out, struct error *error);
 /* Reads and verifies a run's index. The caller frees it. */
 enum slice_result slice_sql_read_index(sqlite3 *db, const char *path, const struct slice_run *run,
-    struct count_run_index **out, char error[SLICE_ERROR_TEXT]);
+    struct count_run_index **out, struct error *error);
 
 #endif

@@ -10,27 +10,9 @@
 #define APPLICATION_ID 0x4d524c53 /* "MRLS" */
 #define FILE_DIGITS 10
 
-const char *slice_strerror(enum slice_result r)
+enum slice_result slice_counts_failed(const struct error *from, struct error *error)
 {
-    switch (r) {
-    case SLICE_OK:
-        return "ok";
-    case SLICE_FULL:
-        return "the disk is full";
-    case SLICE_FAILED:
-        return "storage failed";
-    case SLICE_DAMAGED:
-        return "damaged";
-    case SLICE_FOREIGN:
-        return "not a slice, or its number does not match its file name";
-    case SLICE_UNSEALED:
-        return "not sealed";
-    case SLICE_VERSION:
-        return "unknown format version";
-    case SLICE_DIFFERENT:
-        return "counted under other counters";
-    }
-    return "?";
+    return error_set(error, from->code == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED, "%s", from->text);
 }
 
 void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT])
@@ -128,7 +110,7 @@ uint64_t slice_state_checksum(const struct slice_state *state)
     return sum;
 }
 
-static enum slice_result query_number(sqlite3 *db, const char *sql, uint64_t *out, char *error)
+static enum slice_result query_number(sqlite3 *db, const char *sql, uint64_t *out, struct error *error)
 {
     sqlite3_stmt *statement;
     if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK)
@@ -139,8 +121,7 @@ static enum slice_result query_number(sqlite3 *db, const char *sql, uint64_t *ou
     return sqlite3_finalize(statement) == SQLITE_OK ? SLICE_OK : slice_sql_fail(db, sql, error);
 }
 
-enum slice_result slice_state_check_format(
-    sqlite3 *db, const char *path, bool *is_new, char error[SLICE_ERROR_TEXT])
+enum slice_result slice_state_check_format(sqlite3 *db, const char *path, bool *is_new, struct error *error)
 {
     uint64_t application = 0, version = 0, tables = 0;
     enum slice_result r = query_number(db, "PRAGMA application_id", &application, error);
@@ -153,13 +134,10 @@ enum slice_result slice_state_check_format(
     *is_new = application == 0 && version == 0 && tables == 0;
     if (*is_new || (application == APPLICATION_ID && version == SLICE_FORMAT))
         return SLICE_OK;
-    if (application != APPLICATION_ID) {
-        snprintf(error, SLICE_ERROR_TEXT, "%.400s is not a slice: its application id is %" PRIu64, path,
-            application);
-        return SLICE_FOREIGN;
-    }
-    snprintf(error, SLICE_ERROR_TEXT, "%.400s: unknown format version %" PRIu64, path, version);
-    return SLICE_VERSION;
+    if (application != APPLICATION_ID)
+        return error_set(
+            error, SLICE_FOREIGN, "%.400s is not a slice: its application id is %" PRIu64, path, application);
+    return error_set(error, SLICE_VERSION, "%.400s: unknown format version %" PRIu64, path, version);
 }
 
 static void take_text(sqlite3_stmt *row, int column, char *out, size_t size)
@@ -210,7 +188,7 @@ static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row
 enum part { PART_META, PART_CURSORS, PART_BEGINS, PART_RUNS, PARTS };
 
 static enum slice_result read_part(
-    sqlite3 *db, enum part part, struct slice_state *state, uint64_t *checksum, char *error)
+    sqlite3 *db, enum part part, struct slice_state *state, uint64_t *checksum, struct error *error)
 {
     static const char *const sql[PARTS] = {"SELECT key, value FROM meta",
         "SELECT stream, id, offset, until FROM cursors ORDER BY stream",
@@ -237,7 +215,7 @@ static enum slice_result read_part(
 }
 
 enum slice_result slice_state_load(
-    sqlite3 *db, struct slice_state *state, uint64_t *checksum, char error[SLICE_ERROR_TEXT])
+    sqlite3 *db, struct slice_state *state, uint64_t *checksum, struct error *error)
 {
     enum slice_result r = SLICE_OK;
     *state = (struct slice_state){0};
@@ -259,7 +237,7 @@ static bool has_possible_runs(const struct slice_state *state)
 }
 
 enum slice_result slice_state_read(
-    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT])
+    sqlite3 *db, const char *path, struct slice_state *state, struct error *error)
 {
     uint64_t checksum;
     enum slice_result r = slice_state_load(db, state, &checksum, error);
@@ -268,18 +246,16 @@ enum slice_result slice_state_read(
     bool is_good = state->counters && checksum == slice_state_checksum(state);
     if (is_good && has_possible_runs(state))
         return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "%.400s is damaged: %s; restore it from a copy", path,
-        is_good ? "a run has an impossible id or level" : "the checksum of its state does not match");
     slice_state_free(state);
-    return SLICE_DAMAGED;
+    return error_set(error, SLICE_DAMAGED, "%.400s is damaged: %s; restore it from a copy", path,
+        is_good ? "a run has an impossible id or level" : "the checksum of its state does not match");
 }
 
 enum slice_result slice_state_check_number(
-    const struct slice_state *state, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT])
+    const struct slice_state *state, const char *path, uint64_t number, struct error *error)
 {
     if (state->number == number)
         return SLICE_OK;
-    snprintf(error, SLICE_ERROR_TEXT, "the name of %.400s does not match its slice number %" PRIu64, path,
-        state->number);
-    return SLICE_FOREIGN;
+    return error_set(error, SLICE_FOREIGN, "the name of %.400s does not match its slice number %" PRIu64,
+        path, state->number);
 }

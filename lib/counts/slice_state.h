@@ -9,13 +9,13 @@
 #define MILLRACE_SLICE_STATE_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 #include <sqlite3.h>
 
 #define SLICE_FORMAT 3
-#define SLICE_ID_TEXT 58      /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
-#define SLICE_NAME_TEXT 32    /* buffer for slice_file_name */
-#define SLICE_ERROR_TEXT 2048 /* buffer for an error text, which may name several paths */
+#define SLICE_ID_TEXT 58   /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
+#define SLICE_NAME_TEXT 32 /* buffer for slice_file_name */
 
 enum slice_result {
     SLICE_OK,
@@ -27,7 +27,8 @@ enum slice_result {
     SLICE_VERSION,   /* unknown format version */
     SLICE_DIFFERENT, /* the slice has other counters */
 };
-const char *slice_strerror(enum slice_result r);
+/* Copies the error of a failed source or merge of counts (count_merge.h). Returns SLICE_FAILED or SLICE_DAMAGED. */
+enum slice_result slice_counts_failed(const struct error *from, struct error *error);
 
 /* "0000000042.db". Names sort like their numbers. */
 void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT]);
@@ -80,16 +81,15 @@ struct slice_state slice_state_copy(const struct slice_state *state);
 uint64_t slice_state_checksum(const struct slice_state *state);
 
 /* Checks that the database is a slice of this format. *is_new: the database is empty. */
-enum slice_result slice_state_check_format(
-    sqlite3 *db, const char *path, bool *is_new, char error[SLICE_ERROR_TEXT]);
+enum slice_result slice_state_check_format(sqlite3 *db, const char *path, bool *is_new, struct error *error);
 /* Reads the state and its stored checksum without verifying either. */
 enum slice_result slice_state_load(
-    sqlite3 *db, struct slice_state *state, uint64_t *checksum, char error[SLICE_ERROR_TEXT]);
+    sqlite3 *db, struct slice_state *state, uint64_t *checksum, struct error *error);
 /* Reads and verifies the state, but not the runs' blocks. With SLICE_OK, *state is set. */
 enum slice_result slice_state_read(
-    sqlite3 *db, const char *path, struct slice_state *state, char error[SLICE_ERROR_TEXT]);
+    sqlite3 *db, const char *path, struct slice_state *state, struct error *error);
 /* Checks that the slice's number matches its file name. */
 enum slice_result slice_state_check_number(
-    const struct slice_state *state, const char *path, uint64_t number, char error[SLICE_ERROR_TEXT]);
+    const struct slice_state *state, const char *path, uint64_t number, struct error *error);
 
 #endif

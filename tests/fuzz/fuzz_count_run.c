@@ -67,13 +67,12 @@ static void put_right(struct buf *index)
     buf_append(index, &sum, 8);
 }
 
-static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, bool *is_unreadable,
-    char error[COUNT_ERROR_TEXT])
+static int read_block(void *arg, uint64_t run, uint32_t block, struct buf *out, struct error *error)
 {
-    (void)arg, (void)is_unreadable;
+    (void)arg;
     assert(run == RUN);
     if (block >= n_blocks) {
-        strcpy(error, "no such block");
+        error_set(error, COUNT_DAMAGED, "no such block");
         return -1;
     }
     buf_free(out);
@@ -97,7 +96,7 @@ static void read_through(const struct count_run_index *index, struct bytes from,
         assert(out.len > 0 && out.ptr[out.len - 1] == '\n');
         buf_clear(&out);
     }
-    assert(r != COUNT_FAILED || *count_merge_error(m));
+    assert(r != COUNT_FAILED || count_merge_error(m)->text[0]);
     buf_free(&out);
     count_merge_free(&m);
     count_source_close(&s);

@@ -7,10 +7,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct manifest m, again;
-    char error[MANIFEST_ERROR_TEXT] = "", name[MANIFEST_NAME_TEXT];
+    struct error error = {0};
+    char name[MANIFEST_NAME_TEXT];
     struct buf one = {0}, two = {0};
-    if (manifest_parse(bytes_of(data, size), &m, error) != MANIFEST_OK) {
-        assert(error[0] && !m.files && !m.texts && !m.imports && !m.streams);
+    if (manifest_parse(bytes_of(data, size), &m, &error) != MANIFEST_OK) {
+        assert(error.text[0] && !m.files && !m.texts && !m.imports && !m.streams);
         return 0;
     }
     assert(m.shards >= 1 && m.shards <= MANIFEST_SHARDS_MAX);
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(!m.texts || strcmp(m.texts[k].name, name) == 0);
     }
     manifest_print(&m, &one);
-    enum manifest_result r = manifest_parse(buf_bytes(&one), &again, error);
+    enum manifest_result r = manifest_parse(buf_bytes(&one), &again, &error);
     assert(r == MANIFEST_OK && manifest_content(&m) == manifest_content(&again));
     manifest_print(&again, &two);
     assert(bytes_equal(buf_bytes(&one), buf_bytes(&two)));

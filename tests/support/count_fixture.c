@@ -60,15 +60,14 @@ void count_fixture_sources(
     out[1] = count_lookup_source(f->texts, f->lookups, f->n_lookups, range);
 }
 
-int count_fixture_print(
-    struct count_source **sources, size_t n, struct buf *out, char error[COUNT_ERROR_TEXT])
+int count_fixture_print(struct count_source **sources, size_t n, struct buf *out, struct error *error)
 {
     struct count_merge *m = count_merge_new(sources, n);
     enum count_next r;
     while ((r = count_merge_next_record(m)) == COUNT_FOUND)
         if ((r = count_merge_print(m, out)) == COUNT_FAILED)
             break;
-    snprintf(error, COUNT_ERROR_TEXT, "%s", r == COUNT_FAILED ? count_merge_error(m) : "");
+    *error = r == COUNT_FAILED ? *count_merge_error(m) : (struct error){0};
     count_merge_free(&m);
     for (size_t i = 0; i < n; i++)
         count_source_close(&sources[i]);

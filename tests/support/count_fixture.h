@@ -21,7 +21,6 @@ void count_fixture_add(
 void count_fixture_sources(
     const struct count_fixture *f, const struct count_range *range, struct count_source *out[2]);
 /* Merges the sources, closes them and appends the records as text; -1 when the merge fails, with its error. */
-int count_fixture_print(
-    struct count_source **sources, size_t n, struct buf *out, char error[COUNT_ERROR_TEXT]);
+int count_fixture_print(struct count_source **sources, size_t n, struct buf *out, struct error *error);
 
 #endif

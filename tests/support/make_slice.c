@@ -63,28 +63,29 @@ void make_slice(const char *path, uint64_t number, const char *counters, const s
         .sources = sources, .n_sources = 1, .cursors = cursors, .n_cursors = 2, .seal = true};
     struct slice_written written;
     struct slice *slice;
-    char error[SLICE_ERROR_TEXT];
+    struct error error;
     remove(path);
-    need(slice_open(&config, &slice, error) == SLICE_OK, error);
+    need(slice_open(&config, &slice, &error) == SLICE_OK, error.text);
     cursors[0].offset = number * 1000;
     for (const struct slice_row *row = rows; row->key; row++) {
         bool is_subtotal =
             memchr(row->key, '.', strcspn(row->key, "|")) != NULL; /* counts events of totals again */
         batch.tally.events += row->text || is_subtotal ? 0 : (uint64_t)row->n;
     }
-    need(slice_commit(slice, &batch, &written, error) == SLICE_OK, error);
+    need(slice_commit(slice, &batch, &written, &error) == SLICE_OK, error.text);
     slice_close(&slice);
 }
 
 void change_slice(const char *path, const char *sql)
 {
     sqlite3 *db = NULL;
-    char error[SLICE_ERROR_TEXT], *set;
+    struct error error;
+    char *set;
     struct slice_state state;
     uint64_t stored;
     need(sqlite3_open(path, &db) == SQLITE_OK, path);
     need(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));
-    need(slice_state_load(db, &state, &stored, error) == SLICE_OK, error);
+    need(slice_state_load(db, &state, &stored, &error) == SLICE_OK, error.text);
     set = sqlite3_mprintf(
         "UPDATE meta SET value = %lld WHERE key = 'checksum'", (long long)slice_state_checksum(&state));
     need(sqlite3_exec(db, set, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(db));

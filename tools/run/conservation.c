@@ -88,7 +88,7 @@ static struct bytes total_of(struct bytes key)
 }
 
 /* Reads every block of the slice, which verifies it. */
-static bool add_counts(struct slice_reader *r, struct sums *sums, char error[COUNT_ERROR_TEXT])
+static bool add_counts(struct slice_reader *r, struct sums *sums, struct error *error)
 {
     struct count_sources sources = {0};
     slice_reader_add_sources(r, BYTES_NONE, &sources);
@@ -105,7 +105,7 @@ static bool add_counts(struct slice_reader *r, struct sums *sums, char error[COU
             break;
     }
     if (got == COUNT_FAILED)
-        snprintf(error, COUNT_ERROR_TEXT, "%s", count_merge_error(m));
+        *error = *count_merge_error(m);
     count_merge_free(&m);
     count_sources_free(&sources);
     return got != COUNT_FAILED;
@@ -162,14 +162,14 @@ static void add_parts(struct law *law, const struct slice_state *state)
 
 static void read_slice(struct doctor *d, const char *path, const char *name)
 {
-    char error[COUNT_ERROR_TEXT + SLICE_ERROR_TEXT];
+    struct error error;
     struct slice_reader *r = NULL;
     struct law *law = d->law;
     uint64_t number;
     if (!slice_file_number(name, &number))
         return;
     struct sums *sums = mem_zalloc(sizeof *sums);
-    if (tool_open_slice(path, &r, error) == SLICE_OK && add_counts(r, sums, error)) {
+    if (tool_open_slice(path, &r, &error) == SLICE_OK && add_counts(r, sums, &error)) {
         law->slices = mem_realloc(law->slices, (law->n_slices + 1) * sizeof *law->slices);
         compare_sums(d, slice_reader_state(r), sums);
         add_parts(law, slice_reader_state(r));
@@ -177,7 +177,7 @@ static void read_slice(struct doctor *d, const char *path, const char *name)
         doctor_find(d, STATUS_DOWN, "slices",
             "millrace restore the backup elsewhere and copy the file; see millrace help operations, \"A "
             "damaged slice\"",
-            "%s%s%s", r ? path : "", r ? ": " : "", error);
+            "%s%s%s", r ? path : "", r ? ": " : "", error.text);
     }
     free(sums);
     if (r)
@@ -396,9 +396,8 @@ void doctor_check_conservation(struct doctor *d)
 {
     struct law law = {.d = d};
     struct manifest m;
-    char error[MANIFEST_ERROR_TEXT];
     char *path = tool_archive_dir(d->config, d->data_dir);
-    bool has_archive = manifest_read_current(path, &m, error) == MANIFEST_OK;
+    bool has_archive = manifest_read_current(path, &m, NULL) == MANIFEST_OK;
     d->law = &law;
     ask_queue(&law);
     doctor_each_entry(d, "aggregator", "/slices", read_slice);

@@ -442,11 +442,10 @@ static void look_at_disk(struct pipeline_status *s)
 
 static void look_at_archive(struct pipeline_status *s)
 {
-    char error[MANIFEST_ERROR_TEXT];
     struct manifest m;
     char *path = tool_archive_dir(s->config, s->pipeline.data_dir);
     s->archive_generation = -1;
-    if (manifest_read_current(path, &m, error) == MANIFEST_OK) {
+    if (manifest_read_current(path, &m, NULL) == MANIFEST_OK) {
         s->archive_generation = (int64_t)m.generation;
         s->archive_made = m.made;
         manifest_free(&m);

@@ -30,7 +30,8 @@
 #define MORE PLAIN "[subtotal c.u]\nkey = c\n"
 #define OTHER "[input]\ntime = t\n[total u]\nkey = c\n"
 
-static char dir[64], error[SLICE_ERROR_TEXT];
+static char dir[64];
+static struct error error;
 static struct counters *counters;
 static const char *archive;
 static char retired[64];        /* of the manifest */
@@ -110,14 +111,14 @@ static enum slice_result try_open(struct aggregate **a)
         .max_batch = max_batch,
         .lateness = lateness,
         .notify = notify};
-    return aggregate_open(&c, wall, a, error);
+    return aggregate_open(&c, wall, a, &error);
 }
 
 static struct aggregate *open_good(void)
 {
     struct aggregate *a;
     if (try_open(&a) != SLICE_OK)
-        fail_msg("%s", error);
+        fail_msg("%s", error.text);
     return a;
 }
 
@@ -125,8 +126,8 @@ static void refused(enum slice_result expected, const char *reason)
 {
     struct aggregate *a;
     assert_int_equal(try_open(&a), expected);
-    if (!strstr(error, reason))
-        fail_msg("%s: %s", reason, error);
+    if (!strstr(error.text, reason))
+        fail_msg("%s: %s", reason, error.text);
 }
 
 static void take(struct aggregate *a, int lines)
@@ -142,7 +143,7 @@ static enum slice_result seal(struct aggregate *a)
     uint64_t n = aggregate_open_slice(a);
     usec_t began = clock_monotonic();
     while (!sealed_find(aggregate_sealed(a), n)) {
-        enum slice_result r = aggregate_seal(a, 0, 0, error);
+        enum slice_result r = aggregate_seal(a, 0, 0, &error);
         if (r != SLICE_OK)
             return r;
         wait_turn(began);
@@ -155,7 +156,7 @@ static enum aggregate_clear clear(struct aggregate *a, uint64_t through)
 {
     enum aggregate_clear r;
     usec_t began = clock_monotonic();
-    while ((r = aggregate_clear(a, 0, through, error)) == AGGREGATE_CLEAR_BUSY) {
+    while ((r = aggregate_clear(a, 0, through, &error)) == AGGREGATE_CLEAR_BUSY) {
         wait_turn(began);
         aggregate_poll(a, 0);
     }
@@ -165,9 +166,8 @@ static enum aggregate_clear clear(struct aggregate *a, uint64_t through)
 /* Polls until nothing is under way, or something waits or has failed. */
 static void settle(struct aggregate *a, usec_t now)
 {
-    bool latched;
     usec_t began = clock_monotonic();
-    while (!aggregate_is_clean(a) && !aggregate_failure(a, &latched)) {
+    while (!aggregate_is_clean(a) && !aggregate_failure(a)) {
         wait_turn(began);
         aggregate_flush(a, now);
         aggregate_poll(a, now);
@@ -177,7 +177,7 @@ static void settle(struct aggregate *a, usec_t now)
 static void seal_good(struct aggregate *a)
 {
     if (seal(a) != SLICE_OK)
-        fail_msg("%s", error);
+        fail_msg("%s", error.text);
 }
 
 static int read_layers(
@@ -494,7 +494,7 @@ static void a_stream_that_begins_during_a_commit_keeps_its_beginning(void **stat
 {
     (void)state;
     struct aggregate *a = open_good();
-    assert_int_equal(aggregate_seal(a, 0, 0, error), SLICE_OK);
+    assert_int_equal(aggregate_seal(a, 0, 0, &error), SLICE_OK);
     aggregate_begin_stream(a, 0, ID, 700);
     seal_good(a);
     assert_string_equal(aggregate_committed(a, 0)->id, ID);
@@ -534,14 +534,14 @@ static void counting_goes_on_while_a_slice_is_sealed(void **state)
         uint64_t n = aggregate_open_slice(a);
         take(a, 3);
         lines += 3;
-        assert_int_equal(aggregate_seal(a, 0, 0, error), SLICE_OK);
+        assert_int_equal(aggregate_seal(a, 0, 0, &error), SLICE_OK);
         do {
             take(a, 1);
             assert_int_equal(count_after(a, 0), ++lines);
             aggregate_numbers(a, &numbers);
             assert_int_equal(numbers.total.events, lines);
             aggregate_poll(a, 0);
-            assert_int_equal(aggregate_seal(a, 0, 0, error), SLICE_OK);
+            assert_int_equal(aggregate_seal(a, 0, 0, &error), SLICE_OK);
         } while (!sealed_find(aggregate_sealed(a), n));
     }
     settle(a, 0);
@@ -723,7 +723,7 @@ static void make_many_runs(void)
     struct slice *s;
     assert_int_equal(mkdir(in_dir("slices"), 0755), 0);
     c.path = in_dir("slices/0000000001.db");
-    assert_int_equal(slice_open(&c, &s, error), SLICE_OK);
+    assert_int_equal(slice_open(&c, &s, &error), SLICE_OK);
     for (int n = 0; n < 2 * SLICE_MERGE_RUNS; n++) {
         struct tally *t = tally_new(counters, 64 << 20);
         struct count_source *sources[BATCH_SOURCES];
@@ -733,7 +733,7 @@ static void make_many_runs(void)
         tally_line(t, BYTES_LITERAL(LINE), &reason, &time);
         batch_sources(tally_batch(t), counters, &(struct count_range){0}, sources);
         struct slice_batch batch = {.sources = sources, .n_sources = BATCH_SOURCES};
-        assert_int_equal(slice_commit(s, &batch, &written, error), SLICE_OK);
+        assert_int_equal(slice_commit(s, &batch, &written, &error), SLICE_OK);
         for (int i = 0; i < BATCH_SOURCES; i++)
             count_source_close(&sources[i]);
         tally_free(&t);
@@ -756,19 +756,18 @@ static void the_first_flush_waits_for_no_merge(void **state)
 static void damage_found_by_a_merge_is_named(void **state)
 {
     (void)state;
-    bool latched = false;
     make_many_runs();
     change_slice(in_dir("slices/0000000001.db"), "UPDATE blocks SET data = x'00' || data");
     struct aggregate *a = open_good();
     usec_t now = 0, began = clock_monotonic();
-    while (!aggregate_failure(a, &latched)) {
+    while (!aggregate_failure(a)) {
         aggregate_tick(a, ++now);
         wait_turn(began);
         aggregate_poll(a, now);
     }
-    assert_true(latched && aggregate_is_full(a));
-    assert_non_null(strstr(aggregate_failure(a, &latched), "storage damaged: "));
-    assert_non_null(strstr(aggregate_failure(a, &latched), in_dir("slices/0000000001.db")));
+    assert_true(aggregate_failure(a)->code != SLICE_FULL && aggregate_is_full(a));
+    assert_non_null(strstr(aggregate_failure(a)->text, "storage damaged: "));
+    assert_non_null(strstr(aggregate_failure(a)->text, in_dir("slices/0000000001.db")));
     aggregate_close(&a);
 }
 
@@ -776,7 +775,6 @@ static void damage_found_by_a_merge_is_named(void **state)
 static void a_full_disk_at_a_renewal_passes(void **state)
 {
     (void)state;
-    bool latched;
     struct reads_layers layers;
     struct reads_answer answer = {0};
     fault_vfs_set(0);
@@ -784,8 +782,8 @@ static void a_full_disk_at_a_renewal_passes(void **state)
     take(a, 5);
     fault_vfs_set(SQLITE_FULL);
     settle(a, USEC_PER_SEC);
-    assert_non_null(strstr(aggregate_failure(a, &latched), "storage full"));
-    assert_false(latched);
+    assert_non_null(strstr(aggregate_failure(a)->text, "storage full"));
+    assert_int_equal(aggregate_failure(a)->code, SLICE_FULL);
     assert_int_equal(aggregate_layers(a, 0, &layers), AGGREGATE_AFTER_OK);
     assert_int_equal(get(&layers, &answer), -1);
     take(a, 2);
@@ -793,9 +791,9 @@ static void a_full_disk_at_a_renewal_passes(void **state)
     assert_int_equal(seal(a), SLICE_FULL);
     fault_vfs_set(0);
     aggregate_tick(a, USEC_PER_SEC + 1);
-    assert_non_null(aggregate_failure(a, &latched)); /* not yet due */
+    assert_non_null(aggregate_failure(a)); /* not yet due */
     aggregate_tick(a, 9 * USEC_PER_SEC);
-    assert_null(aggregate_failure(a, &latched));
+    assert_null(aggregate_failure(a));
     assert_int_equal(count_after(a, 0), 7);
     seal_good(a);
     assert_int_equal(count_after(a, 0), 7);
@@ -877,14 +875,13 @@ static void killed_anywhere_it_is_open_or_sealed(void **state)
 static void without_a_next_slice_nothing_is_lost(void **state)
 {
     (void)state;
-    bool latched;
     struct aggregate *a = open_good();
     take(a, 5);
     assert_int_equal(mkdir(in_dir("slices/0000000002.db"), 0755), 0);
     seal_good(a); /* slice 1 is sealed, whatever becomes of the next */
     settle(a, 0);
-    assert_non_null(aggregate_failure(a, &latched));
-    assert_true(latched && aggregate_is_full(a));
+    assert_non_null(aggregate_failure(a));
+    assert_true(aggregate_failure(a)->code != SLICE_FULL && aggregate_is_full(a));
     assert_int_equal(count_after(a, 0), 5);
     aggregate_poll(a, 0);
     assert_false(aggregate_tick(a, 9 * USEC_PER_SEC));
@@ -940,7 +937,6 @@ static void retry(struct aggregate *a, usec_t now)
 static void begins_the_next_when_room_returns(void **state)
 {
     (void)state;
-    bool latched;
     struct aggregate_numbers numbers;
     watch_writes(true);
     struct aggregate *a = open_good();
@@ -948,8 +944,8 @@ static void begins_the_next_when_room_returns(void **state)
     no_room_for = "0000000002.db";
     seal_good(a); /* slice 1 is sealed: it may be archived, which makes room */
     settle(a, 0);
-    assert_non_null(aggregate_failure(a, &latched));
-    assert_false(latched);
+    assert_non_null(aggregate_failure(a));
+    assert_int_equal(aggregate_failure(a)->code, SLICE_FULL);
     assert_int_equal(aggregate_open_slice(a), 2);
     assert_non_null(sealed_find(aggregate_sealed(a), 1));
     assert_int_equal(count_after(a, 0), 5);
@@ -961,12 +957,12 @@ static void begins_the_next_when_room_returns(void **state)
     assert_int_equal(seal(a), SLICE_FULL);
     aggregate_flush(a, USEC_PER_SEC);
     retry(a, 9 * USEC_PER_SEC);
-    assert_non_null(aggregate_failure(a, &latched));
+    assert_non_null(aggregate_failure(a));
     no_room_for = NULL;
     aggregate_tick(a, 9 * USEC_PER_SEC + 1);
-    assert_non_null(aggregate_failure(a, &latched)); /* not yet due */
+    assert_non_null(aggregate_failure(a)); /* not yet due */
     retry(a, 19 * USEC_PER_SEC);
-    assert_null(aggregate_failure(a, &latched));
+    assert_null(aggregate_failure(a));
     assert_int_equal(count_after(a, 1), 3);
     seal_good(a);
     assert_int_equal(count_after(a, 0), 8);
@@ -984,7 +980,6 @@ static void begins_the_next_when_room_returns(void **state)
 static void settles_when_room_returns(void **state)
 {
     (void)state;
-    bool latched;
     watch_writes(true);
     struct aggregate *a = open_good();
     take(a, 5);
@@ -992,8 +987,8 @@ static void settles_when_room_returns(void **state)
     assert_int_equal(seal(a), SLICE_FULL);
     assert_int_equal(aggregate_open_slice(a), 1);
     assert_int_equal(count_after(a, 0), 5); /* reads go on */
-    assert_non_null(aggregate_failure(a, &latched));
-    assert_false(latched);
+    assert_non_null(aggregate_failure(a));
+    assert_int_equal(aggregate_failure(a)->code, SLICE_FULL);
     take(a, 2);
     aggregate_close(&a);
     no_room_for = NULL;
@@ -1006,7 +1001,6 @@ static void settles_when_room_returns(void **state)
 static void settles_without_a_restart(void **state)
 {
     (void)state;
-    bool latched;
     watch_writes(true);
     struct aggregate *a = open_good();
     take(a, 5);
@@ -1015,7 +1009,7 @@ static void settles_without_a_restart(void **state)
     take(a, 2);
     no_room_for = NULL;
     retry(a, 9 * USEC_PER_SEC);
-    assert_null(aggregate_failure(a, &latched));
+    assert_null(aggregate_failure(a));
     assert_int_equal(count_after(a, 0), 7);
     seal_good(a);
     assert_int_equal(count_after(a, 1), 2);
@@ -1159,7 +1153,6 @@ static void watch_closes(bool on)
 static void the_loop_deletes_no_slice(void **state)
 {
     (void)state;
-    bool latched;
     put_manifest(0, 0);
     watch_writes(true);
     struct aggregate *a = open_good();
@@ -1171,7 +1164,7 @@ static void the_loop_deletes_no_slice(void **state)
     take(a, 1);
     no_room_for = "0000000003.db-wal";
     settle(a, 0);
-    assert_non_null(aggregate_failure(a, &latched));
+    assert_non_null(aggregate_failure(a));
     put_manifest(2, 2 * LENGTH);
     loop_thread = pthread_self();
     watching = io_system;
@@ -1181,7 +1174,7 @@ static void the_loop_deletes_no_slice(void **state)
     watch_closes(true);
     synced_by_loop = false;
     closes_of_deleted = 0;
-    assert_int_equal(aggregate_clear(a, 0, 2, error), AGGREGATE_CLEAR_BUSY);
+    assert_int_equal(aggregate_clear(a, 0, 2, &error), AGGREGATE_CLEAR_BUSY);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
     assert_false(synced_by_loop);
     assert_int_equal(closes_of_deleted, 2);
@@ -1234,7 +1227,7 @@ static void many_slices_are_read_and_one_more_is_refused(void **state)
     }
     take(a, 1);
     assert_int_equal(seal(a), SLICE_FULL);
-    assert_non_null(strstr(error, "wait to be cleared"));
+    assert_non_null(strstr(error.text, "wait to be cleared"));
     assert_int_equal(count_after(a, 0), SLICES + 1);
     assert_int_equal(count_after(a, SLICES), 1);
     settle(a, 0);
@@ -1260,7 +1253,7 @@ static void only_what_is_archived_is_cleared(void **state)
     put_manifest(2, 3 * LENGTH);
     a = open_good();
     assert_int_equal(clear(a, 3), AGGREGATE_CLEAR_NOT_ARCHIVED);
-    assert_non_null(strstr(error, "through slice 2"));
+    assert_non_null(strstr(error.text, "through slice 2"));
     assert_int_equal(count_after(a, 0), 6);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
@@ -1403,10 +1396,10 @@ static void another_archive_clears_nothing(void **state)
     }
     put_manifest(2, 4 * LENGTH);
     assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_NOT_ARCHIVED);
-    assert_non_null(strstr(error, "do not belong together"));
+    assert_non_null(strstr(error.text, "do not belong together"));
     put_manifest(4, 6 * LENGTH);
     assert_int_equal(clear(a, 3), AGGREGATE_CLEAR_NOT_ARCHIVED);
-    assert_non_null(strstr(error, "never sealed"));
+    assert_non_null(strstr(error.text, "never sealed"));
     assert_int_equal(count_after(a, 0), 6);
     put_manifest(2, 3 * LENGTH);
     assert_int_equal(clear(a, 1), AGGREGATE_CLEAR_OK);

@@ -52,7 +52,7 @@ static enum count_next print_all(struct external_sort *s, struct buf *out)
         else
             assert_int_equal(count_merge_print(m, out), COUNT_END);
     }
-    snprintf(error, sizeof error, "%s", r == COUNT_FAILED ? count_merge_error(m) : "");
+    snprintf(error, sizeof error, "%s", r == COUNT_FAILED ? count_merge_error(m)->text : "");
     count_merge_free(&m);
     return r;
 }

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char error[MANIFEST_ERROR_TEXT];
+static struct error error;
 
 static struct manifest sample(void)
 {
@@ -46,7 +46,7 @@ static void what_is_printed_is_parsed(void **state)
         &m.since, "total h key = h\n", "total u key = l\nsubtotal c.u key = c\n", 1353280000);
     manifest_print(&m, &text);
     counted_since_free(&m.since);
-    assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
+    assert_int_equal(manifest_parse(buf_bytes(&text), &got, &error), MANIFEST_OK);
     manifest_print(&got, &again);
     assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
     assert_int_equal(got.until, 1353283190);
@@ -86,7 +86,7 @@ static enum manifest_result changed(const char *from, const char *to)
     buf_append(&out, text.ptr, (size_t)(at - text.ptr));
     buf_append_str(&out, to);
     buf_append_str(&out, at + strlen(from));
-    enum manifest_result r = manifest_parse(buf_bytes(&out), &got, error);
+    enum manifest_result r = manifest_parse(buf_bytes(&out), &got, &error);
     manifest_free(&got);
     buf_free(&text);
     buf_free(&out);
@@ -140,34 +140,34 @@ static void the_generation_in_force_is_what_current_names(void **state)
     struct buf text = {0};
     uint64_t generation;
     make_test_dir(dir, sizeof dir);
-    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_ABSENT);
+    assert_int_equal(manifest_read_current(dir, &got, &error), MANIFEST_ABSENT);
     snprintf(path, sizeof path, "%s/current", dir);
     assert_int_equal(symlink("000000000007", path), 0);
-    assert_int_equal(manifest_current(dir, &generation, error), MANIFEST_OK);
+    assert_int_equal(manifest_current(dir, &generation, &error), MANIFEST_OK);
     assert_int_equal(generation, 7);
-    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
+    assert_int_equal(manifest_read_current(dir, &got, &error), MANIFEST_BAD);
     snprintf(path, sizeof path, "%s/000000000007", dir);
     mkdir(path, 0777);
     manifest_print(&m, &text);
     buf_append_char(&text, '\0');
     snprintf(file, sizeof file, "%s/manifest.json", path);
     write_file(file, text.ptr);
-    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_OK);
+    assert_int_equal(manifest_read_current(dir, &got, &error), MANIFEST_OK);
     manifest_free(&got);
     char *number = strstr(text.ptr, "\"generation\":7");
     number[strlen("\"generation\":")] = '8';
     write_file(file, text.ptr);
-    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
-    assert_int_equal(strncmp(error, file, strlen(file)), 0);
+    assert_int_equal(manifest_read_current(dir, &got, &error), MANIFEST_BAD);
+    assert_int_equal(strncmp(error.text, file, strlen(file)), 0);
     write_file(file, "{");
-    assert_int_equal(manifest_read_current(dir, &got, error), MANIFEST_BAD);
-    assert_int_equal(strncmp(error, file, strlen(file)), 0);
+    assert_int_equal(manifest_read_current(dir, &got, &error), MANIFEST_BAD);
+    assert_int_equal(strncmp(error.text, file, strlen(file)), 0);
     unlink(file);
     rmdir(path);
     snprintf(path, sizeof path, "%s/current", dir);
     unlink(path);
     assert_int_equal(symlink("7", path), 0);
-    assert_int_equal(manifest_current(dir, &generation, error), MANIFEST_BAD);
+    assert_int_equal(manifest_current(dir, &generation, &error), MANIFEST_BAD);
     unlink(path);
     rmdir(dir);
     buf_free(&text);
@@ -192,7 +192,7 @@ static int64_t time_to_parse(size_t n)
     for (int i = 0; i < 5; i++) {
         struct timespec from, to;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-        assert_int_equal(manifest_parse(buf_bytes(&text), &got, error), MANIFEST_OK);
+        assert_int_equal(manifest_parse(buf_bytes(&text), &got, &error), MANIFEST_OK);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
         assert_int_equal(got.n_imports, n);
         assert_string_equal(got.imports[n - 1].name, m.imports[n - 1].name);

@@ -16,7 +16,8 @@
 
 #define COUNTERS "a = 1\nb = 2\n"
 
-static char dir[64], path[96], error[SLICE_ERROR_TEXT];
+static char dir[64], path[96];
+static struct error error;
 
 static int set_up(void **state)
 {
@@ -44,8 +45,8 @@ static struct slice *open_good(void)
 {
     struct slice *s;
     struct slice_config c = config_of(COUNTERS, 0);
-    if (slice_open(&c, &s, error) != SLICE_OK)
-        fail_msg("%s", error);
+    if (slice_open(&c, &s, &error) != SLICE_OK)
+        fail_msg("%s", error.text);
     return s;
 }
 
@@ -56,7 +57,7 @@ static enum slice_result commit(struct slice *s, const struct count_fixture *f, 
     count_fixture_sources(f, &(struct count_range){0}, sources);
     batch.sources = sources;
     batch.n_sources = 2;
-    enum slice_result r = slice_commit(s, &batch, &written, error);
+    enum slice_result r = slice_commit(s, &batch, &written, &error);
     for (int i = 0; i < 2; i++)
         count_source_close(&sources[i]);
     return r;
@@ -85,7 +86,7 @@ static enum slice_result try_commit_nth(struct slice *s, uint64_t nth)
 static void commit_nth(struct slice *s, uint64_t nth)
 {
     if (try_commit_nth(s, nth) != SLICE_OK)
-        fail_msg("%s", error);
+        fail_msg("%s", error.text);
 }
 
 static int print_reader(struct slice_reader *r, struct bytes from, struct buf *out)
@@ -94,7 +95,7 @@ static int print_reader(struct slice_reader *r, struct bytes from, struct buf *o
     struct count_source **sources = mem_alloc((n + 1) * sizeof *sources);
     for (size_t i = 0; i < n; i++)
         sources[i] = slice_reader_source(r, i, from);
-    int result = count_fixture_print(sources, n, out, error);
+    int result = count_fixture_print(sources, n, out, &error);
     free(sources);
     return result;
 }
@@ -125,7 +126,7 @@ static uint64_t check_sum(void)
     uint64_t nth = state->n_cursors ? state->cursors[0].offset : 0;
     assert_int_equal(state->tally.events, nth * 3);
     assert_int_equal(state->rejects_length, nth * 2);
-    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(slice_reader_open(path, &reader, &error), SLICE_OK);
     assert_int_equal(print_reader(reader, BYTES_NONE, &got), 0);
     print_model(nth, &expected);
     assert_int_equal(got.len, expected.len);
@@ -147,8 +148,8 @@ static void work_until_killed(void)
     for (uint64_t n = at->n_cursors ? at->cursors[0].offset : 0;; n++) {
         commit_nth(s, n + 1);
         if (n % 7 == 0)
-            slice_checkpoint(s, &whole, error);
-        if (slice_merge_is_due(s) && slice_merge_step(s, &written, error) != SLICE_OK)
+            slice_checkpoint(s, &whole, &error);
+        if (slice_merge_is_due(s) && slice_merge_step(s, &written, &error) != SLICE_OK)
             _exit(1);
     }
 }
@@ -176,7 +177,7 @@ static void merge_all(struct slice *s)
 {
     struct slice_written written;
     while (slice_merge_is_due(s))
-        assert_int_equal(slice_merge_step(s, &written, error), SLICE_OK);
+        assert_int_equal(slice_merge_step(s, &written, &error), SLICE_OK);
 }
 
 static void merging_changes_no_count(void **state)
@@ -188,7 +189,7 @@ static void merging_changes_no_count(void **state)
     for (uint64_t n = 1; n < SLICE_MERGE_RUNS; n++)
         commit_nth(s, n);
     assert_false(slice_merge_is_due(s));
-    assert_int_equal(slice_reader_open(path, &before, error), SLICE_OK);
+    assert_int_equal(slice_reader_open(path, &before, &error), SLICE_OK);
     assert_int_equal(print_reader(before, BYTES_NONE, &old), 0);
     commit_nth(s, SLICE_MERGE_RUNS);
     assert_true(slice_merge_is_due(s));
@@ -199,7 +200,7 @@ static void merging_changes_no_count(void **state)
     assert_int_equal(print_reader(before, BYTES_NONE, &again), 0);
     assert_true(bytes_equal(buf_bytes(&again), buf_bytes(&old)));
     buf_clear(&again);
-    assert_int_equal(slice_reader_renew(before, error), SLICE_OK);
+    assert_int_equal(slice_reader_renew(before), SLICE_OK);
     assert_int_equal(slice_reader_runs(before), 1);
     assert_int_equal(print_reader(before, BYTES_NONE, &again), 0);
     print_model(SLICE_MERGE_RUNS, &expected);
@@ -239,7 +240,7 @@ static void an_abandoned_merge_leaves_nothing(void **state)
     struct slice *s = open_good();
     for (int n = 0; n < SLICE_MERGE_RUNS; n++)
         commit_large(s, n);
-    assert_int_equal(slice_merge_step(s, &written, error), SLICE_OK);
+    assert_int_equal(slice_merge_step(s, &written, &error), SLICE_OK);
     assert_int_equal(slice_committed(s)->n_runs, SLICE_MERGE_RUNS);
     slice_close(&s);
     s = open_good();
@@ -265,7 +266,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     struct slice_config c = config_of(COUNTERS, 16);
     struct count_fixture f;
     char key[64];
-    assert_int_equal(slice_open(&c, &s, error), SLICE_OK);
+    assert_int_equal(slice_open(&c, &s, &error), SLICE_OK);
     commit_nth(s, 1);
     count_fixture_begin(&f);
     for (int i = 0; i < 20000; i++) {
@@ -290,23 +291,23 @@ static void what_is_not_ours_is_refused(void **state)
     assert_int_equal(slice_committed(s)->started, 7);
     slice_close(&s);
     struct slice_config other = config_of("a = 1\nb = 3\n", 0);
-    assert_int_equal(slice_open(&other, &s, error), SLICE_DIFFERENT);
-    assert_non_null(strstr(error, "- b = 2; + b = 3"));
+    assert_int_equal(slice_open(&other, &s, &error), SLICE_DIFFERENT);
+    assert_non_null(strstr(error.text, "- b = 2; + b = 3"));
     struct slice_config second = config_of(COUNTERS, 0);
     second.number = 2;
-    assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
+    assert_int_equal(slice_open(&second, &s, &error), SLICE_FOREIGN);
     sqlite3 *db;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     second.number = 1;
-    assert_int_equal(slice_open(&second, &s, error), SLICE_VERSION);
-    assert_non_null(strstr(error, path));
+    assert_int_equal(slice_open(&second, &s, &error), SLICE_VERSION);
+    assert_non_null(strstr(error.text, path));
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
     fputs("this is no database at all", file);
     fclose(file);
-    assert_int_equal(slice_open(&second, &s, error), SLICE_FOREIGN);
+    assert_int_equal(slice_open(&second, &s, &error), SLICE_FOREIGN);
 }
 
 static void read_file(const char *name, struct buf *out)
@@ -334,14 +335,14 @@ static void write_file(const char *name, const struct buf *text)
 static int try_read(struct buf *out)
 {
     struct slice_reader *reader;
-    error[0] = '\0';
-    int refused = slice_reader_open_sealed(path, &reader, error) != SLICE_OK;
+    error.text[0] = '\0';
+    int refused = slice_reader_open_sealed(path, &reader, &error) != SLICE_OK;
     if (!refused) {
         refused = print_reader(reader, BYTES_NONE, out) != 0;
         slice_reader_close(&reader);
     }
     if (refused)
-        assert_true(error[0] != '\0');
+        assert_true(error.text[0] != '\0');
     return refused ? -1 : 0;
 }
 
@@ -393,15 +394,15 @@ static int use_damaged(uint64_t committed)
     struct slice_config c = config_of(COUNTERS, 0);
     struct slice *s;
     int reads = 0;
-    error[0] = '\0';
-    enum slice_result r = slice_open(&c, &s, error);
+    error.text[0] = '\0';
+    enum slice_result r = slice_open(&c, &s, &error);
     for (; r == SLICE_OK && reads < 2; reads++) {
         struct slice_reader *reader;
         struct buf got = {0}, expected = {0};
         const struct slice_state *state = slice_committed(s);
         uint64_t nth = state->n_cursors ? state->cursors[0].offset : 0;
         assert_in_range(nth, 0, committed + (uint64_t)reads);
-        r = slice_reader_open(path, &reader, error);
+        r = slice_reader_open(path, &reader, &error);
         if (r == SLICE_OK)
             r = print_reader(reader, BYTES_NONE, &got) == 0 ? SLICE_OK : SLICE_DAMAGED;
         slice_reader_close(&reader);
@@ -415,11 +416,11 @@ static int use_damaged(uint64_t committed)
         r = try_commit_nth(s, nth + 1);
         struct slice_written written;
         while (r == SLICE_OK && slice_merge_is_due(s))
-            r = slice_merge_step(s, &written, error);
+            r = slice_merge_step(s, &written, &error);
     }
     slice_close(&s);
-    if (r != SLICE_OK && !strstr(error, path))
-        fail_msg("the error does not name the slice: %s", error);
+    if (r != SLICE_OK && !strstr(error.text, path))
+        fail_msg("the error does not name the slice: %s", error.text);
     return reads;
 }
 
@@ -451,7 +452,7 @@ static void flipped_bits_in_an_open_slice_are_refused_or_harmless(void **state)
             if (n < COMMITS - 5)
                 merge_all(s);
             if (n == COMMITS - 6)
-                slice_checkpoint(s, &whole, error);
+                slice_checkpoint(s, &whole, &error);
         }
         _exit(0);
     }
@@ -495,9 +496,9 @@ static void a_block_of_an_impossible_run_is_refused(void **state)
         sqlite3_close(db);
         struct slice_config c = config_of(COUNTERS, 0);
         alarm(120);
-        assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
+        assert_int_equal(slice_open(&c, &s, &error), SLICE_DAMAGED);
         alarm(0);
-        assert_non_null(strstr(error, path));
+        assert_non_null(strstr(error.text, path));
     }
 }
 
@@ -515,9 +516,9 @@ static void an_impossible_run_is_refused(void **state)
         slice_close(&s);
         change_slice(path, changes[i]);
         alarm(120);
-        assert_int_equal(slice_open(&c, &s, error), SLICE_DAMAGED);
+        assert_int_equal(slice_open(&c, &s, &error), SLICE_DAMAGED);
         alarm(0);
-        assert_non_null(strstr(error, path));
+        assert_non_null(strstr(error.text, path));
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -533,25 +534,25 @@ static void a_failed_read_is_not_damage(void **state)
     bool whole;
     for (int n = 0; n < SLICE_MERGE_RUNS; n++)
         commit_large(s, n);
-    assert_int_equal(slice_checkpoint(s, &whole, error), SLICE_OK);
+    assert_int_equal(slice_checkpoint(s, &whole, &error), SLICE_OK);
     slice_close(&s);
     s = open_good();
     fault_vfs_set(SQLITE_IOERR_READ);
-    assert_int_equal(slice_merge_step(s, &written, error), SLICE_FAILED);
-    assert_non_null(strstr(error, path));
+    assert_int_equal(slice_merge_step(s, &written, &error), SLICE_FAILED);
+    assert_non_null(strstr(error.text, path));
     fault_vfs_set(0);
-    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(slice_reader_open(path, &reader, &error), SLICE_OK);
     fault_vfs_set(SQLITE_IOERR_READ);
     struct count_source *source = slice_reader_source(reader, 0, BYTES_NONE);
     assert_int_equal(source->kind->next_record(source), COUNT_FAILED);
-    assert_int_equal(source->failure, COUNT_UNREADABLE);
+    assert_int_equal(source->error.code, COUNT_UNREADABLE);
     count_source_close(&source);
     fault_vfs_set(0);
     slice_reader_close(&reader);
     slice_close(&s);
     change_slice(path, "UPDATE blocks SET data = x'00' || data");
     s = open_good();
-    assert_int_equal(slice_merge_step(s, &written, error), SLICE_DAMAGED);
+    assert_int_equal(slice_merge_step(s, &written, &error), SLICE_DAMAGED);
     slice_close(&s);
 }
 
@@ -581,8 +582,8 @@ static void a_name_that_does_not_fit_is_refused(void **state)
     struct slice_batch batch = {.sources = sources, .n_sources = 1};
     struct slice_written written;
     struct slice *s = open_good();
-    assert_int_equal(slice_commit(s, &batch, &written, error), SLICE_FAILED);
-    assert_non_null(strstr(error, "too long at \"u|a,\""));
+    assert_int_equal(slice_commit(s, &batch, &written, &error), SLICE_FAILED);
+    assert_non_null(strstr(error.text, "too long at \"u|a,\""));
     assert_int_equal(slice_committed(s)->n_runs, 0);
     slice_close(&s);
 }
@@ -613,8 +614,8 @@ static void swapped_blocks_are_refused(void **state)
         SQLITE_OK);
     sqlite3_close(db);
     assert_int_equal(try_read(&got), -1);
-    assert_non_null(strstr(error, "run 1, block 0"));
-    assert_non_null(strstr(error, path));
+    assert_non_null(strstr(error.text, "run 1, block 0"));
+    assert_non_null(strstr(error.text, path));
     buf_free(&got);
 }
 
@@ -636,7 +637,7 @@ static void reads_begin_anywhere(void **state)
     }
     assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
     count_fixture_end(&f);
-    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(slice_reader_open(path, &reader, &error), SLICE_OK);
     assert_int_equal(print_reader(reader, BYTES_NONE, &all), 0);
     for (size_t at = 0, line = 0; at < all.len; line++) {
         const char *start = all.ptr + at, *end = memchr(start, '\n', all.len - at);
@@ -713,7 +714,7 @@ static void names_are_found_in_long_records(void **state)
         assert_int_equal(commit(s, &f, (struct slice_batch){0}), SLICE_OK);
         count_fixture_end(&f);
     }
-    assert_int_equal(slice_reader_open(path, &reader, error), SLICE_OK);
+    assert_int_equal(slice_reader_open(path, &reader, &error), SLICE_OK);
     for (int i = 0; i < SEARCHES; i++) {
         int a = i == 0   ? 0
                 : i == 1 ? SUBS
