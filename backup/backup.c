@@ -29,7 +29,7 @@ struct journals {
 
 struct backup {
     const struct backup_spec *spec;
-    char *error;
+    struct error *error;
     char *temporary;             /* spec->to with the suffix ".tmp" */
     char *stages[BACKUP_PLACES]; /* below `temporary`, or PLACE/.backup; NULL: the place does not exist */
     int locks[BACKUP_PLACES];    /* -1: none */
@@ -110,7 +110,7 @@ static enum backup_result copy_cursors(struct backup *b)
         is_same = r == BACKUP_OK && first.bytes == second.bytes && first.xxh3 == second.xxh3;
     }
     if (r == BACKUP_OK && is_there && !is_same)
-        r = backup_fail(
+        r = error_set(
             b->error, BACKUP_CHANGED, "%.600s changed during each of %d reads", from, CURSORS_READS);
     free(from);
     free(to);
@@ -196,7 +196,7 @@ static enum backup_result extend_queues(struct backup *b)
         if (r == BACKUP_OK)
             r = journal_copy_extend(c, is_beyond, &limit, b->error);
         if (r == BACKUP_OK && c->newest > 0 && c->next_id < limit.published)
-            r = backup_fail(b->error, BACKUP_CHANGED, "queue %s: a stream is ahead of the copy", c->name);
+            r = error_set(b->error, BACKUP_CHANGED, "queue %s: a stream is ahead of the copy", c->name);
     }
     return r;
 }
@@ -274,9 +274,8 @@ static enum backup_result lock_directory(struct backup *b, size_t i, const char 
         return backup_fail_errno(b->error, dir);
     if (io->flock(b->locks[i], LOCK_EX | LOCK_NB) == 0)
         return BACKUP_OK;
-    return errno == EWOULDBLOCK
-               ? backup_fail(b->error, BACKUP_BUSY, "another backup of %.600s is running", dir)
-               : backup_fail_errno(b->error, dir);
+    return errno == EWOULDBLOCK ? error_set(b->error, BACKUP_BUSY, "another backup of %.600s is running", dir)
+                                : backup_fail_errno(b->error, dir);
 }
 
 /* A directory is on the same file system if a hard link to its lock can be made in the backup. A killed backup to another
@@ -301,14 +300,14 @@ static enum backup_result begin(struct backup *b)
     enum backup_result r = BACKUP_OK;
     size_t found = 0;
     if (access(b->spec->to, F_OK) == 0)
-        return backup_fail(b->error, BACKUP_EXISTS, "%.600s exists; choose a new directory", b->spec->to);
+        return error_set(b->error, BACKUP_EXISTS, "%.600s exists; choose a new directory", b->spec->to);
     for (size_t p = 0; p < BACKUP_PLACES && r == BACKUP_OK; p++)
         if (access(b->spec->places[p], F_OK) == 0) {
             found++;
             r = lock_directory(b, p, b->spec->places[p]);
         }
     if (r == BACKUP_OK && found == 0)
-        return backup_fail(b->error, BACKUP_MISSING, "no data of a pipeline at %.600s", b->spec->places[0]);
+        return error_set(b->error, BACKUP_MISSING, "no data of a pipeline at %.600s", b->spec->places[0]);
     if (r == BACKUP_OK)
         r = tree_remove(b->temporary, b->error);
     if (r == BACKUP_OK && io->mkdir(b->temporary, 0700) != 0)
@@ -457,11 +456,10 @@ static enum backup_result publish(struct backup *b)
 
 static void end(struct backup *b)
 {
-    char ignored[BACKUP_ERROR_TEXT];
-    b->error = ignored;
+    b->error = NULL; /* keeps the error of the backup */
     remove_stages(b, false);
     if (b->is_ours)
-        tree_remove(b->temporary, ignored);
+        tree_remove(b->temporary, NULL);
     for (size_t i = 0; i < BACKUP_PLACES; i++) {
         if (b->locks[i] >= 0)
             io->close(b->locks[i]);
@@ -474,7 +472,7 @@ static void end(struct backup *b)
 }
 
 enum backup_result backup_make(
-    const struct backup_spec *spec, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
+    const struct backup_spec *spec, struct backup_manifest *out, struct error *error)
 {
     struct backup b = {.spec = spec, .error = error};
     struct buf temporary = {0};

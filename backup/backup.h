@@ -33,14 +33,14 @@ struct backup_spec {
 };
 /* With BACKUP_OK, free *out with backup_manifest_free. */
 enum backup_result backup_make(
-    const struct backup_spec *spec, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT]);
+    const struct backup_spec *spec, struct backup_manifest *out, struct error *error);
 
 /* Reads every file of a backup and compares its size and checksum. Names the first wrong file. Frees nothing on
  * failure: *out is set only with BACKUP_OK. */
 enum backup_result backup_verify(
-    const struct backup_spec *spec, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT]);
+    const struct backup_spec *spec, struct backup_manifest *out, struct error *error);
 /* Copies a verified backup from `from` to the data directory spec->to, which must not exist or be empty. */
-enum backup_result backup_restore(const struct backup_spec *spec, const char *from,
-    struct backup_manifest *out, char error[BACKUP_ERROR_TEXT]);
+enum backup_result backup_restore(
+    const struct backup_spec *spec, const char *from, struct backup_manifest *out, struct error *error);
 
 #endif

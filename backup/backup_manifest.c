@@ -143,42 +143,39 @@ static bool is_sealed(struct bytes text)
     return memcmp(text.ptr + n, seal, SEAL_LENGTH) == 0;
 }
 
-enum backup_result backup_manifest_parse(
-    struct bytes text, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
+enum backup_result backup_manifest_parse(struct bytes text, struct backup_manifest *out, struct error *error)
 {
     uint64_t format = 0;
     enum backup_result r = BACKUP_OK;
     *out = (struct backup_manifest){0};
     struct json_doc *d = is_sealed(text) ? json_doc_parse(text) : NULL;
     if (!d)
-        return backup_fail(error, BACKUP_DAMAGED, "the checksum does not match");
+        return error_set(error, BACKUP_DAMAGED, "the checksum does not match");
     if (!get_number(d, "", "format", &format) || format != BACKUP_FORMAT)
-        r = backup_fail(error, BACKUP_FAILED, "unknown format version %" PRIu64, format);
+        r = error_set(error, BACKUP_FAILED, "unknown format version %" PRIu64, format);
     else if (!get_number(d, "", "began", &out->began) || !get_number(d, "", "made", &out->made) ||
              !get_number(d, "/archive", "generation", &out->generation) ||
              !get_number(d, "/archive", "through", &out->through) ||
              !get_number(d, "/slices", "first", &out->first_slice) ||
              !get_number(d, "/slices", "last", &out->last_slice) || !parse_lists(d, out))
-        r = backup_fail(error, BACKUP_DAMAGED, "a member is missing or invalid");
+        r = error_set(error, BACKUP_DAMAGED, "a member is missing or invalid");
     json_doc_free(&d);
     if (r != BACKUP_OK)
         backup_manifest_free(out);
     return r;
 }
 
-enum backup_result backup_manifest_read(
-    const char *dir, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
+enum backup_result backup_manifest_read(const char *dir, struct backup_manifest *out, struct error *error)
 {
-    char why[BACKUP_ERROR_TEXT];
     char *path = tree_path(dir, BACKUP_MANIFEST);
     struct buf text = {0};
     enum backup_result r;
     if (io_read_file(path, MANIFEST_MAX, &text) == 0) {
-        r = backup_manifest_parse(buf_bytes(&text), out, why);
+        r = backup_manifest_parse(buf_bytes(&text), out, error);
         if (r != BACKUP_OK)
-            backup_fail(error, r, "%.500s: %.400s", path, why);
+            error_set(error, r, "%.500s: %s", path, error->text);
     } else if (errno == ENOENT || errno == ENOTDIR) {
-        r = backup_fail(
+        r = error_set(
             error, BACKUP_MISSING, "%.600s is not a complete backup: it has no " BACKUP_MANIFEST, dir);
     } else {
         r = backup_fail_errno(error, path);

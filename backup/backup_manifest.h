@@ -36,11 +36,9 @@ struct backup_manifest {
 
 void backup_manifest_print(const struct backup_manifest *m, struct buf *out);
 /* With BACKUP_OK, free *out with backup_manifest_free. BACKUP_DAMAGED, or BACKUP_FAILED for a newer format. */
-enum backup_result backup_manifest_parse(
-    struct bytes text, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT]);
+enum backup_result backup_manifest_parse(struct bytes text, struct backup_manifest *out, struct error *error);
 /* Reads DIR/backup.json. BACKUP_MISSING: DIR is not a complete backup. */
-enum backup_result backup_manifest_read(
-    const char *dir, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT]);
+enum backup_result backup_manifest_read(const char *dir, struct backup_manifest *out, struct error *error);
 void backup_manifest_free(struct backup_manifest *m);
 /* Describes the contents on standard output, for the operator. */
 void backup_manifest_show(const struct backup_manifest *m);

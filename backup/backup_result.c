@@ -3,8 +3,6 @@
 #include "base/errno_class.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -21,18 +19,9 @@ int backup_exit_status(enum backup_result r)
     return statuses[r];
 }
 
-enum backup_result backup_fail(char error[BACKUP_ERROR_TEXT], enum backup_result r, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(error, BACKUP_ERROR_TEXT, fmt, ap);
-    va_end(ap);
-    return r;
-}
-
-enum backup_result backup_fail_errno(char error[BACKUP_ERROR_TEXT], const char *path)
+int backup_fail_errno(struct error *error, const char *path)
 {
     bool full = errno_is_full(errno);
-    return backup_fail(error, full ? BACKUP_FULL : BACKUP_FAILED, "%.600s: %s%s", path, strerror(errno),
+    return error_set(error, full ? BACKUP_FULL : BACKUP_FAILED, "%.600s: %s%s", path, strerror(errno),
         full ? "; free space or choose another directory" : "");
 }

@@ -2,7 +2,7 @@
 #ifndef MILLRACE_BACKUP_RESULT_H
 #define MILLRACE_BACKUP_RESULT_H
 
-#define BACKUP_ERROR_TEXT 2048 /* bytes of an error text */
+#include "base/error.h"
 
 enum backup_result {
     BACKUP_OK,
@@ -17,10 +17,7 @@ enum backup_result {
 /* 0, or a status of sysexits.h. */
 int backup_exit_status(enum backup_result r);
 
-/* Formats the error and returns r. */
-enum backup_result backup_fail(char error[BACKUP_ERROR_TEXT], enum backup_result r, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 /* Returns BACKUP_FULL or BACKUP_FAILED with "PATH: " and the text of errno. */
-enum backup_result backup_fail_errno(char error[BACKUP_ERROR_TEXT], const char *path);
+int backup_fail_errno(struct error *error, const char *path);
 
 #endif

@@ -15,7 +15,7 @@
 
 /* Links every file of a directory. A directory that does not exist is empty. `skips` may be NULL. */
 static enum backup_result link_files(
-    const char *from, const char *to, bool (*skips)(const char *to), char error[BACKUP_ERROR_TEXT])
+    const char *from, const char *to, bool (*skips)(const char *to), struct error *error)
 {
     enum backup_result r = BACKUP_OK;
     DIR *d = opendir(from);
@@ -40,7 +40,7 @@ static bool is_there(const char *path)
     return access(path, F_OK) == 0;
 }
 
-static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+static enum backup_result copy_archive(struct counts_copy *c, struct error *error)
 {
     struct manifest m;
     char name[MANIFEST_NAME_TEXT];
@@ -49,7 +49,7 @@ static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_
     if (found == MANIFEST_ABSENT)
         return BACKUP_OK;
     if (found != MANIFEST_OK)
-        return backup_fail(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why.text);
+        return error_set(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why.text);
     c->generation = m.generation;
     c->through = m.through;
     manifest_free(&m);
@@ -58,7 +58,7 @@ static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_
     char *current = tree_path(c->archive_stage, "current"), *manifest = tree_path(to, "manifest.json");
     enum backup_result r = link_files(from, to, NULL, error);
     if (r == BACKUP_OK && !is_there(manifest))
-        r = backup_fail(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+        r = error_set(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
     if (r == BACKUP_OK && symlink(name, current) != 0)
         r = backup_fail_errno(error, current);
     free(from);
@@ -68,17 +68,17 @@ static enum backup_result copy_archive(struct counts_copy *c, char error[BACKUP_
     return r;
 }
 
-static enum backup_result slice_failed(enum slice_result r, const char *why, char error[BACKUP_ERROR_TEXT])
+static int slice_failed(const struct error *why, struct error *error)
 {
-    return backup_fail(error,
-        r == SLICE_FULL      ? BACKUP_FULL
-        : r == SLICE_DAMAGED ? BACKUP_DAMAGED
-                             : BACKUP_FAILED,
-        "%s", why);
+    return error_set(error,
+        why->code == SLICE_FULL      ? BACKUP_FULL
+        : why->code == SLICE_DAMAGED ? BACKUP_DAMAGED
+                                     : BACKUP_FAILED,
+        "%s", why->text);
 }
 
 /* The lowest and the highest number of the slices after the archive. */
-static enum backup_result find_slices(struct counts_copy *c, const char *dir, char error[BACKUP_ERROR_TEXT])
+static enum backup_result find_slices(struct counts_copy *c, const char *dir, struct error *error)
 {
     uint64_t number;
     DIR *d = opendir(dir);
@@ -92,8 +92,8 @@ static enum backup_result find_slices(struct counts_copy *c, const char *dir, ch
         }
     closedir(d);
     return c->first > c->through + 1
-               ? backup_fail(error, BACKUP_CHANGED,
-                     "slice %" PRIu64 " is neither in %.300s nor in the archive", c->through + 1, dir)
+               ? error_set(error, BACKUP_CHANGED, "slice %" PRIu64 " is neither in %.300s nor in the archive",
+                     c->through + 1, dir)
                : BACKUP_OK;
 }
 
@@ -115,7 +115,7 @@ static bool has_log(const char *dir, uint64_t number)
 }
 
 static enum backup_result copy_slices(
-    struct counts_copy *c, const char *dir, const char *stage, char error[BACKUP_ERROR_TEXT])
+    struct counts_copy *c, const char *dir, const char *stage, struct error *error)
 {
     struct error why;
     enum backup_result r =
@@ -125,10 +125,9 @@ static enum backup_result copy_slices(
         if (n < c->newest && !has_log(dir, n)) {
             r = tree_link(from, to, error);
         } else {
-            enum slice_result copied = slice_copy(from, to, c->meanwhile, c->arg, &why);
-            if (copied != SLICE_OK)
-                r = is_there(from) ? slice_failed(copied, why.text, error)
-                                   : backup_fail(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+            if (slice_copy(from, to, c->meanwhile, c->arg, &why) != SLICE_OK)
+                r = is_there(from) ? slice_failed(&why, error)
+                                   : error_set(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
         }
         free(from);
         free(to);
@@ -137,7 +136,7 @@ static enum backup_result copy_slices(
 }
 
 /* Replaces the links of the rejects by copies, because the aggregator appends to the newest file. */
-static enum backup_result settle_rejects(const char *stage, char error[BACKUP_ERROR_TEXT])
+static enum backup_result settle_rejects(const char *stage, struct error *error)
 {
     struct tree_list files = {0};
     enum backup_result r = is_there(stage) ? tree_list(stage, &files, error) : BACKUP_OK;
@@ -150,7 +149,7 @@ static enum backup_result settle_rejects(const char *stage, char error[BACKUP_ER
     return r;
 }
 
-static enum backup_result copy_aggregator(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+static enum backup_result copy_aggregator(struct counts_copy *c, struct error *error)
 {
     char *slices = tree_path(c->aggregator, "slices"),
          *slices_stage = tree_path(c->aggregator_stage, "slices");
@@ -179,7 +178,7 @@ static enum backup_result copy_aggregator(struct counts_copy *c, char error[BACK
     return r;
 }
 
-enum backup_result counts_copy(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+enum backup_result counts_copy(struct counts_copy *c, struct error *error)
 {
     enum backup_result r = BACKUP_OK;
     c->generation = c->through = c->first = c->newest = 0;
@@ -190,7 +189,7 @@ enum backup_result counts_copy(struct counts_copy *c, char error[BACKUP_ERROR_TE
     return r;
 }
 
-enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_ERROR_TEXT])
+enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error)
 {
     struct error why;
     enum slice_result r = SLICE_OK;
@@ -203,8 +202,8 @@ enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_E
     }
     free(stage);
     if (r == SLICE_FOREIGN) /* the aggregator was creating the newest slice */
-        return backup_fail(error, BACKUP_CHANGED, "%s", why.text);
-    return r == SLICE_OK ? BACKUP_OK : slice_failed(r, why.text, error);
+        return error_set(error, BACKUP_CHANGED, "%s", why.text);
+    return r == SLICE_OK ? BACKUP_OK : slice_failed(&why, error);
 }
 
 void counts_copy_free(struct counts_copy *c)

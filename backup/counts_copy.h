@@ -24,9 +24,9 @@ struct counts_copy {
 };
 
 /* BACKUP_CHANGED: remove the stages and call again. */
-enum backup_result counts_copy(struct counts_copy *c, char error[BACKUP_ERROR_TEXT]);
+enum backup_result counts_copy(struct counts_copy *c, struct error *error);
 /* Reads every count of the staged slices. */
-enum backup_result counts_copy_verify(struct counts_copy *c, char error[BACKUP_ERROR_TEXT]);
+enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error);
 void counts_copy_free(struct counts_copy *c);
 
 #endif

@@ -51,17 +51,17 @@ char *tree_path(const char *dir, const char *name)
     return mem_printf("%s/%s", dir, name);
 }
 
-enum backup_result tree_link(const char *from, const char *to, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_link(const char *from, const char *to, struct error *error)
 {
     if (link(from, to) == 0)
         return BACKUP_OK;
-    return errno == ENOENT ? backup_fail(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from)
+    return errno == ENOENT ? error_set(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from)
                            : backup_fail_errno(error, to);
 }
 
 /* Copies between open files. `to` -1: only reads. */
 static enum backup_result copy_bytes(int from, int to, const char *path, const struct tree_copy *how,
-    struct tree_file *out, char error[BACKUP_ERROR_TEXT])
+    struct tree_file *out, struct error *error)
 {
     XXH3_state_t *hash = XXH3_createState();
     char *piece = mem_alloc(PIECE);
@@ -92,21 +92,21 @@ static enum backup_result copy_bytes(int from, int to, const char *path, const s
     XXH3_freeState(hash);
     free(piece);
     if (r == BACKUP_OK && how->max_bytes != UINT64_MAX && out->bytes < how->max_bytes)
-        r = backup_fail(error, BACKUP_CHANGED, "%.600s became shorter meanwhile", path);
+        r = error_set(error, BACKUP_CHANGED, "%.600s became shorter meanwhile", path);
     return r;
 }
 
-enum backup_result tree_copy(const char *from, const char *to, const struct tree_copy *how,
-    struct tree_file *out, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_copy(
+    const char *from, const char *to, const struct tree_copy *how, struct tree_file *out, struct error *error)
 {
     struct stat st;
     enum backup_result r;
     int out_fd = -1, fd = io->open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (fd < 0)
-        return errno == ENOENT ? backup_fail(error, BACKUP_CHANGED, "%.600s is missing", from)
+        return errno == ENOENT ? error_set(error, BACKUP_CHANGED, "%.600s is missing", from)
                                : backup_fail_errno(error, from);
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        r = backup_fail(error, BACKUP_FAILED, "%.600s is not a file", from);
+        r = error_set(error, BACKUP_FAILED, "%.600s is not a file", from);
     } else if (to && (out_fd = io->open(
                           to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, st.st_mode & 0777)) < 0) {
         r = backup_fail_errno(error, to);
@@ -119,7 +119,7 @@ enum backup_result tree_copy(const char *from, const char *to, const struct tree
     return r;
 }
 
-enum backup_result tree_replace(const char *path, uint64_t max_bytes, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_replace(const char *path, uint64_t max_bytes, struct error *error)
 {
     struct tree_file ignored;
     char *fresh = mem_printf("%s~", path);
@@ -131,7 +131,7 @@ enum backup_result tree_replace(const char *path, uint64_t max_bytes, char error
     return r;
 }
 
-enum backup_result tree_write(const char *path, struct bytes text, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_write(const char *path, struct bytes text, struct error *error)
 {
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, IO_PRIVATE_MODE);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0;
@@ -141,7 +141,7 @@ enum backup_result tree_write(const char *path, struct bytes text, char error[BA
     return r;
 }
 
-enum backup_result tree_make_parent(const char *path, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_make_parent(const char *path, struct error *error)
 {
     char parent[PATH_MAX];
     io_parent_of(path, parent);
@@ -154,9 +154,8 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 }
 
 /* Calls `visit` for each entry, and for a directory both before and after its contents. */
-typedef enum backup_result visit_fn(
-    const FTSENT *e, const char *relative, void *arg, char error[BACKUP_ERROR_TEXT]);
-static enum backup_result walk(const char *root, visit_fn *visit, void *arg, char error[BACKUP_ERROR_TEXT])
+typedef enum backup_result visit_fn(const FTSENT *e, const char *relative, void *arg, struct error *error);
+static enum backup_result walk(const char *root, visit_fn *visit, void *arg, struct error *error)
 {
     char *copy = mem_strdup(root), *roots[] = {copy, NULL};
     enum backup_result r = BACKUP_OK;
@@ -178,8 +177,7 @@ static enum backup_result walk(const char *root, visit_fn *visit, void *arg, cha
     return r;
 }
 
-static enum backup_result visit_list(
-    const FTSENT *e, const char *relative, void *arg, char error[BACKUP_ERROR_TEXT])
+static enum backup_result visit_list(const FTSENT *e, const char *relative, void *arg, struct error *error)
 {
     char target[PATH_MAX];
     struct tree_file f = {.path = mem_strdup(relative)};
@@ -197,14 +195,13 @@ static enum backup_result visit_list(
     return r;
 }
 
-enum backup_result tree_list(const char *root, struct tree_list *out, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_list(const char *root, struct tree_list *out, struct error *error)
 {
     *out = (struct tree_list){0};
     return walk(root, visit_list, out, error);
 }
 
-static enum backup_result visit_sync(
-    const FTSENT *e, const char *relative, void *arg, char error[BACKUP_ERROR_TEXT])
+static enum backup_result visit_sync(const FTSENT *e, const char *relative, void *arg, struct error *error)
 {
     (void)relative, (void)arg;
     if (e->fts_info != FTS_DP && e->fts_info != FTS_F)
@@ -216,13 +213,12 @@ static enum backup_result visit_sync(
     return r;
 }
 
-enum backup_result tree_sync(const char *root, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_sync(const char *root, struct error *error)
 {
     return walk(root, visit_sync, NULL, error);
 }
 
-static enum backup_result visit_remove(
-    const FTSENT *e, const char *relative, void *arg, char error[BACKUP_ERROR_TEXT])
+static enum backup_result visit_remove(const FTSENT *e, const char *relative, void *arg, struct error *error)
 {
     (void)relative, (void)arg;
     int failed = 0;
@@ -233,7 +229,7 @@ static enum backup_result visit_remove(
     return failed ? backup_fail_errno(error, e->fts_path) : BACKUP_OK;
 }
 
-enum backup_result tree_remove(const char *root, char error[BACKUP_ERROR_TEXT])
+enum backup_result tree_remove(const char *root, struct error *error)
 {
     if (access(root, F_OK) != 0 && errno == ENOENT)
         return BACKUP_OK;

@@ -65,7 +65,7 @@ struct scan {
     bool stopped;
     struct journal_copy_place end;
     enum backup_result result;
-    char *error;
+    struct error *error;
 };
 
 static void scan_table(struct journal_copy *c, struct bytes table)
@@ -143,12 +143,12 @@ static void on_event(const struct inspect_event *e, void *arg)
     case INSPECT_TAIL:
         break;
     case INSPECT_VERSION:
-        s->result = backup_fail(s->error, BACKUP_FAILED, "%.600s: unknown format version", e->path);
+        s->result = error_set(s->error, BACKUP_FAILED, "%.600s: unknown format version", e->path);
         break;
     case INSPECT_DAMAGE:
     case INSPECT_MISSING:
     case INSPECT_LOST:
-        s->result = backup_fail(s->error, BACKUP_DAMAGED,
+        s->result = error_set(s->error, BACKUP_DAMAGED,
             "%.600s is damaged at byte %" PRIu64 "; run `millrace journal check %.200s`", e->path,
             e->position, s->copy->source);
         break;
@@ -163,24 +163,24 @@ static enum backup_result scan(struct journal_copy *c, uint64_t from, struct sca
     if (s->result != BACKUP_OK)
         return s->result;
     if (r != JOURNAL_OK)
-        return backup_fail(s->error, r == JOURNAL_IO ? BACKUP_FAILED : BACKUP_DAMAGED, "%s", why);
+        return error_set(s->error, r == JOURNAL_IO ? BACKUP_FAILED : BACKUP_DAMAGED, "%s", why);
     return BACKUP_OK;
 }
 
 /* While link runs, the daemon may rename the file to reuse it, and count its names before link adds one. If the file has its
  * old name after the link, the daemon counts two. */
-static enum backup_result link_segment(const char *from, const char *to, char error[BACKUP_ERROR_TEXT])
+static enum backup_result link_segment(const char *from, const char *to, struct error *error)
 {
     enum backup_result r = tree_link(from, to, error);
     if (r != BACKUP_OK || io_is_same_file(from, to))
         return r;
     if (io->unlink(to) != 0)
         return backup_fail_errno(error, to);
-    return backup_fail(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from);
+    return error_set(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from);
 }
 
 /* Links segments after number `after`. */
-static enum backup_result link_segments(struct journal_copy *c, uint64_t after, char error[BACKUP_ERROR_TEXT])
+static enum backup_result link_segments(struct journal_copy *c, uint64_t after, struct error *error)
 {
     size_t n;
     enum backup_result r = BACKUP_OK;
@@ -193,7 +193,7 @@ static enum backup_result link_segments(struct journal_copy *c, uint64_t after, 
         char *from = segment_path(c->source, sequences[i], ""),
              *to = segment_path(c->stage, sequences[i], "");
         if (c->newest > 0 && sequences[i] != c->newest + 1)
-            r = backup_fail(error, BACKUP_CHANGED, "%.600s: segments were deleted meanwhile", c->source);
+            r = error_set(error, BACKUP_CHANGED, "%.600s: segments were deleted meanwhile", c->source);
         else
             r = link_segment(from, to, error);
         if (r == BACKUP_CHANGED && c->newest == 0)
@@ -209,12 +209,12 @@ static enum backup_result link_segments(struct journal_copy *c, uint64_t after, 
     return r;
 }
 
-enum backup_result journal_copy_pin(struct journal_copy *c, char error[BACKUP_ERROR_TEXT])
+enum backup_result journal_copy_pin(struct journal_copy *c, struct error *error)
 {
     struct scan s = {.copy = c, .error = error};
     char note[JOURNAL_ERROR_TEXT];
     if (repair_note_check(c->source, note, sizeof note) != JOURNAL_OK)
-        return backup_fail(error, BACKUP_DAMAGED, "%s", note);
+        return error_set(error, BACKUP_DAMAGED, "%s", note);
     if (io_make_dirs(c->stage) != 0)
         return backup_fail_errno(error, c->stage);
     enum backup_result r = link_segments(c, 0, error);
@@ -227,12 +227,11 @@ enum backup_result journal_copy_pin(struct journal_copy *c, char error[BACKUP_ER
 
 void journal_copy_follow(struct journal_copy *c)
 {
-    char ignored[BACKUP_ERROR_TEXT];
-    link_segments(c, c->newest, ignored);
+    link_segments(c, c->newest, NULL);
 }
 
 enum backup_result journal_copy_extend(
-    struct journal_copy *c, journal_copy_stop_fn *stop, void *arg, char error[BACKUP_ERROR_TEXT])
+    struct journal_copy *c, journal_copy_stop_fn *stop, void *arg, struct error *error)
 {
     struct scan s = {.copy = c, .stop = stop, .arg = arg, .error = error};
     enum backup_result r = link_segments(c, c->newest, error);
@@ -244,7 +243,7 @@ enum backup_result journal_copy_extend(
     return r;
 }
 
-enum backup_result journal_copy_cut(struct journal_copy *c, char error[BACKUP_ERROR_TEXT])
+enum backup_result journal_copy_cut(struct journal_copy *c, struct error *error)
 {
     struct scan s = {.copy = c, .error = error};
     enum backup_result r = BACKUP_OK;
@@ -264,6 +263,6 @@ enum backup_result journal_copy_cut(struct journal_copy *c, char error[BACKUP_ER
         r = scan(c, 0, &s);
     /* A frame that the daemon undid on a full disk was overwritten meanwhile. */
     if (r == BACKUP_OK && (s.end.sequence != c->end.sequence || s.end.position != c->end.position))
-        r = backup_fail(error, BACKUP_CHANGED, "%.600s changed meanwhile", c->source);
+        r = error_set(error, BACKUP_CHANGED, "%.600s changed meanwhile", c->source);
     return r;
 }

@@ -38,16 +38,16 @@ struct journal_copy {
 /* Copies the texts. */
 void journal_copy_init(struct journal_copy *c, const char *name, const char *source, const char *stage);
 void journal_copy_free(struct journal_copy *c);
-enum backup_result journal_copy_pin(struct journal_copy *c, char error[BACKUP_ERROR_TEXT]);
+enum backup_result journal_copy_pin(struct journal_copy *c, struct error *error);
 /* Links the segments that began since. A failure shows again in journal_copy_extend. */
 void journal_copy_follow(struct journal_copy *c);
 
 /* Says whether the copy must end before this frame. It is asked only about frames after `at`. */
 typedef bool journal_copy_stop_fn(const struct frame *f, void *arg);
 enum backup_result journal_copy_extend(
-    struct journal_copy *c, journal_copy_stop_fn *stop, void *arg, char error[BACKUP_ERROR_TEXT]);
+    struct journal_copy *c, journal_copy_stop_fn *stop, void *arg, struct error *error);
 /* BACKUP_DAMAGED: the journal is damaged. */
-enum backup_result journal_copy_cut(struct journal_copy *c, char error[BACKUP_ERROR_TEXT]);
+enum backup_result journal_copy_cut(struct journal_copy *c, struct error *error);
 /* The mark of a producer at the end of the copy; 0: none. */
 uint64_t journal_copy_mark(const struct journal_copy *c, const char *id);
 /* True if the frame removes a message of a queue with this id or a higher one. */

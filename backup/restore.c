@@ -15,7 +15,7 @@ struct reading {
     const struct backup_spec *spec;
     const char *from, *step;
     char *to; /* NULL: only verify */
-    char *error;
+    struct error *error;
     uint64_t done, total;
 };
 
@@ -34,7 +34,7 @@ static enum backup_result take_link(
     char target[PATH_MAX];
     ssize_t n = readlink(from, target, sizeof target);
     if (n < 0 || !bytes_equal_str(bytes_of(target, (size_t)n), f->link))
-        return backup_fail(r->error, BACKUP_DAMAGED, "%.600s does not point to %.200s", from, f->link);
+        return error_set(r->error, BACKUP_DAMAGED, "%.600s does not point to %.200s", from, f->link);
     return to && symlink(f->link, to) != 0 ? backup_fail_errno(r->error, to) : BACKUP_OK;
 }
 
@@ -52,7 +52,7 @@ static enum backup_result take_file(struct reading *r, const struct tree_file *f
         result = tree_copy(from, to, &how, &found, r->error);
         if (result == BACKUP_CHANGED ||
             (result == BACKUP_OK && (found.bytes != f->bytes || found.xxh3 != f->xxh3)))
-            result = backup_fail(r->error, BACKUP_DAMAGED,
+            result = error_set(r->error, BACKUP_DAMAGED,
                 "%.600s is damaged or missing: %" PRIu64 " bytes, checksum %016" PRIx64
                 "; the backup has %" PRIu64 " bytes, %016" PRIx64,
                 from, found.bytes, found.xxh3, f->bytes, f->xxh3);
@@ -73,7 +73,7 @@ static enum backup_result take_all(struct reading *r, const struct backup_manife
 }
 
 enum backup_result backup_verify(
-    const struct backup_spec *spec, struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
+    const struct backup_spec *spec, struct backup_manifest *out, struct error *error)
 {
     struct reading r = {.spec = spec, .from = spec->to, .step = "verify", .error = error};
     enum backup_result result = backup_manifest_read(spec->to, out, error);
@@ -85,7 +85,7 @@ enum backup_result backup_verify(
     return result;
 }
 
-static enum backup_result check_empty(const char *dir, char error[BACKUP_ERROR_TEXT])
+static enum backup_result check_empty(const char *dir, struct error *error)
 {
     DIR *d = opendir(dir);
     bool is_empty = true;
@@ -97,17 +97,17 @@ static enum backup_result check_empty(const char *dir, char error[BACKUP_ERROR_T
         is_empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
     closedir(d);
     return is_empty ? BACKUP_OK
-                    : backup_fail(error, BACKUP_EXISTS,
+                    : error_set(error, BACKUP_EXISTS,
                           "%.600s is not empty; restore into a new directory, or move this one away", dir);
 }
 
 /* Creates the directory, or empties what a killed restore has left. Returns its locked descriptor in *lock. */
-static enum backup_result make_temporary(const char *path, int *lock, char error[BACKUP_ERROR_TEXT])
+static enum backup_result make_temporary(const char *path, int *lock, struct error *error)
 {
     *lock = io->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (*lock >= 0) {
         if (io->flock(*lock, LOCK_EX | LOCK_NB) != 0)
-            return backup_fail(error, BACKUP_BUSY, "another restore writes to %.600s", path);
+            return error_set(error, BACKUP_BUSY, "another restore writes to %.600s", path);
         enum backup_result r = tree_remove(path, error);
         io->close(*lock);
         *lock = -1;
@@ -129,15 +129,14 @@ static enum backup_result publish(const struct reading *r)
     if (io->rename(r->to, r->spec->to) == 0)
         return io_sync_parent(r->spec->to) == 0 ? BACKUP_OK : backup_fail_errno(r->error, r->spec->to);
     if (errno == EBUSY || errno == EXDEV)
-        return backup_fail(r->error, BACKUP_FAILED,
+        return error_set(r->error, BACKUP_FAILED,
             "%.600s is a mount point; restore into a directory below it", r->spec->to);
     return backup_fail_errno(r->error, r->spec->to);
 }
 
-enum backup_result backup_restore(const struct backup_spec *spec, const char *from,
-    struct backup_manifest *out, char error[BACKUP_ERROR_TEXT])
+enum backup_result backup_restore(
+    const struct backup_spec *spec, const char *from, struct backup_manifest *out, struct error *error)
 {
-    char ignored[BACKUP_ERROR_TEXT];
     int lock = -1;
     enum backup_result result = check_empty(spec->to, error);
     if (result == BACKUP_OK)
@@ -157,7 +156,7 @@ enum backup_result backup_restore(const struct backup_spec *spec, const char *fr
     if (result != BACKUP_OK) {
         backup_manifest_free(out);
         if (is_ours)
-            tree_remove(r.to, ignored);
+            tree_remove(r.to, NULL);
     }
     if (lock >= 0)
         io->close(lock);

@@ -64,7 +64,8 @@ static void show_left_out(const struct config *c)
 
 static int backup_with(const struct options *o)
 {
-    char error[BACKUP_ERROR_TEXT], *to = operand_of(o);
+    struct error error;
+    char *to = operand_of(o);
     struct progress progress;
     struct backup_manifest m;
     bool verifies = options_bool(o, "verify");
@@ -75,7 +76,7 @@ static int backup_with(const struct options *o)
         spec.config = options_config(o)->path;
     find_places(o, spec.places);
     progress_begin(&progress, "MiB", false, clock_monotonic());
-    enum backup_result r = verifies ? backup_verify(&spec, &m, error) : backup_make(&spec, &m, error);
+    enum backup_result r = verifies ? backup_verify(&spec, &m, &error) : backup_make(&spec, &m, &error);
     int status = EX_OK;
     if (r == BACKUP_OK) {
         progress_erase();
@@ -85,7 +86,7 @@ static int backup_with(const struct options *o)
         if (!verifies)
             show_left_out(options_config(o));
     } else {
-        status = tool_fail(backup_exit_status(r), "%s", error);
+        status = tool_fail(backup_exit_status(r), "%s", error.text);
     }
     for (size_t i = 0; i < BACKUP_PLACES; i++)
         free((void *)(uintptr_t)spec.places[i]);
@@ -95,7 +96,8 @@ static int backup_with(const struct options *o)
 
 static int restore_with(const struct options *o)
 {
-    char error[BACKUP_ERROR_TEXT], *from = operand_of(o);
+    struct error error;
+    char *from = operand_of(o);
     struct progress progress;
     struct backup_manifest m;
     char *to = mem_strdup(tool_data_dir(options_config(o), options_string(o, "to")));
@@ -104,7 +106,7 @@ static int restore_with(const struct options *o)
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--)
         to[n - 1] = 0;
     progress_begin(&progress, "MiB", false, clock_monotonic());
-    enum backup_result r = from ? backup_restore(&spec, from, &m, error) : BACKUP_FAILED;
+    enum backup_result r = from ? backup_restore(&spec, from, &m, &error) : BACKUP_FAILED;
     if (!from) {
         status = tool_fail(EX_USAGE, "give the directory of the backup");
     } else if (r == BACKUP_OK) {
@@ -119,7 +121,7 @@ static int restore_with(const struct options *o)
         backup_manifest_free(&m);
         status = EX_OK;
     } else {
-        status = tool_fail(backup_exit_status(r), "%s", error);
+        status = tool_fail(backup_exit_status(r), "%s", error.text);
     }
     free(to);
     free(from);

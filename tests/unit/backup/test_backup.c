@@ -19,7 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char root[64], place[100], to[100], error[BACKUP_ERROR_TEXT];
+static char root[64], place[100], to[100];
+static struct error error;
 static int changes; /* reads that show another content than the one before */
 static int reads;
 
@@ -70,7 +71,7 @@ static enum backup_result make(void)
     snprintf(none, sizeof none, "%s/none", root);
     for (size_t i = 0; i < BACKUP_PLACES; i++)
         spec.places[i] = i == BACKUP_PUBSUB ? place : none;
-    enum backup_result r = backup_make(&spec, &m, error);
+    enum backup_result r = backup_make(&spec, &m, &error);
     if (r == BACKUP_OK)
         backup_manifest_free(&m);
     return r;
@@ -81,7 +82,7 @@ static void cursors_that_never_rest_are_refused(void **state)
     (void)state;
     changes = 1 << 30;
     assert_int_equal(make(), BACKUP_CHANGED);
-    assert_non_null(strstr(error, "/pubsub/cursors changed during each of 100 reads"));
+    assert_non_null(strstr(error.text, "/pubsub/cursors changed during each of 100 reads"));
     shell("test ! -e %s", to);
     shell("test ! -e %s.tmp", to);
 }
@@ -170,7 +171,7 @@ static void make_journal(const char *dir, bool is_queue)
     struct journal_set *set = journal_set_new(&(struct journal_set_config){.sync_ms = JOURNAL_SYNC_NEVER});
     struct journal *journal;
     assert_int_equal(journal_open(set, &(struct journal_config){.dir = dir, .segment_bytes = 4096}, &journal,
-                         error, sizeof error),
+                         error.text, sizeof error.text),
         JOURNAL_OK);
     for (uint64_t id = 1; id <= 20; id++) {
         char text[500];
@@ -253,9 +254,9 @@ static int make_in_child(long at, enum fault f)
             snprintf(places[i], sizeof places[i], "%s/%s", root, backup_place_names[i]);
             spec.places[i] = places[i];
         }
-        enum backup_result r = backup_make(&spec, &m, error);
+        enum backup_result r = backup_make(&spec, &m, &error);
         if (r != BACKUP_OK && r != BACKUP_FULL)
-            fprintf(stderr, "%s\n", error);
+            fprintf(stderr, "%s\n", error.text);
         _exit(operations < at ? 100 + (int)r : (int)r);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
@@ -265,8 +266,8 @@ static int make_in_child(long at, enum fault f)
 static void verify(const char *when)
 {
     struct backup_manifest m;
-    if (backup_verify(&(struct backup_spec){.to = to}, &m, error) != BACKUP_OK)
-        fail_msg("%s: %s", when, error);
+    if (backup_verify(&(struct backup_spec){.to = to}, &m, &error) != BACKUP_OK)
+        fail_msg("%s: %s", when, error.text);
     backup_manifest_free(&m);
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char error[BACKUP_ERROR_TEXT];
+static struct error error;
 
 static struct backup_manifest sample(void)
 {
@@ -38,7 +38,7 @@ static void what_is_printed_is_parsed(void **state)
     struct buf one = {0}, two = {0};
     (void)state;
     backup_manifest_print(&m, &one);
-    assert_int_equal(backup_manifest_parse(buf_bytes(&one), &got, error), BACKUP_OK);
+    assert_int_equal(backup_manifest_parse(buf_bytes(&one), &got, &error), BACKUP_OK);
     backup_manifest_print(&got, &two);
     assert_true(bytes_equal(buf_bytes(&one), buf_bytes(&two)));
     assert_int_equal(got.files.files[0].xxh3, UINT64_MAX);
@@ -56,9 +56,9 @@ static void every_change_is_refused(void **state)
     (void)state;
     backup_manifest_print(&m, &text);
     for (size_t n = 0; n < text.len; n++) {
-        assert_int_equal(backup_manifest_parse(bytes_of(text.ptr, n), &got, error), BACKUP_DAMAGED);
+        assert_int_equal(backup_manifest_parse(bytes_of(text.ptr, n), &got, &error), BACKUP_DAMAGED);
         text.ptr[n] ^= 1;
-        assert_int_equal(backup_manifest_parse(buf_bytes(&text), &got, error), BACKUP_DAMAGED);
+        assert_int_equal(backup_manifest_parse(buf_bytes(&text), &got, &error), BACKUP_DAMAGED);
         text.ptr[n] ^= 1;
     }
     buf_free(&text);
@@ -78,7 +78,7 @@ static enum backup_result parse_with(const char *from, const char *to)
     buf_append(&changed, at + strlen(from), (size_t)(end - at) - strlen(from));
     buf_printf(
         &changed, "\n,\"xxh3\":\"%016" PRIx64 "\"}\n", (uint64_t)XXH3_64bits(changed.ptr, changed.len));
-    enum backup_result r = backup_manifest_parse(buf_bytes(&changed), &got, error);
+    enum backup_result r = backup_manifest_parse(buf_bytes(&changed), &got, &error);
     if (r == BACKUP_OK)
         backup_manifest_free(&got);
     buf_free(&text);

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char root[64], source[100], stage[100], error[BACKUP_ERROR_TEXT];
+static char root[64], source[100], stage[100];
+static struct error error;
 static struct journal_set *set;
 static struct journal *journal;
 static struct journal_copy copy;
@@ -22,7 +23,7 @@ static void open_journal(const char *dir)
 {
     const struct journal_config config = {.dir = dir, .segment_bytes = 4096};
     set = journal_set_new(&(struct journal_set_config){.sync_ms = JOURNAL_SYNC_NEVER});
-    assert_int_equal(journal_open(set, &config, &journal, error, sizeof error), JOURNAL_OK);
+    assert_int_equal(journal_open(set, &config, &journal, error.text, sizeof error.text), JOURNAL_OK);
 }
 
 static int set_up(void **state)
@@ -139,14 +140,14 @@ static void test_it_ends_before_the_first_unpublished_removal(void **state)
     put(2, 10);
     put(3, 10);
     remove_id(3, 4); /* before the pin: an operator emptied the queue */
-    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     put(4, 10);
     remove_id(1, 5);
     remove_id(2, 5);
     put(5, 10);
-    assert_int_equal(journal_copy_extend(&copy, removes_from_2, NULL, error), BACKUP_OK);
+    assert_int_equal(journal_copy_extend(&copy, removes_from_2, NULL, &error), BACKUP_OK);
     assert_int_equal(copy.next_id, 5);
-    assert_int_equal(journal_copy_cut(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_cut(&copy, &error), BACKUP_OK);
     assert_records("PRPPRPR");
 }
 
@@ -155,15 +156,15 @@ static void test_what_is_trimmed_meanwhile_is_in_the_copy(void **state)
     (void)state;
     for (uint64_t id = 1; id <= 20; id++)
         put(id, 2000);
-    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     journal_trim(journal, journal_committed_end(journal));
     put(21, 2000);
     journal_copy_follow(&copy);
     for (uint64_t id = 22; id <= 24; id++)
         put(id, 2000);
-    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_OK);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_OK);
     journal_trim(journal, journal_committed_end(journal));
-    assert_int_equal(journal_copy_cut(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_cut(&copy, &error), BACKUP_OK);
     assert_int_equal(copy.next_id, 25);
     assert_int_equal(copy.earliest, 0);
     assert_records("PPPPPPPPPPPPPPPPPPPPPPPP");
@@ -185,7 +186,7 @@ static void test_a_gap_is_found(void **state)
     (void)state;
     usec_t deadline = clock_monotonic() + 60 * USEC_PER_SEC;
     put(1, 2000);
-    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     for (uint64_t id = 2; id <= 20; id++)
         put(id, 2000);
     journal_trim(journal, journal_committed_end(journal));
@@ -193,7 +194,7 @@ static void test_a_gap_is_found(void **state)
         sched_yield();
     assert_in_range(segments(), 1, 2);
     put(21, 10);
-    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_CHANGED);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_CHANGED);
 }
 
 static void test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy(void **state)
@@ -203,14 +204,14 @@ static void test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy(void
     for (uint64_t id = 1; id <= 9; id++)
         put(id, 2000);
     recycled_by_link = 1; /* the oldest segment: the copy begins after it */
-    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     assert_int_equal(copy.first, 2);
     snprintf(path, sizeof path, "%s/%016d.seg", stage, 1);
     assert_int_equal(access(path, F_OK), -1);
     for (uint64_t id = 10; id <= 15; id++)
         put(id, 2000);
     recycled_by_link = 1;
-    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_CHANGED);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_CHANGED);
 }
 
 static void test_marks_at_the_end(void **state)
@@ -222,10 +223,10 @@ static void test_marks_at_the_end(void **state)
     append(&record, id, 7);
     buf_append_str(&record, "a line\n");
     append(&record, "a client", 9);
-    assert_int_equal(journal_copy_pin(&copy, error), BACKUP_OK);
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     buf_append_str(&record, "a line\n");
     append(&record, id, 8);
-    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, error), BACKUP_OK);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_OK);
     assert_int_equal(journal_copy_mark(&copy, id), 8);
     assert_int_equal(copy.n_marks, 1);
     assert_int_equal(copy.end.offset, 21);
