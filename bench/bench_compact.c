@@ -25,7 +25,7 @@
 #define WAYS 3
 
 static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
-static char error[COMPACT_ERROR_TEXT];
+static struct error error;
 
 /* All subtotals by user and hour, then all totals. */
 struct users {
@@ -93,7 +93,7 @@ static void need(bool ok, const char *what)
 {
     if (ok)
         return;
-    fprintf(stderr, "bench_compact: %s: %s\n", what, error);
+    fprintf(stderr, "bench_compact: %s: %s\n", what, error.text);
     exit(1);
 }
 
@@ -147,7 +147,7 @@ static void write_text(const char *path, unsigned n)
 
 static uint64_t open_slice;
 
-static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char *text)
+static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, struct error *text)
 {
     (void)arg, (void)text;
     *open = open_slice;
@@ -155,7 +155,8 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     return COMPACT_OK;
 }
 
-static enum compact_result reload(void *arg, uint64_t generation, uint64_t content, bool *served, char *text)
+static enum compact_result reload(
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *text)
 {
     (void)arg, (void)text, (void)generation, (void)content;
     *served = false;
@@ -176,7 +177,7 @@ static void compact(unsigned threads, const struct count_sources *added)
         .parts = added,
         .n_parts = added ? 1 : 0,
         .control = &control};
-    need(run_compact(&spec, &out, error) == COMPACT_OK, "compact");
+    need(run_compact(&spec, &out, &error) == COMPACT_OK, "compact");
     need(out.published, "nothing published");
 }
 

@@ -20,27 +20,26 @@ void archive_path(const char *archive, uint64_t generation, bool unfinished, cha
     snprintf(out, PATH_MAX, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
 }
 
-static enum compact_result from_manifest(enum manifest_result r)
+/* Makes the error one of the compactor. */
+static enum compact_result from_manifest(enum manifest_result r, struct error *error)
 {
-    if (r == MANIFEST_OK)
-        return COMPACT_OK;
-    if (r == MANIFEST_VERSION)
-        return COMPACT_REFUSED;
-    return r == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
+    return r == MANIFEST_OK ? COMPACT_OK
+                            : error_set(error,
+                                  r == MANIFEST_VERSION  ? COMPACT_REFUSED
+                                  : r == MANIFEST_FAILED ? COMPACT_FAILED
+                                                         : COMPACT_DAMAGED,
+                                  "%s", error->text);
 }
 
-enum compact_result archive_read_current(
-    const char *archive, struct manifest *out, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_read_current(const char *archive, struct manifest *out, struct error *error)
 {
     uint64_t generation;
-    struct error why;
-    enum manifest_result m = manifest_current(archive, &generation, &why);
-    enum compact_result r =
-        m == MANIFEST_ABSENT ? COMPACT_REFUSED : from_manifest(manifest_read_current(archive, out, &why));
-    return r == COMPACT_OK ? r : compact_fail(error, r, "%s", why.text);
+    if (manifest_current(archive, &generation, error) == MANIFEST_ABSENT)
+        return error->code = COMPACT_REFUSED;
+    return from_manifest(manifest_read_current(archive, out, error), error);
 }
 
-static enum compact_result sync_dir(const char *path, char error[COMPACT_ERROR_TEXT])
+static enum compact_result sync_dir(const char *path, struct error *error)
 {
     return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
 }
@@ -52,7 +51,7 @@ static void free_names(struct dirent **names, int n)
     free(names);
 }
 
-static enum compact_result remove_directory(const char *path, char error[COMPACT_ERROR_TEXT])
+static enum compact_result remove_directory(const char *path, struct error *error)
 {
     struct dirent **names;
     char file[PATH_MAX];
@@ -71,8 +70,7 @@ static enum compact_result remove_directory(const char *path, char error[COMPACT
 }
 
 /* Renames the generation durably before it deletes files, so that a named generation is always complete. */
-static enum compact_result remove_generation(
-    const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+static enum compact_result remove_generation(const char *archive, uint64_t generation, struct error *error)
 {
     char from[PATH_MAX], to[PATH_MAX];
     archive_path(archive, generation, false, from);
@@ -85,7 +83,7 @@ static enum compact_result remove_generation(
 
 /* Removes `name` if it is the leftover of an interrupted run. */
 static enum compact_result recover_one(
-    const char *archive, const char *name, bool has_current, char error[COMPACT_ERROR_TEXT])
+    const char *archive, const char *name, bool has_current, struct error *error)
 {
     uint64_t generation, unfinished;
     char path[PATH_MAX], digits[MANIFEST_DIRECTORY_DIGITS + 1];
@@ -101,19 +99,18 @@ static enum compact_result recover_one(
         return COMPACT_OK;
     if (generation == 0)
         return remove_generation(archive, generation, error);
-    return compact_fail(error, COMPACT_REFUSED,
+    return error_set(error, COMPACT_REFUSED,
         "%.300s exists but %.100s/current does not; make it a link to the generation to serve", path,
         archive);
 }
 
-enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_recover(const char *archive, struct error *error)
 {
     uint64_t current;
     struct dirent **names;
-    struct error why;
-    enum manifest_result m = manifest_current(archive, &current, &why);
+    enum manifest_result m = manifest_current(archive, &current, error);
     if (m != MANIFEST_OK && m != MANIFEST_ABSENT)
-        return compact_fail(error, from_manifest(m), "%s", why.text);
+        return from_manifest(m, error);
     int n = scandir(archive, &names, NULL, alphasort);
     if (n < 0)
         return compact_fail_errno(error, archive);
@@ -133,8 +130,7 @@ static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
     return false;
 }
 
-enum compact_result archive_undo(
-    const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_undo(const char *archive, uint64_t current, uint64_t through, struct error *error)
 {
     struct dirent **names;
     int n = scandir(archive, &names, NULL, alphasort), left = n;
@@ -147,11 +143,9 @@ enum compact_result archive_undo(
         if (generation <= current)
             break;
         archive_path(archive, generation, false, path);
-        struct error why;
-        if ((r = from_manifest(manifest_read(path, &m, &why))) != COMPACT_OK)
-            compact_fail(error, r, "%s", why.text);
+        r = from_manifest(manifest_read(path, &m, error), error);
         if (r == COMPACT_OK && m.through > through)
-            r = compact_fail(error, COMPACT_REFUSED,
+            r = error_set(error, COMPACT_REFUSED,
                 "%.300s is newer than the current generation and is the only copy of the counts of slice "
                 "%" PRIu64,
                 path, m.through);
@@ -163,8 +157,7 @@ enum compact_result archive_undo(
     return r;
 }
 
-enum compact_result archive_prune(
-    const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_prune(const char *archive, uint64_t current, unsigned keep, struct error *error)
 {
     struct dirent **names;
     int n = scandir(archive, &names, NULL, alphasort), left = n;
@@ -179,7 +172,7 @@ enum compact_result archive_prune(
     return r;
 }
 
-enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_begin(const char *archive, uint64_t generation, struct error *error)
 {
     char path[PATH_MAX];
     archive_path(archive, generation, true, path);
@@ -188,14 +181,13 @@ enum compact_result archive_begin(const char *archive, uint64_t generation, char
 
 void archive_discard(const char *archive, uint64_t generation)
 {
-    char ignored[COMPACT_ERROR_TEXT], path[PATH_MAX];
+    char path[PATH_MAX];
     archive_path(archive, generation, true, path);
     if (access(path, F_OK) == 0)
-        remove_directory(path, ignored);
+        remove_directory(path, NULL);
 }
 
-enum compact_result archive_describe(
-    const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_describe(const char *archive, const struct manifest *m, struct error *error)
 {
     char directory[PATH_MAX], path[PATH_MAX + MANIFEST_NAME_TEXT];
     struct buf text = {0};
@@ -204,7 +196,7 @@ enum compact_result archive_describe(
     manifest_print(m, &text);
     if (text.len > MANIFEST_BYTES_MAX) {
         buf_free(&text);
-        return compact_fail(
+        return error_set(
             error, COMPACT_REFUSED, "%.300s would be too long to be read; import fewer, larger files", path);
     }
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -216,7 +208,7 @@ enum compact_result archive_describe(
     return r;
 }
 
-enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_publish(const char *archive, uint64_t generation, struct error *error)
 {
     char from[PATH_MAX], to[PATH_MAX];
     archive_path(archive, generation, true, from);
@@ -227,7 +219,7 @@ enum compact_result archive_publish(const char *archive, uint64_t generation, ch
     return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
-enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error)
 {
     char name[MANIFEST_NAME_TEXT], from[PATH_MAX], to[PATH_MAX];
     manifest_directory_name(generation, name);
@@ -239,7 +231,7 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, cha
 }
 
 static enum compact_result write_empty(const char *directory, enum manifest_kind kind, uint32_t shard,
-    uint32_t shards, struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
+    uint32_t shards, struct manifest_file *file, struct error *error)
 {
     struct shard_writer *w;
     enum compact_result r = shard_writer_open(directory, kind, shard, shards, 0, &w, error);
@@ -249,16 +241,12 @@ static enum compact_result write_empty(const char *directory, enum manifest_kind
     return r;
 }
 
-enum compact_result archive_init(
-    const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT])
+enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error)
 {
     uint64_t generation;
-    struct error why;
-    enum manifest_result there = manifest_current(archive, &generation, &why);
-    if (there != MANIFEST_ABSENT && there != MANIFEST_OK)
-        return compact_fail(error, from_manifest(there), "%s", why.text);
-    if (there == MANIFEST_OK)
-        return COMPACT_OK;
+    enum manifest_result there = manifest_current(archive, &generation, error);
+    if (there != MANIFEST_ABSENT)
+        return from_manifest(there, error);
     struct manifest m = {.made = now, .shards = shards};
     m.files = mem_zalloc(shards * sizeof *m.files);
     m.texts = mem_zalloc(shards * sizeof *m.texts);

@@ -19,35 +19,31 @@
 
 /* Syncs the directory, because an interrupted run may have changed it without a sync, and removes *.tmp. Without `current`, removes an
  * unfinished generation 0 and refuses any other generation, because no run removes `current`. */
-enum compact_result archive_recover(const char *archive, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_recover(const char *archive, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
  * the last slice that still exists. */
 enum compact_result archive_undo(
-    const char *archive, uint64_t current, uint64_t through, char error[COMPACT_ERROR_TEXT]);
+    const char *archive, uint64_t current, uint64_t through, struct error *error);
 
 /* Creates the empty generation 0 if there is no current one. Call after archive_recover. */
-enum compact_result archive_init(
-    const char *archive, uint32_t shards, int64_t now, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error);
 
 /* Reads the manifest of the current generation. */
-enum compact_result archive_read_current(
-    const char *archive, struct manifest *out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_read_current(const char *archive, struct manifest *out, struct error *error);
 /* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 
 /* In this order: begin creates N.tmp, the caller fills it, describe, publish renames it to N, switch makes it current. */
-enum compact_result archive_begin(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_begin(const char *archive, uint64_t generation, struct error *error);
 /* Writes and syncs N.tmp/manifest.json. */
-enum compact_result archive_describe(
-    const char *archive, const struct manifest *m, char error[COMPACT_ERROR_TEXT]);
-enum compact_result archive_publish(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
-enum compact_result archive_switch(const char *archive, uint64_t generation, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_describe(const char *archive, const struct manifest *m, struct error *error);
+enum compact_result archive_publish(const char *archive, uint64_t generation, struct error *error);
+enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error);
 
 /* Removes N.tmp if it exists. After a failure, the next run removes it. */
 void archive_discard(const char *archive, uint64_t generation);
 
 /* Removes all generations up to the current one, except the newest `keep`. */
-enum compact_result archive_prune(
-    const char *archive, uint64_t current, unsigned keep, char error[COMPACT_ERROR_TEXT]);
+enum compact_result archive_prune(const char *archive, uint64_t current, unsigned keep, struct error *error);
 
 #endif

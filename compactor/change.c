@@ -65,8 +65,7 @@ static uint64_t space_of_import(const struct change *c)
     return bytes;
 }
 
-static enum compact_result prepare_import(
-    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+static enum compact_result prepare_import(struct change *c, struct run_spec *run, struct error *error)
 {
     const struct change_spec *spec = c->spec;
     struct import_spec import = {.files = spec->imports,
@@ -95,16 +94,14 @@ static enum compact_result prepare_import(
     return COMPACT_OK;
 }
 
-static enum compact_result prepare_forget(
-    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+static enum compact_result prepare_forget(struct change *c, struct run_spec *run, struct error *error)
 {
     enum compact_result r = forget_scan(c->spec->archive, &c->archive, c->spec->forget, &c->forget, error);
     run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
     return r;
 }
 
-static enum compact_result prepare_forget_sub(
-    struct change *c, struct run_spec *run, char error[COMPACT_ERROR_TEXT])
+static enum compact_result prepare_forget_sub(struct change *c, struct run_spec *run, struct error *error)
 {
     const struct change_spec *spec = c->spec;
     enum compact_result r =
@@ -118,7 +115,7 @@ static enum compact_result prepare_forget_sub(
 }
 
 enum compact_result change_prepare(
-    const struct change_spec *spec, struct run_spec *run, struct change **out, char error[COMPACT_ERROR_TEXT])
+    const struct change_spec *spec, struct run_spec *run, struct change **out, struct error *error)
 {
     struct change *c = *out = mem_zalloc(sizeof *c);
     c->spec = spec;

@@ -33,8 +33,8 @@ struct change_spec {
 struct change;
 
 /* Reads imports, or the archive, and sets the fields of `run`, which borrows from *out. Always sets *out; free it after the run. */
-enum compact_result change_prepare(const struct change_spec *spec, struct run_spec *run, struct change **out,
-    char error[COMPACT_ERROR_TEXT]);
+enum compact_result change_prepare(
+    const struct change_spec *spec, struct run_spec *run, struct change **out, struct error *error);
 void change_free(struct change **c);
 
 struct change_report {

@@ -46,7 +46,7 @@ static enum http_client_result fetch(
 
 /* Sets *reply only with COMPACT_OK; the caller frees it. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
-    struct json_doc **reply, char error[COMPACT_ERROR_TEXT])
+    struct json_doc **reply, struct error *error)
 {
     int status = 0;
     struct buf body = {0};
@@ -54,13 +54,13 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     struct json_doc *d = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
     enum compact_result r = COMPACT_OK;
     if (sent != HTTP_CLIENT_OK) {
-        r = compact_fail(error, COMPACT_TRY_AGAIN, "%s%s: %s", peer->url, target, http_client_strerror(sent));
+        r = error_set(error, COMPACT_TRY_AGAIN, "%s%s: %s", peer->url, target, http_client_strerror(sent));
     } else if (status < 200 || status >= 300) {
         struct bytes why = json_doc_text(d, "/detail");
-        r = compact_fail(error, status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED,
+        r = error_set(error, status >= 500 || status == 429 ? COMPACT_TRY_AGAIN : COMPACT_REFUSED,
             "%s%s: %d %.*s", peer->url, target, status, (int)why.len, why.len ? why.ptr : "");
     } else if (!d) {
-        r = compact_fail(error, COMPACT_REFUSED, "%s%s: the reply is not JSON", peer->url, target);
+        r = error_set(error, COMPACT_REFUSED, "%s%s: the reply is not JSON", peer->url, target);
     }
     if (r != COMPACT_OK)
         json_doc_free(&d);
@@ -71,15 +71,15 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
 
 /* Reads a required number. */
 static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
-    uint64_t *out, char error[COMPACT_ERROR_TEXT])
+    uint64_t *out, struct error *error)
 {
     if (json_doc_u64(d, pointer, out))
         return COMPACT_OK;
-    return compact_fail(error, COMPACT_REFUSED, "%s: the reply has no %s", peer->url, pointer + 1);
+    return error_set(error, COMPACT_REFUSED, "%s: the reply has no %s", peer->url, pointer + 1);
 }
 
 static enum compact_result ask_number(const struct peer *peer, const char *method, const char *target,
-    const char *pointer, uint64_t *out, char error[COMPACT_ERROR_TEXT])
+    const char *pointer, uint64_t *out, struct error *error)
 {
     struct json_doc *d;
     enum compact_result r = ask(peer, method, target, &d, error);
@@ -90,13 +90,11 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
 }
 
 /* Without the aggregator, its newest slice tells where the sealed ones end. */
-static enum compact_result look_at_files(
-    const char *directory, uint64_t *open, char error[COMPACT_ERROR_TEXT])
+static enum compact_result look_at_files(const char *directory, uint64_t *open, struct error *error)
 {
     uint64_t number, newest = 0;
     struct slice_state state = {0};
     char name[SLICE_NAME_TEXT];
-    struct error why;
     DIR *d = opendir(directory);
     if (!d)
         return compact_fail_errno(error, directory);
@@ -109,21 +107,21 @@ static enum compact_result look_at_files(
         return COMPACT_OK;
     slice_file_name(newest, name);
     char *path = mem_printf("%s/%s", directory, name);
-    enum slice_result looked = slice_look(path, newest, &state, &why);
+    enum slice_result looked = slice_look(path, newest, &state, error);
     if (looked == SLICE_OK && state.sealed)
         *open = newest + 1;
     slice_state_free(&state);
     free(path);
     return looked == SLICE_OK
                ? COMPACT_OK
-               : compact_fail(error,
-                     looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED,
-                     "%.400s", why.text);
+               : error_set(error,
+                     looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s",
+                     error->text);
 }
 
 /* The aggregator may count events after it has reported an empty slice. They stay in the open slice until the next
  * run. */
-static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT])
+static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, struct error *error)
 {
     static const char *const parts[] = {"/events", "/skipped", "/rejected"};
     const struct control *c = arg;
@@ -148,7 +146,7 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     return r;
 }
 
-static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT])
+static enum compact_result seal(void *arg, uint64_t n, struct error *error)
 {
     const struct control *c = arg;
     char target[64];
@@ -156,13 +154,13 @@ static enum compact_result seal(void *arg, uint64_t n, char error[COMPACT_ERROR_
     snprintf(target, sizeof target, "/seal?slice=%" PRIu64, n);
     enum compact_result r = ask_number(&c->aggregator, "POST", target, "/sealed", &sealed, error);
     if (r == COMPACT_OK && sealed != n)
-        r = compact_fail(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " instead of %" PRIu64,
+        r = error_set(error, COMPACT_REFUSED, "%s: sealed slice %" PRIu64 " instead of %" PRIu64,
             c->aggregator.url, sealed, n);
     return r;
 }
 
 static enum compact_result reload(
-    void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT])
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *error)
 {
     const struct control *c = arg;
     enum compact_result r = COMPACT_OK;
@@ -177,7 +175,7 @@ static enum compact_result reload(
             r = take_number(sortdb, d, "/content", &got_content, error);
         /* Another archive may have the same generation number, so the content must match too. */
         if (r == COMPACT_OK && (got != generation || got_content != content))
-            r = compact_fail(error, COMPACT_TRY_AGAIN,
+            r = error_set(error, COMPACT_TRY_AGAIN,
                 "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
                 ": does it serve another archive?",
                 sortdb->url, got, generation);
@@ -187,7 +185,7 @@ static enum compact_result reload(
     return r;
 }
 
-static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT])
+static enum compact_result clear(void *arg, uint64_t through, struct error *error)
 {
     const struct control *c = arg;
     char target[64];
@@ -198,14 +196,14 @@ static enum compact_result clear(void *arg, uint64_t through, char error[COMPACT
     return ask_number(&c->aggregator, "POST", target, "/cleared", &cleared, error);
 }
 
-static enum compact_result counters(void *arg, uint64_t *hash, char error[COMPACT_ERROR_TEXT])
+static enum compact_result counters(void *arg, uint64_t *hash, struct error *error)
 {
     const struct control *c = arg;
     return ask_number(&c->aggregator, "GET", "/slices", "/counters", hash, error);
 }
 
 static bool connect_peer(struct control *c, const struct control_config *config, struct peer *peer,
-    struct bytes url, char error[COMPACT_ERROR_TEXT])
+    struct bytes url, struct error *error)
 {
     peer->url = bytes_dup(url);
     peer->client = http_client_new(&(struct http_client_config){.base = c->base,
@@ -214,12 +212,11 @@ static bool connect_peer(struct control *c, const struct control_config *config,
         .timeout = config->reply_timeout,
         .auth_token = config->auth_token});
     if (!peer->client)
-        compact_fail(error, COMPACT_REFUSED, "%s: expected http://HOST:PORT or unix:PATH", peer->url);
+        error_set(error, COMPACT_REFUSED, "%s: expected http://HOST:PORT or unix:PATH", peer->url);
     return peer->client != NULL;
 }
 
-static bool connect_sortdbs(
-    struct control *c, const struct control_config *config, char error[COMPACT_ERROR_TEXT])
+static bool connect_sortdbs(struct control *c, const struct control_config *config, struct error *error)
 {
     const char *list = config->sortdb_urls;
     struct bytes url;
@@ -227,18 +224,18 @@ static bool connect_sortdbs(
         return true;
     while (bytes_next_word(&list, SEPARATORS, &url)) {
         if (c->n_sortdbs == SORTDBS_MAX) {
-            compact_fail(error, COMPACT_REFUSED, "sortdb_url: more than %d addresses", SORTDBS_MAX);
+            error_set(error, COMPACT_REFUSED, "sortdb_url: more than %d addresses", SORTDBS_MAX);
             return false;
         }
         if (!connect_peer(c, config, &c->sortdbs[c->n_sortdbs++], url, error))
             return false;
     }
     if (c->n_sortdbs == 0)
-        compact_fail(error, COMPACT_REFUSED, "sortdb_url is empty; set none if there is no sortdb");
+        error_set(error, COMPACT_REFUSED, "sortdb_url is empty; set none if there is no sortdb");
     return c->n_sortdbs > 0;
 }
 
-struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT])
+struct control *control_new(const struct control_config *config, struct error *error)
 {
     struct control *c = mem_zalloc(sizeof *c);
     c->base = event_base_new();

@@ -20,7 +20,7 @@ struct control_config {
 };
 
 /* NULL with the error if an address is invalid. Copies everything. */
-struct control *control_new(const struct control_config *config, char error[COMPACT_ERROR_TEXT]);
+struct control *control_new(const struct control_config *config, struct error *error);
 void control_free(struct control **c);
 /* Valid until the control is freed. */
 const struct run_control *control_calls(struct control *c);

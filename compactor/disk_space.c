@@ -12,7 +12,7 @@ uint64_t disk_space_of(const struct manifest *m)
     return bytes;
 }
 
-enum compact_result disk_space_check(const char *directory, uint64_t needed, char error[COMPACT_ERROR_TEXT])
+enum compact_result disk_space_check(const char *directory, uint64_t needed, struct error *error)
 {
     struct statvfs fs;
     /* A file system that does not tell its size may have room. */
@@ -21,7 +21,7 @@ enum compact_result disk_space_check(const char *directory, uint64_t needed, cha
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (needed <= available)
         return COMPACT_OK;
-    return compact_fail(error, COMPACT_FAILED,
+    return error_set(error, COMPACT_FAILED,
         "%.300s: a new generation needs about %.1f MB of disk space, but only %.1f MB are available; free "
         "space and "
         "run again",

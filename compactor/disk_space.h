@@ -6,7 +6,7 @@
 #include "counts/manifest.h"
 
 /* Compares the free space of the file system with an estimate. COMPACT_FAILED: the error has both numbers. */
-enum compact_result disk_space_check(const char *directory, uint64_t needed, char error[COMPACT_ERROR_TEXT]);
+enum compact_result disk_space_check(const char *directory, uint64_t needed, struct error *error);
 /* The bytes of a generation's files of records and texts. */
 uint64_t disk_space_of(const struct manifest *m);
 

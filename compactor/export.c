@@ -22,7 +22,7 @@ struct export
     struct buf data;
 };
 
-static enum compact_result open_sources(struct export *e, const char *archive, char error[COMPACT_ERROR_TEXT])
+static enum compact_result open_sources(struct export *e, const char *archive, struct error *error)
 {
     char directory[PATH_MAX];
     enum compact_result r = archive_read_current(archive, &e->manifest, error);
@@ -33,7 +33,7 @@ static enum compact_result open_sources(struct export *e, const char *archive, c
     return record_source_add_shards(directory, &e->manifest, &e->filter, &e->sources, error);
 }
 
-static enum compact_result flush(struct export *e, char error[COMPACT_ERROR_TEXT])
+static enum compact_result flush(struct export *e, struct error *error)
 {
     for (size_t at = 0; at < e->data.len;) {
         ssize_t n = write(e->fd, e->data.ptr + at, e->data.len - at);
@@ -45,7 +45,7 @@ static enum compact_result flush(struct export *e, char error[COMPACT_ERROR_TEXT
     return COMPACT_OK;
 }
 
-static enum compact_result write_records(struct export *e, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_records(struct export *e, struct error *error)
 {
     struct count_merge *m = count_merge_new(e->sources.list, e->sources.n);
     enum compact_result r = COMPACT_OK;
@@ -61,14 +61,14 @@ static enum compact_result write_records(struct export *e, char error[COMPACT_ER
             r = flush(e, error);
     }
     if (r == COMPACT_OK && next == COUNT_FAILED)
-        r = record_source_failed(m, error);
+        r = record_source_failed(count_merge_error(m), error);
     if (r == COMPACT_OK)
         r = flush(e, error);
     count_merge_free(&m);
     return r;
 }
 
-static enum compact_result write_file(struct export *e, const char *to, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_file(struct export *e, const char *to, struct error *error)
 {
     char *fresh = mem_printf("%s.tmp", to);
     e->to = to;
@@ -84,7 +84,7 @@ static enum compact_result write_file(struct export *e, const char *to, char err
     return r;
 }
 
-enum compact_result export_archive(const char *archive, const char *to, char error[COMPACT_ERROR_TEXT])
+enum compact_result export_archive(const char *archive, const char *to, struct error *error)
 {
     struct export e = {.fd = STDOUT_FILENO, .to = "standard output"};
     enum compact_result r = open_sources(&e, archive, error);

@@ -13,6 +13,6 @@
 #include "compactor/result.h"
 
 /* `to` NULL: standard output. */
-enum compact_result export_archive(const char *archive, const char *to, char error[COMPACT_ERROR_TEXT]);
+enum compact_result export_archive(const char *archive, const char *to, struct error *error);
 
 #endif

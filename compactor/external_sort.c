@@ -41,9 +41,8 @@ struct external_sort {
     int filling; /* the block that add fills; the thread owns the other one while `writing` */
     bool writing;
     pthread_t thread;
-    enum compact_result written; /* of the thread */
-    char write_error[COMPACT_ERROR_TEXT];
-    int *runs; /* their files */
+    struct error written; /* by the thread; code COMPACT_OK: no error */
+    int *runs;            /* their files */
     struct manifest_file *facts;
     size_t n_runs;
     struct count_sources sources;
@@ -130,10 +129,10 @@ static enum count_next block_next(struct block *b, struct bytes *line)
 }
 
 static enum compact_result flush(const struct external_sort *s, struct buf *data, int fd, XXH3_state_t *hash,
-    struct manifest_file *f, char *error)
+    struct manifest_file *f, struct error *error)
 {
     if (io_write_all(fd, data->ptr, data->len, (off_t)f->bytes) != 0)
-        return compact_fail(
+        return error_set(
             error, COMPACT_FAILED, "%.300s: cannot write the sorted text: %s", s->directory, strerror(errno));
     XXH3_64bits_update(hash, data->ptr, data->len);
     f->bytes += data->len;
@@ -141,8 +140,8 @@ static enum compact_result flush(const struct external_sort *s, struct buf *data
     return COMPACT_OK;
 }
 
-static enum compact_result write_block(const struct external_sort *s, struct block *b, int fd,
-    struct manifest_file *f, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_block(
+    const struct external_sort *s, struct block *b, int fd, struct manifest_file *f, struct error *error)
 {
     struct buf data = {0};
     struct bytes line;
@@ -153,7 +152,7 @@ static enum compact_result write_block(const struct external_sort *s, struct blo
     buf_reserve(&data, WRITE_BYTES);
     while (r == COMPACT_OK && (next = block_next(b, &line)) != COUNT_END) {
         if (next == COUNT_FAILED) {
-            r = compact_fail(error, COMPACT_REFUSED, "the sum exceeds 2^64 - 1 at \"%.*s\"",
+            r = error_set(error, COMPACT_REFUSED, "the sum exceeds 2^64 - 1 at \"%.*s\"",
                 (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
             break;
         }
@@ -178,21 +177,22 @@ static void *sort_and_write(void *arg)
     struct block *b = &s->blocks[1 - s->filling];
     size_t run = s->n_runs - 1;
     line_sort(b->text, b->refs, b->n);
-    s->written = write_block(s, b, s->runs[run], &s->facts[run], s->write_error);
+    s->written.code = write_block(s, b, s->runs[run], &s->facts[run], &s->written);
     return NULL;
 }
 
-static enum compact_result join(struct external_sort *s, char error[COMPACT_ERROR_TEXT])
+static enum compact_result join(struct external_sort *s, struct error *error)
 {
     if (!s->writing)
         return COMPACT_OK;
     pthread_join(s->thread, NULL);
     s->writing = false;
-    return s->written == COMPACT_OK ? COMPACT_OK : compact_fail(error, s->written, "%s", s->write_error);
+    return s->written.code == COMPACT_OK ? COMPACT_OK
+                                         : error_set(error, s->written.code, "%s", s->written.text);
 }
 
 /* Hands the full block to the thread and goes on with the other one. */
-static enum compact_result spill(struct external_sort *s, char error[COMPACT_ERROR_TEXT])
+static enum compact_result spill(struct external_sort *s, struct error *error)
 {
     int fd;
     enum compact_result r = join(s, error);
@@ -214,7 +214,8 @@ static enum compact_result spill(struct external_sort *s, char error[COMPACT_ERR
     if (s->writing)
         return COMPACT_OK;
     sort_and_write(s);
-    return s->written == COMPACT_OK ? COMPACT_OK : compact_fail(error, s->written, "%s", s->write_error);
+    return s->written.code == COMPACT_OK ? COMPACT_OK
+                                         : error_set(error, s->written.code, "%s", s->written.text);
 }
 
 struct external_sort *external_sort_new(const char *directory, size_t memory)
@@ -231,10 +232,9 @@ struct external_sort *external_sort_new(const char *directory, size_t memory)
 void external_sort_free(struct external_sort **sp)
 {
     struct external_sort *s = *sp;
-    char ignored[COMPACT_ERROR_TEXT];
     if (!s)
         return;
-    join(s, ignored);
+    join(s, NULL);
     count_sources_free(&s->sources);
     for (size_t i = 0; i < s->n_runs; i++)
         if (s->runs[i] >= 0)
@@ -249,8 +249,7 @@ void external_sort_free(struct external_sort **sp)
     *sp = NULL;
 }
 
-enum compact_result external_sort_add(
-    struct external_sort *s, struct bytes line, char error[COMPACT_ERROR_TEXT])
+enum compact_result external_sort_add(struct external_sort *s, struct bytes line, struct error *error)
 {
     struct block *b = &s->blocks[s->filling];
     if (!block_has_room(b, line.len) && b->n > 0) {
@@ -262,7 +261,7 @@ enum compact_result external_sort_add(
     if (!block_has_room(b, line.len)) {
         size_t size = bytes_for(line.len) + sizeof(struct line_ref);
         if (size > BLOCK_MAX)
-            return compact_fail(
+            return error_set(
                 error, COMPACT_REFUSED, "the line has %zu bytes, too many to be sorted", line.len);
         free(b->text);
         block_init(b, size - size % sizeof(struct line_ref));
@@ -307,7 +306,7 @@ static struct count_source *block_source(struct block *b)
     return &s->record.base;
 }
 
-enum compact_result external_sort_finish(struct external_sort *s, char error[COMPACT_ERROR_TEXT])
+enum compact_result external_sort_finish(struct external_sort *s, struct error *error)
 {
     enum compact_result r = join(s, error);
     size_t read = s->memory / 2 / (s->n_runs + 1);

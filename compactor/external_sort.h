@@ -26,10 +26,9 @@ struct external_sort *external_sort_new(const char *directory, size_t memory);
 void external_sort_free(struct external_sort **s);
 
 /* Adds a line, given without LF. COMPACT_REFUSED: it has 2 GiB or more. */
-enum compact_result external_sort_add(
-    struct external_sort *s, struct bytes line, char error[COMPACT_ERROR_TEXT]);
+enum compact_result external_sort_add(struct external_sort *s, struct bytes line, struct error *error);
 /* Ends the input. The sort must outlive its sources, which the caller does not close. Call once. */
-enum compact_result external_sort_finish(struct external_sort *s, char error[COMPACT_ERROR_TEXT]);
+enum compact_result external_sort_finish(struct external_sort *s, struct error *error);
 const struct count_sources *external_sort_sources(const struct external_sort *s);
 
 /* Lookups of one hash with different texts inside one block. *key is the key of the latest, without separator. */

@@ -1,6 +1,7 @@
 #include "compactor/forget.h"
 
 #include "compactor/record_scan.h"
+#include "compactor/record_source.h"
 #include <stdlib.h>
 
 struct hash {
@@ -69,16 +70,16 @@ static bool is_of_key(const struct forget *f, const struct record_key *key)
 }
 
 static enum compact_result each_name(struct forget *f, struct count_source *s,
-    void (*found)(struct forget *f, struct bytes), char error[COMPACT_ERROR_TEXT])
+    void (*found)(struct forget *f, struct bytes), struct error *error)
 {
     enum count_next r;
     while ((r = s->kind->next_value(s)) == COUNT_FOUND)
         found(f, s->name);
-    return r == COUNT_FAILED ? record_scan_failed(s, error) : COMPACT_OK;
+    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
 }
 
 static enum compact_result collect(
-    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
     struct forget *f = arg;
     if (key->is_lookup && bytes_equal(key->key, f->stored))
@@ -97,7 +98,7 @@ static void use_name(struct forget *f, struct bytes name)
 }
 
 static enum compact_result keep_used(
-    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
     struct forget *f = arg;
     if (key->is_lookup || is_of_key(f, key))
@@ -131,8 +132,8 @@ static void parse_key(struct forget *f)
     f->stored = component_is_hash(key) ? key : component_store(key, f->space);
 }
 
-enum compact_result forget_scan(const char *archive, const struct manifest *m, const char *key,
-    struct forget **out, char error[COMPACT_ERROR_TEXT])
+enum compact_result forget_scan(
+    const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error)
 {
     struct forget *f = *out = mem_zalloc(sizeof *f);
     f->key = mem_strdup(key);

@@ -18,8 +18,8 @@
 struct forget;
 
 /* Reads the current generation twice. */
-enum compact_result forget_scan(const char *archive, const struct manifest *m, const char *key,
-    struct forget **out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result forget_scan(
+    const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error);
 void forget_free(struct forget **f);
 const struct record_filter *forget_filter(const struct forget *f);
 /* The number of records and lookups that the filter leaves out, and of records of other keys that have the text as a sub key. */

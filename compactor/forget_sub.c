@@ -2,6 +2,7 @@
 
 #include "compactor/external_sort.h"
 #include "compactor/record_scan.h"
+#include "compactor/record_source.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,7 +55,7 @@ static enum count_next find_sub(const struct forget_sub *f, struct count_source 
 }
 
 static enum compact_result visit(
-    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT])
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
     struct forget_sub *f = arg;
     bool is_key = bytes_equal(key->key, f->stored), is_of_ns = is_of_namespace(f, key);
@@ -71,7 +72,7 @@ static enum compact_result visit(
     buf_append_bytes(&f->line, s->key);
     enum count_next r = find_sub(f, s);
     if (r != COUNT_FOUND)
-        return r == COUNT_FAILED ? record_scan_failed(s, error) : COMPACT_OK;
+        return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
     if (!is_of_ns) {
         f->is_used = true;
         return COMPACT_OK;
@@ -97,18 +98,18 @@ static struct bytes without(void *arg, const struct record_key *key)
 
 /* An empty archive may not yet know its counters, and has nothing to move. */
 static enum compact_result check_namespace(
-    const struct forget_sub *f, const struct manifest *m, char error[COMPACT_ERROR_TEXT])
+    const struct forget_sub *f, const struct manifest *m, struct error *error)
 {
     char *line = mem_printf("subtotal %.*s key = ", (int)f->ns.len, f->ns.ptr);
     bool is_known = f->has_ns || f->scanned == 0 || strstr(m->counters, line) || strstr(m->retired, line);
     free(line);
     return is_known ? COMPACT_OK
-                    : compact_fail(error, COMPACT_REFUSED, "the archive has no subtotal %.*s", (int)f->ns.len,
+                    : error_set(error, COMPACT_REFUSED, "the archive has no subtotal %.*s", (int)f->ns.len,
                           f->ns.ptr);
 }
 
 enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
-    size_t memory, struct forget_sub **out, char error[COMPACT_ERROR_TEXT])
+    size_t memory, struct forget_sub **out, struct error *error)
 {
     struct forget_sub *f = *out = mem_zalloc(sizeof *f);
     struct bytes sub;

@@ -25,7 +25,7 @@ const char *forget_sub_check(const char *text);
 /* Reads the current generation once. `text` has passed forget_sub_check. Always sets *out; free it after the run. COMPACT_REFUSED:
  * the archive does not have the subtotal. */
 enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
-    size_t memory, struct forget_sub **out, char error[COMPACT_ERROR_TEXT]);
+    size_t memory, struct forget_sub **out, struct error *error);
 void forget_sub_free(struct forget_sub **f);
 const struct record_filter *forget_sub_filter(const struct forget_sub *f);
 /* The collected records; NULL if no record has the sub key. */

@@ -30,8 +30,7 @@ struct worker {
     size_t n_borrowed;
     struct merge_report report;
     _Atomic uint64_t records, bytes; /* of the report, for the other threads */
-    enum compact_result result;
-    char error[COMPACT_ERROR_TEXT];
+    struct error error;              /* code COMPACT_OK: none */
 };
 
 struct job {
@@ -66,7 +65,7 @@ static enum compact_result open_old(
     char *path = mem_printf("%s/%s", w->job->old_directory, file->name);
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        r = compact_fail_errno(w->error, path);
+        r = compact_fail_errno(&w->error, path);
     else
         *out = record_reader_new(fd, path, file, w->job->buffer_bytes);
     free(path);
@@ -98,7 +97,7 @@ static enum compact_result open_slices(struct worker *w)
     for (size_t i = 0; i < n && r == COMPACT_OK; i++) {
         buf_clear(&path);
         slice_path(g->slices, g->first + i, &path);
-        r = record_source_open_slice(path.ptr, &w->slices[i], w->error);
+        r = record_source_open_slice(path.ptr, &w->slices[i], &w->error);
         if (r != COMPACT_OK)
             break;
         w->audits[i] = slice_audit_new(path.ptr, slice_reader_state(w->slices[i]));
@@ -126,9 +125,9 @@ static enum compact_result open_shard(struct worker *w, uint32_t k)
     if (!w->job->is_anew && r == COMPACT_OK)
         r = open_old(w, &g->old->texts[k], &s->old_texts);
     if (r == COMPACT_OK)
-        r = shard_writer_open(w->job->directory, MANIFEST_RECORDS, k, n, bytes, &s->records, w->error);
+        r = shard_writer_open(w->job->directory, MANIFEST_RECORDS, k, n, bytes, &s->records, &w->error);
     if (r == COMPACT_OK)
-        r = shard_writer_open(w->job->directory, MANIFEST_TEXTS, k, n, bytes, &s->texts, w->error);
+        r = shard_writer_open(w->job->directory, MANIFEST_TEXTS, k, n, bytes, &s->texts, &w->error);
     return r;
 }
 
@@ -171,11 +170,11 @@ static enum compact_result merge_part(struct worker *w)
         .on_progress = on_merged,
         .arg = w};
     if (r == COMPACT_OK)
-        r = merge_run(&spec, &w->report, w->error);
+        r = merge_run(&spec, &w->report, &w->error);
     for (uint32_t k = w->number; k < g->made->shards && r == COMPACT_OK; k += job->n_workers) {
-        r = shard_writer_finish(w->shards[k].records, &g->made->files[k], w->error);
+        r = shard_writer_finish(w->shards[k].records, &g->made->files[k], &w->error);
         if (r == COMPACT_OK)
-            r = shard_writer_finish(w->shards[k].texts, &g->made->texts[k], w->error);
+            r = shard_writer_finish(w->shards[k].texts, &g->made->texts[k], &w->error);
     }
     return r;
 }
@@ -203,15 +202,15 @@ static void close_part(struct worker *w)
 static void *work(void *arg)
 {
     struct worker *w = arg;
-    w->result = merge_part(w);
-    if (w->result != COMPACT_OK)
+    w->error.code = merge_part(w);
+    if (w->error.code != COMPACT_OK)
         atomic_store(&w->job->stopped, true);
     close_part(w);
     return NULL;
 }
 
 /* The audits of the first thread get the sums of all. */
-static enum compact_result check_audits(struct job *job, char error[COMPACT_ERROR_TEXT])
+static enum compact_result check_audits(struct job *job, struct error *error)
 {
     enum compact_result r = COMPACT_OK;
     struct worker *first = &job->workers[0];
@@ -224,10 +223,9 @@ static enum compact_result check_audits(struct job *job, char error[COMPACT_ERRO
 }
 
 /* Sums the reports. The error is that of a thread that was not stopped by another one. */
-static enum compact_result gather(
-    struct job *job, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
+static enum compact_result gather(struct job *job, struct merge_report *report, struct error *error)
 {
-    const struct worker *failed = NULL;
+    const struct error *failed = NULL;
     for (uint32_t i = 0; i < job->n_workers; i++) {
         const struct worker *w = &job->workers[i];
         report->records += w->report.records;
@@ -235,10 +233,10 @@ static enum compact_result gather(
         if (w->report.collisions > 0)
             memcpy(report->collision, w->report.collision, sizeof report->collision);
         report->collisions += w->report.collisions;
-        if (w->result != COMPACT_OK && (!failed || failed->result == COMPACT_TRY_AGAIN))
-            failed = w;
+        if (w->error.code != COMPACT_OK && (!failed || failed->code == COMPACT_TRY_AGAIN))
+            failed = &w->error;
     }
-    return failed ? compact_fail(error, failed->result, "%s", failed->error) : check_audits(job, error);
+    return failed ? error_set(error, failed->code, "%s", failed->text) : (int)check_audits(job, error);
 }
 
 uint32_t generation_merge_threads(unsigned threads, uint32_t shards)
@@ -259,7 +257,7 @@ static size_t buffer_of(const struct generation_merge *g, bool is_anew, uint32_t
 }
 
 enum compact_result generation_merge(
-    const struct generation_merge *g, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
+    const struct generation_merge *g, struct merge_report *report, struct error *error)
 {
     const struct manifest *old = g->old;
     struct job job = {.g = g,

@@ -34,6 +34,6 @@ struct generation_merge {
 uint32_t generation_merge_threads(unsigned threads, uint32_t shards);
 
 enum compact_result generation_merge(
-    const struct generation_merge *g, struct merge_report *report, char error[COMPACT_ERROR_TEXT]);
+    const struct generation_merge *g, struct merge_report *report, struct error *error);
 
 #endif

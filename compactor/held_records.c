@@ -30,8 +30,7 @@ struct held_record *held_records_begin(struct held_records *h)
     return r;
 }
 
-static enum compact_result write_out(
-    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_out(struct held_records *h, struct bytes piece, struct error *error)
 {
     if (io_write_all(h->fd, piece.ptr, piece.len, (off_t)h->written) != 0)
         return compact_fail_errno(error, h->directory);
@@ -39,8 +38,7 @@ static enum compact_result write_out(
     return COMPACT_OK;
 }
 
-enum compact_result held_records_append(
-    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+enum compact_result held_records_append(struct held_records *h, struct bytes piece, struct error *error)
 {
     struct held_record *last = &h->records[h->n - 1];
     enum compact_result r = COMPACT_OK;
@@ -61,8 +59,7 @@ enum compact_result held_records_append(
     return r == COMPACT_OK ? write_out(h, piece, error) : r;
 }
 
-enum compact_result held_records_append_line(
-    struct held_records *h, struct bytes line, char error[COMPACT_ERROR_TEXT])
+enum compact_result held_records_append_line(struct held_records *h, struct bytes line, struct error *error)
 {
     if (h->text.len + line.len + 1 > h->memory) {
         enum compact_result r = held_records_append(h, line, error);

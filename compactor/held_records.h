@@ -39,11 +39,9 @@ void held_records_clear(struct held_records *h);
 
 /* Begins a record, whose pieces of text follow. */
 struct held_record *held_records_begin(struct held_records *h);
-enum compact_result held_records_append(
-    struct held_records *h, struct bytes piece, char error[COMPACT_ERROR_TEXT]);
+enum compact_result held_records_append(struct held_records *h, struct bytes piece, struct error *error);
 /* As held_records_append of a whole line, given without LF. */
-enum compact_result held_records_append_line(
-    struct held_records *h, struct bytes line, char error[COMPACT_ERROR_TEXT]);
+enum compact_result held_records_append_line(struct held_records *h, struct bytes line, struct error *error);
 /* Initializes a reader of the i-th record. */
 void held_records_read(const struct held_records *h, size_t i, struct record_reader *out);
 /* The text of the records [from, to) with their LFs, or BYTES_NONE if one of them is in the file. Valid until the next append. */

@@ -46,18 +46,16 @@ static void set_name(struct manifest_import *entry, const char *path)
         *c = *c & 0x80 ? '?' : *c;
 }
 
-static enum compact_result refuse_line(
-    const struct import_file *f, const char *why, char error[COMPACT_ERROR_TEXT])
+static enum compact_result refuse_line(const struct import_file *f, const char *why, struct error *error)
 {
-    return compact_fail(error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.120s; nothing was imported", f->name,
+    return error_set(error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.120s; nothing was imported", f->name,
         f->entry.records, why);
 }
 
-static enum compact_result add_line(struct import_file *f, struct bytes line, char error[COMPACT_ERROR_TEXT])
+static enum compact_result add_line(struct import_file *f, struct bytes line, struct error *error)
 {
     struct import *i = f->import;
     struct record_key key;
-    char why[COMPACT_ERROR_TEXT];
     f->entry.records++;
     XXH3_64bits_update(f->hash, line.ptr, line.len);
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
@@ -70,10 +68,8 @@ static enum compact_result add_line(struct import_file *f, struct bytes line, ch
         return refuse_line(f, wrong, error);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
-    enum compact_result r = external_sort_add(i->sorts[part], line, why);
-    if (r == COMPACT_REFUSED)
-        return refuse_line(f, why, error);
-    return r == COMPACT_OK ? r : compact_fail(error, r, "%s", why);
+    enum compact_result r = external_sort_add(i->sorts[part], line, error);
+    return r == COMPACT_REFUSED ? refuse_line(f, error->text, error) : r;
 }
 
 static void show_progress(const struct import_file *f)
@@ -84,7 +80,7 @@ static void show_progress(const struct import_file *f)
             f->import->records + f->entry.records, spec->arg);
 }
 
-static enum compact_result read_lines(struct import_file *f, char error[COMPACT_ERROR_TEXT])
+static enum compact_result read_lines(struct import_file *f, struct error *error)
 {
     char why[LINE_SOURCE_ERROR_MAX];
     struct bytes line;
@@ -97,7 +93,7 @@ static enum compact_result read_lines(struct import_file *f, char error[COMPACT_
         case LINE_SOURCE_END:
             return COMPACT_OK;
         case LINE_SOURCE_FAILED:
-            return compact_fail(error, COMPACT_FAILED, "%s; nothing was imported", why);
+            return error_set(error, COMPACT_FAILED, "%s; nothing was imported", why);
         default:
             f->entry.records++;
             return refuse_line(
@@ -118,7 +114,7 @@ static const struct manifest_import *find_entry(
     return NULL;
 }
 
-static enum compact_result check_new(const struct import_file *f, char error[COMPACT_ERROR_TEXT])
+static enum compact_result check_new(const struct import_file *f, struct error *error)
 {
     const struct manifest *m = f->spec->archive;
     const struct manifest_import *known = find_entry(m->imports, m->n_imports, &f->entry);
@@ -126,13 +122,13 @@ static enum compact_result check_new(const struct import_file *f, char error[COM
         known = find_entry(f->import->entries, f->import->n_entries, &f->entry);
     if (!known || f->spec->again)
         return COMPACT_OK;
-    return compact_fail(error, COMPACT_REFUSED,
+    return error_set(error, COMPACT_REFUSED,
         "%.200s: the same text was imported before (%.150s); add --again to add its counts once more",
         f->name, known->name);
 }
 
 static enum compact_result read_file(
-    const struct import_spec *spec, struct import *i, const char *path, char error[COMPACT_ERROR_TEXT])
+    const struct import_spec *spec, struct import *i, const char *path, struct error *error)
 {
     char why[LINE_SOURCE_ERROR_MAX];
     struct import_file f = {.spec = spec,
@@ -142,7 +138,7 @@ static enum compact_result read_file(
     set_name(&f.entry, path);
     XXH3_64bits_reset(f.hash);
     f.lines = line_source_open(path, why);
-    enum compact_result r = f.lines ? COMPACT_OK : compact_fail(error, COMPACT_REFUSED, "%s", why);
+    enum compact_result r = f.lines ? COMPACT_OK : error_set(error, COMPACT_REFUSED, "%s", why);
     if (r == COMPACT_OK) {
         line_source_limit(f.lines, spec->memory / 2);
         r = read_lines(&f, error);
@@ -159,8 +155,7 @@ static enum compact_result read_file(
     return r;
 }
 
-static enum compact_result finish_part(
-    struct import *i, uint32_t k, int64_t hours_from, char error[COMPACT_ERROR_TEXT])
+static enum compact_result finish_part(struct import *i, uint32_t k, int64_t hours_from, struct error *error)
 {
     enum compact_result r = external_sort_finish(i->sorts[k], error);
     if (r != COMPACT_OK)
@@ -173,8 +168,7 @@ static enum compact_result finish_part(
     return r;
 }
 
-enum compact_result import_read(
-    const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT])
+enum compact_result import_read(const struct import_spec *spec, struct import **out, struct error *error)
 {
     struct import *i = mem_zalloc(sizeof *i);
     enum compact_result r = COMPACT_OK;

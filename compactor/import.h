@@ -43,8 +43,7 @@ static inline uint32_t import_parts_max(size_t memory)
 struct import;
 
 /* Reads and sorts all files. Always sets *out; free it after the run. */
-enum compact_result import_read(
-    const struct import_spec *spec, struct import **out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result import_read(const struct import_spec *spec, struct import **out, struct error *error);
 void import_free(struct import **i);
 
 /* Both are valid until import_free. The parts are those of run.h. */

@@ -90,9 +90,9 @@ static void show_progress(const struct run_progress *at, void *arg)
     progress_show(arg, at->step, at->done, at->total, at->records, false, clock_monotonic());
 }
 
-static int report_failure(enum compact_result r, const char *error)
+static int report_failure(enum compact_result r, const struct error *error)
 {
-    log_error(compact_strerror(r), LOG_S("error", error));
+    log_error(compact_strerror(r), LOG_S("error", error->text));
     return compact_exit_status(r);
 }
 
@@ -108,7 +108,8 @@ struct session {
 /* Returns 0, or the exit status after logging the error. */
 static int session_open(struct session *s, struct options *o, bool merges_slices)
 {
-    char error[COMPACT_ERROR_TEXT] = "", *token;
+    struct error error;
+    char *token;
     struct config_error wrong;
     const char *aggregator = peer_url(o, "aggregator");
     *s = (struct session){
@@ -123,10 +124,10 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
             .auth_token = token,
             .reply_timeout = options_int(o, "reply_timeout") * USEC_PER_MSEC,
         },
-        error);
+        &error);
     free(token);
     if (!s->control)
-        return fail(error, EX_CONFIG);
+        return fail(error.text, EX_CONFIG);
     s->spec = (struct run_spec){.archive = options_string(o, "archive"),
         .slices = options_string(o, "slices"),
         .shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 0,
@@ -141,7 +142,7 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
     return EX_OK;
 }
 
-static enum compact_result session_run(struct session *s, char error[COMPACT_ERROR_TEXT])
+static enum compact_result session_run(struct session *s, struct error *error)
 {
     enum compact_result r = run_compact(&s->spec, &s->out, error);
     const struct run_outcome *out = &s->out;
@@ -161,15 +162,15 @@ static enum compact_result session_run(struct session *s, char error[COMPACT_ERR
 
 static int run_merge(struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "";
+    struct error error;
     struct session s;
     int status = session_open(&s, o, true);
     if (status != EX_OK)
         return status;
     s.spec.replace = options_text(o, "replace");
-    enum compact_result r = session_run(&s, error);
+    enum compact_result r = session_run(&s, &error);
     control_free(&s.control);
-    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
 static int run_replace(struct options *o)
@@ -188,7 +189,7 @@ static int run_replace(struct options *o)
     return run_merge(o);
 }
 
-static enum compact_result prepare_archive(const struct options *o, char error[COMPACT_ERROR_TEXT])
+static enum compact_result prepare_archive(const struct options *o, struct error *error)
 {
     const char *archive = options_string(o, "archive");
     uint32_t shards = options_is_set(o, "shards") ? (uint32_t)options_int(o, "shards") : 1;
@@ -243,7 +244,8 @@ static int read_date(const struct options *o, const char *name, int64_t *seconds
 
 static int run_change_in(struct session *s, struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "", **files = NULL;
+    struct error error;
+    char **files = NULL;
     struct change *c = NULL;
     struct change_spec spec = {.archive = options_string(o, "archive"),
         .again = options_bool(o, "again"),
@@ -260,16 +262,16 @@ static int run_change_in(struct session *s, struct options *o)
     spec.imports = files;
     if (spec.forget || spec.forget_sub)
         s->spec.keep = 1;
-    enum compact_result r = prepare_archive(o, error);
+    enum compact_result r = prepare_archive(o, &error);
     if (r == COMPACT_OK)
-        r = change_prepare(&spec, &s->spec, &c, error);
+        r = change_prepare(&spec, &s->spec, &c, &error);
     if (r == COMPACT_OK)
-        r = session_run(s, error);
+        r = session_run(s, &error);
     progress_erase();
     if (r == COMPACT_OK)
         report_change(o, c, &s->out);
     change_free(&c);
-    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
 /* The slices are merged by a run before, so that the scan of a removal by key sees all counts that the change writes. */
@@ -290,10 +292,11 @@ static int run_change(struct options *o)
 
 static int run_export(struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "", **files;
+    struct error error;
+    char **files;
     const char *to = options_operands(o, &files) ? files[0] : NULL;
-    enum compact_result r = export_archive(options_string(o, "archive"), to, error);
-    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+    enum compact_result r = export_archive(options_string(o, "archive"), to, &error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
 static void show_verified(uint64_t bytes, uint64_t total, void *arg)
@@ -303,7 +306,7 @@ static void show_verified(uint64_t bytes, uint64_t total, void *arg)
 
 static int run_verify(struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "";
+    struct error error;
     struct progress progress;
     struct verify_report report;
     struct verify_spec spec = {.archive = options_string(o, "archive"),
@@ -311,10 +314,10 @@ static int run_verify(struct options *o)
         .on_progress = show_verified,
         .arg = &progress};
     progress_begin(&progress, "bytes", false, clock_monotonic());
-    enum compact_result r = verify_archive(&spec, &report, error);
+    enum compact_result r = verify_archive(&spec, &report, &error);
     progress_erase();
     if (r != COMPACT_OK)
-        return report_failure(r, error);
+        return report_failure(r, &error);
     log_info("verified", LOG_U("generation", report.generation), LOG_U("records", report.records),
         LOG_U("bytes", report.bytes),
         LOG_S("previous", report.compared ? "equal with its slices" : "not compared"));
@@ -329,9 +332,9 @@ static int run_verify(struct options *o)
 
 static int run_init(struct options *o)
 {
-    char error[COMPACT_ERROR_TEXT] = "";
-    enum compact_result r = prepare_archive(o, error);
-    return r == COMPACT_OK ? EX_OK : report_failure(r, error);
+    struct error error;
+    enum compact_result r = prepare_archive(o, &error);
+    return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
 /* The acts other than a run, each named by the option that asks for it. */
@@ -356,7 +359,7 @@ static const struct act {
 static const struct act merge_act = {"", run_merge, .changes = true};
 
 /* Finds the act of the options. An import may also drop hours. Returns NULL after storing the error. */
-static const struct act *find_act(const struct options *o, char error[COMPACT_ERROR_TEXT])
+static const struct act *find_act(const struct options *o, struct error *error)
 {
     const struct act *found = &merge_act;
     char **files;
@@ -367,8 +370,7 @@ static const struct act *find_act(const struct options *o, char error[COMPACT_ER
         if (!is_asked || joins)
             continue;
         if (found != &merge_act) {
-            snprintf(
-                error, COMPACT_ERROR_TEXT, "--%s and --%s cannot be combined", found->option, acts[i].option);
+            error_set(error, EX_USAGE, "--%s and --%s cannot be combined", found->option, acts[i].option);
             return NULL;
         }
         found = &acts[i];
@@ -377,9 +379,9 @@ static const struct act *find_act(const struct options *o, char error[COMPACT_ER
     if (n >= found->operands_min && n <= found->operands_max)
         return found;
     if (n < found->operands_min)
-        snprintf(error, COMPACT_ERROR_TEXT, "--%s needs a file", found->option);
+        error_set(error, EX_USAGE, "--%s needs a file", found->option);
     else
-        snprintf(error, COMPACT_ERROR_TEXT, "unexpected argument: %.200s", files[found->operands_max]);
+        error_set(error, EX_USAGE, "unexpected argument: %.200s", files[found->operands_max]);
     return NULL;
 }
 
@@ -398,8 +400,7 @@ static int run_locked(void *arg)
 {
     struct options *o = arg;
     struct config_error error;
-    char ignored[COMPACT_ERROR_TEXT];
-    const struct act *act = find_act(o, ignored);
+    const struct act *act = find_act(o, NULL);
     if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
     if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)
@@ -422,12 +423,12 @@ static int read_schedule(const struct options *o, struct schedule *s, struct con
 static int run_options(struct options *o)
 {
     struct config_error error;
-    char wrong[COMPACT_ERROR_TEXT];
+    struct error wrong;
     struct repeat_spec repeat = {.archive = options_string(o, "archive"), .run = run_locked, .arg = o};
-    const struct act *act = find_act(o, wrong);
+    const struct act *act = find_act(o, &wrong);
     int64_t day;
     if (!act)
-        return fail(wrong, EX_USAGE);
+        return fail(wrong.text, EX_USAGE);
     if (read_date(o, "drop_before", &day) != 0 || read_date(o, "drop_hours_before", &day) != 0 ||
         check_forget_sub(o) != 0)
         return EX_USAGE;

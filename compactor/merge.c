@@ -14,7 +14,7 @@
 struct merge {
     const struct merge_spec *spec;
     struct merge_report *report;
-    char *error;
+    struct error *error;
     enum compact_result taken; /* of take, which a reader calls */
     struct count_merge *added, *sum;
     struct external_sort **texts; /* of each shard; NULL: no new text */
@@ -44,7 +44,7 @@ static enum compact_result emit(struct merge *m, struct bytes piece)
         if (m->spec->on_progress)
             m->spec->on_progress(m->report, m->spec->arg);
         if (m->spec->stopped && atomic_load(m->spec->stopped))
-            return compact_fail(m->error, COMPACT_TRY_AGAIN, "stopped");
+            return error_set(m->error, COMPACT_TRY_AGAIN, "stopped");
     }
     return shard_writer_append(m->shard->records, piece, m->error);
 }
@@ -58,9 +58,7 @@ static int take(void *arg, struct bytes piece)
 
 static enum compact_result reader_failed(struct merge *m, const struct record_reader *r)
 {
-    if (!r->base.error.text[0])
-        return m->taken;
-    return compact_fail(m->error, record_source_result(r->base.error.code), "%s", r->base.error.text);
+    return r->base.error.text[0] ? record_source_failed(&r->base.error, m->error) : m->taken;
 }
 
 /* Copies the shard's old records before the key. BYTES_NONE: all. */
@@ -90,7 +88,7 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     while (r == COMPACT_OK && next == COUNT_FOUND) {
         buf_clear(&m->piece);
         next = count_merge_print_piece(of, &m->piece, PIECE_BYTES);
-        r = next == COUNT_FAILED ? record_source_failed(of, m->error)
+        r = next == COUNT_FAILED ? record_source_failed(count_merge_error(of), m->error)
                                  : held_records_append(&m->held, buf_bytes(&m->piece), m->error);
     }
     return r;
@@ -106,7 +104,7 @@ static enum compact_result write_record(struct merge *m, enum count_next next)
         if (next != COUNT_FAILED)
             r = emit(m, buf_bytes(&m->piece));
     }
-    return next == COUNT_FAILED ? record_source_failed(m->sum, m->error) : r;
+    return next == COUNT_FAILED ? record_source_failed(count_merge_error(m->sum), m->error) : r;
 }
 
 /* Writes under `key` the sum of the old record, the added records [from, to) and `single`. */
@@ -160,11 +158,11 @@ static enum compact_result hold_old(struct merge *m)
     struct record_key key;
     count_merge_reset(m->sum, &old, 1);
     if (count_merge_next_record(m->sum) != COUNT_FOUND)
-        return record_source_failed(m->sum, m->error);
+        return record_source_failed(count_merge_error(m->sum), m->error);
     struct bytes text = count_merge_key(m->sum);
     text.len--;
     if (!record_key_parse(text, &key))
-        return compact_fail(m->error, COMPACT_DAMAGED, "%.300s: no key of a record: \"%.*s\"", old->container,
+        return error_set(m->error, COMPACT_DAMAGED, "%.300s: no key of a record: \"%.*s\"", old->container,
             (int)(text.len < KEY_SHOWN ? text.len : KEY_SHOWN), text.ptr);
     m->single = m->held.n;
     return hold(m, m->sum, &key);
@@ -384,7 +382,7 @@ static enum compact_result write_lookup(struct merge *m)
     buf_clear(&m->piece);
     if (r == COMPACT_OK &&
         (count_merge_next_record(m->sum) != COUNT_FOUND || count_merge_print(m->sum, &m->piece) != COUNT_END))
-        r = record_source_failed(m->sum, m->error);
+        r = record_source_failed(count_merge_error(m->sum), m->error);
     record_reader_end(&added);
     line = bytes_of(m->piece.ptr, m->piece.len - (m->piece.len > 0));
     if (r == COMPACT_OK && !bytes_equal(line, buf_bytes(&old))) {
@@ -426,7 +424,7 @@ static enum compact_result begin_group(struct merge *m, struct bytes key, const 
         buf_append_bytes(&m->group, key);
     }
     return m->shard->records ? COMPACT_OK
-                             : compact_fail(m->error, COMPACT_DAMAGED, "a record of another shard: %.*s",
+                             : error_set(m->error, COMPACT_DAMAGED, "a record of another shard: %.*s",
                                    (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
 }
 
@@ -436,7 +434,7 @@ static enum compact_result add_record(struct merge *m)
     struct record_key parts;
     enum compact_result r = COMPACT_OK;
     if (!record_key_parse(bytes_of(key.ptr, key.len - 1), &parts) || parts.unit == PERIOD_MONTH)
-        return compact_fail(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
+        return error_set(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
             (int)(key.len - 1 < KEY_SHOWN ? key.len - 1 : KEY_SHOWN), key.ptr);
     m->report->records++;
     if (m->held.n == 0 || !m->is_subtotal || !bytes_starts_with(key, buf_bytes(&m->group))) {
@@ -471,7 +469,7 @@ static enum compact_result merge_texts(struct merge *m, struct external_sort *so
     count_merge_reset(m->sum, sources->list, sources->n);
     while (r == COMPACT_OK && (next = count_merge_next_record(m->sum)) != COUNT_END) {
         if (next == COUNT_FAILED)
-            return record_source_failed(m->sum, m->error);
+            return record_source_failed(count_merge_error(m->sum), m->error);
         r = copy_texts_before(m, count_merge_key(m->sum), &place);
         if (r == COMPACT_OK && place == READER_AT_KEY) {
             record_reader_skip(m->shard->old_texts, record_reader_line(m->shard->old_texts));
@@ -479,7 +477,7 @@ static enum compact_result merge_texts(struct merge *m, struct external_sort *so
         }
         buf_clear(&m->piece);
         if (count_merge_print(m->sum, &m->piece) == COUNT_FAILED)
-            return record_source_failed(m->sum, m->error);
+            return record_source_failed(count_merge_error(m->sum), m->error);
         if (r == COMPACT_OK)
             r = shard_writer_append(m->shard->texts, buf_bytes(&m->piece), m->error);
     }
@@ -510,8 +508,7 @@ static uint32_t shards_here(const struct merge_spec *spec)
     return n > 0 ? n : 1;
 }
 
-enum compact_result merge_run(
-    const struct merge_spec *spec, struct merge_report *report, char error[COMPACT_ERROR_TEXT])
+enum compact_result merge_run(const struct merge_spec *spec, struct merge_report *report, struct error *error)
 {
     struct merge m = {.spec = spec, .report = report, .error = error, .single = NONE};
     enum compact_result r = COMPACT_OK;
@@ -525,7 +522,7 @@ enum compact_result merge_run(
     while (r == COMPACT_OK && (next = count_merge_next_record(m.added)) == COUNT_FOUND)
         r = add_record(&m);
     if (r == COMPACT_OK && next == COUNT_FAILED)
-        r = record_source_failed(m.added, error);
+        r = record_source_failed(count_merge_error(m.added), error);
     if (r == COMPACT_OK)
         r = write_group(&m);
     for (uint32_t k = 0; k < spec->n_shards && r == COMPACT_OK; k++)

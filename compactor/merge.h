@@ -50,6 +50,6 @@ struct merge_spec {
 
 /* Reads every source and every old file to its end. The caller finishes the writers. */
 enum compact_result merge_run(
-    const struct merge_spec *spec, struct merge_report *report, char error[COMPACT_ERROR_TEXT]);
+    const struct merge_spec *spec, struct merge_report *report, struct error *error);
 
 #endif

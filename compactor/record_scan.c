@@ -3,27 +3,22 @@
 #include "compactor/archive.h"
 #include "compactor/record_source.h"
 
-enum compact_result record_scan_failed(const struct count_source *s, char error[COMPACT_ERROR_TEXT])
-{
-    return compact_fail(error, record_source_result(s->error.code), "%s", s->error.text);
-}
-
 static enum compact_result scan_shard(
-    struct count_source *s, record_visit *visit, void *arg, char error[COMPACT_ERROR_TEXT])
+    struct count_source *s, record_visit *visit, void *arg, struct error *error)
 {
     enum compact_result r = COMPACT_OK;
     enum count_next next = COUNT_FOUND;
     while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
         struct record_key key;
-        r = record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key)
-                ? visit(arg, s, &key, error)
-                : compact_fail(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+        if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
+            return error_set(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+        r = visit(arg, s, &key, error);
     }
-    return next == COUNT_FAILED ? record_scan_failed(s, error) : r;
+    return next == COUNT_FAILED ? record_source_failed(&s->error, error) : r;
 }
 
-enum compact_result record_scan(const char *archive, const struct manifest *m, record_visit *visit, void *arg,
-    char error[COMPACT_ERROR_TEXT])
+enum compact_result record_scan(
+    const char *archive, const struct manifest *m, record_visit *visit, void *arg, struct error *error)
 {
     struct count_sources shards = {0};
     char directory[PATH_MAX];

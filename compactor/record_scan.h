@@ -11,12 +11,10 @@
 
 /* `s` is at a record, whose values the visitor may read. `key` borrows from s->key, which is valid until the first value. */
 typedef enum compact_result record_visit(
-    void *arg, struct count_source *s, const struct record_key *key, char error[COMPACT_ERROR_TEXT]);
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error);
 
 /* Ends after the last record, or when the visitor returns another result than COMPACT_OK. */
-enum compact_result record_scan(const char *archive, const struct manifest *m, record_visit *visit, void *arg,
-    char error[COMPACT_ERROR_TEXT]);
-/* Returns the result of a source whose last call failed, and copies its error. */
-enum compact_result record_scan_failed(const struct count_source *s, char error[COMPACT_ERROR_TEXT]);
+enum compact_result record_scan(
+    const char *archive, const struct manifest *m, record_visit *visit, void *arg, struct error *error);
 
 #endif

@@ -14,21 +14,20 @@
 #include "counts/manifest.h"
 #include "counts/slice_reader.h"
 
-enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
-    struct count_source **out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result record_source_open_shard(
+    const char *path, const struct manifest_file *expected, struct count_source **out, struct error *error);
 /* Adds the shards of the generation in the directory. `filter` may be NULL. */
 enum compact_result record_source_add_shards(const char *directory, const struct manifest *m,
-    const struct record_filter *filter, struct count_sources *out, char error[COMPACT_ERROR_TEXT]);
+    const struct record_filter *filter, struct count_sources *out, struct error *error);
 /* The same for an open file, which the source takes over. `name` stands for the path in errors; `read_bytes` is the buffer. */
 struct count_source *record_source_of_file(
     int fd, const char *name, const struct manifest_file *expected, size_t read_bytes);
-enum compact_result record_source_result(enum count_failure failure);
-/* Returns the result of a failed merge and copies its error. */
-enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT]);
+/* Returns the result of a failed source or merge and copies its error. */
+enum compact_result record_source_failed(const struct error *of, struct error *error);
 
 /* COMPACT_TRY_AGAIN: the log is not empty. COMPACT_REFUSED: the slice is missing, not sealed, or has another format. */
 enum compact_result record_source_open_slice(
-    const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT]);
+    const char *path, struct slice_reader **out, struct error *error);
 
 /* The metadata of a sealed slice. */
 struct slice_facts {
@@ -42,8 +41,7 @@ struct slice_facts {
     size_t n_begins;
     uint64_t bytes; /* of its counts */
 };
-enum compact_result slice_facts_read(
-    const char *path, struct slice_facts *out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result slice_facts_read(const char *path, struct slice_facts *out, struct error *error);
 void slice_facts_free(struct slice_facts *f);
 
 /* Appends "DIRECTORY/0000000012.db". */

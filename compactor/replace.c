@@ -37,20 +37,20 @@ static const struct manifest_stream *find_stream(const struct manifest *m, const
     return NULL;
 }
 
-static enum compact_result check_streams(const char *dir, const struct manifest *current,
-    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+static enum compact_result check_streams(
+    const char *dir, const struct manifest *current, const struct manifest *by, struct error *error)
 {
     for (size_t i = 0; i < current->n_streams; i++) {
         const struct manifest_stream *s = &current->streams[i], *r = find_stream(by, s->name);
         if (!is_stream(s) || (r && r->end == s->end && has_same_history(r, s)))
             continue;
         if (r && !has_same_history(r, s))
-            return compact_fail(error, COMPACT_REFUSED,
+            return error_set(error, COMPACT_REFUSED,
                 "%.200s has counts of another stream %s than the archive, or of a restored copy (%s, %s); "
                 "remove %.200s and run `millrace recount` again",
                 dir, s->name, r->id, s->id, dir);
         uint64_t end = r ? r->end : 0;
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "%.200s ends at offset %" PRIu64 " of stream %s, the archive at %" PRIu64 "%s", dir, end, s->name,
             s->end,
             end < s->end
@@ -59,7 +59,7 @@ static enum compact_result check_streams(const char *dir, const struct manifest 
     }
     for (size_t i = 0; i < by->n_streams; i++)
         if (is_stream(&by->streams[i]) && !find_stream(current, by->streams[i].name))
-            return compact_fail(error, COMPACT_REFUSED,
+            return error_set(error, COMPACT_REFUSED,
                 "%.200s has counts of stream %s, which the archive does not include", dir,
                 by->streams[i].name);
     return COMPACT_OK;
@@ -75,8 +75,8 @@ static bool has_file(const struct manifest *m, const struct manifest_stream *fil
     return false;
 }
 
-static enum compact_result check_files(const char *dir, const struct manifest *current,
-    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+static enum compact_result check_files(
+    const char *dir, const struct manifest *current, const struct manifest *by, struct error *error)
 {
     uint64_t missing = 0, more = 0, bytes = 0;
     for (size_t i = 0; i < current->n_streams; i++)
@@ -90,13 +90,13 @@ static enum compact_result check_files(const char *dir, const struct manifest *c
             more++;
         }
     if (missing > 0)
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "%.200s lacks %" PRIu64
             " files that the archive counted with `aggregator --input`, the last with %" PRIu64
             " bytes; run `millrace recount --from FILE...` with these files",
             dir, missing, bytes);
     if (more > 0)
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "%.200s has counts of %" PRIu64 " files that the archive does not include, the last with %" PRIu64
             " bytes; remove %.200s and recount without them",
             dir, more, bytes, dir);
@@ -112,40 +112,39 @@ static size_t count_imports(const struct manifest *m, const struct manifest_impo
     return n;
 }
 
-static enum compact_result check_imports(const char *dir, const struct manifest *current,
-    const struct manifest *by, char error[COMPACT_ERROR_TEXT])
+static enum compact_result check_imports(
+    const char *dir, const struct manifest *current, const struct manifest *by, struct error *error)
 {
     for (size_t i = 0; i < current->n_imports; i++) {
         const struct manifest_import *import = &current->imports[i];
         size_t has = count_imports(by, import);
         if (has < count_imports(current, import))
-            return compact_fail(error, COMPACT_REFUSED,
+            return error_set(error, COMPACT_REFUSED,
                 "%.100s lacks the archive's import of %.100s; import it: millrace compactor --archive=%.100s "
                 "--aggregator-url=none --sortdb-url=none --import FILE%s",
                 dir, import->name, dir, has > 0 ? " --again" : "");
     }
     for (size_t i = 0; i < by->n_imports; i++)
         if (count_imports(by, &by->imports[i]) > count_imports(current, &by->imports[i]))
-            return compact_fail(error, COMPACT_REFUSED,
+            return error_set(error, COMPACT_REFUSED,
                 "%.100s has an import of %.100s, which the archive lacks", dir, by->imports[i].name);
     return COMPACT_OK;
 }
 
-enum compact_result replace_read(const char *dir, const struct manifest *current, struct manifest *by,
-    bool *is_done, char error[COMPACT_ERROR_TEXT])
+enum compact_result replace_read(
+    const char *dir, const struct manifest *current, struct manifest *by, bool *is_done, struct error *error)
 {
-    struct error why;
-    enum manifest_result m = manifest_read_current(dir, by, &why);
+    enum manifest_result m = manifest_read_current(dir, by, error);
     *is_done = false;
     if (m != MANIFEST_OK)
-        return compact_fail(error, m == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_REFUSED,
-            "%.200s: no recounted archive: %.250s", dir, why.text);
+        return error_set(error, m == MANIFEST_FAILED ? COMPACT_FAILED : COMPACT_REFUSED,
+            "%.200s: no recounted archive: %s", dir, error->text);
     if (current->recounted.made > 0 && current->recounted.content == manifest_content(by)) {
         *is_done = true;
         return COMPACT_OK;
     }
     if (by->through == 0)
-        return compact_fail(
+        return error_set(
             error, COMPACT_REFUSED, "%.200s has no counts yet; run `millrace recount` again", dir);
     enum compact_result r = check_streams(dir, current, by, error);
     if (r == COMPACT_OK)
@@ -154,29 +153,28 @@ enum compact_result replace_read(const char *dir, const struct manifest *current
 }
 
 enum compact_result replace_check_slice(const struct manifest *current, const struct manifest *by,
-    const char *path, const struct slice_facts *slice, char error[COMPACT_ERROR_TEXT])
+    const char *path, const struct slice_facts *slice, struct error *error)
 {
     const struct manifest_stream *before = find_stream(current, REJECTS_CURSOR), *after = NULL;
     if (strcmp(slice->counters, by->counters) != 0)
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "%.200s, which the archive does not include, has other counters than the recount" SAME_COUNTERS,
             path);
     for (size_t i = 0; i < slice->n_streams && !after; i++)
         after = strcmp(slice->streams[i].name, REJECTS_CURSOR) == 0 ? &slice->streams[i] : NULL;
     if (after && (!before || strcmp(before->id, after->id) != 0 || before->end != after->end))
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "rejected lines were put back into %.200s, which the archive does not include; run `millrace "
             "compact`, then `millrace recount` again",
             path);
     return COMPACT_OK;
 }
 
-enum compact_result replace_check_open(
-    const struct manifest *by, uint64_t counters, char error[COMPACT_ERROR_TEXT])
+enum compact_result replace_check_open(const struct manifest *by, uint64_t counters, struct error *error)
 {
     if (counters == XXH3_64bits(by->counters, strlen(by->counters)))
         return COMPACT_OK;
-    return compact_fail(
+    return error_set(
         error, COMPACT_REFUSED, "the aggregator has other counters than the recount" SAME_COUNTERS);
 }
 

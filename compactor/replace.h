@@ -22,14 +22,13 @@
 
 /* Reads the manifest of DIR's current generation, which the caller frees in any case. *is_done: the current generation of the
  * archive already has its counts. Otherwise checks condition 1. */
-enum compact_result replace_read(const char *dir, const struct manifest *current, struct manifest *by,
-    bool *is_done, char error[COMPACT_ERROR_TEXT]);
+enum compact_result replace_read(
+    const char *dir, const struct manifest *current, struct manifest *by, bool *is_done, struct error *error);
 /* Checks conditions 2 and 3 for a slice after the archive. */
 enum compact_result replace_check_slice(const struct manifest *current, const struct manifest *by,
-    const char *path, const struct slice_facts *slice, char error[COMPACT_ERROR_TEXT]);
+    const char *path, const struct slice_facts *slice, struct error *error);
 /* Checks condition 2 for the open slice. `counters` is the XXH3 (64 bits) of its counters' text. */
-enum compact_result replace_check_open(
-    const struct manifest *by, uint64_t counters, char error[COMPACT_ERROR_TEXT]);
+enum compact_result replace_check_open(const struct manifest *by, uint64_t counters, struct error *error);
 /* Notes the recount in the manifest of the new generation. */
 void replace_describe(const struct manifest *current, const struct manifest *by, struct manifest *made);
 

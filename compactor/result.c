@@ -4,7 +4,6 @@
 #include "base/io.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,52 +12,30 @@
 
 const char *compact_strerror(enum compact_result r)
 {
-    switch (r) {
-    case COMPACT_OK:
-        return "ok";
-    case COMPACT_TRY_AGAIN:
-        return "try again";
-    case COMPACT_REFUSED:
-        return "refused";
-    case COMPACT_DAMAGED:
-        return "damaged";
-    case COMPACT_FAILED:
-        return "failed";
-    }
-    return "unknown";
+    static const char *const texts[] = {[COMPACT_OK] = "ok",
+        [COMPACT_TRY_AGAIN] = "try again",
+        [COMPACT_REFUSED] = "refused",
+        [COMPACT_DAMAGED] = "damaged",
+        [COMPACT_FAILED] = "failed"};
+    return texts[r];
 }
 
 int compact_exit_status(enum compact_result r)
 {
-    switch (r) {
-    case COMPACT_OK:
-        return EX_OK;
-    case COMPACT_TRY_AGAIN:
-    case COMPACT_FAILED:
-        return EX_TEMPFAIL;
-    case COMPACT_REFUSED:
-        return EX_CONFIG;
-    case COMPACT_DAMAGED:
-        break;
-    }
-    return 1;
+    static const int statuses[] = {[COMPACT_OK] = EX_OK,
+        [COMPACT_TRY_AGAIN] = EX_TEMPFAIL,
+        [COMPACT_REFUSED] = EX_CONFIG,
+        [COMPACT_DAMAGED] = 1,
+        [COMPACT_FAILED] = EX_TEMPFAIL};
+    return statuses[r];
 }
 
-enum compact_result compact_fail(char error[COMPACT_ERROR_TEXT], enum compact_result r, const char *fmt, ...)
+enum compact_result compact_fail_errno(struct error *error, const char *what)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(error, COMPACT_ERROR_TEXT, fmt, ap);
-    va_end(ap);
-    return r;
+    return error_set(error, COMPACT_FAILED, "%.400s: %s", what, strerror(errno));
 }
 
-enum compact_result compact_fail_errno(char error[COMPACT_ERROR_TEXT], const char *what)
-{
-    return compact_fail(error, COMPACT_FAILED, "%.400s: %s", what, strerror(errno));
-}
-
-enum compact_result compact_open_temporary(const char *directory, int *fd, char error[COMPACT_ERROR_TEXT])
+enum compact_result compact_open_temporary(const char *directory, int *fd, struct error *error)
 {
     static atomic_uint number; /* several threads may share the directory */
     char *path = mem_printf("%s/records-%u.tmp", directory, atomic_fetch_add(&number, 1));

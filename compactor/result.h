@@ -2,7 +2,7 @@
 #ifndef MILLRACE_COMPACTOR_RESULT_H
 #define MILLRACE_COMPACTOR_RESULT_H
 
-#define COMPACT_ERROR_TEXT 2048 /* bytes of an error text */
+#include "base/error.h"
 
 enum compact_result {
     COMPACT_OK,
@@ -15,12 +15,9 @@ const char *compact_strerror(enum compact_result r);
 /* 0 (ok), 75 (try again, or failed), 78 (refused) or 1 (damaged). */
 int compact_exit_status(enum compact_result r);
 
-/* Formats the error and returns r. */
-enum compact_result compact_fail(char error[COMPACT_ERROR_TEXT], enum compact_result r, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 /* Returns COMPACT_FAILED with "WHAT: " and the text of errno. */
-enum compact_result compact_fail_errno(char error[COMPACT_ERROR_TEXT], const char *what);
+enum compact_result compact_fail_errno(struct error *error, const char *what);
 /* Opens a new file without a name, so that a killed process leaves nothing. On a failure *fd is -1. */
-enum compact_result compact_open_temporary(const char *directory, int *fd, char error[COMPACT_ERROR_TEXT]);
+enum compact_result compact_open_temporary(const char *directory, int *fd, struct error *error);
 
 #endif

@@ -16,17 +16,16 @@
 struct run {
     const struct run_spec *spec;
     struct run_outcome *out;
-    char *error;
+    struct error *error;
     struct manifest old, made;   /* current at the start; the new one */
     struct manifest by;          /* of the recounted archive; zeroed: none, or it is current already */
     const struct manifest *base; /* whose records are merged: old or by */
     uint64_t open;               /* the slice that was open */
     bool open_is_empty;
-    uint64_t last;               /* the last sealed slice */
-    enum compact_result sealing; /* COMPACT_TRY_AGAIN: the open slice could not be sealed */
-    char seal_error[COMPACT_ERROR_TEXT];
-    bool has_work;  /* a new generation is needed */
-    uint64_t total; /* bytes of the sources */
+    uint64_t last;        /* the last sealed slice */
+    struct error sealing; /* code COMPACT_TRY_AGAIN: the open slice could not be sealed */
+    bool has_work;        /* a new generation is needed */
+    uint64_t total;       /* bytes of the sources */
 };
 
 static enum compact_result step_recover(struct run *run)
@@ -72,7 +71,7 @@ static enum compact_result step_look(struct run *run)
             return r;
     }
     if (run->open <= run->old.through)
-        return compact_fail(run->error, COMPACT_REFUSED,
+        return error_set(run->error, COMPACT_REFUSED,
             "the archive includes slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
             ": they belong to different data",
             run->old.through, run->open);
@@ -88,13 +87,13 @@ static enum compact_result step_seal(struct run *run)
     run->last = run->open - 1;
     if (run->open_is_empty)
         return COMPACT_OK;
-    run->sealing = c->seal(c->arg, run->open, run->seal_error);
-    if (run->sealing == COMPACT_OK)
+    run->sealing.code = c->seal(c->arg, run->open, &run->sealing);
+    if (run->sealing.code == COMPACT_OK)
         run->last = run->open;
     /* Rejected lines may have been put back into the open slice, so a replacement must see all of it. */
-    if (run->sealing == COMPACT_OK || (run->sealing == COMPACT_TRY_AGAIN && !replaces(run)))
+    if (run->sealing.code == COMPACT_OK || (run->sealing.code == COMPACT_TRY_AGAIN && !replaces(run)))
         return COMPACT_OK;
-    return compact_fail(run->error, run->sealing, "%s", run->seal_error);
+    return error_set(run->error, run->sealing.code, "%s", run->sealing.text);
 }
 
 static void replace_text(char **text, char *by)
@@ -111,7 +110,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
     if (r != COMPACT_OK)
         return r;
     if (f.number != n)
-        r = compact_fail(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
+        r = error_set(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
     if (r == COMPACT_OK && replaces(run))
         r = replace_check_slice(&run->old, &run->by, path, &f, run->error);
     /* If the key of a namespace changed, its old and new counts must not add up under one name. */
@@ -119,7 +118,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
     if (line.len == 0)
         line = counters_conflict(m->retired, f.counters);
     if (r == COMPACT_OK && line.len > 0)
-        r = compact_fail(run->error, COMPACT_REFUSED,
+        r = error_set(run->error, COMPACT_REFUSED,
             "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
             (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
     /* A slice must start where the previous slice ended, else events would be missing or counted twice. A new stream may
@@ -129,7 +128,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         for (size_t k = 0; k < f.n_begins && !begin; k++)
             begin = strcmp(f.begins[k].name, end->name) == 0 ? &f.begins[k] : NULL;
         if (!begin || begin->end != end->end || strcmp(begin->id, end->id) != 0)
-            r = compact_fail(run->error, COMPACT_REFUSED,
+            r = error_set(run->error, COMPACT_REFUSED,
                 "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
                 " of %s): they do not belong together",
                 path, end->name, end->end, end->id);
@@ -336,8 +335,7 @@ static const struct step {
     {"prune", step_prune, false},
 };
 
-enum compact_result run_compact(
-    const struct run_spec *spec, struct run_outcome *out, char error[COMPACT_ERROR_TEXT])
+enum compact_result run_compact(const struct run_spec *spec, struct run_outcome *out, struct error *error)
 {
     struct run run = {.spec = spec, .out = out, .error = error};
     enum compact_result r = COMPACT_OK;
@@ -350,8 +348,8 @@ enum compact_result run_compact(
             spec->on_progress(&p, spec->arg);
         r = steps[i].take(&run);
     }
-    if (r == COMPACT_OK && run.sealing != COMPACT_OK)
-        r = compact_fail(error, run.sealing, "%s", run.seal_error);
+    if (r == COMPACT_OK && run.sealing.code != COMPACT_OK)
+        r = error_set(error, run.sealing.code, "%s", run.sealing.text);
     if (r != COMPACT_OK && run.made.shards > 0)
         archive_discard(spec->archive, run.made.generation);
     manifest_free(&run.old);

@@ -27,15 +27,15 @@ struct run_control {
     void *arg;
     /* The number of the open slice, and whether it is empty: no event counted, skipped or rejected. 0: there is no aggregator,
      * and the run merges no slices. */
-    enum compact_result (*look)(void *arg, uint64_t *open, bool *is_empty, char error[COMPACT_ERROR_TEXT]);
+    enum compact_result (*look)(void *arg, uint64_t *open, bool *is_empty, struct error *error);
     /* Seals slice n, unless it is sealed already. */
-    enum compact_result (*seal)(void *arg, uint64_t n, char error[COMPACT_ERROR_TEXT]);
+    enum compact_result (*seal)(void *arg, uint64_t n, struct error *error);
     /* Makes every sortdb serve the generation with this manifest_content. *served is false if there is no sortdb. */
     enum compact_result (*reload)(
-        void *arg, uint64_t generation, uint64_t content, bool *served, char error[COMPACT_ERROR_TEXT]);
-    enum compact_result (*clear)(void *arg, uint64_t through, char error[COMPACT_ERROR_TEXT]);
+        void *arg, uint64_t generation, uint64_t content, bool *served, struct error *error);
+    enum compact_result (*clear)(void *arg, uint64_t through, struct error *error);
     /* The XXH3 (64 bits) of the open slice's counters, as canonical text. Only for a replacement. */
-    enum compact_result (*counters)(void *arg, uint64_t *hash, char error[COMPACT_ERROR_TEXT]);
+    enum compact_result (*counters)(void *arg, uint64_t *hash, struct error *error);
 };
 
 struct run_progress {
@@ -80,7 +80,6 @@ struct run_outcome {
     char collision[64];
 };
 
-enum compact_result run_compact(
-    const struct run_spec *spec, struct run_outcome *out, char error[COMPACT_ERROR_TEXT]);
+enum compact_result run_compact(const struct run_spec *spec, struct run_outcome *out, struct error *error);
 
 #endif

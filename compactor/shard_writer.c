@@ -28,7 +28,7 @@ struct shard_writer {
 };
 
 static enum compact_result open_output(
-    struct output *o, const char *directory, const char *name, char error[COMPACT_ERROR_TEXT])
+    struct output *o, const char *directory, const char *name, struct error *error)
 {
     struct buf path = {0};
     buf_printf(&path, "%s/%s", directory, name);
@@ -46,7 +46,7 @@ static void start_writeback(struct output *o)
     o->started = o->written;
 }
 
-static enum compact_result write_out(struct output *o, struct bytes data, char error[COMPACT_ERROR_TEXT])
+static enum compact_result write_out(struct output *o, struct bytes data, struct error *error)
 {
     if (data.len > 0 && io_write_all(o->fd, data.ptr, data.len, (off_t)o->written) != 0)
         return compact_fail_errno(error, o->path);
@@ -55,7 +55,7 @@ static enum compact_result write_out(struct output *o, struct bytes data, char e
     return COMPACT_OK;
 }
 
-static enum compact_result finish_output(struct output *o, char error[COMPACT_ERROR_TEXT])
+static enum compact_result finish_output(struct output *o, struct error *error)
 {
     enum compact_result r = write_out(o, buf_bytes(&o->data), error);
     buf_clear(&o->data);
@@ -63,7 +63,7 @@ static enum compact_result finish_output(struct output *o, char error[COMPACT_ER
 }
 
 enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
-    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, char error[COMPACT_ERROR_TEXT])
+    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, struct error *error)
 {
     struct shard_writer *w = mem_zalloc(sizeof *w);
     char index[MANIFEST_NAME_TEXT];
@@ -84,7 +84,7 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
 }
 
 /* Hashes, indexes and writes the buffered bytes. */
-static enum compact_result pass(struct shard_writer *w, char error[COMPACT_ERROR_TEXT])
+static enum compact_result pass(struct shard_writer *w, struct error *error)
 {
     struct bytes data = buf_bytes(&w->text.data);
     XXH3_64bits_update(w->hash, data.ptr, data.len);
@@ -124,15 +124,14 @@ static bool is_in_order(struct shard_writer *w, struct bytes piece)
     return true;
 }
 
-enum compact_result shard_writer_append(
-    struct shard_writer *w, struct bytes piece, char error[COMPACT_ERROR_TEXT])
+enum compact_result shard_writer_append(struct shard_writer *w, struct bytes piece, struct error *error)
 {
     struct buf *data = &w->text.data;
     enum compact_result r = COMPACT_OK;
     if (piece.len == 0)
         return r;
     if (!is_in_order(w, piece))
-        return compact_fail(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->text.path,
+        return error_set(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->text.path,
             (int)w->last.len, w->last.ptr);
     while (piece.len > 0 && r == COMPACT_OK) {
         size_t room = w->buffer_bytes - data->len, n = piece.len < room ? piece.len : room;
@@ -145,7 +144,7 @@ enum compact_result shard_writer_append(
 }
 
 enum compact_result shard_writer_finish(
-    struct shard_writer *w, struct manifest_file *file, char error[COMPACT_ERROR_TEXT])
+    struct shard_writer *w, struct manifest_file *file, struct error *error)
 {
     enum compact_result r = pass(w, error);
     w->file.xxh3 = XXH3_64bits_digest(w->hash);

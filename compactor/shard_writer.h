@@ -18,13 +18,12 @@ struct shard_writer;
 
 /* The files must not exist. */
 enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
-    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, char error[COMPACT_ERROR_TEXT]);
+    uint32_t shards, size_t buffer_bytes, struct shard_writer **out, struct error *error);
 /* Appends lines with their LF, or a part of a line. */
-enum compact_result shard_writer_append(
-    struct shard_writer *w, struct bytes piece, char error[COMPACT_ERROR_TEXT]);
+enum compact_result shard_writer_append(struct shard_writer *w, struct bytes piece, struct error *error);
 /* Writes the rest and the index, and syncs. *file describes the file. */
 enum compact_result shard_writer_finish(
-    struct shard_writer *w, struct manifest_file *file, char error[COMPACT_ERROR_TEXT]);
+    struct shard_writer *w, struct manifest_file *file, struct error *error);
 void shard_writer_close(struct shard_writer **w);
 
 #endif

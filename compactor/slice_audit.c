@@ -106,11 +106,11 @@ void slice_audit_add(struct slice_audit *a, const struct slice_audit *part)
         a->sums[i].sum += part->sums[i].sum;
 }
 
-enum compact_result slice_audit_check(const struct slice_audit *a, char error[COMPACT_ERROR_TEXT])
+enum compact_result slice_audit_check(const struct slice_audit *a, struct error *error)
 {
     for (size_t i = 0; i < a->n; i++)
         if (a->sums[i].sum != a->events)
-            return compact_fail(error, COMPACT_DAMAGED,
+            return error_set(error, COMPACT_DAMAGED,
                 "%.300s: the counts of %.*s add up to %" PRIu64 ", but the slice has %" PRIu64 " events",
                 a->path, (int)a->sums[i].ns.len, a->sums[i].ns.ptr, a->sums[i].sum, a->events);
     return COMPACT_OK;

@@ -22,6 +22,6 @@ struct count_source *slice_audit_source(struct slice_audit *a, struct count_sour
 /* Adds the counts that another audit of the same slice has seen: each audits a part of the records. */
 void slice_audit_add(struct slice_audit *a, const struct slice_audit *part);
 /* Call after all sources have ended. COMPACT_DAMAGED: the error names the slice and the counter. */
-enum compact_result slice_audit_check(const struct slice_audit *a, char error[COMPACT_ERROR_TEXT]);
+enum compact_result slice_audit_check(const struct slice_audit *a, struct error *error);
 
 #endif

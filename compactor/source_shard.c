@@ -13,8 +13,8 @@ struct count_source *record_source_of_file(
     return &record_reader_new(fd, name, expected, read_bytes)->base;
 }
 
-enum compact_result record_source_open_shard(const char *path, const struct manifest_file *expected,
-    struct count_source **out, char error[COMPACT_ERROR_TEXT])
+enum compact_result record_source_open_shard(
+    const char *path, const struct manifest_file *expected, struct count_source **out, struct error *error)
 {
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
@@ -24,7 +24,7 @@ enum compact_result record_source_open_shard(const char *path, const struct mani
 }
 
 enum compact_result record_source_add_shards(const char *directory, const struct manifest *m,
-    const struct record_filter *filter, struct count_sources *out, char error[COMPACT_ERROR_TEXT])
+    const struct record_filter *filter, struct count_sources *out, struct error *error)
 {
     enum compact_result r = COMPACT_OK;
     for (uint32_t k = 0; k < m->shards && r == COMPACT_OK; k++) {
@@ -38,15 +38,11 @@ enum compact_result record_source_add_shards(const char *directory, const struct
     return r;
 }
 
-enum compact_result record_source_result(enum count_failure failure)
+enum compact_result record_source_failed(const struct error *of, struct error *error)
 {
-    return failure == COUNT_UNREADABLE  ? COMPACT_FAILED
-           : failure == COUNT_TOO_LARGE ? COMPACT_REFUSED
-                                        : COMPACT_DAMAGED;
-}
-
-enum compact_result record_source_failed(const struct count_merge *m, char error[COMPACT_ERROR_TEXT])
-{
-    return compact_fail(
-        error, record_source_result(count_merge_error(m)->code), "%s", count_merge_error(m)->text);
+    return error_set(error,
+        of->code == COUNT_UNREADABLE  ? COMPACT_FAILED
+        : of->code == COUNT_TOO_LARGE ? COMPACT_REFUSED
+                                      : COMPACT_DAMAGED,
+        "%s", of->text);
 }

@@ -14,10 +14,8 @@ void slice_path(const char *directory, uint64_t number, struct buf *out)
     buf_printf(out, "%s/%s", directory, name);
 }
 
-enum compact_result record_source_open_slice(
-    const char *path, struct slice_reader **out, char error[COMPACT_ERROR_TEXT])
+enum compact_result record_source_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
-    struct error why;
     struct stat st;
     struct buf log = {0};
     /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
@@ -25,29 +23,29 @@ enum compact_result record_source_open_slice(
     bool has_log = stat(log.ptr, &st) == 0 && st.st_size > 0;
     buf_free(&log);
     if (has_log)
-        return compact_fail(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
+        return error_set(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)
-        return compact_fail(error, COMPACT_REFUSED,
+        return error_set(error, COMPACT_REFUSED,
             "%.300s is missing, and the archive does not include it: is it the right directory of slices?",
             path);
     if (!exists)
         return compact_fail_errno(error, path);
-    switch (slice_reader_open_sealed(path, out, &why)) {
+    switch (slice_reader_open_sealed(path, out, error)) {
     case SLICE_OK:
         return COMPACT_OK;
     case SLICE_DAMAGED:
     case SLICE_FOREIGN:
-        return compact_fail(error, COMPACT_DAMAGED, "%s", why.text);
+        return error->code = COMPACT_DAMAGED;
     case SLICE_FULL:
     case SLICE_FAILED:
-        return compact_fail(error, COMPACT_FAILED, "%s", why.text);
+        return error->code = COMPACT_FAILED;
     case SLICE_UNSEALED:
     case SLICE_VERSION:
     case SLICE_DIFFERENT:
         break;
     }
-    return compact_fail(error, COMPACT_REFUSED, "%s", why.text);
+    return error->code = COMPACT_REFUSED;
 }
 
 /* Converts the positions at which a slice begins or ends. */
@@ -76,8 +74,7 @@ static int64_t least_until(const struct slice_state *state)
     return least > 0 && least < INT64_MAX ? least / USEC_PER_SEC : 0;
 }
 
-enum compact_result slice_facts_read(
-    const char *path, struct slice_facts *out, char error[COMPACT_ERROR_TEXT])
+enum compact_result slice_facts_read(const char *path, struct slice_facts *out, struct error *error)
 {
     struct slice_reader *reader = NULL;
     *out = (struct slice_facts){0};

@@ -19,7 +19,7 @@
 struct verify {
     const struct verify_spec *spec;
     struct verify_report *report;
-    char *error;
+    struct error *error;
     struct manifest manifest;
     char directory[PATH_MAX];
     uint64_t done, total; /* bytes */
@@ -31,7 +31,7 @@ static enum compact_result damaged(
     const struct verify *v, const char *file, struct bytes record, const char *why)
 {
     record.len -= record.len > 0 && record.ptr[record.len - 1] == '\n';
-    return compact_fail(v->error, COMPACT_DAMAGED, "%.200s: %.*s: %.100s", file,
+    return error_set(v->error, COMPACT_DAMAGED, "%.200s: %.*s: %.100s", file,
         (int)(record.len < KEY_SHOWN ? record.len : KEY_SHOWN), record.ptr ? record.ptr : "", why);
 }
 
@@ -47,7 +47,7 @@ static enum compact_result open_file(
     buf_free(&path);
     if (r == SORTED_FILE_OK)
         return COMPACT_OK;
-    return compact_fail(v->error, r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", why);
+    return error_set(v->error, r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", why);
 }
 
 /* The next line without its LF. */
@@ -94,11 +94,11 @@ static enum compact_result check_index(
         if (errno == ENOENT)
             v->report->no_index++;
         else
-            r = compact_fail(v->error, COMPACT_FAILED, "%.300s: %s", path, error);
+            r = error_set(v->error, COMPACT_FAILED, "%.300s: %s", path, error);
     } else {
         make_index(f, expected->xxh3, &made);
         if (!bytes_equal(mapping_bytes(index), buf_bytes(&made)) || !mapping_is_whole(index))
-            r = compact_fail(v->error, COMPACT_DAMAGED,
+            r = error_set(v->error, COMPACT_DAMAGED,
                 "%.300s: the index is damaged or of another file; delete it, and sortdb builds it in memory",
                 path);
     }
@@ -252,9 +252,9 @@ static enum compact_result compare_sides(struct verify *v, struct side *before, 
     now->merge = count_merge_new(now->sources.list, now->sources.n);
     for (;;) {
         if (!side_next(before))
-            return record_source_failed(before->merge, v->error);
+            return record_source_failed(count_merge_error(before->merge), v->error);
         if (!side_next(now))
-            return record_source_failed(now->merge, v->error);
+            return record_source_failed(count_merge_error(now->merge), v->error);
         if (!bytes_equal(buf_bytes(&before->line), buf_bytes(&now->line)))
             return damaged(v, v->directory, buf_bytes(now->line.len ? &now->line : &before->line),
                 "differs from the generation before and its slices");
@@ -307,7 +307,7 @@ static enum compact_result compare_generations(struct verify *v)
 }
 
 enum compact_result verify_archive(
-    const struct verify_spec *spec, struct verify_report *report, char error[COMPACT_ERROR_TEXT])
+    const struct verify_spec *spec, struct verify_report *report, struct error *error)
 {
     struct verify v = {.spec = spec, .report = report, .error = error};
     *report = (struct verify_report){0};
@@ -321,7 +321,7 @@ enum compact_result verify_archive(
     for (uint32_t k = 0; k < v.manifest.shards && r == COMPACT_OK; k++)
         r = check_shard(&v, k);
     if (r == COMPACT_OK && v.has_more && v.manifest.n_imports == 0)
-        r = compact_fail(error, COMPACT_DAMAGED, "%.200s: %.100s: a subtotal has more counts than its total",
+        r = error_set(error, COMPACT_DAMAGED, "%.200s: %.100s: a subtotal has more counts than its total",
             v.directory, report->example);
     if (r == COMPACT_OK)
         r = compare_generations(&v);

@@ -35,6 +35,6 @@ struct verify_spec {
 
 /* COMPACT_DAMAGED: the error names the file and the record. */
 enum compact_result verify_archive(
-    const struct verify_spec *spec, struct verify_report *report, char error[COMPACT_ERROR_TEXT]);
+    const struct verify_spec *spec, struct verify_report *report, struct error *error);
 
 #endif

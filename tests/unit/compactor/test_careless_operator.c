@@ -15,7 +15,8 @@
 
 #define KEYS 70000 /* more records than verify reads before it reports progress */
 
-static char root[64], archive[100], shard[160], error[COMPACT_ERROR_TEXT];
+static char root[64], archive[100], shard[160];
+static struct error error;
 static bool is_done; /* the file was changed */
 static bool truncates;
 
@@ -33,7 +34,7 @@ static void change_file(const char *path)
     close(fd);
 }
 
-static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty, char *text)
+static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty, struct error *text)
 {
     (void)arg, (void)text;
     *open_slice = 0;
@@ -41,7 +42,8 @@ static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty,
     return COMPACT_OK;
 }
 
-static enum compact_result reload(void *arg, uint64_t generation, uint64_t content, bool *served, char *text)
+static enum compact_result reload(
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *text)
 {
     (void)arg, (void)generation, (void)content, (void)text;
     *served = false;
@@ -57,9 +59,9 @@ static enum compact_result compact(char *import)
         .archive = archive, .slices = root, .shards = 1, .keep = 2, .now = 9, .control = &control};
     struct change_spec spec = {.archive = archive, .imports = &import, .n_imports = 1, .memory = 64 << 20};
     struct change *c = NULL;
-    enum compact_result r = change_prepare(&spec, &run, &c, error);
+    enum compact_result r = change_prepare(&spec, &run, &c, &error);
     if (r == COMPACT_OK)
-        r = run_compact(&run, &out, error);
+        r = run_compact(&run, &out, &error);
     change_free(&c);
     return r;
 }
@@ -82,7 +84,7 @@ static int set_up(void **state)
     make_test_dir(root, sizeof root);
     snprintf(archive, sizeof archive, "%s/archive", root);
     shell("mkdir %s", archive);
-    assert_int_equal(archive_init(archive, 1, 9, error), COMPACT_OK);
+    assert_int_equal(archive_init(archive, 1, 9, &error), COMPACT_OK);
     assert_int_equal(compact(write_import("k", KEYS)), COMPACT_OK);
     snprintf(shard, sizeof shard, "%s/000000000001/shard-0-of-1.csv", archive);
     is_done = false;
@@ -107,7 +109,7 @@ static enum compact_result verify(void)
 {
     struct verify_report report;
     return verify_archive(
-        &(struct verify_spec){.archive = archive, .on_progress = on_progress}, &report, error);
+        &(struct verify_spec){.archive = archive, .on_progress = on_progress}, &report, &error);
 }
 
 static void verify_reports_a_truncated_file(void **state)
@@ -115,9 +117,9 @@ static void verify_reports_a_truncated_file(void **state)
     (void)state;
     truncates = true;
     assert_int_equal(verify(), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "shard-0-of-1.csv: : the file was truncated meanwhile"));
+    assert_non_null(strstr(error.text, "shard-0-of-1.csv: : the file was truncated meanwhile"));
     assert_int_equal(verify(), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "has 5000 bytes; the manifest says"));
+    assert_non_null(strstr(error.text, "has 5000 bytes; the manifest says"));
 }
 
 static void verify_reports_a_file_that_is_written_to(void **state)
@@ -125,9 +127,9 @@ static void verify_reports_a_file_that_is_written_to(void **state)
     (void)state;
     truncates = false;
     assert_int_equal(verify(), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "shard-0-of-1.csv: : the file was written to meanwhile"));
+    assert_non_null(strstr(error.text, "shard-0-of-1.csv: : the file was written to meanwhile"));
     assert_int_equal(verify(), COMPACT_DAMAGED);
-    assert_null(strstr(error, "meanwhile"));
+    assert_null(strstr(error.text, "meanwhile"));
 }
 
 /* The compactor has opened the shard and found its size right. */
@@ -152,7 +154,7 @@ static void a_run_publishes_nothing(bool by_truncation)
     assert_int_equal(compact(write_import("more", 3)), COMPACT_DAMAGED);
     io = &io_system;
     assert_true(is_done);
-    assert_non_null(strstr(error, "shard-0-of-1.csv"));
+    assert_non_null(strstr(error.text, "shard-0-of-1.csv"));
     assert_int_equal(manifest_current(archive, &current, NULL), MANIFEST_OK);
     assert_int_equal(current, 1);
     shell("test -z \"$(ls -d %s/*.tmp 2>/dev/null)\"", archive);

@@ -34,7 +34,8 @@ struct world {
 };
 static struct world *world;
 
-static char root[64], work[80], error[COMPACT_ERROR_TEXT];
+static char root[64], work[80];
+static struct error error;
 
 static void wrong(const char *what, uint64_t n)
 {
@@ -230,7 +231,7 @@ static uint64_t manifest_through(uint64_t *generation)
     return through;
 }
 
-static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char *text)
+static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, struct error *text)
 {
     (void)arg, (void)text;
     if (before())
@@ -241,7 +242,7 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, char 
     return COMPACT_OK;
 }
 
-static enum compact_result seal(void *arg, uint64_t n, char *text)
+static enum compact_result seal(void *arg, uint64_t n, struct error *text)
 {
     char from[PATH_TEXT];
     (void)arg, (void)text;
@@ -267,7 +268,8 @@ static uint64_t content_of_current(void)
     return content;
 }
 
-static enum compact_result reload(void *arg, uint64_t generation, uint64_t content, bool *served, char *text)
+static enum compact_result reload(
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *text)
 {
     uint64_t in_force;
     (void)arg, (void)text;
@@ -285,7 +287,7 @@ static enum compact_result reload(void *arg, uint64_t generation, uint64_t conte
     return COMPACT_OK;
 }
 
-static enum compact_result clear(void *arg, uint64_t through, char *text)
+static enum compact_result clear(void *arg, uint64_t through, struct error *text)
 {
     uint64_t in_force;
     (void)arg, (void)text;
@@ -318,15 +320,15 @@ static enum compact_result compact_once(uint32_t shards, struct run_outcome *out
         .now = 9,
         .control = &control};
     if (!change_spec)
-        return run_compact(&spec, out, error);
+        return run_compact(&spec, out, &error);
     struct change_spec change = *change_spec;
     struct change *c = NULL;
     change.archive = archive;
-    enum compact_result r = archive_recover(archive, error);
+    enum compact_result r = archive_recover(archive, &error);
     if (r == COMPACT_OK)
-        r = change_prepare(&change, &spec, &c, error);
+        r = change_prepare(&change, &spec, &c, &error);
     if (r == COMPACT_OK)
-        r = run_compact(&spec, out, error);
+        r = run_compact(&spec, out, &error);
     change_free(&c);
     return r;
 }
@@ -343,10 +345,10 @@ static int run_child(uint32_t shards, long at, enum fault f)
         fault = f;
         use_stopping_io();
         enum compact_result r = compact_once(shards, &out);
-        if (f == DISK_FULL && r != COMPACT_OK && !strstr(error, "No space left"))
+        if (f == DISK_FULL && r != COMPACT_OK && !strstr(error.text, "No space left"))
             r = COMPACT_DAMAGED; /* the error must say it */
         if (r != COMPACT_OK && r != COMPACT_REFUSED && f < FAIL)
-            fprintf(stderr, "%s\n", error);
+            fprintf(stderr, "%s\n", error.text);
         _exit(operations < at ? 100 + (int)r : (int)r);
     }
     assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
@@ -505,8 +507,7 @@ static void stopped_everywhere_with_slices_waiting_and_other_shards(void **state
 {
     (void)state;
     assert_int_equal(run_child(1, -1, NO_FAULT), COMPACT_OK);
-    char *text = NULL;
-    assert_int_equal(seal(NULL, 2, text), COMPACT_OK); /* slice 2 is sealed and waits, 3 is open */
+    assert_int_equal(seal(NULL, 2, NULL), COMPACT_OK); /* slice 2 is sealed and waits, 3 is open */
     world->events_until = 3;
     stop_with_every_fault(3);
 }
@@ -600,7 +601,7 @@ static void nothing_new_makes_no_generation(void **state)
 }
 
 static enum compact_result serve_nothing(
-    void *arg, uint64_t generation, uint64_t content, bool *served, char *text)
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *text)
 {
     (void)arg, (void)generation, (void)content, (void)text;
     *served = false;
@@ -617,7 +618,7 @@ static void without_a_sortdb_slices_are_kept(void **state)
     snprintf(archive, sizeof archive, "%s/archive", work);
     snprintf(slices, sizeof slices, "%s/slices", work);
     struct run_spec spec = {.archive = archive, .slices = slices, .keep = 1, .control = &none};
-    assert_int_equal(run_compact(&spec, &out, error), COMPACT_OK);
+    assert_int_equal(run_compact(&spec, &out, &error), COMPACT_OK);
     assert_true(out.published);
     assert_false(out.served);
     assert_int_equal(world->cleared, 0);
@@ -635,7 +636,7 @@ static void what_does_not_belong_together_is_refused(void **state)
     unlink(in_work("stash", 2));
     make_slice(in_work("stash", 2), 2, "total u key = h\n", (struct slice_row[]){{NULL, 0, NULL}});
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "total u key = l"));
+    assert_non_null(strstr(error.text, "total u key = l"));
     unlink(in_work("slices", 2));
     make_slice(in_work("slices", 2), 7, COUNTERS, (struct slice_row[]){{NULL, 0, NULL}});
     assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
@@ -666,7 +667,7 @@ static void a_counter_that_was_gone_keeps_its_meaning(void **state)
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
     put_slice(3, "total u key = h\ntotal v key = v\n");
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "`total u key = l`"));
+    assert_non_null(strstr(error.text, "`total u key = l`"));
     unlink(in_work("slices", 3));
     make_slice(in_work("slices", 3), 3, COUNTERS, nothing);
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
@@ -685,7 +686,7 @@ static void a_slice_whose_counts_do_not_add_up_is_not_published(void **state)
     (void)state;
     change_slice(in_work("stash", 1), "UPDATE meta SET value = value + 1 WHERE key = 'events'");
     assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "the counts of u add up to"));
+    assert_non_null(strstr(error.text, "the counts of u add up to"));
     assert_int_equal(world->cleared, 0);
     assert_int_equal(manifest_read_current(in_work("archive", 0), &m, NULL), MANIFEST_OK);
     assert_int_equal(m.through, 0);
@@ -705,7 +706,7 @@ static void slices_that_do_not_continue_the_archive_are_refused(void **state)
         change_slice(in_work("stash", 2), others[i]);
         world->open = 2;
         assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-        assert_non_null(strstr(error, i < 3 ? "do not belong together" : "never sealed"));
+        assert_non_null(strstr(error.text, i < 3 ? "do not belong together" : "never sealed"));
         assert_int_equal(world->cleared, 1);
         unlink(in_work("slices", 2));
     }
@@ -714,10 +715,9 @@ static void slices_that_do_not_continue_the_archive_are_refused(void **state)
     world->open = 2;
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
     change_slice(in_work("stash", 3), "UPDATE cursors SET offset = 2500");
-    char *text = NULL;
-    assert_int_equal(seal(NULL, 3, text), COMPACT_OK); /* 3 and 4 in one run: they do not meet */
+    assert_int_equal(seal(NULL, 3, NULL), COMPACT_OK); /* 3 and 4 in one run: they do not meet */
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "0000000004.db does not start where"));
+    assert_non_null(strstr(error.text, "0000000004.db does not start where"));
 }
 
 static ssize_t no_room(int fd, const void *p, size_t n, off_t at)
@@ -737,16 +737,16 @@ static void a_full_disk_is_left_as_it_was(void **state)
     io = &ops;
     assert_int_equal(compact_once(0, &out), COMPACT_FAILED);
     io = &io_system;
-    assert_non_null(strstr(error, "No space"));
+    assert_non_null(strstr(error.text, "No space"));
     shell("test -z \"$(ls -d %s/archive/*.tmp 2>/dev/null)\"", work);
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
     assert_int_equal(out.generation, 2);
 }
 
-static enum compact_result seal_nothing(void *arg, uint64_t n, char *text)
+static enum compact_result seal_nothing(void *arg, uint64_t n, struct error *text)
 {
     (void)arg, (void)n;
-    return compact_fail(text, COMPACT_TRY_AGAIN, "too many slices wait");
+    return error_set(text, COMPACT_TRY_AGAIN, "too many slices wait");
 }
 
 /* Were the run to end there, an aggregator whose slices are too many would never get rid of them. */
@@ -754,16 +754,16 @@ static void what_cannot_be_sealed_does_not_hold_up_what_is(void **state)
 {
     struct run_outcome out;
     struct run_control stuck = control;
-    char archive[PATH_TEXT], slices[PATH_TEXT], *text = NULL;
+    char archive[PATH_TEXT], slices[PATH_TEXT];
     (void)state;
-    assert_int_equal(seal(NULL, 1, text), COMPACT_OK);
-    assert_int_equal(seal(NULL, 2, text), COMPACT_OK);
+    assert_int_equal(seal(NULL, 1, NULL), COMPACT_OK);
+    assert_int_equal(seal(NULL, 2, NULL), COMPACT_OK);
     stuck.seal = seal_nothing;
     snprintf(archive, sizeof archive, "%s/archive", work);
     snprintf(slices, sizeof slices, "%s/slices", work);
     struct run_spec spec = {.archive = archive, .slices = slices, .keep = 1, .control = &stuck};
-    assert_int_equal(run_compact(&spec, &out, error), COMPACT_TRY_AGAIN);
-    assert_string_equal(error, "too many slices wait");
+    assert_int_equal(run_compact(&spec, &out, &error), COMPACT_TRY_AGAIN);
+    assert_string_equal(error.text, "too many slices wait");
     assert_int_equal(out.through, 2);
     assert_int_equal(world->cleared, 2);
     assert_string_equal(world->wrong, "");
@@ -781,11 +781,11 @@ static void going_back_loses_nothing(void **state)
     assert_int_equal(compact_once(0, &out), COMPACT_OK);
     shell("mv %s/kept %s/archive/000000000001 && ln -sfn 000000000001 %s/archive/current", root, work, work);
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "0000000002.db is missing"));
+    assert_non_null(strstr(error.text, "0000000002.db is missing"));
     world->events_until = 1;
     world->open = 2;
     assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
-    assert_non_null(strstr(error, "the only copy of the counts of slice"));
+    assert_non_null(strstr(error.text, "the only copy of the counts of slice"));
     assert_int_equal(access(in_work("archive/000000000002/manifest.json", 0), F_OK), 0);
     shell("ln -sfn 000000000002 %s/archive/current", work);
     world->open = 3;
@@ -805,7 +805,7 @@ static void a_damaged_archive_is_never_merged_into_a_new_one(void **state)
     fputc('9', f);
     fclose(f);
     assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "checksum"));
+    assert_non_null(strstr(error.text, "checksum"));
     assert_int_equal(world->cleared, 1);
     uint64_t generation;
     assert_int_equal(manifest_through(&generation), 1);
@@ -828,7 +828,7 @@ static void damage_in_an_archive_is_reported_with_its_file(void **state)
         fputc(byte ^ 1 << at % 7, f);
         fflush(f);
         assert_int_equal(compact_once(0, &out), COMPACT_DAMAGED);
-        assert_non_null(strstr(error, "/shard-0-of-1.csv"));
+        assert_non_null(strstr(error.text, "/shard-0-of-1.csv"));
         fseek(f, at, SEEK_SET);
         fputc(byte, f);
         fflush(f);
@@ -848,8 +848,8 @@ static void a_manifest_that_is_too_long_to_read_is_refused(void **state)
     m.imports = mem_zalloc(m.n_imports * sizeof(*m.imports));
     for (size_t i = 0; i < m.n_imports; i++)
         memset(m.imports[i].name, 'x', sizeof(m.imports[i].name) - 1);
-    assert_int_equal(archive_begin(in_work("archive", 0), 9, error), COMPACT_OK);
-    assert_int_equal(archive_describe(in_work("archive", 0), &m, error), COMPACT_REFUSED);
+    assert_int_equal(archive_begin(in_work("archive", 0), 9, &error), COMPACT_OK);
+    assert_int_equal(archive_describe(in_work("archive", 0), &m, &error), COMPACT_REFUSED);
     archive_discard(in_work("archive", 0), 9);
     manifest_free(&m);
 }

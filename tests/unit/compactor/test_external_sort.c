@@ -14,7 +14,8 @@
 
 #define LINES 200000
 
-static char dir[64], error[COMPACT_ERROR_TEXT];
+static char dir[64];
+static struct error error;
 
 static int set_up(void **state)
 {
@@ -34,7 +35,7 @@ static struct external_sort *sort_of(const char *const *lines, size_t n)
 {
     struct external_sort *s = external_sort_new(dir, 0);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(external_sort_add(s, bytes_str(lines[i]), error), COMPACT_OK);
+        assert_int_equal(external_sort_add(s, bytes_str(lines[i]), &error), COMPACT_OK);
     return s;
 }
 
@@ -52,7 +53,7 @@ static enum count_next print_all(struct external_sort *s, struct buf *out)
         else
             assert_int_equal(count_merge_print(m, out), COUNT_END);
     }
-    snprintf(error, sizeof error, "%s", r == COUNT_FAILED ? count_merge_error(m)->text : "");
+    error = r == COUNT_FAILED ? *count_merge_error(m) : (struct error){0};
     count_merge_free(&m);
     return r;
 }
@@ -61,7 +62,7 @@ static void assert_sorts(const char *const *lines, size_t n, const char *expecte
 {
     struct external_sort *s = sort_of(lines, n);
     struct buf out = {0};
-    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(external_sort_finish(s, &error), COMPACT_OK);
     assert_int_equal(print_all(s, &out), COUNT_END);
     buf_append_char(&out, '\0');
     assert_string_equal(out.ptr, expected);
@@ -87,7 +88,7 @@ static void the_smallest_text_is_kept(void **state)
     struct external_sort *s = sort_of(lines, 4);
     struct buf out = {0};
     const char *key;
-    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(external_sort_finish(s, &error), COMPACT_OK);
     assert_int_equal(print_all(s, &out), COUNT_END);
     assert_true(bytes_equal_str(buf_bytes(&out), "lookup|h0aMB8AuNw4=,\\x01\n"));
     assert_int_equal(external_sort_collisions(s, &key), 2);
@@ -102,9 +103,9 @@ static void a_sum_beyond_64_bits_fails(void **state)
     static const char *const lines[] = {"u|a,c413:18446744073709551615", "u|a,c413:1"};
     struct external_sort *s = sort_of(lines, 2);
     struct buf out = {0};
-    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(external_sort_finish(s, &error), COMPACT_OK);
     assert_int_equal(print_all(s, &out), COUNT_FAILED);
-    assert_non_null(strstr(error, "2^64"));
+    assert_non_null(strstr(error.text, "2^64"));
     buf_free(&out);
     external_sort_free(&s);
 }
@@ -121,10 +122,10 @@ static void a_line_longer_than_a_block_gets_a_larger_one(void **state)
     buf_append(&expected, "\nu|a,c413:3\n", 12);
     struct external_sort *s = external_sort_new(dir, 0);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(external_sort_add(s, buf_bytes(&line), error), COMPACT_OK);
-        assert_int_equal(external_sort_add(s, BYTES_LITERAL("u|a,c413:1"), error), COMPACT_OK);
+        assert_int_equal(external_sort_add(s, buf_bytes(&line), &error), COMPACT_OK);
+        assert_int_equal(external_sort_add(s, BYTES_LITERAL("u|a,c413:1"), &error), COMPACT_OK);
     }
-    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(external_sort_finish(s, &error), COMPACT_OK);
     assert_int_equal(print_all(s, &out), COUNT_END);
     assert_true(bytes_equal(buf_bytes(&out), buf_bytes(&expected)));
     buf_free(&line);
@@ -145,11 +146,11 @@ static void many_runs_are_one_order(void **state)
         at = (uint32_t)(at * UINT64_C(48271) % 2147483647);
         uint32_t key = (uint32_t)((uint64_t)i * 7919 % (LINES / 4)); /* each key four times */
         snprintf(line, sizeof line, "u|k%06u,c41%c:%u", key, "0123"[i * 4 / LINES], i * 4 / LINES + 1);
-        assert_int_equal(external_sort_add(s, bytes_str(line), error), COMPACT_OK);
+        assert_int_equal(external_sort_add(s, bytes_str(line), &error), COMPACT_OK);
     }
     for (uint32_t k = 0; k < LINES / 4; k++)
         buf_printf(&expected, "u|k%06u,c410:1 c411:2 c412:3 c413:4\n", k);
-    assert_int_equal(external_sort_finish(s, error), COMPACT_OK);
+    assert_int_equal(external_sort_finish(s, &error), COMPACT_OK);
     assert_true(external_sort_sources(s)->n > 5);
     assert_int_equal(print_all(s, &out), COUNT_END);
     assert_true(bytes_equal(buf_bytes(&out), buf_bytes(&expected)));
@@ -179,12 +180,12 @@ static void a_full_disk_is_told(void **state)
         for (int i = 0; i < LINES && r == COMPACT_OK; i++) {
             char line[64];
             snprintf(line, sizeof line, "u|k%06u,c413:1", (unsigned)i);
-            r = external_sort_add(s, bytes_str(line), error);
+            r = external_sort_add(s, bytes_str(line), &error);
         }
         if (r == COMPACT_OK)
-            r = external_sort_finish(s, error);
+            r = external_sort_finish(s, &error);
         assert_int_equal(r, COMPACT_FAILED);
-        assert_non_null(strstr(error, strerror(ENOSPC)));
+        assert_non_null(strstr(error.text, strerror(ENOSPC)));
         external_sort_free(&s);
         writes_left = left;
     }

@@ -40,9 +40,10 @@ struct settings {
     const char *hours_from; /* NULL: the archive has all hours */
 };
 
-static char root[64], error[COMPACT_ERROR_TEXT];
+static char root[64];
+static struct error error;
 
-static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty, char *text)
+static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty, struct error *text)
 {
     (void)arg, (void)text;
     *open_slice = 0;
@@ -50,7 +51,8 @@ static enum compact_result look(void *arg, uint64_t *open_slice, bool *is_empty,
     return COMPACT_OK;
 }
 
-static enum compact_result reload(void *arg, uint64_t generation, uint64_t content, bool *served, char *text)
+static enum compact_result reload(
+    void *arg, uint64_t generation, uint64_t content, bool *served, struct error *text)
 {
     (void)arg, (void)generation, (void)content, (void)text;
     *served = false;
@@ -75,9 +77,9 @@ static enum compact_result change(
     struct change *c = NULL;
     spec.archive = archive;
     spec.memory = 1 << 20;
-    enum compact_result r = change_prepare(&spec, &run, &c, error);
+    enum compact_result r = change_prepare(&spec, &run, &c, &error);
     if (r == COMPACT_OK)
-        r = run_compact(&run, &out, error);
+        r = run_compact(&run, &out, &error);
     *report = change_report(c);
     change_free(&c);
     return r;
@@ -93,9 +95,9 @@ static void import(const char *name, const struct settings *s, char *file)
     assert_int_equal(mkdir(archive, 0700), 0);
     if (s->hours_from)
         assert_true(change_parse_date(s->hours_from, &spec.drop_hours_before));
-    assert_int_equal(archive_init(archive, s->shards, 9, error), COMPACT_OK);
+    assert_int_equal(archive_init(archive, s->shards, 9, &error), COMPACT_OK);
     if (change(archive, s->shards, spec, &report) != COMPACT_OK)
-        fail_msg("%s", error);
+        fail_msg("%s", error.text);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -224,8 +226,8 @@ static void check_same(const char *what)
     struct verify_report report;
     char archive[128];
     snprintf(archive, sizeof archive, "%s", in_root("archive"));
-    if (verify_archive(&(struct verify_spec){.archive = archive}, &report, error) != COMPACT_OK)
-        fail_msg("%s: %s", what, error);
+    if (verify_archive(&(struct verify_spec){.archive = archive}, &report, &error) != COMPACT_OK)
+        fail_msg("%s: %s", what, error.text);
 }
 
 static void check_name(const struct settings *s, size_t name, bool as_hash)
@@ -244,7 +246,7 @@ static void check_name(const struct settings *s, size_t name, bool as_hash)
         snprintf(what, sizeof what, "%s, %u shards, hours from %s, time %d", text, s->shards,
             s->hours_from ? s->hours_from : "the first", times + 1);
         if (change(archive, s->shards, (struct change_spec){.forget_sub = text}, &report) != COMPACT_OK)
-            fail_msg("%s: %s", what, error);
+            fail_msg("%s: %s", what, error.text);
         check_same(what);
         assert_int_equal(report.moved, records);
         assert_int_equal(report.lookups, had_lookup && !is_used(&m, name));
@@ -316,12 +318,12 @@ static void what_is_wrong_is_refused(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct change_spec spec = {.forget_sub = i == 0 ? "u.c|jehiah" : "l.u|jehiah"};
         assert_int_equal(change(archive, 1, spec, &report), COMPACT_REFUSED);
-        assert_non_null(strstr(error, i == 0 ? "the archive has no subtotal u.c" : "no subtotal l.u"));
+        assert_non_null(strstr(error.text, i == 0 ? "the archive has no subtotal u.c" : "no subtotal l.u"));
     }
     check_same("a refusal");
     remove_tree(archive);
     assert_int_equal(mkdir(archive, 0700), 0);
-    assert_int_equal(archive_init(archive, 1, 9, error), COMPACT_OK);
+    assert_int_equal(archive_init(archive, 1, 9, &error), COMPACT_OK);
     assert_int_equal(
         change(archive, 1, (struct change_spec){.forget_sub = NS "|jehiah"}, &report), COMPACT_OK);
     assert_int_equal(report.moved, 0);

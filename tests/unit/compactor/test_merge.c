@@ -15,7 +15,8 @@
 
 #define COUNTERS "total u key = l\n"
 
-static char dir[64], error[COMPACT_ERROR_TEXT];
+static char dir[64];
+static struct error error;
 static struct merge_report report;
 
 static int set_up(void **state)
@@ -76,7 +77,7 @@ static struct count_source *open_text(const char *name, const char *text)
     struct count_source *s = NULL;
     struct manifest_file f = facts_of(bytes_str(text));
     write_file(name, bytes_str(text));
-    assert_int_equal(record_source_open_shard(path_of(name), &f, &s, error), COMPACT_OK);
+    assert_int_equal(record_source_open_shard(path_of(name), &f, &s, &error), COMPACT_OK);
     return s;
 }
 
@@ -109,9 +110,9 @@ static enum compact_result merge_onto(bool amend, uint32_t shards, struct count_
             unlink(path_of(index));
         }
         assert_int_equal(
-            shard_writer_open(dir, MANIFEST_RECORDS, k, shards, 1000, &to[k].records, error), COMPACT_OK);
+            shard_writer_open(dir, MANIFEST_RECORDS, k, shards, 1000, &to[k].records, &error), COMPACT_OK);
         assert_int_equal(
-            shard_writer_open(dir, MANIFEST_TEXTS, k, shards, 1000, &to[k].texts, error), COMPACT_OK);
+            shard_writer_open(dir, MANIFEST_TEXTS, k, shards, 1000, &to[k].texts, &error), COMPACT_OK);
     }
     struct merge_spec spec = {.sources = sources,
         .n_sources = n,
@@ -120,11 +121,11 @@ static enum compact_result merge_onto(bool amend, uint32_t shards, struct count_
         .memory = memory ? memory : 1 << 20,
         .hours_from = hours_from,
         .directory = dir};
-    enum compact_result r = merge_run(&spec, &report, error);
+    enum compact_result r = merge_run(&spec, &report, &error);
     for (uint32_t k = 0; k < shards; k++) {
         if (r == COMPACT_OK) {
-            assert_int_equal(shard_writer_finish(to[k].records, &made[k], error), COMPACT_OK);
-            assert_int_equal(shard_writer_finish(to[k].texts, &made_texts[k], error), COMPACT_OK);
+            assert_int_equal(shard_writer_finish(to[k].records, &made[k], &error), COMPACT_OK);
+            assert_int_equal(shard_writer_finish(to[k].texts, &made_texts[k], &error), COMPACT_OK);
         }
         shard_writer_close(&to[k].records);
         shard_writer_close(&to[k].texts);
@@ -230,7 +231,7 @@ static void a_shard_must_be_what_its_manifest_says(void **state)
     for (int i = 0; i < 4; i++) {
         struct count_source *s = NULL;
         const struct manifest_file *f = i < 3 ? &changed[i] : &good;
-        assert_int_equal(record_source_open_shard(path_of("in"), f, &s, error), COMPACT_OK);
+        assert_int_equal(record_source_open_shard(path_of("in"), f, &s, &error), COMPACT_OK);
         assert_int_equal(merge_into(1, &s, 1), i < 3 ? COMPACT_DAMAGED : COMPACT_OK);
     }
 }
@@ -259,7 +260,7 @@ static enum compact_result merge_slice(const char *path)
 {
     struct count_source *sources[4];
     struct slice_reader *reader;
-    assert_int_equal(record_source_open_slice(path, &reader, error), COMPACT_OK);
+    assert_int_equal(record_source_open_slice(path, &reader, &error), COMPACT_OK);
     size_t n = slice_reader_runs(reader);
     assert_in_range(n, 0, 4);
     for (size_t i = 0; i < n; i++)
@@ -301,23 +302,23 @@ static void a_slice_with_a_log_is_not_sealed(void **state)
     struct slice_facts f;
     make_slice(
         path_of("1.db"), 1, COUNTERS, (const struct slice_row[]){{"u|a,c413", 1, NULL}, {NULL, 0, NULL}});
-    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_OK);
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, &error), COMPACT_OK);
     assert_int_equal(f.number, 1);
     assert_int_equal(f.n_streams, 1);
     assert_int_equal(f.streams[0].end, 1000);
     assert_string_equal(f.streams[0].id, "c0ffee");
     slice_facts_free(&f);
     write_file("1.db-wal", BYTES_LITERAL(""));
-    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_OK);
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, &error), COMPACT_OK);
     slice_facts_free(&f);
     write_file("1.db-wal", BYTES_LITERAL("frames"));
-    assert_int_equal(slice_facts_read(path_of("1.db"), &f, error), COMPACT_TRY_AGAIN);
-    assert_int_equal(record_source_open_slice(path_of("1.db"), &reader, error), COMPACT_TRY_AGAIN);
+    assert_int_equal(slice_facts_read(path_of("1.db"), &f, &error), COMPACT_TRY_AGAIN);
+    assert_int_equal(record_source_open_slice(path_of("1.db"), &reader, &error), COMPACT_TRY_AGAIN);
     write_file("2.db",
         BYTES_LITERAL("not a database, but as long as a header of one would be, and a bit longer than "
                       "that, to be sure"));
-    assert_int_equal(slice_facts_read(path_of("2.db"), &f, error), COMPACT_DAMAGED);
-    assert_int_equal(slice_facts_read(path_of("3.db"), &f, error), COMPACT_REFUSED);
+    assert_int_equal(slice_facts_read(path_of("2.db"), &f, &error), COMPACT_DAMAGED);
+    assert_int_equal(slice_facts_read(path_of("3.db"), &f, &error), COMPACT_REFUSED);
 }
 
 /* The law: merging is adding, in any order. */
@@ -415,7 +416,7 @@ static void shards_merge_back_into_one(void **state)
         read_file(name, &shard);
         assert_true(shard.len > 0);
         struct manifest_file f = facts_of(buf_bytes(&shard));
-        assert_int_equal(record_source_open_shard(path_of(name), &f, &s[k], error), COMPACT_OK);
+        assert_int_equal(record_source_open_shard(path_of(name), &f, &s[k], &error), COMPACT_OK);
         buf_free(&shard);
     }
     assert_int_equal(merge_into(1, s, 4), COMPACT_OK);
@@ -649,7 +650,7 @@ static void a_changed_old_file_is_refused(void **state)
         write_file(name, buf_bytes(&out));
         s = open_text("in", "u|b,c413:1\n");
         assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_DAMAGED);
-        assert_non_null(strstr(error, name));
+        assert_non_null(strstr(error.text, name));
     }
     buf_free(&out);
 }
@@ -666,7 +667,7 @@ static void a_damaged_period_of_the_old_file_is_refused(void **state)
     write_file("shard-0-of-1.csv", buf_bytes(&out));
     s = open_text("in", "c.u|a.cc11,x:1\n");
     assert_int_equal(merge_onto(true, 1, &s, 1), COMPACT_DAMAGED);
-    assert_non_null(strstr(error, "c.u|a.cczz"));
+    assert_non_null(strstr(error.text, "c.u|a.cczz"));
     buf_free(&out);
 }
 
