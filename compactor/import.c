@@ -82,18 +82,17 @@ static void show_progress(const struct import_file *f)
 
 static enum compact_result read_lines(struct import_file *f, struct error *error)
 {
-    char why[LINE_SOURCE_ERROR_MAX];
     struct bytes line;
     enum compact_result r = COMPACT_OK;
     while (r == COMPACT_OK) {
-        switch (line_source_next(f->lines, false, &line, why)) {
+        switch (line_source_next(f->lines, false, &line, error)) {
         case LINE_SOURCE_LINE:
             r = add_line(f, line, error);
             break;
         case LINE_SOURCE_END:
             return COMPACT_OK;
         case LINE_SOURCE_FAILED:
-            return error_set(error, COMPACT_FAILED, "%s; nothing was imported", why);
+            return error_set(error, COMPACT_FAILED, "%s; nothing was imported", error->text);
         default:
             f->entry.records++;
             return refuse_line(
@@ -130,15 +129,14 @@ static enum compact_result check_new(const struct import_file *f, struct error *
 static enum compact_result read_file(
     const struct import_spec *spec, struct import *i, const char *path, struct error *error)
 {
-    char why[LINE_SOURCE_ERROR_MAX];
     struct import_file f = {.spec = spec,
         .import = i,
         .name = strcmp(path, "-") == 0 ? "standard input" : path,
         .hash = XXH3_createState()};
     set_name(&f.entry, path);
     XXH3_64bits_reset(f.hash);
-    f.lines = line_source_open(path, why);
-    enum compact_result r = f.lines ? COMPACT_OK : error_set(error, COMPACT_REFUSED, "%s", why);
+    f.lines = line_source_open(path, error);
+    enum compact_result r = f.lines ? COMPACT_OK : (error->code = COMPACT_REFUSED);
     if (r == COMPACT_OK) {
         line_source_limit(f.lines, spec->memory / 2);
         r = read_lines(&f, error);

@@ -72,12 +72,11 @@ static int read_manifest(const char *path, struct buf *text)
     return rc;
 }
 
-int archived_file_read(const char *path, struct archived_file *out, char error[ARCHIVED_FILE_ERROR_TEXT])
+int archived_file_read(const char *path, struct archived_file *out, struct error *error)
 {
     struct buf text = {0};
     if (read_manifest(path, &text) != 0) {
-        snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
-            "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path, strerror(errno));
+        error_set(error, -1, "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path, strerror(errno));
         buf_free(&text);
         return -1;
     }
@@ -85,12 +84,11 @@ int archived_file_read(const char *path, struct archived_file *out, char error[A
     out->path = path;
     buf_free(&text);
     if (why)
-        snprintf(error, ARCHIVED_FILE_ERROR_TEXT, "%.400s: its manifest: %s", path, why);
+        error_set(error, -1, "%.400s: its manifest: %s", path, why);
     return why ? -1 : 0;
 }
 
-int archived_file_verify(
-    struct archived_file *f, const volatile sig_atomic_t *stopped, char error[ARCHIVED_FILE_ERROR_TEXT])
+int archived_file_verify(struct archived_file *f, const volatile sig_atomic_t *stopped, struct error *error)
 {
     struct bytes line;
     enum line_source_result r = LINE_SOURCE_FAILED;
@@ -102,12 +100,11 @@ int archived_file_verify(
     while (s && !*stopped && (r = line_source_next(s, false, &line, error)) == LINE_SOURCE_LINE)
         XXH3_64bits_update(hash, line.ptr, line.len);
     if (r == LINE_SOURCE_SKIPPING)
-        snprintf(error, ARCHIVED_FILE_ERROR_TEXT, "%.400s: a line is longer than 64 MB", f->path);
+        error_set(error, -1, "%.400s: a line is longer than 64 MB", f->path);
     bool is_whole = r == LINE_SOURCE_END && line_source_offset(s) == f->end - f->first &&
                     XXH3_64bits_digest(hash) == f->xxh3;
     if (r == LINE_SOURCE_END && !is_whole)
-        snprintf(error, ARCHIVED_FILE_ERROR_TEXT,
-            "%.400s: differs from its manifest; restore both from a copy", f->path);
+        error_set(error, -1, "%.400s: differs from its manifest; restore both from a copy", f->path);
     XXH3_freeState(hash);
     line_source_close(&s);
     f->is_verified = is_whole;

@@ -14,8 +14,6 @@
 
 #include <signal.h>
 
-#define ARCHIVED_FILE_ERROR_TEXT (LINE_SOURCE_ERROR_MAX + 200)
-
 struct archived_file {
     const char *path; /* borrowed */
     char stream[NAME_LEN_MAX + 1];
@@ -29,11 +27,10 @@ struct archived_file {
 /* Parses the text of a manifest. Returns NULL, or why it is not a manifest of a part of a stream. `path` is not set. */
 const char *archived_file_parse(struct bytes text, struct archived_file *out);
 /* Reads the manifest beside the file. Returns 0, or -1 with the error. */
-int archived_file_read(const char *path, struct archived_file *out, char error[ARCHIVED_FILE_ERROR_TEXT]);
+int archived_file_read(const char *path, struct archived_file *out, struct error *error);
 /* Compares the file's lines with the manifest. Returns 0, or -1 with the error. Stops early once *stopped is set, with 0 and
  * is_verified false. */
-int archived_file_verify(
-    struct archived_file *f, const volatile sig_atomic_t *stopped, char error[ARCHIVED_FILE_ERROR_TEXT]);
+int archived_file_verify(struct archived_file *f, const volatile sig_atomic_t *stopped, struct error *error);
 /* Sorts by stream and offset. Returns the index of a file that overlaps the file before it, or `n`. */
 size_t archived_files_sort(struct archived_file *files, size_t n);
 /* The file with the stream's byte `offset`, or, without one, the next file behind it. NULL: there is none. */

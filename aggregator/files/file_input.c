@@ -91,7 +91,7 @@ static void prefix_id(const struct prefix *p, char id[SLICE_ID_TEXT])
 
 /* Reads the next line without its LF. If the line is too long to read, *line is shorter than *length. */
 static enum line_source_result next_line(
-    struct line_source *s, struct bytes *line, uint64_t *length, bool *has_lf, char *error)
+    struct line_source *s, struct bytes *line, uint64_t *length, bool *has_lf, struct error *error)
 {
     uint64_t start = line_source_offset(s);
     enum line_source_result r;
@@ -122,19 +122,20 @@ static bool is_whole(const struct prefix *p, struct bytes line)
 static int find_input(struct file_input *in, const char *path, size_t *found)
 {
     const struct aggregate *a = in->aggregate;
-    char error[LINE_SOURCE_ERROR_MAX], id[SLICE_ID_TEXT];
+    struct error error;
+    char id[SLICE_ID_TEXT];
     struct prefix p = {0};
     size_t *like = mem_alloc((aggregate_inputs_end(a) + 1) * sizeof *like), n = 0;
     uint64_t last = 1; /* the greatest offset of a cursor with this first line */
     enum line_source_result r = LINE_SOURCE_END;
-    struct line_source *s = line_source_open(path, error);
+    struct line_source *s = line_source_open(path, &error);
     prefix_begin(&p);
     *found = NO_INPUT;
     while (s && !stopped && p.offset < last) {
         struct bytes line;
         uint64_t length;
         bool has_lf;
-        r = next_line(s, &line, &length, &has_lf, error);
+        r = next_line(s, &line, &length, &has_lf, &error);
         if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)
             break;
         bool is_first = p.offset == 0;
@@ -161,15 +162,14 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
     if (stopped)
         return 0;
     if (!s && r == LINE_SOURCE_FAILED)
-        return print_error(error, EX_DATAERR);
+        return print_error(error.text, EX_DATAERR);
     if (n == 0 || *found != NO_INPUT)
         return 0;
-    char text[LINE_SOURCE_ERROR_MAX + 200];
-    snprintf(text, sizeof text,
+    error_set(&error, EX_DATAERR,
         "%.200s: begins like a file that was counted before, but was changed or cut off since; append new "
         "lines to the counted file instead",
         path);
-    return print_error(text, EX_DATAERR);
+    return print_error(error.text, EX_DATAERR);
 }
 
 static void notify(void *arg)
@@ -234,7 +234,8 @@ static size_t add_input(struct aggregate *a)
 /* Counts a file from the cursor of `input`; NO_INPUT: from its start. */
 static int count_lines(struct file_input *in, struct line_source *s, const char *path, size_t input)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "", id[SLICE_ID_TEXT];
+    struct error error = {0};
+    char id[SLICE_ID_TEXT];
     uint64_t from = input == NO_INPUT ? 0 : aggregate_cursor(in->aggregate, input)->offset, n = 0, length;
     struct prefix p = {0};
     struct bytes line;
@@ -244,7 +245,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     prefix_begin(&p);
     aggregate_set_input_file(in->aggregate, path, p.first); /* known before the first line is counted */
     for (; status == 0 && !stopped; n++) {
-        r = next_line(s, &line, &length, &has_lf, error);
+        r = next_line(s, &line, &length, &has_lf, &error);
         if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)
             break;
         bool is_counted = p.offset < from;
@@ -258,7 +259,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         }
         if (is_counted && p.offset >= from &&
             (p.offset > from || strcmp(id, aggregate_cursor(in->aggregate, input)->id) != 0)) {
-            snprintf(error, sizeof error, "%.200s: changed while it was read", path);
+            error_set(&error, EX_DATAERR, "%.200s: changed while it was read", path);
             is_changed = true;
             r = LINE_SOURCE_FAILED;
             break;
@@ -282,7 +283,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     }
     XXH3_freeState(p.hash);
     if (status == 0 && r == LINE_SOURCE_FAILED)
-        return print_error(error, EX_DATAERR);
+        return print_error(error.text, EX_DATAERR);
     progress_leave();
     if (from > 0 && p.offset == from && status == 0 && !stopped)
         in->files_known++;
@@ -296,19 +297,19 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
 
 static int count_file(struct file_input *in, const char *path)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     size_t input;
     int status = find_input(in, path, &input);
     if (status != 0 || stopped)
         return status;
     if (input == NO_INPUT && aggregate_inputs_end(in->aggregate) >= FILE_INPUT_FILES_MAX) {
-        snprintf(
-            error, sizeof error, "%.200s: too many files were counted; concatenate the remaining ones", path);
-        return print_error(error, EX_USAGE);
+        error_set(
+            &error, EX_USAGE, "%.200s: too many files were counted; concatenate the remaining ones", path);
+        return print_error(error.text, EX_USAGE);
     }
-    struct line_source *s = line_source_open(path, error);
+    struct line_source *s = line_source_open(path, &error);
     if (!s)
-        return print_error(error, EX_NOINPUT);
+        return print_error(error.text, EX_NOINPUT);
     status = count_lines(in, s, path, input);
     line_source_close(&s);
     return status;
@@ -317,21 +318,21 @@ static int count_file(struct file_input *in, const char *path)
 /* Opens every file, checks its format and adds up the sizes. */
 static int check_files(struct file_input *in, char **files, size_t n)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     int status = n <= FILE_INPUT_FILES_MAX ? 0 : print_error("too many files; concatenate some", EX_USAGE);
     for (size_t i = 0; i < n; i++) {
         struct stat st;
         struct line_source *s = NULL;
         if (stat(files[i], &st) != 0 || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
-            snprintf(error, sizeof error, "%.200s: %s", files[i],
+            error_set(&error, EX_NOINPUT, "%.200s: %s", files[i],
                 access(files[i], F_OK) != 0 ? strerror(errno) : "not a regular file");
         } else {
-            s = line_source_open(files[i], error);
+            s = line_source_open(files[i], &error);
         }
         if (!s)
-            status = print_error(error, EX_NOINPUT);
-        else if (line_source_check(s, error) != 0)
-            status = print_error(error, EX_DATAERR);
+            status = print_error(error.text, EX_NOINPUT);
+        else if (line_source_check(s, &error) != 0)
+            status = print_error(error.text, EX_DATAERR);
         else
             in->packed += (uint64_t)st.st_size;
         line_source_close(&s);

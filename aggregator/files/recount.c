@@ -136,17 +136,17 @@ static void check_end(struct recount *r)
 /* Counts the lines of a file from the cursor to `until`. */
 static void count_file(struct recount *r, struct archived_file *f)
 {
-    char error[ARCHIVED_FILE_ERROR_TEXT] = "";
+    struct error error = {0};
     uint64_t skip = offset_of(r, r->at) - f->first, reached = 0;
     struct bytes line;
     enum line_source_result next = LINE_SOURCE_FAILED;
-    if (!f->is_verified && archived_file_verify(f, &stopped, error) != 0)
-        return fail(r, EX_DATAERR, "%s", error);
-    struct line_source *s = stopped ? NULL : line_source_open(f->path, error);
+    if (!f->is_verified && archived_file_verify(f, &stopped, &error) != 0)
+        return fail(r, EX_DATAERR, "%s", error.text);
+    struct line_source *s = stopped ? NULL : line_source_open(f->path, &error);
     set_id(r, r->at, f->id, ""); /* the openings inside the file are unknown */
-    if (s && line_source_skip(s, skip, &reached, error) == 0) {
+    if (s && line_source_skip(s, skip, &reached, &error) == 0) {
         for (unsigned n = 1; goes_on(r) && offset_of(r, r->at) < r->until; n++) {
-            if ((next = line_source_next(s, false, &line, error)) != LINE_SOURCE_LINE)
+            if ((next = line_source_next(s, false, &line, &error)) != LINE_SOURCE_LINE)
                 break;
             take(r, bytes_of(line.ptr, line.len - 1));
             if (n % LINES_A_TURN == 0)
@@ -158,7 +158,7 @@ static void count_file(struct recount *r, struct archived_file *f)
     line_source_close(&s);
     if (goes_on(r) && offset_of(r, r->at) < r->until)
         fail(r, EX_DATAERR, "%s",
-            next == LINE_SOURCE_END || reached < skip ? "a file changed while it was read" : error);
+            next == LINE_SOURCE_END || reached < skip ? "a file changed while it was read" : error.text);
     check_end(r);
     if (goes_on(r))
         set_id(r, r->at, f->id, offset_of(r, r->at) == f->end ? f->opening : "");
@@ -348,13 +348,13 @@ static void count_streams(struct recount *r)
 
 static void read_files(struct recount *r, char **paths, size_t n)
 {
-    char error[ARCHIVED_FILE_ERROR_TEXT];
+    struct error error;
     r->files = mem_zalloc((n + 1) * sizeof *r->files);
     for (size_t i = 0; i < n && r->status == 0; i++) {
         struct archived_file *f = &r->files[r->n_files++];
         const struct manifest_stream *s = NULL;
-        if (archived_file_read(paths[i], f, error) != 0)
-            return fail(r, EX_NOINPUT, "%s", error);
+        if (archived_file_read(paths[i], f, &error) != 0)
+            return fail(r, EX_NOINPUT, "%s", error.text);
         for (size_t k = 0; k < r->target.n_streams && !s; k++)
             s = strcmp(r->target.streams[k].name, f->stream) == 0 ? &r->target.streams[k] : NULL;
         if (!s || strncmp(s->id, f->id, strlen(f->id)) != 0)

@@ -68,13 +68,7 @@ struct line_source {
     void *idle_arg;
 };
 
-static int fail(const struct line_source *s, char *error, const char *why)
-{
-    snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", s->name, why);
-    return -1;
-}
-
-static int read_more(struct line_source *s, struct buf *into, char *error)
+static int read_more(struct line_source *s, struct buf *into, struct error *error)
 {
     struct pollfd input = {.fd = s->fd, .events = POLLIN};
     ssize_t n;
@@ -89,7 +83,7 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
         n = read(s->fd, into->ptr + into->len, READ_STEP);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return fail(s, error, strerror(errno));
+        return error_set(error, -1, "%.200s: %s", s->name, strerror(errno));
     s->at_end = n == 0;
     into->len += (size_t)n;
     s->consumed += (uint64_t)n;
@@ -97,7 +91,7 @@ static int read_more(struct line_source *s, struct buf *into, char *error)
 }
 
 /* Finds the format. For a plain file the bytes read so far become text. */
-static int find_kind(struct line_source *s, char *error)
+static int find_kind(struct line_source *s, struct error *error)
 {
     const struct magic *found = NULL;
     for (bool more = true; more && !s->at_end;) {
@@ -116,12 +110,10 @@ static int find_kind(struct line_source *s, char *error)
                 more = true;
         }
     }
-    if (found && found->kind == FOREIGN) {
-        snprintf(error, LINE_SOURCE_ERROR_MAX,
+    if (found && found->kind == FOREIGN)
+        return error_set(error, -1,
             "%.200s: packed with %s; unpack it first with `%s` (plain text, gzip and zstd can be read)",
             s->name, found->name, found->command);
-        return -1;
-    }
     s->kind = found ? found->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         abort();
@@ -134,7 +126,7 @@ static int find_kind(struct line_source *s, char *error)
     return 0;
 }
 
-int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX])
+int line_source_check(struct line_source *s, struct error *error)
 {
     return s->kind == UNKNOWN ? find_kind(s, error) : 0;
 }
@@ -144,7 +136,7 @@ void line_source_limit(struct line_source *s, size_t bytes)
     s->limit = bytes;
 }
 
-struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_MAX])
+struct line_source *line_source_of(int fd, const char *name, struct error *error)
 {
     struct line_source *s = mem_zalloc(sizeof *s);
     s->fd = fd;
@@ -152,19 +144,19 @@ struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOU
     s->name = mem_strdup(name);
     struct stat st;
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
-        fail(s, error, strerror(EISDIR));
+        error_set(error, -1, "%.200s: %s", s->name, strerror(EISDIR));
         line_source_close(&s);
     }
     return s;
 }
 
-struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ERROR_MAX])
+struct line_source *line_source_open(const char *path, struct error *error)
 {
     if (strcmp(path, "-") == 0)
         return line_source_of(dup(STDIN_FILENO), "standard input", error);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", path, strerror(errno));
+        error_set(error, -1, "%.200s: %s", path, strerror(errno));
         return NULL;
     }
     return line_source_of(fd, path, error);
@@ -192,16 +184,15 @@ static void drop_front(struct buf *b, size_t n)
     b->len -= n;
 }
 
-static int refuse_garbage(const struct line_source *s, uint64_t at, char *error)
+static int refuse_garbage(const struct line_source *s, uint64_t at, struct error *error)
 {
-    char why[160];
-    snprintf(why, sizeof why, "trailing garbage from byte %llu on", (unsigned long long)at);
-    return fail(s, error, why);
+    return error_set(
+        error, -1, "%.200s: trailing garbage from byte %llu on", s->name, (unsigned long long)at);
 }
 
 /* The file may have several gzip members, as after `cat a.gz b.gz`. After the last member, only zeros may follow up
  * to the end. */
-static int inflate_some(struct line_source *s, char *error)
+static int inflate_some(struct line_source *s, struct error *error)
 {
     bool behind = s->unpacked && !s->in_frame;
     uint64_t at = s->consumed - s->raw.len;
@@ -221,7 +212,8 @@ static int inflate_some(struct line_source *s, char *error)
     s->text.len += UNPACK_STEP - s->gzip.avail_out;
     drop_front(&s->raw, s->raw.len - s->gzip.avail_in);
     if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
-        return behind ? refuse_garbage(s, at, error) : fail(s, error, "damaged gzip data");
+        return behind ? refuse_garbage(s, at, error)
+                      : error_set(error, -1, "%.200s: damaged gzip data", s->name);
     s->in_frame = rc != Z_STREAM_END;
     s->unpacked = s->unpacked || !s->in_frame;
     if (rc == Z_STREAM_END)
@@ -229,7 +221,7 @@ static int inflate_some(struct line_source *s, char *error)
     return 0;
 }
 
-static int unzstd_some(struct line_source *s, char *error)
+static int unzstd_some(struct line_source *s, struct error *error)
 {
     ZSTD_inBuffer in = {s->raw.ptr, s->raw.len, 0};
     ZSTD_outBuffer out = {s->text.ptr + s->text.len, UNPACK_STEP, 0};
@@ -237,13 +229,13 @@ static int unzstd_some(struct line_source *s, char *error)
     s->text.len += out.pos;
     drop_front(&s->raw, in.pos);
     if (ZSTD_isError(left))
-        return fail(s, error, ZSTD_getErrorName(left));
+        return error_set(error, -1, "%.200s: %s", s->name, ZSTD_getErrorName(left));
     s->in_frame = left > 0;
     return 0;
 }
 
 /* Adds text, or sets at_end. */
-static int fill(struct line_source *s, char *error)
+static int fill(struct line_source *s, struct error *error)
 {
     size_t before = s->text.len;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
@@ -255,7 +247,7 @@ static int fill(struct line_source *s, char *error)
         if (s->raw.len == 0 && (read_more(s, &s->raw, error) != 0))
             return -1;
         if (s->raw.len == 0)
-            return s->in_frame && !s->given_up ? fail(s, error, "truncated") : 0;
+            return s->in_frame && !s->given_up ? error_set(error, -1, "%.200s: truncated", s->name) : 0;
         buf_reserve(&s->text, UNPACK_STEP);
         if ((s->kind == GZIP ? inflate_some : unzstd_some)(s, error) != 0)
             return -1;
@@ -279,7 +271,7 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
 }
 
 enum line_source_result line_source_next(
-    struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
+    struct line_source *s, bool more_may_come, struct bytes *line, struct error *error)
 {
     for (;;) {
         const char *lf = s->text.len > s->searched
@@ -308,10 +300,9 @@ enum line_source_result line_source_next(
     }
 }
 
-int line_source_skip(
-    struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_MAX])
+int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, struct error *error)
 {
-    char last = '\n', why[120];
+    char last = '\n';
     struct stat st;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
         return -1;
@@ -351,10 +342,10 @@ int line_source_skip(
         return -1;
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
         return 0;
-    snprintf(why, sizeof why,
-        "no line ends at byte %llu: this producer has posted another input, which needs another --producer",
-        (unsigned long long)offset);
-    return fail(s, error, why);
+    return error_set(error, -1,
+        "%.200s: no line ends at byte %llu: this producer has posted another input, which needs another "
+        "--producer",
+        s->name, (unsigned long long)offset);
 }
 
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg)

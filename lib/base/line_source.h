@@ -9,19 +9,19 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 #define LINE_SOURCE_LINE_MAX ((size_t)64 << 20) /* with its LF */
-#define LINE_SOURCE_ERROR_MAX 400
 
 struct line_source;
 
 /* Opens a file, or standard input if the path is "-". Returns NULL with the reason if this fails. */
-struct line_source *line_source_open(const char *path, char error[LINE_SOURCE_ERROR_MAX]);
+struct line_source *line_source_open(const char *path, struct error *error);
 /* Takes over an open file. */
-struct line_source *line_source_of(int fd, const char *name, char error[LINE_SOURCE_ERROR_MAX]);
+struct line_source *line_source_of(int fd, const char *name, struct error *error);
 void line_source_close(struct line_source **s);
 /* Checks the format of the first bytes. Returns 0, or -1 with the reason. */
-int line_source_check(struct line_source *s, char error[LINE_SOURCE_ERROR_MAX]);
+int line_source_check(struct line_source *s, struct error *error);
 /* Sets the longest line, with its LF. */
 void line_source_limit(struct line_source *s, size_t bytes);
 
@@ -31,8 +31,7 @@ void line_source_limit(struct line_source *s, size_t bytes);
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg);
 /* Skips to `offset`, or to the end if the input is shorter. *reached is the new offset. If no line ends at the
  * offset, the input cannot be the same as before, and the function fails. Returns 0, or -1 with the reason. */
-int line_source_skip(
-    struct line_source *s, uint64_t offset, uint64_t *reached, char error[LINE_SOURCE_ERROR_MAX]);
+int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, struct error *error);
 enum line_source_result {
     LINE_SOURCE_FAILED, /* unreadable or damaged; the error has the reason */
     LINE_SOURCE_END,
@@ -46,7 +45,7 @@ enum line_source_result {
 /* Returns the next line with its LF. The line is valid until the next call. If `more_may_come` is true, a last line
  * without an LF is not returned yet, and the caller may call again after LINE_SOURCE_END. */
 enum line_source_result line_source_next(
-    struct line_source *s, bool more_may_come, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX]);
+    struct line_source *s, bool more_may_come, struct bytes *line, struct error *error);
 /* The offset after the last line returned or skipped. */
 uint64_t line_source_offset(const struct line_source *s);
 /* How many bytes of the file the returned lines occupy. For a packed file this is an estimate. */

@@ -21,15 +21,15 @@ static bool is_packed(struct bytes file)
 
 static void check_source(struct bytes file)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "";
+    struct error error = {0};
     struct buf text = {0};
     struct bytes line;
     enum line_source_result r = LINE_SOURCE_FAILED;
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     if (fd < 0 || write(fd, file.ptr, file.len) != (ssize_t)file.len || lseek(fd, 0, SEEK_SET) != 0)
         abort();
-    struct line_source *s = line_source_of(fd, "fuzz", error);
-    while (s && text.len < 1 << 20 && (r = line_source_next(s, false, &line, error)) == LINE_SOURCE_LINE) {
+    struct line_source *s = line_source_of(fd, "fuzz", &error);
+    while (s && text.len < 1 << 20 && (r = line_source_next(s, false, &line, &error)) == LINE_SOURCE_LINE) {
         const char *lf = memchr(line.ptr, '\n', line.len);
         assert(line.len > 0 && (!lf || lf == line.ptr + line.len - 1));
         buf_append_bytes(&text, line);
@@ -37,7 +37,7 @@ static void check_source(struct bytes file)
     }
     if (r == LINE_SOURCE_END && !is_packed(file))
         assert(bytes_equal(buf_bytes(&text), file));
-    assert(r != LINE_SOURCE_FAILED || error[0]);
+    assert(r != LINE_SOURCE_FAILED || error.text[0]);
     line_source_close(&s);
     buf_free(&text);
 }

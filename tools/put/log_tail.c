@@ -39,23 +39,21 @@ struct log_tail {
     bool cut;
 };
 
-static int fail(char *error, const char *path)
+static int fail(struct error *error, const char *path)
 {
-    snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: %s", path, strerror(errno));
-    return -1;
+    return error_set(error, -1, "%.200s: %s", path, strerror(errno));
 }
 
-static int refuse_second(struct log_tail *t, char *error)
+static int refuse_second(struct log_tail *t, struct error *error)
 {
     t->locked = true;
-    snprintf(error, LINE_SOURCE_ERROR_MAX,
+    return error_set(error, -1,
         "%.150s: another process follows this log under the same name (lock on %.150s)", t->path,
         t->state_path);
-    return -1;
 }
 
 /* Opens and locks a file. If the previous holder of the lock has replaced the file, opens and locks the new one. */
-static int open_locked(struct log_tail *t, const char *path, int flags, char *error)
+static int open_locked(struct log_tail *t, const char *path, int flags, struct error *error)
 {
     for (;;) {
         struct stat named, opened;
@@ -77,7 +75,7 @@ static int open_locked(struct log_tail *t, const char *path, int flags, char *er
 
 /* Reads and locks the state file. Returns 1, or 0 if there is none, or -1 with the reason. Syncs the directory, because
  * an earlier process may have been killed before it did. */
-static int read_state(struct log_tail *t, char *error)
+static int read_state(struct log_tail *t, struct error *error)
 {
     char text[1000];
     struct place *out = &t->place;
@@ -95,15 +93,13 @@ static int read_state(struct log_tail *t, char *error)
     if (!has_sample || seen->length > LOG_TAIL_SAMPLE_MAX || seen->length > seen->end)
         *seen = (struct sample){0};
     json_doc_free(&doc);
-    if (!ok) {
-        snprintf(error, LINE_SOURCE_ERROR_MAX, "%.200s: not a state file of --follow", t->state_path);
-        return -1;
-    }
+    if (!ok)
+        return error_set(error, -1, "%.200s: not a state file of --follow", t->state_path);
     return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
 }
 
 /* A lock belongs to a file, not to its name, so the new file is locked before it is renamed. */
-static int write_state(struct log_tail *t, char *error)
+static int write_state(struct log_tail *t, struct error *error)
 {
     struct buf fresh = {0}, text = {0};
     const struct place *p = &t->place;
@@ -256,7 +252,7 @@ static struct found find_file(const struct log_tail *t, const struct stat *left)
     return found;
 }
 
-static int take_source(struct log_tail *t, const char *path, char *error)
+static int take_source(struct log_tail *t, const char *path, struct error *error)
 {
     struct stat st;
     t->source = line_source_open(path, error);
@@ -270,7 +266,7 @@ static int take_source(struct log_tail *t, const char *path, char *error)
     return 0;
 }
 
-static int begin_at(struct log_tail *t, uint64_t base, char *error)
+static int begin_at(struct log_tail *t, uint64_t base, struct error *error)
 {
     t->place.base = base;
     t->place.seen = (struct sample){0};
@@ -279,7 +275,7 @@ static int begin_at(struct log_tail *t, uint64_t base, char *error)
     return write_state(t, error);
 }
 
-static int begin(struct log_tail *t, const char *path, uint64_t base, char *error)
+static int begin(struct log_tail *t, const char *path, uint64_t base, struct error *error)
 {
     return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
@@ -298,7 +294,7 @@ static bool was_rewritten(const struct log_tail *t)
 }
 
 /* Opens the file that the state names, at `offset`. The inode may have been reused, so the content is checked too. */
-static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char *error)
+static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, struct error *error)
 {
     struct found found = offset < t->place.base ? (struct found){NULL, false} : find_file(t, NULL);
     if (!found.path)
@@ -315,7 +311,7 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, char 
 }
 
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
-    enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX])
+    enum log_tail_start *place, struct error *error)
 {
     struct log_tail *t = mem_zalloc(sizeof *t);
     t->path = mem_strdup(path);
@@ -328,7 +324,7 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
         if (rc == 0 && offset > 0)
             rc = line_source_skip(t->source, offset, &t->given, error);
         if (rc == 0 && t->given != offset) {
-            snprintf(error, LINE_SOURCE_ERROR_MAX,
+            error_set(error, -1,
                 "%.100s: shorter than the producer's mark, and no state file (%.100s) names an earlier log",
                 t->path, t->state_path);
             rc = -1;
@@ -398,8 +394,7 @@ static bool is_over(struct log_tail *t, usec_t now)
     return next.begun;
 }
 
-enum line_source_result log_tail_next(
-    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX])
+enum line_source_result log_tail_next(struct log_tail *t, usec_t now, struct bytes *line, struct error *error)
 {
     struct stat named, mine;
     for (;;) {
@@ -439,12 +434,12 @@ enum line_source_result log_tail_next(
     }
 }
 
-int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
+int log_tail_stored(struct log_tail *t, struct error *error)
 {
     return t->unsaved ? write_state(t, error) : 0;
 }
 
-int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX])
+int log_tail_next_file(struct log_tail *t, struct error *error)
 {
     struct stat st;
     uint64_t base = log_tail_offset(t);

@@ -44,19 +44,19 @@ enum log_tail_start {
 };
 /* Continues at `offset` (a producer's mark). Without a state file the log starts at offset 0. NULL with the reason. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
-    enum log_tail_start *place, char error[LINE_SOURCE_ERROR_MAX]);
+    enum log_tail_start *place, struct error *error);
 void log_tail_close(struct log_tail **t);
 /* Whether `other` has a name that rotated files of the log may have. */
 bool log_tail_could_read(const char *path, const char *other);
 /* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and LINE_SOURCE_CUT the caller stores all
  * lines, then calls log_tail_next_file. `now` is the wall clock, compared with file times. */
 enum line_source_result log_tail_next(
-    struct log_tail *t, usec_t now, struct bytes *line, char error[LINE_SOURCE_ERROR_MAX]);
+    struct log_tail *t, usec_t now, struct bytes *line, struct error *error);
 /* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */
-int log_tail_stored(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
+int log_tail_stored(struct log_tail *t, struct error *error);
 /* Continues with the next file, or at the start of a truncated one. Returns 0, or 1 if there is no new log yet, or -1
  * with the reason. */
-int log_tail_next_file(struct log_tail *t, char error[LINE_SOURCE_ERROR_MAX]);
+int log_tail_next_file(struct log_tail *t, struct error *error);
 /* The offset of the current file's start. */
 uint64_t log_tail_base(const struct log_tail *t);
 /* The offset after the last line returned or skipped. */

@@ -305,10 +305,10 @@ static void warn_truncated(const char *path)
 /* The current log file is complete or truncated. */
 static int next_log_file(struct put *p)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
-    int status = flush(p), rc = status == 0 ? log_tail_next_file(p->tail, error) : 0;
+    struct error error;
+    int status = flush(p), rc = status == 0 ? log_tail_next_file(p->tail, &error) : 0;
     if (rc < 0)
-        return tool_fail(EX_IOERR, "%s", error);
+        return tool_fail(EX_IOERR, "%s", error.text);
     if (rc > 0)
         clock_sleep(FOLLOW_POLL);
     p->files[0].base = log_tail_base(p->tail);
@@ -318,13 +318,13 @@ static int next_log_file(struct put *p)
 /* Reads and posts lines until the file ends, or a followed log until the put is stopped. */
 static int put_lines(struct put *p)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     int status = 0;
     while (status == 0 && !stopped) {
         struct bytes line;
         uint64_t start = offset(p);
-        enum line_source_result r = p->tail ? log_tail_next(p->tail, clock_wall(), &line, error)
-                                            : line_source_next(p->source, false, &line, error);
+        enum line_source_result r = p->tail ? log_tail_next(p->tail, clock_wall(), &line, &error)
+                                            : line_source_next(p->source, false, &line, &error);
         switch (r) {
         case LINE_SOURCE_LINE:
             p->unfinished = line.ptr[line.len - 1] != '\n';
@@ -359,14 +359,14 @@ static int put_lines(struct put *p)
             break;
         case LINE_SOURCE_FAILED:
             (void)flush(p);
-            return tool_fail(p->tail ? EX_IOERR : EX_DATAERR, "%s", error);
+            return tool_fail(p->tail ? EX_IOERR : EX_DATAERR, "%s", error.text);
         }
         uint64_t consumed = p->source ? line_source_consumed(p->source) : 0;
         progress_show(
             &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
         bool all_stored = status == 0 && p->tail && put_batch_lines(p->batch) == 0;
-        if (all_stored && log_tail_stored(p->tail, error) != 0)
-            status = tool_fail(EX_IOERR, "%s", error);
+        if (all_stored && log_tail_stored(p->tail, &error) != 0)
+            status = tool_fail(EX_IOERR, "%s", error.text);
     }
     return status;
 }
@@ -379,32 +379,32 @@ static void begin_file(struct put *p, const char *name, uint64_t base)
 /* Reads the names of the fields, and then skips to the mark. */
 static int skip_to_mark(struct put *p, uint64_t base)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     uint64_t reached, offset = p->resume - base;
     struct bytes line;
     while (p->csv && !csv_has_names(p->csv)) {
-        enum line_source_result r = line_source_next(p->source, false, &line, error);
+        enum line_source_result r = line_source_next(p->source, false, &line, &error);
         if (r == LINE_SOURCE_END)
             break;
         if (r == LINE_SOURCE_FAILED)
-            return tool_fail(EX_DATAERR, "%s", error);
+            return tool_fail(EX_DATAERR, "%s", error.text);
         if (r != LINE_SOURCE_LINE || csv_add(p->csv, line) == CSV_WRONG ||
             line_source_offset(p->source) > offset)
             return tool_fail(EX_DATAERR, "this is not the input posted before under this producer");
     }
-    if (line_source_skip(p->source, offset, &reached, error) != 0)
-        return tool_fail(EX_DATAERR, "%s", error);
+    if (line_source_skip(p->source, offset, &reached, &error) != 0)
+        return tool_fail(EX_DATAERR, "%s", error.text);
     put_batch_begin_at(p->batch, base + reached);
     return 0;
 }
 
 static int put_file(struct put *p, const char *name, uint64_t *base)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     int status = 0;
-    p->source = line_source_open(name, error);
+    p->source = line_source_open(name, &error);
     if (!p->source)
-        return tool_fail(EX_NOINPUT, "%s", error);
+        return tool_fail(EX_NOINPUT, "%s", error.text);
     line_source_on_idle(p->source, on_idle, p);
     begin_file(p, name, *base);
     if (p->csv)
@@ -452,7 +452,7 @@ static int put_files(struct put *p, char **files, size_t n)
 
 static int follow(struct put *p, const char *path)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     enum log_tail_start place;
     const char *given = options_string(p->o, "state"), *slash = strrchr(path, '/');
     struct buf state = {0};
@@ -461,7 +461,7 @@ static int follow(struct put *p, const char *path)
     else
         buf_printf(&state, "%.*s.%s.%s", slash ? (int)(slash - path) + 1 : 0, path, slash ? slash + 1 : path,
             options_string(p->o, "producer"));
-    p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
+    p->tail = log_tail_open(path, state.ptr, p->resume, &place, &error);
     /* Wait for the log: its writer may start later than the put. */
     for (bool waits = false;
          !p->tail && !stopped && place != LOG_TAIL_LOCKED && access(path, F_OK) != 0 && errno == ENOENT;
@@ -469,13 +469,13 @@ static int follow(struct put *p, const char *path)
         if (!waits)
             tool_fail(0, "waiting for %s to be created", path);
         clock_sleep(FOLLOW_POLL);
-        p->tail = log_tail_open(path, state.ptr, p->resume, &place, error);
+        p->tail = log_tail_open(path, state.ptr, p->resume, &place, &error);
     }
     buf_free(&state);
     if (!p->tail && place == LOG_TAIL_LOCKED)
-        return tool_fail(EX_CONFIG, "%s", error);
+        return tool_fail(EX_CONFIG, "%s", error.text);
     if (!p->tail)
-        return stopped ? 0 : tool_fail(EX_DATAERR, "%s", error);
+        return stopped ? 0 : tool_fail(EX_DATAERR, "%s", error.text);
     if (place == LOG_TAIL_GONE)
         tool_fail(0,
             "the previous log file was deleted or packed; lines of it that were not posted are missing; "
@@ -533,7 +533,7 @@ static int check_standard_input(void)
 
 static int check_file(const char *name)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     struct stat st;
     if (strcmp(name, "-") == 0)
         return check_standard_input();
@@ -544,10 +544,10 @@ static int check_file(const char *name)
         return tool_fail(EX_NOINPUT, "%s: %s", name, strerror(why));
     if (!S_ISREG(st.st_mode))
         return 0;
-    struct line_source *s = line_source_open(name, error);
-    bool ok = s && line_source_check(s, error) == 0;
+    struct line_source *s = line_source_open(name, &error);
+    bool ok = s && line_source_check(s, &error) == 0;
     line_source_close(&s);
-    return ok ? 0 : tool_fail(EX_DATAERR, "%s", error);
+    return ok ? 0 : tool_fail(EX_DATAERR, "%s", error.text);
 }
 
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */

@@ -32,26 +32,26 @@ static void rotate(const char *into_next)
 /* It waits as of when the test began, however long that is ago. */
 static void expect(enum line_source_result wanted, usec_t later, const char *text)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "";
+    struct error error;
     struct bytes line = BYTES_NONE;
     usec_t now = wanted == LINE_SOURCE_END ? began : clock_wall();
-    assert_int_equal(log_tail_next(tail, now + later, &line, error), wanted);
+    assert_int_equal(log_tail_next(tail, now + later, &line, &error), wanted);
     if (text != NULL)
         assert_true(bytes_equal_str(line, text));
 }
 
 static void expect_next_file(void)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "";
-    assert_int_equal(log_tail_next_file(tail, error), 0);
+    struct error error;
+    assert_int_equal(log_tail_next_file(tail, &error), 0);
 }
 
 static void begin(const char *text)
 {
     enum log_tail_start place;
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     append(writer, text);
-    tail = log_tail_open(path, state, 0, &place, error);
+    tail = log_tail_open(path, state, 0, &place, &error);
     assert_non_null(tail);
 }
 
@@ -68,8 +68,8 @@ static void expect_lines(const char *text)
 
 static void expect_stored(void)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "";
-    assert_int_equal(log_tail_stored(tail, error), 0);
+    struct error error;
+    assert_int_equal(log_tail_stored(tail, &error), 0);
 }
 
 static void cut(const char *and_then)
@@ -90,10 +90,10 @@ static void expect_cut(uint64_t offset, const char *text)
 
 static void expect_place(uint64_t offset, enum log_tail_start expected)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     enum log_tail_start place;
     log_tail_close(&tail);
-    tail = log_tail_open(path, state, offset, &place, error);
+    tail = log_tail_open(path, state, offset, &place, &error);
     assert_int_equal(place, expected);
     assert_non_null(tail);
 }
@@ -218,14 +218,14 @@ static void test_a_writer_that_does_not_append_leaves_a_hole(void **unused)
 
 static void test_a_log_is_followed_by_one_at_a_time(void **unused)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     enum log_tail_start place;
     (void)unused;
     begin("one\n");
     for (int i = 0; i < 2; i++) {
-        assert_null(log_tail_open(path, state, 0, &place, error));
+        assert_null(log_tail_open(path, state, 0, &place, &error));
         assert_int_equal(place, LOG_TAIL_LOCKED);
-        assert_non_null(strstr(error, "another process follows this log"));
+        assert_non_null(strstr(error.text, "another process follows this log"));
         expect_lines("one\n");
         expect_stored();
         cut("one\n"); /* as it was: not noticed */
@@ -266,13 +266,13 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
 /* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
 static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **unused)
 {
-    char error[LINE_SOURCE_ERROR_MAX] = "";
+    struct error error;
     struct bytes line;
     enum line_source_result r;
     (void)unused;
     begin("");
     assert_int_equal(ftruncate(writer, LINE_SOURCE_LINE_MAX + 1), 0);
-    while ((r = log_tail_next(tail, began, &line, error)) == LINE_SOURCE_SKIPPING)
+    while ((r = log_tail_next(tail, began, &line, &error)) == LINE_SOURCE_SKIPPING)
         continue;
     assert_int_equal(r, LINE_SOURCE_END);
     assert_int_equal(log_tail_offset(tail), 0);
@@ -450,9 +450,9 @@ static int tear_down(void **unused)
 static bool go_on_at(uint64_t offset)
 {
     enum log_tail_start place;
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     log_tail_close(&tail);
-    tail = log_tail_open(path, state, offset, &place, error);
+    tail = log_tail_open(path, state, offset, &place, &error);
     assert_int_equal(place, LOG_TAIL_FOUND);
     return tail != NULL;
 }
@@ -460,18 +460,18 @@ static bool go_on_at(uint64_t offset)
 /* What a reader does: each line is put, and with a file's last one all that was put is stored before the next file. */
 static uint64_t put_up_to(const char *last)
 {
-    char error[LINE_SOURCE_ERROR_MAX];
+    struct error error;
     for (;;) {
         struct bytes line = BYTES_NONE;
-        enum line_source_result r = log_tail_next(tail, clock_wall(), &line, error);
+        enum line_source_result r = log_tail_next(tail, clock_wall(), &line, &error);
         bool is_last = r == LINE_SOURCE_LINE && bytes_equal_str(line, last);
-        if (is_last || (r == LINE_SOURCE_LINE && log_tail_stored(tail, error) != 0))
+        if (is_last || (r == LINE_SOURCE_LINE && log_tail_stored(tail, &error) != 0))
             return log_tail_offset(tail);
         if (r == LINE_SOURCE_LINE)
             continue;
         assert_int_equal(r, LINE_SOURCE_FINISHED);
         uint64_t stored = log_tail_offset(tail);
-        if (log_tail_next_file(tail, error) != 0)
+        if (log_tail_next_file(tail, &error) != 0)
             return stored;
     }
 }
