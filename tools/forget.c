@@ -80,7 +80,7 @@ static const struct pipeline_daemon *daemon_named(const struct forget *f, const 
 }
 
 /* Returns the parsed reply of pubsub, or NULL with the error. */
-static struct json_doc *ask_pubsub(const struct forget *f, const char *target, char error[TOOL_ERROR_TEXT])
+static struct json_doc *ask_pubsub(const struct forget *f, const char *target, struct error *error)
 {
     return pipeline_ask(
         &f->pipeline, "pubsub", &(struct http_call_spec){.method = "GET", .target = target}, error);
@@ -90,11 +90,11 @@ static struct json_doc *ask_pubsub(const struct forget *f, const char *target, c
 static struct json_doc *ask(
     const struct forget *f, const char *daemon, const char *method, const char *target)
 {
-    char error[TOOL_ERROR_TEXT];
+    struct error error;
     struct json_doc *doc = pipeline_ask(
-        &f->pipeline, daemon, &(struct http_call_spec){.method = method, .target = target}, error);
+        &f->pipeline, daemon, &(struct http_call_spec){.method = method, .target = target}, &error);
     if (!doc)
-        tool_fail(EX_TEMPFAIL, "%s", error);
+        tool_fail(EX_TEMPFAIL, "%s", error.text);
     return doc;
 }
 
@@ -130,13 +130,13 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
  * mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {
-    char target[128], ignored[TOOL_ERROR_TEXT];
+    char target[128];
     struct settled s = {.queue_id = bytes_dup(json_doc_text(queues, "/queues/%s/queue_id", queue))};
-    struct json_doc *streams = ask_pubsub(f, "/streams", ignored);
+    struct json_doc *streams = ask_pubsub(f, "/streams", NULL);
     for (size_t i = 0; i < json_doc_length(streams, "/streams"); i++) {
         struct bytes name = json_doc_text(streams, "/streams/%zu/name", i);
         snprintf(target, sizeof target, "/producers?stream=%.*s", (int)name.len, name.ptr);
-        struct json_doc *doc = ask_pubsub(f, target, ignored);
+        struct json_doc *doc = ask_pubsub(f, target, NULL);
         json_doc_each(doc, "/producers", see_mark, &s);
         json_doc_free(&doc);
     }
@@ -236,7 +236,7 @@ struct position {
     uint64_t offset; /* that all consumers must reach */
     const char
         *producer; /* NULL: consumers are the named cursors of the stream; else this producer of the stream */
-    char *why;     /* TOOL_ERROR_TEXT bytes: names a consumer that has not reached it */
+    struct error why; /* names a consumer that has not reached it */
     bool is_reached;
 };
 
@@ -250,7 +250,7 @@ static bool see_cursor(const struct json_doc *cursor, size_t i, void *arg)
     p->is_reached = (is_producer && !bytes_equal_str(name, p->producer)) ||
                     (json_doc_u64(cursor, is_producer ? "/mark" : "/offset", &offset) && offset >= p->offset);
     if (!p->is_reached)
-        snprintf(p->why, TOOL_ERROR_TEXT,
+        error_set(&p->why, EX_TEMPFAIL,
             "%s %.*s has not passed the erased lines; it may have read some of them",
             is_producer ? "the copy of" : "consumer", (int)name.len, name.ptr);
     return p->is_reached;
@@ -261,7 +261,7 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
 {
     char target[128];
     snprintf(target, sizeof target, "/%s?stream=%s", p->producer ? "producers" : "cursors", stream);
-    struct json_doc *doc = ask_pubsub(f, target, p->why);
+    struct json_doc *doc = ask_pubsub(f, target, &p->why);
     p->is_reached = doc != NULL;
     json_doc_each(doc, p->producer ? "/producers" : "/cursors", see_cursor, p);
     json_doc_free(&doc);
@@ -270,12 +270,10 @@ static bool has_reached(const struct forget *f, const char *stream, struct posit
 
 static void await_position(struct forget *f, const char *stream, struct position *p)
 {
-    char why[TOOL_ERROR_TEXT] = "";
-    p->why = why;
     while (!has_reached(f, stream, p)) {
         if (clock_monotonic() >= f->due) {
             if (!f->dry)
-                say("stream", stream, "%s", why);
+                say("stream", stream, "%s", p->why.text);
             f->remaining = f->dry ? f->remaining : EX_TEMPFAIL;
             return;
         }
@@ -324,7 +322,7 @@ static int erase_stream(
     if (status == EX_OK && !f->dry)
         status = forget_stream_erase(&s);
     if (status != EX_OK)
-        tool_fail(status, "%s", s.error);
+        tool_fail(status, "%s", s.error.text);
     else if (!is_again || s.erased)
         say_erased(f, &s);
     *has_erased = *has_erased || (status == EX_OK && s.erased);
@@ -368,7 +366,7 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     if (status != EX_OK)
         tool_fail(status, "%s", why.text);
     else if ((status = forget_rejects_erase(&r)) != EX_OK)
-        tool_fail(status, "%s", r.error);
+        tool_fail(status, "%s", r.error.text);
     if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)
         say("rejects", "", "%" PRIu64 " of %" PRIu64 " lines %s", r.matched, r.read,
             f->dry ? "match" : "erased");

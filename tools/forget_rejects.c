@@ -21,8 +21,7 @@ struct target {
 
 static int fail(struct forget_rejects *f, const char *name)
 {
-    snprintf(f->error, sizeof f->error, "%s/%s: %s", f->dir, name, strerror(errno));
-    return EX_IOERR;
+    return error_set(&f->error, EX_IOERR, "%s/%s: %s", f->dir, name, strerror(errno));
 }
 
 /* Syncs and closes. Returns 0, or -1 with errno. */
@@ -170,10 +169,8 @@ int forget_rejects_erase(struct forget_rejects *f)
     int lock = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
     if (lock < 0)
         return errno == ENOENT ? 0 : fail(f, "");
-    if (!f->dry && flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        snprintf(f->error, sizeof f->error, "%s: another process erases entries", f->dir);
-        status = EX_TEMPFAIL;
-    }
+    if (!f->dry && flock(lock, LOCK_EX | LOCK_NB) != 0)
+        status = error_set(&f->error, EX_TEMPFAIL, "%s: another process erases entries", f->dir);
     char *path = mem_printf("%s/" FORGET_REJECTS_FILE, f->dir);
     if (status == 0 && !f->dry)
         status = apply_left(f, path);

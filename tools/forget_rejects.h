@@ -21,7 +21,7 @@ struct forget_rejects {
     bool dry; /* change nothing */
 
     uint64_t read, matched, failed; /* results; failed: damaged, or too short to be erased */
-    char error[600];
+    struct error error;
 };
 
 /* Returns 0, or an exit status with the error. Without the directory there are no entries. */

@@ -28,9 +28,8 @@ struct search {
 
 static int fail(struct forget_stream *f, const char *what, struct bytes why)
 {
-    snprintf(f->error, sizeof f->error, "stream %s: %s%s%.*s", f->stream, what, why.len ? ": " : "",
+    return error_set(&f->error, EX_TEMPFAIL, "stream %s: %s%s%.*s", f->stream, what, why.len ? ": " : "",
         (int)why.len, why.len ? why.ptr : "");
-    return EX_TEMPFAIL;
 }
 
 static void end_search(struct search *s, int status)
@@ -97,11 +96,11 @@ static void on_change(void *arg)
 static struct json_doc *ask(
     struct forget_stream *f, const char *method, const char *target, struct bytes body, const char *what)
 {
-    char why[TOOL_ERROR_TEXT];
     struct json_doc *doc = pipeline_ask(f->pipeline, "pubsub",
-        &(struct http_call_spec){.method = method, .target = target, .body = body, .timeout = TIMEOUT}, why);
+        &(struct http_call_spec){.method = method, .target = target, .body = body, .timeout = TIMEOUT},
+        &f->error);
     if (!doc)
-        fail(f, what, bytes_str(why));
+        fail(f, what, bytes_str(f->error.text));
     return doc;
 }
 

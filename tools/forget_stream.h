@@ -21,7 +21,7 @@ struct forget_stream {
     char id[33];          /* of the stream */
     struct forget_batch *batches;
     size_t n_batches, room_batches;
-    char error[TOOL_ERROR_TEXT];
+    struct error error;
 };
 
 /* Lines for one request. */

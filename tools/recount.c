@@ -180,14 +180,14 @@ static int check_directory(const struct recount *r)
 /* Refuses at the start what `compact --replace` would refuse at the end. */
 static int check_aggregator(const struct recount *r)
 {
-    char error[TOOL_ERROR_TEXT];
+    struct error error;
     uint64_t hash = 0;
     int status = EX_OK;
     struct json_doc *slices = pipeline_ask(
-        &r->pipeline, "aggregator", &(struct http_call_spec){.method = "GET", .target = "/slices"}, error);
+        &r->pipeline, "aggregator", &(struct http_call_spec){.method = "GET", .target = "/slices"}, &error);
     if (!slices)
         status = tool_fail(EX_TEMPFAIL, "the aggregator at %s does not answer: %s",
-            pipeline_url(&r->pipeline, "aggregator"), error);
+            pipeline_url(&r->pipeline, "aggregator"), error.text);
     else if (!json_doc_u64(slices, "/counters", &hash) ||
              hash != XXH3_64bits(r->counters->text, strlen(r->counters->text)))
         status = tool_fail(EX_CONFIG,

@@ -298,8 +298,8 @@ char *pipeline_token(const struct pipeline *p, const char *daemon)
     return daemon_read_token(file, &token, &ignored) == 0 ? token : NULL;
 }
 
-struct json_doc *pipeline_ask(const struct pipeline *p, const char *daemon, const struct http_call_spec *call,
-    char error[TOOL_ERROR_TEXT])
+struct json_doc *pipeline_ask(
+    const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error)
 {
     struct buf body = {0};
     const char *why;
@@ -310,7 +310,7 @@ struct json_doc *pipeline_ask(const struct pipeline *p, const char *daemon, cons
         struct bytes detail = doc      ? json_doc_text(doc, "/detail")
                               : status ? BYTES_LITERAL("the reply is not JSON")
                                        : bytes_str(why);
-        snprintf(error, TOOL_ERROR_TEXT, "%s: %s: %.*s", daemon, call->target, (int)detail.len,
+        error_set(error, EX_TEMPFAIL, "%s: %s: %.*s", daemon, call->target, (int)detail.len,
             detail.len ? detail.ptr : "");
         json_doc_free(&doc);
     }

@@ -4,6 +4,7 @@
 #define MILLRACE_TOOL_H
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "config/options.h"
 #include "config/peers.h"
 #include "http/client/http_client.h"
@@ -62,7 +63,6 @@ int tool_request(const char *url, const char *token, const struct http_call_spec
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(int status);
 
-struct error;
 struct slice_reader;
 /* Opens a sealed or open slice. Returns an enum slice_result. */
 int tool_open_slice(const char *path, struct slice_reader **out, struct error *error);
@@ -133,10 +133,10 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
 void pipeline_close(struct pipeline *p);
 /* The token that the configuration names for a daemon. NULL: none, or this user may not read it. The caller frees it. */
 char *pipeline_token(const struct pipeline *p, const char *daemon);
-/* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the error. */
-#define TOOL_ERROR_TEXT 600
-struct json_doc *pipeline_ask(const struct pipeline *p, const char *daemon, const struct http_call_spec *call,
-    char error[TOOL_ERROR_TEXT]);
+/* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the error, which may be
+ * NULL. */
+struct json_doc *pipeline_ask(
+    const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error);
 /* The URL of a peer, valid until pipeline_close. */
 const char *pipeline_url(const struct pipeline *p, const char *daemon);
 

@@ -11,11 +11,10 @@
 
 static struct json_doc *ask(const struct pipeline *p, uint64_t *lines, uint64_t *rejected)
 {
-    char ignored[TOOL_ERROR_TEXT];
     uint64_t events = 0, skipped = 0;
     const struct http_call_spec call = {
         .method = "GET", .target = "/stats?format=json", .timeout = REPLY_TIMEOUT};
-    struct json_doc *d = pipeline_ask(p, "aggregator", &call, ignored);
+    struct json_doc *d = pipeline_ask(p, "aggregator", &call, NULL);
     if (!json_doc_u64(d, "/events_counted_total", &events) ||
         !json_doc_u64(d, "/lines_skipped_total", &skipped) ||
         !json_doc_u64(d, "/lines_rejected_total", rejected))

@@ -26,9 +26,8 @@ enum {
 
 static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
 {
-    char ignored[TOOL_ERROR_TEXT];
     const struct http_call_spec call = {.method = "GET", .target = target, .timeout = REPLY_TIMEOUT};
-    return pipeline_ask(&s->pipeline, pipeline_daemon_name(daemon), &call, ignored);
+    return pipeline_ask(&s->pipeline, pipeline_daemon_name(daemon), &call, NULL);
 }
 
 const char *pipeline_counted_queue(const struct config *config)

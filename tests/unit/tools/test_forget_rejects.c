@@ -199,7 +199,7 @@ static void test_an_outdated_journal(void **state)
     buf_clear(&text);
     buf_append_str(&text, "0000000001.ndjson 0 400\nxxx\n");
     assert_int_equal(io_replace_file(path, buf_bytes(&text), 0600), 0);
-    assert_non_null(strstr(erase(false, 74).error, FORGET_REJECTS_FILE));
+    assert_non_null(strstr(erase(false, 74).error.text, FORGET_REJECTS_FILE));
     buf_free(&text);
 }
 
@@ -208,7 +208,7 @@ static void test_one_at_a_time(void **state)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     (void)state;
     assert_int_equal(io->flock(fd, 2 /* LOCK_EX */), 0);
-    assert_non_null(strstr(erase(false, 75).error, "another process"));
+    assert_non_null(strstr(erase(false, 75).error.text, "another process"));
     close(fd);
     assert_int_equal(erase(false, 0).failed, 0);
 }
