@@ -2,12 +2,10 @@
 
 #include "aggregator/chain.h"
 #include "aggregator/storage.h"
-#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/log.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,12 +68,6 @@ static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y
     return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
 }
 
-static enum slice_result fail_errno(const char *what, const char *path, struct error *error)
-{
-    return error_set(error, errno_is_full(errno) ? SLICE_FULL : SLICE_FAILED, "cannot %s %s: %s", what, path,
-        strerror(errno));
-}
-
 /* Prepares the STORAGE_BEGIN job for the slice that begins at a->next. */
 static void prepare_begin(struct aggregate *a, usec_t wall)
 {
@@ -98,7 +90,7 @@ static enum slice_result make_directory(const char *parent, const char *name, ch
     buf_printf(&path, "%s/%s", parent, name);
     *out = bytes_dup(buf_bytes(&path));
     buf_free(&path);
-    return io_make_dirs(*out) == 0 ? SLICE_OK : fail_errno("make", *out, error);
+    return io_make_dirs(*out) == 0 ? SLICE_OK : storage_fail_errno("make", *out, error);
 }
 
 /* Recovers the slices and begins the open one. */
@@ -117,7 +109,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct er
         .notify = a->config.notify,
         .notify_arg = a->config.notify_arg});
     if (!a->storage)
-        return fail_errno("start", "the storage thread", error);
+        return storage_fail_errno("start", "the storage thread", error);
     prepare_begin(a, wall);
     storage_begin(a->storage, &a->job);
     a->reader = a->job.reader;

@@ -21,7 +21,7 @@ struct storage {
     struct work_thread *thread;
 };
 
-static enum slice_result fail_errno(const char *what, const char *path, struct error *error)
+enum slice_result storage_fail_errno(const char *what, const char *path, struct error *error)
 {
     return error_set(error, errno_is_full(errno) ? SLICE_FULL : SLICE_FAILED, "cannot %s %.300s: %s", what,
         path, errno == ERANGE ? "shorter than recorded" : strerror(errno));
@@ -48,7 +48,7 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
     struct bytes rejects = buf_bytes(&job->batch->rejects);
     if (rejects.len > 0 && rejects_write(s->rejects, rejects, job->rejects_at, &s->config.rejects_limits,
                                s->front, clock_monotonic()) != 0)
-        return fail_errno("write to", "the rejects file", &job->error);
+        return storage_fail_errno("write to", "the rejects file", &job->error);
     enum slice_result r = job->commit.seal ? slice_merge_abandon(s->slice, &job->error) : SLICE_OK;
     if (r != SLICE_OK)
         return r;
@@ -81,7 +81,7 @@ static enum slice_result begin(struct storage *s, struct storage_job *job)
         return r;
     if (rejects_open(s->config.rejects_dir, job->begin.number, slice_committed(s->slice)->rejects_length,
             &s->rejects) != 0)
-        return fail_errno("open the rejects in", s->config.rejects_dir, &job->error);
+        return storage_fail_errno("open the rejects in", s->config.rejects_dir, &job->error);
     expire_rejects(s, job->trusted, true);
     return slice_reader_open(job->begin.path, &job->reader, &job->error);
 }

@@ -58,6 +58,9 @@ struct storage_job {
 
 struct storage;
 
+/* Returns SLICE_FULL or SLICE_FAILED, with "cannot WHAT PATH: " and the text of errno. */
+enum slice_result storage_fail_errno(const char *what, const char *path, struct error *error);
+
 /* The thread calls `notify` after each job. Returns NULL with errno if the thread cannot be started. */
 struct storage_config {
     const struct counters *counters;

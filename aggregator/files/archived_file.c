@@ -76,7 +76,8 @@ int archived_file_read(const char *path, struct archived_file *out, struct error
 {
     struct buf text = {0};
     if (read_manifest(path, &text) != 0) {
-        error_set(error, -1, "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path, strerror(errno));
+        error_set(error, -1, "%.400s: cannot read its manifest, NAME" MANIFEST_SUFFIX ": %s", path,
+            strerror(errno));
         buf_free(&text);
         return -1;
     }

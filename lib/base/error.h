@@ -11,11 +11,11 @@
 #define ERROR_TEXT 2048 /* a text may name several paths */
 
 struct error {
-    int code; /* of the function's result enum */
+    int code; /* the result of the function: of its enum, an exit status or -1 */
     char text[ERROR_TEXT];
 };
 
-/* Sets both, and returns the code. The arguments may contain the error's own text. */
+/* Sets both, and returns the code. The arguments may contain the error's own text. `e` may be NULL. */
 int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif
