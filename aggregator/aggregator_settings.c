@@ -45,10 +45,10 @@ const struct option_row settings_rows[] = {
                 "otherwise the aggregator stays not ready"},
     {.name = "accept_loss_from",
         .type = OPTION_INT,
-        .fallback = "0",
+        .fallback = "-1",
+        .min = -1,
         .max = INT64_MAX,
-        .help =
-            "with accept_loss: continue at this offset of the copy, not at the one that pubsub names (0)"},
+        .help = "as accept_loss, and continue at this offset of the copy (-1: none chosen)"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",

@@ -102,6 +102,7 @@ struct follower *follower_new(const struct follower_config *config)
         .from = from,
         .max_line = config->max_line,
         .accept_option = "--accept-loss",
+        .accepts_place = config->accepts_place,
         .accept_from = config->accept_from,
         .loss = config->accepts_loss ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
         .on_begin = on_begin,

@@ -25,7 +25,8 @@ struct follower_config {
     size_t stream;                     /* an index of the aggregate */
     size_t max_line;
     bool accepts_loss;
-    uint64_t accept_from; /* stream_client.h */
+    bool accepts_place; /* stream_client.h */
+    uint64_t accept_from;
     void (*changed)(
         void *arg); /* called when the stream begins or catches up, or when follower_trouble changes */
     void *arg;

@@ -8,6 +8,7 @@
 #include "http/client/http_client.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
+#include "stream/stream_program.h"
 #include "config/peers.h"
 
 #include <event2/event.h>
@@ -340,7 +341,8 @@ static void begin_counting(struct wiring *w)
             .watermark = app->watermark,
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
-            .accepts_loss = options_bool(o, "accept_loss"),
+            .accepts_loss = stream_program_accepts_loss(o),
+            .accepts_place = options_int(o, "accept_loss_from") >= 0,
             .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
             .changed = on_stream,
             .arg = w});

@@ -164,8 +164,9 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
         buf_printf(out,
             "the queue is an old copy: stream %s already has messages up to id %" PRIu64
             " from another copy of queue %s. Messages of this copy from id %" PRIu64
-            " on, in the opening that began at %s, are not published. ",
-            stream, copy.mark_id - 1, copy.queue_id, from, copy.began);
+            " on%s%s, are not published. ",
+            stream, copy.mark_id - 1, copy.queue_id, from,
+            copy.began[0] ? ", in the opening that began at " : "", copy.began);
         if (!copy.is_certain)
             buf_printf(out,
                 "The place was found by the clocks: compare this time with the time of the restore. This "

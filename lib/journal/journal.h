@@ -131,6 +131,7 @@ bool journal_is_past(
     const struct journal *j, uint64_t offset, struct bytes opening, uint64_t *differs_from, bool *is_certain);
 struct journal_opening {
     uint64_t first; /* its first offset, or the earliest offset */
+    usec_t began;   /* its first append by the wall clock, which may have been wrong */
     const char *opening;
 };
 /* Returns the number of openings that have appended bytes, and a list of them, the oldest first, which the caller frees. */

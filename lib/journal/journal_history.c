@@ -55,7 +55,7 @@ size_t journal_openings(const struct journal *j, struct journal_opening **out)
     for (size_t i = j->n_trimmed; i < j->n_segments; i++) {
         const struct segment *s = j->segments[i];
         if (s->end > s->base && (n == 0 || strcmp(list[n - 1].opening, s->opening) != 0))
-            list[n++] = (struct journal_opening){s->base, s->opening};
+            list[n++] = (struct journal_opening){s->base, s->created, s->opening};
     }
     *out = list;
     return n;

@@ -261,55 +261,56 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     check_caught_up(c);
 }
 
-static uint64_t member_number(struct bytes body, const char *pointer, uint64_t fallback)
-{
-    struct json_doc *doc = json_doc_parse(body);
-    uint64_t n = fallback;
-    json_doc_u64(doc, pointer, &n);
-    json_doc_free(&doc);
-    return n;
-}
-
-/* `body` is pubsub's reply. */
-static void skip_lost(struct stream_client *c, const char *text, struct bytes body, uint64_t after)
+/* `opening` is that of the byte before `after`; empty: not to be checked. */
+static void skip_lost(struct stream_client *c, const char *text, uint64_t after, struct bytes opening)
 {
     uint64_t from = c->cursor.offset;
-    struct json_doc *doc = json_doc_parse(body);
-    log_warn(text, LOG_S("stream", c->stream), LOG_U("from", from),
-        LOG_U("before", member_number(body, "/before", from)), LOG_U("after", after));
+    log_warn(text, LOG_S("stream", c->stream), LOG_U("from", from), LOG_U("after", after));
     c->cursor.offset = after;
-    set_opening(c->cursor.opening, json_doc_text(doc, "/opening_before"));
-    json_doc_free(&doc);
+    set_opening(c->cursor.opening, opening);
     if (c->config.on_gap)
         c->config.on_gap(from, after, c->config.arg);
     ask_after(c, 0);
 }
 
-/* Refuses to continue, and names the program's option or the command that continues. */
-static void refuse_loss(struct stream_client *c, const char *text, uint64_t from, const char *effect)
+/* Refuses to continue, and names the program's option or the command that continues. `place` NULL: the option needs none. */
+static void refuse_loss(struct stream_client *c, const char *text, const char *effect, const uint64_t *place)
 {
     const char *option = c->config.accept_option;
-    char full[sizeof c->trouble], offset[21] = "";
-    if (option && option[0] != '\0' && option[strlen(option) - 1] == '=')
-        snprintf(offset, sizeof offset, "%" PRIu64, from);
-    snprintf(full, sizeof full, "%s%s%s%s%s%s", text, option ? "; " : "", option ? option : "", offset,
-        option ? " " : "", option ? effect : "");
-    refuse(c, full);
+    char full[sizeof c->trouble], offset[32] = "";
+    bool is_command = option && option[0] && option[strlen(option) - 1] == '=';
+    if (place)
+        snprintf(offset, sizeof offset, "%s%" PRIu64, is_command ? "" : "-from=", *place);
+    snprintf(full, sizeof full, "%s; to continue %s, %s %s%s", text, effect,
+        is_command ? "run:" : "start the program once with", option ? option : "", offset);
+    refuse(c, option ? full : text);
 }
 
 static void on_gone(struct stream_client *c, struct bytes body)
 {
-    uint64_t from = c->cursor.offset, after = member_number(body, "/after", 0);
-    uint64_t earliest = member_number(body, "/earliest", 0);
+    struct json_doc *doc = json_doc_parse(body);
+    uint64_t from = c->cursor.offset, after = json_doc_number(doc, "/after");
     char text[200];
     if (after <= from) {
         refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
-    } else if (c->config.loss == STREAM_LOSS_REFUSED && from < earliest) {
+    } else if (c->config.loss == STREAM_LOSS_REFUSED && from < json_doc_number(doc, "/earliest")) {
         snprintf(text, sizeof text, "lines from offset %" PRIu64 " to %" PRIu64 " have expired", from, after);
-        refuse_loss(c, text, after, "continues without them");
+        refuse_loss(c, text, "without them", NULL);
     } else {
-        skip_lost(c, "skipping lost bytes of the stream", body, after);
+        skip_lost(c, "skipping lost bytes of the stream", after, json_doc_text(doc, "/opening_before"));
     }
+    json_doc_free(&doc);
+}
+
+/* True if an opening of the copy begins at the place. */
+static bool is_listed(const struct json_doc *doc, uint64_t place)
+{
+    for (size_t i = 0; i < json_doc_length(doc, "/openings"); i++) {
+        uint64_t first;
+        if (bytes_to_u64(json_doc_text(doc, "/openings/%zu/first", i), &first) && first == place)
+            return true;
+    }
+    return false;
 }
 
 /* For an operator who knows the time of the restore. */
@@ -326,33 +327,43 @@ static void log_openings(const struct stream_client *c, const struct json_doc *d
     buf_free(&list);
 }
 
+static void refuse_copy(struct stream_client *c, const struct json_doc *doc, uint64_t place, bool is_certain)
+{
+    struct bytes detail = json_doc_text(doc, "/detail");
+    char text[500];
+    bool is_command = c->config.accept_option && strchr(c->config.accept_option, '=');
+    snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
+    if (c->config.accepts_place)
+        snprintf(text, sizeof text,
+            "--accept-loss-from=%" PRIu64 ": no opening of the copy before the cursor begins there; %.*s",
+            c->config.accept_from, (int)detail.len, detail.len ? detail.ptr : "");
+    if (!c->refused)
+        log_openings(c, doc);
+    refuse_loss(
+        c, text, is_certain ? "there and skip no line" : "there", is_command || !is_certain ? &place : NULL);
+}
+
+/* A place that the clocks have found needs the operator's word. */
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
-    uint64_t differs = member_number(body, "/differs_from", UINT64_MAX);
-    char text[400];
-    uint64_t chosen = c->config.accept_from;
-    if (differs == UINT64_MAX) {
+    static const char going_on[] = "continuing in a restored copy of the stream";
+    struct json_doc *doc = json_doc_parse(body);
+    struct json_value certain = json_doc_at(doc, "/is_certain");
+    bool accepts = c->config.loss == STREAM_LOSS_ACCEPTED,
+         is_certain = certain.type == JSON_BOOL && certain.v.boolean;
+    uint64_t place, chosen = c->config.accept_from;
+    if (!json_doc_u64(doc, "/differs_from", &place) &&
+        !bytes_to_u64(json_doc_text(doc, "/differs_from"), &place)) {
         refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
-    } else if (c->config.loss == STREAM_LOSS_ACCEPTED && chosen > c->cursor.offset) {
-        snprintf(text, sizeof text, "accept_loss_from %" PRIu64 " is after the cursor, %" PRIu64, chosen,
-            c->cursor.offset);
-        refuse(c, text);
-    } else if (c->config.loss == STREAM_LOSS_ACCEPTED && chosen > 0) {
-        c->config.accept_from = 0;
-        skip_lost(c, "continuing in a restored copy of the stream", BYTES_LITERAL("{}"), chosen);
-    } else if (c->config.loss == STREAM_LOSS_ACCEPTED) {
-        skip_lost(c, "continuing in a restored copy of the stream", body, differs);
+    } else if (accepts && c->config.accepts_place && chosen <= c->cursor.offset && is_listed(doc, chosen)) {
+        c->config.accepts_place = false;
+        skip_lost(c, going_on, chosen, chosen == place ? json_doc_text(doc, "/opening_before") : BYTES_NONE);
+    } else if (accepts && is_certain && !c->config.accepts_place) {
+        skip_lost(c, going_on, place, json_doc_text(doc, "/opening_before"));
     } else {
-        struct json_doc *doc = json_doc_parse(body);
-        struct bytes detail = json_doc_text(doc, "/detail");
-        struct json_value certain = json_doc_at(doc, "/is_certain");
-        bool is_certain = certain.type == JSON_BOOL && certain.v.boolean;
-        snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
-        if (!c->refused)
-            log_openings(c, doc);
-        json_doc_free(&doc);
-        refuse_loss(c, text, differs, is_certain ? "continues there and skips no line" : "continues there");
+        refuse_copy(c, doc, place, is_certain);
     }
+    json_doc_free(&doc);
 }
 
 /* While the stream does not exist, everything that was accepted before pubsub's present is in it. */

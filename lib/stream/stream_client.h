@@ -91,8 +91,9 @@ struct stream_client_config {
     const char *begin;
     size_t max_line; /* of a line, in bytes, without LF; 0: STREAM_LINE_MAX */
     enum stream_loss loss;
-    /* With STREAM_LOSS_ACCEPTED: where to continue in a copy; 0: at the place that pubsub names. It applies to the first
-     * refusal only. */
+    /* With STREAM_LOSS_ACCEPTED: where to continue in a copy, the first offset of an opening. Without it, the client continues
+     * only at a place that is certain. */
+    bool accepts_place;
     uint64_t accept_from;
     /* The program's option for STREAM_LOSS_ACCEPTED ("--accept-loss"), or a command that ends with "=" for the
      * offset; named in messages. Borrowed; NULL: none. */

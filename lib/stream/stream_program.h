@@ -23,9 +23,14 @@
     {.name = "accept_loss", .type = OPTION_BOOL,                                                             \
         .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
                 "not ready"},                                                                                \
-    {.name = "accept_loss_from", .type = OPTION_INT, .fallback = "0", .max = INT64_MAX,                       \
-        .help = "with accept_loss: continue at this offset of the copy, not at the one that pubsub names (0)"}
+    {.name = "accept_loss_from", .type = OPTION_INT, .fallback = "-1", .min = -1, .max = INT64_MAX,           \
+        .help = "as accept_loss, and continue at this offset of the copy (-1: none chosen)"}
 /* clang-format on */
+
+static inline bool stream_program_accepts_loss(const struct options *o)
+{
+    return options_bool(o, "accept_loss") || options_int(o, "accept_loss_from") >= 0;
+}
 
 /* Checks these settings, before any of them is used: bitly's form of pubsub_url is replaced. Returns 0, or -1 with the error. */
 int stream_program_check(struct options *o, struct config_error *error);

@@ -150,32 +150,34 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
     }
 }
 
-static const char *began(const char *opening, char out[RFC3339_TEXT])
-{
-    return rfc3339_write(opening_time(opening) / USEC_PER_SEC, out);
-}
-
-static void append_opening(struct buf *members, const char *between, uint64_t first, const char *opening)
+static void append_opening(struct buf *members, const char *between, const struct journal_opening *o)
 {
     char time[RFC3339_TEXT];
-    buf_printf(members, "%s{\"first\":\"%" PRIu64 "\",\"opening\":\"%s\",\"began\":\"%s\"}", between, first,
-        opening, began(opening, time));
+    buf_printf(members, "%s{\"first\":\"%" PRIu64 "\",\"opening\":\"%s\",\"began\":\"%s\"}", between,
+        o->first, o->opening, rfc3339_write(o->began / USEC_PER_SEC, time));
 }
 
-/* The list includes the present opening, even if it has not appended yet. */
-static void append_openings(struct buf *members, const struct journal *j)
+/* Appends the latest openings, with the present one, even if it has not appended yet. Returns when the one that begins at the place
+ * began; -1: none begins there. */
+static usec_t append_openings(struct buf *members, const struct journal *j, uint64_t place)
 {
     struct journal_opening *list;
+    struct journal_opening present = {
+        journal_committed_end(j), opening_time(journal_opening(j)), journal_opening(j)};
     size_t n = journal_openings(j, &list);
-    bool has_appended = n > 0 && strcmp(list[n - 1].opening, journal_opening(j)) == 0;
+    bool has_appended = n > 0 && strcmp(list[n - 1].opening, present.opening) == 0;
     size_t all = n + !has_appended, from = all > OPENINGS_SHOWN ? all - OPENINGS_SHOWN : 0;
+    usec_t began = -1;
     buf_append_str(members, ",\"openings\":[");
-    for (size_t i = from; i < n; i++)
-        append_opening(members, i > from ? "," : "", list[i].first, list[i].opening);
-    if (!has_appended)
-        append_opening(members, n > 0 ? "," : "", journal_committed_end(j), journal_opening(j));
+    for (size_t i = 0; i < all; i++) {
+        const struct journal_opening *o = i < n ? &list[i] : &present;
+        began = o->first == place ? o->began : began;
+        if (i >= from)
+            append_opening(members, i > from ? "," : "", o);
+    }
     buf_append_char(members, ']');
     free(list);
+    return began;
 }
 
 /* `differs_from` and `is_certain` are of journal_is_past. */
@@ -183,15 +185,18 @@ static void refuse_history(struct http_request *req, const struct journal *j, ui
     uint64_t differs_from, bool is_certain)
 {
     struct buf members = {0};
-    char time[RFC3339_TEXT];
+    char time[RFC3339_TEXT], opened[80] = "";
     buf_printf(&members, "\"differs_from\":\"%" PRIu64 "\",\"is_certain\":%s,\"opening_before\":\"%s\"",
         differs_from, is_certain ? "true" : "false", journal_opening_before(j, differs_from));
-    append_openings(&members, j);
+    usec_t began = append_openings(&members, j, differs_from);
     buf_append_char(&members, '\0');
+    if (began >= 0)
+        snprintf(opened, sizeof opened, "; the copy was opened there at %s",
+            rfc3339_write(began / USEC_PER_SEC, time));
     http_problem_with(req, 409, "other-history", members.ptr,
         "the stream is a restored copy: from offset %" PRIu64
-        " on it differs from the lines read, which end at %" PRIu64 "; the copy was opened there at %s%s",
-        differs_from, offset, began(journal_opening_at(j, differs_from), time),
+        " on it differs from the lines read, which end at %" PRIu64 "%s%s",
+        differs_from, offset, opened,
         is_certain ? "" : " (found by the clocks: compare with the time of the restore)");
     buf_free(&members);
 }

@@ -14,7 +14,7 @@
 
 #include "journal/opening.h"
 
-#define QUEUE_OPENINGS_MAX 64
+#define QUEUE_OPENINGS_MAX 256
 
 struct queue_opening {
     uint64_t first; /* id */

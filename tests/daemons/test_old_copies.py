@@ -49,6 +49,11 @@ class CopiesTest(PubsubTest):
         wait_until(is_refused, lambda: "%s\n%s" % (daemon.get("/health").text, daemon.log))
 
 
+    def accepting(self, daemon):
+        """The option that a refusal names."""
+        return re.search(r"to continue there\S*.*, start the program once with (--accept-loss\S*?)\"", daemon.log)[1]
+
+
 class OldCopies(CopiesTest):
     def aggregator(self, *args):
         self.counting = self.daemon(
@@ -118,7 +123,7 @@ class OldCopies(CopiesTest):
                 self.aggregator()
                 self.refused("restored copy", "from offset %d on it differs" % len(block(0)))
                 self.counting.stop()
-                self.aggregator("--accept-loss")
+                self.aggregator(self.accepting(self.counting))
                 self.counted(ours + 5)
                 self.stop_both()
                 self.aggregator()
@@ -155,11 +160,11 @@ class OldCopies(CopiesTest):
                 self.pubsub()
                 self.aggregator()
                 self.refused("from offset %d on it differs from the lines read, which end at %d; the copy was opened there at 20"
-                             % (self.BLOCK, lines * self.BLOCK), "; --accept-loss continues there")
-                self.assertEqual("and skips no line" in self.counting.log, starts == 0)
+                             % (self.BLOCK, lines * self.BLOCK), "; to continue there")
+                self.assertEqual(self.accepting(self.counting), "--accept-loss" if starts == 0 else "--accept-loss-from=%d" % self.BLOCK)
                 self.assertEqual("found by the clocks: compare with the time of the restore" in self.counting.log, starts > 0)
                 self.counting.stop()
-                self.aggregator("--accept-loss")
+                self.aggregator(self.accepting(self.counting))
                 self.counted(lines + 2)
                 self.stop_both()
                 for name in "p", "a":
@@ -215,10 +220,14 @@ class OldCopies(CopiesTest):
         self.refused("from offset %d on it differs" % (2 * B), "found by the clocks")
         self.assertRegex(self.counting.log, r"was opened stream=s openings=\"0 at \S+, %d at \S+, %d at " % (B, 2 * B))
         self.counting.stop()
-        self.aggregator("--accept-loss", "--accept-loss-from=%d" % (3 * B + 1))
-        self.refused("accept_loss_from %d is after the cursor, %d" % (3 * B + 1, 3 * B))
+        for wrong in B + 1, 4 * B:
+            self.aggregator("--accept-loss-from=%d" % wrong)
+            self.refused("--accept-loss-from=%d: no opening of the copy before the cursor begins there" % wrong)
+            self.counting.stop()
+        self.aggregator("--accept-loss")
+        self.refused("start the program once with --accept-loss-from=%d" % (2 * B))
         self.counting.stop()
-        self.aggregator("--accept-loss", "--accept-loss-from=%d" % B)
+        self.aggregator("--accept-loss-from=%d" % B)
         self.counted(3 + 3)
 
     def test_pubsub_and_aggregator_of_one_age(self):
@@ -305,7 +314,7 @@ class OldCopies(CopiesTest):
             if first == 20:
                 self.stream.stop()
         self.counting.stop()
-        self.aggregator("--accept-loss")
+        self.aggregator(self.accepting(self.counting))
         self.counted(20 + 40)
         wait_until(lambda: int(request(self.url, "GET", "/streams").json()["streams"][0]["earliest"]) > 30 * len(block(0)),
                    "the retention of what is counted")
@@ -1007,7 +1016,7 @@ class OldCopiesOfFiles(OldCopiesOfStreams):
                 self.grown_past_the_cursor(start)
                 self.refused_whatever_comes(start)
                 self.assertEqual(len(self.state()["files"]), 1)
-                self.restarted(start, "--accept-loss")
+                self.restarted(start, self.accepting(self.reader))
                 self.stored(6)
                 self.restarted(start)
                 self.fill(15)
@@ -1047,6 +1056,8 @@ class OldCopiesOfFiles(OldCopiesOfStreams):
         self.pubsub()
         self.fill(11)
         self.writer("--accept-loss")
+        self.refused_by(self.reader, "found by the clocks")
+        self.restarted(self.writer, self.accepting(self.reader))
         self.stored(2)
         self.roll()
         self.fill(12)
@@ -1058,11 +1069,12 @@ class OldCopiesOfFiles(OldCopiesOfStreams):
         self.grown_past_the_cursor(self.writer)
         self.refused_whatever_comes(self.writer)
         self.reader.stop()
-        self.tool("ps_to_file", "--port=0", "--filename-format=" + self.path("f/s-%Y.ndjson"), "--accept-loss").kill9()
+        accepting = self.accepting(self.reader)
+        self.tool("ps_to_file", "--port=0", "--filename-format=" + self.path("f/s-%Y.ndjson"), accepting).kill9()
         self.writer()
         wait_until(lambda: self.reader.get("/health").status == 200 or "restored copy" in self.reader.get("/health").text,
                    lambda: self.reader.log)
-        self.restarted(self.writer, "--accept-loss")
+        self.restarted(self.writer, accepting)
         self.stored(6)
         self.roll()
         self.assertEqual(b"".join(m["text"] for m in self.manifests()), b"".join(map(block, [0, 1, 2, 3, 10, 11, 12, 13, 14])))
@@ -1083,7 +1095,7 @@ class OldCopiesOfDeliveries(OldCopiesOfStreams):
     def test_each_line_is_delivered(self):
         self.grown_past_the_cursor(self.sender)
         self.refused_whatever_comes(self.sender)
-        self.restarted(self.sender, "--accept-loss")
+        self.restarted(self.sender, self.accepting(self.reader))
         self.stored(6)
         self.restarted(self.sender)
         self.fill(15)

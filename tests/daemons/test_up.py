@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -288,8 +289,9 @@ class Up(harness.MillraceTest):
             os.rename(self.path("copy", name), self.path("data", name))
         pipeline = self.up()
         wait_until(lambda: "is a restored copy" in (self.status_of("aggregator")[1]["detail"] or ""), lambda: pipeline.log)
+        place = re.search(r"--accept-loss-from=(\d+)", self.status_of("aggregator")[1]["detail"])[1]
         pipeline.interrupt()
-        pipeline = harness.Pipeline(self, pipeline.config_path, self.path("data"), env={"MILLRACE_AGGREGATOR_ACCEPT_LOSS": "yes"})
+        pipeline = harness.Pipeline(self, pipeline.config_path, self.path("data"), env={"MILLRACE_AGGREGATOR_ACCEPT_LOSS_FROM": place})
         pipeline.wait_ready()
         self.put(pipeline, event("bitly"))
         self.wait_total(pipeline, "bitly", 3)

@@ -282,8 +282,9 @@ static void compare_lines(const struct law *law)
                 ends.ptr ? ends.ptr : "no stream");
         else
             doctor_find(law->d, STATUS_DOWN, CHECK,
-                "count the stream again: millrace recount; see millrace help operations, \"Copies of streams "
-                "and counts\"",
+                "count the stream again: millrace recount; not after a restored copy was accepted: see "
+                "millrace "
+                "help recovery, \"Copies of single directories\"",
                 "slice %" PRIu64 ": %" PRIu64 " lines published, but %" PRIu64 " counted + %" PRIu64
                 " skipped + %" PRIu64 " rejected (offsets of %s)",
                 s->number, lines, s->tally.events, s->tally.skipped, s->tally.rejected,
