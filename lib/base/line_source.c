@@ -27,7 +27,7 @@ static const struct magic {
 } magics[] = {
 #define MAGIC(text)                                                                                          \
     {                                                                                                        \
-        "" text, sizeof text - 1                                                                             \
+        "" text, sizeof(text) - 1                                                                            \
     }
 #define LOOSE_NONE SIZE_MAX
     {GZIP, "gzip", MAGIC("\x1f\x8b"), LOOSE_NONE, NULL},
