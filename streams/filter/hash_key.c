@@ -59,7 +59,8 @@ struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
             path, HASH_KEY_MIN);
     else if (is_read)
         k = hash_key_of(buf_bytes(&secret));
-    explicit_bzero(secret.ptr, secret.cap);
+    if (secret.ptr)
+        explicit_bzero(secret.ptr, secret.cap);
     buf_free(&secret);
     return k;
 }
