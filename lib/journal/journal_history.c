@@ -79,11 +79,7 @@ bool journal_is_past(
     struct journal_opening *list;
     size_t n = journal_openings(j, &list);
     uint64_t later = offset < j->committed_end ? offset : j->committed_end;
-    *is_certain = bytes_equal_str(opening, j->segments[j->n_trimmed]->before);
-    if (*is_certain) {
-        n = 0;
-        later = journal_earliest(j);
-    }
+    *is_certain = false;
     for (size_t i = n; i-- > 0;) {
         uint64_t end = i + 1 < n ? list[i + 1].first : j->committed_end;
         if (bytes_equal_str(opening, list[i].opening)) {
@@ -97,6 +93,10 @@ bool journal_is_past(
             later = list[i].first;
     }
     free(list);
+    if (!*is_certain && bytes_equal_str(opening, j->segments[j->n_trimmed]->before)) {
+        *is_certain = true;
+        later = journal_earliest(j); /* all bytes of the cursor's opening are trimmed */
+    }
     *differs_from = later;
     return false;
 }

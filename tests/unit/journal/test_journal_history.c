@@ -243,6 +243,28 @@ static void test_the_end_of_a_trimmed_opening(void **state)
     free(h);
 }
 
+/* Retention has deleted the beginning of the opening in which the copy parted from the original. */
+static void test_a_copy_of_a_trimmed_opening(void **state)
+{
+    struct fixture *f = *state;
+    struct history *h = mem_zalloc(sizeof *h);
+    uint64_t differs;
+    bool is_certain;
+    begin(f, h);
+    while (f->j->n_segments < 4)
+        append_bytes(f, h, 50);
+    uint64_t parts_at = h->end;
+    journal_trim(f->j, f->j->segments[2]->base);
+    assert_true(journal_earliest(f->j) > 0 && journal_earliest(f->j) < parts_at);
+    kill_into_copy(f);
+    open_at(f, 2 * USEC_PER_SEC);
+    append_bytes(f, h, 50);
+    assert_false(journal_is_past(f->j, parts_at + 20, bytes_str(h->of[0]), &differs, &is_certain));
+    assert_true(is_certain);
+    assert_int_equal(differs, parts_at);
+    free(h);
+}
+
 static void test_ids_ascend(void **state)
 {
     char a[OPENING_TEXT], b[OPENING_TEXT], c[OPENING_TEXT], back[OPENING_TEXT], raw[OPENING_BYTES];
@@ -278,6 +300,7 @@ int main(void)
         T(test_a_lost_byte_belongs_to_the_opening_before_its_hole),
         T(test_a_cursor_in_a_hole_is_of_the_past),
         T(test_the_end_of_a_trimmed_opening),
+        T(test_a_copy_of_a_trimmed_opening),
         cmocka_unit_test(test_ids_ascend),
     };
     const char *seed = getenv("MILLRACE_SEED");
