@@ -231,7 +231,7 @@ static bool connect_sortdbs(struct control *c, const struct control_config *conf
             return false;
     }
     if (c->n_sortdbs == 0)
-        error_set(error, COMPACT_REFUSED, "sortdb_url is empty; set none if there is no sortdb");
+        error_set(error, COMPACT_REFUSED, "sortdb_url is empty; without a sortdb, set it to none");
     return c->n_sortdbs > 0;
 }
 

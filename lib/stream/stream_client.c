@@ -273,16 +273,22 @@ static void skip_lost(struct stream_client *c, const char *text, uint64_t after,
     ask_after(c, 0);
 }
 
-/* Refuses to continue, and names the program's option or the command that continues. `place` NULL: the option needs none. */
+/* Whether the operator continues with a command, which ends with the place, and not with an option of the program. */
+static bool has_command(const struct stream_client *c)
+{
+    const char *option = c->config.accept_option;
+    return option && option[0] && option[strlen(option) - 1] == '=';
+}
+
+/* Refuses to continue, and names the option or the command that continues. `place` NULL: the option needs none. */
 static void refuse_loss(struct stream_client *c, const char *text, const char *effect, const uint64_t *place)
 {
     const char *option = c->config.accept_option;
     char full[sizeof c->trouble], offset[32] = "";
-    bool is_command = option && option[0] && option[strlen(option) - 1] == '=';
     if (place)
-        snprintf(offset, sizeof offset, "%s%" PRIu64, is_command ? "" : "-from=", *place);
+        snprintf(offset, sizeof offset, "%s%" PRIu64, has_command(c) ? "" : "-from=", *place);
     snprintf(full, sizeof full, "%s; to continue %s, %s %s%s", text, effect,
-        is_command ? "run:" : "start the program once with", option ? option : "", offset);
+        has_command(c) ? "run:" : "start the program once with", option ? option : "", offset);
     refuse(c, option ? full : text);
 }
 
@@ -330,17 +336,16 @@ static void log_openings(const struct stream_client *c, const struct json_doc *d
 static void refuse_copy(struct stream_client *c, const struct json_doc *doc, uint64_t place, bool is_certain)
 {
     struct bytes detail = json_doc_text(doc, "/detail");
-    char text[500];
-    bool is_command = c->config.accept_option && strchr(c->config.accept_option, '=');
-    snprintf(text, sizeof text, "%.*s", (int)detail.len, detail.len ? detail.ptr : "");
+    char text[500], wrong[120] = "";
     if (c->config.accepts_place)
-        snprintf(text, sizeof text,
-            "--accept-loss-from=%" PRIu64 ": no opening of the copy before the cursor begins there; %.*s",
-            c->config.accept_from, (int)detail.len, detail.len ? detail.ptr : "");
+        snprintf(wrong, sizeof wrong,
+            "--accept-loss-from=%" PRIu64 ": no opening of the copy before the cursor begins there; ",
+            c->config.accept_from);
+    snprintf(text, sizeof text, "%s%.*s", wrong, (int)detail.len, detail.len ? detail.ptr : "");
     if (!c->refused)
         log_openings(c, doc);
-    refuse_loss(
-        c, text, is_certain ? "there and skip no line" : "there", is_command || !is_certain ? &place : NULL);
+    refuse_loss(c, text, is_certain ? "there and skip no line" : "there",
+        has_command(c) || !is_certain ? &place : NULL);
 }
 
 /* A place that the clocks have found needs the operator's word. */
