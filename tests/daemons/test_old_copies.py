@@ -35,6 +35,13 @@ class CopiesTest(PubsubTest):
         for n in blocks:
             self.assertEqual(self.pub(block(n)).status, 200)
 
+    def lives(self, *blocks):
+        """A start of pubsub for each block."""
+        for n in blocks:
+            self.pubsub()
+            self.fill(n)
+            self.stream.stop()
+
     def backup(self, name):
         shutil.copytree(self.path(name), self.path(name + ".old"))
 
@@ -153,10 +160,7 @@ class OldCopies(CopiesTest):
                 self.committed(lines)
                 self.stop_both()
                 self.restore("p")
-                for n in 10, 11:
-                    self.pubsub()
-                    self.fill(n)
-                    self.stream.stop()
+                self.lives(10, 11)
                 self.pubsub()
                 self.aggregator()
                 self.refused("from offset %d on it differs from the lines read, which end at %d; the copy was opened there at 20"
@@ -825,10 +829,7 @@ class OldCopiesOfStreams(CopiesTest):
         self.reader.stop()
         self.stream.stop()
         self.backup("p")
-        for n in 1, 2, 3:
-            self.pubsub()
-            self.fill(n)
-            self.stream.stop()
+        self.lives(1, 2, 3)
         self.pubsub()
         start()
         self.stored(4)
@@ -950,20 +951,14 @@ class OldCopiesOfMarks(CopiesTest):
                 self.reader.stop()
                 self.stream.stop()
                 self.backup("p")
-                for n in 1, 2, 3, 4:
-                    self.pubsub()
-                    self.fill(n)
-                    self.stream.stop()
+                self.lives(1, 2, 3, 4)
                 self.pubsub()
                 self.forward(program)
                 self.copied(url, kind, 0, 1, 2, 3, 4)
                 self.reader.stop()
                 self.stream.stop()
                 self.restore("p")
-                for n in 10, 11:
-                    self.pubsub()
-                    self.fill(n)
-                    self.stream.stop()
+                self.lives(10, 11)
                 self.pubsub()
                 self.forward(program)
                 where = "from offset %d on it" % self.BLOCK
