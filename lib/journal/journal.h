@@ -204,9 +204,10 @@ struct journal_producer {
 typedef void journal_producer_fn(const struct journal_producer *producer, void *arg);
 void journal_producers(const struct journal *j, journal_producer_fn *fn, void *arg);
 
-/* The journal's only observer: runs after each commit that moved the committed end, after the callbacks of the
- * appends. */
-void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg);
+/* The journal's only observer; fn NULL: none. journal_set_poll calls it after the callbacks of each commit or refusal, and of
+ * each job of the reader thread, such as a read or a step of an erasure. `moved`: the committed end has moved. */
+typedef void journal_observer_fn(struct journal *j, bool moved, void *arg);
+void journal_observe(struct journal *j, journal_observer_fn *fn, void *arg);
 
 struct journal_edges {
     uint64_t before; /* the last valid offset before the gap */

@@ -192,13 +192,13 @@ static void call_back(struct journal_set *set, struct batch *b, enum journal_res
     batch_release(set, b);
 }
 
-/* Refuses a batch and all appends that were accepted after it, because their offsets and marks depend on the batch.
- * The journal is halted, so the committers have not taken these appends, and they are still pending. */
-static void refuse(struct journal *j, struct batch *b)
+/* Undoes a refused batch and all appends that were accepted after it, because their offsets and marks depend on the batch.
+ * The journal is halted, so the committers have not taken these appends, and they are still pending. Returns them; NULL:
+ * there are none. */
+static struct batch *refuse(struct journal *j, const struct batch *b)
 {
     struct journal_set *set = j->set;
-    enum journal_result result = b->result;
-    if (result == JOURNAL_LATCHED && !j->latched) {
+    if (b->result == JOURNAL_LATCHED && !j->latched) {
         j->latched = true;
         memcpy(j->failure, j->writer.failure, sizeof j->failure);
     }
@@ -209,15 +209,12 @@ static void refuse(struct journal *j, struct batch *b)
     set_unlock(set);
     marks_copy(&j->marks, &j->marks); /* drops the accepted marks */
     j->accepted_end = j->committed_end;
-    call_back(set, b, result);
-    if (behind)
-        call_back(set, behind, result);
+    return behind;
 }
 
-/* Updates segments, marks and the committed end after a batch is finished, and runs its callbacks. */
-static void append_deliver(struct batch *b)
+/* Updates segments, marks and the committed end after a batch is finished. Returns the appends that are refused with it. */
+static struct batch *settle(struct journal *j, const struct batch *b)
 {
-    struct journal *j = b->journal;
     if (b->rolled && b->rolled->base != j->committed_end) {
         segment_free(b->rolled); /* it begins behind refused bytes, which only the next opening recovers */
     } else if (b->rolled) {
@@ -226,10 +223,8 @@ static void append_deliver(struct batch *b)
     }
     struct segment *s = segment_list_last(j);
     s->size = b->size;
-    if (b->result != JOURNAL_OK) {
-        refuse(j, b);
-        return;
-    }
+    if (b->result != JOURNAL_OK)
+        return refuse(j, b);
     for (size_t i = 0; i < b->count; i++) {
         struct frame f;
         if (b->entries[i].frame == SIZE_MAX)
@@ -238,18 +233,15 @@ static void append_deliver(struct batch *b)
         if (f.name.len)
             marks_commit(&j->marks, f.name, f.mark);
     }
-    bool moved = b->end != j->committed_end;
     j->committed_end = s->end = b->end;
     if (b->end > b->start)
         j->committed_time = b->time;
     s->latest = b->latest > s->latest ? b->latest : s->latest;
     frame_index_add(j, s, &(struct index_entry){b->position, b->end, s->latest});
-    call_back(j->set, b, JOURNAL_OK);
-    if (moved && j->observer)
-        j->observer(j, j->observer_arg);
+    return NULL;
 }
 
-void journal_on_commit(struct journal *j, void (*fn)(struct journal *j, void *arg), void *arg)
+void journal_observe(struct journal *j, journal_observer_fn *fn, void *arg)
 {
     j->observer = fn;
     j->observer_arg = arg;
@@ -275,8 +267,16 @@ void journal_set_poll(struct journal_set *set)
         call_back(set, answered, JOURNAL_OK);
     while (finished) {
         struct batch *b = finished;
+        struct journal *j = b->journal;
+        enum journal_result result = b->result;
+        uint64_t before = j->committed_end;
         finished = b->next;
-        append_deliver(b);
+        struct batch *behind = settle(j, b);
+        call_back(set, b, result);
+        if (behind)
+            call_back(set, behind, result);
+        if (j->observer)
+            j->observer(j, j->committed_end != before, j->observer_arg);
     }
     while (jobs) {
         struct job *job = jobs;

@@ -324,13 +324,16 @@ void job_report_failure(const struct job *job)
 
 void job_deliver(struct job *job)
 {
+    struct journal *j = job->journal;
     for (size_t i = 0; i < job->n_indexed; i++)
-        frame_index_add(job->journal, job->segment, &job->indexed[i]);
-    job->journal->jobs--;
+        frame_index_add(j, job->segment, &job->indexed[i]);
+    j->jobs--;
     job->deliver(job);
     if (job->wants_spans && job->spans.fd >= 0)
         io->close(job->spans.fd);
     free(job->spans.spans);
     buf_free(&job->out);
     free(job);
+    if (j->observer)
+        j->observer(j, false, j->observer_arg);
 }

@@ -276,7 +276,7 @@ struct journal {
     size_t readers;
     bool latched;
     char failure[JOURNAL_ERROR_TEXT];
-    void (*observer)(struct journal *j, void *arg);
+    journal_observer_fn *observer;
     void *observer_arg;
     bool unlink_failed; /* for the reader thread, or for the owner while there are no jobs */
 

@@ -28,12 +28,12 @@ struct stream {
     char erase_error[JOURNAL_ERROR_TEXT];
 };
 
-static void on_commit(struct journal *j, void *arg)
+static void on_commit(struct journal *j, bool moved, void *arg)
 {
     struct stream *s = arg;
     (void)j;
     assert(s->magic == STREAM_MAGIC);
-    for (struct stream_observer *o = LIST_FIRST(&s->observers), *next; o; o = next) {
+    for (struct stream_observer *o = moved ? LIST_FIRST(&s->observers) : NULL, *next; o; o = next) {
         next = LIST_NEXT(o, link);
         o->calls->committed(o);
     }
@@ -52,7 +52,7 @@ enum journal_result stream_open(struct journal_set *set, const char *name,
     s->journal = journal;
     line_index_begin(&s->index, journal_committed_end(journal));
     s->cache = block_cache_new(journal);
-    journal_on_commit(journal, on_commit, s);
+    journal_observe(journal, on_commit, s);
     *out = s;
     return JOURNAL_OK;
 }

@@ -225,8 +225,12 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     return true;
 }
 
-static void step(struct named_queue *q)
+/* The journal calls this after each commit, load and erasure. */
+static void named_queue_turn(struct journal *j, bool moved, void *arg)
 {
+    struct named_queue *q = arg;
+    (void)j;
+    (void)moved;
     moves_resume(q, QUEUE_OK);
     notify_ready(q);
     storage_maintain(q);
@@ -238,7 +242,6 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
 {
     struct named_queue *q = mem_zalloc(sizeof *q);
     q->config = *config;
-    q->step = step;
     q->move_limit = MOVE_BYTES_MAX;
     snprintf(q->name, sizeof q->name, "%s", config->name);
     q->core = queue_new(config->shared, 1, 0, q);
@@ -261,6 +264,8 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);
     q->opened = now;
+    if (config->journal)
+        journal_observe(config->journal, named_queue_turn, q);
     storage_append_open(q);
     return q;
 }
@@ -270,6 +275,8 @@ void named_queue_free(struct named_queue **qp)
     struct named_queue *q = *qp;
     if (!q)
         return;
+    if (q->config.journal)
+        journal_observe(q->config.journal, NULL, NULL);
     load_stop(q);
     moves_resume(q, QUEUE_CLOSED);
     if (q->config.journal)

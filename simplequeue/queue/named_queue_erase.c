@@ -43,7 +43,6 @@ static void on_files_erased(enum journal_result r, const char *error, void *arg)
     q->rewrite_failures = 0;
     q->keep_from = 0;
     storage_append_open(q);
-    q->step(q);
 }
 
 /* Fails if the OPEN record, which is retried by itself, or a KEEP record was refused. */

@@ -6,16 +6,17 @@
  *
  * The files form layers. A file calls only files that are listed before it:
  *
- *     limits    depth, bytes and memory; eviction
+ *     limits    depth, bytes and memory; eviction; disk space reserved for later records
  *     marks     the marks of producers, and the operations that move them
- *     op        append a record, finish the operation; disk space reserved for later records
+ *     op        append a record, finish the operation
  *     storage   trim the journal, rewrite old messages, spill, load
  *     erase     leave no removed message in a file
  *     put, lease, follow, move    the operations
- *     named_queue   open, recover, close
+ *     named_queue   open, recover, close; the queue's turn
  *
- * The op and storage layers call q->step (named_queue.c) at the end of each step, which wakes waiting requests and
- * maintains the storage. */
+ * No layer calls a layer after it. After each commit, load and erasure, the journal calls the queue's turn
+ * (named_queue_turn), which asks the layers for their next work. The functions in an op_type are the completion of the
+ * journal's append. They use only the layers before op. */
 #ifndef SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 #define SIMPLEQUEUE_NAMED_QUEUE_INTERNAL_H
 
@@ -120,9 +121,8 @@ struct named_queue {
     struct queue *core;
     struct queue_openings openings;
     void *data;
-    void (*step)(struct named_queue *q); /* after each op and each load */
-    struct queue_now now;                /* of the last operation */
-    bool notifying, notify_again;        /* on_ready is running; it must be called once more */
+    struct queue_now now;         /* of the last operation */
+    bool notifying, notify_again; /* on_ready is running; it must be called once more */
 
     size_t under_way;     /* ops in the journal */
     struct buf record;    /* the record being appended */
@@ -173,6 +173,19 @@ struct named_queue {
 /* True if there is room for the messages `in` after the messages `out` are removed. */
 bool limits_have_room(const struct named_queue *q, struct amount in, struct amount out);
 
+#define SPARE_OF_PUT                                                                                         \
+    ((uint64_t)64 << 10) /* a put leaves this many bytes for OPEN, BURY, DELAY, kicks and KEEP */
+#define SPARE_FOR_KEEP                                                                                       \
+    ((uint64_t)36 << 10) /* BURY, DELAY and kicks leave this many bytes for KEEP and OPEN */
+/* Returns the size of the records that would remove all messages and move all delayed messages, plus `spare`. */
+uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
+/* Until the op is committed or refused, reserve_for_all counts the messages that the op delays. */
+void reserve_expect_move(struct op *o, struct amount amount);
+void reserve_forget_move(struct op *o);
+/* True if a full disk has refused an op of this kind within the last second. A retry could make the journal refuse
+ * other ops of the commit. */
+bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
+
 #define FOLLOWER_MARK ":follower" /* no producer's: its opening is the name of the follower */
 
 /* named_queue_marks.c */
@@ -196,19 +209,6 @@ void producer_mark_finish(struct op *o, const struct journal_commit *c);
 void follower_restore(struct named_queue *q);
 
 /* named_queue_op.c */
-
-#define SPARE_OF_PUT                                                                                         \
-    ((uint64_t)64 << 10) /* a put leaves this many bytes for OPEN, BURY, DELAY, kicks and KEEP */
-#define SPARE_FOR_KEEP                                                                                       \
-    ((uint64_t)36 << 10) /* BURY, DELAY and kicks leave this many bytes for KEEP and OPEN */
-/* Returns the size of the records that would remove all messages and move all delayed messages, plus `spare`. */
-uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare);
-/* Until the op is committed or refused, reserve_for_all counts the messages that the op delays. */
-void reserve_expect_move(struct op *o, struct amount amount);
-void reserve_forget_move(struct op *o);
-/* True if a full disk has refused an op of this kind within the last second. A retry could make the journal refuse
- * other ops of the commit. */
-bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now);
 
 struct op *op_new(struct named_queue *q, const struct op_type *type, queue_done_fn *done, void *arg);
 void op_free(struct op *o);
@@ -240,7 +240,7 @@ static inline bool erases(const struct named_queue *q)
 
 /* named_queue_erase.c */
 
-/* After each op and load. */
+/* In each turn of the queue. */
 void erase_continue(struct named_queue *q);
 
 /* named_queue_move.c */

@@ -1,8 +1,11 @@
-/* The limits on depth, bytes and memory, and the eviction of messages to make room. */
+/* The limits on depth, bytes and memory, the eviction of messages to make room, and the reserve on the disk. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #define EVICT_ITEMS_MAX 50000 /* in one call */
 #define EVICT_BYTES_MAX (4u << 20)
+/* A REMOVE of one message needs a frame of 88 bytes, and 8 for a destination; each further range adds 16. */
+#define REMOVE_BYTES 96
+#define MOVE_BYTES 128 /* a frame for the MOVE of one message, without the bytes of the message */
 
 static uint64_t cost_of(struct amount a)
 {
@@ -98,4 +101,39 @@ enum queue_eviction named_queue_evict(
     }
     id_ranges_free(&more);
     return room;
+}
+
+/* The journal reserves disk space behind its end, so that a queue can be drained even if the disk is full.
+ *
+ * Invariant: the reserve has room for one REMOVE record for each message in the queue and one MOVE record for each
+ * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum.
+ * REMOVE and the MOVE of an ended delay need no reserve: their records are no larger than what they free of the
+ * sum. */
+uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
+{
+    const struct queue_state *s = queue_state(q->core);
+    uint64_t held = 0;
+    for (int state = MESSAGE_PENDING; state < MESSAGE_STATES; state++)
+        held += s->n[state];
+    return held * REMOVE_BYTES + (s->to_move + q->to_move.n) * MOVE_BYTES + s->to_move_bytes +
+           q->to_move.bytes + spare;
+}
+
+void reserve_expect_move(struct op *o, struct amount amount)
+{
+    o->to_move = amount;
+    o->q->to_move.n += amount.n;
+    o->q->to_move.bytes += amount.bytes;
+}
+
+void reserve_forget_move(struct op *o)
+{
+    o->q->to_move.n -= o->to_move.n;
+    o->q->to_move.bytes -= o->to_move.bytes;
+    o->to_move = (struct amount){0};
+}
+
+bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now)
+{
+    return q->full && now.monotonic < q->retry_space[kind];
 }

@@ -3,47 +3,9 @@
 #include <stdlib.h>
 
 #define RETRY_SPACE (1 * USEC_PER_SEC)
-/* A REMOVE of one message needs a frame of 88 bytes, and 8 for a destination; each further range adds 16. */
-#define REMOVE_BYTES 96
-#define MOVE_BYTES 128 /* a frame for the MOVE of one message, without the bytes of the message */
 #define RETRIES_MAX 3
 #define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
 #define RECORD_KEPT_MAX 65536
-
-/* The journal reserves disk space behind its end, so that a queue can be drained even if the disk is full.
- *
- * Invariant: the reserve has room for one REMOVE record for each message in the queue and one MOVE record for each
- * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum.
- * REMOVE and the MOVE of an ended delay need no reserve: their records are no larger than what they free of the
- * sum. */
-uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
-{
-    const struct queue_state *s = queue_state(q->core);
-    uint64_t held = 0;
-    for (int state = MESSAGE_PENDING; state < MESSAGE_STATES; state++)
-        held += s->n[state];
-    return held * REMOVE_BYTES + (s->to_move + q->to_move.n) * MOVE_BYTES + s->to_move_bytes +
-           q->to_move.bytes + spare;
-}
-
-void reserve_expect_move(struct op *o, struct amount amount)
-{
-    o->to_move = amount;
-    o->q->to_move.n += amount.n;
-    o->q->to_move.bytes += amount.bytes;
-}
-
-void reserve_forget_move(struct op *o)
-{
-    o->q->to_move.n -= o->to_move.n;
-    o->q->to_move.bytes -= o->to_move.bytes;
-    o->to_move = (struct amount){0};
-}
-
-bool reserve_waits(const struct named_queue *q, enum op_kind kind, struct queue_now now)
-{
-    return q->full && now.monotonic < q->retry_space[kind];
-}
 
 static enum queue_result result_of(enum journal_result r)
 {
@@ -93,6 +55,7 @@ enum queue_result op_append(struct op *o, struct journal_append *a, const struct
     q->under_way++;
     if (!q->config.journal) {
         op_finish(&(struct journal_commit){.result = JOURNAL_OK}, o);
+        notify_ready(q);
         return QUEUE_OK;
     }
     ARRAY_ROOM(q->pieces, q->pieces_cap, n + 1);
@@ -184,5 +147,4 @@ void op_finish(const struct journal_commit *c, void *arg)
         op_finish(&(struct journal_commit){.result = c->result, .duplicate = true}, r);
     }
     op_free(o);
-    q->step(q);
 }

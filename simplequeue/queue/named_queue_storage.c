@@ -42,7 +42,6 @@ static void load_finish(struct named_queue *q, const char *failure)
     queue_demand_turn(q->core);
     q->demand_items = q->demand_bytes = 0;
     q->wanted = 0;
-    q->step(q);
 }
 
 static void read_more(struct named_queue *q, size_t bytes);
@@ -350,7 +349,7 @@ static bool keep_page(struct named_queue *q, uint64_t end, uint64_t from)
         if (describe_page(q, &page, &items, &n, &spilled))
             q->keeping = append_keep(q, &page, items, n);
         else
-            q->keep_changes = SIZE_MAX; /* look again at the next step */
+            q->keep_changes = SIZE_MAX; /* look again in the next turn */
         if (q->keeping)
             q->keep_from = page.last_id + 1;
         free(items);

@@ -74,6 +74,54 @@ static void test_no_space_heals(void **state)
     io = &io_system;
 }
 
+struct observed {
+    int moves, others;
+    const struct answer *answer; /* answered before each observation */
+};
+
+static void on_turn(struct journal *j, bool moved, void *arg)
+{
+    struct observed *o = arg;
+    (void)j;
+    o->moves += moved;
+    o->others += !moved;
+    assert_int_equal(o->answer->calls, 1);
+}
+
+/* The observer runs after the callbacks of a commit, of a refusal and of a read. */
+static void test_the_observer_runs_after_the_callbacks(void **state)
+{
+    struct fixture *f = *state;
+    struct answer a, b;
+    struct journal_reader *r;
+    struct journal_edges edges;
+    struct seen s = {0};
+    struct observed o = {.answer = &a};
+    journal_observe(f->j, on_turn, &o);
+    assert_int_equal(append(f, "", 0, 0, "kept", &a), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_true(o.moves == 1 && o.others == 0);
+    faulty = io_system;
+    faulty.pwrite = failing_pwrite;
+    fault_errno = ENOSPC;
+    fault_countdown = 1;
+    io = &faulty;
+    o.answer = &b;
+    assert_int_equal(append(f, "", 0, 0, "refused", &b), JOURNAL_OK);
+    journal_set_flush(f->set);
+    io = &io_system;
+    assert_int_equal(b.commit.result, JOURNAL_NO_SPACE);
+    assert_true(o.moves == 1 && o.others == 1);
+    assert_int_equal(journal_reader_open(f->j, 0, &r, &edges), JOURNAL_OK);
+    wait_read(f, r, 100, &s);
+    assert_true(o.moves == 1 && o.others == 2);
+    journal_reader_close(&r);
+    buf_free(&s.data);
+    journal_observe(f->j, NULL, NULL);
+    put(f, "more");
+    assert_true(o.moves == 1 && o.others == 2);
+}
+
 static void test_a_failed_sync_latches(void **state)
 {
     struct fixture *f = *state;
@@ -775,6 +823,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_no_space_heals),
+        T(test_the_observer_runs_after_the_callbacks),
         T(test_a_failed_sync_latches),
         T(test_frames_written_during_a_sync_wait_for_the_next),
         T(test_a_failed_sync_fails_frames_written_behind_it),
