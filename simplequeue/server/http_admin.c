@@ -13,9 +13,11 @@ void http_pause(struct http_request *req, void *ctx)
     bool open = !http_param(req, "for", &text);
     if (!param_queue(req, name) || !http_param_u64(req, "for", 0, 0, PAUSE_MAX, &ms))
         return;
-    struct named_queue *q = obtain_queue(server, req, name, &(struct first_put){0}, http_pause);
-    if (!q)
+    struct named_queue *q = queues_find(server->queues, name);
+    if (!q) {
+        await_queue(server, req, name, &(struct first_put){0}, http_pause);
         return;
+    }
     named_queue_pause(q, open ? QUEUE_PAUSE_OPEN : (usec_t)ms * USEC_PER_MSEC, queue_loop_now());
     queue_loop_arm(&server->loop);
     add_queue_id(req, q);

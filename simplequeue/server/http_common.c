@@ -55,17 +55,14 @@ bool param_separator(struct http_request *req, struct bytes fallback, bool may_b
     return false;
 }
 
-struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
+void await_queue(struct queue_server *server, struct http_request *req, const char *name,
     const struct first_put *put, http_handler *handler)
 {
-    enum queue_result r;
-    struct named_queue *q =
-        queue_creation_obtain(&server->creation, name, put, req, retry_request, server, &r);
+    enum queue_result r = queue_creation_wait(&server->creation, name, put, req, retry_request, server);
     if (r != QUEUE_OK)
         reply_refused(server, req, r, 0);
-    else if (!q)
+    else
         server->creation.line.last->handler = handler;
-    return q;
 }
 
 bool retry_request(struct wait *w, enum wait_event event)

@@ -40,10 +40,9 @@ bool param_items(struct queue_server *server, struct http_request *req, size_t f
 /* separator=; must not be empty; default: the fallback. */
 bool param_separator(struct http_request *req, struct bytes fallback, bool may_be_empty, struct bytes *out);
 
-/* Returns the queue, if needed after its creation. If the result is NULL, the function has refused the request, or
- * the request waits for the creation and the handler will be called again. So a handler must call this function
- * before it changes anything. */
-struct named_queue *obtain_queue(struct queue_server *server, struct http_request *req, const char *name,
+/* For a queue that does not exist: the request waits for its creation, and the handler is called again, or the request is
+ * refused. So a handler must call this function before it changes anything. */
+void await_queue(struct queue_server *server, struct http_request *req, const char *name,
     const struct first_put *put, http_handler *handler);
 /* The wait_fn of requests that have changed nothing before they wait. Calls w->handler again, or replies with the
  * refusal. */

@@ -50,13 +50,16 @@ static void follow_done(const struct queue_outcome *outcome, void *arg)
  * producer. */
 void http_follow(struct http_request *req, void *ctx)
 {
+    struct queue_server *server = ctx;
     char name[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     if (!param_queue(req, name) || !http_param_name(req, "reader", NULL, reader))
         return;
-    struct named_queue *q = obtain_queue(ctx, req, name, &(struct first_put){0}, http_follow);
-    if (!q)
+    struct named_queue *q = queues_find(server->queues, name);
+    if (!q) {
+        await_queue(server, req, name, &(struct first_put){0}, http_follow);
         return;
-    struct pending *p = pending_new(ctx, req, q);
+    }
+    struct pending *p = pending_new(server, req, q);
     p->follow = !queue_state(named_queue_core(q))->follower[0];
     enum queue_result r = named_queue_follow(q, reader, queue_loop_now(), follow_done, p);
     if (r == QUEUE_OK)

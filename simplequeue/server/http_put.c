@@ -60,9 +60,11 @@ static void put(struct queue_server *server, struct http_request *req, struct qu
         return;
     }
     struct first_put first = first_put_of(what);
-    struct named_queue *q = obtain_queue(server, req, name, &first, handler);
-    if (!q)
+    struct named_queue *q = queues_find(server->queues, name);
+    if (!q) {
+        await_queue(server, req, name, &first, handler);
         return;
+    }
     struct pending *p = pending_new(server, req, q);
     p->verb = id_header;
     enum queue_result r = QUEUE_FULL;

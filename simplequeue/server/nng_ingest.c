@@ -236,22 +236,21 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
 {
     struct queue_server *server = b->in->server;
     struct first_put first = first_put_of(what);
-    enum queue_result r;
     uint64_t mark = 0;
     if (server->loop.storage_failed) { /* HTTP requests get 503 in this case */
         refuse(b, QUEUE_CLOSED, NULL, 0);
         return;
     }
-    b->q = queue_creation_obtain(&server->creation, name, &first, NULL, retry_batch, b, &r);
-    if (b->q) {
-        r = QUEUE_FULL;
-        if (what->n && disk_guard_refuses(server->guard))
-            r = QUEUE_NO_SPACE;
-        else if (!what->n || !served_queue_puts_wait(b->q))
-            r = named_queue_put(b->q, what, queue_loop_now(), on_put, b, &mark);
-        if (queue_is_full(r) && overflow_wait(server->overflow, b->q, &first, NULL, retry_batch, b))
-            r = QUEUE_OK;
-    }
+    enum queue_result r = QUEUE_FULL;
+    b->q = queues_find(server->queues, name);
+    if (!b->q)
+        r = queue_creation_wait(&server->creation, name, &first, NULL, retry_batch, b);
+    else if (what->n && disk_guard_refuses(server->guard))
+        r = QUEUE_NO_SPACE;
+    else if (!what->n || !served_queue_puts_wait(b->q))
+        r = named_queue_put(b->q, what, queue_loop_now(), on_put, b, &mark);
+    if (b->q && queue_is_full(r) && overflow_wait(server->overflow, b->q, &first, NULL, retry_batch, b))
+        r = QUEUE_OK;
     if (r != QUEUE_OK)
         refuse(b, r, NULL, mark);
 }

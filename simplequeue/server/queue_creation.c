@@ -62,21 +62,17 @@ static void serve_line(void *arg)
     serve_soon(c);
 }
 
-struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
-    const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
-    enum queue_result *result)
+enum queue_result queue_creation_wait(struct queue_creation *c, const char *name, const struct first_put *put,
+    struct http_request *req, wait_fn *retry, void *arg)
 {
-    struct named_queue *q = queues_find(c->loop->queues, name);
-    *result = q ? QUEUE_OK : queues_may_add(c->loop->queues, put);
-    if (q)
-        return q;
-    if (*result != QUEUE_OK) {
-        note_unmade(c, name, *result, "");
-        return NULL;
+    enum queue_result result = queues_may_add(c->loop->queues, put);
+    if (result != QUEUE_OK) {
+        note_unmade(c, name, result, "");
+        return result;
     }
     struct wait *w = wait_add(c->loop, &c->line, req, retry, arg);
     snprintf(w->name, sizeof w->name, "%s", name);
     w->put = *put;
     serve_soon(c);
-    return NULL;
+    return QUEUE_OK;
 }

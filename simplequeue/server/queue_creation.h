@@ -2,7 +2,7 @@
  * loop, so each queue is created in a turn of the loop of its own.
  *
  * 1. A turn of the loop creates at most one queue, so that all sockets are served between two creations.
- * 2. Requests are retried in the order in which they arrived, but never from within queue_creation_obtain.
+ * 2. Requests are retried in the order in which they arrived, but never from within queue_creation_wait.
  * 3. Each reason for a refusal is logged once, and again only after a queue has been created. Every refused request
  *    is counted.
  * */
@@ -21,11 +21,9 @@ struct queue_creation {
     struct stats_counter *unmade; /* requests refused because their queue could not be created */
 };
 
-/* Returns the queue if it exists. Otherwise returns NULL. If *result is QUEUE_OK, the request waits, and `retry` is
- * called when the queue exists. If *result is anything else, the queue is not created, because of a limit or because
- * the queue would refuse `put`. */
-struct named_queue *queue_creation_obtain(struct queue_creation *c, const char *name,
-    const struct first_put *put, struct http_request *req, wait_fn *retry, void *arg,
-    enum queue_result *result);
+/* The queue does not exist. QUEUE_OK: the request waits, and `retry` is called when the queue exists. Anything else: the
+ * queue is not created, because of a limit or because the queue would refuse `put`. */
+enum queue_result queue_creation_wait(struct queue_creation *c, const char *name, const struct first_put *put,
+    struct http_request *req, wait_fn *retry, void *arg);
 
 #endif
