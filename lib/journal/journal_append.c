@@ -9,47 +9,119 @@ static struct entry *batch_entry(struct batch *b)
     return ARRAY_ADD(b->entries, b->count, b->capacity);
 }
 
-/* Adds an append to the pending batch. While the payload is copied, the batch is detached from the journal, so that
- * the lock is not needed.
- *
- * Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of its loop share a
- * commit. A commit starts at once when enough bytes are pending. If a callback makes an append, the append is
- * committed at the end of the current journal_set_poll. */
-static void enqueue(struct journal *j, const struct journal_append *a, struct bytes label, size_t size,
-    bool duplicate, journal_append_fn *done, void *arg)
+/* Asks the owner for one more journal_set_poll. */
+static void request_poll(struct journal_set *set)
 {
-    struct journal_set *set = j->set;
-    set_lock(set);
+    if (set->poll_requested)
+        return;
+    set->poll_requested = true;
+    set->config.notify(set->config.notify_arg);
+}
+
+/* Checks an append of `size` bytes. A duplicate repeats an append that is pending or committed. */
+static enum journal_result admit(const struct journal *j, const struct journal_append *a,
+    const struct mark *m, size_t size, bool *duplicate)
+{
+    const struct journal_set *set = j->set;
+    bool named = a->producer.len > 0;
+    uint64_t accepted = m ? m->accepted : 0;
+    if (m && (m->being_set || (a->sets_mark && accepted != m->committed)))
+        return JOURNAL_MARK_BUSY;
+    *duplicate = named && !a->sets_mark && accepted != a->mark;
+    if (*duplicate && accepted < a->next)
+        return JOURNAL_CONFLICT;
+    if (set->closing)
+        return JOURNAL_CLOSED;
+    if (*duplicate && m->committed >= a->next)
+        return JOURNAL_OK; /* nothing to commit */
+    if (j->latched)
+        return JOURNAL_LATCHED;
+    if (!*duplicate && size > JOURNAL_FRAME_MAX)
+        return JOURNAL_TOO_LARGE;
+    if (named && !m && j->marks.count >= j->max_producers)
+        return JOURNAL_TOO_MANY_PRODUCERS;
+    size_t more = *duplicate ? 0 : size;
+    bool full = set->pending_bytes > 0 && set->pending_bytes + more > set->config.max_pending;
+    return full ? JOURNAL_BUSY : JOURNAL_OK;
+}
+
+/* Returns the name of the append's frame, the producer and its tag, and changes the accepted mark. */
+static struct bytes accept_mark(struct journal *j, const struct journal_append *a, char label[MARK_LABEL_MAX])
+{
+    size_t name = a->producer.len;
+    if (name == 0)
+        return BYTES_NONE;
+    struct mark *slot = marks_add(&j->marks, a->producer);
+    slot->accepted = a->next;
+    slot->being_set = a->sets_mark;
+    memcpy(label, a->producer.ptr, name);
+    if (a->tag.len == 0)
+        return bytes_of(label, name);
+    label[name] = '\0';
+    memcpy(label + name + 1, a->tag.ptr, a->tag.len);
+    return bytes_of(label, name + 1 + a->tag.len);
+}
+
+/* Takes the pending batch away from the committers, so that a payload is copied without the lock. */
+static struct batch *take_pending(struct journal *j)
+{
+    set_lock(j->set);
     struct batch *b = j->pending;
     j->pending = NULL;
-    set_unlock(set);
-    if (!b) {
-        b = batch_new(set, j);
-        b->start = b->end = j->accepted_end;
-        b->time = j->accepted_time;
+    set_unlock(j->set);
+    if (b)
+        return b;
+    b = batch_new(j->set, j);
+    b->start = b->end = j->accepted_end;
+    b->time = j->accepted_time;
+    return b;
+}
+
+/* Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of its loop share a
+ * commit. A commit starts at once when enough bytes are pending. If a callback makes an append, the append is
+ * committed at the end of the current journal_set_poll. */
+enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
+    journal_append_fn *done, void *arg, uint64_t *mark)
+{
+    struct journal_set *set = j->set;
+    bool named = a->producer.len > 0, duplicate = false;
+    char label[MARK_LABEL_MAX];
+    size_t size = 0;
+    assert(j->magic == JOURNAL_MAGIC && a->producer.len + 1 + a->tag.len <= sizeof label);
+    assert(!named || a->sets_mark || a->mark < a->next || (a->mark == a->next && a->n_pieces == 0));
+    for (size_t i = 0; i < a->n_pieces && size <= JOURNAL_FRAME_MAX; i++)
+        size += a->pieces[i].len;
+    assert(size > 0 || named || a->begins_segment);
+    const struct mark *m = named ? marks_find(&j->marks, a->producer) : NULL;
+    if (mark)
+        *mark = m ? m->committed : 0;
+    enum journal_result r = admit(j, a, m, size, &duplicate);
+    if (r != JOURNAL_OK)
+        return r;
+    if (duplicate && m->committed >= a->next) { /* the next poll calls back */
+        if (!set->answered)
+            set->answered = batch_new(set, NULL);
+        *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
+        request_poll(set);
+        return JOURNAL_OK;
     }
+    struct batch *b = take_pending(j);
     struct entry *e = batch_entry(b);
     *e = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
     if (!duplicate) {
-        struct frame f = {
-            .kind = FRAME_DATA,
-            .offset = j->accepted_end,
-            .time = j->accepted_time,
-            .mark = label.len ? a->next : 0,
-            .name = label,
-            .payload = {NULL, size},
-        };
-        e->frame = b->frames.len;
-        e->start = j->accepted_end;
-        e->end = j->accepted_end += size;
-        e->size = frame_size(label.len, size);
+        struct bytes name = accept_mark(j, a, label);
+        struct frame f = {FRAME_DATA, .offset = j->accepted_end, .time = time, .name = name};
+        f.mark = named ? a->next : 0;
+        f.payload.len = size;
+        *e = (struct entry){
+            done, arg, j->accepted_end, j->accepted_end + size, b->frames.len, frame_size(name.len, size)};
         frame_append(&b->frames, &f, a->pieces, a->n_pieces);
         b->reserve = a->reserve > b->reserve ? a->reserve : b->reserve;
         b->begins_segment |= a->begins_segment;
-        b->end = j->accepted_end;
-        b->time = j->accepted_time;
-        if (size > 0 && b->time > b->latest)
-            b->latest = b->time;
+        b->end = j->accepted_end = e->end;
+        b->time = j->accepted_time = time;
+        if (size > 0 && time > b->latest)
+            b->latest = time;
         set->pending_bytes += e->size;
     }
     j->unfinished++;
@@ -60,74 +132,9 @@ static void enqueue(struct journal *j, const struct journal_append *a, struct by
     journal_make_dirty(j);
     set_unlock(set);
     if (commit_by_owner(set) || (gathers && !set->polls))
-        set_request_poll(set);
+        request_poll(set);
     else if (!gathers)
         commit_start(set);
-}
-
-static enum journal_result admit(struct journal *j, size_t size, bool new_producer)
-{
-    struct journal_set *set = j->set;
-    if (set->closing)
-        return JOURNAL_CLOSED;
-    if (j->latched)
-        return JOURNAL_LATCHED;
-    if (size > JOURNAL_FRAME_MAX)
-        return JOURNAL_TOO_LARGE;
-    if (new_producer && j->marks.count >= j->max_producers)
-        return JOURNAL_TOO_MANY_PRODUCERS;
-    if (set->pending_bytes > 0 && set->pending_bytes + size > set->config.max_pending)
-        return JOURNAL_BUSY;
-    return JOURNAL_OK;
-}
-
-enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
-    journal_append_fn *done, void *arg, uint64_t *mark)
-{
-    struct journal_set *set = j->set;
-    bool named = a->producer.len > 0;
-    char label[MARK_LABEL_MAX];
-    size_t label_size = a->producer.len + (a->tag.len ? 1 + a->tag.len : 0);
-    assert(j->magic == JOURNAL_MAGIC && label_size <= sizeof label);
-    assert(!named || a->sets_mark || a->mark < a->next || (a->mark == a->next && a->n_pieces == 0));
-    const struct mark *m = named ? marks_find(&j->marks, a->producer) : NULL;
-    uint64_t accepted = m ? m->accepted : 0;
-    if (mark)
-        *mark = m ? m->committed : 0;
-    if (m && (m->being_set || (a->sets_mark && accepted != m->committed)))
-        return JOURNAL_MARK_BUSY;
-    bool duplicate = named && !a->sets_mark && accepted != a->mark;
-    if (duplicate && accepted < a->next)
-        return JOURNAL_CONFLICT;
-    if (duplicate && m->committed >= a->next &&
-        !set->closing) { /* nothing to commit: the next poll calls back */
-        if (!set->answered)
-            set->answered = batch_new(set, NULL);
-        set_request_poll(set);
-        *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
-        return JOURNAL_OK;
-    }
-    size_t size = 0;
-    for (size_t i = 0; i < a->n_pieces && size <= JOURNAL_FRAME_MAX; i++)
-        size += a->pieces[i].len;
-    assert(size > 0 || named || a->begins_segment);
-    enum journal_result r = admit(j, duplicate ? 0 : size, named && !m);
-    if (r != JOURNAL_OK)
-        return r;
-    if (!duplicate)
-        j->accepted_time = time;
-    if (named && !duplicate) {
-        struct mark *slot = marks_add(&j->marks, a->producer);
-        slot->accepted = a->next;
-        slot->being_set = a->sets_mark;
-    }
-    if (named)
-        memcpy(label, a->producer.ptr, a->producer.len);
-    if (a->tag.len) {
-        label[a->producer.len] = '\0';
-        memcpy(label + a->producer.len + 1, a->tag.ptr, a->tag.len);
-    }
-    enqueue(j, a, bytes_of(label, label_size), size, duplicate, done, arg);
     return JOURNAL_OK;
 }
 

@@ -103,34 +103,28 @@ static bool wait_for_work(struct committer *c)
     }
 }
 
-/* Writes batches until stage two is free, and then enters stage two. Appends that arrive while the other committer
- * syncs are also written, and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER a segment may begin
- * without a sync of the previous one, so the thread does not write while the other committer syncs. */
-static struct batch *write_until_turn(struct journal_set *set)
-{
-    struct batch *first = NULL, **tail = &first;
-    set->writing = true;
-    if (set->config.sync_ms > 0)
-        set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
-    do {
-        *tail = write_round(set);
-        while (*tail)
-            tail = &(*tail)->next;
-        while (set->syncing && (set_never_syncs(set) || set->dirty_bytes < journal_gather_max))
-            set_wait_while_syncing(set);
-    } while (set->syncing);
-    set->syncing = true;
-    set->writing = false;
-    return first;
-}
-
+/* A committer writes batches until stage two is free. Appends that arrive while the other committer syncs are also written,
+ * and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER a segment may begin without a sync of the previous one,
+ * so the thread does not write while the other committer syncs. */
 void *committer_main(void *arg)
 {
     struct committer *c = arg;
     struct journal_set *set = c->set;
     set_lock(set);
     while (wait_for_work(c)) {
-        struct batch *first = write_until_turn(set);
+        struct batch *first = NULL, **tail = &first;
+        set->writing = true;
+        if (set->config.sync_ms > 0)
+            set->not_before = clock_monotonic() + set->config.sync_ms * USEC_PER_MSEC;
+        do {
+            *tail = write_round(set);
+            while (*tail)
+                tail = &(*tail)->next;
+            while (set->syncing && (set_never_syncs(set) || set->dirty_bytes < journal_gather_max))
+                set_wait_while_syncing(set);
+        } while (set->syncing);
+        set->syncing = true;
+        set->writing = false;
         if (may_write(set))
             commit_wake_all(set);
         set_unlock(set);

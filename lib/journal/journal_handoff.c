@@ -51,14 +51,6 @@ void set_signal_owner(struct journal_set *set, bool was_empty)
         pthread_cond_broadcast(&set->progress);
 }
 
-void set_request_poll(struct journal_set *set)
-{
-    if (set->poll_requested)
-        return;
-    set->poll_requested = true;
-    set->config.notify(set->config.notify_arg);
-}
-
 void set_wait_while_syncing(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);

@@ -398,8 +398,6 @@ void set_sleep(struct journal_set *set, pthread_cond_t *until, usec_t due);
 
 /* Under the lock: if a list was empty before, wakes the owner if it waits in set_wait. */
 void set_signal_owner(struct journal_set *set, bool was_empty);
-/* Owner: calls `notify`, so that journal_set_poll is called once more. */
-void set_request_poll(struct journal_set *set);
 /* Under the lock, in stage one of a commit: waits as long as the other committer syncs. May return early. */
 void set_wait_while_syncing(struct journal_set *set);
 

@@ -452,25 +452,15 @@ static struct frame_place what_is_synced(const struct journal *j)
     return place;
 }
 
-static enum journal_result write_frames(struct journal *j, struct batch *b)
+bool writer_only_copies(struct journal *j, const struct batch *b)
+{
+    return j->writer.announced && !is_latched(j) && !must_roll(j, b);
+}
+
+/* Records a batch that was written: the marks for the next segment's table, and the new end. */
+static void note_written(struct journal *j, const struct batch *b, uint64_t end)
 {
     struct writer *w = &j->writer;
-    /* Even under JOURNAL_SYNC_NEVER the first commit of a session is synced, so that its boot id and policy survive a
-     * power cut. */
-    b->sync = !set_never_syncs(j->set) || !w->announced;
-    if (!w->announced)
-        announce(j, b);
-    enum journal_result r = reserve_behind(j, b);
-    if (r != JOURNAL_OK)
-        return r;
-    struct frame_place synced = what_is_synced(j);
-    if (write_sealed(w, &b->frames, &synced) != 0)
-        return errno_is_full(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
-    uint64_t end = w->position + b->frames.len, bytes = end - synced.durable_position;
-    w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
-    r = fill_ahead(j, end);
-    if (r != JOURNAL_OK)
-        return r;
     struct frame f;
     for (size_t at = 0; at < b->frames.len; at += frame_size(f.name.len, f.payload.len)) {
         frame_decode(bytes_of(b->frames.ptr + at, b->frames.len - at), 0, 0, true, &f);
@@ -488,31 +478,48 @@ static enum journal_result write_frames(struct journal *j, struct batch *b)
     set_unlock(j->set);
     if (!set_never_syncs(j->set) && w->position >= j->segment_bytes / 8)
         prealloc_request(j);
-    return JOURNAL_OK;
 }
 
-bool writer_only_copies(struct journal *j, const struct batch *b)
+/* True if the writer has failed. The filler thread reports its failure here. */
+static bool has_failed(struct journal *j)
 {
-    return j->writer.announced && !is_latched(j) && !must_roll(j, b);
-}
-
-void writer_write(struct batch *b)
-{
-    struct journal *j = b->journal;
     set_lock(j->set);
     bool latched = j->writer.latched;
     int failed = j->prealloc.failed;
     set_unlock(j->set);
-    if (latched)
-        b->result = JOURNAL_LATCHED;
-    else if (failed)
-        b->result = writer_latch(j, "fill the next segment's file", failed);
-    else
-        b->result = roll_if_due(j, b);
-    if (b->result == JOURNAL_OK && b->frames.len > 0)
-        b->result = write_frames(j, b);
-    b->position = j->writer.position;
-    b->size = j->writer.size;
+    if (!latched && failed)
+        writer_latch(j, "fill the next segment's file", failed);
+    return latched || failed;
+}
+
+/* Writes the frames behind the last one. Even under JOURNAL_SYNC_NEVER the first commit of a session is synced, so that its
+ * boot id and policy survive a power cut. */
+void writer_write(struct batch *b)
+{
+    struct journal *j = b->journal;
+    struct writer *w = &j->writer;
+    enum journal_result r = has_failed(j) ? JOURNAL_LATCHED : roll_if_due(j, b);
+    if (r == JOURNAL_OK && b->frames.len > 0) {
+        b->sync = !set_never_syncs(j->set) || !w->announced;
+        if (!w->announced)
+            announce(j, b);
+        r = reserve_behind(j, b);
+    }
+    if (r == JOURNAL_OK && b->frames.len > 0) {
+        struct frame_place synced = what_is_synced(j);
+        uint64_t end = w->position + b->frames.len, bytes = end - synced.durable_position;
+        if (write_sealed(w, &b->frames, &synced) != 0) {
+            r = errno_is_full(errno) ? undo_write(j, b->reserve) : writer_latch(j, "write", errno);
+        } else {
+            w->usual = w->usual ? w->usual - w->usual / USUAL_OF + bytes / USUAL_OF : bytes;
+            r = fill_ahead(j, end);
+        }
+        if (r == JOURNAL_OK)
+            note_written(j, b, end);
+    }
+    b->result = r;
+    b->position = w->position;
+    b->size = w->size;
 }
 
 /* A sync makes all bytes durable that were written before it began. If these include later batches, such batches need
