@@ -20,19 +20,76 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
     queue_note_depth(q->core);
 }
 
-static enum queue_result put_new(
-    struct op *o, const struct queue_put *put, struct amount in, struct queue_now now, uint64_t *mark)
+/* A duplicate gets the same result as the put in progress that changed the mark. It is not passed to the journal: if
+ * the original were refused meanwhile, the journal would accept the duplicate as new, although its messages are
+ * missing. */
+static void put_again(struct op *o)
 {
     struct named_queue *q = o->q;
+    struct op *original = q->oldest;
+    while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
+        original = original->newer;
+    q->under_way++;
+    if (original) {
+        o->retry = original->retries;
+        original->retries = o;
+    } else {
+        op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
+    }
+}
+
+/* Checks the mark of the put before the journal does, because a duplicate needs neither ids nor space. Without a
+ * journal this is the only check. */
+static enum queue_result check_mark(
+    struct op *o, const struct queue_put *put, uint64_t *mark, bool *duplicate)
+{
+    struct named_queue *q = o->q;
+    snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
+    o->next = put->next;
+    o->sets_mark = put->sets_mark;
+    /* The mark once everything in progress is committed. */
+    const struct op *last = producer_newest_put(q, o->producer);
+    uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
+    if (last && (put->sets_mark || last->sets_mark))
+        return QUEUE_MARK_BUSY;
+    *duplicate = !put->sets_mark && expected >= put->next;
+    if (!*duplicate && !put->sets_mark && expected != put->mark) {
+        if (mark)
+            *mark = named_queue_mark(q, o->producer, NULL);
+        return QUEUE_CONFLICT;
+    }
+    return *duplicate || producer_has_room(q, o->producer) ? QUEUE_OK : QUEUE_TOO_MANY_PRODUCERS;
+}
+
+enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
+    queue_done_fn *done, void *arg, uint64_t *mark)
+{
+    static const struct op_type type = {OP_PUT, put_finish, NULL, false};
     struct journal_append a = {.producer = put->producer,
         .tag = put->opening,
         .mark = put->mark,
         .next = put->next,
         .sets_mark = put->sets_mark};
-    uint64_t first_id = put->n ? queue_add(q->core, put->messages, put->n) : queue_state(q->core)->next_id;
-    size_t n = put->n;
-    o->n = n;
-    o->first_id = first_id;
+    struct amount in = {.n = put->n};
+    struct op *o = op_new(q, &type, done, arg);
+    bool duplicate = false;
+    for (size_t i = 0; i < put->n; i++)
+        in.bytes += put->messages[i].len;
+    enum queue_result r = put->producer.len ? check_mark(o, put, mark, &duplicate) : QUEUE_OK;
+    if (duplicate) {
+        put_again(o);
+        return QUEUE_OK;
+    }
+    if (r == QUEUE_OK && in.n && !limits_have_room(q, in, (struct amount){0}))
+        r = named_queue_why_full(q, in.n, in.bytes);
+    else if (r == QUEUE_OK && reserve_waits(q, OP_PUT, now))
+        r = QUEUE_NO_SPACE;
+    if (r != QUEUE_OK) {
+        op_free(o);
+        return r;
+    }
+    o->n = put->n;
+    o->first_id = put->n ? queue_add(q->core, put->messages, put->n) : queue_state(q->core)->next_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
     if (o->producer[0]) /* producer_newest_put finds the put until producer_mark_decided */
         producer_mark_begin(o);
@@ -41,71 +98,15 @@ static enum queue_result put_new(
     o->reserve = reserve_for_all(q, SPARE_OF_PUT);
     buf_clear(&q->record);
     if (q->config.journal && put->delay)
-        queue_log_put_late(&q->record, first_id, put->messages, n, now.wall + put->delay);
+        queue_log_put_late(&q->record, o->first_id, put->messages, put->n, now.wall + put->delay);
     else if (q->config.journal)
-        queue_log_put(&q->record, first_id, put->messages, n);
-    enum queue_result r = op_append(o, &a, put->messages, n, now, mark);
+        queue_log_put(&q->record, o->first_id, put->messages, put->n);
+    r = op_append(o, &a, put->messages, put->n, now, mark);
     if (r != QUEUE_OK) {
-        queue_add_abort(q->core, first_id, n);
+        queue_add_abort(q->core, o->first_id, o->n);
         reserve_forget_move(o);
         producer_mark_decided(o);
         op_free(o);
     }
-    return r;
-}
-
-/* Checks the mark of the put before the journal does, because a duplicate needs neither ids nor space. Without a
- * journal this is the only check.
- *
- * A duplicate gets the same result as the put in progress that changed the mark. It is not passed to the journal: if
- * the original were refused meanwhile, the journal would accept the duplicate as new, although its messages are
- * missing. */
-enum queue_result named_queue_put(struct named_queue *q, const struct queue_put *put, struct queue_now now,
-    queue_done_fn *done, void *arg, uint64_t *mark)
-{
-    static const struct op_type type = {OP_PUT, put_finish, NULL, false};
-    struct amount in = {.n = put->n};
-    struct op *o = op_new(q, &type, done, arg);
-    enum queue_result r = QUEUE_OK;
-    for (size_t i = 0; i < put->n; i++)
-        in.bytes += put->messages[i].len;
-    if (put->producer.len) {
-        snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
-        o->next = put->next;
-        /* The mark once everything in progress is committed. */
-        const struct op *last = producer_newest_put(q, o->producer);
-        uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
-        o->sets_mark = put->sets_mark;
-        bool waits = last && (put->sets_mark || last->sets_mark);
-        if (!put->sets_mark && !waits && expected >= put->next) {
-            struct op *original = q->oldest;
-            while (original && (strcmp(original->producer, o->producer) != 0 || original->next < o->next))
-                original = original->newer;
-            q->under_way++;
-            if (original) {
-                o->retry = original->retries;
-                original->retries = o;
-            } else {
-                op_finish(&(struct journal_commit){.result = JOURNAL_OK, .duplicate = true}, o);
-            }
-            return QUEUE_OK;
-        }
-        if (waits) {
-            r = QUEUE_MARK_BUSY;
-        } else if (!put->sets_mark && expected != put->mark) {
-            r = QUEUE_CONFLICT;
-            if (mark)
-                *mark = named_queue_mark(q, o->producer, NULL);
-        } else if (!producer_has_room(q, o->producer)) {
-            r = QUEUE_TOO_MANY_PRODUCERS;
-        }
-    }
-    if (r == QUEUE_OK && in.n && !limits_have_room(q, in, (struct amount){0}))
-        r = named_queue_why_full(q, in.n, in.bytes);
-    else if (r == QUEUE_OK && reserve_waits(q, OP_PUT, now))
-        r = QUEUE_NO_SPACE;
-    if (r == QUEUE_OK)
-        return put_new(o, put, in, now, mark);
-    op_free(o);
     return r;
 }
