@@ -354,12 +354,6 @@ struct journal_set *queues_journals(struct queues *qs)
     return qs->journals;
 }
 
-void queues_poll(struct queues *qs)
-{
-    if (qs->journals)
-        journal_set_poll(qs->journals);
-}
-
 void queues_stop_erasures(struct queues *qs)
 {
     for (size_t i = 0; i < qs->table.n; i++)

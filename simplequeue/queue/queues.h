@@ -30,7 +30,7 @@ struct queues_config {
     uint64_t segment_bytes;             /* 0: the journal's default */
     bool (*owns)(const char *data_dir); /* true if the daemon still has the lock; NULL: it has */
     int (*descriptors)(void);           /* the maximum number of open files; NULL: unlimited */
-    void (*notify)(void *arg);          /* called by the journal's threads: queues_poll is due */
+    void (*notify)(void *arg);          /* journal_set_poll of queues_journals is due */
     void *notify_arg;
     void (*on_new)(struct named_queue *q, void *arg);   /* a queue was opened or created; may be NULL */
     void (*on_ready)(struct named_queue *q, void *arg); /* see named_queue_config */
@@ -85,7 +85,6 @@ uint64_t queues_memory(const struct queues *qs);
 /* The journals of all queues; NULL without a data directory. */
 struct journal_set *queues_journals(struct queues *qs);
 
-void queues_poll(struct queues *qs);
 /* Ends the erasures. Before queues_flush at the stop. */
 void queues_stop_erasures(struct queues *qs);
 /* Waits until every operation in progress is committed or refused. For stopping and tests. */

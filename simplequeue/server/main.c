@@ -40,7 +40,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 static void on_notify(void *arg)
 {
     struct queue_server *server = &((struct wiring *)arg)->server;
-    queues_poll(server->queues);
+    if (queues_journals(server->queues))
+        journal_set_poll(queues_journals(server->queues));
     overflow_poll(server->overflow);
     queue_loop_arm(&server->loop);
 }

@@ -106,7 +106,7 @@ static void settle(void)
     do {
         if (named_queue_erasure(q).state != QUEUE_ERASE_RUNNING)
             queues_flush(set);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
         if (s->n[MESSAGE_BUSY])
             usleep(50);
     } while (s->n[MESSAGE_BUSY] || s->n[MESSAGE_PENDING]);
@@ -117,7 +117,7 @@ static void prepare(size_t items)
     enum queue_result r;
     while ((r = named_queue_prepare(q, items, SIZE_MAX)) == QUEUE_LOADING) {
         usleep(50);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
     }
     if (r != QUEUE_OK)
         fail_msg("%s", named_queue_failure(q));
@@ -347,7 +347,7 @@ static void expect_moved(enum message_state from, uint64_t end)
 {
     for (; m->next < end; m->next++) {
         while (named_queue_prepare_message(q, m->next) == QUEUE_LOADING)
-            queues_poll(set);
+            journal_set_poll(queues_journals(set));
         uint64_t old = 1;
         char text[LONGEST + 1];
         struct bytes is = queue_message(core, m->next, NULL);
@@ -427,7 +427,7 @@ static void expect_trimmed(void)
             fail_msg(
                 "%llu bytes of journal, at most %llu", (unsigned long long)span, (unsigned long long)most);
         usleep(100);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
     }
 }
 
@@ -505,7 +505,7 @@ static void finish_erasure(void)
     for (check_erasure(); m->erases; check_erasure()) {
         assert_true(clock_monotonic() < end);
         usleep(100);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
     }
 }
 

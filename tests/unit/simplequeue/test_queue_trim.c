@@ -99,7 +99,7 @@ static void poll_until(bool (*is_reached)(void))
     for (usec_t end = 0; !is_reached();) {
         assert_true(is_early(&end));
         usleep(100);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
     }
 }
 
@@ -124,7 +124,7 @@ static void load(uint64_t id)
     usec_t end = 0;
     while ((r = named_queue_prepare_message(q, id)) == QUEUE_LOADING && is_early(&end)) {
         usleep(100);
-        queues_poll(set);
+        journal_set_poll(queues_journals(set));
     }
     if (r != QUEUE_OK)
         fail_msg("message %llu: %d, %s", (unsigned long long)id, r, named_queue_failure(q));
