@@ -15,21 +15,14 @@ struct loop_notify {
     void *arg;
 };
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+/* The eventfd is readable, or its event was activated without it. */
+static void on_due(evutil_socket_t fd, short what, void *arg)
 {
     struct loop_notify *n = arg;
     uint64_t count;
     (void)what;
-    if (read(fd, &count, sizeof count) == (ssize_t)sizeof count)
+    if (fd < 0 || read(fd, &count, sizeof count) == (ssize_t)sizeof count)
         n->fn(n->arg);
-}
-
-static void on_turn(evutil_socket_t fd, short what, void *arg)
-{
-    struct loop_notify *n = arg;
-    (void)fd;
-    (void)what;
-    n->fn(n->arg);
 }
 
 struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *arg), void *arg)
@@ -39,8 +32,8 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
     n->thread = pthread_self();
     n->fn = fn;
     n->arg = arg;
-    n->turn = event_new(base, -1, 0, on_turn, n);
-    n->event = n->fd >= 0 ? event_new(base, n->fd, EV_READ | EV_PERSIST, on_readable, n) : NULL;
+    n->turn = event_new(base, -1, 0, on_due, n);
+    n->event = n->fd >= 0 ? event_new(base, n->fd, EV_READ | EV_PERSIST, on_due, n) : NULL;
     if (!n->turn || !n->event || event_add(n->event, NULL) != 0)
         loop_notify_free(&n);
     return n;
@@ -59,7 +52,7 @@ void loop_notify_defer(void *notify)
     if (pthread_equal(pthread_self(), n->thread))
         event_active(n->turn, 0, 0);
     else
-        loop_notify_wake(notify);
+        (void)!write(n->fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
 void loop_notify_free(struct loop_notify **np)
