@@ -152,28 +152,15 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Consumes bytes of at most one request. Some old clients send blank lines before a request; these are skipped. */
-static size_t parse(struct http_conn *c, const char *p, size_t n)
+/* The head is complete. If the request is refused, its body is not read. So the connection can be reused only if there is
+ * no body. */
+static void begin_body(struct http_conn *c)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct http_request *req = &c->req;
     const struct http_head *h = &req->head;
-    if (c->state == HTTP_CONN_BODY)
-        return read_body(c, p, n);
-    if (c->state == HTTP_CONN_IDLE) {
-        if (*p == '\r' || *p == '\n')
-            return 1;
-        req->began = c->server->now;
-        enter(c, HTTP_CONN_HEADER);
-    }
-    size_t used = http_head_feed(&req->head, p, n);
-    req->refusal = h->error;
-    if (!h->complete)
-        return used;
-    /* If the request is refused, its body is not read. So the connection can be reused only if there is no body. */
     bool has_body = h->is_chunked || h->content_length > 0;
     req->keep_alive = h->keep_alive && !c->over_limit;
-    req->refusal = http_route_judge(req);
     if (req->refusal == HTTP_REFUSED_NOT) {
         if (h->coding != HTTP_CODING_IDENTITY && (req->endpoint->row->flags & HTTP_ROUTE_DECODES_BODY) &&
             has_body)
@@ -187,15 +174,29 @@ static size_t parse(struct http_conn *c, const char *p, size_t n)
     req->live = true;
     enter(c, HTTP_CONN_BODY);
     c->message_complete = !has_body;
-    return used;
 }
 
+/* Parses requests, and calls the handler of each complete one. Some old clients send blank lines before a request; these
+ * are skipped. */
 static size_t consume(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
     size_t used = 0;
     while (used < n && may_parse(c)) {
-        used += parse(c, p + used, n - used);
+        if (c->state == HTTP_CONN_BODY) {
+            used += read_body(c, p + used, n - used);
+        } else if (c->state == HTTP_CONN_IDLE && (p[used] == '\r' || p[used] == '\n')) {
+            used++;
+        } else {
+            if (c->state == HTTP_CONN_IDLE) {
+                req->began = c->server->now;
+                enter(c, HTTP_CONN_HEADER);
+            }
+            used += http_head_feed(&req->head, p + used, n - used);
+            req->refusal = req->head.complete ? http_route_judge(req) : req->head.error;
+            if (req->head.complete)
+                begin_body(c);
+        }
         if (c->message_complete || req->refusal != HTTP_REFUSED_NOT) {
             enter(c, HTTP_CONN_HANDLER);
             /* Operators need the built-in endpoints to see the problem, so these answer even above max_buffered. */
@@ -214,9 +215,17 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Parses the new bytes in the read buffer, and copies only the bytes that cannot be parsed yet. */
-static void take_input(struct http_conn *c, struct bytes fresh)
+/* Reads once from the socket. Parses the new bytes in the read buffer, and copies only the bytes that cannot be parsed
+ * yet. */
+static void take_input(struct http_conn *c, bool reads)
 {
+    ssize_t n = reads ? recv(c->fd, c->server->read_buffer, HTTP_READ_SIZE, 0) : 0;
+    bool blocked = n < 0 && errno_is_retry(errno);
+    c->read_once_more &= !reads;
+    struct bytes fresh = n > 0 ? bytes_of(c->server->read_buffer, (size_t)n) : BYTES_NONE;
+    c->eof |= reads && n == 0;
+    c->broken |= n < 0 && !blocked;
+    c->moved += fresh.len;
     if (c->state >= HTTP_CONN_FINISHING) {
         c->unread |= fresh.len > 0;
         return;
@@ -292,22 +301,21 @@ static bool settle(struct http_conn *c)
     c->writing = want_write;
     c->in_turn = false;
     if ((http_output_pending(c) > 0 && !c->writing) || (has_unparsed(c) && may_parse(c)))
-        http_output_schedule_turn(c);
+        http_output_schedule(c);
     return true;
 }
 
-static bool run_turn(struct http_conn *c, struct bytes fresh)
+bool http_conn_turn(struct http_conn *c, bool reads)
 {
     struct http_server *s = c->server;
     unschedule(c);
     c->in_turn = true;
     if (!s->in_scheduled)
         s->now = clock_monotonic();
-    c->moved += fresh.len;
     if (c->req.live && c->req.reply == HTTP_REPLY_DONE)
         end_request(c);
     if (!c->evicted)
-        take_input(c, fresh);
+        take_input(c, reads);
     /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write
      * that wakes a sleeping client costs more than several writes to an awake client. After a partial write the
      * reply must not be corked: the server watches the socket for writability only after a write. */
@@ -321,20 +329,10 @@ static bool run_turn(struct http_conn *c, struct bytes fresh)
     return settle(c);
 }
 
-bool http_conn_read(struct http_conn *c)
+void http_conn_run_scheduled(evutil_socket_t fd, short what, void *server)
 {
-    ssize_t n = recv(c->fd, c->server->read_buffer, HTTP_READ_SIZE, 0);
-    bool blocked = n < 0 && errno_is_retry(errno);
-    if (blocked && !c->read_once_more)
-        return true;
-    c->read_once_more = false;
-    c->eof = n == 0;
-    c->broken = n < 0 && !blocked;
-    return run_turn(c, n > 0 ? bytes_of(c->server->read_buffer, (size_t)n) : BYTES_NONE);
-}
-
-void http_conn_run_scheduled(struct http_server *s)
-{
+    (void)fd, (void)what;
+    struct http_server *s = server;
     static const struct timeval soon = {0, 0};
     struct http_conn *last = TAILQ_LAST(&s->scheduled, http_conn_list), *c;
     s->in_scheduled = true;
@@ -342,10 +340,8 @@ void http_conn_run_scheduled(struct http_server *s)
     s->n_corked = 0;
     while ((c = TAILQ_FIRST(&s->scheduled))) {
         bool corked_only = c->corked && !c->out_used && !c->reset && c->in.len == 0 && !s->draining;
-        if (c->read_once_more) {
-            http_conn_read(c);
-        } else if (!corked_only) {
-            run_turn(c, BYTES_NONE);
+        if (!corked_only) {
+            http_conn_turn(c, c->read_once_more);
         } else { /* a short turn */
             unschedule(c);
             c->corked = false;
@@ -369,27 +365,17 @@ static void end_corking(struct http_server *s)
 {
     bool overdue = s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_USEC_MAX;
     if (overdue || s->n_corked == HTTP_CORKED_MAX)
-        http_conn_run_scheduled(s);
+        http_conn_run_scheduled(-1, 0, s);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_socket(evutil_socket_t fd, short what, void *arg)
 {
-    (void)fd, (void)what;
+    (void)fd;
     struct http_conn *c = arg;
     struct http_server *s = c->server;
     assert(c->magic == HTTP_CONN_MAGIC);
-    http_conn_read(c);
-    end_corking(s);
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd, (void)what;
-    struct http_conn *c = arg;
-    struct http_server *s = c->server;
-    assert(c->magic == HTTP_CONN_MAGIC);
-    c->writing = false;
-    run_turn(c, BYTES_NONE);
+    c->writing &= !(what & EV_WRITE);
+    http_conn_turn(c, what & EV_READ);
     end_corking(s);
 }
 
@@ -402,8 +388,8 @@ struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer)
     c->first = true;
     s->now = clock_monotonic();
     c->since = c->taken_at = s->now;
-    c->read_event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_readable, c);
-    c->write_event = event_new(s->config.base, fd, EV_WRITE, on_writable, c);
+    c->read_event = event_new(s->config.base, fd, EV_READ | EV_PERSIST, on_socket, c);
+    c->write_event = event_new(s->config.base, fd, EV_WRITE, on_socket, c);
     c->out = evbuffer_new();
     evbuffer_set_flags(c->out, EVBUFFER_FLAG_DRAINS_TO_FD);
     strncpy(c->peer, peer, sizeof c->peer - 1);

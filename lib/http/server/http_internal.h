@@ -222,8 +222,6 @@ void http_output_cut(struct http_conn *c, uint64_t queued);
 void http_output_flush(struct http_conn *c);
 /* Updates the connection's share of http_server.buffered. */
 void http_output_account(struct http_conn *c);
-/* Schedules a turn of the connection. */
-void http_output_schedule_turn(struct http_conn *c);
 /* Schedules a turn, unless the connection is inside its own turn. Every function that queues a reply calls it. */
 void http_output_schedule(struct http_conn *c);
 /* Returns false if the server holds more than max_buffered bytes. In this case it closes stalled connections to free
@@ -252,9 +250,10 @@ extern const struct http_route http_preflight_route;
 /* http_conn.c */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer);
 void http_conn_free(struct http_conn *c); /* calls on_gone of a request without a complete reply */
-/* Reads from the socket and runs a turn. Returns false if the connection was freed. */
-bool http_conn_read(struct http_conn *c);
-void http_conn_run_scheduled(struct http_server *s);
+/* Runs a turn, and reads from the socket first if `reads`. Returns false if the connection was freed. */
+bool http_conn_turn(struct http_conn *c, bool reads);
+/* The callback of scheduled_event. Only `server` is used. */
+void http_conn_run_scheduled(evutil_socket_t fd, short what, void *server);
 /* True if a time limit has passed, so that the connection must be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 

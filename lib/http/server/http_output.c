@@ -215,9 +215,12 @@ void http_output_account(struct http_conn *c)
 
 /* If a turn is scheduled while scheduled turns run, the new turn runs after the loop has polled the sockets.
  * Otherwise a stream with a fast client would starve the other connections. */
-void http_output_schedule_turn(struct http_conn *c)
+void http_output_schedule(struct http_conn *c)
 {
     struct http_server *s = c->server;
+    if (c->in_turn)
+        return;
+    http_output_account(c);
     if (c->scheduled)
         return;
     bool first = TAILQ_EMPTY(&s->scheduled);
@@ -225,14 +228,6 @@ void http_output_schedule_turn(struct http_conn *c)
     c->scheduled = true;
     if (first && !s->in_scheduled)
         event_active(s->scheduled_event, EV_TIMEOUT, 1);
-}
-
-void http_output_schedule(struct http_conn *c)
-{
-    if (c->in_turn)
-        return;
-    http_output_account(c);
-    http_output_schedule_turn(c);
 }
 
 /* The limit on memory held for all clients together.

@@ -62,25 +62,6 @@ static struct bytes target_host(const struct http_request *req, struct bytes *re
     return bytes_of(host, len);
 }
 
-/* Splits the target into the decoded path and the parameters. */
-static bool split_target(struct http_request *req)
-{
-    struct bytes path, query = BYTES_NONE;
-    bool has_host = target_host(req, &path).ptr;
-    const char *mark = memchr(path.ptr, '?', path.len);
-    if (mark) {
-        size_t at = (size_t)(mark - path.ptr);
-        query = bytes_of(mark + 1, path.len - at - 1);
-        path.len = at;
-    }
-    if (has_host && path.len == 0)
-        path = BYTES_LITERAL("/");
-    if (url_decode(path, &req->path) < 0 || (req->path.len && memchr(req->path.ptr, '\0', req->path.len)))
-        return false;
-    buf_append_char(&req->path, '\0');
-    return url_query_parse(query, &req->query) == 0;
-}
-
 /* The time of this comparison does not depend on the bytes, so that a client cannot guess the token from it. */
 static bool is_auth_token(const struct http_server *s, struct bytes given)
 {
@@ -286,26 +267,48 @@ static const struct url_param *refused_param(const struct http_request *req)
     return NULL;
 }
 
-enum http_refusal http_route_judge(struct http_request *req)
+/* Takes the first route with this path and method, or else the first route with this path. A public connection reaches only
+ * public routes. A daemon's own route replaces a built-in route with the same path. Returns NULL if there is no route. */
+static struct http_endpoint *find_endpoint(struct http_request *req)
 {
-    const struct http_head *h = &req->head;
     const struct http_server *s = req->conn->server;
-    if (!split_target(req))
-        return HTTP_REFUSED_PARAMETER;
-    /* Take the first route with this path and method, or else the first route with this path. A public connection
-     * reaches only public routes. A daemon's own route replaces a built-in route with the same path. */
+    unsigned method = req->head.method;
+    struct http_endpoint *found = NULL;
     struct bytes path = bytes_of(req->path.ptr, req->path.len - 1);
     path.len -=
         path.len > 1 && path.ptr[path.len - 1] == '/'; /* clients of bitly's sortdb ask for /get/?key= */
-    for (struct http_endpoint *e = s->endpoints, *found = NULL; e < s->unknown; e++) {
+    for (struct http_endpoint *e = s->endpoints; e < s->unknown; e++) {
         if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
             (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))
             continue;
         req->allowed |= e->row->methods;
-        if (!found || (!(found->row->methods & h->method) && (e->row->methods & h->method)))
-            req->endpoint = found = e;
+        if (!found || (!(found->row->methods & method) && (e->row->methods & method)))
+            found = e;
     }
-    if (!req->endpoint)
+    return found;
+}
+
+/* Splits the target into the decoded path and the parameters, and selects the route. */
+enum http_refusal http_route_judge(struct http_request *req)
+{
+    const struct http_head *h = &req->head;
+    const struct http_server *s = req->conn->server;
+    struct bytes path, query = BYTES_NONE;
+    bool has_host = target_host(req, &path).ptr;
+    const char *mark = memchr(path.ptr, '?', path.len);
+    if (mark) {
+        size_t at = (size_t)(mark - path.ptr);
+        query = bytes_of(mark + 1, path.len - at - 1);
+        path.len = at;
+    }
+    if (has_host && path.len == 0)
+        path = BYTES_LITERAL("/");
+    if (url_decode(path, &req->path) < 0 || (req->path.len && memchr(req->path.ptr, '\0', req->path.len)))
+        return HTTP_REFUSED_PARAMETER;
+    buf_append_char(&req->path, '\0');
+    if (url_query_parse(query, &req->query) != 0)
+        return HTTP_REFUSED_PARAMETER;
+    if (!(req->endpoint = find_endpoint(req)))
         return HTTP_REFUSED_UNKNOWN;
     const struct http_route *row = req->endpoint->row;
     add_cors(req);

@@ -59,17 +59,10 @@ static void send_overloaded(struct http_conn *c)
  * lose the reply. */
 static void answer_and_close(struct http_conn *c)
 {
-    if (!http_conn_read(c))
+    if (!http_conn_turn(c, true))
         return;
     send_overloaded(c);
     http_conn_free(c);
-}
-
-static void on_scheduled(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    http_conn_run_scheduled(arg);
 }
 
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -117,7 +110,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     s->now = clock_monotonic();
     TAILQ_INIT(&s->conns);
     TAILQ_INIT(&s->scheduled);
-    s->scheduled_event = event_new(config->base, -1, 0, on_scheduled, s);
+    s->scheduled_event = event_new(config->base, -1, 0, http_conn_run_scheduled, s);
     s->accept_again = event_new(config->base, -1, 0, on_accept_again, s);
     http_route_init(s, http_builtin_routes, &http_preflight_route);
     s->totals = config->first ? config->first->totals : &s->own_totals;
