@@ -113,6 +113,16 @@ class LayersTest(unittest.TestCase):
     def test_no_circle_of_calls(self):
         self.assertEqual(circles(calls()), [])
 
+    def test_the_files_of_the_queue_call_only_files_above_them(self):
+        """The order of the table in docs/internals/simplequeue.md, and that it has every file of the folder."""
+        page = harness.read_file(os.path.join(ROOT, "docs", "internals", "simplequeue.md")).decode()
+        rows = re.findall(r"^\| (`\w+\.c`.*?) \|", page, re.M)
+        row_of = {"simplequeue/queue/" + name: i for i, row in enumerate(rows) for name in re.findall(r"\w+\.c", row)}
+        arrows = {path: called for path, called in calls().items() if os.path.dirname(path) == "simplequeue/queue"}
+        self.assertEqual(set(row_of), {path for path in sources(".c") if os.path.dirname(path) == "simplequeue/queue"})
+        self.assertEqual([(path, other) for path, called in arrows.items() for other in called & set(row_of)
+                          if path != other and row_of[other] > row_of[path]], [])
+
     def test_circles_are_found(self):
         self.assertEqual(circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}), [["b", "c"]])
 
