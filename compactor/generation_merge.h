@@ -6,7 +6,7 @@
  * 1. If old and new files have the same shards, and nothing is removed, the old files are copied and amended
  *    (merge.h). Otherwise all records that are not derived are merged anew.
  * 2. Every old file is read to its end and verified. The counts of each slice are audited (slice_audit.h).
- * 3. On success all files and indexes are synced, and `made` describes them.
+ * 3. On success all files are synced, and `made` describes them.
  */
 #ifndef MILLRACE_GENERATION_MERGE_H
 #define MILLRACE_GENERATION_MERGE_H

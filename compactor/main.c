@@ -325,8 +325,6 @@ static int run_verify(struct options *o)
         log_warn(
             "some subtotals do not add up to their totals: a counter added later, or an import without it",
             LOG_U("periods", report.unequal), LOG_S("first", report.example));
-    if (report.no_index)
-        log_warn("some files have no index; sortdb builds it in memory", LOG_U("files", report.no_index));
     return EX_OK;
 }
 

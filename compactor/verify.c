@@ -7,14 +7,12 @@
 #include "compactor/record_source.h"
 #include "compactor/verify_rollups.h"
 #include "counts/record_check.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #define KEY_SHOWN 120
 #define PROGRESS_EVERY 65536 /* records */
-#define INDEX_STEP ((size_t)1 << 20)
 
 struct verify {
     const struct verify_spec *spec;
@@ -66,46 +64,6 @@ static void progress(struct verify *v, size_t bytes)
 {
     if (v->spec->on_progress)
         v->spec->on_progress(v->done + bytes, v->total, v->spec->arg);
-}
-
-/* The bytes of the index that belongs to the file. */
-static void make_index(const struct sorted_file *f, uint64_t xxh3, struct buf *out)
-{
-    struct sorted_index_writer *writer = sorted_index_writer_new();
-    struct bytes text = f->text.text;
-    for (size_t at = 0, n; at < text.len; at += n) {
-        n = text.len - at < INDEX_STEP ? text.len - at : INDEX_STEP;
-        sorted_index_writer_feed(writer, bytes_of(text.ptr + at, n), out);
-    }
-    sorted_index_writer_finish(writer, xxh3, out);
-    sorted_index_writer_free(&writer);
-}
-
-static enum compact_result check_index(
-    struct verify *v, const struct sorted_file *f, const struct manifest_file *expected)
-{
-    struct buf made = {0};
-    char name[MANIFEST_NAME_TEXT], error[MAPPING_ERROR_TEXT];
-    struct mapping *index = NULL;
-    enum compact_result r = COMPACT_OK;
-    manifest_index_name(expected->name, name);
-    char *path = mem_printf("%s/%s", v->directory, name);
-    if (mapping_open(path, false, &index, error) != 0) {
-        if (errno == ENOENT)
-            v->report->no_index++;
-        else
-            r = error_set(v->error, COMPACT_FAILED, "%.300s: %s", path, error);
-    } else {
-        make_index(f, expected->xxh3, &made);
-        if (!bytes_equal(mapping_bytes(index), buf_bytes(&made)) || !mapping_is_whole(index))
-            r = error_set(v->error, COMPACT_DAMAGED,
-                "%.300s: the index is damaged or of another file; delete it, and sortdb builds it in memory",
-                path);
-    }
-    mapping_close(&index);
-    free(path);
-    buf_free(&made);
-    return r;
 }
 
 /* The file must have stayed as it was opened. */
@@ -162,8 +120,6 @@ static enum compact_result check_texts(struct verify *v, uint32_t shard, uint64_
     }
     if (sum != expected)
         result = damaged(v, f->path, BYTES_NONE, "the texts are not the texts of the shard's lookups");
-    if (result == COMPACT_OK)
-        result = check_index(v, f, &v->manifest.texts[shard]);
     enum compact_result unchanged = check_unchanged(v, f);
     result = unchanged == COMPACT_OK ? result : unchanged;
     buf_free(&lookup);
@@ -182,8 +138,6 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     struct verify_rollups *rollups = verify_rollups_new(&f->text, m->hours_from, v->report);
     r = check_records(v, shard, f, rollups, &texts);
     v->has_more = v->has_more || verify_rollups_has_more(rollups);
-    if (r == COMPACT_OK)
-        r = check_index(v, f, &m->files[shard]);
     enum compact_result unchanged = check_unchanged(v, f);
     r = unchanged == COMPACT_OK ? r : unchanged;
     verify_rollups_free(&rollups);

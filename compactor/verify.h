@@ -6,11 +6,10 @@
  * 3. No hour of a subtotal has more counts than its total. An hour may have fewer counts: the counter may have been
  *    added later, or may be missing from an import. Such hours are reported. After an import, surplus counts are
  *    reported too, but are not an error.
- * 4. Each index belongs to its file. A missing index is reported, but is not an error, because it can be rebuilt.
- * 5. The generation equals its predecessor plus its slices, if both exist and the generation was not made by a change
+ * 4. The generation equals its predecessor plus its slices, if both exist and the generation was not made by a change
  *    (change.h).
  *
- * Memory: the sums of one day and one month of a key, and one index. Files are mapped.
+ * Memory: the sums of one day and one month of a key, and the index of one file. Files are mapped.
  */
 #ifndef MILLRACE_VERIFY_H
 #define MILLRACE_VERIFY_H
@@ -20,10 +19,9 @@
 
 struct verify_report {
     uint64_t generation, records, bytes;
-    uint64_t unequal;  /* hours and days of subtotals whose counts differ from their total's */
-    char example[96];  /* the key of the first */
-    uint32_t no_index; /* files without an index */
-    bool compared;     /* with the generation before */
+    uint64_t unequal; /* hours and days of subtotals whose counts differ from their total's */
+    char example[96]; /* the key of the first */
+    bool compared;    /* with the generation before */
 };
 
 struct verify_spec {

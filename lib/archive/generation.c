@@ -90,18 +90,15 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     return r;
 }
 
-/* Opens a file of the manifest and its index. */
+/* Opens a file of the manifest. */
 static enum sorted_file_result open_listed(const struct manifest *m, const struct manifest_file *expected,
     const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out, char *error)
 {
-    char directory[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
-    struct buf path = {0}, index_path = {0};
+    char directory[MANIFEST_NAME_TEXT];
+    struct buf path = {0};
     manifest_directory_name(m->generation, directory);
-    manifest_index_name(expected->name, index);
     buf_printf(&path, "%s/%s/%s", source->archive, directory, expected->name);
-    buf_printf(&index_path, "%s/%s/%s", source->archive, directory, index);
     enum sorted_file_result r = sorted_file_open(&(struct sorted_file_config){.path = path.ptr,
-                                                     .index_path = index_path.ptr,
                                                      .separator = RECORD_SEPARATOR,
                                                      .lock_memory = source->lock_memory,
                                                      .unique_keys = true,
@@ -109,7 +106,6 @@ static enum sorted_file_result open_listed(const struct manifest *m, const struc
                                                      .cancel = cancel},
         out, error);
     buf_free(&path);
-    buf_free(&index_path);
     return r;
 }
 

@@ -1,6 +1,5 @@
 #include "archive/sorted_file.h"
 
-#include "base/log.h"
 #include "base/xxh3.h"
 
 #include <errno.h>
@@ -28,36 +27,10 @@ static bool is_cancelled(const struct sorted_file_config *c)
     return c->cancel && atomic_load(c->cancel);
 }
 
-/* Opens the index beside the file. NULL: build one; the log says why. */
-static struct sorted_index *load_index(const struct sorted_file *f, const struct sorted_file_config *config)
-{
-    char error[MAPPING_ERROR_TEXT];
-    struct mapping *m = NULL;
-    struct sorted_index *index = NULL;
-    if (!config->index_path || !config->expected)
-        return NULL;
-    bool absent = mapping_open(config->index_path, false, &m, error) != 0 && errno == ENOENT;
-    if (m) {
-        index = sorted_index_open(mapping_bytes(m), f->text.text, config->expected->xxh3, error);
-        if (index && !(mapping_is_whole(m) && mapping_is_untouched(m))) {
-            sorted_index_free(&index);
-            snprintf(error, sizeof error, "was written to while it was read");
-        }
-    }
-    mapping_close(&m);
-    if (!index)
-        log_emit(absent ? LOG_LEVEL_INFO : LOG_LEVEL_WARN, "builds an index in memory",
-            (const struct log_field[]){
-                LOG_S("path", config->index_path), LOG_S("error", error), {.key = NULL}});
-    return index;
-}
-
-/* One pass over the file: the order of its lines, its checksum and, unless it has an index, its index. */
+/* One pass over the file: the order of its lines, its checksum and its index. */
 struct pass {
     struct sorted_check check;
     XXH3_state_t *hash;
-    struct sorted_index_writer *writer; /* NULL: not needed */
-    struct buf index;
     const char *fault; /* of the line after check.records */
 };
 
@@ -69,8 +42,7 @@ static void read_file(struct pass *p, const struct sorted_file *f, const struct 
         n = text.len - at < STEP ? text.len - at : STEP;
         if (config->expected)
             XXH3_64bits_update(p->hash, text.ptr + at, n);
-        if (p->writer)
-            sorted_index_writer_feed(p->writer, bytes_of(text.ptr + at, n), &p->index);
+        sorted_index_extend(f->index, at + n);
         p->fault = sorted_check_step(&f->text, &p->check, at + n);
     }
     mapping_expect_scan(f->mapping, false);
@@ -101,27 +73,17 @@ static enum sorted_file_result check(
 {
     const struct manifest_file *expected = config->expected;
     struct pass pass = {.check = {.unique_keys = config->unique_keys}};
-    char why[SORTED_INDEX_ERROR_TEXT];
     if (expected && f->text.text.len != expected->bytes)
         return refuse(
             f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
-    f->index = load_index(f, config);
-    pass.writer = f->index ? NULL : sorted_index_writer_new();
+    f->index = sorted_index_new(f->text.text);
     pass.hash = XXH3_createState();
     XXH3_64bits_reset(pass.hash);
     read_file(&pass, f, config);
     enum sorted_file_result r = judge(f, config, &pass, error);
-    if (r == SORTED_FILE_OK && pass.writer) {
-        sorted_index_writer_finish(pass.writer, 0, &pass.index);
-        f->index = sorted_index_open(buf_bytes(&pass.index), f->text.text, 0, why);
-        if (!f->index)
-            r = refuse(f, error, "was written to while it was read");
-    }
     f->records = pass.check.records;
     f->xxh3 = XXH3_64bits_digest(pass.hash);
     f->is_listed = expected != NULL;
-    sorted_index_writer_free(&pass.writer);
-    buf_free(&pass.index);
     XXH3_freeState(pass.hash);
     return r;
 }

@@ -3,8 +3,7 @@
  * Opening reads the whole file once. It checks that every line has a separator and that the lines are in order. With a manifest it also
  * compares size, record count and checksum. The searches of sorted_text.h work on `text`.
  *
- * A file with a manifest may have an index beside it. Without a valid index, opening builds one in memory in the same pass, and logs why
- * it does not use the file. The index takes up to 5 % of the file's size in memory.
+ * The same pass builds the file's index in memory, which takes up to 5 % of the file's size.
  *
  * 1. A line is valid only if mapping_is_whole returns true after the caller has read or copied it. A truncated file then causes an
  *    error, not a crash or a wrong answer (mapping.h).
@@ -44,7 +43,6 @@ enum sorted_file_result {
 
 struct sorted_file_config {
     const char *path;
-    const char *index_path; /* the index beside the file, used only with a manifest; NULL: none */
     char separator;
     bool lock_memory;
     bool unique_keys;                     /* refuse two lines of one key */

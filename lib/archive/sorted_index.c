@@ -1,21 +1,26 @@
-#include "archive/sorted_index_format.h"
+#include "archive/sorted_index.h"
 
-#include "base/byte_order.h"
 #include "base/simd.h"
-#include "base/xxh3.h"
 
 #include <assert.h>
-#include <stdio.h>
+#include <endian.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define INDEX_MAGIC_NUMBER 0x53496478u
+#define INDEX_MAGIC 0x53496478u
+#define INDEX_FANOUT 16
+#define INDEX_KEYS (INDEX_FANOUT - 1)
+#define INDEX_NODE_WORDS 16 /* the keys, then the number of shared bytes */
+#define INDEX_NODE_BYTES (INDEX_NODE_WORDS * sizeof(uint64_t))
+#define INDEX_KEY_BYTES sizeof(uint64_t)
+#define INDEX_SHARED_MAX 120 /* bytes of a sample before its key */
+#define INDEX_LEVELS_MAX 16
 #define HUGE_PAGE ((size_t)2 << 20)
 #define CACHE_LINE 64
 #define HEAD_BYTES (INDEX_SHARED_MAX + INDEX_KEY_BYTES)
 
 struct long_line {
-    uint64_t begin, end;
+    size_t begin, end;
 };
 
 /* The keys of a node that are before a key, and those that are not after it. */
@@ -23,18 +28,191 @@ struct key_range {
     size_t low, high;
 };
 
+/* The beginning of a line without LF, padded with zeros. */
+struct sample {
+    char text[HEAD_BYTES];
+};
+
+/* The node of a level that is being filled. */
+struct open_node {
+    struct sample before; /* the sample before the node's first one */
+    struct sample samples[INDEX_KEYS];
+    unsigned n;
+    uint64_t *to;
+};
+
+struct builder {
+    size_t at, blocks;             /* taken so far */
+    size_t line;                   /* the start of the line that contains the next byte */
+    struct sample first, covering; /* of the first line and the last line */
+    size_t long_cap;
+    struct open_node nodes[INDEX_LEVELS_MAX];
+};
+
 struct sorted_index {
     unsigned magic;
     struct bytes text;
     size_t blocks, last; /* `last` is the offset of the last line */
+    /* Level k holds the samples whose number is divisible by 16^k, but not by 16^(k+1). */
     unsigned n_levels;
-    const uint64_t *levels[INDEX_LEVELS_MAX];
-    size_t n_nodes[INDEX_LEVELS_MAX];
-    const struct long_line *long_lines;
-    size_t n_long;
-    uint64_t *words; /* the file without its footer, in the host's byte order */
+    uint64_t *levels[INDEX_LEVELS_MAX];
+    uint64_t *words; /* all nodes */
     size_t n_words;
+    struct long_line *long_lines;
+    size_t n_long;
+    struct builder *builder; /* NULL: the index is complete */
 };
+
+static size_t divide_up(size_t n, size_t by)
+{
+    return n / by + (n % by != 0);
+}
+
+/* Memory for all nodes. The text's length gives their number. */
+static void place_levels(struct sorted_index *i)
+{
+    size_t first[INDEX_LEVELS_MAX] = {0}; /* word of a level */
+    for (size_t above = i->blocks; above > 1;) {
+        above = divide_up(above, INDEX_FANOUT);
+        first[i->n_levels++] = i->n_words;
+        i->n_words += above * INDEX_NODE_WORDS;
+    }
+    size_t align = i->n_words * sizeof(uint64_t) >= HUGE_PAGE ? HUGE_PAGE : INDEX_NODE_BYTES;
+    size_t bytes = (i->n_words * sizeof(uint64_t) / align + 1) * align;
+    i->words = aligned_alloc(align, bytes);
+    if (!i->words)
+        abort();
+    if (align == HUGE_PAGE)
+        madvise(i->words, bytes, MADV_HUGEPAGE); /* a search touches a few random lines */
+    for (unsigned k = 0; k < i->n_levels; k++)
+        i->levels[k] = i->builder->nodes[k].to = i->words + first[k];
+}
+
+struct sorted_index *sorted_index_new(struct bytes text)
+{
+    struct sorted_index *i = mem_zalloc(sizeof *i);
+    i->magic = INDEX_MAGIC;
+    i->text = text;
+    i->blocks = divide_up(text.len, SORTED_INDEX_BLOCK);
+    i->builder = mem_zalloc(sizeof *i->builder);
+    place_levels(i);
+    return i;
+}
+
+static uint64_t key_at(const char *p)
+{
+    uint64_t key;
+    memcpy(&key, p, sizeof key);
+    return be64toh(key);
+}
+
+static struct sample take_sample(struct bytes text, size_t line)
+{
+    struct sample s = {{0}};
+    size_t left = text.len - line, n = left < HEAD_BYTES ? left : HEAD_BYTES;
+    const char *p = text.ptr + line, *lf = memchr(p, '\n', n);
+    memcpy(s.text, p, lf ? (size_t)(lf - p) : n);
+    return s;
+}
+
+/* Writes a node. All its samples are between node->before and `after`. */
+static void close_node(struct open_node *node, const struct sample *after)
+{
+    size_t shared = 0;
+    while (shared < INDEX_SHARED_MAX && node->before.text[shared] == after->text[shared])
+        shared++;
+    for (unsigned k = 0; k < INDEX_KEYS; k++)
+        node->to[k] = k < node->n ? key_at(node->samples[k].text + shared) : UINT64_MAX;
+    node->to[INDEX_KEYS] = shared;
+    node->to += INDEX_NODE_WORDS;
+    node->before = *after;
+    node->n = 0;
+}
+
+static void add_sample(struct builder *b, const struct sample *s)
+{
+    size_t rank = b->blocks++;
+    if (rank == 0)
+        b->first = *s;
+    for (struct open_node *node = b->nodes; rank > 0; node++, rank /= INDEX_FANOUT) {
+        if (rank == 1)
+            node->before = b->first;
+        if (rank % INDEX_FANOUT != 0) {
+            node->samples[node->n++] = *s;
+            return;
+        }
+        close_node(node, s);
+    }
+}
+
+/* Lists the line that ends here, if it is long. */
+static void list_if_long(struct sorted_index *i, size_t end)
+{
+    struct builder *b = i->builder;
+    if (end - b->line > SORTED_INDEX_LONG_LINE) {
+        ARRAY_ROOM(i->long_lines, b->long_cap, i->n_long + 1);
+        i->long_lines[i->n_long++] = (struct long_line){b->line, end};
+    }
+}
+
+/* Takes the next block, of n bytes. */
+static void add_block(struct sorted_index *i, size_t n)
+{
+    struct builder *b = i->builder;
+    const char *p = i->text.ptr + b->at, *first_lf = memchr(p, '\n', n),
+               *before_last = memrchr(p, '\n', n - 1);
+    size_t first = b->line == b->at ? 0 : first_lf ? (size_t)(first_lf - p) + 1 : n;
+    size_t last = before_last ? (size_t)(before_last - p) + 1 : first;
+    struct sample sample = b->covering;
+    if (first < n) {
+        sample = take_sample(i->text, b->at + first);
+        b->covering = last == first ? sample : take_sample(i->text, b->at + last);
+        i->last = b->at + last;
+    }
+    if (first_lf) {
+        list_if_long(i, b->at + (size_t)(first_lf - p) + 1);
+        b->line = p[n - 1] == '\n' ? b->at + n : i->last;
+    }
+    b->at += n;
+    add_sample(b, &sample);
+}
+
+void sorted_index_extend(struct sorted_index *i, size_t end)
+{
+    struct builder *b = i->builder;
+    while (end - b->at >= SORTED_INDEX_BLOCK)
+        add_block(i, SORTED_INDEX_BLOCK);
+    if (end < i->text.len)
+        return;
+    if (b->at < end)
+        add_block(i, end - b->at);
+    list_if_long(i, end);
+    for (unsigned k = 0; k < i->n_levels; k++)
+        close_node(&b->nodes[k], &b->covering);
+    free(b);
+    i->builder = NULL;
+}
+
+void sorted_index_free(struct sorted_index **ip)
+{
+    struct sorted_index *i = *ip;
+    *ip = NULL;
+    if (!i)
+        return;
+    assert(i->magic == INDEX_MAGIC);
+    free(i->builder);
+    free(i->long_lines);
+    free(i->words);
+    i->magic = 0;
+    free(i);
+}
+
+int sorted_index_lock(const struct sorted_index *i)
+{
+    if (mlock(i->words, i->n_words * sizeof(uint64_t)) != 0)
+        return -1;
+    return mlock(i->long_lines, i->n_long * sizeof(struct long_line));
+}
 
 static struct key_range find_key_plain(const uint64_t *node, uint64_t key)
 {
@@ -76,108 +254,6 @@ static struct key_range find_key(const uint64_t *node, uint64_t key)
         return find_key_wide(node, key);
 #endif
     return find_key_plain(node, key);
-}
-
-static struct sorted_index *refuse(
-    struct sorted_index *i, char error[SORTED_INDEX_ERROR_TEXT], const char *why)
-{
-    snprintf(error, SORTED_INDEX_ERROR_TEXT, "%s", why);
-    sorted_index_free(&i);
-    return NULL;
-}
-
-static void copy_words(struct sorted_index *i, const char *from, size_t n)
-{
-    size_t align = n * sizeof(uint64_t) >= HUGE_PAGE ? HUGE_PAGE : INDEX_NODE_BYTES;
-    size_t bytes = (n * sizeof(uint64_t) + align) / align * align;
-    i->n_words = n;
-    i->words = aligned_alloc(align, bytes);
-    if (!i->words)
-        abort();
-    if (align == HUGE_PAGE)
-        madvise(i->words, bytes, MADV_HUGEPAGE); /* a search touches a few random lines */
-    for (size_t k = 0; k < n; k++)
-        i->words[k] = get_le64(from + k * sizeof(uint64_t));
-}
-
-/* Sets the places of the levels. Returns the number of words before the long lines. */
-static uint64_t place_levels(struct sorted_index *i)
-{
-    uint64_t words = 0;
-    i->n_levels = index_levels(i->blocks);
-    for (unsigned k = 0; k < i->n_levels; k++) {
-        i->n_nodes[k] = index_nodes(i->blocks, k);
-        words += i->n_nodes[k] * INDEX_NODE_WORDS;
-    }
-    return words;
-}
-
-static bool begins_line(struct bytes text, uint64_t at)
-{
-    return at == 0 || text.ptr[at - 1] == '\n';
-}
-
-static bool long_lines_fit(const struct sorted_index *i)
-{
-    uint64_t before = 0;
-    for (size_t k = 0; k < i->n_long; k++) {
-        struct long_line line = i->long_lines[k];
-        if (line.begin < before || line.end > i->text.len || line.end <= line.begin ||
-            line.end - line.begin <= SORTED_INDEX_LONG_LINE || !begins_line(i->text, line.begin))
-            return false;
-        if (line.end < i->text.len && !begins_line(i->text, line.end))
-            return false;
-        before = line.end;
-    }
-    return true;
-}
-
-struct sorted_index *sorted_index_open(
-    struct bytes file, struct bytes text, uint64_t xxh3, char error[SORTED_INDEX_ERROR_TEXT])
-{
-    struct sorted_index *i = mem_zalloc(sizeof *i);
-    *i = (struct sorted_index){.magic = INDEX_MAGIC_NUMBER, .text = text, .blocks = index_blocks(text.len)};
-    const char *footer = file.len < SORTED_INDEX_FOOTER ? NULL : file.ptr + file.len - SORTED_INDEX_FOOTER;
-    if (!footer || get_le64(footer + FOOTER_MAGIC) != INDEX_MAGIC)
-        return refuse(i, error, "is not an index, or of a later version");
-    if (XXH3_64bits(file.ptr, file.len - sizeof(uint64_t)) != get_le64(footer + FOOTER_CHECKSUM))
-        return refuse(i, error, "is damaged");
-    if (get_le64(footer + FOOTER_BYTES) != text.len || get_le64(footer + FOOTER_XXH3) != xxh3)
-        return refuse(i, error, "is of another file");
-    uint64_t words = place_levels(i), n_long = get_le64(footer + FOOTER_LONG),
-             last = get_le64(footer + FOOTER_LAST);
-    size_t length = file.len - SORTED_INDEX_FOOTER;
-    if (n_long > length / INDEX_LONG_BYTES || length != words * sizeof(uint64_t) + n_long * INDEX_LONG_BYTES)
-        return refuse(i, error, "has a wrong length");
-    copy_words(i, file.ptr, length / sizeof(uint64_t));
-    const uint64_t *at = i->words;
-    for (unsigned k = 0; k < i->n_levels; at += i->n_nodes[k++] * INDEX_NODE_WORDS)
-        i->levels[k] = at;
-    i->long_lines = (const struct long_line *)at;
-    i->n_long = n_long;
-    i->last = last;
-    if (text.len > 0 && (last >= text.len || !begins_line(text, last)))
-        return refuse(i, error, "names no last line");
-    if (!long_lines_fit(i))
-        return refuse(i, error, "lists lines that are not in the file");
-    return i;
-}
-
-void sorted_index_free(struct sorted_index **ip)
-{
-    struct sorted_index *i = *ip;
-    *ip = NULL;
-    if (!i)
-        return;
-    assert(i->magic == INDEX_MAGIC_NUMBER);
-    free(i->words);
-    i->magic = 0;
-    free(i);
-}
-
-int sorted_index_lock(const struct sorted_index *i)
-{
-    return i->n_words == 0 ? 0 : mlock(i->words, i->n_words * sizeof(uint64_t));
 }
 
 /* The listed line that contains the byte at `at`, or NULL. */
@@ -259,13 +335,6 @@ static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
         head[n] = (char)target->end;
 }
 
-static uint64_t key_at(const char *p)
-{
-    uint64_t key;
-    memcpy(&key, p, sizeof key);
-    return be64toh(key);
-}
-
 /* The last block whose sample is before the target. */
 struct place {
     size_t block;
@@ -283,13 +352,11 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
     make_head(target, head);
     place.key = key_at(head);
     for (unsigned k = i->n_levels; k-- > 0;) {
-        if (at >= i->n_nodes[k]) /* only in a forged index */
-            at = i->n_nodes[k] - 1;
         const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
         __builtin_prefetch(node); /* both cache lines at once */
         if (k == 0)               /* the result is in this page: resolve its address while the node arrives */
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
-        place.shared = node[INDEX_KEYS] < INDEX_SHARED_MAX ? node[INDEX_KEYS] : INDEX_SHARED_MAX;
+        place.shared = node[INDEX_KEYS];
         place.key = key_at(head + place.shared);
         struct key_range keys = find_key(node, place.key);
         size_t low = keys.low, high = keys.high;
@@ -303,7 +370,7 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
         }
         at += low;
     }
-    place.block = at < i->blocks ? at : i->blocks - 1;
+    place.block = at;
     return place;
 }
 
@@ -359,7 +426,10 @@ static size_t scan(
 size_t sorted_index_seek(const struct sorted_index *i, const struct sorted_target *target)
 {
     struct bytes text = i->text;
-    if (text.len == 0 || !is_before(text, 0, target))
+    if (text.len == 0)
+        return 0;
+    assert(!i->builder);
+    if (!is_before(text, 0, target))
         return 0;
     if (is_before(text, i->last, target))
         return text.len;

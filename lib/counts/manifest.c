@@ -27,12 +27,6 @@ void manifest_file_name(
         kind == MANIFEST_TEXTS ? "texts" : "shard", shard, shards);
 }
 
-void manifest_index_name(const char *file, char out[MANIFEST_NAME_TEXT])
-{
-    size_t n = strlen(file), suffix = strlen(".csv");
-    snprintf(out, MANIFEST_NAME_TEXT, "%.*s.idx", (int)(n > suffix ? n - suffix : 0), file);
-}
-
 bool manifest_directory_number(const char *name, uint64_t *generation)
 {
     return strlen(name) == MANIFEST_DIRECTORY_DIGITS && bytes_to_u64(bytes_str(name), generation);

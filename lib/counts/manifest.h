@@ -89,8 +89,6 @@ void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
 /* "shard-0-of-4.csv" or "texts-0-of-4.csv" */
 void manifest_file_name(
     enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
-/* The index of a file: "shard-0-of-4.idx" for "shard-0-of-4.csv". The manifest does not describe it, because it is derived. */
-void manifest_index_name(const char *file, char out[MANIFEST_NAME_TEXT]);
 /* Parses a directory's name. False unless the name has exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 

@@ -481,29 +481,6 @@ class Verified(Changes):
         self.verify(expect=1)
 
 
-    def test_indexes(self):
-        self.imported("--shards=2")
-        current = os.path.join(self.archive, "current")
-        names = ["shard-0-of-2.idx", "texts-1-of-2.idx"]
-        for name, other in zip(names, ("shard-1-of-2.idx", "texts-0-of-2.idx")):
-            path = os.path.join(current, name)
-            right, foreign = harness.read_file(path), harness.read_file(os.path.join(current, other))
-            for wrong in (foreign, right[:-1], right[:len(right) // 2], b"", right + b"x",
-                          right[:40] + bytes([right[40] ^ 1]) + right[41:]):
-                with open(path, "wb") as f:
-                    f.write(wrong)
-                self.assertRegex(self.verify(expect=1), name + ": the index is damaged or of another file; delete it")
-            os.unlink(path)
-            self.assertRegex(self.verify(), "verified[^$]*have no index[^$]* files=1")
-            with open(path, "wb") as f:
-                f.write(right)
-        self.compactor("--import", self.write("more", b"u|zz,c413:1\n"))
-        stale = [os.path.join(self.archive, generation, names[0]) for generation in self.generations()[-2:]]
-        with open(stale[1], "wb") as f:
-            f.write(harness.read_file(stale[0]) if harness.read_file(stale[0]) != harness.read_file(stale[1]) else b"stale")
-        self.assertRegex(self.verify(expect=1), names[0] + ": the index is damaged or of another file")
-
-
 class Commands(Changes):
     def test_wrong_combinations(self):
         for args, text in ((["--import", "--export", "x"], "cannot be combined"), (["x"], "unexpected argument: x"),

@@ -7,7 +7,7 @@ from harness import wait_until
 from queue_test import QueueTest
 
 OTHERS = stat.S_IROTH | stat.S_IWOTH
-FOR_ALL = (".db", ".db-wal", ".db-shm", "run.json", "manifest.json", ".csv", ".idx")  # counts, and where daemons listen
+FOR_ALL = (".db", ".db-wal", ".db-shm", "run.json", "manifest.json", ".csv")  # counts, and where daemons listen
 
 
 class FileModesTest(QueueTest):

@@ -209,7 +209,7 @@ static const char *text_of(char *line)
     return name ? name + sizeof " compactor " - 1 : line;
 }
 
-/* The compactor verifies checksums, sort order and indexes of every file. Its last line has the result. */
+/* The compactor verifies checksums and sort order of every file. Its last line has the result. */
 static void check_archive(struct doctor *d)
 {
     char *line = NULL;

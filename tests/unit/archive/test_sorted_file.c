@@ -180,96 +180,6 @@ static void what_is_refused_is_named(void **state)
     assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_CANCELLED);
 }
 
-static char index_path[80];
-
-static void write_index(struct bytes text, uint64_t xxh3)
-{
-    struct buf file = {0};
-    struct sorted_index_writer *w = sorted_index_writer_new();
-    sorted_index_writer_feed(w, text, &file);
-    sorted_index_writer_finish(w, xxh3, &file);
-    sorted_index_writer_free(&w);
-    int fd = open(index_path, O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, file.ptr, file.len), (ssize_t)file.len);
-    close(fd);
-    buf_free(&file);
-}
-
-/* Opens the file, with its index if `warns` is 0, and finds lines. */
-static void assert_opens(const struct manifest_file *said, uint64_t warns)
-{
-    struct sorted_file_config config = {
-        .path = path, .index_path = index_path, .separator = ',', .expected = said};
-    struct sorted_file *f = NULL;
-    struct sorted_span line;
-    char error[SORTED_FILE_ERROR_TEXT];
-    uint64_t before = log_count(LOG_LEVEL_WARN);
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_OK);
-    assert_int_equal(log_count(LOG_LEVEL_WARN) - before, warns);
-    assert_true(sorted_find(&f->text, BYTES_LITERAL("key00000000"), &line));
-    assert_true(sorted_find(&f->text, BYTES_LITERAL("key00012345"), &line));
-    assert_true(sorted_find(&f->text, BYTES_LITERAL("key00019999"), &line) && line.end == said->bytes);
-    assert_false(sorted_find(&f->text, BYTES_LITERAL("key00020000"), &line));
-    sorted_file_close(&f);
-}
-
-static void an_index_is_used_or_built_anew(void **state)
-{
-    struct buf lines = {0};
-    (void)state;
-    make_lines(&lines);
-    write_file(buf_bytes(&lines));
-    snprintf(index_path, sizeof(index_path), "%s.idx", path);
-    struct manifest_file said = {
-        .bytes = lines.len, .records = 20000, .xxh3 = XXH3_64bits(lines.ptr, lines.len)};
-    struct stat st;
-    assert_opens(&said, 0); /* absent */
-    write_index(buf_bytes(&lines), said.xxh3);
-    assert_opens(&said, 0);
-    assert_int_equal(stat(index_path, &st), 0);
-    assert_int_equal(truncate(index_path, st.st_size - 100), 0);
-    assert_opens(&said, 1);
-    assert_int_equal(truncate(index_path, 0), 0);
-    assert_opens(&said, 1);
-    write_index(buf_bytes(&lines), said.xxh3 + 1); /* of an earlier text */
-    assert_opens(&said, 1);
-    write_index(bytes_of(lines.ptr, lines.len / 2), said.xxh3);
-    assert_opens(&said, 1);
-    assert_int_equal(unlink(index_path), 0);
-    assert_int_equal(mkdir(index_path, 0700), 0);
-    assert_opens(&said, 1);
-    assert_int_equal(rmdir(index_path), 0);
-    buf_free(&lines);
-}
-
-/* An index of other lines that claims to be of the file leads to wrong answers, which shows that it is used. */
-static void a_valid_index_is_used(void **state)
-{
-    struct buf lines = {0}, others = {0};
-    (void)state;
-    make_lines(&lines);
-    write_file(buf_bytes(&lines));
-    snprintf(index_path, sizeof(index_path), "%s.idx", path);
-    struct manifest_file said = {
-        .bytes = lines.len, .records = 20000, .xxh3 = XXH3_64bits(lines.ptr, lines.len)};
-    struct sorted_file_config config = {
-        .path = path, .index_path = index_path, .separator = ',', .expected = &said};
-    buf_append_bytes(&others, buf_bytes(&lines));
-    for (size_t i = 0; i < others.len; i++)
-        if (others.ptr[i] != '\n')
-            others.ptr[i] = i < 10 ? '\x01' : i + 10 > others.len ? 'z' : '\x02';
-    write_index(buf_bytes(&others), said.xxh3);
-    struct sorted_file *f = NULL;
-    struct sorted_span line;
-    char error[SORTED_FILE_ERROR_TEXT];
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_OK);
-    assert_false(sorted_find(&f->text, BYTES_LITERAL("key00012345"), &line));
-    sorted_file_close(&f);
-    unlink(index_path);
-    buf_free(&lines);
-    buf_free(&others);
-}
-
 #define THREADS 4
 
 static void *find_all(void *arg)
@@ -331,8 +241,6 @@ int main(void)
         cmocka_unit_test(a_replaced_file_stays_what_it_was),
         cmocka_unit_test(what_a_manifest_says_is_checked),
         cmocka_unit_test(what_is_refused_is_named),
-        cmocka_unit_test(an_index_is_used_or_built_anew),
-        cmocka_unit_test(a_valid_index_is_used),
         cmocka_unit_test(threads_search_one_generation),
         cmocka_unit_test(an_empty_file_is_a_file),
     };

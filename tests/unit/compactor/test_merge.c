@@ -97,7 +97,7 @@ static int64_t hours_from;
 static enum compact_result merge_onto(bool amend, uint32_t shards, struct count_source **sources, size_t n)
 {
     struct merge_shard to[8] = {0};
-    char name[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
+    char name[MANIFEST_NAME_TEXT];
     for (uint32_t k = 0; k < shards; k++) {
         if (amend) {
             to[k].old = open_made(made[k].name, &made[k]);
@@ -106,8 +106,6 @@ static enum compact_result merge_onto(bool amend, uint32_t shards, struct count_
         for (int kind = MANIFEST_RECORDS; kind <= MANIFEST_TEXTS; kind++) {
             manifest_file_name(kind, k, shards, name);
             unlink(path_of(name));
-            manifest_index_name(name, index);
-            unlink(path_of(index));
         }
         assert_int_equal(
             shard_writer_open(dir, MANIFEST_RECORDS, k, shards, 1000, &to[k].records, &error), COMPACT_OK);

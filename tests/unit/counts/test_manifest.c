@@ -117,11 +117,9 @@ static void what_is_no_manifest_is_refused(void **state)
 static void files_have_names(void **state)
 {
     (void)state;
-    char name[MANIFEST_NAME_TEXT], index[MANIFEST_NAME_TEXT];
+    char name[MANIFEST_NAME_TEXT];
     manifest_file_name(MANIFEST_TEXTS, 1, 4, name);
     assert_string_equal(name, "texts-1-of-4.csv");
-    manifest_index_name(name, index);
-    assert_string_equal(index, "texts-1-of-4.idx");
 }
 
 static void write_file(const char *path, const char *text)
