@@ -35,43 +35,28 @@ static bool is_zone_name(struct bytes name)
 /* The tables of all zones that were asked for. */
 static struct loaded {
     char name[ZONE_NAME_MAX + 1];
-    struct zone_table table;
+    struct zone_table *table;
     struct loaded *next;
 } * loaded;
 
-static bool load(const char *path, struct zone_table *out)
-{
-    struct stat st;
-    FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= (off_t)ZONE_FILE_MAX
-                  ? fopen(path, "re")
-                  : NULL;
-    if (!f)
-        return false;
-    char *text = mem_alloc(ZONE_FILE_MAX);
-    size_t n = fread(text, 1, ZONE_FILE_MAX, f);
-    fclose(f);
-    bool ok = zone_file_parse(bytes_of(text, n), out);
-    free(text);
-    return ok;
-}
-
-/* Returns NULL if there is no such zone. */
+/* Returns NULL if there is no such zone. Only names of files are loaded, so that no memory is spent on other names. */
 static struct zone_table *find_table(struct bytes name)
 {
     char path[sizeof ZONE_DIRECTORY + 1 + ZONE_NAME_MAX];
-    struct zone_table table;
+    struct stat st;
     for (struct loaded *l = loaded; l; l = l->next)
         if (bytes_equal_str(name, l->name))
-            return &l->table;
+            return l->table;
     snprintf(path, sizeof path, ZONE_DIRECTORY "/%.*s", (int)name.len, name.ptr);
-    if (!load(path, &table))
+    struct zone_table *table = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? zone_table_load(path) : NULL;
+    if (!table)
         return NULL;
     struct loaded *l = mem_zalloc(sizeof *l);
     memcpy(l->name, name.ptr, name.len);
     l->table = table;
     l->next = loaded;
     loaded = l;
-    return &l->table;
+    return table;
 }
 
 bool zone_find(struct bytes name, struct zone *out)

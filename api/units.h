@@ -4,7 +4,7 @@
  * the first second of the hour, in local time.
  *
  * A zone is an IANA zone or a fixed offset. The file of an IANA zone below /usr/share/zoneinfo is read when the zone is first asked for, and
- * its table is kept (zone_file.h). A restart reads changed files.
+ * its table is kept (zone_table.h). A restart reads changed files.
  *
  * 1. A day starts at the first second for which clocks show its date. If the clocks skip midnight, the day starts at
  *    the jump.
@@ -19,7 +19,7 @@
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
 
-#include "api/zone_file.h"
+#include "api/zone_table.h"
 
 #define ZONE_DIRECTORY "/usr/share/zoneinfo"
 #define ZONE_NAME_MAX 64

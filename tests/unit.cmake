@@ -98,7 +98,7 @@ millrace_unit_test_if(aggregate aggregator_core millrace_watermark PkgConfig::SQ
 target_sources(unit_aggregate PRIVATE support/fault_vfs.c support/make_slice.c ../aggregator/count_watermark.c)
 millrace_unit_test_if(follow aggregator_core millrace_stream)
 if(TARGET api_core)
-  millrace_unit_test_if(zone_file api_core)
+  millrace_unit_test_if(zone_table api_core)
   millrace_unit_test_if(units api_core)
   millrace_unit_test_if(query api_core)
   millrace_unit_test_if(period api_core)
