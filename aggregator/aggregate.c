@@ -4,6 +4,7 @@
 #include "aggregator/storage.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "counts/slice_files.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -72,7 +73,7 @@ static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y
 static void prepare_begin(struct aggregate *a, usec_t wall)
 {
     free(a->slice_path);
-    a->slice_path = chain_slice_path(a->slices_dir, a->next.number);
+    a->slice_path = slice_path(a->slices_dir, a->next.number);
     a->job = (struct storage_job){.kind = STORAGE_BEGIN,
         .trusted = wall,
         .begin = {.path = a->slice_path,

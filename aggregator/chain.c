@@ -4,46 +4,27 @@
 #include "base/log.h"
 #include "counts/manifest.h"
 #include "counts/slice.h"
+#include "counts/slice_files.h"
 #include "counts/rejects.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 /* The state of chain_open. */
 struct opening {
     const struct chain_config *config;
     struct manifest manifest; /* zeroed, so `through` is 0, without an archive */
-    uint64_t *numbers;        /* of the existing slices, sorted */
-    size_t n, room;
+    struct slice_range slices;
     struct slice_state newest; /* number 0: there is none, or its creation was interrupted */
     struct error *error;
 };
-
-char *chain_slice_path(const char *slices_dir, uint64_t number)
-{
-    char name[SLICE_NAME_TEXT];
-    struct buf path = {0};
-    slice_file_name(number, name);
-    buf_printf(&path, "%s/%s", slices_dir, name);
-    char *text = bytes_dup(buf_bytes(&path));
-    buf_free(&path);
-    return text;
-}
 
 void chain_next_free(struct chain_next *next)
 {
     free(next->cursors);
     *next = (struct chain_next){0};
-}
-
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* The slices and the archive are copies of different ages: appends the commands that continue. Without slices the aggregator
@@ -59,30 +40,21 @@ static enum slice_result refuse_copies(const struct opening *o)
         o->error->text, slices, slices, rejects, slices);
 }
 
-/* Lists the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
-static enum slice_result list_slices(struct opening *o)
+/* Finds the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
+static enum slice_result find_slices(struct opening *o)
 {
     const char *dir = o->config->slices_dir, *archive = o->config->archive;
-    DIR *d = opendir(dir);
-    uint64_t number;
-    if (!d)
+    struct slice_range *found = &o->slices;
+    if (slice_files_find(dir, 0, found) != 0)
         return error_set(o->error, SLICE_FAILED, "cannot read %s: %s", dir, strerror(errno));
-    for (struct dirent *e; (e = readdir(d));) {
-        if (slice_file_number(e->d_name, &number))
-            *ARRAY_ADD(o->numbers, o->n, o->room) = number;
-    }
-    closedir(d);
-    if (o->n > 1)
-        qsort(o->numbers, o->n, sizeof *o->numbers, compare_numbers);
-    for (size_t i = 1; i < o->n; i++)
-        if (o->numbers[i] != o->numbers[i - 1] + 1)
-            return error_set(o->error, SLICE_FOREIGN, "slice %" PRIu64 " is missing from %.400s",
-                o->numbers[i - 1] + 1, dir);
-    if (o->n == 0 || !archive || o->numbers[0] <= o->manifest.through + 1)
+    uint64_t missing = slice_files_missing(dir, found->first, found->last);
+    if (found->last > 0 && missing > 0)
+        return error_set(o->error, SLICE_FOREIGN, "slice %" PRIu64 " is missing from %.400s", missing, dir);
+    if (!archive || found->first <= o->manifest.through + 1)
         return SLICE_OK;
     error_set(o->error, SLICE_FOREIGN,
         "the archive %.100s goes through slice %" PRIu64 ", but the oldest slice in %.100s is %" PRIu64,
-        archive, o->manifest.through, dir, o->numbers[0]);
+        archive, o->manifest.through, dir, found->first);
     return refuse_copies(o);
 }
 
@@ -175,7 +147,7 @@ static enum slice_result check_follows(
 
 static enum slice_result check_state(const struct opening *o, const struct slice_state *s)
 {
-    char *path = chain_slice_path(o->config->slices_dir, s->number);
+    char *path = slice_path(o->config->slices_dir, s->number);
     enum slice_result r = check_counters(o, path, s->counters);
     free(path);
     if (r == SLICE_OK && s->sealed && s->number == o->manifest.through)
@@ -211,19 +183,9 @@ static enum slice_result seal_as_it_is(const struct opening *o, const char *path
     return r;
 }
 
-/* After slice_look, a slice has a log only while another process has it open. A crash in the middle of a seal leaves counts in it. */
-static bool has_log(const char *path)
-{
-    struct stat st;
-    char *log = mem_printf("%s-wal", path);
-    bool has = stat(log, &st) == 0 && st.st_size > 0;
-    free(log);
-    return has;
-}
-
 static enum slice_result take_in(const struct opening *o, uint64_t number, struct sealed *sealed)
 {
-    char *path = chain_slice_path(o->config->slices_dir, number);
+    char *path = slice_path(o->config->slices_dir, number);
     struct slice_state state;
     struct slice_reader *reader = NULL;
     enum slice_result r = slice_look(path, number, &state, o->error);
@@ -231,7 +193,8 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
         r = error_set(o->error, SLICE_FOREIGN, "%.400s is not sealed, but a later slice exists", path);
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
-    if (r != SLICE_OK && state.sealed && has_log(path))
+    /* After slice_look, a slice has a log only while another process has it open. */
+    if (r != SLICE_OK && state.sealed && slice_has_log(path))
         r = error_set(o->error, SLICE_FULL,
             "%.200s: its log is not in its file yet; another process may have it open: %s", path,
             o->error->text);
@@ -272,10 +235,10 @@ enum slice_result chain_open(
     if (r == SLICE_OK && m->retired)
         r = check_counters(&o, config->archive, m->retired);
     if (r == SLICE_OK)
-        r = list_slices(&o);
-    if (r == SLICE_OK && o.n > 0) {
-        uint64_t number = o.numbers[o.n - 1];
-        char *path = chain_slice_path(config->slices_dir, number);
+        r = find_slices(&o);
+    if (r == SLICE_OK && o.slices.last > 0) {
+        uint64_t number = o.slices.last;
+        char *path = slice_path(config->slices_dir, number);
         r = slice_look(path, number, &o.newest, error);
         if (r == SLICE_OK && o.newest.number > 0)
             r = check_state(&o, &o.newest);
@@ -287,15 +250,15 @@ enum slice_result chain_open(
         }
         free(path);
     }
-    bool has_open = o.n > 0 && !o.newest.sealed;
-    for (size_t i = 0; i + has_open < o.n && r == SLICE_OK; i++)
-        r = take_in(&o, o.numbers[i], sealed);
+    bool has_open = o.slices.last > 0 && !o.newest.sealed;
+    for (uint64_t n = o.slices.first; n > 0 && n + has_open <= o.slices.last && r == SLICE_OK; n++)
+        r = take_in(&o, n, sealed);
     if (r == SLICE_OK && has_open && o.newest.number > 0 && sealed->n > 0)
         r = check_follows(&o, &sealed->slices[sealed->n - 1].state, &o.newest);
     if (r == SLICE_OK && sealed->n > 0) {
         chain_follow(sealed, next);
     } else if (r == SLICE_OK) {
-        *next = (struct chain_next){.number = o.n > 0 ? o.numbers[o.n - 1] : m->through + 1};
+        *next = (struct chain_next){.number = has_open ? o.slices.last : m->through + 1};
         next->cursors = mem_zalloc((m->n_streams + 1) * sizeof *next->cursors);
         for (; next->n_cursors < m->n_streams; next->n_cursors++) {
             const struct manifest_stream *s = &m->streams[next->n_cursors];
@@ -315,6 +278,5 @@ enum slice_result chain_open(
     }
     manifest_free(&o.manifest);
     slice_state_free(&o.newest);
-    free(o.numbers);
     return r;
 }

@@ -48,7 +48,4 @@ void chain_follow(const struct sealed *sealed, struct chain_next *next);
 enum slice_result chain_archived(
     const char *archive, const struct sealed *sealed, uint64_t *through, struct error *error);
 
-/* DIR/0000000042.db. The caller frees the result. */
-char *chain_slice_path(const char *slices_dir, uint64_t number);
-
 #endif

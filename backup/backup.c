@@ -336,8 +336,8 @@ static void describe(struct backup *b)
     m->made = (uint64_t)(clock_wall() / USEC_PER_SEC);
     m->generation = b->counts.generation;
     m->through = b->counts.through;
-    m->first_slice = b->counts.first;
-    m->last_slice = b->counts.newest;
+    m->first_slice = b->counts.slices.first;
+    m->last_slice = b->counts.slices.last;
     m->journals = mem_zalloc((b->queues.n + b->streams.n + 1) * sizeof *m->journals);
     m->cursors = mem_zalloc((b->counts.state.n_cursors + 1) * sizeof *m->cursors);
     for (size_t k = 0; k < 2; k++)

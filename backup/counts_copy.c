@@ -77,41 +77,15 @@ static int slice_failed(const struct error *why, struct error *error)
         "%s", why->text);
 }
 
-/* The lowest and the highest number of the slices after the archive. */
+/* The slices after the archive. */
 static enum backup_result find_slices(struct counts_copy *c, const char *dir, struct error *error)
 {
-    uint64_t number;
-    DIR *d = opendir(dir);
-    c->first = c->newest = 0;
-    if (!d)
+    if (slice_files_find(dir, c->through, &c->slices) != 0)
         return errno == ENOENT ? BACKUP_OK : backup_fail_errno(error, dir);
-    for (struct dirent *e; (e = readdir(d));)
-        if (slice_file_number(e->d_name, &number) && number > c->through) {
-            c->first = c->first == 0 || number < c->first ? number : c->first;
-            c->newest = number > c->newest ? number : c->newest;
-        }
-    closedir(d);
-    return c->first > c->through + 1
+    return c->slices.first > c->through + 1
                ? error_set(error, BACKUP_CHANGED, "slice %" PRIu64 " is neither in %.300s nor in the archive",
                      c->through + 1, dir)
                : BACKUP_OK;
-}
-
-static char *slice_path(const char *dir, uint64_t number, const char *suffix)
-{
-    char name[SLICE_NAME_TEXT];
-    slice_file_name(number, name);
-    return mem_printf("%s/%s%s", dir, name, suffix);
-}
-
-/* A sealed slice with a log was sealed by a killed aggregator: the log may have the counts. */
-static bool has_log(const char *dir, uint64_t number)
-{
-    struct stat st;
-    char *log = slice_path(dir, number, "-wal");
-    bool has = stat(log, &st) == 0 && st.st_size > 0;
-    free(log);
-    return has;
 }
 
 static enum backup_result copy_slices(
@@ -119,10 +93,10 @@ static enum backup_result copy_slices(
 {
     struct error why;
     enum backup_result r =
-        c->newest > 0 && io_make_dirs(stage) != 0 ? backup_fail_errno(error, stage) : BACKUP_OK;
-    for (uint64_t n = c->first; r == BACKUP_OK && n > 0 && n <= c->newest; n++) {
-        char *from = slice_path(dir, n, ""), *to = slice_path(stage, n, "");
-        if (n < c->newest && !has_log(dir, n)) {
+        c->slices.last > 0 && io_make_dirs(stage) != 0 ? backup_fail_errno(error, stage) : BACKUP_OK;
+    for (uint64_t n = c->slices.first; r == BACKUP_OK && n > 0 && n <= c->slices.last; n++) {
+        char *from = slice_path(dir, n), *to = slice_path(stage, n);
+        if (n < c->slices.last && !slice_has_log(from)) {
             r = tree_link(from, to, error);
         } else {
             if (slice_copy(from, to, c->meanwhile, c->arg, &why) != SLICE_OK)
@@ -181,7 +155,8 @@ static enum backup_result copy_aggregator(struct counts_copy *c, struct error *e
 enum backup_result counts_copy(struct counts_copy *c, struct error *error)
 {
     enum backup_result r = BACKUP_OK;
-    c->generation = c->through = c->first = c->newest = 0;
+    c->generation = c->through = 0;
+    c->slices = (struct slice_range){0};
     if (c->archive)
         r = copy_archive(c, error);
     if (r == BACKUP_OK && c->aggregator)
@@ -194,8 +169,8 @@ enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error
     struct error why;
     enum slice_result r = SLICE_OK;
     char *stage = tree_path(c->aggregator_stage, "slices");
-    for (uint64_t n = c->first; r == SLICE_OK && n > 0 && n <= c->newest; n++) {
-        char *path = slice_path(stage, n, "");
+    for (uint64_t n = c->slices.first; r == SLICE_OK && n > 0 && n <= c->slices.last; n++) {
+        char *path = slice_path(stage, n);
         slice_state_free(&c->state);
         r = slice_verify(path, NULL, NULL, &c->state, &why);
         free(path);

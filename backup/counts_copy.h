@@ -11,6 +11,7 @@
 #define MILLRACE_COUNTS_COPY_H
 
 #include "backup/backup_result.h"
+#include "counts/slice_files.h"
 #include "counts/slice_state.h"
 
 struct counts_copy {
@@ -19,7 +20,7 @@ struct counts_copy {
     void (*meanwhile)(void *arg);                 /* called several times a second while a slice is copied */
     void *arg;
     uint64_t generation, through; /* of the archive */
-    uint64_t first, newest;       /* slices; 0: none */
+    struct slice_range slices;    /* after the archive */
     struct slice_state state;     /* of the newest slice, with its cursors */
 };
 

@@ -4,7 +4,7 @@
 #include "http/client/http_client.h"
 #include "json/json_fields.h"
 #include "counts/slice.h"
-#include <dirent.h>
+#include "counts/slice_files.h"
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,24 +92,17 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
 /* Without the aggregator, its newest slice tells where the sealed ones end. */
 static enum compact_result look_at_files(const char *directory, uint64_t *open, struct error *error)
 {
-    uint64_t number, newest = 0;
+    struct slice_range found;
     struct slice_state state = {0};
-    char name[SLICE_NAME_TEXT];
-    DIR *d = opendir(directory);
-    if (!d)
+    if (slice_files_find(directory, 0, &found) != 0)
         return compact_fail_errno(error, directory);
-    for (struct dirent *e; (e = readdir(d));)
-        if (slice_file_number(e->d_name, &number) && number > newest)
-            newest = number;
-    closedir(d);
-    *open = newest;
-    if (newest == 0)
+    *open = found.last;
+    if (found.last == 0)
         return COMPACT_OK;
-    slice_file_name(newest, name);
-    char *path = mem_printf("%s/%s", directory, name);
-    enum slice_result looked = slice_look(path, newest, &state, error);
+    char *path = slice_path(directory, found.last);
+    enum slice_result looked = slice_look(path, found.last, &state, error);
     if (looked == SLICE_OK && state.sealed)
-        *open = newest + 1;
+        *open = found.last + 1;
     slice_state_free(&state);
     free(path);
     return looked == SLICE_OK

@@ -5,6 +5,7 @@
 #include "compactor/record_source.h"
 #include "compactor/slice_audit.h"
 #include "counts/records.h"
+#include "counts/slice_files.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -90,17 +91,17 @@ static enum compact_result open_slices(struct worker *w)
 {
     const struct generation_merge *g = w->job->g;
     enum compact_result r = COMPACT_OK;
-    struct buf path = {0};
     size_t n = g->last >= g->first ? (size_t)(g->last - g->first + 1) : 0;
     w->slices = mem_zalloc((n + 1) * sizeof(struct slice_reader *));
     w->audits = mem_zalloc((n + 1) * sizeof(struct slice_audit *));
     for (size_t i = 0; i < n && r == COMPACT_OK; i++) {
-        buf_clear(&path);
-        slice_path(g->slices, g->first + i, &path);
-        r = record_source_open_slice(path.ptr, &w->slices[i], &w->error);
+        char *path = slice_path(g->slices, g->first + i);
+        r = record_source_open_slice(path, &w->slices[i], &w->error);
+        if (r == COMPACT_OK)
+            w->audits[i] = slice_audit_new(path, slice_reader_state(w->slices[i]));
+        free(path);
         if (r != COMPACT_OK)
             break;
-        w->audits[i] = slice_audit_new(path.ptr, slice_reader_state(w->slices[i]));
         w->n_slices++;
         for (size_t k = 0; k < slice_reader_runs(w->slices[i]); k++) {
             struct count_source *run = slice_reader_source(w->slices[i], k, BYTES_NONE);
@@ -109,7 +110,6 @@ static enum compact_result open_slices(struct worker *w)
             add_source(w, slice_audit_source(w->audits[i], run));
         }
     }
-    buf_free(&path);
     return r;
 }
 

@@ -44,7 +44,4 @@ struct slice_facts {
 enum compact_result slice_facts_read(const char *path, struct slice_facts *out, struct error *error);
 void slice_facts_free(struct slice_facts *f);
 
-/* Appends "DIRECTORY/0000000012.db". */
-void slice_path(const char *directory, uint64_t number, struct buf *out);
-
 #endif

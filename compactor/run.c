@@ -2,10 +2,11 @@
 
 #include "compactor/archive.h"
 #include "compactor/disk_space.h"
-#include "counts/counters.h"
 #include "compactor/generation_merge.h"
 #include "compactor/record_source.h"
 #include "compactor/replace.h"
+#include "counts/counters.h"
+#include "counts/slice_files.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -192,7 +193,6 @@ static enum compact_result step_plan(struct run *run)
     const struct manifest *old = &run->old, *base = run->base;
     struct manifest *m = &run->made;
     enum compact_result r = COMPACT_OK;
-    struct buf path = {0};
     *m = (struct manifest){.generation = old->generation + 1,
         .through = run->last,
         .until = old->until,
@@ -218,11 +218,10 @@ static enum compact_result step_plan(struct run *run)
     for (uint32_t k = 0; k < base->shards; k++)
         run->total += base->files[k].bytes;
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
-        buf_clear(&path);
-        slice_path(run->spec->slices, n, &path);
-        r = plan_slice(run, path.ptr, n);
+        char *path = slice_path(run->spec->slices, n);
+        r = plan_slice(run, path, n);
+        free(path);
     }
-    buf_free(&path);
     run->out->slices = run->last - run->old.through;
     return r;
 }

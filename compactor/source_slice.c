@@ -1,28 +1,18 @@
 #include "compactor/record_source.h"
 
 #include "base/clock.h"
+#include "counts/slice_files.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-void slice_path(const char *directory, uint64_t number, struct buf *out)
-{
-    char name[SLICE_NAME_TEXT];
-    slice_file_name(number, name);
-    buf_printf(out, "%s/%s", directory, name);
-}
-
 enum compact_result record_source_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
-    struct buf log = {0};
     /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
-    buf_printf(&log, "%s-wal", path);
-    bool has_log = stat(log.ptr, &st) == 0 && st.st_size > 0;
-    buf_free(&log);
-    if (has_log)
+    if (slice_has_log(path))
         return error_set(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)

@@ -7,9 +7,9 @@
 #include "compactor/record_source.h"
 #include "compactor/verify_rollups.h"
 #include "counts/record_check.h"
+#include "counts/slice_files.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #define KEY_SHOWN 120
 #define PROGRESS_EVERY 65536 /* records */
@@ -164,10 +164,9 @@ static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t
     enum compact_result r = COMPACT_OK;
     s->slices = mem_zalloc((last - first + 1) * sizeof(struct slice_reader *));
     for (uint64_t n = first; n <= last && r == COMPACT_OK; n++) {
-        struct buf path = {0};
-        slice_path(v->spec->slices, n, &path);
-        r = record_source_open_slice(path.ptr, &s->slices[s->n_slices], v->error);
-        buf_free(&path);
+        char *path = slice_path(v->spec->slices, n);
+        r = record_source_open_slice(path, &s->slices[s->n_slices], v->error);
+        free(path);
         if (r != COMPACT_OK)
             break;
         slice_reader_add_sources(s->slices[s->n_slices++], BYTES_NONE, &s->sources);
@@ -217,20 +216,6 @@ static enum compact_result compare_sides(struct verify *v, struct side *before, 
     }
 }
 
-static bool has_slices(const struct verify *v, uint64_t first, uint64_t last)
-{
-    struct stat st;
-    for (uint64_t n = first; n <= last; n++) {
-        struct buf path = {0};
-        slice_path(v->spec->slices, n, &path);
-        bool there = stat(path.ptr, &st) == 0;
-        buf_free(&path);
-        if (!there)
-            return false;
-    }
-    return true;
-}
-
 /* Compares with the generation before, if both it and its slices are there and nothing else changed the counts. */
 static enum compact_result compare_generations(struct verify *v)
 {
@@ -243,7 +228,7 @@ static enum compact_result compare_generations(struct verify *v)
     if (manifest_read(directory, &before.manifest, NULL) != MANIFEST_OK)
         return COMPACT_OK;
     enum compact_result r = COMPACT_OK;
-    if (has_slices(v, before.manifest.through + 1, m->through)) {
+    if (slice_files_missing(v->spec->slices, before.manifest.through + 1, m->through) == 0) {
         before.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &before.manifest};
         now.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &v->manifest};
         r = record_source_add_shards(directory, &before.manifest, &before.filter, &before.sources, v->error);

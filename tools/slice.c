@@ -1,5 +1,6 @@
 /* millrace slice: prints a slice as archive text. */
 #include "counts/records.h"
+#include "counts/slice_files.h"
 #include "counts/slice_reader.h"
 #include "counts/slice_state.h"
 #include "tools/tool.h"
@@ -26,10 +27,8 @@ static int fail(enum slice_result r, const struct error *error)
 int tool_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
-    char *log = mem_printf("%s-wal", path);
-    bool is_open = stat(log, &st) == 0 && st.st_size > 0;
+    bool is_open = slice_has_log(path);
     enum slice_result opened = SLICE_FOREIGN;
-    free(log);
     if (stat(path, &st) != 0)
         error_set(error, SLICE_FOREIGN, "%.400s: %s", path, strerror(errno));
     else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */

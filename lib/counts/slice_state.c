@@ -8,26 +8,10 @@
 #include <stdlib.h>
 
 #define APPLICATION_ID 0x4d524c53 /* "MRLS" */
-#define FILE_DIGITS 10
 
 enum slice_result slice_counts_failed(const struct error *from, struct error *error)
 {
     return error_set(error, from->code == COUNT_UNREADABLE ? SLICE_FAILED : SLICE_DAMAGED, "%s", from->text);
-}
-
-void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT])
-{
-    snprintf(out, SLICE_NAME_TEXT, "%0*" PRIu64 ".db", FILE_DIGITS, number);
-}
-
-bool slice_file_number(const char *name, uint64_t *number)
-{
-    char again[SLICE_NAME_TEXT];
-    const char *dot = strchr(name, '.');
-    if (!dot || !bytes_to_u64(bytes_of(name, (size_t)(dot - name)), number) || *number == 0)
-        return false;
-    slice_file_name(*number, again);
-    return strcmp(name, again) == 0;
 }
 
 void slice_state_free(struct slice_state *state)

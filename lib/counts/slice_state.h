@@ -14,8 +14,7 @@
 #include <sqlite3.h>
 
 #define SLICE_FORMAT 3
-#define SLICE_ID_TEXT 58   /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
-#define SLICE_NAME_TEXT 32 /* buffer for slice_file_name */
+#define SLICE_ID_TEXT 58 /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
 
 enum slice_result {
     SLICE_OK,
@@ -29,11 +28,6 @@ enum slice_result {
 };
 /* Copies the error of a failed source or merge of counts (count_merge.h). Returns SLICE_FAILED or SLICE_DAMAGED. */
 enum slice_result slice_counts_failed(const struct error *from, struct error *error);
-
-/* "0000000042.db". Names sort like their numbers. */
-void slice_file_name(uint64_t number, char out[SLICE_NAME_TEXT]);
-/* False if the name is not that of a slice. */
-bool slice_file_number(const char *name, uint64_t *number);
 
 /* The position up to which a stream is counted. The id is "" until the stream is first read. */
 struct slice_cursor {

@@ -14,6 +14,7 @@
 #include "counts/counters.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
+#include "counts/slice_files.h"
 #include "counts/slice_reader.h"
 #include "journal/journal_inspect.h"
 #include <inttypes.h>

@@ -1,0 +1,58 @@
+#include "counts/slice_files.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_DIGITS 10
+
+char *slice_path(const char *directory, uint64_t number)
+{
+    return mem_printf("%s/%0*" PRIu64 ".db", directory, FILE_DIGITS, number);
+}
+
+bool slice_file_number(const char *name, uint64_t *number)
+{
+    const char *dot = strchr(name, '.');
+    size_t digits = dot ? (size_t)(dot - name) : 0;
+    return digits >= FILE_DIGITS && (digits == FILE_DIGITS || *name != '0') && strcmp(dot, ".db") == 0 &&
+           bytes_to_u64(bytes_of(name, digits), number) && *number > 0;
+}
+
+bool slice_has_log(const char *path)
+{
+    struct stat st;
+    char *log = mem_printf("%s-wal", path);
+    bool has = stat(log, &st) == 0 && st.st_size > 0;
+    free(log);
+    return has;
+}
+
+int slice_files_find(const char *directory, uint64_t after, struct slice_range *out)
+{
+    uint64_t number;
+    DIR *d = opendir(directory);
+    *out = (struct slice_range){0};
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d));)
+        if (slice_file_number(e->d_name, &number) && number > after) {
+            out->first = out->first == 0 || number < out->first ? number : out->first;
+            out->last = number > out->last ? number : out->last;
+        }
+    return closedir(d);
+}
+
+uint64_t slice_files_missing(const char *directory, uint64_t first, uint64_t last)
+{
+    for (uint64_t n = first; n <= last; n++) {
+        char *path = slice_path(directory, n);
+        bool is_there = access(path, F_OK) == 0;
+        free(path);
+        if (!is_there)
+            return n;
+    }
+    return 0;
+}
