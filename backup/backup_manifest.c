@@ -57,12 +57,7 @@ void backup_manifest_print(const struct backup_manifest *m, struct buf *out)
 
 static bool get_text(const struct json_doc *d, const char *at, const char *member, char *out, size_t size)
 {
-    struct bytes text = json_doc_text(d, "%s/%s", at, member);
-    if (text.len == 0 || text.len >= size || memchr(text.ptr, 0, text.len))
-        return false;
-    memcpy(out, text.ptr, text.len);
-    out[text.len] = 0;
-    return true;
+    return json_doc_copy(d, out, size, "%s/%s", at, member) && out[0];
 }
 
 static bool get_name(const struct json_doc *d, const char *at, const char *member, char *out, size_t size)

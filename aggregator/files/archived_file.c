@@ -13,16 +13,6 @@
 #define MANIFEST_FORMAT 2
 #define HASH_DIGITS 16
 
-static bool take_text(const struct json_doc *d, const char *pointer, char *out, size_t room)
-{
-    struct bytes text = json_doc_text(d, "%s", pointer);
-    if (!text.ptr || text.len >= room || memchr(text.ptr, '\0', text.len))
-        return false;
-    memcpy(out, text.ptr, text.len);
-    out[text.len] = '\0';
-    return true;
-}
-
 static bool is_hex(const char *text)
 {
     return strspn(text, "0123456789abcdef") == strlen(text);
@@ -35,14 +25,15 @@ const char *archived_file_parse(struct bytes text, struct archived_file *out)
     struct json_doc *d = json_doc_parse(text);
     *out = (struct archived_file){0};
     json_doc_u64(d, "/format", &format);
-    bool is_good = d && take_text(d, "/stream", out->stream, sizeof out->stream) &&
-                   bytes_is_name(bytes_str(out->stream)) && take_text(d, "/id", out->id, sizeof out->id) &&
-                   is_hex(out->id) && out->id[0] && json_doc_u64(d, "/first", &out->first) &&
-                   json_doc_u64(d, "/end", &out->end) && json_doc_u64(d, "/bytes", &bytes) &&
-                   take_text(d, "/xxh3", hash, sizeof hash) && is_hex(hash) && strlen(hash) == HASH_DIGITS &&
-                   out->first < out->end && out->end - out->first == bytes;
+    bool is_good = d && json_doc_copy(d, out->stream, sizeof out->stream, "/stream") &&
+                   bytes_is_name(bytes_str(out->stream)) &&
+                   json_doc_copy(d, out->id, sizeof out->id, "/id") && is_hex(out->id) && out->id[0] &&
+                   json_doc_u64(d, "/first", &out->first) && json_doc_u64(d, "/end", &out->end) &&
+                   json_doc_u64(d, "/bytes", &bytes) && json_doc_copy(d, hash, sizeof hash, "/xxh3") &&
+                   is_hex(hash) && strlen(hash) == HASH_DIGITS && out->first < out->end &&
+                   out->end - out->first == bytes;
     if (is_good && json_doc_at(d, "/opening").type != JSON_MISSING)
-        is_good = take_text(d, "/opening", out->opening, sizeof out->opening) && is_hex(out->opening);
+        is_good = json_doc_copy(d, out->opening, sizeof out->opening, "/opening") && is_hex(out->opening);
     if (is_good)
         out->xxh3 = strtoull(hash, NULL, 16);
     bool is_other = d && format != MANIFEST_FORMAT;

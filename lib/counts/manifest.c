@@ -38,22 +38,12 @@ static enum manifest_result system_failed(struct error *error, const char *path)
         error, errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED, "%.400s: %s", path, strerror(errno));
 }
 
-static bool text_at(const struct json_doc *d, const char *pointer, char *out, size_t room)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    if (v.type != JSON_STRING || v.v.string.len >= room)
-        return false;
-    memcpy(out, v.v.string.ptr, v.v.string.len);
-    out[v.v.string.len] = '\0';
-    return true;
-}
-
 /* Reads the records, bytes and checksum of a file or an import. */
 static bool parse_sums(const struct json_doc *d, uint64_t *records, uint64_t *bytes, uint64_t *xxh3)
 {
     char hash[HASH_DIGITS + 1];
     if (!json_doc_u64(d, "/records", records) || !json_doc_u64(d, "/bytes", bytes) ||
-        !text_at(d, "/xxh3", hash, sizeof hash) || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
+        !json_doc_copy(d, hash, sizeof hash, "/xxh3") || strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
     *xxh3 = strtoull(hash, NULL, 16);
     return true;
@@ -71,7 +61,7 @@ static bool parse_file(const struct json_doc *d, size_t i, void *arg)
     struct manifest_file *f = &files->list[i];
     char name[MANIFEST_NAME_TEXT];
     manifest_file_name(files->kind, (uint32_t)i, files->shards, name);
-    return text_at(d, "/name", f->name, sizeof f->name) && strcmp(f->name, name) == 0 &&
+    return json_doc_copy(d, f->name, sizeof f->name, "/name") && strcmp(f->name, name) == 0 &&
            parse_sums(d, &f->records, &f->bytes, &f->xxh3);
 }
 
@@ -90,7 +80,7 @@ static bool parse_import(const struct json_doc *d, size_t i, void *arg)
 {
     const struct manifest *m = arg;
     struct manifest_import *import = &m->imports[i];
-    return text_at(d, "/name", import->name, sizeof import->name) &&
+    return json_doc_copy(d, import->name, sizeof import->name, "/name") &&
            parse_sums(d, &import->records, &import->bytes, &import->xxh3);
 }
 
@@ -109,8 +99,7 @@ static bool parse_stream(const struct json_doc *d, size_t i, struct manifest_str
         return false;
     memcpy(s->name, name.ptr, name.len);
     s->name[name.len] = '\0';
-    snprintf(pointer, sizeof pointer, "/streams/%s/id", s->name);
-    if (!text_at(d, pointer, s->id, sizeof s->id))
+    if (!json_doc_copy(d, s->id, sizeof s->id, "/streams/%s/id", s->name))
         return false;
     snprintf(pointer, sizeof pointer, "/streams/%s/end", s->name);
     return json_doc_u64(d, pointer, &s->end);
@@ -123,7 +112,7 @@ static bool parse_recount(const struct json_doc *d, struct manifest_recount *r)
     if (json_doc_at(d, "/recounted").type == JSON_MISSING)
         return true;
     if (!json_doc_u64(d, "/recounted/made", &made) || made == 0 || made > INT64_MAX ||
-        !text_at(d, "/recounted/content", hash, sizeof hash) ||
+        !json_doc_copy(d, hash, sizeof hash, "/recounted/content") ||
         strspn(hash, "0123456789abcdef") != HASH_DIGITS)
         return false;
     r->made = (int64_t)made;
@@ -181,7 +170,8 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
         (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
         return "hours_from is not a time";
-    if (json_doc_at(d, "/change").type != JSON_MISSING && !text_at(d, "/change", m->change, sizeof m->change))
+    if (json_doc_at(d, "/change").type != JSON_MISSING &&
+        !json_doc_copy(d, m->change, sizeof m->change, "/change"))
         return "change is not a short string";
     m->until = (int64_t)until;
     m->made = (int64_t)made;

@@ -361,15 +361,34 @@ void json_pointer_append(struct buf *pointer, struct bytes name)
 
 #define POINTER_MAX 256
 
-struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
+static struct json_value value_at(const struct json_doc *d, const char *pointer, va_list ap)
 {
     char text[POINTER_MAX];
+    vsnprintf(text, sizeof text, pointer, ap);
+    return json_doc_at(d, text);
+}
+
+struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
+{
     va_list ap;
     va_start(ap, pointer);
-    vsnprintf(text, sizeof text, pointer, ap);
+    struct json_value v = value_at(d, pointer, ap);
     va_end(ap);
-    struct json_value v = json_doc_at(d, text);
     return v.type == JSON_STRING ? v.v.string : BYTES_NONE;
+}
+
+bool json_doc_copy(const struct json_doc *d, char *out, size_t room, const char *pointer, ...)
+{
+    va_list ap;
+    va_start(ap, pointer);
+    struct json_value v = value_at(d, pointer, ap);
+    va_end(ap);
+    struct bytes text = v.type == JSON_STRING ? v.v.string : BYTES_NONE;
+    if (v.type != JSON_STRING || text.len >= room || memchr(text.ptr, '\0', text.len))
+        return false;
+    memcpy(out, text.ptr, text.len);
+    out[text.len] = '\0';
+    return true;
 }
 
 uint64_t json_doc_number(const struct json_doc *d, const char *pointer, ...)

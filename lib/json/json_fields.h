@@ -63,6 +63,9 @@ void json_pointer_append(struct buf *pointer, struct bytes name);
 /* The text of a string, or BYTES_NONE for any other value. */
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));
+/* Copies a string without NUL that fits into `room` bytes, and terminates it. On failure *out is unchanged. */
+bool json_doc_copy(const struct json_doc *d, char *out, size_t room, const char *pointer, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Reads a non-negative integer, or a string of digits such as an offset above 2^53. On failure *out is unchanged. */
 static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)
 {

@@ -57,16 +57,6 @@ static bool is_path(const struct json_value *v)
     return v->type == JSON_STRING && v->v.string.len > 0 && !memchr(v->v.string.ptr, '\0', v->v.string.len);
 }
 
-static bool text_at(const struct json_doc *doc, const char *pointer, char *out, size_t size)
-{
-    struct json_value v = json_doc_at(doc, pointer);
-    if (v.type != JSON_STRING || v.v.string.len >= size || memchr(v.v.string.ptr, '\0', v.v.string.len))
-        return false;
-    memcpy(out, v.v.string.ptr, v.v.string.len);
-    out[v.v.string.len] = '\0';
-    return true;
-}
-
 static struct json_value file_member(const struct json_doc *doc, size_t i, const char *name)
 {
     char pointer[64];
@@ -79,7 +69,7 @@ static bool opening_at(const struct json_doc *doc, const char *pointer, char out
 {
     out[0] = '\0';
     return json_doc_at(doc, pointer).type == JSON_MISSING ||
-           (text_at(doc, pointer, out, STREAM_OPENING_TEXT) && opening_is_valid(bytes_str(out)));
+           (json_doc_copy(doc, out, STREAM_OPENING_TEXT, "%s", pointer) && opening_is_valid(bytes_str(out)));
 }
 
 static bool parse_file(const struct json_doc *doc, size_t i, struct archive_file_state *f)
@@ -145,8 +135,8 @@ static int parse_doc(const struct json_doc *doc, struct archive_state *out, char
         return fail(error, "not a state of ps_to_file");
     if (format.v.i64 != ARCHIVE_STATE_FORMAT)
         return fail(error, "unknown format version");
-    if (!text_at(doc, "/stream", out->stream, sizeof out->stream) ||
-        !text_at(doc, "/id", out->cursor.id, sizeof out->cursor.id) ||
+    if (!json_doc_copy(doc, out->stream, sizeof out->stream, "/stream") ||
+        !json_doc_copy(doc, out->cursor.id, sizeof out->cursor.id, "/id") ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
         return fail(error, "stream, id or offset is missing");
     if (!opening_at(doc, "/opening", out->cursor.opening))

@@ -231,6 +231,24 @@ static void test_documents(void **state)
     assert_true(json_doc_each(NULL, "/rows", NULL, NULL));
 }
 
+static void test_copies(void **state)
+{
+    (void)state;
+    struct json_doc *d = json_doc_parse(BYTES_LITERAL("{\"a\":[\"four\",\"\",\"a\\u0000b\",4]}"));
+    char out[5] = "kept";
+    assert_false(json_doc_copy(d, out, 4, "/a/0"));
+    assert_false(json_doc_copy(d, out, sizeof out, "/a/%d", 2));
+    assert_false(json_doc_copy(d, out, sizeof out, "/a/3"));
+    assert_false(json_doc_copy(d, out, sizeof out, "/a/4"));
+    assert_false(json_doc_copy(NULL, out, sizeof out, "/a/0"));
+    assert_string_equal(out, "kept");
+    assert_true(json_doc_copy(d, out, sizeof out, "/a/%d", 0));
+    assert_string_equal(out, "four");
+    assert_true(json_doc_copy(d, out, 1, "/a/1"));
+    assert_string_equal(out, "");
+    json_doc_free(&d);
+}
+
 static const char *const paths[] = {"user.id", "user", "items[0].sku", "items[1]", "[\"user.id\"]",
     "user[\"a.b\"][\"c]\"].d", "user.tags[0][1]", "user.id"};
 enum { USER_ID, USER, FIRST_SKU, SECOND, LITERAL, DEEP, TAG, USER_ID_AGAIN, PATHS };
@@ -304,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_any_length),
         cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_path_syntax),
     };
