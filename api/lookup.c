@@ -300,17 +300,6 @@ static void on_done(
     lookup_free(l);
 }
 
-static bool read_token(struct bytes token, struct buf *out)
-{
-    for (size_t i = 0; i + 1 < token.len; i += 2) {
-        int high = bytes_hex_digit(token.ptr[i]), low = bytes_hex_digit(token.ptr[i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        buf_append_char(out, (char)(high * 16 + low));
-    }
-    return token.len > 0 && token.len % 2 == 0;
-}
-
 static bool bad(struct http_request *req, const char *detail)
 {
     http_problem(req, 400, "bad-parameter", NULL, "%s", detail);
@@ -349,7 +338,7 @@ static bool read_params(struct lookup *l, struct http_request *req)
     struct bytes text;
     if (!http_param(req, "prefix", &l->prefix))
         return bad(req, "prefix= is missing; it may be empty");
-    if (http_param(req, "continuation", &text) && !read_token(text, &l->start))
+    if (http_param(req, "continuation", &text) && (text.len == 0 || !buf_append_unhex(&l->start, text)))
         return bad(req, "continuation must be that of an answer");
     if (http_param(req, "format", &text)) {
         l->is_csv = bytes_equal_str(text, "csv");

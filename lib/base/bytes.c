@@ -189,6 +189,17 @@ void buf_grow(struct buf *b, size_t more)
     b->ptr = mem_realloc(b->ptr, b->cap);
 }
 
+bool buf_append_unhex(struct buf *b, struct bytes hex)
+{
+    for (size_t i = 0; i + 1 < hex.len; i += 2) {
+        int high = bytes_hex_digit(hex.ptr[i]), low = bytes_hex_digit(hex.ptr[i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        buf_append_char(b, (char)(high * 16 + low));
+    }
+    return hex.len % 2 == 0;
+}
+
 void buf_append_u64(struct buf *b, uint64_t n)
 {
     char digits[sizeof "18446744073709551615" - 1], *at = digits + sizeof digits;

@@ -124,6 +124,8 @@ static inline void buf_append_str(struct buf *b, const char *s)
 }
 
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
+/* Appends the bytes of hexadecimal digits. False: the text is not pairs of digits; what came before was appended. */
+bool buf_append_unhex(struct buf *b, struct bytes hex);
 /* These two functions also write a terminating NUL, which len does not count. The other appends write no NUL. */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));

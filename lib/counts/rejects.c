@@ -129,26 +129,10 @@ static bool has_right_sum(struct bytes text)
     return is_right;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_hex(struct bytes hex, struct buf *out)
-{
-    bool ok = hex.len % 2 == 0;
-    buf_clear(out);
-    for (size_t i = 0; i + 1 < hex.len && ok; i += 2) {
-        int high = hex_digit(hex.ptr[i]), low = hex_digit(hex.ptr[i + 1]);
-        ok = high >= 0 && low >= 0;
-        buf_append_char(out, (char)(high * 16 + low));
-    }
-    return ok;
-}
-
 bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc **doc, struct buf *bytes)
 {
     uint64_t time = 0;
+    buf_clear(bytes);
     *out = (struct rejects_entry){.is_file = false};
     *doc = json_doc_parse(text);
     if (!*doc)
@@ -161,7 +145,7 @@ bool rejects_parse(struct bytes text, struct rejects_entry *out, struct json_doc
     bool ok = has_right_sum(text) && (out->is_file || stream.type == JSON_STRING) &&
               reason.type == JSON_STRING && line.type == JSON_STRING && time <= INT64_MAX &&
               json_doc_u64(*doc, "/offset", &out->offset) && json_doc_u64(*doc, "/bytes", &out->length) &&
-              (hex.type != JSON_STRING || read_hex(hex.v.string, bytes));
+              (hex.type != JSON_STRING || buf_append_unhex(bytes, hex.v.string));
     if (ok) {
         out->name = out->is_file ? file.v.string : stream.v.string;
         out->content = json_doc_text(*doc, "/content");

@@ -172,12 +172,36 @@ static void test_seconds(void **state)
     assert_false(bytes_to_usec(BYTES_NONE, &usec));
 }
 
+static void hex_digits_become_bytes(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    assert_true(buf_append_unhex(&out, BYTES_LITERAL("00fFa5")));
+    assert_true(bytes_equal(buf_bytes(&out), BYTES_LITERAL("\0\xff\xa5")));
+    assert_true(buf_append_unhex(&out, BYTES_NONE));
+    assert_int_equal(out.len, 3);
+    assert_false(buf_append_unhex(&out, BYTES_LITERAL("0")));
+    assert_false(buf_append_unhex(&out, BYTES_LITERAL("0g")));
+    assert_false(buf_append_unhex(&out, BYTES_LITERAL("g0")));
+    assert_false(buf_append_unhex(&out, BYTES_LITERAL("001")));
+    buf_free(&out);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_seconds), cmocka_unit_test(test_counts_lines),
-        cmocka_unit_test(test_counts_many_lines), cmocka_unit_test(test_sizes), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_buffer), cmocka_unit_test(test_json_text), cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_words)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_counts_lines),
+        cmocka_unit_test(test_counts_many_lines),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(hex_digits_become_bytes),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
