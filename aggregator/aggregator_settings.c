@@ -2,6 +2,7 @@
 
 #include "aggregator/key_limit.h"
 #include "config/peers.h"
+#include "config/reject_options.h"
 #include "read/read_protocol.h"
 
 #include <stdlib.h>
@@ -70,13 +71,9 @@ const struct option_row settings_rows[] = {
         .max = 64 << 20,
         .unit = "bytes",
         .help = "longest line; longer ones are rejected"},
-    {.name = "rejects_max_bytes",
-        .type = OPTION_SIZE,
-        .fallback = "256M",
-        .max = INT64_C(1) << 40,
-        .unit = "bytes",
-        .help =
-            "delete the oldest files of rejected lines once all exceed this size, at least 1M; 0: unlimited"},
+    REJECT_LIMIT_ROWS(
+        "delete the oldest files of rejected lines once all exceed this size, at least 1M; 0: unlimited",
+        "delete files of rejected lines after this time; 0: keep them"),
     {.name = "scrub_rate",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -84,12 +81,6 @@ const struct option_row settings_rows[] = {
         .max = 8 << 20,
         .unit = "bytes a second",
         .help = "rate at which sealed slices are re-read to find damage on the disk; 0: never"},
-    {.name = "rejects_max_age",
-        .type = OPTION_DURATION,
-        .fallback = "30d",
-        .max = INT64_C(3660) * 24 * 3600 * 1000,
-        .unit = "s",
-        .help = "delete files of rejected lines after this time; 0: keep them"},
     {.name = "input",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,

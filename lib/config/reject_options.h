@@ -6,12 +6,16 @@
 #include "config/options.h"
 
 /* clang-format off */
-#define REJECT_LIMIT_OPTIONS                                                                                 \
+#define REJECT_LIMIT_ROWS(bytes_help, age_help)                                                              \
     {.name = "rejects_max_bytes", .type = OPTION_SIZE, .fallback = "256M", .max = INT64_C(1) << 40, .unit = "bytes", \
-        .help = "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited"},   \
+        .help = bytes_help},                                                                                 \
     {.name = "rejects_max_age", .type = OPTION_DURATION, .fallback = "30d", .max = INT64_C(3660) * 24 * 3600 * 1000, \
-        .unit = "s", .help = "delete lines of rejects after this time; 0: keep them"}
+        .unit = "s", .help = age_help}
 /* clang-format on */
+#define REJECT_LIMIT_OPTIONS                                                                                 \
+    REJECT_LIMIT_ROWS(                                                                                       \
+        "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited",            \
+        "delete lines of rejects after this time; 0: keep them")
 
 /* The path is NULL if `rejects` is not set. It is borrowed from the options. */
 static inline struct reject_file reject_options_file(const struct options *o)
