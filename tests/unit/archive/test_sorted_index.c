@@ -278,11 +278,40 @@ static void a_search_reads_few_pages(void **state)
     buf_free(&space);
 }
 
+/* The index lists it, so that its other pages are not read. */
+static void the_end_of_a_long_line_is_known(void **state)
+{
+    struct sigaction action = {.sa_sigaction = on_touch, .sa_flags = SA_SIGINFO}, before;
+    unsigned seed = 17;
+    struct text t = make_text(&seed, &shapes[8]);
+    (void)state;
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t room = (t.bytes.len + page - 1) / page * page, most = 0;
+    char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    memcpy(p, t.bytes.ptr, t.bytes.len);
+    struct sorted_index *index = build_index(bytes_of(p, t.bytes.len));
+    sigaction(SIGSEGV, &action, &before);
+    for (size_t i = 0; i < t.n; i++) {
+        mprotect(p, room, PROT_NONE);
+        touched = 0;
+        assert_int_equal(sorted_index_line_end(index, t.lines[i]), t.lines[i + 1]);
+        assert_in_range(touched, 0, 2);
+        most = t.lines[i + 1] - t.lines[i] > most ? t.lines[i + 1] - t.lines[i] : most;
+    }
+    sigaction(SIGSEGV, &before, NULL);
+    assert_true(most > 10 * page);
+    munmap(p, room);
+    sorted_index_free(&index);
+    text_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_agree_with_a_walk),
         cmocka_unit_test(a_search_reads_few_pages),
+        cmocka_unit_test(the_end_of_a_long_line_is_known),
         cmocka_unit_test(an_index_grows_in_steps_of_any_size),
         cmocka_unit_test(a_changed_text_is_not_left),
     };
