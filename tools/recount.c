@@ -59,19 +59,20 @@ static bool is_manifest(const char *path)
     return n > suffix && strcmp(path + n - suffix, MANIFEST_SUFFIX) == 0;
 }
 
-/* True if ps_to_file has written the file: there is a manifest beside it. */
+/* True if ps_to_file has written the file: there is a manifest beside it (archived_file.h). */
 static bool has_manifest(const char *path)
 {
-    static const char *const packed[] = {".gz", ".zst", ""};
-    size_t n = strlen(path), suffix = 0;
-    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-        suffix = strlen(packed[i]);
-        if (n > suffix && strcmp(path + n - suffix, packed[i]) == 0)
-            break;
+    static const char *const packed[] = {"", ".gz", ".zst"};
+    size_t n = strlen(path);
+    bool has = false;
+    for (size_t i = 0; i < sizeof packed / sizeof *packed && !has; i++) {
+        size_t suffix = strlen(packed[i]);
+        if (n <= suffix || strcmp(path + n - suffix, packed[i]) != 0)
+            continue;
+        char *name = mem_printf("%.*s" MANIFEST_SUFFIX, (int)(n - suffix), path);
+        has = access(name, F_OK) == 0;
+        free(name);
     }
-    char *name = mem_printf("%.*s" MANIFEST_SUFFIX, (int)(n - suffix), path);
-    bool has = access(name, F_OK) == 0;
-    free(name);
     return has;
 }
 

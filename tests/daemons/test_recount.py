@@ -270,6 +270,18 @@ class Files(RecountTest):
         self.millrace("compact", "--replace=" + self.recounted)
         self.check_exact()
 
+    def test_a_file_whose_own_name_ends_in_gz(self):
+        """Its manifest is NAME.gz.manifest.json."""
+        lines = self.lines(1500)
+        self.begin(lines)
+        files = self.archive_stream([lines[500:1000]], "--filename-format=" + self.path("out", "clicks-%Y.ndjson.gz"))
+        self.assertTrue(all(os.path.exists(name + ".manifest.json") for name in files) and files, files)
+        self.wait_counted()
+        self.millrace("compact")
+        expected = self.undisturbed()
+        self.millrace("recount", "--from", *files)
+        self.assertEqual(self.files(self.recounted), expected)
+
     def test_stopped_inside_a_file(self):
         """The rest of the file then comes from pubsub, which had been restarted before the file's lines."""
         self.init()
