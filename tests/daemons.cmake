@@ -10,9 +10,9 @@ endif()
 add_executable(http_probe ${CMAKE_CURRENT_SOURCE_DIR}/support/http_probe.c)
 target_link_libraries(http_probe PRIVATE millrace_flags millrace_daemon)
 
-set(PYTHON /usr/bin/python3)
+set(PYTHON /usr/bin/python3 -S ${CMAKE_CURRENT_SOURCE_DIR}/support/start.py)
 # Where node is to trust more certificates, it reads them at each start, and no test asks a server with one. Python keeps the
-# compiled harness for the next test, also where the environment forbids this.
+# compiled tests for the next run, also where the environment forbids this.
 set(DAEMON_ENVIRONMENT "MILLRACE_BUILD=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/support"
   "NODE_EXTRA_CA_CERTS=" "PYTHONDONTWRITEBYTECODE=")
 if(MILLRACE_SANITIZE)

@@ -24,8 +24,7 @@ import time
 import unittest
 import urllib.parse
 
-sys.dont_write_bytecode = True  # but that of this file, which has been written by now and which every test needs
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # in programs that a test runs
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "build", "release")))
