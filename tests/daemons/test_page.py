@@ -1,8 +1,8 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
 # label: surface
 # seconds: 240
-# parts: 6
-# processors: 3
+# parts: 5
+# processors: 2
 # full: MILLRACE_ROUNDS=80
 import collections
 import datetime
