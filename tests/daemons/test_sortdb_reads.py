@@ -31,7 +31,8 @@ class Model:
         return 200, b"".join(k + self.separator + self.values[k] + b"\n" for k in keys if k in self.values)
 
     def fwmatch(self, prefix, limit):
-        found = b"".join([self.line(i) for i in range(len(self.order)) if self.records[i][0].startswith(prefix)][:limit])
+        at = [i for i, (key, _) in enumerate(self.records) if key.startswith(prefix)]
+        found = b"".join(map(self.line, at[:limit]))
         return (200, found) if found else (404, b"")
 
     def range(self, start, end, limit):
