@@ -131,7 +131,7 @@ class KillCompactor(harness.MillraceTest):
         usual = time.monotonic() - began
         watcher = Watcher(self)
         watcher.start()
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             self.one_round(usual)
             self.assertEqual(watcher.wrong, [])
         self.finish_all()

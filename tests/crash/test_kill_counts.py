@@ -85,7 +85,7 @@ class KillCounts(harness.MillraceTest):
                 for line in harness.read_file(os.path.join(current, name)).splitlines()]
 
     def test_kill_everything_until_the_archive(self):
-        n_rounds = harness.rounds(4)
+        n_rounds = harness.rounds(3)
         full = self.random.sample(range(n_rounds), (n_rounds + 2) // 3)
         lines, expected = self.events(n_rounds)
         poster = Poster(self.pipeline, lines, batch=100)

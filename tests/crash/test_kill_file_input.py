@@ -11,7 +11,7 @@ from small_disk import SmallDisk
 
 class Killed(InputTest):
     def test_kill_9(self):
-        random, n_rounds = harness.seeded(), harness.rounds(5)
+        random, n_rounds = harness.seeded(), harness.rounds(3)
         blobs = [self.generate(60000 if n_rounds >= 100 else 10000, seed) for seed in (1, 2, 3)]
         files = [self.write("a.ndjson", blobs[0]), self.write("b.gz", gzip.compress(blobs[1], 1)), self.write("c", blobs[2])]
         killed = 0

@@ -13,7 +13,7 @@ class Killed(RejectsTest):
         data = self.generate(60000 if many else 20000)
         self.reject(data)
         moved = 0
-        for n in range(harness.rounds(5)):
+        for n in range(harness.rounds(3)):
             a = self.aggregator("--rejects-max-bytes=%d" % (1 << 30), "--flush-interval=10ms")
             harness.wait_until(lambda: a.get("/slices").status == 200, a.log)
             # Some rounds select only some of the lines, which moves the others to the end.

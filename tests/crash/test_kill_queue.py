@@ -166,7 +166,7 @@ class KillQueue(OnDisk, QueueTest):
         producer, consumer = Producer(self), Consumer(self, rng)
         late = LateProducer(self, producer)
         next_id = 0
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             self.live(rng, producer)
             stats = self.numbers(self.q)
             self.assertEqual(stats["queue_id"], queue_id)

@@ -83,7 +83,7 @@ class KillRecount(RecountTest):
 
     def test_kill_anywhere(self):
         self.random = harness.seeded()
-        rounds = harness.rounds(4)
+        rounds = harness.rounds(3)
         lines = self.lines(8000 + 400 * rounds)
         self.init()
         self.post(lines[:4000])

@@ -58,7 +58,7 @@ class KillRelay(RelayTest):
             running[victim] = self.restart(victim)
 
     def test_each_exactly_once_and_in_order(self):
-        random, n_rounds = harness.seeded(), harness.rounds(5)
+        random, n_rounds = harness.seeded(), harness.rounds(3)
         running = {"simplequeue": self.start_queue(), "pubsub": self.start_pubsub()}
         running["queue_to_pubsub"] = self.start_relay()
         putter = Putter(self.queue_url, n_rounds * EVENTS_A_ROUND)

@@ -53,7 +53,7 @@ class PowerCutTest(MillraceTest):
         """Directories as cuts left them, each with the messages that were acknowledged before."""
         random = harness.seeded()
         log = harness.read_file(log_path)
-        for n in range(rounds or harness.rounds(15)):
+        for n in range(rounds or harness.rounds(6)):
             end = random.choice(acknowledged)[0] if n % 3 else random.randrange(acknowledged[0][0], len(log) + 1)
             root = self.path("cut%d" % n)
             os.mkdir(root)

@@ -51,7 +51,7 @@ class PubsubPower(MillraceTest):
     def cuts(self, log, answered):
         """The first takes all that a cut may take of all that there was; the others as the dice say."""
         random = harness.seeded()
-        for n in range(harness.rounds(6)):
+        for n in range(harness.rounds(3)):
             end = random.choice(answered)[0] if n % 3 else random.randrange(answered[0][0], len(log) + 1)
             if n == 0:
                 end = len(log)

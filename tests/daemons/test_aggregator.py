@@ -325,7 +325,7 @@ class AggregatorTest(harness.MillraceTest):
     def test_killed_at_random_and_never_less(self):
         rng = harness.seeded()
         d, last = self.launch(), 0
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             self.pubsub.publish(make_lines(400, rng))
             until = time.monotonic() + rng.random() * 0.3
             while time.monotonic() < until:

@@ -258,7 +258,7 @@ class Questions(harness.MillraceTest):
     def test_random_questions(self):
         kinds = (self.one_series, self.several_keys, self.sub_series, self.largest_over_time, self.breakdown, self.top, self.compare,
                  self.calendar_period, self.all_time)
-        for i in range(harness.rounds(4) * len(kinds)):
+        for i in range(harness.rounds(2) * len(kinds)):
             kinds[i % len(kinds)]()
         self.refused()
         self.without_the_archive()

@@ -111,7 +111,7 @@ class Files(QueueTest):
                  self.write("c", whole[250000:-1])]
         # files end in the middle of a line: each part is a line of its own
         expected = whole[:100000].splitlines() + whole[100000:250000].splitlines() + whole[250000:].splitlines()
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             before = self.mark()
             p = self.begin("--producer=p", "--batch=200", *files)
             wait_until(lambda: self.mark() > before or p.poll() is not None, "some progress")

@@ -147,7 +147,7 @@ class Follow(QueueTest):
 
     def test_it_is_killed_and_the_log_rotated_at_random(self):
         random = harness.seeded()
-        for _ in range(harness.rounds(4)):
+        for _ in range(harness.rounds(2)):
             p = self.follow()
             wait_until(lambda: os.path.exists(self.path(".access.log.p")), "the state")
             for _ in range(random.randrange(1, 6)):

@@ -91,7 +91,7 @@ class Refused(QueueTest):
         random = harness.seeded()
         text, long, short = self.text(5000, set(random.sample(range(5000), 100)))
         name = self.write("a", text)
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             before = self.mark()
             p = self.begin("--producer=p", "--batch=200", "--rejects", self.path("rejects"), name)
             wait_until(lambda: self.mark() > before or p.poll() is not None, "some progress")

@@ -71,7 +71,7 @@ class Delivery(ForwardTest):
 
         def arrived():
             return [line for sink in sinks for line in sink.messages()]
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             p = self.to_http(*args)
             for _ in range(5):
                 self.publish(random.randrange(1, 60))

@@ -136,7 +136,7 @@ class IntoOurOwn(ForwardCase):
     def rounds(self, *args, there, restarts):
         """Each time it is killed, and a random other: before it, after it or while it runs on."""
         random = harness.seeded()
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             p = self.to_http(*args)
             for _ in range(5):
                 self.publish(random.randrange(1, 80))

@@ -102,7 +102,7 @@ class Refused(ForwardTest):
 
         def is_through():
             return set(self.server.lines()) | kept() >= set(self.sent())
-        for _ in range(harness.rounds(5)):
+        for _ in range(harness.rounds(3)):
             seen = len(self.server.bodies) + random.randrange(12)
             p = self.post(*args)
             self.publish(random.randrange(2, 200))  # of two one is right

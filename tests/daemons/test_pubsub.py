@@ -111,7 +111,7 @@ class Marks(PubsubTest):
         """Every line is sent until a 200 comes, whatever became of the tries before: each is there once, in order."""
         random = harness.seeded()
         p = self.pubsub()
-        for n in range(harness.rounds(6)):
+        for n in range(harness.rounds(3)):
             blow = threading.Timer(random.uniform(0, 0.03), p.kill9)
             blow.start()
             for i in range(n * 50, n * 50 + 50):
@@ -125,7 +125,7 @@ class Marks(PubsubTest):
             blow.join()
             if not p.alive():
                 p = self.pubsub()
-        self.assertEqual(self.sub().body, b"".join(b"line %d\n" % i for i in range(harness.rounds(6) * 50)))
+        self.assertEqual(self.sub().body, b"".join(b"line %d\n" % i for i in range(harness.rounds(3) * 50)))
 
 
 class Subscribe(PubsubTest):
@@ -242,7 +242,7 @@ class Subscribe(PubsubTest):
 
     def test_every_line_once_over_disconnects_and_kill9(self):
         random = harness.seeded()
-        total = harness.rounds(8) * 200
+        total = harness.rounds(4) * 200
         text = b"".join(b"line %06d\n" % i for i in range(total))
         p = self.pubsub()
         self.pub(b"line %06d\n" % 0, producer="w", mark=0, next=1)

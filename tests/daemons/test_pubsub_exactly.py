@@ -94,7 +94,7 @@ class Publishers(PubsubTest):
         self.p, self.late = self.start_pubsub(), []
         failures = [self.cut_in_the_middle, self.reset_before_the_reply, self.reset_within_the_reply, self.time_out,
                     self.arrive_late]
-        rounds, batches = harness.rounds(5), 40
+        rounds, batches = harness.rounds(3), 40
         for n in range(rounds * batches):
             if n % batches == batches // 2:
                 self.kill(n, random)

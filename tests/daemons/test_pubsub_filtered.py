@@ -120,7 +120,7 @@ class Republish(FilteredTest):
         publisher.start()
         args = ("--to_stream=out", "--drop=x", "--filter_subject=k", "--filter_pattern=^[01]$")
         try:
-            for r in range(harness.rounds(5)):
+            for r in range(harness.rounds(3)):
                 f = self.filtered(*args)
                 time.sleep(random.uniform(0.02, 0.3))
                 if r % 3 == 2:

@@ -159,7 +159,7 @@ class Seal(harness.MillraceTest):
                 seen[0] = n
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
-        for n in range(1, 1 + harness.rounds(15)):
+        for n in range(1, 1 + harness.rounds(6)):
             self.publish(*[LINE % b"u%d" % rng.randrange(1000) for _ in range(rng.randrange(1, 200))])
             self.wait_for_events()
             self.post("/seal?slice=%d" % n, 200)
@@ -170,7 +170,7 @@ class Seal(harness.MillraceTest):
 
     def test_killed_while_slices_end(self):
         rng = harness.seeded()
-        for _ in range(harness.rounds(6)):
+        for _ in range(harness.rounds(3)):
             n = self.aggregator.get("/slices").json()["open"]
             self.publish(*[LINE % b"u%d" % rng.randrange(1000) for _ in range(rng.randrange(1, 300))])
             killer = threading.Timer(rng.random() * 0.06, self.aggregator.kill9)

@@ -339,7 +339,7 @@ class DiskTest(Everywhere, OnDisk, QueueTest):
         random = harness.seeded()
         q = self.queue()
         model = Load(self, random)
-        for round_ in range(harness.rounds(5)):
+        for round_ in range(harness.rounds(3)):
             model.run(q)
             time.sleep(random.uniform(0, 0.3))
             q.kill9()

@@ -156,7 +156,7 @@ class EraseTest(EraseCase):
         rng = harness.seeded()
         q = self.open(sync)
         self.come_and_go(q, 0, 1000)
-        for i in range(harness.rounds(4)):
+        for i in range(harness.rounds(2)):
             first = 1000 + i * 1000
             self.work(q, first, first + 1000)
             before = set(self.acked)
@@ -184,7 +184,7 @@ class EraseTest(EraseCase):
         """Puts and acknowledgements go on. They are of another queue's worth of numbers."""
         q = self.open(sync)
         self.work(q, 0, 5000)
-        for i in range(harness.rounds(3)):
+        for i in range(harness.rounds(2)):
             before, n = set(self.acked), (i + 1) * 1000000
             self.erase(q)
             while self.state(q)["state"] == "running":

@@ -493,7 +493,7 @@ class DiskTest(Full, OnDisk, QueueTest):
                         acknowledged.append(text)
             except harness.UNREACHABLE:
                 pass
-        for round_ in range(harness.rounds(3)):
+        for round_ in range(harness.rounds(2)):
             q = self.overflowing("--max-depth=10")
             threads = [threading.Thread(target=write, args=(q, round_, w)) for w in range(3)]
             before = len(acknowledged)

@@ -326,7 +326,7 @@ class KillTest(OnDisk, NngTest):
                     producers[p] = n + 5
             except OSError:
                 pass
-        for _ in range(harness.rounds(4)):
+        for _ in range(harness.rounds(2)):
             q, url = self.listening()
             threads = [threading.Thread(target=produce, args=(p, url)) for p in range(3)]
             before = sum(producers)

@@ -1,4 +1,5 @@
 """sortdb: reloads under load, files that go bad, and archives."""
+# full: MILLRACE_ROUNDS=30
 import http.client
 import json
 import os
@@ -179,7 +180,7 @@ class TestReload(SortdbTest):
                    for t in ("/fwmatch?key=k", "/get?key=k00777", "/range?start=k00100&end=k19000")]
         for t in threads:
             t.start()
-        for g in range(2, 2 + rounds(15)):
+        for g in range(2, 2 + rounds(6)):
             self.replace("db", content(g))
             self.assertEqual(daemon.post("/reload?format=json").json()["generation"], g)
             self.assertEqual(daemon.get("/get?key=k00001").body, b"%d\n" % g)
@@ -207,7 +208,7 @@ class TestReload(SortdbTest):
         def content(g):
             return sorted_file([(b"k%07d" % i, b"%d" % g) for i in range(100000)])
         daemon = self.serve(content(0))
-        for g in range(1, 1 + 2 * rounds(5), 2):
+        for g in range(1, 1 + 2 * rounds(3), 2):
             self.replace("db", content(g))
             earlier = threading.Thread(target=daemon.post, args=("/reload",))
             earlier.start()

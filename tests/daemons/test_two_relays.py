@@ -101,7 +101,7 @@ class TwoRelays(RelayTest):
         wait_until(settled, lambda: "everything to be relayed: %s" % self.queue_numbers(), interval=0.05)
 
     def exactly_once(self, moves):
-        random, n_rounds, events = harness.seeded(), harness.rounds(5), 0
+        random, n_rounds, events = harness.seeded(), harness.rounds(3), 0
         self.start_queue(), self.start_pubsub()
         proxies, mover = self.start_proxies(random), Mover(self, random)
         relays = [self.late_relay(i) for i in range(2)]

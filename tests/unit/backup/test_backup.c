@@ -277,7 +277,7 @@ static long stop_everywhere(enum fault f)
     char when[96];
     /* In the ordinary suite, each fault stops it at other operations. */
     const char *text = getenv("MILLRACE_STRIDE");
-    long stride = text ? atol(text) : 13;
+    long stride = text ? atol(text) : 23;
     for (long at = 1 + (long)f % stride;; at += stride) {
         snprintf(when, sizeof when, "fault %d at operation %ld", (int)f, at);
         int r = make_in_child(at, f);

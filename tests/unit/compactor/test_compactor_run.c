@@ -447,7 +447,7 @@ static long stop_everywhere(uint32_t shards, enum fault f, struct world was)
     char when[96];
     /* In the ordinary suite, each fault stops a run at other operations. */
     const char *text = getenv("MILLRACE_STRIDE");
-    long stride = text ? atol(text) : change_spec ? 29 : 13;
+    long stride = text ? atol(text) : change_spec ? 47 : 23;
     for (long at = 1 + (long)f % stride;; at += stride) {
         start_again(was);
         int r = run_child(shards, at, f);

@@ -472,7 +472,7 @@ static void test_a_flipped_bit_is_found_and_never_served(void **state)
         paths[i] = mem_strdup(f->j->segments[i]->path);
     journal_set_free(&f->set);
     const char *given = getenv("MILLRACE_STRIDE");
-    off_t stride = given ? atoi(given) : 7;
+    off_t stride = given ? atoi(given) : 13;
     for (size_t i = 0; i < n; i++) {
         struct stat st;
         assert_int_equal(stat(paths[i], &st), 0);

@@ -685,7 +685,7 @@ enum copies { NO_COPIES, COPIES, COPIES_OPENED_ASIDE };
 static void each_exactly_once(size_t readers, bool moves, enum copies copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
-    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 200, old_copies = 0, certain = 0, found = 0,
+    unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 100, old_copies = 0, certain = 0, found = 0,
              watermarks = 0, unfollowed = 0, moved = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
