@@ -34,7 +34,7 @@ foreach(path ${DAEMON_TESTS})
   if(MILLRACE_SANITIZE)
     set(few "MILLRACE_ROUNDS=2")
   endif()
-  # ctest begins with the tests that take longest. A file of more than 20 seconds says so: `# seconds: 90`.
+  # ctest begins with the tests that take longest. A file of more than 10 seconds says so: `# seconds: 90`.
   set(cost 10)
   file(STRINGS ${path} seconds REGEX "^# seconds: ")
   if(seconds)

@@ -158,7 +158,7 @@ if(TARGET compactor_core)
   target_sources(unit_compactor_run PRIVATE support/make_slice.c)
 endif()
 # These take longest: ctest begins with them.
-foreach(name aggregate backup compactor_run http_heads http_pool journal_damage journal_repair)
+foreach(name aggregate backup compactor_run file_archive http_heads http_pool journal_damage journal_repair queuereader_world shared_call slice)
   if(TARGET unit_${name})
     set_tests_properties(unit_${name} PROPERTIES COST 20)
   endif()

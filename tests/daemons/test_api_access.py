@@ -1,4 +1,5 @@
 """Who may ask the API what: tokens with scopes, keys and rates, web pages of other origins, and the log of requests."""
+# seconds: 15
 import datetime
 import json
 import os

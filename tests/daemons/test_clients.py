@@ -1,4 +1,5 @@
 """clients/: the Python client and the JavaScript client, against real daemons that are killed meanwhile."""
+# seconds: 15
 import json
 import os
 import shutil

@@ -1,5 +1,6 @@
 """The compactor as a program: what it asks of the daemons and in which order, what it makes of their answers, what it
 leaves on the disk. A model stands for the aggregator, so that it can be away, refuse, or be killed; sortdb is real."""
+# seconds: 15
 import json
 import os
 import pty

@@ -1,4 +1,5 @@
 """GET /v1/live/rate: the events a second that the web page shows, pushed by pubsub through the API."""
+# seconds: 15
 import os
 
 import harness

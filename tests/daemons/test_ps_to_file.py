@@ -1,4 +1,5 @@
 """ps_to_file writes a stream into files, each line once."""
+# seconds: 15
 import calendar
 import json
 import os

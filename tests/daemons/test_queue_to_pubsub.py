@@ -1,4 +1,5 @@
 """queue_to_pubsub between a real queue and a real pubsub; crash/test_kill_relay.py and test_two_relays.py do it harm."""
+# seconds: 15
 # full: MILLRACE_ROUNDS=60
 import os
 import shutil

@@ -1,4 +1,5 @@
 """How readers without marks stop: what is done is acknowledged, whatever the queue does meanwhile."""
+# seconds: 15
 import os
 import signal
 

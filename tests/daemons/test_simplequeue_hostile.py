@@ -1,4 +1,5 @@
 """Clients of simplequeue that want it to lose something, to hold memory for them, or to stand still."""
+# seconds: 15
 # full: MILLRACE_ROUNDS=4
 import json
 import signal

@@ -1,4 +1,5 @@
 """sortdb: reloads under load, files that go bad, and archives."""
+# seconds: 15
 # full: MILLRACE_ROUNDS=30
 import http.client
 import json

@@ -1,5 +1,6 @@
 """Two queue_to_pubsub under one reader's name, and a client that moves messages while neither follows the queue: each exactly once,
 whatever is paused, late or killed. readers/reader_plan.h says why."""
+# seconds: 15
 # full: MILLRACE_ROUNDS=60
 import signal
 import threading
