@@ -94,7 +94,7 @@ const struct option_row settings_rows[] = {
     {0},
 };
 
-int settings_read_counters(struct options *o, struct counters **out, struct config_error *error)
+int settings_read_counters(struct options *o, struct counters **out, struct error *error)
 {
     const struct config *config = options_config(o);
     if (!config)
@@ -118,7 +118,7 @@ void stream_names_free(struct stream_names *s)
 }
 
 /* Splits the list of names in place. */
-int settings_read_streams(const struct options *o, struct stream_names *out, struct config_error *error)
+int settings_read_streams(const struct options *o, struct stream_names *out, struct error *error)
 {
     char *save = NULL;
     *out = (struct stream_names){0};
@@ -143,7 +143,7 @@ struct rejects_limits settings_rejects_limits(const struct options *o)
 }
 
 /* Without data_dir, the directories are those of `millrace up`. */
-static int inherit_directories(struct options *o, struct config_error *error)
+static int inherit_directories(struct options *o, struct error *error)
 {
     const struct config *config = options_config(o);
     const char *pipeline = config_setting(config, "millrace", "data_dir"),
@@ -160,7 +160,7 @@ static int inherit_directories(struct options *o, struct config_error *error)
     return result;
 }
 
-int settings_check(struct options *o, struct config_error *error)
+int settings_check(struct options *o, struct error *error)
 {
     struct counters *counters = NULL;
     struct stream_names streams = {0};

@@ -16,11 +16,11 @@ struct stream_names {
 extern const struct option_row settings_rows[];
 
 /* Each returns 0, or -1 with an error that names the setting and its origin. */
-int settings_read_streams(const struct options *o, struct stream_names *out, struct config_error *error);
+int settings_read_streams(const struct options *o, struct stream_names *out, struct error *error);
 void stream_names_free(struct stream_names *s);
-int settings_read_counters(struct options *o, struct counters **out, struct config_error *error);
+int settings_read_counters(struct options *o, struct counters **out, struct error *error);
 struct rejects_limits settings_rejects_limits(const struct options *o);
 /* Checks all settings, also for --check-config. */
-int settings_check(struct options *o, struct config_error *error);
+int settings_check(struct options *o, struct error *error);
 
 #endif

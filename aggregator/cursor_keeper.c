@@ -35,7 +35,7 @@ struct cursor_keeper {
     struct stream_cursor_state *streams;
 };
 
-int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error)
+int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct error *error)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/cursor-key", dir);

@@ -18,13 +18,13 @@
 #include "aggregator/aggregate.h"
 #include "base/random_id.h"
 
-struct config_error;
+struct error;
 struct follower;
 struct http_client;
 struct cursor_keeper;
 
 /* Reads the key, or creates it. Returns 0, or -1 with the error and errno. */
-int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct config_error *error);
+int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct error *error);
 /* Borrows all arguments but `key`. All cursors have the name `name`. The followers of the streams must exist at the first tick.
  * Free the client first. */
 struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,

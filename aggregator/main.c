@@ -405,7 +405,7 @@ static void stop(void *ctx)
     free(w);
 }
 
-static int open_parts(struct wiring *w, struct options *o, struct config_error *error)
+static int open_parts(struct wiring *w, struct options *o, struct error *error)
 {
     struct app *app = &w->app;
     if (settings_read_streams(o, &app->streams, error) != 0 ||
@@ -444,7 +444,7 @@ static int open_parts(struct wiring *w, struct options *o, struct config_error *
     return EX_TEMPFAIL;
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct wiring *w = mem_zalloc(sizeof *w);
     w->app.daemon = d;

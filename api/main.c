@@ -64,7 +64,7 @@ static const struct option_row options[] = {
     {.name = NULL},
 };
 
-static int read_counters(struct options *o, struct counters **out, struct config_error *error)
+static int read_counters(struct options *o, struct counters **out, struct error *error)
 {
     if (options_config(o))
         return counters_read(options_config(o), out, error);
@@ -77,7 +77,7 @@ static bool has_sortdb(struct options *o)
 }
 
 /* A breakdown of five million sub keys must fit into half of max_buffered. */
-static int api_check(struct options *o, struct config_error *error)
+static int api_check(struct options *o, struct error *error)
 {
     struct counters *c = NULL;
     int r = read_counters(o, &c, error);
@@ -126,7 +126,7 @@ static void on_archive(void *arg)
 }
 
 static int add_source(struct sources_config *sources, struct options *o, const char *name,
-    const char *token_file, char **token, struct config_error *error)
+    const char *token_file, char **token, struct error *error)
 {
     int status = daemon_read_token(options_text(o, token_file), token, error);
     sources->names[sources->n] = name;
@@ -135,7 +135,7 @@ static int add_source(struct sources_config *sources, struct options *o, const c
     return status;
 }
 
-static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, struct config_error *error)
+static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct sources_config sources = {.base = daemon_base(d), .timeout = timeout, .stats = daemon_stats(d)};
@@ -161,7 +161,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
 }
 
 /* What only the web page needs. */
-static int open_page(struct daemon *d, struct api *api, struct config_error *error)
+static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
     static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"},
@@ -201,7 +201,7 @@ static void keep_freed_memory(void)
     mallopt(M_MMAP_THRESHOLD, KEPT_MEMORY);
 }
 
-static int api_start(struct daemon *d, void **ctx, struct config_error *error)
+static int api_start(struct daemon *d, void **ctx, struct error *error)
 {
     keep_freed_memory();
     struct api *api = mem_zalloc(sizeof *api);

@@ -199,7 +199,7 @@ static int by_value(const void *a, const void *b)
 static void read_config(const char *path)
 {
     struct config *config = NULL;
-    struct config_error e;
+    struct error e;
     need(config_read(path, &config, &e) == 0 && counters_read(config, &counters, &e) == 0, e.text);
     config_free(&config);
 }

@@ -110,7 +110,7 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
 {
     struct error error;
     char *token;
-    struct config_error wrong;
+    struct error wrong;
     const char *aggregator = peer_url(o, "aggregator");
     *s = (struct session){
         .has_aggregator = merges_slices && strcmp(aggregator, NONE) != 0 && strcmp(aggregator, STOPPED) != 0};
@@ -175,7 +175,7 @@ static int run_merge(struct options *o)
 
 static int run_replace(struct options *o)
 {
-    struct config_error error;
+    struct error error;
     struct stat own, other;
     const char *archive = options_string(o, "archive"), *by = options_string(o, "replace");
     if (strcmp(peer_url(o, "aggregator"), NONE) == 0 || strcmp(peer_url(o, "aggregator"), STOPPED) == 0)
@@ -222,7 +222,7 @@ static void report_change(const struct options *o, const struct change *c, const
 static int check_forget_sub(const struct options *o)
 {
     const char *text = options_text(o, "forget_sub"), *wrong = text ? forget_sub_check(text) : NULL;
-    struct config_error error;
+    struct error error;
     if (!wrong)
         return 0;
     options_refuse(o, "forget_sub", &error, "%s", wrong);
@@ -234,7 +234,7 @@ static int check_forget_sub(const struct options *o)
 static int read_date(const struct options *o, const char *name, int64_t *seconds)
 {
     const char *text = options_text(o, name);
-    struct config_error error;
+    struct error error;
     if (!text || change_parse_date(text, seconds))
         return 0;
     options_refuse(o, name, &error, "expected a day from 2000 to 2159, such as 2026-01-31");
@@ -384,7 +384,7 @@ static const struct act *find_act(const struct options *o, struct error *error)
 }
 
 /* Locks the data directory of a stopped aggregator: the parent of its slices. */
-static int lock_stopped(const struct options *o, struct config_error *error)
+static int lock_stopped(const struct options *o, struct error *error)
 {
     char *parent = mem_printf("%s/..", options_string(o, "slices"));
     int failed = daemon_lock_directory(parent, error), saved = errno;
@@ -397,7 +397,7 @@ static int lock_stopped(const struct options *o, struct config_error *error)
 static int run_locked(void *arg)
 {
     struct options *o = arg;
-    struct config_error error;
+    struct error error;
     const struct act *act = find_act(o, NULL);
     if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
@@ -408,7 +408,7 @@ static int run_locked(void *arg)
 }
 
 /* Reads --every and --at. Returns 0, or -1 with the error. */
-static int read_schedule(const struct options *o, struct schedule *s, struct config_error *error)
+static int read_schedule(const struct options *o, struct schedule *s, struct error *error)
 {
     s->every = options_int(o, "every") / 1000;
     if (s->every < SCHEDULE_EVERY_MIN && options_int(o, "every") != 0)
@@ -420,7 +420,7 @@ static int read_schedule(const struct options *o, struct schedule *s, struct con
 
 static int run_options(struct options *o)
 {
-    struct config_error error;
+    struct error error;
     struct error wrong;
     struct repeat_spec repeat = {.archive = options_string(o, "archive"), .run = run_locked, .arg = o};
     const struct act *act = find_act(o, &wrong);

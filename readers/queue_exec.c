@@ -73,7 +73,7 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     char **operands;
     bool given = options_operands(o, &operands) > 0;
@@ -291,7 +291,7 @@ static void deliver(struct dispatcher *dispatcher, struct dispatch_run *run, voi
         end_run(x, "cannot start: errno", errno, false);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct executor *x = mem_zalloc(sizeof *x);

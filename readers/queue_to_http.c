@@ -91,7 +91,7 @@ static struct http_pool_config pool_config(const struct options *o)
     };
 }
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     char why[300];
     if (reader_program_check_batch(o, error) != 0)
@@ -258,7 +258,7 @@ static void log_failing(const char *why, void *arg)
         log_info("no delivery has failed for a minute");
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct sender *s = mem_zalloc(sizeof *s);

@@ -35,7 +35,7 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     if (reader_program_check(o, error) || options_check_name(o, "stream", error) ||
         options_check_name(o, "name", error))
@@ -95,7 +95,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
                                      .name = r->name ? r->name : name});
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof *r);

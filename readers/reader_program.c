@@ -23,7 +23,7 @@ struct reader_program {
     uint64_t burials, burials_not_logged; /* in that minute */
 };
 
-int reader_program_check(struct options *o, struct config_error *error)
+int reader_program_check(struct options *o, struct error *error)
 {
     if (options_check_name(o, "queue", error) || options_check_name(o, "reader", error) ||
         peer_check(o, "simplequeue", error))
@@ -33,7 +33,7 @@ int reader_program_check(struct options *o, struct config_error *error)
     return options_refuse(o, "backoff_min", error, "greater than backoff_max");
 }
 
-int reader_program_check_batch(struct options *o, struct config_error *error)
+int reader_program_check_batch(struct options *o, struct error *error)
 {
     if (reader_program_check(o, error) != 0)
         return -1;
@@ -260,7 +260,7 @@ static struct dispatcher_config dispatcher_config(
 }
 
 static struct reader_program *program_new(struct daemon *d, const struct queuereader_destination *destination,
-    const struct dispatcher_config *dispatcher, struct config_error *error)
+    const struct dispatcher_config *dispatcher, struct error *error)
 {
     char *token;
     if (daemon_read_token(options_string(daemon_options(d), "queue_token_file"), &token, error) != 0)
@@ -283,13 +283,13 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
 }
 
 struct reader_program *reader_program_new(
-    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error)
+    struct daemon *d, const struct queuereader_destination *destination, struct error *error)
 {
     return program_new(d, destination, NULL, error);
 }
 
 struct reader_program *reader_program_new_dispatcher(
-    struct daemon *d, const struct dispatcher_config *config, struct config_error *error)
+    struct daemon *d, const struct dispatcher_config *config, struct error *error)
 {
     return program_new(d, NULL, config, error);
 }

@@ -45,19 +45,19 @@
 struct reader_program;
 
 /* Checks READER_OPTIONS. Returns 0, or -1 with the error. */
-int reader_program_check(struct options *o, struct config_error *error);
+int reader_program_check(struct options *o, struct error *error);
 /* Checks READER_OPTIONS and READER_BATCH_OPTIONS. A batch belongs to one lease, so `batch` must not exceed an
  * explicit `items`. */
-int reader_program_check_batch(struct options *o, struct config_error *error);
+int reader_program_check_batch(struct options *o, struct error *error);
 
 /* Starts to read for a destination that keeps marks. Returns NULL with the error if this fails. */
 struct reader_program *reader_program_new(
-    struct daemon *d, const struct queuereader_destination *destination, struct config_error *error);
+    struct daemon *d, const struct queuereader_destination *destination, struct error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
 /* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain and on_ack_lost come from the settings. If some
  * delivered messages are not acknowledged at the end, the program logs their ids and exits with 75. */
 struct reader_program *reader_program_new_dispatcher(
-    struct daemon *d, const struct dispatcher_config *config, struct config_error *error);
+    struct daemon *d, const struct dispatcher_config *config, struct error *error);
 struct dispatcher *reader_program_dispatcher(struct reader_program *p);
 void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
 /* Call this if the drain takes too long. `run` is true if the program has aborted the current run. Returns true if

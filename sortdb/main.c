@@ -101,7 +101,7 @@ static void hangup(void *ctx)
     reloader_request(w->app.reloader);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     static const struct stats_row rows[] = {
         {"served_generation", "number of the current generation", served_generation},

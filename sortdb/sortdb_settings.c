@@ -34,7 +34,7 @@ const struct option_row settings_rows[] = {
     {0},
 };
 
-int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error)
+int settings_read_source(const struct options *o, struct generation_source *s, struct error *error)
 {
     static const struct {
         const char *name;
@@ -66,7 +66,7 @@ static int64_t processors(void)
     return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
 }
 
-int settings_check(struct options *o, struct config_error *error)
+int settings_check(struct options *o, struct error *error)
 {
     struct generation_source source;
     if (!options_is_set(o, "threads") && options_set_default(o, "threads", processors(), error) != 0)

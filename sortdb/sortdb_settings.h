@@ -8,7 +8,7 @@
 extern const struct option_row settings_rows[];
 
 /* Reads the settings of the files to serve. The texts in *s are valid as long as the options. Returns 0, or -1 with the error. */
-int settings_read_source(const struct options *o, struct generation_source *s, struct config_error *error);
-int settings_check(struct options *o, struct config_error *error);
+int settings_read_source(const struct options *o, struct generation_source *s, struct error *error);
+int settings_check(struct options *o, struct error *error);
 
 #endif

@@ -488,7 +488,7 @@ static int forget_all(struct forget *f)
 
 static int run(const struct options *o)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct forget f = {.o = o,
         .config = options_config(o),
         .field = options_string(o, "field"),

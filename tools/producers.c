@@ -175,7 +175,7 @@ static int producers_with(const struct options *o)
     bool sets = options_is_set(o, "set") || options_is_set(o, "leave_out") || removes;
     struct buf target = {0}, body = {0};
     struct pipeline pipeline;
-    struct config_error error;
+    struct error error;
     char *token;
     if (!bytes_is_name(bytes_str(name)))
         return tool_fail(EX_USAGE, "--stream and --queue take a name");

@@ -184,7 +184,7 @@ static void show_curl(const char *url, const char *target)
 static int ask_api(struct ask *a)
 {
     struct config *config = NULL;
-    struct config_error error;
+    struct error error;
     struct pipeline p;
     struct buf body = {0};
     const char *why;

@@ -255,7 +255,7 @@ static int report(const struct recount *r)
 
 static int run(const struct options *o)
 {
-    struct config_error error;
+    struct error error;
     struct recount r = {.config = options_config(o)};
     char **files;
     size_t n = options_operands(o, &files);

@@ -183,7 +183,7 @@ static int dry_run(struct rejects_tool *t, const char *dir)
 {
     const struct config *config = options_config(t->o);
     struct counters *counters = NULL;
-    struct config_error error = {"--dry-run needs --config, for the counters"};
+    struct error error = {.text = "--dry-run needs --config, for the counters"};
     if (!config || counters_read(config, &counters, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);
     t->counters = counters_reader_new(counters);
@@ -271,7 +271,7 @@ static int put_back(const struct rejects_tool *t)
 {
     const struct options *o = t->o;
     struct pipeline pipeline;
-    struct config_error error;
+    struct error error;
     char *token;
     if (daemon_read_token(options_string(o, "aggregator_token_file"), &token, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);

@@ -222,7 +222,7 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     struct stream_view v = {.config = config, .o = o};
     const char *url = options_text(o, "pubsub_url");
     struct pipeline pipeline;
-    struct config_error error;
+    struct error error;
     char *token = NULL, **names = NULL;
     signal(SIGPIPE, SIG_IGN);
     if (!bytes_is_name(bytes_str(options_string(o, "stream"))))

@@ -291,7 +291,7 @@ const char *pipeline_url(const struct pipeline *p, const char *daemon)
 char *pipeline_token(const struct pipeline *p, const char *daemon)
 {
     const char *file = config_setting(p->config, daemon, "auth_token_file");
-    struct config_error ignored;
+    struct error ignored;
     char *token;
     if (!file)
         file = config_setting(p->config, "millrace", "auth_token_file");

@@ -372,7 +372,7 @@ static int run(struct options *o)
 {
     struct file_input in = {.max_line = (size_t)options_int(o, "max_line")};
     struct sigaction stop = {.sa_handler = on_signal};
-    struct config_error error;
+    struct error error;
     struct counters *counters = NULL;
     struct error why;
     char **files;

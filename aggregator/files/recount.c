@@ -420,7 +420,7 @@ static void open_and_count(struct recount *r, struct options *o)
 static void run(struct recount *r, struct options *o)
 {
     struct sigaction stop = {.sa_handler = on_signal};
-    struct config_error error;
+    struct error error;
     struct counters *counters = NULL;
     char **paths, *token = NULL;
     size_t n = options_operands(o, &paths);

@@ -61,7 +61,7 @@ static void append_own_directory(struct buf *out)
     buf_append_char(out, '\0');
 }
 
-struct page *page_open(const char *directory, struct config_error *error)
+struct page *page_open(const char *directory, struct error *error)
 {
     struct page *p = mem_zalloc(sizeof *p);
     struct buf own = {0};

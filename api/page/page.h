@@ -17,7 +17,7 @@ struct page;
 
 /* Reads the page from the directory. NULL selects the directory that the build and the installation use; if that directory does
  * not exist, the page has no files. Returns NULL with the error if files are missing from a directory that the operator has chosen. */
-struct page *page_open(const char *directory, struct config_error *error);
+struct page *page_open(const char *directory, struct error *error);
 void page_free(struct page **p);
 /* Replies with the file for the request's path. */
 void page_reply(const struct page *p, struct http_request *req);

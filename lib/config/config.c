@@ -21,11 +21,11 @@ struct reading {
     size_t n_sections, n_entries, cap_sections, cap_entries;
     int line;
     bool failed;
-    struct config_error *error;
+    struct error *error;
 };
 
 __attribute__((format(printf, 4, 0))) static void format_error(
-    struct config_error *error, const struct config *c, int line, const char *fmt, va_list ap)
+    struct error *error, const struct config *c, int line, const char *fmt, va_list ap)
 {
     int n = 0;
     if (c)
@@ -47,7 +47,7 @@ __attribute__((format(printf, 2, 3))) static void fail(struct reading *r, const 
     va_end(ap);
 }
 
-int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
+int config_fail(struct error *error, const struct config *c, int line, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -144,7 +144,7 @@ static void take_line(struct reading *r, struct bytes line)
         take_entry(r, text);
 }
 
-int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error)
+int config_parse(const char *path, struct bytes text, struct config **out, struct error *error)
 {
     struct config *c = mem_zalloc(sizeof *c);
     struct reading r = {.config = c, .error = error};
@@ -176,7 +176,7 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
     return r.failed ? -1 : 0;
 }
 
-int config_read(const char *path, struct config **out, struct config_error *error)
+int config_read(const char *path, struct config **out, struct error *error)
 {
     struct buf text = {0};
     int rc = io_read_file(path, SIZE_MAX, &text);

@@ -11,6 +11,7 @@
 #define MILLRACE_CONFIG_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 #define CONFIG_LINE_MAX 190 /* bytes */
 
@@ -36,14 +37,10 @@ struct config {
     const struct config_entry *entries;
 };
 
-struct config_error {
-    char text[512]; /* "FILE:LINE: message" */
-};
-
 /* 0, or -1 with the error. Free *out with config_free. */
-int config_read(const char *path, struct config **out, struct config_error *error);
+int config_read(const char *path, struct config **out, struct error *error);
 /* Parses text from memory, for config_read and tests; `path` names it in errors. */
-int config_parse(const char *path, struct bytes text, struct config **out, struct config_error *error);
+int config_parse(const char *path, struct bytes text, struct config **out, struct error *error);
 void config_free(struct config **c);
 
 /* The file that a program reads without --config: that of MILLRACE_CONFIG, or else of the installation that the running program belongs to:
@@ -63,7 +60,7 @@ static inline const char *config_setting(const struct config *c, const char *kin
 }
 
 /* Stores the error "FILE:LINE: message". Always returns -1, so that callers can write `return config_fail(...)`. */
-int config_fail(struct config_error *error, const struct config *c, int line, const char *fmt, ...)
+int config_fail(struct error *error, const struct config *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 #endif

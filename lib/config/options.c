@@ -582,7 +582,7 @@ static int read_file(struct options *o)
 {
     const char *path = options_string(o, "config");
     const char *instance = options_string(o, "instance");
-    struct config_error error;
+    struct error error;
     char usual[PATH_MAX];
     if (!path && config_default(usual, sizeof usual))
         path = usual;
@@ -653,14 +653,14 @@ enum options_result options_parse(
 }
 
 int options_inherit(
-    struct options *o, const char *name, const char *text, const char *source, struct config_error *error)
+    struct options *o, const char *name, const char *text, const char *source, struct error *error)
 {
     struct option_value *v = find(o, name);
     assert(v);
     return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
 }
 
-int options_rewrite(struct options *o, const char *name, const char *text, struct config_error *error)
+int options_rewrite(struct options *o, const char *name, const char *text, struct error *error)
 {
     struct option_value *v = find(o, name);
     assert(v && v->rank > RANK_DEFAULT);
@@ -673,7 +673,7 @@ int options_rewrite(struct options *o, const char *name, const char *text, struc
     return result == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
 }
 
-int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error)
+int options_set_default(struct options *o, const char *name, int64_t number, struct error *error)
 {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)number);
@@ -750,8 +750,7 @@ bool options_is_set(const struct options *o, const char *name)
     return must_find(o, name, ~0u)->rank > RANK_DEFAULT;
 }
 
-int options_refuse(
-    const struct options *o, const char *name, struct config_error *error, const char *fmt, ...)
+int options_refuse(const struct options *o, const char *name, struct error *error, const char *fmt, ...)
 {
     va_list ap;
     const char *source = options_is_set(o, name) ? options_source(o, name) : "";
@@ -764,7 +763,7 @@ int options_refuse(
     return -1;
 }
 
-int options_check_name(const struct options *o, const char *name, struct config_error *error)
+int options_check_name(const struct options *o, const char *name, struct error *error)
 {
     const char *text = options_text(o, name);
     if (!text ? find(o, name)->row->fallback == NULL : bytes_is_name(bytes_str(text)))

@@ -105,13 +105,13 @@ bool options_is_set(const struct options *o, const char *name); /* the value is 
 
 /* Sets a default that depends on another setting. An explicit value is kept. Returns 0, or -1 with the error if the
  * default is out of bounds. */
-int options_set_default(struct options *o, const char *name, int64_t number, struct config_error *error);
+int options_set_default(struct options *o, const char *name, int64_t number, struct error *error);
 /* The same for a text. --check-config prints `source`. */
 int options_inherit(
-    struct options *o, const char *name, const char *text, const char *source, struct config_error *error);
+    struct options *o, const char *name, const char *text, const char *source, struct error *error);
 
 /* Replaces the text of a set setting by the same in another form. The source remains. Returns 0, or -1 with the error. */
-int options_rewrite(struct options *o, const char *name, const char *text, struct config_error *error);
+int options_rewrite(struct options *o, const char *name, const char *text, struct error *error);
 
 /* Copies a text. The copy is valid until options_free. */
 const char *options_keep(struct options *o, struct bytes text);
@@ -124,11 +124,11 @@ size_t options_operands(const struct options *o, char ***operands);
 const struct config *options_config(const struct options *o);
 /* Stores the error "--OPTION: message", "SOURCE: NAME: message", or "NAME: message" if it is unset. Always returns -1, so that
  * callers can write `return options_refuse(...)`. */
-int options_refuse(const struct options *o, const char *name, struct config_error *error, const char *fmt,
-    ...) __attribute__((format(printf, 4, 5)));
+int options_refuse(const struct options *o, const char *name, struct error *error, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Checks that the setting is a valid name of a stream, queue or reader. If the table has no default, the setting may
  * also be empty. Returns 0, or -1 with the error. */
-int options_check_name(const struct options *o, const char *name, struct config_error *error);
+int options_check_name(const struct options *o, const char *name, struct error *error);
 
 /* Parses `text` by the type and bounds of the row, for sections such as [stream NAME]. Returns 0, or -1 with the
  * reason, such as "is not a size ...". The caller puts the name of the setting before the reason. */

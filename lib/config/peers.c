@@ -60,7 +60,7 @@ const char *peer_url(struct options *o, const char *name)
     return kept;
 }
 
-int peer_check(struct options *o, const char *name, struct config_error *error)
+int peer_check(struct options *o, const char *name, struct error *error)
 {
     const char *url = peer_url(o, name);
     struct url_address address;

@@ -41,6 +41,6 @@ void peer_configured_url(const struct peer *peer, const struct config *config, s
  * daemon's section. The text is valid until options_free. */
 const char *peer_url(struct options *o, const char *name);
 /* Checks that the result of peer_url is a valid address. Returns 0, or -1 with the error. */
-int peer_check(struct options *o, const char *name, struct config_error *error);
+int peer_check(struct options *o, const char *name, struct error *error);
 
 #endif

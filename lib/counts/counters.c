@@ -20,7 +20,7 @@
 
 struct reading {
     const struct config *config;
-    struct config_error *error;
+    struct error *error;
     struct counters *out;
     struct counter *totals, *subtotals; /* moved to `out` at the end */
 };
@@ -253,7 +253,7 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     free(sorted);
 }
 
-int counters_read(const struct config *config, struct counters **out, struct config_error *error)
+int counters_read(const struct config *config, struct counters **out, struct error *error)
 {
     struct counters *c = mem_zalloc(sizeof *c);
     struct counter *totals = mem_zalloc((config->n_sections + 1) * sizeof *totals);

@@ -56,7 +56,7 @@ struct counters {
 
 /* Returns 0, or -1 with an error that names file and line. Unknown settings in these sections are errors. At least one
  * total is required. */
-int counters_read(const struct config *config, struct counters **out, struct config_error *error);
+int counters_read(const struct config *config, struct counters **out, struct error *error);
 void counters_free(struct counters **c);
 
 /* Compares two canonical texts. Returns the first line of `before` whose counter has a different key in `now`,

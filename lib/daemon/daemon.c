@@ -37,7 +37,7 @@
 #define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
 
-static int fail(struct config_error *error, int status, const char *what, const char *name)
+static int fail(struct error *error, int status, const char *what, const char *name)
 {
     snprintf(error->text, sizeof error->text, "%s %s: %s", what, name, strerror(errno));
     return status;
@@ -91,7 +91,7 @@ void daemon_notify_parent(void)
 }
 
 /* Applies --user and --group, after the sockets are bound. */
-static int change_identity(const struct options *o, struct config_error *error)
+static int change_identity(const struct options *o, struct error *error)
 {
     const char *group = options_string(o, "group"), *user = options_string(o, "user");
     const struct group *g = group ? getgrnam(group) : NULL;
@@ -115,7 +115,7 @@ static bool is_token_char(unsigned char c)
     return c > ' ' && c < 0x7F;
 }
 
-int daemon_read_token(const char *path, char **token, struct config_error *error)
+int daemon_read_token(const char *path, char **token, struct error *error)
 {
     struct buf text = {0};
     *token = NULL;
@@ -147,7 +147,7 @@ int daemon_start_status(int why)
 
 static int own_lock = -1; /* open as long as the process lives */
 
-int daemon_lock_directory(const char *dir, struct config_error *error)
+int daemon_lock_directory(const char *dir, struct error *error)
 {
     struct buf path = {0};
     char pid[32] = "";
@@ -556,8 +556,7 @@ static size_t count_workers(const struct daemon *d)
     return d->spec->worker ? (size_t)options_int(d->options, "threads") - 1 : 0;
 }
 
-static int start_workers(
-    struct daemon *d, struct http_server_config config, int fd, struct config_error *error)
+static int start_workers(struct daemon *d, struct http_server_config config, int fd, struct error *error)
 {
     size_t n = count_workers(d);
     if (n == 0)
@@ -575,7 +574,7 @@ static int start_workers(
     return d->workers ? 0 : EX_TEMPFAIL;
 }
 
-static int start_http(struct daemon *d, int fd, struct config_error *error)
+static int start_http(struct daemon *d, int fd, struct error *error)
 {
     const struct options *o = d->options;
     const char *allowed = options_string(o, "allowed_hosts");
@@ -659,8 +658,8 @@ static void ignore_signal(int sig)
     (void)sig;
 }
 
-struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
-    const struct http_client_config *config, struct config_error *error)
+struct http_client *daemon_client_new(
+    struct daemon *d, const char *token_file, const struct http_client_config *config, struct error *error)
 {
     struct http_client_config full = *config;
     char *token;
@@ -675,8 +674,8 @@ struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
     return client;
 }
 
-struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
-    const struct http_pool_config *config, struct config_error *error)
+struct http_pool *daemon_pool_new(
+    struct daemon *d, const char *token_file, const struct http_pool_config *config, struct error *error)
 {
     struct http_pool_config full = *config;
     char *token;
@@ -691,7 +690,7 @@ struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
     return pool;
 }
 
-static int start(struct daemon *d, struct config_error *error)
+static int start(struct daemon *d, struct error *error)
 {
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t all, before;
@@ -747,7 +746,7 @@ static int start(struct daemon *d, struct config_error *error)
 static int run(const struct daemon_spec *spec, struct options *o)
 {
     struct daemon d = {.spec = spec, .options = o, .last_post = &d.first_post};
-    struct config_error error = {""};
+    struct error error = {0};
     pthread_mutex_init(&d.posts_lock, NULL);
     pthread_mutex_init(&d.state_lock, NULL);
     d.not_ready = mem_strdup("starting");
@@ -812,7 +811,7 @@ static int refuse(const struct options *o, const char *why, int status)
 static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
-    struct config_error error;
+    struct error error;
     enum log_level level = LOG_LEVEL_DEBUG;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */

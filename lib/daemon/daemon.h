@@ -56,13 +56,13 @@ struct daemon_spec {
     bool is_service; /* its table of options has SERVICE_SETTINGS (service.h); not with a setting `threads` */
     const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
     /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
-    int (*check)(struct options *o, struct config_error *error);
+    int (*check)(struct options *o, struct error *error);
     /* For a command line that does not start the daemon: does its work, sets the exit status and returns true. May
      * be NULL. */
     bool (*instead)(struct options *o, int *status);
     /* Builds the daemon's parts and sets *ctx, the argument of all callbacks. 0, or an exit status with the error.
      * Must not block for long: a slow recovery runs in a thread and ends with daemon_post. */
-    int (*start)(struct daemon *d, void **ctx, struct config_error *error);
+    int (*start)(struct daemon *d, void **ctx, struct error *error);
     /* For a setting `threads`: the ctx of the handlers that run in worker `worker` (from 0; threads - 1 of them),
      * with its event base (daemon/workers.h). NULL: only the loop serves. */
     void *(*worker)(void *ctx, size_t worker, struct event_base *base);
@@ -122,7 +122,7 @@ void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 /* Creates the directory and its parents, checks that it is writable, and locks DIR/lock until the process ends;
  * under NOTIFY_SOCKET waits up to 15 s for the lock. 0, or -1 with errno and the error, which for EWOULDBLOCK names
  * the holder. */
-int daemon_lock_directory(const char *dir, struct config_error *error);
+int daemon_lock_directory(const char *dir, struct error *error);
 /* Returns false if DIR was moved or DIR/lock was removed. */
 bool daemon_holds_directory(const char *dir);
 /* Returns the exit status for a start that failed with this errno: EX_TEMPFAIL if a resource ran short
@@ -134,13 +134,13 @@ void daemon_raise_file_limit(void);
 
 /* Reads a token into *token, which the caller frees (NULL for a NULL or empty path). 0, or an exit status with the error:
  * unreadable, open to all users, or no valid token. */
-int daemon_read_token(const char *path, char **token, struct config_error *error);
+int daemon_read_token(const char *path, char **token, struct error *error);
 
 /* Create a client or a pool with the daemon's event base and the token from `token_file` (NULL: none). /stats show
  * the pool's metrics. NULL with the error: the token is not readable. */
-struct http_client *daemon_client_new(struct daemon *d, const char *token_file,
-    const struct http_client_config *config, struct config_error *error);
-struct http_pool *daemon_pool_new(struct daemon *d, const char *token_file,
-    const struct http_pool_config *config, struct config_error *error);
+struct http_client *daemon_client_new(
+    struct daemon *d, const char *token_file, const struct http_client_config *config, struct error *error);
+struct http_pool *daemon_pool_new(
+    struct daemon *d, const char *token_file, const struct http_pool_config *config, struct error *error);
 
 #endif

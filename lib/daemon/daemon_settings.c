@@ -120,7 +120,7 @@ void daemon_settings_rows(
 
 /* While a body arrives, its buffer may grow to twice the length of the body. If max_buffered were smaller than that,
  * a single large request would get 503 every time. */
-int daemon_settings_check(const struct daemon_spec *spec, struct options *o, struct config_error *error)
+int daemon_settings_check(const struct daemon_spec *spec, struct options *o, struct error *error)
 {
     if (spec->is_service && service_check(o, error) != 0)
         return -1;

@@ -10,6 +10,6 @@
 void daemon_settings_rows(
     const struct daemon_spec *spec, struct option_row rows[DAEMON_SETTINGS], char port[16]);
 /* Returns 0, or -1 with the error. */
-int daemon_settings_check(const struct daemon_spec *spec, struct options *o, struct config_error *error);
+int daemon_settings_check(const struct daemon_spec *spec, struct options *o, struct error *error);
 
 #endif

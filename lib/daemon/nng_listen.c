@@ -12,7 +12,7 @@ static char *next_url(const char **list)
     return bytes_next_word(list, ", ", &url) ? bytes_dup(url) : NULL;
 }
 
-int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error)
+int nng_listen_check(const char *setting, const char *urls, bool token, struct error *error)
 {
     /* If a URL is missing before or after a comma, a shell variable was probably empty. */
     bool has_url = false, has_gap = false;
@@ -41,7 +41,7 @@ int nng_listen_check(const char *setting, const char *urls, bool token, struct c
     return failed;
 }
 
-int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error)
+int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct error *error)
 {
     int failed = 0;
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {

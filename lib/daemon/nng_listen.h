@@ -9,8 +9,8 @@
 
 /* Checks the URLs. `token` is true if HTTP requests need a token. nng cannot check tokens, so in this case a tcp://
  * URL is an error. Returns 0, or -1 with the error. */
-int nng_listen_check(const char *setting, const char *urls, bool token, struct config_error *error);
+int nng_listen_check(const char *setting, const char *urls, bool token, struct error *error);
 /* Listens and logs the addresses. 0, or -1 with the error. */
-int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct config_error *error);
+int nng_listen_on(const char *setting, const char *urls, nng_socket socket, struct error *error);
 
 #endif

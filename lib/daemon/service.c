@@ -17,7 +17,7 @@ struct service {
     struct request_log *log;
 };
 
-int service_check(const struct options *o, struct config_error *error)
+int service_check(const struct options *o, struct error *error)
 {
     if (http_origin_list_valid(options_string(o, "allowed_origins")))
         return 0;
@@ -25,7 +25,7 @@ int service_check(const struct options *o, struct config_error *error)
         "it must list origins such as https://stats.example, without a path, separated by commas");
 }
 
-static struct http_tokens *read_tokens(const char *path, struct config_error *error)
+static struct http_tokens *read_tokens(const char *path, struct error *error)
 {
     struct buf text = {0};
     char why[HTTP_TOKENS_ERROR_TEXT];
@@ -38,7 +38,7 @@ static struct http_tokens *read_tokens(const char *path, struct config_error *er
 }
 
 int service_new(const struct options *o, struct event_base *base, struct stats *stats, struct service **out,
-    struct config_error *error)
+    struct error *error)
 {
     struct service *s = mem_zalloc(sizeof *s);
     const char *log = options_string(o, "request_log");
@@ -83,7 +83,7 @@ void service_configure(struct service *s, struct http_server_config *config)
 
 void service_hangup(struct service *s, struct http_server *http)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct http_tokens *tokens;
     if (s->log)
         request_log_reopen(s->log);

@@ -23,10 +23,10 @@
 struct service;
 
 /* 0, or -1 with the error. */
-int service_check(const struct options *o, struct config_error *error);
+int service_check(const struct options *o, struct error *error);
 /* Returns 0, or an exit status with the error. */
 int service_new(const struct options *o, struct event_base *base, struct stats *stats, struct service **out,
-    struct config_error *error);
+    struct error *error);
 void service_free(struct service **s); /* after the HTTP server is freed */
 /* Sets the service's members of *config. Their texts are valid as long as the service. */
 void service_configure(struct service *s, struct http_server_config *config);

@@ -12,7 +12,7 @@
 
 /* Reads bitly's form of pubsub_url, http://HOST:PORT/sub?multipart=0, as the address, and as the stream `default` unless the URL or
  * `stream` names another. */
-static int read_sub_url(struct options *o, struct config_error *error)
+static int read_sub_url(struct options *o, struct error *error)
 {
     static const char scheme[] = "http://";
     const char *url = options_text(o, "pubsub_url");
@@ -48,7 +48,7 @@ static int read_sub_url(struct options *o, struct config_error *error)
     return options_rewrite(o, "pubsub_url", options_keep(o, bytes_of(url, (size_t)(path - url))), error);
 }
 
-int stream_program_check(struct options *o, struct config_error *error)
+int stream_program_check(struct options *o, struct error *error)
 {
     if (read_sub_url(o, error) != 0)
         return -1;
@@ -69,7 +69,7 @@ static const char *one_loopback(const struct url_address *a)
     return loops && !a->is_unix ? "localhost" : a->host;
 }
 
-int stream_program_check_target(struct options *o, const char *url, struct config_error *error)
+int stream_program_check_target(struct options *o, const char *url, struct error *error)
 {
     const char *to = options_text(o, "to_stream");
     struct url_address a, b;
@@ -98,7 +98,7 @@ bool stream_program_begins_at_end(struct daemon *d)
     return strcmp(options_string(daemon_options(d), "from"), "latest") == 0;
 }
 
-struct http_client *stream_program_connect(struct daemon *d, struct config_error *error)
+struct http_client *stream_program_connect(struct daemon *d, struct error *error)
 {
     struct options *o = daemon_options(d);
     return daemon_client_new(d, options_text(o, "pubsub_token_file"),

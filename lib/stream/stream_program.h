@@ -33,12 +33,12 @@ static inline bool stream_program_accepts_loss(const struct options *o)
 }
 
 /* Checks these settings, before any of them is used: bitly's form of pubsub_url is replaced. Returns 0, or -1 with the error. */
-int stream_program_check(struct options *o, struct config_error *error);
+int stream_program_check(struct options *o, struct error *error);
 
 /* Checks that to_stream is not the source stream. `url` is the address of the pubsub with to_stream (NULL: the pubsub
  * of the source). The function compares addresses as text, but treats all loopback names as equal. Returns 0, or -1
  * with the error. */
-int stream_program_check_target(struct options *o, const char *url, struct config_error *error);
+int stream_program_check_target(struct options *o, const char *url, struct error *error);
 
 /* Ends the daemon with exit status 78 and the error that source and destination are the same stream. */
 void stream_program_fail_into_itself(struct daemon *d);
@@ -62,6 +62,6 @@ bool stream_program_awaits(const struct stream_client *stream);
 
 struct http_client;
 /* Returns a client of the stream's pubsub for a stream_client, or NULL with the error if the token cannot be read. */
-struct http_client *stream_program_connect(struct daemon *d, struct config_error *error);
+struct http_client *stream_program_connect(struct daemon *d, struct error *error);
 
 #endif

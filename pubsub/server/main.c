@@ -68,7 +68,7 @@ static void take_recovered(void *arg)
 {
     struct wiring *w = arg;
     struct pubsub_server *server = &w->server;
-    struct config_error error;
+    struct error error;
     const char *urls = options_string(daemon_options(server->daemon), NNG_PUBLISH_SETTING);
     join_recovery(w);
     if (w->result != STREAMS_OK) {
@@ -166,7 +166,7 @@ static void on_journals(void *arg)
     cursors_poll(w->server.cursors);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     if (daemon_lock_directory(options_string(o, "data_dir"), error) != 0)

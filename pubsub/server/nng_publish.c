@@ -192,7 +192,7 @@ static double count_peers(void *arg)
 }
 
 struct nng_publish *nng_publish_open(
-    struct streams *streams, const char *urls, struct stats *stats, struct config_error *error)
+    struct streams *streams, const char *urls, struct stats *stats, struct error *error)
 {
     struct nng_publish *t = mem_zalloc(sizeof *t);
     t->streams = streams;

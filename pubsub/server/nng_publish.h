@@ -25,7 +25,7 @@ struct nng_publish;
 
 /* The streams must be recovered. Returns NULL with the error. */
 struct nng_publish *nng_publish_open(
-    struct streams *streams, const char *urls, struct stats *stats, struct config_error *error);
+    struct streams *streams, const char *urls, struct stats *stats, struct error *error);
 void nng_publish_close(struct nng_publish **t);
 /* Starts to send new streams and counts dropped messages. Call this function about once a second. */
 void nng_publish_tick(struct nng_publish *t);

@@ -112,7 +112,7 @@ const struct option_row settings_rows[] = {
 /* Reads the limits in a section, or the daemon's own settings if `section` is NULL. Returns 0, or -1 with the
  * error. */
 static int read_limits(const struct options *o, const struct config_section *section,
-    struct stream_limits *out, struct config_error *error)
+    struct stream_limits *out, struct error *error)
 {
     static const char *const names[] = {"retain_bytes", "retain_age", "disk_limit"};
     const struct config *c = options_config(o);
@@ -155,7 +155,7 @@ static struct bytes section_name(const struct config_section *s, bool *is_prefix
     return name;
 }
 
-int settings_check(struct options *o, struct config_error *error)
+int settings_check(struct options *o, struct error *error)
 {
     const struct config *c = options_config(o);
     const char *list = options_string(o, "streams"), *urls = options_string(o, NNG_PUBLISH_SETTING);
@@ -199,7 +199,7 @@ struct stream_limits settings_limits(void *options, const char *stream)
     const struct config *c = options_config(options);
     const struct config_section *best = NULL;
     struct stream_limits limits;
-    struct config_error error;
+    struct error error;
     struct bytes name = bytes_str(stream);
     for (size_t i = 0, best_length = 0; c && i < c->n_sections; i++) {
         const struct config_section *s = &c->sections[i];

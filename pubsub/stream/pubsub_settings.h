@@ -17,7 +17,7 @@
 extern const struct option_row settings_rows[];
 
 /* Checks the settings and the [stream NAME] sections: 0, or -1 with the error. */
-int settings_check(struct options *o, struct config_error *error);
+int settings_check(struct options *o, struct error *error);
 /* The limits of one stream, from checked settings. `options` is a struct options: the type fits streams_config. */
 struct stream_limits settings_limits(void *options, const char *stream);
 

@@ -166,7 +166,7 @@ static void on_disk(void *arg, bool has_room)
     }
 }
 
-static struct queues *open_queues(struct wiring *w, const struct options *o, struct config_error *error)
+static struct queues *open_queues(struct wiring *w, const struct options *o, struct error *error)
 {
     struct queues_config config = {
         .data_dir = options_string(o, "data_dir"),
@@ -193,7 +193,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
 }
 
 /* 0, or the exit status. */
-static int open_parts(struct wiring *w, const struct options *o, struct config_error *error)
+static int open_parts(struct wiring *w, const struct options *o, struct error *error)
 {
     struct queue_server *server = &w->server;
     const char *log = settings_overflow_log(o), *data_dir = options_string(o, "data_dir");
@@ -266,7 +266,7 @@ static void stop(void *ctx)
     free(w);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct wiring *w = mem_zalloc(sizeof *w);
     struct queue_loop *loop = &w->server.loop;

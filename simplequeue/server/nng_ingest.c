@@ -323,7 +323,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     set_receiving(in);
 }
 
-struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error)
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct error *error)
 {
     struct nng_ingest *in = mem_zalloc(sizeof *in);
     struct event_base *base = daemon_base(server->loop.daemon);

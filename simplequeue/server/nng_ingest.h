@@ -26,7 +26,7 @@ struct nng_ingest;
 #define NNG_INGEST_RECEIVE_FACTOR 2
 
 /* Listens at URLs that nng_listen_check has accepted. Returns NULL with the error if this fails. */
-struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct config_error *error);
+struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls, struct error *error);
 
 /* If nng_listen is not set, `in` is NULL, and the functions below do nothing. */
 

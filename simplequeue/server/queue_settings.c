@@ -141,7 +141,7 @@ void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1])
             *at = '-';
 }
 
-int settings_check(struct options *o, struct config_error *error)
+int settings_check(struct options *o, struct error *error)
 {
     const char *urls = options_string(o, NNG_LISTEN_SETTING);
     bool token = options_string(o, "auth_token_file") != NULL;

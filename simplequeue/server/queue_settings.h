@@ -8,7 +8,7 @@
 
 extern const struct option_row settings_rows[];
 
-int settings_check(struct options *o, struct config_error *error);
+int settings_check(struct options *o, struct error *error);
 
 /* The setting `name`, or else the host's name, as a name: other characters become '-'. */
 void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1]);

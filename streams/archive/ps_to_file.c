@@ -120,7 +120,7 @@ static bool is_known(struct bytes conversion)
 
 /* A directory's name may have NAME_MAX bytes. A file's name must be shorter, because the manifest's name adds a
  * suffix. */
-static int check_name_length(struct options *o, const char *format, struct config_error *error)
+static int check_name_length(struct options *o, const char *format, struct error *error)
 {
     char name[PATH_MAX];
     struct tm tm;
@@ -160,7 +160,7 @@ static bool may_be_archived(const char *path, const char *format)
     return rest && (*rest == '\0' || (*rest == '.' && rest[1 + strspn(rest + 1, "0123456789")] == '\0'));
 }
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     static const char *const by_time[] = {"time_unit", "close_after", "max_open"};
     const char *format = options_string(o, "filename_format"), *state = options_text(o, "state");
@@ -374,7 +374,7 @@ static void register_stats(struct writer *w)
     stats_gauges(daemon_stats(w->daemon), rows, NULL, w);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct writer *w = mem_zalloc(sizeof *w);

@@ -128,7 +128,7 @@ struct sub {
 };
 
 static int make_filter(
-    struct options *o, struct hash_key **key, struct line_filter **filter, struct config_error *error)
+    struct options *o, struct hash_key **key, struct line_filter **filter, struct error *error)
 {
     char why[LINE_FILTER_ERROR_TEXT];
     const char *key_file = options_text(o, "hash_key_file");
@@ -156,7 +156,7 @@ static int make_filter(
     return config_fail(error, NULL, 0, "filter: %s", why);
 }
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     static const char *const of_republish[] = {
         "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
@@ -594,7 +594,7 @@ static const struct http_route routes[] = {
     {.path = NULL},
 };
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);

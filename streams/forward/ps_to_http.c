@@ -195,8 +195,7 @@ struct program {
 };
 
 /* Reports an error if one of these settings is set: it would have no effect, so the operator has made a mistake. */
-static int refuse_settings(
-    struct options *o, const char *const *names, const char *why, struct config_error *error)
+static int refuse_settings(struct options *o, const char *const *names, const char *why, struct error *error)
 {
     for (; *names != NULL; names++)
         if (options_is_set(o, *names))
@@ -204,7 +203,7 @@ static int refuse_settings(
     return 0;
 }
 
-static int set_default_state(struct options *o, struct config_error *error)
+static int set_default_state(struct options *o, struct error *error)
 {
     struct buf path = {0};
     buf_printf(&path, "%s %s", peer_url(o, "pubsub"), options_text(o, "destination"));
@@ -217,7 +216,7 @@ static int set_default_state(struct options *o, struct config_error *error)
     return options_inherit(o, "state", kept, "default", error);
 }
 
-static int check_destination(struct options *o, struct config_error *error)
+static int check_destination(struct options *o, struct error *error)
 {
     static const char *const of_our_own[] = {"to_url", "to_token_file", "producer", NULL};
     static const char *const of_refusals[] = {
@@ -258,7 +257,7 @@ static int check_destination(struct options *o, struct config_error *error)
     return 0;
 }
 
-static int check(struct options *o, struct config_error *error)
+static int check(struct options *o, struct error *error)
 {
     static const char *const of_strangers[] = {"state", "destination_token_file", "method", "content_type",
         "batch", "bare_line", "batch_bytes", "gather", "parallel", "skip_refused", "poison_limit", "rejects",
@@ -641,7 +640,7 @@ static double read_offset(void *ctx)
     return (double)(p->republisher ? republisher_numbers(p->republisher).offset : p->cursor.offset);
 }
 
-static int start_delivery(struct program *p, struct options *o, struct config_error *error)
+static int start_delivery(struct program *p, struct options *o, struct error *error)
 {
     char why[ARCHIVE_ERROR_TEXT];
     struct stats *s = daemon_stats(p->daemon);
@@ -705,7 +704,7 @@ static int start_delivery(struct program *p, struct options *o, struct config_er
     return 0;
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);

@@ -40,7 +40,7 @@ static void check_values(const char *text)
 static void check_config(struct bytes text)
 {
     struct config *c = NULL;
-    struct config_error error;
+    struct error error;
     struct buf url = {0};
     if (config_parse("f", text, &c, &error) != 0) {
         assert(strncmp(error.text, "f:", 2) == 0 && atoi(error.text + 2) > 0);

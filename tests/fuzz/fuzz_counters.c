@@ -36,7 +36,7 @@ static void count(struct bytes config_text, struct bytes line)
 {
     struct config *config = NULL;
     struct counters *c = NULL;
-    struct config_error error;
+    struct error error;
     if (config_parse("fuzz.conf", config_text, &config, &error) != 0)
         return;
     if (counters_read(config, &c, &error) == 0)

@@ -16,7 +16,7 @@ static struct event_body *open_with(const char *setting)
     static struct config *configs[2]; /* never freed, like the counters */
     static size_t n;
     char text[256];
-    struct config_error error;
+    struct error error;
     struct counters *counters;
     snprintf(text, sizeof text, CONFIG, setting);
     int r = config_parse("fuzz.conf", bytes_str(text), &configs[n], &error);

@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!reader) {
         static struct config *config; /* never freed, like the counters */
         struct counters *counters;
-        struct config_error error;
+        struct error error;
         if (config_parse("c", bytes_str(config_text), &config, &error) != 0 ||
             counters_read(config, &counters, &error) != 0)
             abort();

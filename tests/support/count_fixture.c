@@ -10,7 +10,7 @@
 void count_fixture_begin(struct count_fixture *f)
 {
     struct config *config = NULL;
-    struct config_error e;
+    struct error e;
     struct bytes text = BYTES_LITERAL("[input]\ntime = t\n[total u]\nkey = l\n[subtotal c.u]\nkey = c\n");
     *f = (struct count_fixture){.texts = interner_new(7), .table = count_table_new(7)};
     int failed =

@@ -134,7 +134,7 @@ static void judge_input(const struct counters *c, bool say)
 int main(int argc, char **argv)
 {
     struct config *config;
-    struct config_error error = {"usage: count_lines CONFIG [verdicts] <LINES"};
+    struct error error = {.text = "usage: count_lines CONFIG [verdicts] <LINES"};
     struct counters *c;
     if (argc < 2 || config_read(argv[1], &config, &error) != 0 || counters_read(config, &c, &error) != 0) {
         fprintf(stderr, "%s\n", error.text);

@@ -54,7 +54,7 @@ static void become_ready(void *arg)
     daemon_set_ready(arg);
 }
 
-static int start(struct daemon *d, void **ctx, struct config_error *error)
+static int start(struct daemon *d, void **ctx, struct error *error)
 {
     static struct echo e;
     const char *dir = options_string(daemon_options(d), "data_dir");

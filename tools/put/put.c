@@ -596,7 +596,7 @@ static int put_with(const struct options *o)
         .batch_lines = (size_t)options_int(o, "batch"),
         .is_access_log = strcmp(options_string(o, "format"), "combined") == 0};
     struct sigaction stop = {.sa_handler = on_signal};
-    struct config_error error;
+    struct error error;
     int status = check(o);
     if (status != 0)
         return status;

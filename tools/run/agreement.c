@@ -34,7 +34,7 @@ static bool lists(const char *list, struct bytes name)
 }
 
 static int refuse_stream(const struct config *c, const struct place *from, struct bytes name,
-    const struct place *list, struct config_error *error)
+    const struct place *list, struct error *error)
 {
     char at[32] = "the default";
     if (list->line > 0)
@@ -44,7 +44,7 @@ static int refuse_stream(const struct config *c, const struct place *from, struc
         from->section, from->key, (int)name.len, name.ptr, list->section, list->key, list->value, at);
 }
 
-static int check_streams(const struct agreement *a, struct config_error *error)
+static int check_streams(const struct agreement *a, struct error *error)
 {
     const struct config *c = a->config;
     struct place kept = place_of(c, "pubsub", "streams", "streams", NULL),
@@ -70,7 +70,7 @@ static int check_streams(const struct agreement *a, struct config_error *error)
 /* Files that cannot be read are left to the daemons. */
 static bool is_same_token(const char *a, const char *b)
 {
-    struct config_error ignored;
+    struct error ignored;
     char *first = NULL, *second = NULL;
     bool is_same = strcmp(a, b) == 0 || daemon_read_token(a, &first, &ignored) != 0 ||
                    daemon_read_token(b, &second, &ignored) != 0 || strcmp(first, second) == 0;
@@ -94,7 +94,7 @@ static const struct {
     {"compactor", "auth_token_file", "sortdb"},
 };
 
-int agreement_check(const struct agreement *a, struct config_error *error)
+int agreement_check(const struct agreement *a, struct error *error)
 {
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         const struct config_entry *e =

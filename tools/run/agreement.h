@@ -12,6 +12,6 @@ struct agreement {
 };
 
 /* 0, or -1 with an error that names both places. */
-int agreement_check(const struct agreement *a, struct config_error *error);
+int agreement_check(const struct agreement *a, struct error *error);
 
 #endif

@@ -460,7 +460,7 @@ static void look_at_archive(struct pipeline_status *s)
 
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
 {
-    struct config_error ignored;
+    struct error ignored;
     *s = (struct pipeline_status){.config = config, .all_ready = true, .known = true};
     pipeline_open(&s->pipeline, config, data_dir);
     if (!config && s->pipeline.config_path &&

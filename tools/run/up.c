@@ -155,7 +155,7 @@ static size_t find_daemon(const struct up *up, const char *name)
     return i;
 }
 
-static int open_socket(struct up *up, const char *name, struct config_error *error)
+static int open_socket(struct up *up, const char *name, struct error *error)
 {
     const char *address = config_setting(up->config, name, "address");
     const char *port_text = config_setting(up->config, name, "port");
@@ -211,7 +211,7 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
 }
 
 /* Makes the daemon's command line, and opens its socket. */
-static int add_daemon(struct up *up, const struct daemon_row *row, struct config_error *error)
+static int add_daemon(struct up *up, const struct daemon_row *row, struct error *error)
 {
     struct supervisor_program *d = &up->daemons[up->n++];
     *d = (struct supervisor_program){.name = row->name, .listen_fd = -1, .optional = row->optional};
@@ -259,7 +259,7 @@ static bool runs_here(const void *arg, const char *daemon)
 }
 
 /* Adds the daemons of --run, or all. Returns -1 with the error, such as an unknown daemon or an address in use. */
-static int add_daemons(struct up *up, struct config_error *error)
+static int add_daemons(struct up *up, struct error *error)
 {
     const char *list = options_string(up->options, "run");
     bool all = list == NULL, runs[N_DAEMONS] = {false};
@@ -479,7 +479,7 @@ static bool has_counters(const char *daemon)
 static void reload(struct up *up)
 {
     struct config *fresh = NULL;
-    struct config_error error;
+    struct error error;
     const struct config *counted = up->counted ? up->counted : up->config;
     struct buf changes = {0};
     const struct supervisor_program own = {.argv = up->argv};
@@ -629,7 +629,7 @@ static int check_daemons(struct up *up)
 
 static int run_up(const struct options *o, char **argv)
 {
-    struct config_error error;
+    struct error error;
     struct up up = {.options = o,
         .argv = argv,
         .config = options_config(o),

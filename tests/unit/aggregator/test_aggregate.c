@@ -43,7 +43,7 @@ static struct stats_histogram *lateness;
 static void read_counters(const char *text)
 {
     struct config *config = NULL;
-    struct config_error e;
+    struct error e;
     if (counters)
         counters_free(&counters);
     assert_int_equal(config_parse("test.conf", bytes_str(text), &config, &e), 0);

@@ -19,7 +19,7 @@ static struct url_query params;
 
 static int configure(const char *lines)
 {
-    struct config_error error;
+    struct error error;
     return config_parse("test.conf", bytes_str(lines), &config, &error) ||
            counters_read(config, &counters, &error);
 }

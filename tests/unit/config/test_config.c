@@ -6,7 +6,7 @@
 static struct config *parse(const char *text)
 {
     struct config *c = NULL;
-    struct config_error error;
+    struct error error;
     if (config_parse("x.conf", bytes_str(text), &c, &error) != 0)
         fail_msg("%s", error.text);
     return c;
@@ -15,7 +15,7 @@ static struct config *parse(const char *text)
 static void refuse(struct bytes text, const char *message)
 {
     struct config *c = NULL;
-    struct config_error error;
+    struct error error;
     assert_int_equal(config_parse("x.conf", text, &c, &error), -1);
     assert_string_equal(error.text, message);
     assert_null(c);
@@ -81,7 +81,7 @@ static void test_longest_line_arrives_whole(void **state)
 static void test_a_file_that_is_not_there(void **state)
 {
     struct config *c = NULL;
-    struct config_error error;
+    struct error error;
     (void)state;
     assert_int_equal(config_read("/nowhere/x.conf", &c, &error), -1);
     assert_string_equal(error.text, "cannot read /nowhere/x.conf: No such file or directory");
@@ -90,7 +90,7 @@ static void test_a_file_that_is_not_there(void **state)
 static void test_reads_a_pipe(void **state)
 {
     struct config *c = NULL;
-    struct config_error error;
+    struct error error;
     char path[64];
     int fds[2];
     (void)state;

@@ -142,7 +142,7 @@ static const struct options_spec names = {.program = "ps_to_http", .summary = "x
 
 static void check_name(const char *argument, const char *name, const char *wrong)
 {
-    struct config_error error;
+    struct error error;
     struct options *o = parse(&names, OPTIONS_OK, ARG(argument), NULL);
     assert_int_equal(options_check_name(o, name, &error), wrong ? -1 : 0);
     if (wrong)
@@ -163,7 +163,7 @@ static void test_names(void **state)
 
 static void test_what_is_refused_later(void **state)
 {
-    struct config_error error;
+    struct error error;
     struct options *o = parse(&names, OPTIONS_OK, ARG("--copy="), NULL);
     (void)state;
     assert_null(options_text(o, "copy"));
@@ -197,7 +197,7 @@ static const struct options_spec renamed = {
 
 static void test_names_with_a_meaning(void **state)
 {
-    struct config_error error;
+    struct error error;
     struct buf out = {0};
     char **operands;
     (void)state;

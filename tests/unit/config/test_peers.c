@@ -36,7 +36,7 @@ static void its_own_setting_goes_before(void **state)
 static void check_configured(const char *text, const char *want)
 {
     struct config *config;
-    struct config_error error;
+    struct error error;
     struct buf url = {0};
     assert_int_equal(config_parse("f", bytes_str(text), &config, &error), 0);
     peer_configured_url(peer_named("pubsub"), config, &url);
@@ -60,7 +60,7 @@ static void where_its_section_says(void **state)
 
 static void what_is_no_address(void **state)
 {
-    struct config_error error;
+    struct error error;
     struct options *o = parse("--pubsub-url=ftp://x y");
     (void)state;
     assert_int_equal(peer_check(o, "pubsub", &error), -1);

@@ -13,7 +13,7 @@
     "[total all]\nkey = \"all\"\n"                                                                           \
     "[subtotal r.u]\nkey = host(r)\n"
 
-static struct counters *read_text(const char *text, struct config_error *error)
+static struct counters *read_text(const char *text, struct error *error)
 {
     struct config *config = NULL;
     struct counters *c = NULL;
@@ -28,7 +28,7 @@ static struct counters *read_text(const char *text, struct config_error *error)
 
 static struct counters *must_read(const char *text)
 {
-    struct config_error error;
+    struct error error;
     struct counters *c = read_text(text, &error);
     if (!c)
         fail_msg("%s", error.text);
@@ -37,7 +37,7 @@ static struct counters *must_read(const char *text)
 
 static void refuse(const char *text, const char *expected)
 {
-    struct config_error error;
+    struct error error;
     struct counters *c = read_text(text, &error);
     assert_null(c);
     if (!strstr(error.text, expected))

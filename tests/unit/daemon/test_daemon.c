@@ -51,7 +51,7 @@ static void *post_all(void *arg)
     return NULL;
 }
 
-static int start_counting(struct daemon *d, void **ctx, struct config_error *error)
+static int start_counting(struct daemon *d, void **ctx, struct error *error)
 {
     (void)error;
     counting = (struct counting){.daemon = d, .in_order = true};
@@ -81,7 +81,7 @@ static void stop_counting(void *ctx)
     c->when_stopped = c->next;
 }
 
-static int refuse_to_start(struct daemon *d, void **ctx, struct config_error *error)
+static int refuse_to_start(struct daemon *d, void **ctx, struct error *error)
 {
     (void)d;
     (void)ctx;
@@ -89,7 +89,7 @@ static int refuse_to_start(struct daemon *d, void **ctx, struct config_error *er
     return EX_TEMPFAIL;
 }
 
-static int run(int (*start)(struct daemon *, void **, struct config_error *), const char *argument)
+static int run(int (*start)(struct daemon *, void **, struct error *), const char *argument)
 {
     const struct daemon_spec spec = {.name = "counting",
         .summary = "counts",
@@ -137,7 +137,7 @@ static pid_t own_in_child(const char *dir, int *hold)
     assert_true(pipe(to_child) == 0 && pipe(from_child) == 0);
     pid_t pid = fork();
     if (pid == 0) {
-        struct config_error error;
+        struct error error;
         close(to_child[1]);
         if (daemon_lock_directory(dir, &error) == 0 && write(from_child[1], "x", 1) == 1)
             (void)!read(to_child[0], &byte, 1);
@@ -154,7 +154,7 @@ static pid_t own_in_child(const char *dir, int *hold)
 static void test_one_owner(void **state)
 {
     char top[100], dir[120], path[140], expected[300];
-    struct config_error error = {""};
+    struct error error = {0};
     int hold;
     (void)state;
     make_test_dir(top, sizeof top);

@@ -20,7 +20,7 @@ static struct options *parse(const char *first, const char *more)
 
 static void good(const char *more)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct options *o = parse("--data-dir=d", more);
     if (settings_check(o, &error) != 0)
         fail_msg("%s: %s", more, error.text);
@@ -29,7 +29,7 @@ static void good(const char *more)
 
 static void bad(const char *first, const char *more, const char *want)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct options *o = parse(first, more);
     assert_int_equal(settings_check(o, &error), -1);
     if (!strstr(error.text, want))

@@ -21,7 +21,7 @@ static struct options *parse(const char *first, const char *second)
 /* `log` NULL: full queues refuse. */
 static void overflows_to(const char *first, const char *second, const char *log)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct options *o = parse(first, second);
     assert_int_equal(settings_check(o, &error), 0);
     if (log)
@@ -33,7 +33,7 @@ static void overflows_to(const char *first, const char *second, const char *log)
 
 static void refuses(const char *first, const char *second, const char *want)
 {
-    struct config_error error = {""};
+    struct error error = {0};
     struct options *o = parse(first, second);
     assert_int_equal(settings_check(o, &error), -1);
     if (!strstr(error.text, want))

@@ -15,7 +15,7 @@ static struct options *parse(const char *first, const char *second)
 
 static void separates(const char *argument, char want)
 {
-    struct config_error error;
+    struct error error;
     struct generation_source source;
     struct options *o = parse("--db-file=f", argument);
     assert_int_equal(settings_read_source(o, &source, &error), 0);
@@ -26,7 +26,7 @@ static void separates(const char *argument, char want)
 
 static void refuses(const char *first, const char *second, const char *want)
 {
-    struct config_error error;
+    struct error error;
     struct options *o = parse(first, second);
     assert_int_equal(settings_check(o, &error), -1);
     if (!strstr(error.text, want))
@@ -56,7 +56,7 @@ static void one_thing_is_served(void **state)
 
 static void an_archive_has_its_own_separator(void **state)
 {
-    struct config_error error;
+    struct error error;
     struct generation_source source;
     struct options *o = parse("--archive=a", "--field-separator=comma");
     (void)state;

@@ -36,7 +36,7 @@ static struct counters *counters_of(const char *key)
 {
     struct config *config;
     struct counters *c;
-    struct config_error error;
+    struct error error;
     char text[256];
     snprintf(text, sizeof text, "[input]\ntime = t\n[counters]\nmax_text = %d\n[total k]\nkey = %s\n",
         MAX_TEXT, key);
