@@ -98,8 +98,8 @@ int settings_read_counters(struct options *o, struct counters **out, struct erro
 {
     const struct config *config = options_config(o);
     if (!config)
-        return config_fail(error, NULL, 0,
-            "nothing to count: --config must name a file with [input] and [total ...] sections");
+        return error_set(
+            error, -1, "nothing to count: --config must name a file with [input] and [total ...] sections");
     if (counters_read(config, out, error) != 0)
         return -1;
     size_t most = (size_t)options_int(o, "max_memory") / KEYS_SHARE;
@@ -167,12 +167,12 @@ int settings_check(struct options *o, struct error *error)
     char **files;
     bool recounts = options_text(o, "recount") != NULL;
     if (recounts ? options_bool(o, "input") : (options_operands(o, &files) > 0) != options_bool(o, "input"))
-        return config_fail(
-            error, NULL, 0, "--input needs files, and files need --input: aggregator --input FILE...");
+        return error_set(
+            error, -1, "--input needs files, and files need --input: aggregator --input FILE...");
     if (inherit_directories(o, error) != 0)
         return -1;
     if (!options_string(o, "data_dir"))
-        return config_fail(error, NULL, 0, "data_dir is missing; set it to a directory for the slices");
+        return error_set(error, -1, "data_dir is missing; set it to a directory for the slices");
     int64_t max_bytes = options_int(o, "rejects_max_bytes");
     if (max_bytes > 0 && max_bytes < REJECTS_MAX_BYTES_MIN)
         return options_refuse(o, "rejects_max_bytes", error, "less than 1M; set 0 for no limit");

@@ -68,7 +68,7 @@ static int read_counters(struct options *o, struct counters **out, struct error 
 {
     if (options_config(o))
         return counters_read(options_config(o), out, error);
-    return config_fail(error, NULL, 0, "--config=FILE is missing; it defines the counters");
+    return error_set(error, -1, "--config=FILE is missing; it defines the counters");
 }
 
 static bool has_sortdb(struct options *o)

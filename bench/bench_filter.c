@@ -56,14 +56,13 @@ int main(int argc, char **argv)
 {
     int rounds = argc > 2 ? atoi(argv[2]) : 5;
     struct buf text = {0}, out = {0};
-    char error[LINE_FILTER_ERROR_TEXT];
     double rates[100];
     if (argc < 2 || rounds < 1 || rounds > 100)
         return 64;
     read_file(argv[1], &text);
     struct hash_key *key = hash_key_of(BYTES_LITERAL("0123456789abcdef0123456789abcdef"));
     struct line_filter *f =
-        line_filter_new(&(struct line_filter_spec){.drop = "a,ll", .hash = "g", .key = key}, error);
+        line_filter_new(&(struct line_filter_spec){.drop = "a,ll", .hash = "g", .key = key}, NULL);
     for (int r = 0; r < rounds && text.len > 0; r++) {
         usec_t began = cpu_time();
         size_t lines = 0;

@@ -45,7 +45,7 @@ int settings_read_source(const struct options *o, struct generation_source *s, s
         .db_file = options_string(o, "db_file"),
         .lock_memory = options_bool(o, "memory_lock")};
     if (!s->archive == !s->db_file)
-        return config_fail(error, NULL, 0, "%s; set exactly one of them",
+        return error_set(error, -1, "%s; set exactly one of them",
             s->archive ? "both archive and db_file are set" : "neither archive nor db_file is set");
     bool is_good = separator[0] != '\0' && separator[1] == '\0' && separator[0] != '\n';
     s->separator = separator[0];

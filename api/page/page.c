@@ -68,8 +68,8 @@ struct page *page_open(const char *directory, struct error *error)
     append_own_directory(&own);
     p->has_files = read_files(p, directory ? directory : own.ptr);
     if (!p->has_files && directory) {
-        config_fail(error, NULL, 0, "page_dir: cannot read the page's files in %.300s: %s", directory,
-            strerror(errno));
+        error_set(
+            error, -1, "page_dir: cannot read the page's files in %.300s: %s", directory, strerror(errno));
         page_free(&p);
     }
     buf_free(&own);

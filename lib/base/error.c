@@ -1,20 +1,25 @@
 #include "base/error.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 int error_set(struct error *e, int code, const char *fmt, ...)
 {
-    char text[ERROR_TEXT];
     va_list ap;
+    va_start(ap, fmt);
+    error_vset(e, code, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int error_vset(struct error *e, int code, const char *fmt, va_list ap)
+{
+    char text[ERROR_TEXT];
     if (!e)
         return code;
     int saved = errno;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     e->code = code;
     memcpy(e->text, text, strlen(text) + 1);
     errno = saved;

@@ -8,6 +8,8 @@
 #ifndef MILLRACE_ERROR_H
 #define MILLRACE_ERROR_H
 
+#include <stdarg.h>
+
 #define ERROR_TEXT 2048 /* a text may name several paths */
 
 struct error {
@@ -17,5 +19,6 @@ struct error {
 
 /* Sets both, and returns the code. The arguments may contain the error's own text. `e` may be NULL. */
 int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int error_vset(struct error *e, int code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
 #endif

@@ -147,19 +147,16 @@ int io_read_file(const char *path, size_t max, struct buf *out)
     return close_keeping_errno(fd, failed);
 }
 
-bool io_read_secret(
-    const char *path, const char *what, size_t max, struct buf *out, char *error, size_t error_size)
+int io_read_secret(const char *path, const char *what, size_t max, struct buf *out, struct error *error)
 {
     struct stat st;
-    bool is_open = stat(path, &st) == 0 && (st.st_mode & S_IRWXO) != 0;
-    bool failed = !is_open && io_read_file(path, max, out) != 0;
-    if (is_open)
-        snprintf(error, error_size, "the %s %s is open to all users: chmod o= %s", what, path, path);
-    else if (failed && errno == EFBIG)
-        snprintf(error, error_size, "the %s %s is larger than %zu bytes", what, path, max);
-    else if (failed)
-        snprintf(error, error_size, "cannot read the %s %s: %s", what, path, strerror(errno));
-    return !is_open && !failed;
+    if (stat(path, &st) == 0 && (st.st_mode & S_IRWXO) != 0)
+        return error_set(error, -1, "the %s %s is open to all users: chmod o= %s", what, path, path);
+    if (io_read_file(path, max, out) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return error_set(error, -1, "the %s %s is larger than %zu bytes", what, path, max);
+    return error_set(error, -1, "cannot read the %s %s: %s", what, path, strerror(errno));
 }
 
 int io_replace_file(const char *path, struct bytes content, mode_t mode)

@@ -7,6 +7,7 @@
 #define MILLRACE_IO_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include <linux/limits.h> /* PATH_MAX */
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,10 +47,9 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 int io_allocate(int fd, int mode, off_t from, off_t n);
 /* Appends the content of a file or of a pipe to `out`. Returns 0, or -1 with errno: EFBIG if the file has more than `max` bytes. */
 int io_read_file(const char *path, size_t max, struct buf *out);
-/* Appends a file that holds a secret: at most `max` bytes, which other users may not access. False with the reason, which calls the file
- * `what` ("token file"). */
-bool io_read_secret(
-    const char *path, const char *what, size_t max, struct buf *out, char *error, size_t error_size);
+/* Appends a file that holds a secret: at most `max` bytes, which other users may not access. Returns 0, or -1 with the error,
+ * which calls the file `what` ("token file"). */
+int io_read_secret(const char *path, const char *what, size_t max, struct buf *out, struct error *error);
 /* Replaces or creates a file, so that a crash leaves the old content or the new one: writes PATH.new, syncs it, renames it and syncs the
  * directory. Returns 0, or -1 with errno. */
 int io_replace_file(const char *path, struct bytes content, mode_t mode);

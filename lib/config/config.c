@@ -24,15 +24,11 @@ struct reading {
     struct error *error;
 };
 
-__attribute__((format(printf, 4, 0))) static void format_error(
-    struct error *error, const struct config *c, int line, const char *fmt, va_list ap)
+/* Puts "FILE:LINE: " before the text; only "FILE: " for line 0. */
+static int locate(struct error *error, const struct config *c, int line)
 {
-    int n = 0;
-    if (c)
-        n = line > 0 ? snprintf(error->text, sizeof error->text, "%s:%d: ", c->path, line)
-                     : snprintf(error->text, sizeof error->text, "%s: ", c->path);
-    if (n >= 0 && (size_t)n < sizeof error->text)
-        vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    return line > 0 ? error_set(error, -1, "%s:%d: %s", c->path, line, error->text)
+                    : error_set(error, -1, "%s: %s", c->path, error->text);
 }
 
 /* Only the first error of a file is kept. */
@@ -43,17 +39,18 @@ __attribute__((format(printf, 2, 3))) static void fail(struct reading *r, const 
         return;
     r->failed = true;
     va_start(ap, fmt);
-    format_error(r->error, r->config, r->line, fmt, ap);
+    error_vset(r->error, -1, fmt, ap);
     va_end(ap);
+    locate(r->error, r->config, r->line);
 }
 
 int config_fail(struct error *error, const struct config *c, int line, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    format_error(error, c, line, fmt, ap);
+    error_vset(error, -1, fmt, ap);
     va_end(ap);
-    return -1;
+    return locate(error, c, line);
 }
 
 /* A comment after a setting begins with a ; that follows a space. */
@@ -179,11 +176,9 @@ int config_parse(const char *path, struct bytes text, struct config **out, struc
 int config_read(const char *path, struct config **out, struct error *error)
 {
     struct buf text = {0};
-    int rc = io_read_file(path, SIZE_MAX, &text);
-    if (rc != 0)
-        snprintf(error->text, sizeof error->text, "cannot read %s: %s", path, strerror(errno));
-    if (rc == 0)
-        rc = config_parse(path, buf_bytes(&text), out, error);
+    int rc = io_read_file(path, SIZE_MAX, &text) == 0
+                 ? config_parse(path, buf_bytes(&text), out, error)
+                 : error_set(error, -1, "cannot read %s: %s", path, strerror(errno));
     buf_free(&text);
     return rc;
 }

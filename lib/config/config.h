@@ -59,7 +59,7 @@ static inline const char *config_setting(const struct config *c, const char *kin
     return config_value(config_section(c, kind, ""), key);
 }
 
-/* Stores the error "FILE:LINE: message". Always returns -1, so that callers can write `return config_fail(...)`. */
+/* Stores the error "FILE:LINE: message", or "FILE: message" if `line` is 0. Returns -1. */
 int config_fail(struct error *error, const struct config *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -34,7 +34,7 @@ struct options {
     struct config *config;
     char **kept; /* texts of options_keep */
     size_t n_kept, room_kept;
-    char error[600];
+    struct error error;
 };
 
 struct unit {
@@ -107,8 +107,7 @@ static bool parse_duration(const char *text, const char *bare_unit, int64_t *ms)
     return false;
 }
 
-int option_value_read(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size)
+int option_value_read(const struct option_row *row, const char *text, int64_t *number, struct error *error)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     size_t n = strlen(text);
@@ -142,9 +141,8 @@ int option_value_read(
     case OPTION_STRING:
         if (row->max == 0 || ((int64_t)n >= row->min && (int64_t)n <= row->max))
             return 0;
-        snprintf(why, why_size, "has %zu bytes; allowed are %lld..%lld", n, (long long)row->min,
-            (long long)row->max);
-        return -1;
+        return error_set(
+            error, -1, "has %zu bytes; allowed are %lld..%lld", n, (long long)row->min, (long long)row->max);
     case OPTION_CHOICE:
         for (const char *p = row->choices; *p != '\0';) {
             size_t length = strcspn(p, "|");
@@ -152,8 +150,7 @@ int option_value_read(
                 return 0;
             p += length + (p[length] == '|');
         }
-        snprintf(why, why_size, "is not one of %s", row->choices);
-        return -1;
+        return error_set(error, -1, "is not one of %s", row->choices);
     case OPTION_SYNC:
         if (strcmp(text, "never") == 0)
             *number = -1;
@@ -164,13 +161,11 @@ int option_value_read(
     }
     if (!wrong && has_bounds && (*number < row->min || *number > row->max)) {
         append_bounds(row, &bounds);
-        snprintf(why, why_size, "is out of bounds: %.*s", (int)bounds.len, bounds.ptr);
+        error_set(error, -1, "is out of bounds: %.*s", (int)bounds.len, bounds.ptr);
         buf_free(&bounds);
         return -1;
     }
-    if (wrong)
-        snprintf(why, why_size, "%s", wrong);
-    return wrong ? -1 : 0;
+    return wrong ? error_set(error, -1, "%s", wrong) : 0;
 }
 
 /* The settings of every program. */
@@ -356,16 +351,6 @@ static struct option_value *find(const struct options *o, const char *name)
     return NULL;
 }
 
-static int fail(struct options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(struct options *o, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(o->error, sizeof o->error, fmt, ap);
-    va_end(ap);
-    return -1;
-}
-
 /* " (did you mean max_depth?)" if a name is near, otherwise "". */
 static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
 {
@@ -409,7 +394,8 @@ static int set_meant(
         assert(v);
         const char *meant = value ? value : text;
         if (v->rank == rank && !(v->row->flags & OPTION_LIST) && strcmp(v->text, meant) != 0)
-            return fail(o, "%s sets %s = %s, but %s sets %s", source, name, meant, v->source, v->text);
+            return error_set(
+                &o->error, -1, "%s sets %s = %s, but %s sets %s", source, name, meant, v->source, v->text);
         if (set(o, v, meant, rank, source) != 0)
             return -1;
     }
@@ -418,11 +404,12 @@ static int set_meant(
 
 static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source)
 {
-    char why[300];
+    struct error why;
     int64_t number = 0;
-    if (option_value_read(v->row, text, &number, why, sizeof why) != 0)
-        return strncmp(source, "--", 2) == 0 ? fail(o, "%s=%s %s", source, text, why)
-                                             : fail(o, "%s: %s = %s %s", source, v->row->name, text, why);
+    if (option_value_read(v->row, text, &number, &why) != 0)
+        return strncmp(source, "--", 2) == 0
+                   ? error_set(&o->error, -1, "%s=%s %s", source, text, why.text)
+                   : error_set(&o->error, -1, "%s: %s = %s %s", source, v->row->name, text, why.text);
     if (rank < v->rank)
         return 0;
     if (v->row->means && rank > RANK_DEFAULT && set_meant(o, v->row, text, rank, source) != 0)
@@ -460,7 +447,7 @@ static int read_arguments(struct options *o, int argc, char **argv)
         struct option_value *v = NULL;
         if (only_operands || arg[0] != '-' || arg[1] == '\0') {
             if (!o->spec->operands)
-                return fail(o, "unexpected argument %s", arg);
+                return error_set(&o->error, -1, "unexpected argument %s", arg);
             o->operands[o->n_operands++] = arg;
             continue;
         }
@@ -471,7 +458,7 @@ static int read_arguments(struct options *o, int argc, char **argv)
         if (arg[1] == '-') {
             size_t n = strcspn(arg + 2, "=");
             if (n >= sizeof name)
-                return fail(o, "unknown option --%.60s...", arg + 2);
+                return error_set(&o->error, -1, "unknown option --%.60s...", arg + 2);
             snprintf(name, sizeof name, "%.*s", (int)n, arg + 2);
             snprintf(shown, sizeof shown, "--%s", name);
             underscored(name);
@@ -484,13 +471,14 @@ static int read_arguments(struct options *o, int argc, char **argv)
                 value = "false";
             }
             if (!v)
-                return fail(o, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
+                return error_set(
+                    &o->error, -1, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
         } else {
             snprintf(shown, sizeof shown, "-%c", arg[1]);
             for (size_t i = 0; i < o->n_values && !v; i++)
                 v = o->values[i].row->letter == arg[1] ? &o->values[i] : NULL;
             if (!v || (v->row->type == OPTION_BOOL && arg[2] != '\0'))
-                return fail(o, "unknown option %s", arg);
+                return error_set(&o->error, -1, "unknown option %s", arg);
             value = arg[2] != '\0' ? arg + 2 : NULL;
         }
         if (!value)
@@ -498,7 +486,7 @@ static int read_arguments(struct options *o, int argc, char **argv)
         if (!value && at + 1 < argc)
             value = argv[++at];
         if (!value)
-            return fail(o, "%s needs a value", shown);
+            return error_set(&o->error, -1, "%s needs a value", shown);
         if (set(o, v, value, RANK_COMMAND_LINE, shown) != 0)
             return -1;
     }
@@ -534,7 +522,7 @@ static int read_environment(struct options *o)
         snprintf(source, sizeof source, "$%.*s", (int)(equals - *e), *e);
         struct option_value *v = find(o, name);
         if (!v)
-            return fail(o, "%s: %s has no setting %s%s", source, program, name,
+            return error_set(&o->error, -1, "%s: %s has no setting %s%s", source, program, name,
                 suggestion(o, name, hint, sizeof hint));
         if (set(o, v, equals + 1, RANK_ENVIRONMENT, source) != 0)
             return -1;
@@ -582,19 +570,20 @@ static int read_file(struct options *o)
 {
     const char *path = options_string(o, "config");
     const char *instance = options_string(o, "instance");
-    struct error error;
     char usual[PATH_MAX];
     if (!path && config_default(usual, sizeof usual))
         path = usual;
     if (!path || *path == '\0')
-        return !instance ? 0 : fail(o, "--instance needs --config");
-    if (config_read(path, &o->config, &error) != 0)
-        return fail(o, "%s", error.text);
+        return !instance ? 0 : error_set(&o->error, -1, "--instance needs --config");
+    if (config_read(path, &o->config, &o->error) != 0)
+        return -1;
     const struct config_section *s = config_section(o->config, o->spec->program, instance ? instance : "");
     if (inherit(o, s) != 0)
         return -1;
     if (!s)
-        return !instance ? 0 : fail(o, "%s has no section [%s %s]", path, o->spec->program, instance);
+        return !instance
+                   ? 0
+                   : error_set(&o->error, -1, "%s has no section [%s %s]", path, o->spec->program, instance);
     for (size_t i = 0; i < s->n_entries; i++) {
         const struct config_entry *e = &s->entries[i];
         char source[300], hint[120], name[80];
@@ -603,10 +592,11 @@ static int read_file(struct options *o)
         underscored(name);
         struct option_value *v = find(o, name);
         if (!v)
-            return fail(o, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
+            return error_set(&o->error, -1, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
                 suggestion(o, name, hint, sizeof hint));
         if (v->row->flags & OPTION_COMMAND_LINE)
-            return fail(o, "%s: %s is a command-line option, not a setting of the file", source, e->key);
+            return error_set(
+                &o->error, -1, "%s: %s is a command-line option, not a setting of the file", source, e->key);
         if (set(o, v, e->value, RANK_FILE, source) != 0)
             return -1;
     }
@@ -657,7 +647,8 @@ int options_inherit(
 {
     struct option_value *v = find(o, name);
     assert(v);
-    return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+    return set(o, v, text, RANK_DEFAULT, source) == 0 ? 0
+                                                      : options_refuse(o, name, error, "%s", o->error.text);
 }
 
 int options_rewrite(struct options *o, const char *name, const char *text, struct error *error)
@@ -670,7 +661,7 @@ int options_rewrite(struct options *o, const char *name, const char *text, struc
     int result = set(o, v, kept, rank, source);
     free(kept);
     free(source);
-    return result == 0 ? 0 : options_refuse(o, name, error, "%s", o->error);
+    return result == 0 ? 0 : options_refuse(o, name, error, "%s", o->error.text);
 }
 
 int options_set_default(struct options *o, const char *name, int64_t number, struct error *error)
@@ -682,7 +673,7 @@ int options_set_default(struct options *o, const char *name, int64_t number, str
 
 const char *options_error(const struct options *o)
 {
-    return o->error;
+    return o->error.text;
 }
 
 void options_free(struct options **op)
@@ -755,12 +746,11 @@ int options_refuse(const struct options *o, const char *name, struct error *erro
     va_list ap;
     const char *source = options_is_set(o, name) ? options_source(o, name) : "";
     bool has_name = strncmp(source, "--", 2) == 0;
-    int n = snprintf(error->text, sizeof error->text, "%.300s%s%s: ", source,
-        *source != '\0' && !has_name ? ": " : "", has_name ? "" : name);
     va_start(ap, fmt);
-    vsnprintf(error->text + n, sizeof error->text - (size_t)n, fmt, ap);
+    error_vset(error, -1, fmt, ap);
     va_end(ap);
-    return -1;
+    return error_set(error, -1, "%s%s%s: %s", source, *source != '\0' && !has_name ? ": " : "",
+        has_name ? "" : name, error->text);
 }
 
 int options_check_name(const struct options *o, const char *name, struct error *error)

@@ -122,8 +122,7 @@ void options_show_as(struct options *o, const char *name, const char *text, cons
 size_t options_operands(const struct options *o, char ***operands);
 /* The configuration file, valid until options_free; NULL if there is none. */
 const struct config *options_config(const struct options *o);
-/* Stores the error "--OPTION: message", "SOURCE: NAME: message", or "NAME: message" if it is unset. Always returns -1, so that
- * callers can write `return options_refuse(...)`. */
+/* Stores the error "--OPTION: message", "SOURCE: NAME: message", or "NAME: message" if it is unset. Returns -1. */
 int options_refuse(const struct options *o, const char *name, struct error *error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Checks that the setting is a valid name of a stream, queue or reader. If the table has no default, the setting may
@@ -131,9 +130,8 @@ int options_refuse(const struct options *o, const char *name, struct error *erro
 int options_check_name(const struct options *o, const char *name, struct error *error);
 
 /* Parses `text` by the type and bounds of the row, for sections such as [stream NAME]. Returns 0, or -1 with the
- * reason, such as "is not a size ...". The caller puts the name of the setting before the reason. */
-int option_value_read(
-    const struct option_row *row, const char *text, int64_t *number, char *why, size_t why_size);
+ * error, such as "is not a size ...". The caller puts the name of the setting before the reason. */
+int option_value_read(const struct option_row *row, const char *text, int64_t *number, struct error *error);
 
 /* Appends the current settings in the form that --check-config prints: one line `name = value ; source` each. */
 void options_print_settings(const struct options *o, struct buf *out);

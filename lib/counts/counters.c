@@ -50,11 +50,11 @@ static int line_of(const struct config_section *s, const char *key)
 static int read_number(
     struct reading *r, const struct config_section *s, const struct option_row *row, int64_t *out)
 {
-    char why[200];
+    struct error why;
     const char *value = s ? config_value(s, row->name) : NULL;
-    if (option_value_read(row, value ? value : row->fallback, out, why, sizeof why) == 0)
+    if (option_value_read(row, value ? value : row->fallback, out, &why) == 0)
         return 0;
-    return config_fail(r->error, r->config, line_of(s, row->name), "%s %s", row->name, why);
+    return config_fail(r->error, r->config, line_of(s, row->name), "%s %s", row->name, why.text);
 }
 
 static int read_input(struct reading *r)

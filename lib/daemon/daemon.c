@@ -37,12 +37,6 @@
 #define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
 
-static int fail(struct error *error, int status, const char *what, const char *name)
-{
-    snprintf(error->text, sizeof error->text, "%s %s: %s", what, name, strerror(errno));
-    return status;
-}
-
 void daemon_raise_file_limit(void)
 {
     struct rlimit limit;
@@ -98,15 +92,15 @@ static int change_identity(const struct options *o, struct error *error)
     const struct passwd *p = user ? getpwnam(user) : NULL;
     errno = ENOENT;
     if (group && !g)
-        return fail(error, EX_CONFIG, "no group", group);
+        return error_set(error, EX_CONFIG, "no group %s: %s", group, strerror(errno));
     if (user && !p)
-        return fail(error, EX_CONFIG, "no user", user);
+        return error_set(error, EX_CONFIG, "no user %s: %s", user, strerror(errno));
     if (g && (setgroups(1, &g->gr_gid) != 0 || setgid(g->gr_gid) != 0))
-        return fail(error, EX_CONFIG, "cannot change to the group", group);
+        return error_set(error, EX_CONFIG, "cannot change to the group %s: %s", group, strerror(errno));
     if (p && !g && (initgroups(user, p->pw_gid) != 0 || setgid(p->pw_gid) != 0))
-        return fail(error, EX_CONFIG, "cannot set the groups of the user", user);
+        return error_set(error, EX_CONFIG, "cannot set the groups of the user %s: %s", user, strerror(errno));
     if (p && setuid(p->pw_uid) != 0)
-        return fail(error, EX_CONFIG, "cannot change to the user", user);
+        return error_set(error, EX_CONFIG, "cannot change to the user %s: %s", user, strerror(errno));
     return 0;
 }
 
@@ -121,21 +115,17 @@ int daemon_read_token(const char *path, char **token, struct error *error)
     *token = NULL;
     if (!path || *path == '\0')
         return 0;
-    int status = io_read_secret(path, "token file", TOKEN_FILE_MAX, &text, error->text, sizeof error->text)
-                     ? 0
-                     : EX_CONFIG;
+    int status = io_read_secret(path, "token file", TOKEN_FILE_MAX, &text, error) == 0 ? 0 : EX_CONFIG;
     while (text.len > 0 && !is_token_char((unsigned char)text.ptr[text.len - 1]))
         text.len--;
     bool good = text.len > 0 && text.len <= TOKEN_MAX;
     for (size_t i = 0; i < text.len; i++)
         good = good && is_token_char((unsigned char)text.ptr[i]);
-    if (status == 0 && good) {
+    if (status == 0 && good)
         *token = bytes_dup(buf_bytes(&text));
-    } else if (status == 0) {
-        snprintf(error->text, sizeof error->text,
-            "the token file %s must contain one word of 1 to 512 ASCII characters", path);
-        status = EX_CONFIG;
-    }
+    else if (status == 0)
+        status = error_set(
+            error, EX_CONFIG, "the token file %s must contain one word of 1 to 512 ASCII characters", path);
     buf_free(&text);
     return status;
 }
@@ -152,14 +142,14 @@ int daemon_lock_directory(const char *dir, struct error *error)
     struct buf path = {0};
     char pid[32] = "";
     if (io_make_dirs(dir) != 0)
-        return fail(error, -1, "cannot create the directory", dir);
+        return error_set(error, -1, "cannot create the directory %s: %s", dir, strerror(errno));
     if (access(dir, W_OK | X_OK) != 0)
-        return fail(error, -1, "cannot write in the directory", dir);
+        return error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
     buf_printf(&path, "%s/lock", dir);
     int fd = open(path.ptr, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     buf_free(&path);
     if (fd < 0)
-        return fail(error, -1, "cannot write in the directory", dir);
+        return error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
     /* Under a service manager, the previous process of this daemon may still hold the lock until it ends. */
     int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -168,8 +158,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
             continue;
         }
         (void)!pread(fd, pid, sizeof pid - 1, 0);
-        snprintf(error->text, sizeof error->text, "the directory %s is in use by process %.*s", dir,
-            (int)strcspn(pid, "\n"), pid);
+        error_set(error, -1, "the directory %s is in use by process %.*s", dir, (int)strcspn(pid, "\n"), pid);
         close(fd);
         errno = EWOULDBLOCK;
         return -1;
@@ -180,7 +169,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
     if (did != n) {
         int why = did >= 0 ? ENOSPC : errno;
         errno = why;
-        fail(error, -1, "cannot write in the directory", dir);
+        error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
         close(fd);
         errno = why;
         return -1;
@@ -569,9 +558,7 @@ static int start_workers(struct daemon *d, struct http_server_config config, int
         .begin = d->spec->worker,
         .end = d->spec->worker_end,
         .ctx = d->ctx});
-    if (!d->workers)
-        snprintf(error->text, sizeof error->text, "cannot start %zu threads", n);
-    return d->workers ? 0 : EX_TEMPFAIL;
+    return d->workers ? 0 : error_set(error, EX_TEMPFAIL, "cannot start %zu threads", n);
 }
 
 static int start_http(struct daemon *d, int fd, struct error *error)
@@ -634,21 +621,16 @@ static int start_http(struct daemon *d, int fd, struct error *error)
     buf_free(&allowed_hosts);
     if (status != 0)
         return status;
-    if (http_server_listen_fd(d->http, fd, false) != 0) {
-        snprintf(error->text, sizeof error->text, "cannot serve HTTP on the socket");
-        return EXIT_FAILURE;
-    }
+    if (http_server_listen_fd(d->http, fd, false) != 0)
+        return error_set(error, EXIT_FAILURE, "cannot serve HTTP on the socket");
     log_listening(fd, "listening");
     if (!is_public || !options_is_set(o, "public_port"))
         return 0;
-    fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error->text,
-        sizeof error->text);
+    fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error);
     if (fd < 0)
         return EX_CONFIG;
-    if (http_server_listen_fd(d->http, fd, true) != 0) {
-        snprintf(error->text, sizeof error->text, "cannot serve HTTP on the public socket");
-        return EXIT_FAILURE;
-    }
+    if (http_server_listen_fd(d->http, fd, true) != 0)
+        return error_set(error, EXIT_FAILURE, "cannot serve HTTP on the public socket");
     log_listening(fd, "public port");
     return 0;
 }
@@ -669,7 +651,7 @@ struct http_client *daemon_client_new(
     full.auth_token = token;
     struct http_client *client = http_client_new(&full);
     if (!client)
-        snprintf(error->text, sizeof error->text, "%.200s is not an address", config->url);
+        error_set(error, -1, "%.200s is not an address", config->url);
     free(token);
     return client;
 }
@@ -703,8 +685,7 @@ static int start(struct daemon *d, struct error *error)
         fd = SERVICE_FIRST_SOCKET;
         evutil_make_socket_nonblocking(fd);
     } else if (d->spec->default_port >= 0 || options_is_set(o, "port")) {
-        fd = listen_open(
-            options_string(o, "address"), (int)options_int(o, "port"), error->text, sizeof error->text);
+        fd = listen_open(options_string(o, "address"), (int)options_int(o, "port"), error);
         if (fd < 0)
             return EX_CONFIG;
     }
@@ -831,9 +812,9 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     const char *root = options_string(o, "root");
     daemon_raise_file_limit();
     if (root && chdir(root) != 0)
-        status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
+        status = error_set(&error, EX_CONFIG, "cannot enter the directory %s: %s", root, strerror(errno));
     else if (options_bool(o, "daemon") && go_into_background() != 0)
-        status = fail(&error, EXIT_FAILURE, "cannot run in the", "background");
+        status = error_set(&error, EXIT_FAILURE, "cannot run in the background: %s", strerror(errno));
     return status != 0 ? refuse(o, error.text, status) : run(spec, o);
 }
 

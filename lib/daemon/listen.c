@@ -12,21 +12,18 @@
 
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
-static int fail(int fd, char *error, size_t error_size, const char *where, int port, const char *why)
+static int fail(int fd, struct error *error, const char *where, int port, const char *why)
 {
     if (fd >= 0)
         close(fd);
     bool in_use = errno == EADDRINUSE;
-    if (port >= 0)
-        snprintf(error, error_size, "cannot listen on %s port %d: %s%s", where, port, why,
-            in_use ? "; another process listens there: choose another --port" : "");
-    else
-        snprintf(error, error_size, "cannot listen on %s: %s%s", where, why,
-            in_use ? "; another process listens there: choose another path" : "");
-    return -1;
+    return port >= 0 ? error_set(error, -1, "cannot listen on %s port %d: %s%s", where, port, why,
+                           in_use ? "; another process listens there: choose another --port" : "")
+                     : error_set(error, -1, "cannot listen on %s: %s%s", where, why,
+                           in_use ? "; another process listens there: choose another path" : "");
 }
 
-static int open_unix(const char *path, char *error, size_t error_size)
+static int open_unix(const char *path, struct error *error)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct stat st;
@@ -38,7 +35,7 @@ static int open_unix(const char *path, char *error, size_t error_size)
         why = "the path names a file that is not a socket: choose another path";
     if (why) {
         errno = 0;
-        return fail(-1, error, error_size, path, -1, why);
+        return fail(-1, error, path, -1, why);
     }
     strcpy(name.sun_path, path);
     if (exists) { /* a process that was killed leaves a socket file that refuses connections */
@@ -52,11 +49,11 @@ static int open_unix(const char *path, char *error, size_t error_size)
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name) != 0 ||
         chmod(path, LISTEN_FILE_MODE) != 0 || listen(fd, LISTEN_BACKLOG) != 0)
-        return fail(fd, error, error_size, path, -1, strerror(errno));
+        return fail(fd, error, path, -1, strerror(errno));
     return fd;
 }
 
-static int open_tcp(const char *host, int port, char *error, size_t error_size)
+static int open_tcp(const char *host, int port, struct error *error)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE},
                     *list;
@@ -65,7 +62,7 @@ static int open_tcp(const char *host, int port, char *error, size_t error_size)
     int rc = getaddrinfo(host, service, &hints, &list);
     if (rc != 0) {
         errno = 0;
-        return fail(-1, error, error_size, host, port, gai_strerror(rc));
+        return fail(-1, error, host, port, gai_strerror(rc));
     }
     int on = 1, fd = socket(list->ai_family, SOCKET_FLAGS, 0);
     bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
@@ -73,25 +70,25 @@ static int open_tcp(const char *host, int port, char *error, size_t error_size)
     int saved = errno;
     freeaddrinfo(list);
     errno = saved;
-    return ok ? fd : fail(fd, error, error_size, host, port, strerror(errno));
+    return ok ? fd : fail(fd, error, host, port, strerror(errno));
 }
 
-int listen_open(const char *address, int port, char *error, size_t error_size)
+int listen_open(const char *address, int port, struct error *error)
 {
     char host[256];
     if (strncmp(address, "unix:", 5) == 0)
-        return open_unix(address + 5, error, error_size);
+        return open_unix(address + 5, error);
     size_t n = strlen(address);
     if (n >= sizeof host) {
         errno = 0;
-        return fail(-1, error, error_size, "the address given", port, "the host name is too long");
+        return fail(-1, error, "the address given", port, "the host name is too long");
     }
     memcpy(host, address, n + 1);
     if (host[0] == '[' && host[n - 1] == ']') {
         host[n - 1] = '\0';
-        return open_tcp(host + 1, port, error, error_size);
+        return open_tcp(host + 1, port, error);
     }
-    return open_tcp(host, port, error, error_size);
+    return open_tcp(host, port, error);
 }
 
 int listen_name(int fd, struct listen_name *out)

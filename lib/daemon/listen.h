@@ -5,6 +5,8 @@
 #ifndef MILLRACE_LISTEN_H
 #define MILLRACE_LISTEN_H
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,7 +14,7 @@
 #define LISTEN_FILE_MODE 0660 /* mode of a socket file, whatever the umask: the daemon's group may connect */
 
 /* Returns a listening socket, or -1 with the error and a remedy. Port 0 selects a free port. */
-int listen_open(const char *address, int port, char *error, size_t error_size);
+int listen_open(const char *address, int port, struct error *error);
 
 /* The address of a listening socket: a numeric IP address and a port for TCP, or the path of a Unix socket and port
  * 0. */

@@ -23,7 +23,7 @@ int nng_listen_check(const char *setting, const char *urls, bool token, struct e
     }
     int failed = 0;
     if (has_gap || !has_url)
-        failed = config_fail(error, NULL, 0, "%s: %s: a URL is missing", setting, urls);
+        failed = error_set(error, -1, "%s: %s: a URL is missing", setting, urls);
     for (char *url; failed == 0 && (url = next_url(&urls)); free(url)) {
         bool tcp = strncmp(url, "tcp://", 6) == 0, ipc = strncmp(url, "ipc://", 6) == 0;
         const char *colon = strrchr(url, ':'), *why = NULL;
@@ -36,7 +36,7 @@ int nng_listen_check(const char *setting, const char *urls, bool token, struct e
                   "file restricts access";
         else if (strlen(url) >= NNG_MAXADDRLEN)
             why = "the URL is too long";
-        failed = why ? config_fail(error, NULL, 0, "%s: %s: %s", setting, url, why) : 0;
+        failed = why ? error_set(error, -1, "%s: %s: %s", setting, url, why) : 0;
     }
     return failed;
 }
@@ -52,7 +52,7 @@ int nng_listen_on(const char *setting, const char *urls, nng_socket socket, stru
         if (why == 0)
             why = nng_listener_start(listener, 0);
         if (why != 0)
-            failed = config_fail(error, NULL, 0, "%s: %s: %s", setting, url, nng_strerror(why));
+            failed = error_set(error, -1, "%s: %s: %s", setting, url, nng_strerror(why));
         else if (nng_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port) == 0)
             log_info("nng listening", LOG_S("url", url), LOG_I("bound_port", port));
         else

@@ -30,9 +30,9 @@ static struct http_tokens *read_tokens(const char *path, struct error *error)
     struct buf text = {0};
     char why[HTTP_TOKENS_ERROR_TEXT];
     struct http_tokens *tokens = NULL;
-    if (io_read_secret(path, "tokens file", TOKENS_FILE_MAX, &text, error->text, sizeof error->text) &&
+    if (io_read_secret(path, "tokens file", TOKENS_FILE_MAX, &text, error) == 0 &&
         !(tokens = http_tokens_parse(buf_bytes(&text), why)))
-        snprintf(error->text, sizeof error->text, "the tokens file %s, %s", path, why);
+        error_set(error, -1, "the tokens file %s, %s", path, why);
     buf_free(&text);
     return tokens;
 }
@@ -47,10 +47,8 @@ int service_new(const struct options *o, struct event_base *base, struct stats *
     s->allowed_origins = options_string(o, "allowed_origins");
     if (s->tokens_path && !(s->tokens = read_tokens(s->tokens_path, error)))
         status = EX_CONFIG;
-    if (status == 0 && log && !(s->log = request_log_new(log, base, stats))) {
-        snprintf(error->text, sizeof error->text, "cannot open the request log %s: %s", log, strerror(errno));
-        status = EX_CONFIG;
-    }
+    if (status == 0 && log && !(s->log = request_log_new(log, base, stats)))
+        status = error_set(error, EX_CONFIG, "cannot open the request log %s: %s", log, strerror(errno));
     if (status != 0)
         service_free(&s);
     *out = s;
@@ -83,7 +81,7 @@ void service_configure(struct service *s, struct http_server_config *config)
 
 void service_hangup(struct service *s, struct http_server *http)
 {
-    struct error error = {0};
+    struct error error;
     struct http_tokens *tokens;
     if (s->log)
         request_log_reopen(s->log);
@@ -91,7 +89,7 @@ void service_hangup(struct service *s, struct http_server *http)
         return;
     tokens = read_tokens(s->tokens_path, &error);
     if (!tokens) {
-        log_error("the former tokens stay in force", LOG_S("error", error.text));
+        log_error("the tokens in use stay in force", LOG_S("error", error.text));
         return;
     }
     http_tokens_unref(&s->tokens);

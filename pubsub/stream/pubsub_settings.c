@@ -123,7 +123,7 @@ static int read_limits(const struct options *o, const struct config_section *sec
     for (size_t i = 0; section && i < section->n_entries; i++) {
         const struct config_entry *e = &section->entries[i];
         const struct option_row *row = settings_rows;
-        char why[300];
+        struct error why;
         size_t which = 0;
         while (which < 3 && strcmp(names[which], e->key) != 0)
             which++;
@@ -133,8 +133,8 @@ static int read_limits(const struct options *o, const struct config_section *sec
                 e->key);
         while (strcmp(row->name, e->key) != 0)
             row++;
-        if (option_value_read(row, e->value, &n[which], why, sizeof why) != 0)
-            return config_fail(error, c, e->line, "%s = %s %s", e->key, e->value, why);
+        if (option_value_read(row, e->value, &n[which], &why) != 0)
+            return config_fail(error, c, e->line, "%s = %s %s", e->key, e->value, why.text);
     }
     *out = (struct stream_limits){(uint64_t)n[0], n[1] * USEC_PER_MSEC, (uint64_t)n[2]};
     if (out->disk_limit && n[2] < SEGMENTS_MIN * options_int(o, "segment_bytes"))
@@ -170,8 +170,7 @@ int settings_check(struct options *o, struct error *error)
             return -1;
     }
     if (!options_text(o, "data_dir"))
-        return config_fail(
-            error, NULL, 0, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");
+        return error_set(error, -1, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");
     while (bytes_next_word(&list, SETTINGS_SEPARATORS, &name))
         if (!bytes_is_name(name))
             return options_refuse(o, "streams", error,

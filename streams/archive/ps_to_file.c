@@ -418,7 +418,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
             clock_monotonic(), why);
     free(beside);
     if (!w->archive) {
-        config_fail(error, NULL, 0, "%s", why);
+        error_set(error, -1, "%s", why);
         return EX_CONFIG;
     }
     w->pubsub = stream_program_connect(d, error);

@@ -47,16 +47,16 @@ void hash_key_free(struct hash_key **kp)
     *kp = NULL;
 }
 
-struct hash_key *hash_key_read(const char *path, char *error, size_t error_size)
+struct hash_key *hash_key_read(const char *path, struct error *error)
 {
     struct buf secret = {0};
     struct hash_key *k = NULL;
-    bool is_read = io_read_secret(path, "key file", KEY_MAX, &secret, error, error_size);
+    bool is_read = io_read_secret(path, "key file", KEY_MAX, &secret, error) == 0;
     while (secret.len > 0 && (secret.ptr[secret.len - 1] == '\n' || secret.ptr[secret.len - 1] == '\r'))
         secret.len--;
     if (is_read && secret.len < HASH_KEY_MIN)
-        snprintf(error, error_size, "%s: a key needs at least %d bytes (head -c 32 /dev/urandom | base64)",
-            path, HASH_KEY_MIN);
+        error_set(error, -1, "%s: a key needs at least %d bytes (head -c 32 /dev/urandom | base64)", path,
+            HASH_KEY_MIN);
     else if (is_read)
         k = hash_key_of(buf_bytes(&secret));
     if (secret.ptr)

@@ -11,14 +11,15 @@
 #define MILLRACE_HASH_KEY_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 #define HASH_KEY_MIN 16
 #define HASH_TOKEN_LENGTH 33 /* "h:" 8 ":" 22 */
 
 struct hash_key;
 
-/* Reads the key file. Returns NULL with the reason. */
-struct hash_key *hash_key_read(const char *path, char *error, size_t error_size);
+/* Reads the key file. Returns NULL with the error. */
+struct hash_key *hash_key_read(const char *path, struct error *error);
 struct hash_key *hash_key_of(struct bytes secret);
 struct hash_key *hash_key_random(void); /* NULL: the system has no random bytes */
 void hash_key_free(struct hash_key **k);

@@ -287,7 +287,7 @@ static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
     return why;
 }
 
-static int add_edits(struct edits *e, const char *list, enum edit edit, char *error)
+static int add_edits(struct edits *e, const char *list, enum edit edit, struct error *error)
 {
     struct words fields = words_of(list, SEPARATORS);
     const char *why = NULL;
@@ -295,7 +295,7 @@ static int add_edits(struct edits *e, const char *list, enum edit edit, char *er
     for (; i < fields.n && !why; i++)
         why = add_edit(e, fields.at[i], edit);
     if (why)
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%.200s: %s", fields.at[i - 1].ptr, why);
+        error_set(error, -1, "%.200s: %s", fields.at[i - 1].ptr, why);
     words_free(&fields);
     return why ? -1 : 0;
 }
@@ -309,29 +309,23 @@ static void edits_free(struct edits *e)
     free(e->members);
 }
 
-static int check_spec(const struct line_filter_spec *spec, char *error)
+static int check_spec(const struct line_filter_spec *spec, struct error *error)
 {
     const struct {
         const char *name, *text;
     } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
         {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].text && !bytes_is_utf8(bytes_str(texts[i].text))) {
-            snprintf(error, LINE_FILTER_ERROR_TEXT, "%s is not UTF-8, so no field can match", texts[i].name);
-            return -1;
-        }
-    if (has_empty_name(spec->drop) || has_empty_name(spec->hash)) {
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s: empty name between commas",
-            has_empty_name(spec->drop) ? "drop" : "hash");
-        return -1;
-    }
+        if (texts[i].text && !bytes_is_utf8(bytes_str(texts[i].text)))
+            return error_set(error, -1, "%s is not UTF-8, so no field can match", texts[i].name);
+    if (has_empty_name(spec->drop) || has_empty_name(spec->hash))
+        return error_set(
+            error, -1, "%s: empty name between commas", has_empty_name(spec->drop) ? "drop" : "hash");
     const char *asked[ASKED_FIELDS] = {spec->subject, spec->heartbeat};
     for (size_t i = 0; i < ASKED_FIELDS; i++)
-        if (asked[i] && !json_path_is_valid(bytes_str(asked[i]))) {
-            snprintf(error, LINE_FILTER_ERROR_TEXT,
-                "%.200s: not a field; write user, user.id, items[0].sku or [\"a.b\"]", asked[i]);
-            return -1;
-        }
+        if (asked[i] && !json_path_is_valid(bytes_str(asked[i])))
+            return error_set(
+                error, -1, "%.200s: not a field; write user, user.id, items[0].sku or [\"a.b\"]", asked[i]);
     bool conditions = spec->values || spec->prefix || spec->pattern;
     const char *why = NULL;
     if (conditions && !spec->subject)
@@ -340,12 +334,10 @@ static int check_spec(const struct line_filter_spec *spec, char *error)
         why = "a subject requires values, a prefix or a pattern";
     else if (spec->hash && *spec->hash != '\0' && !spec->key)
         why = "hash requires a key";
-    if (why)
-        snprintf(error, LINE_FILTER_ERROR_TEXT, "%s", why);
-    return why ? -1 : 0;
+    return why ? error_set(error, -1, "%s", why) : 0;
 }
 
-struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT])
+struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct error *error)
 {
     if (check_spec(spec, error) != 0)
         return NULL;
@@ -361,7 +353,7 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, char er
     f->fields = json_fields_new(asked, f->n_asked);
     if (add_edits(&f->edits, spec->drop, DROP, error) != 0 ||
         add_edits(&f->edits, spec->hash, HASH, error) != 0 ||
-        (spec->pattern && !(f->pattern = text_pattern_new(spec->pattern, error, LINE_FILTER_ERROR_TEXT))))
+        (spec->pattern && !(f->pattern = text_pattern_new(spec->pattern, error))))
         line_filter_free(&f);
     return f;
 }

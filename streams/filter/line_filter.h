@@ -20,8 +20,6 @@
 #include "base/clock.h"
 #include "streams/filter/hash_key.h"
 
-#define LINE_FILTER_ERROR_TEXT 300
-
 /* Lists are paths separated by commas or spaces; NULL or "": none. Everything but the key is copied. */
 struct line_filter_spec {
     const char *drop;      /* fields to remove */
@@ -45,9 +43,9 @@ enum line_filter_result {
 
 struct line_filter;
 
-/* Returns NULL with the reason: settings that are invalid, contradict each other or could publish a value by
+/* Returns NULL with the error: settings that are invalid, contradict each other or could publish a value by
  * mistake. */
-struct line_filter *line_filter_new(const struct line_filter_spec *spec, char error[LINE_FILTER_ERROR_TEXT]);
+struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct error *error);
 void line_filter_free(struct line_filter **f);
 /* Replaces the key of a filter that has one; the old key is no longer used. */
 void line_filter_set_key(struct line_filter *f, struct hash_key *key);

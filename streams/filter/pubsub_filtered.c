@@ -130,14 +130,13 @@ struct sub {
 static int make_filter(
     struct options *o, struct hash_key **key, struct line_filter **filter, struct error *error)
 {
-    char why[LINE_FILTER_ERROR_TEXT];
     const char *key_file = options_text(o, "hash_key_file");
     *key = NULL;
     if (key_file && !options_text(o, "hash"))
         return options_refuse(o, "hash_key_file", error,
             "set hash too; without it nothing is hashed, and all values are published in plain text");
-    if (key_file && !(*key = hash_key_read(key_file, why, sizeof why)))
-        return options_refuse(o, "hash_key_file", error, "%s", why);
+    if (key_file && !(*key = hash_key_read(key_file, error)))
+        return options_refuse(o, "hash_key_file", error, "%s", error->text);
     /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that cannot be computed again. */
     if (!key_file && options_text(o, "hash") && !options_text(o, "to_stream"))
         *key = hash_key_random();
@@ -149,11 +148,11 @@ static int make_filter(
         .prefix = options_text(o, "filter_prefix"),
         .pattern = options_text(o, "filter_pattern"),
         .heartbeat = options_text(o, "heartbeat")};
-    *filter = line_filter_new(&spec, why);
+    *filter = line_filter_new(&spec, error);
     if (*filter)
         return 0;
     hash_key_free(key);
-    return config_fail(error, NULL, 0, "filter: %s", why);
+    return error_set(error, -1, "filter: %s", error->text);
 }
 
 static int check(struct options *o, struct error *error)
@@ -426,7 +425,7 @@ static bool read_filter(const struct program *p, struct http_request *req, struc
     struct bytes subject, pattern;
     bool has_subject = http_param(req, "filter_subject", &subject);
     bool has_pattern = http_param(req, "filter_pattern", &pattern);
-    char error[LINE_FILTER_ERROR_TEXT];
+    struct error error;
     *out = NULL;
     if (!has_subject && !has_pattern)
         return true;
@@ -439,11 +438,11 @@ static bool read_filter(const struct program *p, struct http_request *req, struc
     *out = line_filter_new(&(struct line_filter_spec){.subject = field,
                                .pattern = text,
                                .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
-        error);
+        &error);
     free(field);
     free(text);
     if (!*out)
-        http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error);
+        http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error.text);
     return *out != NULL;
 }
 
@@ -647,12 +646,12 @@ static void hangup(void *ctx)
 {
     struct program *p = ctx;
     const char *path = options_text(daemon_options(p->daemon), "hash_key_file");
-    char why[LINE_FILTER_ERROR_TEXT];
+    struct error error;
     if (!p->key || !path)
         return;
-    struct hash_key *key = hash_key_read(path, why, sizeof why);
+    struct hash_key *key = hash_key_read(path, &error);
     if (!key) {
-        log_error("cannot reload the hash key: keeping the old one", LOG_S("error", why));
+        log_error("cannot reload the hash key: keeping the old one", LOG_S("error", error.text));
         return;
     }
     log_info("hash key reloaded", LOG_S("id", hash_key_id(key)), LOG_S("before", hash_key_id(p->key)));

@@ -77,7 +77,7 @@ static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
     return 0;
 }
 
-struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size)
+struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
 {
     static const char *const runs[] = {"(*sr:", "(*script_run:", "(*asr:", "(*atomic_script_run:"};
     int code;
@@ -91,14 +91,14 @@ struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t e
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         refused = refused || strstr(pattern, runs[i]);
     if (refused) {
-        snprintf(error, error_size, "the pattern begins with (* or contains a script run");
+        error_set(error, -1, "the pattern begins with (* or contains a script run");
         return NULL;
     }
     struct text_pattern *p = mem_zalloc(sizeof *p);
     p->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &code, &at, NULL);
     if (!p->code) {
         pcre2_get_error_message(code, why, sizeof why);
-        snprintf(error, error_size, "invalid pattern at character %zu: %s", at + 1, (char *)why);
+        error_set(error, -1, "invalid pattern at character %zu: %s", at + 1, (char *)why);
         text_pattern_free(&p);
         return NULL;
     }

@@ -15,6 +15,7 @@
 #define MILLRACE_TEXT_PATTERN_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 #define TEXT_PATTERN_STEPS_MAX 100000
 #define TEXT_PATTERN_TEXT_MAX ((size_t)1 << 20)
@@ -27,8 +28,8 @@ enum text_pattern_result {
 
 struct text_pattern;
 
-/* Returns NULL with the reason and the position. */
-struct text_pattern *text_pattern_new(const char *pattern, char *error, size_t error_size);
+/* Returns NULL with the error, which names the position. */
+struct text_pattern *text_pattern_new(const char *pattern, struct error *error);
 void text_pattern_free(struct text_pattern **p);
 /* The text must be UTF-8. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text);

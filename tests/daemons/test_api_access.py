@@ -127,7 +127,7 @@ class TokensTest(AccessTest):
         self.assertEqual(self.ask("/v1/counters", "AA").status, 401)
         self.tokens("three read SECRET extra\n")
         os.kill(self.api.pid, signal.SIGHUP)
-        wait_until(lambda: "the former tokens stay in force" in self.api.log, lambda: self.api.log)
+        wait_until(lambda: "the tokens in use stay in force" in self.api.log, lambda: self.api.log)
         self.assertEqual(self.ask("/v1/counters", "BB").status, 200)
         self.assertNotIn("SECRET", self.api.log)
 

@@ -22,10 +22,10 @@ static void check_values(const char *text)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t number = 0;
-        char why[200] = "";
+        struct error why = {0};
         const struct option_row *row = &rows[i];
-        if (option_value_read(row, text, &number, why, sizeof why) != 0) {
-            assert(why[0]);
+        if (option_value_read(row, text, &number, &why) != 0) {
+            assert(why.text[0]);
             continue;
         }
         if (row->type == OPTION_INT || row->type == OPTION_SIZE || row->type == OPTION_DURATION)

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char error[200] = "";
+    struct error error = {0};
     struct buf text = {0};
     const uint8_t *nul = size ? memchr(data, 0, size) : NULL;
     if (!nul || size > 2000)
@@ -17,9 +17,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t first = (size_t)(nul - data) + 1;
     for (size_t i = first; i < size; i++) /* ASCII is UTF-8 */
         buf_append_char(&text, (char)(data[i] & 0x7f));
-    struct text_pattern *p = text_pattern_new((const char *)data, error, sizeof error);
+    struct text_pattern *p = text_pattern_new((const char *)data, &error);
     if (!p) {
-        assert(error[0]);
+        assert(error.text[0]);
         buf_free(&text);
         return 0;
     }

@@ -307,9 +307,8 @@ static void set(struct http_server_config *config, struct probe *p, char *text)
 
 static int listen_here(struct probe *p)
 {
-    char error[256];
     struct listen_name name;
-    int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    int fd = listen_open("127.0.0.1", 0, NULL);
     if (fd < 0 || listen_name(fd, &name) < 0)
         return -1;
     printf("port %d\n", name.port);

@@ -159,7 +159,7 @@ static int open_socket(struct up *up, const char *name, struct error *error)
 {
     const char *address = config_setting(up->config, name, "address");
     const char *port_text = config_setting(up->config, name, "port");
-    char reason[400], url[300];
+    char url[300];
     uint64_t port = (uint64_t)peer_named(name)->port;
     struct supervisor_program *d = &up->daemons[up->n - 1];
     if (port_text && (!bytes_to_u64(bytes_str(port_text), &port) || port > 65535))
@@ -168,11 +168,10 @@ static int open_socket(struct up *up, const char *name, struct error *error)
     if (options_bool(up->options, "free_ports"))
         port = 0;
     d->listen_fd = handover_take(name, address, (int)port);
-    int low = d->listen_fd >= 0
-                  ? d->listen_fd
-                  : listen_open(address ? address : "127.0.0.1", (int)port, reason, sizeof reason);
+    int low =
+        d->listen_fd >= 0 ? d->listen_fd : listen_open(address ? address : "127.0.0.1", (int)port, error);
     if (low < 0)
-        return config_fail(error, NULL, 0, "%s: %s", name, reason);
+        return error_set(error, -1, "%s: %s", name, error->text);
     if (low != d->listen_fd) {
         d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
         close(low);
@@ -245,11 +244,10 @@ static bool is_wanted(const struct up *up, const struct daemon_row *row)
     static const struct option_row every = {
         .name = "every", .type = OPTION_DURATION, .max = INT64_MAX, .unit = "s"};
     const char *text = row->compacts ? config_setting(up->config, row->name, "every") : NULL;
-    char ignored[200];
     int64_t ms;
     if (row->compacts && config_setting(up->config, "sortdb", "db_file"))
         return false;
-    return !text || option_value_read(&every, text, &ms, ignored, sizeof ignored) != 0 || ms != 0;
+    return !text || option_value_read(&every, text, &ms, NULL) != 0 || ms != 0;
 }
 
 static bool runs_here(const void *arg, const char *daemon)

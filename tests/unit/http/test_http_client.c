@@ -138,9 +138,8 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 static int set_up(void **state)
 {
     struct world *w = mem_zalloc(sizeof *w);
-    char error[256];
     w->base = w->server.base = event_base_new();
-    w->server.listen_fd = listen_open("127.0.0.1", 0, error, sizeof error);
+    w->server.listen_fd = listen_open("127.0.0.1", 0, NULL);
     assert_true(w->server.listen_fd >= 0);
     listen_url(w->server.listen_fd, w->server.url, sizeof w->server.url);
     w->server.event = event_new(w->base, w->server.listen_fd, EV_READ | EV_PERSIST, on_accept, &w->server);

@@ -75,7 +75,6 @@ static void open_pool(struct world *w, int max_connections)
 static int set_up(void **state)
 {
     static struct world w;
-    char error[200];
     signal(SIGPIPE, SIG_IGN);
     now = USEC_PER_SEC;
     w = (struct world){.base = event_base_new(), .stats = stats_new("test")};
@@ -88,7 +87,7 @@ static int set_up(void **state)
             .max_body = 1000,
             .max_connections = 1000,
             .server_name = "test"};
-        int fd = listen_open("127.0.0.1", 0, error, sizeof error);
+        int fd = listen_open("127.0.0.1", 0, NULL);
         struct listen_name name;
         assert_true(fd >= 0);
         listen_name(fd, &name);

@@ -14,8 +14,8 @@ static const char *become(
     const struct line_filter_spec *spec, const char *line, enum line_filter_result expect)
 {
     static struct buf out;
-    char error[LINE_FILTER_ERROR_TEXT];
-    struct line_filter *f = line_filter_new(spec, error);
+    struct error error;
+    struct line_filter *f = line_filter_new(spec, &error);
     assert_non_null(f);
     buf_clear(&out);
     enum line_filter_result r = line_filter_apply(f, bytes_str(line), &out);
@@ -201,11 +201,11 @@ static void test_what_is_no_utf8_is_no_setting(void **state)
     const struct line_filter_spec specs[] = {{.drop = foreign}, {.hash = foreign, .key = key},
         {.subject = foreign, .values = "a"}, {.subject = "a", .values = foreign},
         {.subject = "a", .prefix = foreign}, {.subject = "a", .pattern = foreign}, {.heartbeat = foreign}};
-    char error[LINE_FILTER_ERROR_TEXT];
+    struct error error;
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        assert_null(line_filter_new(&specs[i], error));
-        assert_non_null(strstr(error, "UTF-8"));
+        assert_null(line_filter_new(&specs[i], &error));
+        assert_non_null(strstr(error.text, "UTF-8"));
     }
     assert_string_equal(without("caf\xc3\xa9", "{\"caf\xc3\xa9\":1}"), "{}");
 }
@@ -233,14 +233,14 @@ static void test_wrong_specs(void **state)
         {.drop = "a[0].b"}, {.drop = "a..b"}, {.heartbeat = "[0]"}, {.subject = "x.", .values = "a"},
         {.subject = "x", .pattern = "a\xc3"}, {.subject = "x", .pattern = "\xff\xff"},
         {.subject = "x", .pattern = "a\\C"}, {.subject = "x", .pattern = "(a"}};
-    char error[LINE_FILTER_ERROR_TEXT];
+    struct error error;
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        *error = '\0';
-        assert_null(line_filter_new(&specs[i], error));
-        assert_true(strlen(error) > 0);
+        *error.text = '\0';
+        assert_null(line_filter_new(&specs[i], &error));
+        assert_true(strlen(error.text) > 0);
     }
-    assert_non_null(strstr(error, "character 3"));
+    assert_non_null(strstr(error.text, "character 3"));
 }
 
 static void write_key(const char *path, const char *text, mode_t mode)
@@ -254,25 +254,25 @@ static void write_key(const char *path, const char *text, mode_t mode)
 
 static void test_key_files(void **state)
 {
-    char path[64], error[300];
+    char path[64];
+    struct error error;
     (void)state;
     make_test_file(path, sizeof path);
     write_key(path, "0123456789abcdef\n", 0600);
-    struct hash_key *a = hash_key_read(path, error, sizeof error),
-                    *b = hash_key_of(BYTES_LITERAL("0123456789abcdef"));
+    struct hash_key *a = hash_key_read(path, &error), *b = hash_key_of(BYTES_LITERAL("0123456789abcdef"));
     assert_non_null(a);
     assert_string_equal(hash_key_id(a), hash_key_id(b));
     hash_key_free(&a);
     hash_key_free(&b);
     assert_null(a);
     chmod(path, 0644);
-    assert_null(hash_key_read(path, error, sizeof error));
-    assert_non_null(strstr(error, "chmod o="));
+    assert_null(hash_key_read(path, &error));
+    assert_non_null(strstr(error.text, "chmod o="));
     write_key(path, "short\n", 0600);
-    assert_null(hash_key_read(path, error, sizeof error));
+    assert_null(hash_key_read(path, &error));
     unlink(path);
-    assert_null(hash_key_read(path, error, sizeof error));
-    assert_non_null(strstr(error, "No such file"));
+    assert_null(hash_key_read(path, &error));
+    assert_non_null(strstr(error.text, "No such file"));
 }
 
 static int make_key(void **state)

@@ -5,8 +5,8 @@
 
 static enum text_pattern_result find(const char *pattern, struct bytes text)
 {
-    char error[300];
-    struct text_pattern *p = text_pattern_new(pattern, error, sizeof error);
+    struct error error;
+    struct text_pattern *p = text_pattern_new(pattern, &error);
     assert_non_null(p);
     enum text_pattern_result r = text_pattern_find(p, text);
     assert_int_equal(text_pattern_find(p, text), r); /* what one text has cost is forgotten with the next */
@@ -101,11 +101,11 @@ static void test_verbs_that_lift_a_bound_are_refused(void **state)
 {
     static const char *const patterns[] = {"(*NO_JIT)a", "(*LIMIT_MATCH=9)a", "(*UCP)(*NO_JIT)a",
         "(*sr:.*)[bc]", "x(*script_run:.*)", "(*asr:.*)", "a|(*atomic_script_run:.*)"};
-    char error[300];
+    struct error error;
     (void)state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        assert_null(text_pattern_new(patterns[i], error, sizeof error));
-        assert_string_equal(error, "the pattern begins with (* or contains a script run");
+        assert_null(text_pattern_new(patterns[i], &error));
+        assert_string_equal(error.text, "the pattern begins with (* or contains a script run");
     }
     assert_int_equal(find("a(*ACCEPT)b", BYTES_LITERAL("a")), TEXT_PATTERN_FOUND);
 }
