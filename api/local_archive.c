@@ -28,7 +28,7 @@ struct local_archive {
     struct loop_notify *notify;
     struct event *look;
     struct generation *generation;
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;               /* of the latest opening */
     bool has_shortage;                /* the latest opening failed, and may succeed with the same files */
     bool is_written;                  /* a file in use was written to, and an opening was requested */
     TAILQ_HEAD(, archive_wait) waits; /* in the order of their tickets */
@@ -47,8 +47,7 @@ static uint64_t request(struct local_archive *a)
 
 static bool is_untouched(const struct local_archive *a)
 {
-    char error[GENERATION_ERROR_TEXT];
-    return !a->generation || generation_is_untouched(a->generation, error);
+    return !a->generation || generation_is_untouched(a->generation, NULL);
 }
 
 static void on_look(evutil_socket_t fd, short what, void *arg)
@@ -74,17 +73,17 @@ static void take(struct local_archive *a, struct reloader_outcome *o)
         a->is_written = false;
         log_info("reading the archive", LOG_U("generation", info.number), LOG_U("through", info.through),
             LOG_U("records", info.records), LOG_U("bytes", info.bytes));
-    } else if (o->result != SORTED_FILE_OK) {
+    } else if (o->error.code != SORTED_FILE_OK) {
         stats_add(a->failures, 1);
-        if (a->generation && o->result == SORTED_FILE_REFUSED && !is_untouched(a))
+        if (a->generation && o->error.code == SORTED_FILE_REFUSED && !is_untouched(a))
             generation_unref(&a->generation);
-        if (strcmp(a->error, o->error) != 0)
+        if (a->error.code == 0 || strcmp(a->error.text, o->error.text) != 0)
             log_error(a->generation ? "cannot open the archive; the former generation stays in use"
                                     : "cannot open the archive",
-                LOG_S("error", o->error));
+                LOG_S("error", o->error.text));
     }
-    a->has_shortage = o->result == SORTED_FILE_FAILED;
-    snprintf(a->error, sizeof a->error, "%s", o->result == SORTED_FILE_OK ? "" : o->error);
+    a->has_shortage = o->error.code == SORTED_FILE_FAILED;
+    a->error = o->error;
 }
 
 static void on_opened(void *arg)
@@ -171,7 +170,7 @@ struct generation *local_archive_generation(const struct local_archive *a)
 
 const char *local_archive_error(const struct local_archive *a)
 {
-    return a->error;
+    return a->error.code != 0 ? a->error.text : "";
 }
 
 struct archive_wait *local_archive_refresh(struct local_archive *a, void (*fn)(void *arg), void *arg)

@@ -473,8 +473,8 @@ static struct source_generation identify(struct generation_info info)
 /* The mapped archive has no more lines. */
 static void end_local(struct question *q)
 {
-    char error[GENERATION_ERROR_TEXT];
-    bool is_whole = archive_read_is_whole(q->read, error), ok = !q->bad && !q->partial.len;
+    struct error error;
+    bool is_whole = archive_read_is_whole(q->read, &error), ok = !q->bad && !q->partial.len;
     if (is_whole && ok) {
         q->through = archive_read_info(q->read).through;
         q->archived_until = archive_read_info(q->read).until;
@@ -490,7 +490,7 @@ static void end_local(struct question *q)
     if (is_whole && ok)
         advance(q);
     else
-        fail(q, is_whole ? "its records are malformed" : error, 0);
+        fail(q, is_whole ? "its records are malformed" : error.text, 0);
 }
 
 static void begin_local(struct question *q)
@@ -555,9 +555,8 @@ static void ask_local(struct question *q)
 static bool recall(struct question *q)
 {
     struct sources *s = q->sources;
-    char error[GENERATION_ERROR_TEXT];
     struct generation *g = q->spec.on_recall ? local_archive_generation(s->local) : NULL;
-    if (!g || s->n < 2 || q->is_missing[1] || !generation_is_whole(g, GENERATION_NO_SHARD, error))
+    if (!g || s->n < 2 || q->is_missing[1] || !generation_is_whole(g, GENERATION_NO_SHARD, NULL))
         return false;
     struct generation_info info = generation_info(g);
     const struct source_generation id = identify(info);

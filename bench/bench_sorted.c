@@ -91,11 +91,11 @@ static double measure(find_value *find, int first, int n, bool expected)
 
 static int open_file(void)
 {
-    char error[SORTED_FILE_ERROR_TEXT];
+    struct error error;
     struct sorted_file_config config = {.path = path, .separator = ',', .unique_keys = true};
     usec_t began = clock_monotonic();
-    if (sorted_file_open(&config, &file, error) != SORTED_FILE_OK)
-        return fprintf(stderr, "%s\n", error), -1;
+    if (sorted_file_open(&config, &file, &error) != SORTED_FILE_OK)
+        return fprintf(stderr, "%s\n", error.text), -1;
     uint64_t bytes = file->text.text.len;
     printf("opened, checked and indexed: %.0f MB/s (%" PRIu64 " records, %" PRIu64 " bytes)\n",
         (double)bytes / (double)(clock_monotonic() - began), file->records, bytes);

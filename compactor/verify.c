@@ -37,15 +37,14 @@ static enum compact_result open_file(
     const struct verify *v, const struct manifest_file *f, struct sorted_file **out)
 {
     struct buf path = {0};
-    char why[SORTED_FILE_ERROR_TEXT];
     buf_printf(&path, "%s/%s", v->directory, f->name);
     struct sorted_file_config config = {
         .path = path.ptr, .separator = RECORD_SEPARATOR, .unique_keys = true, .expected = f};
-    enum sorted_file_result r = sorted_file_open(&config, out, why);
+    enum sorted_file_result r = sorted_file_open(&config, out, v->error);
     buf_free(&path);
     if (r == SORTED_FILE_OK)
         return COMPACT_OK;
-    return error_set(v->error, r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s", why);
+    return v->error->code = r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
 }
 
 /* The next line without its LF. */

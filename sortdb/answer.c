@@ -99,8 +99,7 @@ static void break_off(struct answer *a)
 static void on_all_taken(struct http_request *req, void *arg)
 {
     struct answer *a = arg;
-    char error[GENERATION_ERROR_TEXT];
-    if (!generation_is_whole(a->generation, a->lines.shard, error)) {
+    if (!generation_is_whole(a->generation, a->lines.shard, NULL)) {
         break_off(a);
         return;
     }
@@ -111,7 +110,6 @@ static void on_all_taken(struct http_request *req, void *arg)
 static void on_room(struct http_request *req, void *arg)
 {
     struct answer *a = arg;
-    char error[GENERATION_ERROR_TEXT];
     struct bytes run;
     bool more = true, needs_lf;
     assert(a->magic == ANSWER_MAGIC);
@@ -125,7 +123,7 @@ static void on_room(struct http_request *req, void *arg)
             if (needs_lf)
                 evbuffer_add(a->piece, "\n", 1);
         }
-        if (!generation_is_whole(a->generation, a->lines.shard, error)) {
+        if (!generation_is_whole(a->generation, a->lines.shard, NULL)) {
             break_off(a);
             return;
         }
@@ -142,7 +140,7 @@ static void on_room(struct http_request *req, void *arg)
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch)
 {
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;
     struct bytes run;
     struct place place = {0};
     bool needs_lf;
@@ -173,9 +171,9 @@ void answer_send(
         if (needs_lf)
             buf_append_char(scratch, '\n');
     }
-    if (generation_is_whole(g, lines->shard, error))
+    if (generation_is_whole(g, lines->shard, &error))
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(scratch));
     else
-        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
     generation_cursor_free(&lines->cursor);
 }

@@ -61,11 +61,11 @@ static void add_counter(struct http_request *req, const struct generation *g)
 /* A truncated file may lack the key, so check for truncation before answering 404. */
 static void reply_missing(struct http_request *req, const struct generation *g, uint32_t shard)
 {
-    char error[GENERATION_ERROR_TEXT];
-    if (generation_is_whole(g, shard, error))
+    struct error error;
+    if (generation_is_whole(g, shard, &error))
         read_protocol_reply_missing(req);
     else
-        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
 }
 
 static bool find(
@@ -201,11 +201,10 @@ static void fwmatch(struct http_request *req, void *ctx)
 static void send_subs(struct server *s, struct http_request *req, const struct generation *g,
     const struct answer_lines *lines, const struct read_span *span, bool is_last)
 {
-    char error[GENERATION_ERROR_TEXT];
     buf_clear(&s->scratch);
     for (size_t i = 0; i < lines->n_found; i++)
         sub_filter_append(lines->found[i], generation_separator(g), span->subs, span->n_subs, &s->scratch);
-    if ((s->scratch.len == 0 && is_last) || !generation_is_whole(g, lines->shard, error))
+    if ((s->scratch.len == 0 && is_last) || !generation_is_whole(g, lines->shard, NULL))
         reply_missing(req, g, lines->shard);
     else
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&s->scratch));
@@ -294,7 +293,7 @@ static void keys(struct http_request *req, void *ctx)
     struct server *s = ctx;
     struct read_keys k;
     struct key_walk_answer a = {0};
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;
     struct generation *g = begin_answer(s, req);
     if (!g || !read_protocol_keys(req, &k))
         return;
@@ -303,8 +302,8 @@ static void keys(struct http_request *req, void *ctx)
         .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
     if (!key_walk_run(g, &q, &a)) {
         http_problem(req, 422, "no-texts", "serve an archive (--archive)", "a db_file has no keys by text");
-    } else if (!generation_is_whole(g, GENERATION_NO_SHARD, error)) {
-        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error);
+    } else if (!generation_is_whole(g, GENERATION_NO_SHARD, &error)) {
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
     } else {
         if (a.more)
             read_protocol_add_next(req, buf_bytes(&a.next));
@@ -352,19 +351,19 @@ static void on_published(void *arg)
     struct server *s = arg;
     struct app *app = s->app;
     struct reload_call *call = TAILQ_FIRST(&s->calls);
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;
     pthread_mutex_lock(&app->lock);
     uint64_t answered = app->answered;
-    memcpy(error, app->reload_error, sizeof error);
+    error = app->reload_error;
     pthread_mutex_unlock(&app->lock);
     look_for_newer(s);
     while (call) {
         struct reload_call *next = TAILQ_NEXT(call, link);
         if (call->ticket <= answered) {
             TAILQ_REMOVE(&s->calls, call, link);
-            if (error[0])
+            if (error.code != 0)
                 http_problem(call->req, 503, "reload-failed",
-                    s->generation ? "the old files keep serving" : NULL, "%s", error);
+                    s->generation ? "the old files keep serving" : NULL, "%s", error.text);
             else
                 reply_reloaded(call->req, s->generation);
             free(call);
@@ -382,7 +381,7 @@ void app_publish(struct app *app, const struct reloader_outcome *o)
         app->generation = o->generation;
         atomic_fetch_add_explicit(&app->version, 1, memory_order_release);
     }
-    memcpy(app->reload_error, o->error, sizeof app->reload_error);
+    app->reload_error = o->error;
     app->answered = o->ticket;
     pthread_mutex_unlock(&app->lock);
     generation_unref(&old);

@@ -21,21 +21,21 @@ struct wiring {
 /* Updates the reason of /health: a failed reload, or a truncated or modified file. Reads continue in every state. */
 static void update_health(struct app *app)
 {
-    char text[GENERATION_ERROR_TEXT] = "", error[GENERATION_ERROR_TEXT];
+    struct error now = app->reload_error;
     if (!app->generation)
         return;
-    if (app->reload_error[0])
-        snprintf(text, sizeof text, "reload failed: %.900s", app->reload_error);
-    else if (!generation_is_whole(app->generation, GENERATION_NO_SHARD, error) ||
-             !generation_is_untouched(app->generation, error))
-        snprintf(text, sizeof text, "%s", error);
-    if (daemon_is_ready(app->daemon) == (text[0] == '\0') && strcmp(text, app->health) == 0)
+    if (now.code != 0)
+        error_set(&now, now.code, "reload failed: %s", now.text);
+    else if (generation_is_whole(app->generation, GENERATION_NO_SHARD, &now))
+        generation_is_untouched(app->generation, &now);
+    bool is_well = now.code == 0;
+    if (daemon_is_ready(app->daemon) == is_well && (is_well || strcmp(now.text, app->health.text) == 0))
         return;
-    memcpy(app->health, text, sizeof text);
-    if (text[0])
-        daemon_set_not_ready(app->daemon, "%s", text);
-    else
+    app->health = now;
+    if (is_well)
         daemon_set_ready(app->daemon);
+    else
+        daemon_set_not_ready(app->daemon, "%s", now.text);
 }
 
 /* Notices truncated and modified files. */
@@ -58,13 +58,13 @@ static void on_opened(void *arg)
         stats_add(app->reloads, 1);
         log_info("serving", LOG_U("generation", info.number), LOG_U("through", info.through),
             LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
-    } else if (o.result != SORTED_FILE_OK) {
+    } else if (o.error.code != SORTED_FILE_OK) {
         stats_add(app->failed_reloads, 1);
         log_error(has_served ? "reload failed; the old files keep serving" : "cannot serve",
-            LOG_S("error", o.error));
+            LOG_S("error", o.error.text));
         if (!has_served) {
-            daemon_set_not_ready(app->daemon, "%s", o.error);
-            daemon_fail(app->daemon, o.result == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
+            daemon_set_not_ready(app->daemon, "%s", o.error.text);
+            daemon_fail(app->daemon, o.error.code == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
         }
     }
     app_publish(app, &o);

@@ -42,16 +42,16 @@ struct app {
     size_t n_workers;
     struct daemon *daemon;
     struct reloader *reloader;
-    char health[GENERATION_ERROR_TEXT]; /* last reported reason; "" when ready */
+    struct error health; /* last reported */
     size_t max_answer;
     struct stats_counter *get_hits, *get_misses, *fwmatch_hits, *fwmatch_misses;
     struct stats_counter *reloads, *failed_reloads;
     _Atomic uint64_t version; /* number of publications */
     pthread_mutex_t lock;
     /* Under the lock. */
-    struct generation *generation;            /* the newest; NULL until the first is open */
-    uint64_t answered;                        /* reload calls up to this ticket have their outcome */
-    char reload_error[GENERATION_ERROR_TEXT]; /* error of the last reload; "" if it succeeded */
+    struct generation *generation; /* the newest; NULL until the first is open */
+    uint64_t answered;             /* reload calls up to this ticket have their outcome */
+    struct error reload_error;     /* of the last reload; code 0: it succeeded */
 };
 
 extern const struct http_route app_routes[];

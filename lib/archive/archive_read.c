@@ -181,7 +181,7 @@ struct bytes archive_read_continuation(const struct archive_read *r)
     return r->keys.more ? buf_bytes(&r->keys.next) : BYTES_NONE;
 }
 
-bool archive_read_is_whole(const struct archive_read *r, char error[GENERATION_ERROR_TEXT])
+bool archive_read_is_whole(const struct archive_read *r, struct error *error)
 {
     return generation_is_whole(r->g, r->shard, error);
 }

@@ -22,8 +22,8 @@ void archive_read_free(struct archive_read **r);
 bool archive_read_next(struct archive_read *r, struct bytes *piece);
 /* After the end, of /keys: the text at which the next request continues; empty: there are no more keys. */
 struct bytes archive_read_continuation(const struct archive_read *r);
-/* False: a file was truncated. */
-bool archive_read_is_whole(const struct archive_read *r, char error[GENERATION_ERROR_TEXT]);
+/* False with the error, which may be NULL: a file was truncated. */
+bool archive_read_is_whole(const struct archive_read *r, struct error *error);
 struct generation_info archive_read_info(const struct archive_read *r);
 struct generation_counter archive_read_counter(const struct archive_read *r, struct bytes ns);
 

@@ -62,7 +62,8 @@ static void add_to_info(struct generation *g, const struct sorted_file *f)
 }
 
 static enum sorted_file_result open_db_file(const struct generation_source *source,
-    const struct generation_info *served, const atomic_bool *cancel, struct generation **out, char *error)
+    const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
+    struct error *error)
 {
     struct generation *g = generation_new(1, source->separator);
     struct sorted_file_config config = {.path = source->db_file,
@@ -79,10 +80,8 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     else if (r == SORTED_FILE_OK && served && !served->is_cut && g->info.is_cut)
         loss = "ends without LF, unlike the file served: it may be truncated";
     g->info.number = served ? served->number + 1 : 1;
-    if (loss) {
-        snprintf(error, GENERATION_ERROR_TEXT, "%.400s: %s", source->db_file, loss);
-        r = SORTED_FILE_REFUSED;
-    }
+    if (loss)
+        r = error_set(error, SORTED_FILE_REFUSED, "%s: %s", source->db_file, loss);
     if (r == SORTED_FILE_OK)
         *out = g;
     else
@@ -92,7 +91,8 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
 
 /* Opens a file of the manifest. */
 static enum sorted_file_result open_listed(const struct manifest *m, const struct manifest_file *expected,
-    const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out, char *error)
+    const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out,
+    struct error *error)
 {
     char directory[MANIFEST_NAME_TEXT];
     struct buf path = {0};
@@ -110,7 +110,7 @@ static enum sorted_file_result open_listed(const struct manifest *m, const struc
 }
 
 static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
-    const atomic_bool *cancel, struct generation **out, char *error)
+    const atomic_bool *cancel, struct generation **out, struct error *error)
 {
     struct generation *g = generation_new(m->shards, RECORD_SEPARATOR);
     enum sorted_file_result r = SORTED_FILE_OK;
@@ -139,19 +139,16 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
 
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
-    char error[GENERATION_ERROR_TEXT])
+    struct error *error)
 {
     if (!source->archive)
         return open_db_file(source, served, cancel, out, error);
     for (;;) {
         struct manifest m;
-        struct error why;
         uint64_t now;
-        enum manifest_result read = manifest_read_current(source->archive, &m, &why);
-        if (read != MANIFEST_OK) {
-            snprintf(error, GENERATION_ERROR_TEXT, "%.*s", GENERATION_ERROR_TEXT - 1, why.text);
-            return read == MANIFEST_FAILED ? SORTED_FILE_FAILED : SORTED_FILE_REFUSED;
-        }
+        enum manifest_result read = manifest_read_current(source->archive, &m, error);
+        if (read != MANIFEST_OK)
+            return error->code = read == MANIFEST_FAILED ? SORTED_FILE_FAILED : SORTED_FILE_REFUSED;
         uint64_t tried = m.generation;
         enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
         manifest_free(&m);
@@ -192,12 +189,11 @@ bool generation_is_unshared(const struct generation *g)
 bool generation_is_current(const struct generation *g, const struct generation_source *source)
 {
     struct manifest m;
-    char error[GENERATION_ERROR_TEXT];
     if (!source->archive || manifest_read_current(source->archive, &m, NULL) != MANIFEST_OK)
         return false;
     bool is_same = m.generation == g->info.number && manifest_content(&m) == g->info.content;
     manifest_free(&m);
-    return is_same && generation_is_whole(g, GENERATION_NO_SHARD, error) && generation_is_untouched(g, error);
+    return is_same && generation_is_whole(g, GENERATION_NO_SHARD, NULL) && generation_is_untouched(g, NULL);
 }
 
 struct generation_info generation_info(const struct generation *g)
@@ -221,24 +217,24 @@ bool generation_is_archive(const struct generation *g)
     return g->is_archive;
 }
 
-static bool is_file_sound(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+static bool is_file_sound(const struct sorted_file *f, struct error *error)
 {
     if (!atomic_load_explicit(&f->is_damaged, memory_order_relaxed))
         return true;
-    snprintf(error, GENERATION_ERROR_TEXT, "%.400s is damaged: its bytes have changed since it was opened",
-        f->path);
+    error_set(
+        error, SORTED_FILE_REFUSED, "%s is damaged: its bytes have changed since it was opened", f->path);
     return false;
 }
 
-static bool is_file_whole(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+static bool is_file_whole(const struct sorted_file *f, struct error *error)
 {
     if (mapping_is_whole(f->mapping))
         return is_file_sound(f, error);
-    snprintf(error, GENERATION_ERROR_TEXT, "%.400s was truncated while it was served", f->path);
+    error_set(error, SORTED_FILE_REFUSED, "%s was truncated while it was served", f->path);
     return false;
 }
 
-bool generation_is_whole(const struct generation *g, uint32_t shard, char error[GENERATION_ERROR_TEXT])
+bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error)
 {
     if (shard != GENERATION_NO_SHARD)
         return is_file_whole(g->files[shard], error);
@@ -248,15 +244,15 @@ bool generation_is_whole(const struct generation *g, uint32_t shard, char error[
     return true;
 }
 
-static bool is_file_untouched(const struct sorted_file *f, char error[GENERATION_ERROR_TEXT])
+static bool is_file_untouched(const struct sorted_file *f, struct error *error)
 {
     if (mapping_is_untouched(f->mapping))
         return is_file_sound(f, error);
-    snprintf(error, GENERATION_ERROR_TEXT, "%.400s was written to while it was served", f->path);
+    error_set(error, SORTED_FILE_REFUSED, "%s was written to while it was served", f->path);
     return false;
 }
 
-bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT])
+bool generation_is_untouched(const struct generation *g, struct error *error)
 {
     for (uint32_t i = 0; i < g->info.shards; i++)
         if (!is_file_untouched(g->files[i], error) || (g->texts && !is_file_untouched(g->texts[i], error)))

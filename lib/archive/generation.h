@@ -13,7 +13,6 @@
 
 #include "archive/sorted_file.h"
 
-#define GENERATION_ERROR_TEXT 1024
 #define GENERATION_NO_SHARD UINT32_MAX
 
 struct generation;
@@ -39,7 +38,7 @@ struct generation_info {
  * last LF, a reload refuses a db_file that is empty or has no last LF. */
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
-    char error[GENERATION_ERROR_TEXT]);
+    struct error *error);
 struct generation *generation_ref(struct generation *g);
 /* Drops a reference and sets *g to NULL. The last drop unmaps the files, in the thread that makes it. */
 void generation_unref(struct generation **g);
@@ -62,10 +61,10 @@ char generation_separator(const struct generation *g);
 bool generation_is_archive(const struct generation *g);
 
 /* False once the records of the shard were truncated, or with GENERATION_NO_SHARD any file of the generation; the error
- * names the file. */
-bool generation_is_whole(const struct generation *g, uint32_t shard, char error[GENERATION_ERROR_TEXT]);
-/* False if a file was modified after generation_open; the error names the file. Makes one system call for each file. */
-bool generation_is_untouched(const struct generation *g, char error[GENERATION_ERROR_TEXT]);
+ * names the file and may be NULL. */
+bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error);
+/* False if a file was modified after generation_open; the error names the file and may be NULL. Makes one system call for each file. */
+bool generation_is_untouched(const struct generation *g, struct error *error);
 
 /* From now on, a page of records that is not in memory is read alone: a search waits for no others. A reader of many pages then asks for
  * them ahead, as archive_read does. */

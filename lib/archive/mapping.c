@@ -96,7 +96,7 @@ static int map(struct mapping *m, bool lock, const char **what)
     return 0;
 }
 
-int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT])
+int mapping_open(const char *path, bool lock, struct mapping **out, struct error *error)
 {
     const char *what = "open";
     struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
@@ -111,7 +111,7 @@ int mapping_open(const char *path, bool lock, struct mapping **out, char error[M
         return 0;
     }
     int saved = errno;
-    snprintf(error, MAPPING_ERROR_TEXT, "%s: %s", what, strerror(saved));
+    error_set(error, -1, "%s: %s", what, strerror(saved));
     mapping_close(&m);
     errno = saved;
     return -1;

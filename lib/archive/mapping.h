@@ -20,13 +20,12 @@
 #define MILLRACE_MAPPING_H
 
 #include "base/bytes.h"
-
-#define MAPPING_ERROR_TEXT 256
+#include "base/error.h"
 
 struct mapping;
 
 /* Maps the file. `lock` locks the pages in memory (mlock). Returns 0, or -1 with errno and the error. */
-int mapping_open(const char *path, bool lock, struct mapping **out, char error[MAPPING_ERROR_TEXT]);
+int mapping_open(const char *path, bool lock, struct mapping **out, struct error *error);
 void mapping_close(struct mapping **m);
 
 /* The file's bytes, with the length that the file had when it was opened. */

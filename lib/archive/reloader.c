@@ -53,9 +53,9 @@ static struct reloader_outcome open_newest(struct reloader *r, uint64_t ticket)
         return o;
     if (r->opened)
         served = generation_info(r->opened->generation);
-    o.result =
-        generation_open(&r->config.source, r->opened ? &served : NULL, &r->stop, &o.generation, o.error);
-    if (o.result == SORTED_FILE_OK) {
+    o.error.code =
+        generation_open(&r->config.source, r->opened ? &served : NULL, &r->stop, &o.generation, &o.error);
+    if (o.error.code == SORTED_FILE_OK) {
         struct kept *k = mem_alloc(sizeof *k);
         *k = (struct kept){generation_ref(o.generation), r->opened};
         r->opened = k;

@@ -27,10 +27,9 @@ struct reloader_config {
 };
 
 struct reloader_outcome {
-    uint64_t ticket; /* requests up to this one are answered */
-    enum sorted_file_result result;
-    struct generation *generation; /* SORTED_FILE_OK: owned by the caller; NULL: unchanged */
-    char error[GENERATION_ERROR_TEXT];
+    uint64_t ticket;               /* requests up to this one are answered */
+    struct generation *generation; /* owned by the caller; NULL: failed or unchanged */
+    struct error error;            /* the code is an enum sorted_file_result */
 };
 
 struct reloader *reloader_new(const struct reloader_config *config);

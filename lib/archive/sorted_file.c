@@ -9,19 +9,6 @@
 
 #define STEP ((size_t)1 << 20) /* checked and hashed while the cache holds it */
 
-static enum sorted_file_result refuse(const struct sorted_file *f, char *error, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static enum sorted_file_result refuse(const struct sorted_file *f, char *error, const char *fmt, ...)
-{
-    char what[SORTED_FILE_ERROR_TEXT / 2];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    snprintf(error, SORTED_FILE_ERROR_TEXT, "%.240s: %s", f->path, what);
-    return SORTED_FILE_REFUSED;
-}
-
 static bool is_cancelled(const struct sorted_file_config *c)
 {
     return c->cancel && atomic_load(c->cancel);
@@ -48,34 +35,35 @@ static void read_file(struct pass *p, const struct sorted_file *f, const struct 
     mapping_expect_scan(f->mapping, false);
 }
 
-static enum sorted_file_result judge(
-    const struct sorted_file *f, const struct sorted_file_config *config, const struct pass *p, char *error)
+static enum sorted_file_result judge(const struct sorted_file *f, const struct sorted_file_config *config,
+    const struct pass *p, struct error *error)
 {
     const struct manifest_file *expected = config->expected;
     uint64_t xxh3 = XXH3_64bits_digest(p->hash), records = p->check.records;
     if (is_cancelled(config))
         return SORTED_FILE_CANCELLED;
     if (!mapping_is_whole(f->mapping))
-        return refuse(f, error, "was truncated while it was read");
+        return error_set(error, SORTED_FILE_REFUSED, "%s: was truncated while it was read", f->path);
     if (p->fault)
-        return refuse(f, error, "line %" PRIu64 " %s", records + 1, p->fault);
+        return error_set(
+            error, SORTED_FILE_REFUSED, "%s: line %" PRIu64 " %s", f->path, records + 1, p->fault);
     if (expected && records != expected->records)
-        return refuse(
-            f, error, "has %" PRIu64 " records, the manifest says %" PRIu64, records, expected->records);
+        return error_set(error, SORTED_FILE_REFUSED,
+            "%s: has %" PRIu64 " records, the manifest says %" PRIu64, f->path, records, expected->records);
     if (expected && xxh3 != expected->xxh3)
-        return refuse(
-            f, error, "has checksum %016" PRIx64 "; the manifest says %016" PRIx64, xxh3, expected->xxh3);
+        return error_set(error, SORTED_FILE_REFUSED,
+            "%s: has checksum %016" PRIx64 "; the manifest says %016" PRIx64, f->path, xxh3, expected->xxh3);
     return SORTED_FILE_OK;
 }
 
 static enum sorted_file_result check(
-    struct sorted_file *f, const struct sorted_file_config *config, char *error)
+    struct sorted_file *f, const struct sorted_file_config *config, struct error *error)
 {
     const struct manifest_file *expected = config->expected;
     struct pass pass = {.check = {.unique_keys = config->unique_keys}};
     if (expected && f->text.text.len != expected->bytes)
-        return refuse(
-            f, error, "has %zu bytes; the manifest says %" PRIu64, f->text.text.len, expected->bytes);
+        return error_set(error, SORTED_FILE_REFUSED, "%s: has %zu bytes; the manifest says %" PRIu64, f->path,
+            f->text.text.len, expected->bytes);
     f->index = sorted_index_new(f->text.text);
     pass.hash = XXH3_createState();
     XXH3_64bits_reset(pass.hash);
@@ -89,25 +77,20 @@ static enum sorted_file_result check(
 }
 
 enum sorted_file_result sorted_file_open(
-    const struct sorted_file_config *config, struct sorted_file **out, char error[SORTED_FILE_ERROR_TEXT])
+    const struct sorted_file_config *config, struct sorted_file **out, struct error *error)
 {
-    char what[MAPPING_ERROR_TEXT];
     struct sorted_file *f = mem_zalloc(sizeof *f);
     f->path = mem_strdup(config->path);
-    enum sorted_file_result r = SORTED_FILE_FAILED;
-    if (mapping_open(config->path, config->lock_memory, &f->mapping, what) == 0) {
+    enum sorted_file_result r;
+    if (mapping_open(config->path, config->lock_memory, &f->mapping, error) == 0) {
         f->text = (struct sorted_text){mapping_bytes(f->mapping), config->separator, NULL};
         r = check(f, config, error);
         f->text.index = f->index;
-        if (r == SORTED_FILE_OK && config->lock_memory && sorted_index_lock(f->index) != 0) {
-            snprintf(
-                error, SORTED_FILE_ERROR_TEXT, "%.240s: mlock of its index: %s", f->path, strerror(errno));
-            r = SORTED_FILE_FAILED;
-        }
+        if (r == SORTED_FILE_OK && config->lock_memory && sorted_index_lock(f->index) != 0)
+            r = error_set(error, SORTED_FILE_FAILED, "%s: mlock of its index: %s", f->path, strerror(errno));
     } else {
-        if (errno == ENOENT || errno == ENOTDIR)
-            r = SORTED_FILE_ABSENT;
-        snprintf(error, SORTED_FILE_ERROR_TEXT, "%.240s: %s", config->path, what);
+        r = errno == ENOENT || errno == ENOTDIR ? SORTED_FILE_ABSENT : SORTED_FILE_FAILED;
+        error_set(error, r, "%s: %s", config->path, error->text);
     }
     if (r == SORTED_FILE_OK)
         *out = f;

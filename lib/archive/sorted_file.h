@@ -18,8 +18,6 @@
 
 #include <stdatomic.h>
 
-#define SORTED_FILE_ERROR_TEXT 512
-
 struct sorted_file {
     struct mapping *mapping;
     struct sorted_text text;
@@ -52,7 +50,7 @@ struct sorted_file_config {
 
 /* Reads the whole file. The error names the file, and the bad line. */
 enum sorted_file_result sorted_file_open(
-    const struct sorted_file_config *config, struct sorted_file **out, char error[SORTED_FILE_ERROR_TEXT]);
+    const struct sorted_file_config *config, struct sorted_file **out, struct error *error);
 void sorted_file_close(struct sorted_file **f);
 /* Reads the next `bytes` of a file with a manifest again, and at its end compares the checksum with that of the opening. Returns true at
  * the end; the next call begins again. One thread at a time. */

@@ -17,6 +17,7 @@
 #define MILLRACE_SORTED_INDEX_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 #define SORTED_INDEX_BLOCK ((size_t)256)      /* bytes of text for each sample */
 #define SORTED_INDEX_LONG_LINE ((size_t)4096) /* bytes with LF; longer lines are listed */

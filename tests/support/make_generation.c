@@ -65,10 +65,10 @@ void make_generation(
 struct generation *open_made(const struct made_generation *m)
 {
     struct generation *g = NULL;
-    char error[GENERATION_ERROR_TEXT] = "";
+    struct error error;
     const struct generation_source source = {.archive = m->archive};
-    if (generation_open(&source, NULL, NULL, &g, error) != SORTED_FILE_OK)
-        fail_msg("%s", error);
+    if (generation_open(&source, NULL, NULL, &g, &error) != SORTED_FILE_OK)
+        fail_msg("%s", error.text);
     return g;
 }
 

@@ -167,12 +167,12 @@ static void end(void)
 static void read_all(struct archive_read *r, bool in_pieces, struct buf *out)
 {
     struct bytes piece;
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;
     while (archive_read_next(r, &piece)) {
         assert_true(in_pieces ? piece.len > 0 && piece.len <= ARCHIVE_PIECE : bytes_count_lines(piece) <= 1);
         buf_append_bytes(out, piece);
     }
-    assert_true(archive_read_is_whole(r, error));
+    assert_true(archive_read_is_whole(r, &error));
 }
 
 static void check(const char *target, const struct buf *expected)
@@ -407,7 +407,8 @@ static void malformed_requests_are_refused(void **state)
 static void a_read_keeps_its_generation_and_notices_damage(void **state)
 {
     (void)state;
-    char path[128], error[GENERATION_ERROR_TEXT] = "";
+    char path[128];
+    struct error error;
     struct bytes piece;
     struct buf found = {0}, expected = {0};
     begin(1);
@@ -425,8 +426,8 @@ static void a_read_keeps_its_generation_and_notices_damage(void **state)
     assert_int_equal(truncate(path, 4096), 0);
     while (archive_read_next(r, &piece))
         buf_append_bytes(&found, piece);
-    assert_false(archive_read_is_whole(r, error));
-    assert_non_null(strstr(error, "shard-0-of-1.csv"));
+    assert_false(archive_read_is_whole(r, &error));
+    assert_non_null(strstr(error.text, "shard-0-of-1.csv"));
     archive_read_free(&r);
     buf_free(&found);
     buf_free(&expected);
@@ -437,14 +438,15 @@ static void a_read_keeps_its_generation_and_notices_damage(void **state)
 static void every_line_of_an_answer_has_its_end(void **state)
 {
     (void)state;
-    char path[64], error[GENERATION_ERROR_TEXT];
+    char path[64];
+    struct error error;
     struct buf expected = {0};
     make_test_file(path, sizeof path);
     int fd = open(path, O_WRONLY);
     assert_int_equal(io_write_all(fd, "a,1\nb,2", 7, 0), 0);
     close(fd);
     const struct generation_source source = {.db_file = path, .separator = ','};
-    assert_int_equal(generation_open(&source, NULL, NULL, &g, error), SORTED_FILE_OK);
+    assert_int_equal(generation_open(&source, NULL, NULL, &g, &error), SORTED_FILE_OK);
     static const char *const targets[] = {"/mget?k=b&k=a", "/range?start=a&end=c", "/mget?k=b"};
     static const char *const answers[] = {"b,2\na,1\n", "a,1\nb,2\n", "b,2\n"};
     for (size_t i = 0; i < 3; i++) {

@@ -46,14 +46,14 @@ static size_t walk(const struct generation *g)
 
 static void check_damage(const char *name, off_t at, char byte, char before)
 {
-    char error[GENERATION_ERROR_TEXT] = "";
+    struct error error;
     struct generation *g = open_made(&made);
     assert_int_equal(walk(g), KEYS);
-    assert_true(generation_is_whole(g, GENERATION_NO_SHARD, error));
+    assert_true(generation_is_whole(g, GENERATION_NO_SHARD, &error));
     write_made(&made, name, bytes_of(&byte, 1), at);
     walk(g);
-    assert_false(generation_is_whole(g, GENERATION_NO_SHARD, error));
-    assert_non_null(strstr(error, name));
+    assert_false(generation_is_whole(g, GENERATION_NO_SHARD, &error));
+    assert_non_null(strstr(error.text, name));
     write_made(&made, name, bytes_of(&before, 1), at);
     generation_unref(&g);
 }
@@ -74,12 +74,12 @@ static void a_truncated_file_is_no_crash(void **state)
     static const char *const names[] = {"shard-0-of-1.csv", "texts-0-of-1.csv"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        char path[128], error[GENERATION_ERROR_TEXT] = "";
+        char path[128];
         struct generation *g = open_made(&made);
         snprintf(path, sizeof(path), "%s/000000000001/%s", made.archive, names[i]);
         assert_int_equal(truncate(path, 4096), 0);
         walk(g);
-        assert_false(generation_is_whole(g, GENERATION_NO_SHARD, error));
+        assert_false(generation_is_whole(g, GENERATION_NO_SHARD, NULL));
         generation_unref(&g);
         remove_archive(NULL);
         make_archive(NULL);

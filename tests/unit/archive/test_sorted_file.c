@@ -40,8 +40,8 @@ static struct sorted_file *open_file(void)
 {
     struct sorted_file_config config = {.path = path, .separator = ','};
     struct sorted_file *f = NULL;
-    char error[SORTED_FILE_ERROR_TEXT];
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_OK);
+    struct error error;
+    assert_int_equal(sorted_file_open(&config, &f, &error), SORTED_FILE_OK);
     return f;
 }
 
@@ -49,12 +49,12 @@ static void assert_refused(
     const struct sorted_file_config *config, enum sorted_file_result r, const char *why)
 {
     struct sorted_file *f = NULL;
-    char error[SORTED_FILE_ERROR_TEXT] = "";
-    assert_int_equal(sorted_file_open(config, &f, error), r);
+    struct error error = {0};
+    assert_int_equal(sorted_file_open(config, &f, &error), r);
     assert_null(f);
-    assert_non_null(strstr(error, path));
-    if (!strstr(error, why))
-        fail_msg("%s does not say %s", error, why);
+    assert_non_null(strstr(error.text, path));
+    if (!strstr(error.text, why))
+        fail_msg("%s does not say %s", error.text, why);
 }
 
 /* Many pages of lines. */
@@ -144,10 +144,10 @@ static void what_a_manifest_says_is_checked(void **state)
         .bytes = content.len, .records = 2, .xxh3 = XXH3_64bits(content.ptr, content.len)};
     struct sorted_file_config config = {.path = path, .separator = ',', .expected = &said};
     struct sorted_file *f = NULL;
-    char error[SORTED_FILE_ERROR_TEXT];
+    struct error error;
     (void)state;
     write_file(content);
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_OK);
+    assert_int_equal(sorted_file_open(&config, &f, &error), SORTED_FILE_OK);
     assert_int_equal(f->records, 2);
     sorted_file_close(&f);
     said.bytes--;
@@ -172,12 +172,12 @@ static void what_is_refused_is_named(void **state)
     config.cancel = &stop;
     config.path = "/dev/null";
     struct sorted_file *f = NULL;
-    char error[SORTED_FILE_ERROR_TEXT];
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_FAILED);
+    struct error error;
+    assert_int_equal(sorted_file_open(&config, &f, &error), SORTED_FILE_FAILED);
     config.path = "/nowhere/at/all";
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_ABSENT);
+    assert_int_equal(sorted_file_open(&config, &f, &error), SORTED_FILE_ABSENT);
     config.path = path;
-    assert_int_equal(sorted_file_open(&config, &f, error), SORTED_FILE_CANCELLED);
+    assert_int_equal(sorted_file_open(&config, &f, &error), SORTED_FILE_CANCELLED);
 }
 
 #define THREADS 4
@@ -204,12 +204,12 @@ static void threads_search_one_generation(void **state)
     struct buf lines = {0};
     struct generation_source source = {.db_file = path, .separator = ','};
     struct generation *g = NULL;
-    char error[GENERATION_ERROR_TEXT];
+    struct error error;
     pthread_t threads[THREADS];
     (void)state;
     make_lines(&lines);
     write_file(buf_bytes(&lines));
-    assert_int_equal(generation_open(&source, NULL, NULL, &g, error), SORTED_FILE_OK);
+    assert_int_equal(generation_open(&source, NULL, NULL, &g, &error), SORTED_FILE_OK);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, find_all, generation_ref(g)), 0);
     generation_unref(&g); /* the last thread closes the generation */
