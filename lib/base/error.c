@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PATH_SHOWN (ERROR_TEXT - 200) /* leaves room for the reason */
+
 int error_set(struct error *e, int code, const char *fmt, ...)
 {
     va_list ap;
@@ -11,6 +13,11 @@ int error_set(struct error *e, int code, const char *fmt, ...)
     error_vset(e, code, fmt, ap);
     va_end(ap);
     return code;
+}
+
+int error_errno(struct error *e, int code, const char *path)
+{
+    return error_set(e, code, "%.*s: %s", PATH_SHOWN, path, strerror(errno));
 }
 
 int error_vset(struct error *e, int code, const char *fmt, va_list ap)

@@ -19,6 +19,8 @@ struct error {
 
 /* Sets both, and returns the code. The arguments may contain the error's own text. `e` may be NULL. */
 int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Sets "PATH: " and the text of errno. */
+int error_errno(struct error *e, int code, const char *path);
 int error_vset(struct error *e, int code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
 #endif

@@ -97,7 +97,7 @@ struct finish {
     struct buf packed, summary_path;      /* paths beside the staged file */
     struct buf identity,
         summary; /* parts of the manifest's text; the summary is all of it after the file's name */
-    char *error;
+    struct error *error;
 };
 
 /* A dangling symbolic link counts as existing, because a file cannot be created under its name. */
@@ -114,19 +114,10 @@ static const char *path_of(struct buf *out, const char *name, const char *suffix
     return out->ptr;
 }
 
-static int fail_system(struct finish *f, const char *path)
-{
-    int saved = errno;
-    snprintf(f->error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(saved));
-    errno = saved;
-    return -1;
-}
-
 static int fail_content(struct finish *f, const char *path, const char *what)
 {
-    snprintf(f->error, ARCHIVE_ERROR_TEXT, "%s: %s", path, what);
     errno = EIO;
-    return -1;
+    return error_set(f->error, -1, "%s: %s", path, what);
 }
 
 /* A rename between two directories is durable once both are synced. A directory that another program has deleted needs
@@ -135,15 +126,15 @@ static int sync_rename(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
     if (io_sync_parent(file->name) != 0 && errno != ENOENT)
-        return fail_system(f, file->name);
-    return io_sync_parent(file->staged) == 0 || errno == ENOENT ? 0 : fail_system(f, file->staged);
+        return error_errno(f->error, -1, file->name);
+    return io_sync_parent(file->staged) == 0 || errno == ENOENT ? 0 : error_errno(f->error, -1, file->staged);
 }
 
 static int write_synced(struct finish *f, const char *path, struct bytes text)
 {
     int fd = io->open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool done = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fdatasync(fd) == 0;
-    int rc = done ? 0 : fail_system(f, path), saved = errno;
+    int rc = done ? 0 : error_errno(f->error, -1, path), saved = errno;
     if (fd >= 0)
         io->close(fd);
     errno = saved;
@@ -165,10 +156,10 @@ static int pack(struct finish *f)
     compressor_begin(&c, f->compression);
     buf_reserve(&text, READ_STEP);
     int in = io->open(file->staged, O_RDONLY | O_CLOEXEC, 0), out = -1;
-    int rc = in >= 0 ? 0 : fail_system(f, file->staged);
+    int rc = in >= 0 ? 0 : error_errno(f->error, -1, file->staged);
     if (rc == 0 && !plain) {
         out = io->open(f->packed.ptr, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        rc = out >= 0 ? 0 : fail_system(f, f->packed.ptr);
+        rc = out >= 0 ? 0 : error_errno(f->error, -1, f->packed.ptr);
     }
     for (bool last = false; rc == 0 && !last;) {
         size_t want = file->length - at < READ_STEP ? (size_t)(file->length - at) : READ_STEP;
@@ -176,7 +167,7 @@ static int pack(struct finish *f)
         struct bytes piece = bytes_of(text.ptr, n > 0 ? (size_t)n : 0);
         last = want == 0;
         if (n < 0)
-            rc = fail_system(f, file->staged);
+            rc = error_errno(f->error, -1, file->staged);
         else if (n == 0 && !last)
             rc = fail_content(f, file->staged, "shorter than its length in the state");
         XXH3_64bits_update(hash, piece.ptr, piece.len);
@@ -187,7 +178,7 @@ static int pack(struct finish *f)
             (f->compression == ARCHIVE_GZIP ? add_gzip : add_zstd)(&c, piece, last, &packed) != 0)
             rc = fail_content(f, file->staged, "compression failed");
         if (rc == 0 && !plain && io_write_all(out, packed.ptr, packed.len, (off_t)stored) != 0)
-            rc = fail_system(f, f->packed.ptr);
+            rc = error_errno(f->error, -1, f->packed.ptr);
         stored += packed.len;
     }
     if (rc == 0 && lines != file->lines)
@@ -198,7 +189,7 @@ static int pack(struct finish *f)
         ",\"xxh3\":\"%016" PRIx64 "\",\"compression\":\"%s\",\"stored_bytes\":\"%" PRIu64 "\"}\n",
         XXH3_64bits_digest(hash), compression_names[f->compression], plain ? file->length : stored);
     if (rc == 0 && !plain && io->fdatasync(out) != 0)
-        rc = fail_system(f, f->packed.ptr);
+        rc = error_errno(f->error, -1, f->packed.ptr);
     int saved = errno;
     if (in >= 0)
         io->close(in);
@@ -241,15 +232,15 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     if (rc == 0)
         rc = write_synced(f, fresh.ptr, buf_bytes(&text));
     if (rc == 0 && (own ? io->rename(fresh.ptr, manifest.ptr) : io->rename_new(fresh.ptr, manifest.ptr)) != 0)
-        rc = errno == EEXIST ? 1 : fail_system(f, manifest.ptr);
+        rc = errno == EEXIST ? 1 : error_errno(f->error, -1, manifest.ptr);
     if (rc == 0)
         rc = sync_rename(f);
     if (rc == 0 && io->rename_new(from, target.ptr) != 0) {
-        rc = errno == EEXIST ? 1 : fail_system(f, target.ptr);
+        rc = errno == EEXIST ? 1 : error_errno(f->error, -1, target.ptr);
         unmanifest = rc == 1;
     }
     if (unmanifest && io->unlink(manifest.ptr) != 0 && errno != ENOENT)
-        rc = fail_system(f, manifest.ptr);
+        rc = error_errno(f->error, -1, manifest.ptr);
     int saved = errno;
     buf_free(&target);
     buf_free(&manifest);
@@ -269,7 +260,7 @@ static int publish(struct finish *f, const char *from)
     int rc = 1;
     io_parent_of(plain_name, directory);
     if (!exists(directory) && io_make_dirs(directory) != 0)
-        return fail_system(f, plain_name);
+        return error_errno(f->error, -1, plain_name);
     for (unsigned n = 0; rc == 1; n++) {
         buf_clear(&name);
         buf_printf(&name, n == 0 ? "%s" : "%s.%u", plain_name, n);
@@ -294,7 +285,7 @@ static int resume(struct finish *f)
     bool packed = exists(f->packed.ptr),
          summary = io_read_file(f->summary_path.ptr, MANIFEST_MAX, &f->summary) == 0 && f->summary.len > 0;
     if (packed && !summary)
-        return fail_system(f, f->summary_path.ptr);
+        return error_errno(f->error, -1, f->summary_path.ptr);
     if (packed) {
         bool gzip = contains(buf_bytes(&f->summary), BYTES_LITERAL("\"compression\":\"gzip\""));
         bool zstd = contains(buf_bytes(&f->summary), BYTES_LITERAL("\"compression\":\"zstd\""));
@@ -324,7 +315,7 @@ static int finish_staged(struct finish *f)
         rc = write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary));
     if (rc == 0 && !plain &&
         (io_sync_parent(staged) != 0 || io->unlink(staged) != 0 || io_sync_parent(staged) != 0))
-        rc = fail_system(f, staged);
+        rc = error_errno(f->error, -1, staged);
     if (rc == 0)
         return publish(f, plain ? staged : f->packed.ptr);
     if (!plain && exists(staged)) {
@@ -335,7 +326,7 @@ static int finish_staged(struct finish *f)
     return -1;
 }
 
-int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT])
+int archive_finish(const struct archive_finish_spec *spec, bool *shortage, struct error *error)
 {
     const struct archive_file_state *file = spec->file;
     struct finish f = {.spec = spec, .compression = spec->compression, .error = error};
@@ -352,7 +343,7 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char 
         /* An interrupted attempt may have deleted the file without syncing its directory. */
         bool gone = io->unlink(file->staged) == 0 || errno == ENOENT;
         if (!gone || (io_sync_parent(file->staged) != 0 && errno != ENOENT))
-            rc = fail_system(&f, file->staged);
+            rc = error_errno(error, -1, file->staged);
     } else if (spec->retried && !exists(file->staged)) {
         rc = resume(&f);
     } else {
@@ -384,7 +375,7 @@ static void run(void *ctx, void *attempt)
 {
     struct attempt *a = attempt;
     (void)ctx;
-    a->result.rc = archive_finish(&a->spec, &a->result.shortage, a->result.error);
+    a->result.error.code = archive_finish(&a->spec, &a->result.shortage, &a->result.error);
 }
 
 struct archive_finisher *archive_finisher_new(
@@ -468,13 +459,13 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
         p->tried = true;
         p->stage = PART_SETTLED;
         free(p->shortage);
-        p->shortage = result.rc == 0 ? NULL : mem_strdup(result.error);
-        if (result.rc == 0)
+        p->shortage = result.error.code == 0 ? NULL : mem_strdup(result.error.text);
+        if (result.error.code == 0)
             f->pause = f->due = 0;
         else
             wait_longer(now, &p->finish_pause, &p->finish_at);
         /* If several concurrent attempts fail, the pause is lengthened only once. */
-        if (result.rc != 0 && now >= f->due)
+        if (result.error.code != 0 && now >= f->due)
             wait_longer(now, &f->pause, &f->due);
         return result;
     }

@@ -51,18 +51,17 @@ struct archive_finish_spec {
     enum archive_compression compression;
     bool retried; /* an earlier attempt, perhaps of another process, may have published the file */
 };
-/* One attempt. Returns 0, or -1 with the reason. Sets *shortage if another attempt may succeed (errno_is_shortage).
+/* One attempt. Returns 0, or -1 with the error. Sets *shortage if another attempt may succeed (errno_is_shortage).
  * Blocks. */
-int archive_finish(const struct archive_finish_spec *spec, bool *shortage, char error[ARCHIVE_ERROR_TEXT]);
+int archive_finish(const struct archive_finish_spec *spec, bool *shortage, struct error *error);
 
 struct archive_finisher;
 struct archive_part;
 
 struct archive_finished {
     struct archive_part *part; /* NULL: no attempt has ended */
-    int rc;
     bool shortage;
-    char error[ARCHIVE_ERROR_TEXT];
+    struct error error; /* code 0: success */
 };
 
 /* `done` is called from a thread. `stream` is borrowed. */

@@ -10,38 +10,32 @@
 #include <stdlib.h>
 #include <sys/file.h>
 
-static int fail_system(const char *path, char *error)
-{
-    snprintf(error, ARCHIVE_ERROR_TEXT, "%.400s: %s", path, strerror(errno));
-    return -1;
-}
-
-static int make_directory(struct bytes path, char *error)
+static int make_directory(struct bytes path, struct error *error)
 {
     if (path.len == 0)
         return 0;
     char *directory = bytes_dup(path);
-    int rc = io_make_dirs(directory) == 0 ? 0 : fail_system(directory, error);
+    int rc = io_make_dirs(directory) == 0 ? 0 : error_errno(error, -1, directory);
     free(directory);
     return rc;
 }
 
-static int lock_file(const char *path, const char *held, char *error)
+static int lock_file(const char *path, const char *held, struct error *error)
 {
     int fd = io->open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     int rc = fd >= 0 ? io->flock(fd, LOCK_EX | LOCK_NB) : -1;
     if (rc == 0)
         return fd;
     if (errno == EWOULDBLOCK)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%.400s: %s", path, held);
+        error_set(error, -1, "%s: %s", path, held);
     else
-        fail_system(path, error);
+        error_errno(error, -1, path);
     if (fd >= 0)
         io->close(fd);
     return -1;
 }
 
-int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+int archive_lock_state(const char *state_path, struct error *error)
 {
     const char *slash = strrchr(state_path, '/');
     char *path = mem_printf("%s.lock", state_path);
@@ -62,7 +56,7 @@ size_t archive_fixed_directory(const char *format)
 }
 
 /* Records the archive with this state as the owner of the names. Refuses if the previous owner has unfinished files. */
-static int take_over(int fd, const char *lock, const char *state_path, char *error)
+static int take_over(int fd, const char *lock, const char *state_path, struct error *error)
 {
     char owner[PATH_MAX], directory[PATH_MAX], real[PATH_MAX];
     const char *slash = strrchr(state_path, '/');
@@ -71,33 +65,30 @@ static int take_over(int fd, const char *lock, const char *state_path, char *err
     /* The lock file holds an absolute path, because later processes may have other working directories. */
     io_parent_of(state_path, directory);
     if (!realpath(directory, real))
-        return fail_system(directory, error);
+        return error_errno(error, -1, directory);
     buf_printf(&own, "%s/%s", real, slash ? slash + 1 : state_path);
     ssize_t n = io->pread(fd, owner, sizeof owner - 1, 0);
     owner[n > 0 ? n : 0] = '\0';
     if (n < 0) {
-        rc = fail_system(lock, error);
+        rc = error_errno(error, -1, lock);
     } else if (n > 0 && !bytes_equal_str(buf_bytes(&own), owner)) {
-        char why[ARCHIVE_ERROR_TEXT];
         struct archive_state s;
-        int found = archive_state_read(owner, &s, why);
+        int found = archive_state_read(owner, &s, error);
         rc = found < 0 || s.n_files > 0 ? -1 : 0;
         if (found < 0)
-            snprintf(error, ARCHIVE_ERROR_TEXT,
-                "%.120s: another archive owns these file names, and its state is unreadable: %.300s", lock,
-                why);
+            error_set(error, -1, "%s: another archive owns these file names, and its state is unreadable: %s",
+                lock, error->text);
         else if (rc != 0)
-            snprintf(error, ARCHIVE_ERROR_TEXT,
-                "%.120s: the archive with the state %.150s owns these file names and has unfinished files "
-                "(stream "
-                "%.60s)",
+            error_set(error, -1,
+                "%s: the archive with the state %s owns these file names and has unfinished files (stream "
+                "%s)",
                 lock, owner, s.stream);
         archive_state_free(&s);
     }
     if (rc == 0 && !bytes_equal_str(buf_bytes(&own), owner) &&
         (io->ftruncate(fd, 0) != 0 || io_write_all(fd, own.ptr, own.len, 0) != 0 || io->fdatasync(fd) != 0 ||
             io_sync_parent(lock) != 0))
-        rc = fail_system(lock, error);
+        rc = error_errno(error, -1, lock);
     buf_free(&own);
     return rc;
 }
@@ -121,7 +112,7 @@ char *archive_staging_directory(const char *format)
     return path_for_pattern(format, "staging");
 }
 
-int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT])
+int archive_lock_names(const char *format, const char *state_path, struct error *error)
 {
     char *path = path_for_pattern(format, "lock");
     int fd = -1;

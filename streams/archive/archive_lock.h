@@ -11,10 +11,10 @@
 
 #include "streams/archive/archive_state.h"
 
-/* Both functions create missing directories. They return a descriptor to close, or -1 with the reason. */
-int archive_lock_state(const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
+/* Both functions create missing directories. They return a descriptor to close, or -1 with the error. */
+int archive_lock_state(const char *state_path, struct error *error);
 /* The state's directory must exist. */
-int archive_lock_names(const char *format, const char *state_path, char error[ARCHIVE_ERROR_TEXT]);
+int archive_lock_names(const char *format, const char *state_path, struct error *error);
 
 /* Returns the length of the directory part of `format` before its first conversion, including the last slash. */
 size_t archive_fixed_directory(const char *format);

@@ -44,14 +44,6 @@ void archive_part_close(struct archive_part *p)
     p->fd = -1;
 }
 
-static int fail(char *error, const char *path)
-{
-    int saved = errno;
-    snprintf(error, ARCHIVE_ERROR_TEXT, "%.400s: %s", path, strerror(saved));
-    errno = saved;
-    return -1;
-}
-
 static struct iovec part_of(struct bytes b)
 {
     return (struct iovec){(char *)(uintptr_t)b.ptr, b.len};
@@ -86,13 +78,13 @@ size_t archive_part_unwritten(const struct archive_part *p)
 }
 
 /* Opens the staged file. Before the first write, also creates the target directory. */
-static int open_file(struct archive_part *p, char *error)
+static int open_file(struct archive_part *p, struct error *error)
 {
     char directory[PATH_MAX];
     struct stat staged, target;
     p->fd = io->open(p->state.staged, O_RDWR | (p->created ? 0 : O_CREAT | O_TRUNC) | O_CLOEXEC, 0666);
     if (p->fd < 0)
-        return fail(error, p->state.staged);
+        return error_errno(error, -1, p->state.staged);
     if (p->created)
         return 0;
     io_parent_of(p->state.name, directory);
@@ -106,10 +98,10 @@ static int open_file(struct archive_part *p, char *error)
     io->close(p->fd);
     p->fd = -1;
     errno = saved;
-    return fail(error, directory);
+    return error_errno(error, -1, directory);
 }
 
-int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
+int archive_part_write(struct archive_part *p, struct error *error)
 {
     struct archive_pieces *t = &p->taken;
     bool kept = p->pending.len > 0;
@@ -121,7 +113,7 @@ int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
     if (rc == 0) {
         rc = t->n == 0 ? io_write_all(p->fd, p->pending.ptr, p->pending.len, (off_t)p->written)
                        : io_write_parts(p->fd, kept ? t->at : t->at + 1, t->n + kept, (off_t)p->written);
-        rc = rc == 0 ? 0 : fail(error, p->state.staged);
+        rc = rc == 0 ? 0 : error_errno(error, -1, p->state.staged);
     }
     if (rc != 0) {
         int saved = errno;
@@ -138,27 +130,24 @@ int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT])
 
 /* Cuts the staged file back to the length in the state and closes it, so that recovery of many files needs few
  * descriptors. */
-static int cut_back(struct archive_part *p, char *error)
+static int cut_back(struct archive_part *p, struct error *error)
 {
     const char *path = p->state.staged;
     struct stat st;
     p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
     /* A process killed after creating the file may not have synced its name. */
     if (p->fd < 0 || fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
-        return fail(error, path);
-    if ((uint64_t)st.st_size < p->state.length) {
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %lld bytes, but %llu were written to it", path,
+        return error_errno(error, -1, path);
+    if ((uint64_t)st.st_size < p->state.length)
+        return error_set(error, -1, "%s: %lld bytes, but %llu were written to it", path,
             (long long)st.st_size, (unsigned long long)p->state.length);
-        return -1;
-    }
     if (io->ftruncate(p->fd, (off_t)p->state.length) != 0)
-        return fail(error, path);
+        return error_errno(error, -1, path);
     archive_part_close(p);
     return 0;
 }
 
-struct archive_part *archive_part_recover(
-    const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT])
+struct archive_part *archive_part_recover(const struct archive_file_state *state, struct error *error)
 {
     struct archive_part *p = mem_zalloc(sizeof *p);
     p->state = archive_file_state_copy(state);

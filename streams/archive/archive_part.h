@@ -52,8 +52,7 @@ struct archive_part {
 struct archive_part *archive_part_new(const char *name, const char *staged, uint64_t first);
 /* Opens the staged file of a state's entry and truncates the file to the length in the entry. Returns NULL with the
  * reason. */
-struct archive_part *archive_part_recover(
-    const struct archive_file_state *state, char error[ARCHIVE_ERROR_TEXT]);
+struct archive_part *archive_part_recover(const struct archive_file_state *state, struct error *error);
 void archive_part_free(struct archive_part **p);
 
 /* Adds `n` lines. `end` is the stream's offset after them. */
@@ -61,8 +60,8 @@ void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, u
 /* Copies the lines that are not written. */
 void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* in bytes */
-/* Writes all lines. Returns 0. On failure copies the unwritten lines and returns -1 with errno and the reason. */
-int archive_part_write(struct archive_part *p, char error[ARCHIVE_ERROR_TEXT]);
+/* Writes all lines. Returns 0. On failure copies the unwritten lines and returns -1 with errno and the error. */
+int archive_part_write(struct archive_part *p, struct error *error);
 /* Closes the descriptor. The file must be written and synced. */
 void archive_part_close(struct archive_part *p);
 

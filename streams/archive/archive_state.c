@@ -40,18 +40,6 @@ void archive_state_add(struct archive_state *s, const struct archive_file_state 
     *ARRAY_ADD(s->files, s->n_files, s->room) = archive_file_state_copy(f);
 }
 
-static int fail(char *error, const char *what)
-{
-    snprintf(error, ARCHIVE_ERROR_TEXT, "%s", what);
-    return -1;
-}
-
-static int fail_file(char *error, const struct archive_file_state *f)
-{
-    snprintf(error, ARCHIVE_ERROR_TEXT, "contradictory entry for %.150s", f->name);
-    return -1;
-}
-
 static bool is_path(const struct json_value *v)
 {
     return v->type == JSON_STRING && v->v.string.len > 0 && !memchr(v->v.string.ptr, '\0', v->v.string.len);
@@ -104,20 +92,20 @@ static int by_name(const void *a, const void *b)
 
 /* Refuses a contradictory state, which an editor or a failing disk may leave. Using it could truncate files with
  * lines. */
-static int check_state(const struct archive_state *s, char *error)
+static int check_state(const struct archive_state *s, struct error *error)
 {
     const char *id = s->cursor.id;
     size_t digits = strspn(id, "0123456789abcdef");
     bool twice = false;
     if (!bytes_is_name(bytes_str(s->stream)) || id[digits] != '\0' ||
         (digits != 0 && digits != STREAM_ID_TEXT - 1))
-        return fail(error, "invalid stream name or id");
+        return error_set(error, -1, "invalid stream name or id");
     if (digits == 0 && (s->cursor.offset > 0 || s->cursor.opening[0] != '\0'))
-        return fail(error, "offset or opening without a stream id");
+        return error_set(error, -1, "offset or opening without a stream id");
     for (const struct archive_file_state *f = s->files; f < s->files + s->n_files; f++)
         if (f->lines > f->length || (f->lines > 0) != (f->length > 0) || f->first > f->end ||
             f->length > f->end - f->first || (f->length > 0 && f->end > s->cursor.offset))
-            return fail_file(error, f);
+            return error_set(error, -1, "contradictory entry for %s", f->name);
     const char **names = mem_alloc((s->n_files + 1) * sizeof *names);
     for (size_t i = 0; i < s->n_files; i++)
         names[i] = s->files[i].staged;
@@ -125,45 +113,46 @@ static int check_state(const struct archive_state *s, char *error)
     for (size_t i = 1; i < s->n_files; i++)
         twice = twice || strcmp(names[i - 1], names[i]) == 0;
     free(names);
-    return twice ? fail(error, "a file is named twice") : 0;
+    return twice ? error_set(error, -1, "a file is named twice") : 0;
 }
 
-static int parse_doc(const struct json_doc *doc, struct archive_state *out, char *error)
+static int parse_doc(const struct json_doc *doc, struct archive_state *out, struct error *error)
 {
     struct json_value format = json_doc_at(doc, "/format");
     if (format.type != JSON_I64)
-        return fail(error, "not a state of ps_to_file");
+        return error_set(error, -1, "not a state of ps_to_file");
     if (format.v.i64 != ARCHIVE_STATE_FORMAT)
-        return fail(error, "unknown format version");
+        return error_set(error, -1, "unknown format version");
     if (!json_doc_copy(doc, out->stream, sizeof out->stream, "/stream") ||
         !json_doc_copy(doc, out->cursor.id, sizeof out->cursor.id, "/id") ||
         !json_doc_u64(doc, "/offset", &out->cursor.offset))
-        return fail(error, "stream, id or offset is missing");
+        return error_set(error, -1, "stream, id or offset is missing");
     if (!opening_at(doc, "/opening", out->cursor.opening))
-        return fail(error, "invalid opening");
+        return error_set(error, -1, "invalid opening");
     size_t n = json_doc_length(doc, "/files");
     out->files = mem_zalloc((n + 1) * sizeof *out->files);
     for (size_t i = 0; i < n; i++) {
         struct archive_file_state *f = &out->files[out->n_files++];
         if (!parse_file(doc, i, f))
-            return fail(error, "an entry of files has a missing or invalid member");
+            return error_set(error, -1, "an entry of files has a missing or invalid member");
     }
     return check_state(out, error);
 }
 
-int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT])
+int archive_state_read(const char *path, struct archive_state *out, struct error *error)
 {
     struct buf text = {0};
     struct json_doc *doc = NULL;
-    char why[ARCHIVE_ERROR_TEXT] = "not JSON";
     int rc = -1, failed = io_read_file(path, STATE_MAX, &text);
     *out = (struct archive_state){.n_files = 0};
     if (failed && errno == ENOENT)
         return 0;
     if (failed || io_sync_parent(path) != 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", path, strerror(errno));
-    else if (!(doc = json_doc_parse(buf_bytes(&text))) || parse_doc(doc, out, why) != 0)
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %.200s", path, why);
+        error_errno(error, -1, path);
+    else if (!(doc = json_doc_parse(buf_bytes(&text))))
+        error_set(error, -1, "%s: not JSON", path);
+    else if (parse_doc(doc, out, error) != 0)
+        error_set(error, -1, "%s: %s", path, error->text);
     else
         rc = 1;
     json_doc_free(&doc);

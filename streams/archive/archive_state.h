@@ -18,10 +18,10 @@
 #define MILLRACE_ARCHIVE_STATE_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "stream/stream_client.h"
 
 #define ARCHIVE_STATE_FORMAT 2
-#define ARCHIVE_ERROR_TEXT 512
 
 struct archive_file_state {
     char *name;      /* the path of the published file; if the path exists, NAME.1 and so on */
@@ -47,7 +47,7 @@ struct archive_file_state archive_file_state_copy(const struct archive_file_stat
 void archive_state_add(struct archive_state *s, const struct archive_file_state *f); /* copies */
 /* Reads and syncs a state; free *out with archive_state_free. Returns 1, or 0 if the file does not exist, or -1 with
  * the reason. The sync is needed if a process was killed before it synced the directory. */
-int archive_state_read(const char *path, struct archive_state *out, char error[ARCHIVE_ERROR_TEXT]);
+int archive_state_read(const char *path, struct archive_state *out, struct error *error);
 /* Replaces the state durably. Returns 0, or -1 with errno. After a failure the file holds either the old or the new
  * state. */
 int archive_state_write(const char *path, const struct archive_state *s);

@@ -35,7 +35,7 @@ enum shortage_kind {
 
 struct shortage {
     bool on;
-    char text[ARCHIVE_ERROR_TEXT];
+    char text[ERROR_TEXT];
 };
 
 /* A range of times with one file name, and the file that gets their lines. */
@@ -81,7 +81,7 @@ struct file_archive {
     size_t next_line;       /* length of a line that waits for disk space; 1: no line waits */
     bool was_full;          /* a write found no space: publish complete files before more lines are written */
     bool failed;
-    char failure[ARCHIVE_ERROR_TEXT];
+    char failure[ERROR_TEXT];
     struct file_archive_numbers numbers;
 };
 
@@ -184,7 +184,7 @@ static void close_idlest(struct file_archive *a)
 static bool free_descriptor(struct file_archive *a)
 {
     struct archive_part *p = NULL;
-    char text[ARCHIVE_ERROR_TEXT];
+    struct error error;
     for (size_t i = 0; i < a->n_parts && !p; i++) {
         struct archive_part *q = a->parts[i];
         if (q->stage == PART_CLOSED && q->fd >= 0 && !q->syncing && archive_part_unwritten(q) == 0)
@@ -193,8 +193,8 @@ static bool free_descriptor(struct file_archive *a)
     if (!p)
         return false;
     if (p->unsynced && io->fdatasync(p->fd) != 0) {
-        snprintf(text, sizeof text, "sync of %.400s: %s", p->state.staged, strerror(errno));
-        set_failed(a, text);
+        error_set(&error, -1, "sync of %s: %s", p->state.staged, strerror(errno));
+        set_failed(a, error.text);
         return false;
     }
     p->unsynced = false;
@@ -205,15 +205,15 @@ static bool free_descriptor(struct file_archive *a)
 /* Writes the part's lines. Returns -1 if some could not be written. */
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
-    char error[ARCHIVE_ERROR_TEXT];
+    struct error error;
     size_t before = archive_part_unwritten(p);
     int rc, failed = 0;
     do
-        rc = archive_part_write(p, error) == 0 ? 0 : (failed = errno, -1);
+        rc = archive_part_write(p, &error) == 0 ? 0 : (failed = errno, -1);
     while (rc != 0 && errno_is_fd_limit(failed) && free_descriptor(a));
     a->was_full = a->was_full || (rc != 0 && errno_is_full(failed));
     if (rc != 0 && !a->failed)
-        set_trouble(a, SHORTAGE_TO_WRITE, errno_is_shortage(failed), error);
+        set_trouble(a, SHORTAGE_TO_WRITE, errno_is_shortage(failed), error.text);
     a->numbers.pending -= before - archive_part_unwritten(p);
     return rc;
 }
@@ -255,15 +255,14 @@ static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 
 static void check_room(struct file_archive *a, uint64_t room, uint64_t reserve)
 {
-    char text[ARCHIVE_ERROR_TEXT];
+    struct error error;
     if (room >= a->next_line) {
         set_shortage(a, SHORTAGE_TO_TAKE, NULL);
         return;
     }
-    snprintf(text, sizeof text,
-        "%.300s: %s: the last %" PRIu64 " kB are reserved for the state and the manifests", a->directory,
-        strerror(ENOSPC), reserve >> 10);
-    set_shortage(a, SHORTAGE_TO_TAKE, text);
+    error_set(&error, -1, "%s: %s: the last %" PRIu64 " kB are reserved for the state and the manifests",
+        a->directory, strerror(ENOSPC), reserve >> 10);
+    set_shortage(a, SHORTAGE_TO_TAKE, error.text);
 }
 
 struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
@@ -461,15 +460,15 @@ static void end_commit(struct file_archive *a)
         p->syncing = p->syncing_name = false;
     }
     if (!done) {
-        char text[ARCHIVE_ERROR_TEXT];
+        struct error error;
         /* With EMFILE, no fsync has failed: a directory could not be opened. Only a failed fsync is final. */
         bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
-        snprintf(text, sizeof text, "%s%s: %s", c->sync_failed ? "sync in " : "",
+        error_set(&error, -1, "%s%s: %s", c->sync_failed ? "sync in " : "",
             c->sync_failed ? a->staging : a->state_path, strerror(c->error));
         note_change(a);
         a->was_full = a->was_full || errno_is_full(c->error);
         a->commit_at = a->now + COMMIT_RETRY;
-        set_trouble(a, SHORTAGE_TO_WRITE, passes, text);
+        set_trouble(a, SHORTAGE_TO_WRITE, passes, error.text);
         while (errno_is_fd_limit(c->error) && free_descriptor(a))
             continue;
     } else {
@@ -508,8 +507,8 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     if (work_thread_done(a->committer))
         end_commit(a);
     while ((f = archive_finisher_collect(a->finisher, a->now)).part) {
-        if (f.rc != 0) {
-            set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error);
+        if (f.error.code != 0) {
+            set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error.text);
             if (a->config.compression != ARCHIVE_PLAIN)
                 a->was_full = false; /* lines may fit on the disk although a packed file does not */
             continue;
@@ -593,26 +592,22 @@ static bool is_of_state(const struct file_archive *a, const char *path)
 /* Deletes staged files that the state does not name: a crash left them. If MARK shows that there was a state but the
  * state is missing, fails and deletes nothing. If there are no staged files, also deletes MARK, because it must not
  * vouch for later files. */
-static int clean_staging(struct file_archive *a, char *error)
+static int clean_staging(struct file_archive *a, struct error *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
     struct buf path = {0};
     bool marked = false, others = false;
-    if (!d) {
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%s: %s", a->staging, strerror(errno));
-        return -1;
-    }
+    if (!d)
+        return error_errno(error, -1, a->staging);
     for (struct dirent *e; (e = readdir(d));) {
         marked = marked || strcmp(e->d_name, MARK) == 0;
         others = others || (*e->d_name != '.' && strcmp(e->d_name, MARK) != 0);
     }
     if (marked && others && !a->has_state) {
         closedir(d);
-        snprintf(error, ARCHIVE_ERROR_TEXT,
-            "%.200s: files of an archive whose state %.200s is missing: restore the state, or delete the "
-            "files",
+        return error_set(error, -1,
+            "%s: files of an archive whose state %s is missing: restore the state, or delete the files",
             a->staging, a->state_path);
-        return -1;
     }
     rewinddir(d);
     for (struct dirent *e; (e = readdir(d));) {
@@ -629,7 +624,7 @@ static int clean_staging(struct file_archive *a, char *error)
     return 0;
 }
 
-static int recover(struct file_archive *a, char *error)
+static int recover(struct file_archive *a, struct error *error)
 {
     int found = archive_state_read(a->state_path, &a->committed, error);
     a->has_state = found > 0;
@@ -637,11 +632,9 @@ static int recover(struct file_archive *a, char *error)
         return -1;
     if (!a->has_state)
         return 0;
-    if (strcmp(a->committed.stream, a->stream) != 0) {
-        snprintf(error, ARCHIVE_ERROR_TEXT, "%.300s: state of the stream %s, not %s", a->state_path,
-            a->committed.stream, a->stream);
-        return -1;
-    }
+    if (strcmp(a->committed.stream, a->stream) != 0)
+        return error_set(
+            error, -1, "%s: state of the stream %s, not %s", a->state_path, a->committed.stream, a->stream);
     a->cursor = a->committed.cursor;
     a->parts = mem_zalloc((a->committed.n_files + 1) * sizeof *a->parts);
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -660,7 +653,7 @@ size_t file_archive_descriptors(size_t max_open)
 }
 
 struct file_archive *file_archive_open(
-    const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT])
+    const struct file_archive_config *config, usec_t monotonic, struct error *error)
 {
     struct file_archive *a = mem_zalloc(sizeof *a);
     a->config = *config;

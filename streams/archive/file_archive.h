@@ -47,10 +47,10 @@ struct file_archive_config {
 /* Returns the number of descriptors that an archive may need at once. With fewer descriptors it may wait forever
  * (invariant 5). */
 size_t file_archive_descriptors(size_t max_open);
-/* Opens and recovers an archive. Returns NULL with the reason, such as a state of another stream, a missing staged
+/* Opens and recovers an archive. Returns NULL with the error, such as a state of another stream, a missing staged
  * file, or names that another archive uses (archive_lock.h). */
 struct file_archive *file_archive_open(
-    const struct file_archive_config *config, usec_t monotonic, char error[ARCHIVE_ERROR_TEXT]);
+    const struct file_archive_config *config, usec_t monotonic, struct error *error);
 /* Waits for the threads. Does not commit: call file_archive_flush first. */
 void file_archive_close(struct file_archive **a);
 

@@ -381,7 +381,6 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     const char *field = options_text(o, "time_field"), *format = options_string(o, "filename_format");
     const char *compress = options_string(o, "compress");
     const struct timeval every = {0, TICK};
-    char why[ARCHIVE_ERROR_TEXT];
     struct rlimit limit;
     *ctx = w;
     w->daemon = d;
@@ -415,12 +414,10 @@ static int start(struct daemon *d, void **ctx, struct error *error)
                               .max_pending = (size_t)options_int(o, "max_line") + ((size_t)4 << 20),
                               .wake = wake,
                               .arg = w},
-            clock_monotonic(), why);
+            clock_monotonic(), error);
     free(beside);
-    if (!w->archive) {
-        error_set(error, -1, "%s", why);
+    if (!w->archive)
         return EX_CONFIG;
-    }
     w->pubsub = stream_program_connect(d, error);
     if (!w->pubsub)
         return EX_CONFIG;

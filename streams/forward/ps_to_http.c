@@ -222,11 +222,10 @@ static int check_destination(struct options *o, struct error *error)
     static const char *const of_refusals[] = {
         "rejects", "rejects_max_bytes", "rejects_max_age", "poison_limit", NULL};
     const char *rejects = options_text(o, "rejects");
-    char why[300];
     struct http_pool_config config = {.urls = options_text(o, "destination"), .max_connections = 1};
-    struct http_pool *pool = http_pool_new(&config, why, sizeof why);
+    struct http_pool *pool = http_pool_new(&config, error->text, sizeof error->text);
     if (!pool)
-        return options_refuse(o, "destination", error, "%s", why);
+        return options_refuse(o, "destination", error, "%s", error->text);
     bool all_placeholders = http_pool_without_placeholder(pool) == NULL, several = http_pool_size(pool) > 1;
     http_pool_free(&pool);
     if (several && !options_bool(o, "round_robin") &&
@@ -642,17 +641,16 @@ static double read_offset(void *ctx)
 
 static int start_delivery(struct program *p, struct options *o, struct error *error)
 {
-    char why[ARCHIVE_ERROR_TEXT];
     struct stats *s = daemon_stats(p->daemon);
     bool line_by_line = strstr(options_text(o, "destination"), "%s") != NULL;
     p->state_path = options_text(o, "state");
-    p->state_lock = archive_lock_state(p->state_path, why);
-    int found = p->state_lock < 0 ? -1 : archive_state_read(p->state_path, &p->state, why);
+    p->state_lock = archive_lock_state(p->state_path, error);
+    int found = p->state_lock < 0 ? -1 : archive_state_read(p->state_path, &p->state, error);
     bool foreign = found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0;
     if (foreign)
-        snprintf(why, sizeof why, "%.300s: state of the stream %s", p->state_path, p->state.stream);
+        error_set(error, -1, "%s: state of the stream %s", p->state_path, p->state.stream);
     if (found < 0 || foreign) {
-        options_refuse(o, "state", error, "%s", why);
+        options_refuse(o, "state", error, "%s", error->text);
         return EX_CONFIG;
     }
     p->state_found = found > 0;

@@ -25,14 +25,14 @@ static void check_same(const struct archive_state *a, const struct archive_state
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct archive_state state, again;
-    char error[ARCHIVE_ERROR_TEXT] = "";
+    struct error error = {0};
     const char *path = fuzz_file(bytes_of(data, size));
-    int found = archive_state_read(path, &state, error);
+    int found = archive_state_read(path, &state, &error);
     if (found != 1) {
-        assert(found == -1 && error[0]);
+        assert(found == -1 && error.text[0]);
         return 0;
     }
-    if (archive_state_write(path, &state) != 0 || archive_state_read(path, &again, error) != 1)
+    if (archive_state_write(path, &state) != 0 || archive_state_read(path, &again, &error) != 1)
         abort();
     check_same(&state, &again);
     archive_state_free(&again);

@@ -25,7 +25,7 @@ static void wake(void *arg)
 
 struct file_archive *open_archive(size_t max_open)
 {
-    char error[ARCHIVE_ERROR_TEXT];
+    struct error error;
     struct file_archive_config config = {.format = format,
         .state_path = state_path,
         .stream = "s",
@@ -36,9 +36,9 @@ struct file_archive *open_archive(size_t max_open)
         .max_open = max_open,
         .max_pending = 1 << 20,
         .wake = wake};
-    struct file_archive *a = file_archive_open(&config, now, error);
+    struct file_archive *a = file_archive_open(&config, now, &error);
     if (a == NULL)
-        fail_msg("%s", error);
+        fail_msg("%s", error.text);
     return a;
 }
 

@@ -86,7 +86,7 @@ static const char *finish_all(struct file_archive *a)
 static void recover(const char *directory)
 {
     struct buf format = {0}, state = {0};
-    char error[ARCHIVE_ERROR_TEXT];
+    struct error error;
     buf_printf(&format, "%s/s-%%Y%%m%%d.ndjson", directory);
     buf_printf(&state, "%s/state/s.json", directory);
     struct file_archive *a = file_archive_open(&(struct file_archive_config){.format = format.ptr,
@@ -99,12 +99,12 @@ static void recover(const char *directory)
                                                    .max_open = 4,
                                                    .max_pending = (size_t)1 << 30,
                                                    .wake = ignore},
-        USEC_PER_SEC, error);
+        USEC_PER_SEC, &error);
     if (a != NULL && file_archive_cursor(a)->id[0] == '\0')
         file_archive_begin(a, &(struct stream_cursor){.id = "0123456789abcdef0123456789abcdef"});
     if (a != NULL)
         take_rest(a);
-    const char *trouble = a != NULL ? finish_all(a) : error;
+    const char *trouble = a != NULL ? finish_all(a) : error.text;
     printf("%s\n", trouble != NULL ? trouble : "ok");
     fflush(stdout);
     file_archive_close(&a);

@@ -61,7 +61,8 @@ static void test_a_new_file_of_the_name_of_an_empty_one(void **state)
 
 static int finish_lines(uint64_t lines, enum archive_compression how)
 {
-    char name[200], staged[210], error[ARCHIVE_ERROR_TEXT];
+    char name[200], staged[210];
+    struct error error;
     bool full;
     snprintf(name, sizeof name, "%s/x", directory);
     snprintf(staged, sizeof staged, "%s.part", name);
@@ -70,7 +71,7 @@ static int finish_lines(uint64_t lines, enum archive_compression how)
     return archive_finish(
         &(struct archive_finish_spec){
             .file = &file, .stream = "s", .id = "i", .compression = how, .retried = true},
-        &full, error);
+        &full, &error);
 }
 
 static int finish_file(enum archive_compression how)
@@ -264,19 +265,20 @@ static void test_a_name_that_is_a_link_to_nothing(void **state)
 /* Nobody has tried to finish it yet: then it cannot be away. */
 static void test_a_part_that_is_missing(void **state)
 {
-    char name[200], staged[210], error[ARCHIVE_ERROR_TEXT];
+    char name[200], staged[210];
+    struct error error;
     bool shortage;
     (void)state;
     snprintf(name, sizeof name, "%s/x", directory);
     snprintf(staged, sizeof staged, "%s.part", name);
     struct archive_file_state file = {.name = name, .staged = staged, .length = 3, .lines = 1, .end = 3};
     struct archive_finish_spec spec = {.file = &file, .stream = "s", .id = "i"};
-    assert_int_equal(archive_finish(&spec, &shortage, error), -1);
-    assert_non_null(strstr(error, "No such file"));
+    assert_int_equal(archive_finish(&spec, &shortage, &error), -1);
+    assert_non_null(strstr(error.text, "No such file"));
     assert_false(shortage);
     spec.retried = true;
     uint64_t told = log_count(LOG_LEVEL_WARN);
-    assert_int_equal(archive_finish(&spec, &shortage, error), 0);
+    assert_int_equal(archive_finish(&spec, &shortage, &error), 0);
     assert_int_equal(log_count(LOG_LEVEL_WARN), told + 1);
 }
 
@@ -818,14 +820,14 @@ static void test_a_state_that_cannot_be_is_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct archive_state s;
         struct buf text = {0};
-        char error[ARCHIVE_ERROR_TEXT] = "";
+        struct error error = {0};
         buf_printf(&text, "{\"format\":%d,\"stream\":\"s\",\"id\":\"%s\",\"offset\":\"%s\",\"files\":[%s]}",
             cases[i].format, cases[i].id, cases[i].offset, cases[i].files);
         buf_append_char(&text, '\0');
         write_file("state", text.ptr);
-        int rc = archive_state_read(state_path, &s, error);
-        if (rc != (cases[i].why != NULL ? -1 : 1) || (rc < 0 && strstr(error, cases[i].why) == NULL))
-            fail_msg("case %zu: %s", i, error);
+        int rc = archive_state_read(state_path, &s, &error);
+        if (rc != (cases[i].why != NULL ? -1 : 1) || (rc < 0 && strstr(error.text, cases[i].why) == NULL))
+            fail_msg("case %zu: %s", i, error.text);
         bool with = rc == 1 && strstr(cases[i].id, OPENING) != NULL;
         assert_int_equal(strncmp(s.cursor.opening, with ? OPENING : "", sizeof OPENING - 1), 0);
         assert_string_equal(

@@ -29,12 +29,12 @@ static void finish_all(struct file_archive *a)
 
 static void refuse_to_open(const char *why)
 {
-    char error[ARCHIVE_ERROR_TEXT];
+    struct error error;
     struct file_archive_config config = {
         .format = format, .state_path = state_path, .stream = "s", .by_event_time = true, .max_open = 4};
-    assert_null(file_archive_open(&config, now, error));
-    if (strstr(error, why) == NULL)
-        fail_msg("%s", error);
+    assert_null(file_archive_open(&config, now, &error));
+    if (strstr(error.text, why) == NULL)
+        fail_msg("%s", error.text);
 }
 
 /* Its lines are read from the stream again: nothing says that there was a state. */
