@@ -53,10 +53,9 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct error *err
     if (fd >= 0)
         io->close(fd);
     if (!ok && (is_new || fd < 0))
-        snprintf(error->text, sizeof error->text, "%.400s: %s", path, strerror(why));
+        error_set(error, -1, "%s: %s", path, strerror(why));
     else if (!ok)
-        snprintf(error->text, sizeof error->text, "%.400s is damaged: restore it, or delete it for a new key",
-            path);
+        error_set(error, -1, "%s is damaged: restore it, or delete it for a new key", path);
     errno = ok || is_new || fd < 0 ? why : 0;
     return ok ? 0 : -1;
 }

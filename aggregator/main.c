@@ -440,8 +440,7 @@ static int open_parts(struct wiring *w, struct options *o, struct error *error)
         w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
     if (w->is_opening)
         return 0;
-    snprintf(error->text, sizeof error->text, "cannot start a thread");
-    return EX_TEMPFAIL;
+    return error_set(error, EX_TEMPFAIL, "cannot start a thread");
 }
 
 static int start(struct daemon *d, void **ctx, struct error *error)

@@ -32,16 +32,6 @@ void event_body_free(struct event_body **e)
     *e = NULL;
 }
 
-static int fail(char error[EVENT_ERROR_TEXT], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int fail(char error[EVENT_ERROR_TEXT], const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(error, EVENT_ERROR_TEXT, fmt, ap);
-    va_end(ap);
-    return -1;
-}
-
 static struct bytes skip_space(struct bytes text)
 {
     size_t n = 0;
@@ -107,8 +97,8 @@ static bool next_element(struct bytes *rest, struct buf *element)
     return false;
 }
 
-static int read_array(struct event_body *e, struct bytes rest, usec_t now, struct buf *out, size_t *n,
-    char error[EVENT_ERROR_TEXT])
+static int read_array(
+    struct event_body *e, struct bytes rest, usec_t now, struct buf *out, size_t *n, struct error *error)
 {
     const char *reason = NULL;
     size_t place = 0;
@@ -118,11 +108,11 @@ static int read_array(struct event_body *e, struct bytes rest, usec_t now, struc
         next = ']';
     for (; next == ','; place++) {
         if (!next_element(&rest, &e->element))
-            return fail(error, "event %zu of the array is not an object", place + 1);
+            return error_set(error, -1, "event %zu of the array is not an object", place + 1);
         if (memchr(e->element.ptr, '\n', e->element.len))
-            return fail(error, "event %zu of the array: a line end inside a string", place + 1);
+            return error_set(error, -1, "event %zu of the array: a line end inside a string", place + 1);
         if (add(e, buf_bytes(&e->element), e->counters->time_default_now, now, out, &reason) != 0)
-            return fail(error, "event %zu of the array: %s", place + 1, reason);
+            return error_set(error, -1, "event %zu of the array: %s", place + 1, reason);
         rest = skip_space(rest);
         next = '\0';
         if (rest.len > 0)
@@ -131,13 +121,13 @@ static int read_array(struct event_body *e, struct bytes rest, usec_t now, struc
             rest = skip_space(bytes_of(rest.ptr + 1, rest.len - 1));
     }
     if (next != ']' || skip_space(bytes_of(rest.ptr + 1, rest.len - 1)).len > 0)
-        return fail(error, "after event %zu: expected a comma, or ] as the end of the body", place);
+        return error_set(error, -1, "after event %zu: expected a comma, or ] as the end of the body", place);
     *n += place;
     return 0;
 }
 
-int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
-    char error[EVENT_ERROR_TEXT])
+int event_body_read(
+    struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n, struct error *error)
 {
     struct bytes begin = skip_space(body);
     const char *reason;
@@ -152,14 +142,14 @@ int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct 
         if (len == 0)
             continue;
         if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) != 0)
-            return fail(error, "line %zu: %s", number, reason);
+            return error_set(error, -1, "line %zu: %s", number, reason);
         ++*n;
     }
     return 0;
 }
 
-int event_body_from_query(struct event_body *e, const struct url_query *query, usec_t now, struct buf *out,
-    char error[EVENT_ERROR_TEXT])
+int event_body_from_query(
+    struct event_body *e, const struct url_query *query, usec_t now, struct buf *out, struct error *error)
 {
     const char *reason;
     struct buf event = {0};
@@ -179,11 +169,11 @@ int event_body_from_query(struct event_body *e, const struct url_query *query, u
     buf_append_char(&event, '}');
     int r = add(e, buf_bytes(&event), true, now, out, &reason);
     buf_free(&event);
-    return r == 0 ? 0 : fail(error, "the parameters: %s", reason);
+    return r == 0 ? 0 : error_set(error, -1, "the parameters: %s", reason);
 }
 
 int event_body_incr(struct event_body *e, const struct counter *counter, struct bytes key, struct bytes sub,
-    size_t n, usec_t now, struct buf *out, char error[EVENT_ERROR_TEXT])
+    size_t n, usec_t now, struct buf *out, struct error *error)
 {
     const struct counters *c = e->counters;
     bool is_subtotal = counter >= c->subtotals && counter < c->subtotals + c->n_subtotals;
@@ -195,8 +185,9 @@ int event_body_incr(struct event_body *e, const struct counter *counter, struct 
         if (of[i]->kind == COUNTER_CONSTANT)
             continue;
         if (of[i]->kind != COUNTER_FIELD || strcmp(of[i]->field, c->time_field) == 0)
-            return fail(error, "the key of counter %s is %s, not a single field; post an event instead",
-                of[i]->ns, of[i]->key_text);
+            return error_set(error, -1,
+                "the key of counter %s is %s, not a single field; post an event instead", of[i]->ns,
+                of[i]->key_text);
         params[query.n++] = (struct url_param){bytes_str(of[i]->field), values[i]};
     }
     size_t begin = out->len;

@@ -14,7 +14,6 @@
 #include "base/url.h"
 #include "counts/counters.h"
 
-#define EVENT_ERROR_TEXT 256
 #define EVENT_REPEAT_MAX 1000 /* events of one event_body_incr */
 
 struct event_body;
@@ -24,15 +23,15 @@ void event_body_free(struct event_body **e);
 
 /* Each function appends lines to `out`, and returns 0, or -1 with the error. `now`: wall clock. */
 /* The body is objects, one a line, or one array of objects. Empty lines are ignored. Adds to *n the number of events. */
-int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
-    char error[EVENT_ERROR_TEXT]);
+int event_body_read(
+    struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n, struct error *error);
 /* One event whose members are the parameters, as strings. Without a parameter for the time field, the event gets the current
  * time. A number in that parameter stays a number. */
-int event_body_from_query(struct event_body *e, const struct url_query *query, usec_t now, struct buf *out,
-    char error[EVENT_ERROR_TEXT]);
+int event_body_from_query(
+    struct event_body *e, const struct url_query *query, usec_t now, struct buf *out, struct error *error);
 /* `n` events that count under the key of this counter, and under `sub` if the counter is a subtotal. Other counters count the
  * events as `None`. Refuses a counter whose key is not a single field. */
 int event_body_incr(struct event_body *e, const struct counter *counter, struct bytes key, struct bytes sub,
-    size_t n, usec_t now, struct buf *out, char error[EVENT_ERROR_TEXT]);
+    size_t n, usec_t now, struct buf *out, struct error *error);
 
 #endif

@@ -41,7 +41,7 @@ enum compact_result archive_read_current(const char *archive, struct manifest *o
 
 static enum compact_result sync_dir(const char *path, struct error *error)
 {
-    return io_sync_dir(path) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
+    return io_sync_dir(path) == 0 ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
 }
 
 static void free_names(struct dirent **names, int n)
@@ -66,7 +66,7 @@ static enum compact_result remove_directory(const char *path, struct error *erro
     int saved = errno;
     free_names(names, n > 0 ? n : 0);
     errno = saved;
-    return failed ? compact_fail_errno(error, path) : COMPACT_OK;
+    return failed ? error_errno(error, COMPACT_FAILED, path) : COMPACT_OK;
 }
 
 /* Renames the generation durably before it deletes files, so that a named generation is always complete. */
@@ -76,7 +76,7 @@ static enum compact_result remove_generation(const char *archive, uint64_t gener
     archive_path(archive, generation, false, from);
     archive_path(archive, generation, true, to);
     if (io->rename(from, to) != 0)
-        return compact_fail_errno(error, from);
+        return error_errno(error, COMPACT_FAILED, from);
     enum compact_result r = sync_dir(archive, error);
     return r == COMPACT_OK ? remove_directory(to, error) : r;
 }
@@ -94,7 +94,7 @@ static enum compact_result recover_one(
         manifest_directory_number(digits, &unfinished))
         return remove_directory(path, error);
     if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path) != 0)
-        return compact_fail_errno(error, path);
+        return error_errno(error, COMPACT_FAILED, path);
     if (has_current || !manifest_directory_number(name, &generation))
         return COMPACT_OK;
     if (generation == 0)
@@ -113,7 +113,7 @@ enum compact_result archive_recover(const char *archive, struct error *error)
         return from_manifest(m, error);
     int n = scandir(archive, &names, NULL, alphasort);
     if (n < 0)
-        return compact_fail_errno(error, archive);
+        return error_errno(error, COMPACT_FAILED, archive);
     enum compact_result r = sync_dir(archive, error);
     for (int i = 0; i < n && r == COMPACT_OK; i++)
         r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
@@ -136,7 +136,7 @@ enum compact_result archive_undo(const char *archive, uint64_t current, uint64_t
     int n = scandir(archive, &names, NULL, alphasort), left = n;
     enum compact_result r = COMPACT_OK;
     if (n < 0)
-        return compact_fail_errno(error, archive);
+        return error_errno(error, COMPACT_FAILED, archive);
     for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);) {
         char path[PATH_MAX];
         struct manifest m;
@@ -164,7 +164,7 @@ enum compact_result archive_prune(const char *archive, uint64_t current, unsigne
     unsigned kept = 0;
     enum compact_result r = COMPACT_OK;
     if (n < 0)
-        return compact_fail_errno(error, archive);
+        return error_errno(error, COMPACT_FAILED, archive);
     for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);)
         if (generation <= current && kept++ >= keep && generation != current)
             r = remove_generation(archive, generation, error);
@@ -176,7 +176,7 @@ enum compact_result archive_begin(const char *archive, uint64_t generation, stru
 {
     char path[PATH_MAX];
     archive_path(archive, generation, true, path);
-    return io->mkdir(path, 0777) == 0 ? COMPACT_OK : compact_fail_errno(error, path);
+    return io->mkdir(path, 0777) == 0 ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
 }
 
 void archive_discard(const char *archive, uint64_t generation)
@@ -201,7 +201,7 @@ enum compact_result archive_describe(const char *archive, const struct manifest 
     }
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fsync(fd) == 0;
-    enum compact_result r = written ? COMPACT_OK : compact_fail_errno(error, path);
+    enum compact_result r = written ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
     if (fd >= 0)
         io->close(fd);
     buf_free(&text);
@@ -215,7 +215,7 @@ enum compact_result archive_publish(const char *archive, uint64_t generation, st
     archive_path(archive, generation, false, to);
     enum compact_result r = sync_dir(from, error);
     if (r == COMPACT_OK && io->rename(from, to) != 0)
-        r = compact_fail_errno(error, to);
+        r = error_errno(error, COMPACT_FAILED, to);
     return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
@@ -226,7 +226,7 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, str
     snprintf(from, sizeof from, "%s/%s", archive, CURRENT_TMP);
     snprintf(to, sizeof to, "%s/current", archive);
     if (symlink(name, from) != 0 || io->rename(from, to) != 0)
-        return compact_fail_errno(error, to);
+        return error_errno(error, COMPACT_FAILED, to);
     return sync_dir(archive, error);
 }
 

@@ -95,7 +95,7 @@ static enum compact_result look_at_files(const char *directory, uint64_t *open, 
     struct slice_range found;
     struct slice_state state = {0};
     if (slice_files_find(directory, 0, &found) != 0)
-        return compact_fail_errno(error, directory);
+        return error_errno(error, COMPACT_FAILED, directory);
     *open = found.last;
     if (found.last == 0)
         return COMPACT_OK;

@@ -38,7 +38,7 @@ static enum compact_result flush(struct export *e, struct error *error)
     for (size_t at = 0; at < e->data.len;) {
         ssize_t n = write(e->fd, e->data.ptr + at, e->data.len - at);
         if (n < 0 && errno != EINTR)
-            return compact_fail_errno(error, e->to);
+            return error_errno(error, COMPACT_FAILED, e->to);
         at += n > 0 ? (size_t)n : 0;
     }
     buf_clear(&e->data);
@@ -73,9 +73,9 @@ static enum compact_result write_file(struct export *e, const char *to, struct e
     char *fresh = mem_printf("%s.tmp", to);
     e->to = to;
     e->fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    enum compact_result r = e->fd < 0 ? compact_fail_errno(error, fresh) : write_records(e, error);
+    int r = e->fd < 0 ? error_errno(error, COMPACT_FAILED, fresh) : (int)write_records(e, error);
     if (r == COMPACT_OK && (io->fsync(e->fd) != 0 || io->rename(fresh, to) != 0 || io_sync_parent(to) != 0))
-        r = compact_fail_errno(error, to);
+        r = error_errno(error, COMPACT_FAILED, to);
     if (r != COMPACT_OK && e->fd >= 0)
         io->unlink(fresh);
     if (e->fd >= 0)

@@ -66,7 +66,7 @@ static enum compact_result open_old(
     char *path = mem_printf("%s/%s", w->job->old_directory, file->name);
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        r = compact_fail_errno(&w->error, path);
+        r = error_errno(&w->error, COMPACT_FAILED, path);
     else
         *out = record_reader_new(fd, path, file, w->job->buffer_bytes);
     free(path);

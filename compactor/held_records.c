@@ -33,7 +33,7 @@ struct held_record *held_records_begin(struct held_records *h)
 static enum compact_result write_out(struct held_records *h, struct bytes piece, struct error *error)
 {
     if (io_write_all(h->fd, piece.ptr, piece.len, (off_t)h->written) != 0)
-        return compact_fail_errno(error, h->directory);
+        return error_errno(error, COMPACT_FAILED, h->directory);
     h->written += piece.len;
     return COMPACT_OK;
 }

@@ -30,11 +30,6 @@ int compact_exit_status(enum compact_result r)
     return statuses[r];
 }
 
-enum compact_result compact_fail_errno(struct error *error, const char *what)
-{
-    return error_set(error, COMPACT_FAILED, "%.400s: %s", what, strerror(errno));
-}
-
 enum compact_result compact_open_temporary(const char *directory, int *fd, struct error *error)
 {
     static atomic_uint number; /* several threads may share the directory */
@@ -42,7 +37,7 @@ enum compact_result compact_open_temporary(const char *directory, int *fd, struc
     enum compact_result r = COMPACT_OK;
     *fd = io->open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, IO_PRIVATE_MODE);
     if (*fd < 0 || io->unlink(path) != 0) {
-        r = compact_fail_errno(error, path);
+        r = error_errno(error, COMPACT_FAILED, path);
         if (*fd >= 0)
             io->close(*fd);
         *fd = -1;

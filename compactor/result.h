@@ -15,8 +15,6 @@ const char *compact_strerror(enum compact_result r);
 /* 0 (ok), 75 (try again, or failed), 78 (refused) or 1 (damaged). */
 int compact_exit_status(enum compact_result r);
 
-/* Returns COMPACT_FAILED with "WHAT: " and the text of errno. */
-enum compact_result compact_fail_errno(struct error *error, const char *what);
 /* Opens a new file without a name, so that a killed process leaves nothing. On a failure *fd is -1. */
 enum compact_result compact_open_temporary(const char *directory, int *fd, struct error *error);
 

@@ -33,7 +33,7 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
     w->path = mem_printf("%s/%s", directory, w->file.name);
     w->fd = io->open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (w->fd < 0) {
-        r = compact_fail_errno(error, w->path);
+        r = error_errno(error, COMPACT_FAILED, w->path);
         shard_writer_close(&w);
     }
     *out = w;
@@ -57,7 +57,7 @@ static enum compact_result pass(struct shard_writer *w, struct error *error)
     XXH3_64bits_update(w->hash, data.ptr, data.len);
     w->file.records += bytes_count_lines(data);
     if (data.len > 0 && io_write_all(w->fd, data.ptr, data.len, (off_t)w->file.bytes) != 0)
-        return compact_fail_errno(error, w->path);
+        return error_errno(error, COMPACT_FAILED, w->path);
     w->file.bytes += data.len;
     buf_clear(&w->data);
     start_writeback(w);
@@ -112,7 +112,7 @@ enum compact_result shard_writer_finish(
 {
     enum compact_result r = pass(w, error);
     if (r == COMPACT_OK && io->fsync(w->fd) != 0)
-        r = compact_fail_errno(error, w->path);
+        r = error_errno(error, COMPACT_FAILED, w->path);
     w->file.xxh3 = XXH3_64bits_digest(w->hash);
     *file = w->file;
     return r;

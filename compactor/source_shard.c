@@ -18,7 +18,7 @@ enum compact_result record_source_open_shard(
 {
     int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return compact_fail_errno(error, path);
+        return error_errno(error, COMPACT_FAILED, path);
     *out = record_source_of_file(fd, path, expected, READ_BYTES);
     return COMPACT_OK;
 }

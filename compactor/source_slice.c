@@ -20,7 +20,7 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
             "%.300s is missing, and the archive does not include it: is it the right directory of slices?",
             path);
     if (!exists)
-        return compact_fail_errno(error, path);
+        return error_errno(error, COMPACT_FAILED, path);
     switch (slice_reader_open_sealed(path, out, error)) {
     case SLICE_OK:
         return COMPACT_OK;

@@ -93,7 +93,6 @@ static struct http_pool_config pool_config(const struct options *o)
 
 static int check(struct options *o, struct error *error)
 {
-    char why[300];
     if (reader_program_check_batch(o, error) != 0)
         return -1;
     const char *type = options_string(o, "content_type");
@@ -105,9 +104,9 @@ static int check(struct options *o, struct error *error)
     if (options_bool(o, "shared") && options_is_set(o, "reader"))
         return options_refuse(o, "shared", error, "a shared reader has no name: remove reader");
     struct http_pool_config config = pool_config(o);
-    struct http_pool *pool = http_pool_new(&config, why, sizeof why);
+    struct http_pool *pool = http_pool_new(&config, error->text, sizeof error->text);
     if (!pool)
-        return options_refuse(o, "destination", error, "%s", why);
+        return options_refuse(o, "destination", error, "%s", error->text);
     bool post = strcmp(options_string(o, "method"), "POST") == 0;
     int rc = 0;
     for (size_t i = 0; i < http_pool_size(pool) && rc == 0; i++) {

@@ -15,7 +15,7 @@ int rejects_dir_ends(
     enum slice_result r = SLICE_OK;
     *from = *end = (struct rejects_place){0};
     if (slice_files_find(slices, 0, &found) != 0)
-        r = error_set(error, SLICE_FAILED, "%s: %s", slices, strerror(errno));
+        r = error_errno(error, SLICE_FAILED, slices);
     else if (found.last > 0)
         r = slice_reader_open(path = slice_path(slices, found.last), &reader, error);
     if (r == SLICE_OK && found.last > 0) {

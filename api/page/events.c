@@ -105,10 +105,10 @@ static void send_events(struct http_request *req, struct api *api, struct buf *e
     buf_free(&target);
 }
 
-static void refuse_events(struct http_request *req, const char *error)
+static void refuse_events(struct http_request *req, const struct error *error)
 {
     http_problem(req, 400, "invalid-event",
-        "post JSON objects, one a line, or one array of objects; nothing was stored", "%s", error);
+        "post JSON objects, one a line, or one array of objects; nothing was stored", "%s", error->text);
 }
 
 void events_post(struct http_request *req, void *ctx)
@@ -117,15 +117,15 @@ void events_post(struct http_request *req, void *ctx)
     struct buf marks = {0}, events = {0}, body;
     struct bytes value;
     size_t n = 0;
-    char error[EVENT_ERROR_TEXT];
+    struct error error;
     bool has_marks = append_marks(req, &marks);
     if (has_marks && !http_require_same_origin(req))
         goto out;
     body = http_take_body(req);
-    int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, error);
+    int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, &error);
     buf_free(&body);
     if (result != 0)
-        refuse_events(req, error);
+        refuse_events(req, &error);
     else if (n == 0 && !http_param(req, "mark", &value))
         http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
     else
@@ -139,9 +139,9 @@ void events_pixel(struct http_request *req, void *ctx)
 {
     struct api *api = ctx;
     struct buf events = {0};
-    char error[EVENT_ERROR_TEXT];
-    if (event_body_from_query(api->event_body, http_query(req), clock_wall(), &events, error) != 0)
-        refuse_events(req, error);
+    struct error error;
+    if (event_body_from_query(api->event_body, http_query(req), clock_wall(), &events, &error) != 0)
+        refuse_events(req, &error);
     else
         send_events(req, api, &events, 1, BYTES_NONE, true);
     buf_free(&events);
@@ -153,7 +153,7 @@ void events_incr(struct http_request *req, void *ctx)
     struct bytes ns = BYTES_NONE, key = BYTES_NONE, sub = BYTES_NONE;
     struct buf marks = {0}, events = {0};
     uint64_t n;
-    char error[EVENT_ERROR_TEXT];
+    struct error error;
     if (!http_param_u64(req, "n", 1, 1, EVENT_REPEAT_MAX, &n))
         return;
     const struct counters *c = api->counters;
@@ -171,8 +171,8 @@ void events_incr(struct http_request *req, void *ctx)
         http_problem(req, 400, "missing-parameter", NULL, "ns=%s is a subtotal and needs sub=", counter->ns);
     else if (has_sub && !is_sub)
         http_problem(req, 400, "bad-parameter", NULL, "sub needs the ns of a subtotal");
-    else if (event_body_incr(api->event_body, counter, key, sub, n, clock_wall(), &events, error) != 0)
-        http_problem(req, 422, "not-a-field", NULL, "%s", error);
+    else if (event_body_incr(api->event_body, counter, key, sub, n, clock_wall(), &events, &error) != 0)
+        http_problem(req, 422, "not-a-field", NULL, "%s", error.text);
     else
         send_events(req, api, &events, n, buf_bytes(&marks), false);
     buf_free(&events);

@@ -83,7 +83,7 @@ static int read_more(struct line_source *s, struct buf *into, struct error *erro
         n = read(s->fd, into->ptr + into->len, READ_STEP);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return error_set(error, -1, "%.200s: %s", s->name, strerror(errno));
+        return error_errno(error, -1, s->name);
     s->at_end = n == 0;
     into->len += (size_t)n;
     s->consumed += (uint64_t)n;
@@ -156,7 +156,7 @@ struct line_source *line_source_open(const char *path, struct error *error)
         return line_source_of(dup(STDIN_FILENO), "standard input", error);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        error_set(error, -1, "%.200s: %s", path, strerror(errno));
+        error_errno(error, -1, path);
         return NULL;
     }
     return line_source_of(fd, path, error);

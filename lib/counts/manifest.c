@@ -34,8 +34,7 @@ bool manifest_directory_number(const char *name, uint64_t *generation)
 
 static enum manifest_result system_failed(struct error *error, const char *path)
 {
-    return error_set(
-        error, errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED, "%.400s: %s", path, strerror(errno));
+    return error_errno(error, errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED, path);
 }
 
 /* Reads the records, bytes and checksum of a file or an import. */

@@ -194,8 +194,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->recovering = pthread_create(&w->recovery, NULL, recover, w) == 0;
     if (w->recovering)
         return 0;
-    snprintf(error->text, sizeof error->text, "cannot start a thread");
-    return EX_TEMPFAIL;
+    return error_set(error, EX_TEMPFAIL, "cannot start a thread");
 }
 
 static void drain(void *ctx)

@@ -214,8 +214,7 @@ struct nng_publish *nng_publish_open(
     if (why == 0)
         why = nng_pipe_notify(t->socket, NNG_PIPE_EV_REM_POST, on_pipe, t);
     if (why)
-        snprintf(error->text, sizeof error->text, NNG_PUBLISH_SETTING ": cannot create a socket: %s",
-            nng_strerror(why));
+        error_set(error, -1, NNG_PUBLISH_SETTING ": cannot create a socket: %s", nng_strerror(why));
     if (why || nng_listen_on(NNG_PUBLISH_SETTING, urls, t->socket, error) != 0) {
         nng_publish_close(&t);
         return NULL;

@@ -45,7 +45,7 @@ static void check_lines(struct bytes text, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct event_body *with, *without;
-    char error[EVENT_ERROR_TEXT] = "";
+    struct error error = {0};
     struct buf out = {0}, again = {0};
     size_t n = 0, n_again = 0;
     if (!with) {
@@ -56,18 +56,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct event_body *e = data[0] % 2 ? with : without;
     struct bytes body = bytes_of((const char *)data + 1, size - 1);
-    if (event_body_read(e, body, NOW, &out, &n, error) != 0) {
-        assert(*error);
+    if (event_body_read(e, body, NOW, &out, &n, &error) != 0) {
+        assert(*error.text);
     } else {
         check_lines(buf_bytes(&out), n);
-        int r = event_body_read(e, buf_bytes(&out), NOW, &again, &n_again, error);
+        int r = event_body_read(e, buf_bytes(&out), NOW, &again, &n_again, &error);
         assert(r == 0 && n == n_again && bytes_equal(buf_bytes(&out), buf_bytes(&again)));
     }
     buf_free(&out);
     buf_free(&again);
     struct url_query query;
     if (url_query_parse(body, &query) == 0) {
-        if (event_body_from_query(e, &query, NOW, &out, error) == 0)
+        if (event_body_from_query(e, &query, NOW, &out, &error) == 0)
             check_lines(buf_bytes(&out), 1);
         url_query_free(&query);
     }
