@@ -11,10 +11,12 @@
 #include "stream/stream_program.h"
 #include "config/peers.h"
 
+#include <assert.h>
 #include <event2/event.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -27,7 +29,7 @@
 #define TICK_MIN (5 * USEC_PER_MSEC)
 
 struct wiring {
-    struct app app; /* must be the first member, because handlers get a pointer to it */
+    struct app app;
     struct loop_notify *notify;
     struct http_client *client;
     struct cursor_keeper *keeper;
@@ -49,6 +51,7 @@ struct wiring {
     struct stats_histogram *flush_seconds;
     struct stats_counter **over_max_keys; /* for each counter; NULL: not limited */
 };
+static_assert(offsetof(struct wiring, app) == 0, "handlers get its address");
 
 static void update_metrics(struct wiring *w)
 {

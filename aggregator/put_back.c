@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -99,7 +100,8 @@ int put_back_step(struct aggregate *a, struct put_back *p, struct error *error)
     struct buf bytes = {0};
     size_t input = find_input(a), taken = 0;
     int more = 1;
-    aggregate_rejects_end(a, &end);
+    bool has_end = aggregate_rejects_end(a, &end);
+    assert(has_end);
     if (p->until.slice == 0 || rejects_compare(end, p->until) < 0)
         p->until = end;
     if (input == aggregate_inputs_end(a))

@@ -43,8 +43,7 @@ enum put_back_result { PUT_BACK_OK, PUT_BACK_BUSY, PUT_BACK_FAILED };
 enum put_back_result put_back_begin(struct put_back *p, const char *archive, struct error *error);
 void put_back_end(struct put_back *p);
 
-/* Takes the next entries. Returns 0, or -1 with the error: the rejects cannot be read. Call it only while
- * aggregate_rejects_end returns true. */
+/* Takes the next entries. Returns 0, or -1 with the error: the rejects cannot be read. */
 int put_back_step(struct aggregate *a, struct put_back *p, struct error *error);
 /* True once the transaction with the step is committed. */
 bool put_back_is_committed(const struct aggregate *a, const struct put_back *p);

@@ -2,6 +2,7 @@
 
 #include "base/text_hash.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define TABLE_SHARE 8 /* fraction of the memory: the table of a batch */
@@ -70,6 +71,7 @@ void tally_free(struct tally **tp)
 enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error)
 {
     enum slice_result r = SLICE_OK;
+    assert(count_table_counts(t->batch.table) == 0); /* before the first line */
     for (size_t i = 0; t->limits && i < t->n_counters && r == SLICE_OK; i++)
         if (t->limits[i])
             r = key_limit_load(t->limits[i], slice, error);

@@ -40,7 +40,7 @@ struct tally;
 /* `max_memory` limits the batches and texts together (bytes). The counters must outlive the tally. */
 struct tally *tally_new(const struct counters *counters, size_t max_memory);
 void tally_free(struct tally **t);
-/* Restores the keys of limited counters (key_limit.h) from the open slice. Call it before the first line. */
+/* Restores the keys of limited counters (key_limit.h) from the open slice. */
 enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error);
 /* The limit of a counter (totals first, then subtotals), or NULL. */
 const struct key_limit *tally_limit(const struct tally *t, size_t counter);

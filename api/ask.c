@@ -781,6 +781,7 @@ void asks_free(struct asks **ap)
     struct asks *asks = *ap;
     if (!asks)
         return;
+    assert(TAILQ_EMPTY(&asks->making) && TAILQ_EMPTY(&asks->waiting));
     event_free(asks->turn);
     series_cache_free(&asks->cache);
     free(asks);

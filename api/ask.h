@@ -23,7 +23,7 @@ struct asks;
 /* `max_age`: seconds for which caches may repeat an answer whose rows are all complete. */
 struct asks *asks_new(struct event_base *base, struct sources *sources, struct stats *stats,
     uint64_t max_rows, int64_t max_age);
-/* Call it after sources_free, when all requests have ended. */
+/* Call it after sources_free. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown` is NULL if the
  * counter is configured. Otherwise it is the error to send if the sources have no records of the counter. */

@@ -63,7 +63,7 @@ struct run_spec {
     size_t n_imports;
     /* The counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
-    int64_t hours_from;  /* drops the subtotals of earlier hours and keeps their days; 0: as before */
+    int64_t hours_from;  /* drops the subtotals of earlier hours and keeps their days; 0: drops none */
     const char *replace; /* a recounted archive, locked by the caller; NULL: none */
     const char *change;  /* for the manifest; NULL: the run merges slices only */
     const struct run_control *control;

@@ -5,6 +5,7 @@
 #include "base/rate_limit.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define LANES 4096 /* for DISPATCH_BY_KEY; keys that share a lane only wait for each other */
@@ -20,7 +21,7 @@ enum item_state {
 };
 
 struct item {
-    struct heap_node node; /* in `ready` by age, or in `retries` by time; the first member */
+    struct heap_node node; /* in `ready` by age, or in `retries` by time */
     struct lease *lease;
     struct message *message;
     struct item *next; /* of the lane */
@@ -43,9 +44,11 @@ struct lease {
 };
 
 struct run {
-    struct dispatch_run view; /* the first member */
+    struct dispatch_run view;
     struct item **items;
 };
+static_assert(offsetof(struct item, node) == 0 && offsetof(struct run, view) == 0,
+    "items and runs are found by these members");
 
 struct dispatch {
     struct dispatch_config config;

@@ -102,7 +102,7 @@ bool dispatch_is_stopping(const struct dispatch *d);
 bool dispatch_is_empty(const struct dispatch *d); /* no messages and no runs */
 /* True if there are runs, or messages to acknowledge or bury. All others may be returned by ending the leases. */
 bool dispatch_has_outcomes(const struct dispatch *d);
-void dispatch_resume(struct dispatch *d); /* of an empty one */
+void dispatch_resume(struct dispatch *d);
 /* Appends the ids of messages that are delivered and not acknowledged. */
 void dispatch_unacknowledged(const struct dispatch *d, struct buf *ids);
 

@@ -95,8 +95,7 @@ struct plan_config {
 struct plan *plan_new(const struct plan_config *config);
 void plan_free(struct plan **p);
 
-/* Only for an idle lane. If the action is below PLAN_WAIT, the lane is busy until its outcome is reported. Times
- * are monotonic. */
+/* If the action is below PLAN_WAIT, the lane is busy until its outcome is reported. Times are monotonic. */
 struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now);
 
 /* The answer to FOLLOW. */
@@ -127,7 +126,7 @@ void plan_stated(struct plan *p);
 /* In a reply of the destination (rule 9). is_new_era: its clock may have been ahead before. */
 void plan_destination_time(struct plan *p, usec_t time, bool is_new_era);
 void plan_conflict(struct plan *p, usec_t now); /* the mark differs, so the destination stored nothing */
-void plan_refused(struct plan *p, const char *reason); /* only of a run with messages */
+void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
 void plan_bury_lost(struct plan *p); /* the queue has not sent this message, or has it no more: starts over */
 void plan_unfollowed(struct plan *p);

@@ -5,7 +5,9 @@
 #include "config/peers.h"
 #include "sortdb/sortdb_settings.h"
 
+#include <assert.h>
 #include <event2/event.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -13,10 +15,11 @@
 #define LOOK_SECONDS 1
 
 struct wiring {
-    struct app app; /* must be the first member, because handlers get a pointer to its first member */
+    struct app app;
     struct loop_notify *notify;
     struct event *look;
 };
+static_assert(offsetof(struct wiring, app) == 0, "handlers get the address of its first member");
 
 /* Updates the reason of /health: a failed reload, or a truncated or modified file. Reads continue in every state. */
 static void update_health(struct app *app)

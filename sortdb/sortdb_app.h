@@ -15,8 +15,10 @@
 #include "daemon/loop_notify.h"
 #include "archive/reloader.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/queue.h>
 
 /* A /reload request waiting for its opening. */
@@ -37,7 +39,7 @@ struct server {
 };
 
 struct app {
-    struct server main; /* must be the first member, because handlers get a pointer to their server */
+    struct server main;
     struct server *workers;
     size_t n_workers;
     struct daemon *daemon;
@@ -53,6 +55,7 @@ struct app {
     uint64_t answered;             /* reload calls up to this ticket have their outcome */
     struct error reload_error;     /* of the last reload; code 0: it succeeded */
 };
+static_assert(offsetof(struct app, main) == 0, "handlers get the address of their server");
 
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);

@@ -1,5 +1,6 @@
 #include "api/page/live.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -101,6 +102,7 @@ void live_drain(struct live *l)
 
 void live_free(struct live **l)
 {
+    assert(!*l || (*l)->n_clients == 0);
     free(*l);
     *l = NULL;
 }

@@ -24,7 +24,6 @@ struct live;
 struct live *live_new(struct http_client *pubsub);
 /* Ends all replies. Their clients connect again. */
 void live_drain(struct live *l);
-/* Call it when all requests have ended and after http_client_free. */
 void live_free(struct live **l);
 /* Answers GET /v1/live?stream=NAME[&from=OFFSET|latest|@TIME][&last=N]. */
 void live_reply(struct live *l, struct http_request *req);

@@ -17,7 +17,6 @@ struct name_table {
 
 /* NULL if the name is unknown. */
 void *name_table_find(const struct name_table *t, const char *name);
-/* The name must be new (asserted). */
 void name_table_add(struct name_table *t, const char *name, void *thing);
 static inline void *name_table_at(const struct name_table *t, size_t i)
 {

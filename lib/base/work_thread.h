@@ -17,7 +17,6 @@ struct work_thread_config {
 struct work_thread *work_thread_new(const struct work_thread_config *config);
 /* Waits for the current job, and returns the job that work_thread_done has not returned, or NULL. */
 void *work_thread_free(struct work_thread **w);
-/* Call it only after work_thread_done has returned the previous job. */
 void work_thread_start(struct work_thread *w, void *job);
 /* The completed job, or NULL. */
 void *work_thread_done(struct work_thread *w);

@@ -2,6 +2,8 @@
 
 #include "base/url.h"
 
+#include <assert.h>
+
 static void lower_ascii(struct buf *b)
 {
     for (size_t i = 0; i < b->len; i++)
@@ -171,6 +173,7 @@ const struct key_function *key_function_parse(struct bytes text, struct bytes *f
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space)
 {
+    assert(text.len > 0);
     struct bytes result = f->apply(text, argument, space);
     return result.len > 0 ? result : BYTES_LITERAL(KEY_NONE);
 }

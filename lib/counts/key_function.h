@@ -20,7 +20,7 @@ struct key_function;
 /* Splits `name(field)` or `name(field,argument)`. Returns NULL, and leaves the parts unchanged, if the text is not a
  * call of a function. They are not empty, except *argument of a function without one. */
 const struct key_function *key_function_parse(struct bytes text, struct bytes *field, struct bytes *argument);
-/* `text` is not empty. The result is valid as long as `text` and `space` are unchanged. */
+/* The result is valid as long as `text` and `space` are unchanged. */
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space);
 

@@ -8,9 +8,11 @@
 #include "pubsub/stream/pubsub_settings.h"
 #include "pubsub/stream/window.h"
 
+#include <assert.h>
 #include <event2/event.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
@@ -19,7 +21,7 @@
 #define ERASE_BODY_MAX ((size_t)8 << 20) /* some 400,000 lines, which are parsed on the loop */
 
 struct wiring {
-    struct pubsub_server server; /* first member, because handlers get it as their ctx */
+    struct pubsub_server server;
     struct loop_notify *notify;
     struct event *tick;
     struct scrubber *scrubber;
@@ -30,6 +32,7 @@ struct wiring {
     enum streams_result result;
     char error[512];
 };
+static_assert(offsetof(struct wiring, server) == 0, "handlers get its address");
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {

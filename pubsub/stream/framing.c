@@ -1,5 +1,6 @@
 #include "pubsub/stream/framing.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,7 @@ static void take_events(struct framing *f, struct bytes *piece, struct buf *out)
 
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out)
 {
+    assert(!f->in_line);
     buf_free(&f->cut);
     buf_printf(out, "event: gap\ndata: {\"before\":\"%" PRIu64 "\",\"after\":\"%" PRIu64 "\"}\n",
         edges->before, edges->after);

@@ -51,8 +51,8 @@ void framing_begin(struct framing *f, struct buf *out);
 /* Performs one step: removes at least one byte from the front of the piece and appends the formatted text. The text
  * may be empty. */
 void framing_take(struct framing *f, struct bytes *piece, struct buf *out);
-/* Appends a `gap` event: the bytes between the edges are gone, and the next line begins at `after`. Do not call this
- * function when in_line is true. The function drops the beginning of an incomplete line. */
+/* Appends a `gap` event: the bytes between the edges are gone, and the next line begins at `after`. The function
+ * drops the beginning of an incomplete line. */
 void framing_add_gap(struct framing *f, const struct journal_edges *edges, struct buf *out);
 
 /* Parses a Last-Event-ID: "OFFSET:STREAM_ID.OPENING", the same without the opening, or only "OFFSET". In the last case

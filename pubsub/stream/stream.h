@@ -38,7 +38,7 @@ struct stream_limits {
 /* Opens or creates the journal. The parent of its directory must exist. Blocks during the recovery. */
 enum journal_result stream_open(struct journal_set *set, const char *name,
     const struct journal_config *config, struct stream **out, char *error, size_t error_size);
-/* Commits pending publishes and closes the stream. All subscribers must have been freed. */
+/* Commits pending publishes and closes the stream. */
 void stream_close(struct stream **s);
 
 const char *stream_name(const struct stream *s);

@@ -5,6 +5,7 @@
 #include "pubsub/stream/line_index.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define SUBSCRIBER_MAGIC 0x53554253
@@ -20,8 +21,7 @@ enum subscriber_state {
 };
 
 struct subscriber {
-    struct stream_observer
-        observer; /* first member: the stream's calls get its address as the subscriber's */
+    struct stream_observer observer;
     unsigned magic;
     struct subscriber_config config;
     struct stream *stream;
@@ -40,6 +40,7 @@ struct subscriber {
     bool started;
     bool at_part; /* a line is known to begin at the cursor */
 };
+static_assert(offsetof(struct subscriber, observer) == 0, "the stream's calls get its address");
 
 static const struct stream_observer_calls calls;
 

@@ -81,7 +81,7 @@ struct subscriber *subscriber_new(const struct subscriber_config *config);
 /* Frees a subscriber in any state. Does not call the sink. */
 void subscriber_free(struct subscriber **sub);
 
-/* Checks the cursor. Call this once, directly after subscriber_new. May call refuse. */
+/* Checks the cursor. May call refuse. */
 void subscriber_begin(struct subscriber *sub);
 /* Call this when the pending bytes fall to SUBSCRIBER_LOW or below. */
 void subscriber_drained(struct subscriber *sub);

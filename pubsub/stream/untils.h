@@ -53,7 +53,7 @@ void untils_tick(struct untils *us, usec_t trusted, usec_t boot);
 
 struct until_statement {
     struct bytes producer; /* a name */
-    struct bytes name;     /* a name, or empty: as before */
+    struct bytes name;     /* a name, or empty: unchanged */
     usec_t time;           /* not later than the trusted time; 0: not known */
     usec_t booted;         /* when the machine booted, by the trusted time with which `time` was compared */
 };

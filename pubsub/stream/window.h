@@ -34,7 +34,7 @@ bool window_may_be_large(void); /* there are fewer than WINDOW_LARGE_MAX large w
 /* Returns the memory of freed large windows to the system. Call this function about once a second. */
 void window_trim(void);
 size_t window_room(const struct window *w);
-/* Copies the data to the end of the window, which must have room. `lines` is the number of LFs in the data. */
+/* Copies the data to the end of the window. `lines` is the number of LFs in the data. */
 void window_add(struct window *w, struct bytes data, uint64_t lines);
 struct window *window_hold(struct window *w);
 void window_release(struct window *w);

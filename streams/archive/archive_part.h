@@ -62,7 +62,6 @@ void archive_part_keep(struct archive_part *p);
 size_t archive_part_unwritten(const struct archive_part *p); /* in bytes */
 /* Writes all lines. Returns 0. On failure copies the unwritten lines and returns -1 with errno and the error. */
 int archive_part_write(struct archive_part *p, struct error *error);
-/* Closes the descriptor. The file must be written and synced. */
-void archive_part_close(struct archive_part *p);
+void archive_part_close(struct archive_part *p); /* the descriptor */
 
 #endif

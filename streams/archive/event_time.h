@@ -11,7 +11,7 @@
 
 struct event_time;
 
-/* `divisor`: the units of a number in a second (event_seconds_units). The path is copied and must be valid. */
+/* `divisor`: the units of a number in a second (event_seconds_units). The path is copied. */
 struct event_time *event_time_new(const char *field, int64_t divisor);
 void event_time_free(struct event_time **e);
 /* `line` is without its LF. False: no usable time, and *seconds is unchanged. */

@@ -7,6 +7,7 @@
 #include "streams/archive/archive_lock.h"
 #include "streams/archive/archive_part.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -237,6 +238,7 @@ void file_archive_make_state(struct file_archive *a)
 
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
 {
+    assert(a->cursor.id[0] == '\0');
     a->cursor = *at;
     file_archive_make_state(a);
 }

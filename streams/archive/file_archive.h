@@ -62,7 +62,7 @@ const struct stream_cursor *file_archive_committed(const struct file_archive *a)
 bool file_archive_has_state(const struct file_archive *a);
 /* Makes the next tick commit a state, even an empty one. */
 void file_archive_make_state(struct file_archive *a);
-/* Sets the stream's id and the first offset. Allowed only while the cursor has no id. */
+/* Sets the stream's id and the first offset. */
 void file_archive_begin(struct file_archive *a, const struct stream_cursor *at);
 /* A range of times whose lines belong to one file name. */
 struct archive_span {

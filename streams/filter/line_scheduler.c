@@ -1,5 +1,6 @@
 #include "streams/filter/line_scheduler.h"
 
+#include <assert.h>
 #include <event2/event.h>
 #include <stdlib.h>
 #include <sys/queue.h>
@@ -135,5 +136,6 @@ bool line_queue_is_full(const struct line_queue *q)
 uint64_t line_queue_offset(const struct line_queue *q)
 {
     const struct piece *p = STAILQ_FIRST(&q->pieces);
+    assert(p);
     return p->end - (p->len - p->done);
 }

@@ -40,7 +40,7 @@ void line_queue_clear(struct line_queue *q);
 bool line_queue_is_empty(const struct line_queue *q);
 /* Whether LINE_QUEUE_MAX bytes or more wait, so that the source should pause. */
 bool line_queue_is_full(const struct line_queue *q);
-/* Returns the offset of the first waiting line. The queue must not be empty. */
+/* Returns the offset of the first waiting line. */
 uint64_t line_queue_offset(const struct line_queue *q);
 
 #endif
