@@ -29,8 +29,7 @@ struct wiring {
     /* The recovery runs in a thread. Streams and cursors belong to this thread until it is joined. */
     pthread_t recovery;
     bool recovering;
-    enum streams_result result;
-    char error[512];
+    struct error error; /* the code is an enum streams_result */
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get its address");
 
@@ -74,11 +73,11 @@ static void take_recovered(void *arg)
     struct error error;
     const char *urls = options_string(daemon_options(server->daemon), NNG_PUBLISH_SETTING);
     join_recovery(w);
-    if (w->result != STREAMS_OK) {
-        log_error("cannot recover the streams", LOG_S("error", w->error));
-        daemon_fail(server->daemon, w->result == STREAMS_NO_SPACE || w->result == STREAMS_OUT_OF_DESCRIPTORS
-                                        ? EX_TEMPFAIL
-                                        : EX_CONFIG);
+    if (w->error.code != STREAMS_OK) {
+        log_error("cannot recover the streams", LOG_S("error", w->error.text));
+        daemon_fail(server->daemon,
+            w->error.code == STREAMS_NO_SPACE || w->error.code == STREAMS_OUT_OF_DESCRIPTORS ? EX_TEMPFAIL
+                                                                                             : EX_CONFIG);
         return;
     }
     if (urls && !(w->nng = nng_publish_open(server->streams, urls, daemon_stats(server->daemon), &error))) {
@@ -142,19 +141,19 @@ static void *recover(void *arg)
         .removed = http_stats_remove_until,
         .arg = &w->server,
     };
-    w->result = streams_recover(w->server.streams, w->error, sizeof w->error);
-    while (w->result == STREAMS_OK && bytes_next_word(&names, SETTINGS_SEPARATORS, &name)) {
+    w->error.code = streams_recover(w->server.streams, &w->error);
+    while (w->error.code == STREAMS_OK && bytes_next_word(&names, SETTINGS_SEPARATORS, &name)) {
         struct stream *s;
         char *text = bytes_dup(name);
-        w->result = streams_make(w->server.streams, text, &s, w->error, sizeof w->error);
-        if (w->result == STREAMS_TOO_MANY)
-            snprintf(w->error, sizeof w->error,
+        w->error.code = streams_make(w->server.streams, text, &s, &w->error);
+        if (w->error.code == STREAMS_TOO_MANY)
+            error_set(&w->error, STREAMS_TOO_MANY,
                 "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
-    if (w->result == STREAMS_OK && !cursors_open(&config, &w->server.cursors, w->error, sizeof w->error))
-        w->result = STREAMS_STORAGE;
-    if (w->result == STREAMS_OK)
+    if (w->error.code == STREAMS_OK && !cursors_open(&config, &w->server.cursors, &w->error))
+        w->error.code = STREAMS_STORAGE;
+    if (w->error.code == STREAMS_OK)
         w->server.untils = untils_open(&untils);
     daemon_post(w->server.daemon, take_recovered, w);
     return NULL;

@@ -46,9 +46,9 @@ void server_retry_events(struct http_request *req)
 /* If the stream cannot be created, replies with the error and returns NULL. The next publish tries again. */
 static struct stream *make_stream(struct pubsub_server *server, struct http_request *req, const char *name)
 {
-    char error[256];
+    struct error error;
     struct stream *s = NULL;
-    enum streams_result r = streams_make(server->streams, name, &s, error, sizeof error);
+    enum streams_result r = streams_make(server->streams, name, &s, &error);
     if (r == STREAMS_OK) {
         http_stats_add_stream(server, s);
         return s;
@@ -58,17 +58,17 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
             streams_count(server->streams));
         return NULL;
     }
-    log_error("cannot create a stream", LOG_S("stream", name), LOG_S("error", error));
+    log_error("cannot create a stream", LOG_S("stream", name), LOG_S("error", error.text));
     if (r == STREAMS_OUT_OF_DESCRIPTORS && server_wants_events(req))
         server_retry_events(req);
     else if (r == STREAMS_OUT_OF_DESCRIPTORS)
         http_problem(req, 503, "out-of-descriptors", "try again; raise the limit of open files (LimitNOFILE)",
-            "out of file descriptors: cannot create the stream: %s", error);
+            "out of file descriptors: cannot create the stream: %s", error.text);
     else
         http_problem(req, 503, r == STREAMS_NO_SPACE ? "storage-full" : "storage-failed",
             r == STREAMS_NO_SPACE ? "free disk space; the next publish tries again"
                                   : "check the disk; the next publish tries again",
-            "cannot create the stream: %s", error);
+            "cannot create the stream: %s", error.text);
     return NULL;
 }
 

@@ -121,19 +121,13 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
            decode_name(unit + AT_NAME, (uint8_t)unit[AT_NAME_LENGTH], r->name);
 }
 
-static enum cursor_file_result refuse(
-    const struct cursor_file *f, enum cursor_file_result r, char *error, size_t size, const char *why)
+static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, struct error *error)
 {
-    snprintf(error, size, "%s: %s", f->path, why);
-    return r;
-}
-
-static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *error, size_t size)
-{
-    char units[2][UNIT], why[100];
+    char units[2][UNIT];
     bool valid = false;
     if (io->pread(f->fd, units, sizeof units, (off_t)(place_of(i, 0) * UNIT)) != (ssize_t)sizeof units)
-        return refuse(f, CURSOR_FILE_IO, error, size, "file too short; delete it to start without cursors");
+        return error_set(
+            error, CURSOR_FILE_IO, "%s: file too short; delete it to start without cursors", f->path);
     for (size_t copy = 0; copy < 2; copy++) {
         struct cursor_record r;
         uint64_t sequence;
@@ -145,9 +139,8 @@ static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, char *
     }
     if (valid)
         return CURSOR_FILE_OK;
-    snprintf(
-        why, sizeof why, "both copies of slot %zu are damaged; delete the file to start without cursors", i);
-    return refuse(f, CURSOR_FILE_DAMAGED, error, size, why);
+    return error_set(error, CURSOR_FILE_DAMAGED,
+        "%s: both copies of slot %zu are damaged; delete the file to start without cursors", f->path, i);
 }
 
 /* Extends the file to `slots` slots with zeros, so that the file system allocates the blocks. */
@@ -198,7 +191,7 @@ static int rewrite(const struct cursor_file *f)
 }
 
 /* Opens or creates the file and reads all slots. */
-static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *error, size_t size)
+static enum cursor_file_result load(struct cursor_file *f, size_t slots, struct error *error)
 {
     struct stat st;
     char unit[UNIT] = {0};
@@ -206,28 +199,28 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, char *e
     bool found = f->fd >= 0;
     if ((!found && (errno != ENOENT || make(f, slots) != 0)) || io->pread(f->fd, unit, UNIT, 0) < 0 ||
         fstat(f->fd, &st) != 0)
-        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+        return error_errno(error, CURSOR_FILE_IO, f->path);
     bool is_ours = memcmp(unit, magic, sizeof magic) == 0;
     if (is_ours && get_le32(unit + sizeof magic) != VERSION)
-        return refuse(f, CURSOR_FILE_VERSION, error, size, "unknown format version");
+        return error_set(error, CURSOR_FILE_VERSION, "%s: unknown format version", f->path);
     if (!is_ours || get_le64(unit + CHECKSUM_AT) != checksum(unit, 0))
-        return refuse(
-            f, CURSOR_FILE_DAMAGED, error, size, "not a cursor file; delete it to start without cursors");
+        return error_set(
+            error, CURSOR_FILE_DAMAGED, "%s: not a cursor file; delete it to start without cursors", f->path);
     size_t there = ((size_t)st.st_size / UNIT - 1) / 2;
     if (there > CURSOR_FILE_SLOTS_MAX)
-        return refuse(
-            f, CURSOR_FILE_DAMAGED, error, size, "too many slots; delete the file to start without cursors");
+        return error_set(error, CURSOR_FILE_DAMAGED,
+            "%s: too many slots; delete the file to start without cursors", f->path);
     if (there < slots && extend(f->fd, (1 + 2 * there) * UNIT, slots) != 0)
-        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+        return error_errno(error, CURSOR_FILE_IO, f->path);
     f->n_slots = there < slots ? slots : there;
     f->slots = mem_zalloc(f->n_slots * sizeof *f->slots);
     for (size_t i = 0; i < f->n_slots; i++) {
-        enum cursor_file_result r = read_slot(f, i, error, size);
+        enum cursor_file_result r = read_slot(f, i, error);
         if (r != CURSOR_FILE_OK)
             return r;
     }
     if (found && rewrite(f) != 0)
-        return refuse(f, CURSOR_FILE_IO, error, size, strerror(errno));
+        return error_errno(error, CURSOR_FILE_IO, f->path);
     return CURSOR_FILE_OK;
 }
 
@@ -256,7 +249,7 @@ static void free_file(struct cursor_file *f)
 }
 
 enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*notify)(void *arg),
-    void *notify_arg, struct cursor_file **out, char *error, size_t error_size)
+    void *notify_arg, struct cursor_file **out, struct error *error)
 {
     assert(slots > 0 && slots <= CURSOR_FILE_SLOTS_MAX);
     struct cursor_file *f = mem_zalloc(sizeof *f);
@@ -264,7 +257,7 @@ enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*
     f->waiting_end = &f->waiting;
     f->notify = notify;
     f->notify_arg = notify_arg;
-    enum cursor_file_result r = load(f, slots, error, error_size);
+    enum cursor_file_result r = load(f, slots, error);
     if (r != CURSOR_FILE_OK) {
         free_file(f);
         return r;

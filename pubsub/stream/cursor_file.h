@@ -21,6 +21,7 @@
 #ifndef MILLRACE_PUBSUB_CURSOR_FILE_H
 #define MILLRACE_PUBSUB_CURSOR_FILE_H
 
+#include "base/error.h"
 #include "journal/journal.h"
 
 #define CURSOR_FILE_SLOTS_MAX 4096 /* slots */
@@ -44,10 +45,9 @@ enum cursor_file_result {
     CURSOR_FILE_IO,
 };
 
-/* Opens the file, or creates it, with at least `slots` slots. Blocks. For any result except OK, `error` gets a
- * message. */
+/* Opens the file, or creates it, with at least `slots` slots. Blocks. The error may be NULL. */
 enum cursor_file_result cursor_file_open(const char *path, size_t slots, void (*notify)(void *arg),
-    void *notify_arg, struct cursor_file **out, char *error, size_t error_size);
+    void *notify_arg, struct cursor_file **out, struct error *error);
 /* Waits for pending puts and runs their callbacks. */
 void cursor_file_close(struct cursor_file **f);
 

@@ -169,12 +169,12 @@ static uint64_t held_from(struct stream *s, const struct cursor_record *r)
                : differs_from;
 }
 
-bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size)
+bool cursors_open(const struct cursors_config *config, struct cursors **out, struct error *error)
 {
     struct cursor_file *file;
     char *path = mem_printf("%s/cursors", config->dir);
     enum cursor_file_result r =
-        cursor_file_open(path, config->max, config->notify, config->notify_arg, &file, error, error_size);
+        cursor_file_open(path, config->max, config->notify, config->notify_arg, &file, error);
     free(path);
     if (r != CURSOR_FILE_OK)
         return false;

@@ -72,8 +72,8 @@ struct cursors_config {
     void (*removed)(void *arg, const struct named_cursor *c);
     void *arg;
 };
-/* Blocks. Returns false with the error text if this fails. */
-bool cursors_open(const struct cursors_config *config, struct cursors **out, char *error, size_t error_size);
+/* Blocks. Returns false with the error if this fails. */
+bool cursors_open(const struct cursors_config *config, struct cursors **out, struct error *error);
 void cursors_close(struct cursors **cs);
 void cursors_poll(struct cursors *cs);
 /* Measures lags. Call this function about once a second. */

@@ -40,10 +40,10 @@ static void on_commit(struct journal *j, bool moved, void *arg)
 }
 
 enum journal_result stream_open(struct journal_set *set, const char *name,
-    const struct journal_config *config, struct stream **out, char *error, size_t error_size)
+    const struct journal_config *config, struct stream **out, struct error *error)
 {
     struct journal *journal;
-    enum journal_result r = journal_open(set, config, &journal, error, error_size);
+    enum journal_result r = journal_open(set, config, &journal, error->text, sizeof error->text);
     if (r != JOURNAL_OK)
         return r;
     struct stream *s = mem_zalloc(sizeof *s);

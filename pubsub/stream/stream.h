@@ -17,6 +17,7 @@
 #ifndef MILLRACE_PUBSUB_STREAM_H
 #define MILLRACE_PUBSUB_STREAM_H
 
+#include "base/error.h"
 #include "journal/journal.h"
 #include "journal/journal_erase.h"
 
@@ -37,7 +38,7 @@ struct stream_limits {
 
 /* Opens or creates the journal. The parent of its directory must exist. Blocks during the recovery. */
 enum journal_result stream_open(struct journal_set *set, const char *name,
-    const struct journal_config *config, struct stream **out, char *error, size_t error_size);
+    const struct journal_config *config, struct stream **out, struct error *error);
 /* Commits pending publishes and closes the stream. */
 void stream_close(struct stream **s);
 

@@ -60,7 +60,7 @@ static uint64_t segment_bytes(const struct streams *ss, const struct stream_limi
 }
 
 static enum streams_result open_one(
-    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
+    struct streams *ss, const char *name, struct stream **out, struct error *error)
 {
     struct stream_limits limits = {0};
     if (ss->config.limits)
@@ -76,7 +76,7 @@ static enum streams_result open_one(
         .count = bytes_count_lines,
         .counted = "lines",
     };
-    enum journal_result r = stream_open(ss->set, name, &config, out, error, error_size);
+    enum journal_result r = stream_open(ss->set, name, &config, out, error);
     buf_free(&dir);
     if (r != JOURNAL_OK)
         return r == JOURNAL_NO_SPACE         ? STREAMS_NO_SPACE
@@ -87,18 +87,16 @@ static enum streams_result open_one(
     return STREAMS_OK;
 }
 
-enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size)
+enum streams_result streams_recover(struct streams *ss, struct error *error)
 {
     DIR *d = io_make_dirs(ss->dir) == 0 ? opendir(ss->dir) : NULL;
-    if (!d) {
-        snprintf(error, error_size, "%s: %s", ss->dir, strerror(errno));
-        return STREAMS_STORAGE;
-    }
+    if (!d)
+        return error_errno(error, STREAMS_STORAGE, ss->dir);
     enum streams_result r = STREAMS_OK;
     for (struct dirent *e; r == STREAMS_OK && (e = readdir(d));) {
         struct stream *s;
         if (bytes_is_name(bytes_str(e->d_name)))
-            r = open_one(ss, e->d_name, &s, error, error_size);
+            r = open_one(ss, e->d_name, &s, error);
     }
     closedir(d);
     return r;
@@ -110,14 +108,14 @@ struct stream *streams_find(const struct streams *ss, const char *name)
 }
 
 enum streams_result streams_make(
-    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size)
+    struct streams *ss, const char *name, struct stream **out, struct error *error)
 {
     *out = streams_find(ss, name);
     if (*out)
         return STREAMS_OK;
     if (ss->table.n >= ss->config.max_streams)
         return STREAMS_TOO_MANY;
-    return open_one(ss, name, out, error, error_size);
+    return open_one(ss, name, out, error);
 }
 
 size_t streams_count(const struct streams *ss)

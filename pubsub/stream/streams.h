@@ -38,12 +38,12 @@ struct streams *streams_new(const struct streams_config *config);
 void streams_free(struct streams **ss);
 
 /* Opens the streams in DIR/streams. Blocks. */
-enum streams_result streams_recover(struct streams *ss, char *error, size_t error_size);
+enum streams_result streams_recover(struct streams *ss, struct error *error);
 
 struct stream *streams_find(const struct streams *ss, const char *name); /* NULL: unknown */
 /* Finds or creates the stream. */
 enum streams_result streams_make(
-    struct streams *ss, const char *name, struct stream **out, char *error, size_t error_size);
+    struct streams *ss, const char *name, struct stream **out, struct error *error);
 
 size_t streams_count(const struct streams *ss);
 struct stream *streams_at(const struct streams *ss, size_t i);

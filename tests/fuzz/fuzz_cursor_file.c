@@ -37,9 +37,9 @@ static void put_right(struct buf *file)
 static struct cursor_file *open_file(const char *path)
 {
     struct cursor_file *f = NULL;
-    char error[300] = "";
-    enum cursor_file_result r = cursor_file_open(path, 1, notify, NULL, &f, error, sizeof error);
-    assert(r == CURSOR_FILE_OK || error[0]);
+    struct error error = {0};
+    enum cursor_file_result r = cursor_file_open(path, 1, notify, NULL, &f, &error);
+    assert(r == CURSOR_FILE_OK || error.text[0]);
     return r == CURSOR_FILE_OK ? f : NULL;
 }
 

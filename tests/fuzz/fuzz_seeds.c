@@ -75,7 +75,6 @@ static void on_stored(struct cursor_put *put, bool ok)
 
 static void seed_cursor_file(void)
 {
-    char error[200];
     struct cursor_file *f;
     const struct cursor_record r = {.stream = "clicks",
         .name = "aggregator",
@@ -83,7 +82,7 @@ static void seed_cursor_file(void)
         .offset = 1 << 20};
     const char *path = fuzz_file(BYTES_NONE);
     unlink(path);
-    if (cursor_file_open(path, 2, on_notify, NULL, &f, error, sizeof error) != CURSOR_FILE_OK)
+    if (cursor_file_open(path, 2, on_notify, NULL, &f, NULL) != CURSOR_FILE_OK)
         abort();
     for (int i = 0; i < 3; i++) {
         struct cursor_put put = {.done = on_stored};

@@ -44,10 +44,9 @@ static void no_wake(void *arg)
 
 static enum cursor_file_result open_file(struct world *w, size_t slots)
 {
-    char error[256] = "";
-    enum cursor_file_result r =
-        cursor_file_open(w->path, slots, no_wake, NULL, &w->file, error, sizeof error);
-    assert_int_equal(r == CURSOR_FILE_OK, error[0] == '\0');
+    struct error error = {0};
+    enum cursor_file_result r = cursor_file_open(w->path, slots, no_wake, NULL, &w->file, &error);
+    assert_int_equal(r == CURSOR_FILE_OK, error.text[0] == '\0');
     return r;
 }
 

@@ -99,10 +99,10 @@ static void open_world(struct world *w)
         .segment_bytes = 64 * 1024,
         .set = {.sync_ms = w->sync_ms, .notify = no_wake},
     };
-    char error[256] = "";
+    struct error error;
     w->streams = streams_new(&config);
-    assert_int_equal(streams_recover(w->streams, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_make(w->streams, "s", &w->stream, error, sizeof(error)), STREAMS_OK);
+    assert_int_equal(streams_recover(w->streams, &error), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "s", &w->stream, &error), STREAMS_OK);
 }
 
 static int set_up(void **state)
@@ -421,11 +421,12 @@ static void freed_in_the_middle_of_a_read(void **state)
 static void streams_come_back_by_name(void **state)
 {
     struct world *w = *state;
-    char error[256], id[JOURNAL_ID_TEXT];
+    struct error error;
+    char id[JOURNAL_ID_TEXT];
     struct stream *other;
-    assert_int_equal(streams_make(w->streams, "b", &other, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_make(w->streams, "a", &other, error, sizeof(error)), STREAMS_OK);
-    assert_int_equal(streams_make(w->streams, "x", &other, error, sizeof(error)), STREAMS_TOO_MANY);
+    assert_int_equal(streams_make(w->streams, "b", &other, &error), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "a", &other, &error), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "x", &other, &error), STREAMS_TOO_MANY);
     publish(w, BYTES_LITERAL("one\n"));
     snprintf(id, sizeof(id), "%s", journal_id(stream_journal(w->stream)));
     streams_free(&w->streams);

@@ -46,11 +46,11 @@ static void tick(struct world *w)
 
 static void open_world(struct world *w)
 {
-    char error[256];
+    struct error error;
     w->streams = streams_new(&(struct streams_config){
         .dir = w->dir, .max_streams = 4, .set = {.sync_ms = JOURNAL_SYNC_NEVER, .notify = no_wake}});
-    assert_int_equal(streams_recover(w->streams, error, sizeof error), STREAMS_OK);
-    assert_int_equal(streams_make(w->streams, "s", &w->stream, error, sizeof error), STREAMS_OK);
+    assert_int_equal(streams_recover(w->streams, &error), STREAMS_OK);
+    assert_int_equal(streams_make(w->streams, "s", &w->stream, &error), STREAMS_OK);
     w->untils = untils_open(&(struct untils_config){
         .streams = w->streams, .timeout = TIMEOUT, .made = on_made, .removed = on_removed, .arg = w});
     tick(w);
