@@ -2,7 +2,6 @@
 
 #include "json/json_fields.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "daemon/loop_notify.h"
 #include <event2/event.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <unistd.h>

@@ -2,10 +2,8 @@
 
 #include "base/bytes.h"
 #include "base/io.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>

@@ -8,7 +8,6 @@
 #include "compactor/verify_rollups.h"
 #include "counts/record_check.h"
 #include "counts/slice_files.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 #define KEY_SHOWN 120

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <event2/event.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 

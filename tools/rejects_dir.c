@@ -2,7 +2,6 @@
 
 #include "counts/slice_files.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sysexits.h>
 

@@ -5,7 +5,6 @@
 #include "counts/slice_state.h"
 #include "tools/tool.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

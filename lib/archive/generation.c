@@ -4,7 +4,6 @@
 #include "counts/records.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define GENERATION_MAGIC 0x47656e72u

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define STEP ((size_t)1 << 20) /* checked and hashed while the cache holds it */

@@ -5,7 +5,6 @@
 #include "daemon/request_log.h"
 #include "http/server/http_origin.h"
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 

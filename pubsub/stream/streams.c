@@ -5,8 +5,6 @@
 
 #include <assert.h>
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define STREAMS_MAGIC 0x53545253

@@ -14,7 +14,6 @@
 #include <assert.h>
 #include <event2/event.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sysexits.h>

@@ -7,7 +7,6 @@
 #include "counts/key_text.h"
 #include "streams/filter/text_pattern.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct json_member {

@@ -2,7 +2,6 @@
 #include "streams/filter/text_pattern.h"
 
 #include <pcre2.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/param.h>
 
