@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "json/json_fields.h"
 #include "daemon/daemon.h"
@@ -87,13 +88,16 @@ void tool_begin(const char *name)
 
 int tool_fail(int status, const char *fmt, ...)
 {
+    struct buf text = {0};
     va_list ap;
     progress_leave();
-    fprintf(stderr, "millrace %s: ", running);
+    buf_printf(&text, "millrace %s: ", running);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    fputc('\n', stderr);
+    buf_append_char(&text, '\n');
+    log_forward(buf_bytes(&text));
+    buf_free(&text);
     return status;
 }
 
@@ -257,6 +261,7 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
     p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
+    p->log_dropped = json_doc_number(run, "/log_lines_dropped");
     p->disk_at = (int64_t)json_doc_number(run, "/disk/at");
     p->disk_free = (int64_t)json_doc_number(run, "/disk/free");
     json_doc_free(&run);

@@ -118,10 +118,11 @@ const char *pipeline_daemon_name(size_t i);
 struct pipeline {
     const struct config *config; /* of pipeline_open */
     const char *data_dir;
-    bool has_ended;      /* `millrace up` has ended or died */
-    char *config_path;   /* the file of `millrace up`; NULL: unknown */
-    char *end_reason;    /* why, if it ended with an error; NULL: unknown */
-    int64_t wrong_since; /* when `millrace up` refused to reload config_path; 0: it has not */
+    bool has_ended;       /* `millrace up` has ended or died */
+    char *config_path;    /* the file of `millrace up`; NULL: unknown */
+    char *end_reason;     /* why, if it ended with an error; NULL: unknown */
+    int64_t wrong_since;  /* when `millrace up` refused to reload config_path; 0: it has not */
+    uint64_t log_dropped; /* lines of the log of `millrace up` */
     int64_t
         disk_at; /* when the disk had disk_free bytes free: at the start, or up to a day ago; 0: unknown */
     int64_t disk_free;

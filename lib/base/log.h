@@ -3,9 +3,12 @@
  *     log_info("queue recovered", LOG_S("queue", name), LOG_U("messages", n));
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
- * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix.
+ * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix. Only a line over 4 KiB may
+ *    take several.
  * 2. Values are escaped, so a line never contains a control byte. A value with a space, a quote or '=' is quoted.
  * 3. The log never writes to standard output, which is for data.
+ * 4. After log_init, no call waits for the reader of the log. A line that does not fit into the reader's pipe is dropped and counted. The
+ *    next line that fits is preceded by a line with the number of dropped lines. The program must ignore SIGPIPE.
  *
  * Safe from any thread after log_init. */
 #ifndef MILLRACE_LOG_H
@@ -33,12 +36,16 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* `part` is the daemon's name. Each line contains it, so the string must stay valid. Before this call the level is
+/* The log then goes to standard error as it is at this call. `part` is the daemon's name. Each line contains it, so the string must stay valid. Before this call the level is
  * info, the format is text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
 /* The number of lines logged at that level, for a metric. */
 uint64_t log_count(enum log_level level);
+
+/* Writes a line of another program, with its LF. */
+void log_forward(struct bytes line);
+uint64_t log_dropped(void); /* lines, since the start */
 
 void log_emit(enum log_level level, const char *message, const struct log_field *fields);
 

@@ -2,7 +2,7 @@
  *
  * A registry contains counters (which only grow), gauges (whose values a callback returns) and latency histograms.
  * Labels distinguish the members of a family (endpoint="/put"). Every registry shows the process's uptime, resident
- * memory, open descriptors and number of logged errors.
+ * memory, open descriptors, and numbers of logged errors and dropped log lines.
  *
  * 1. Adding to a counter or histogram takes one or two relaxed atomic additions, from any thread, without a lock.
  * 2. Names have no prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total. Counters end in _total,

@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 
 import harness
@@ -22,6 +23,10 @@ def event(user, country="US"):
 
 
 class Up(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.stop_reading = threading.Event()
+
     def config(self, counters=USERS_BY_COUNTRY, **sections):
         return self.write("pipeline.conf", harness.pipeline_config(self.path("data"), counters, **sections))
 
@@ -338,6 +343,68 @@ class Up(harness.MillraceTest):
         wait_until(lambda: all(gone(p) for p in pids), "the daemons to end")
         self.assert_stopped()
         self.up().wait_ready().interrupt()
+
+    def up_with_log(self, log):
+        """A pipeline whose log goes to that descriptor."""
+        argv = [harness.program("millrace"), "up", "--config", self.config()]
+        process = subprocess.Popen(harness.dies_with_us(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
+                                   env={**os.environ, **harness.PATIENT})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_run_file(self, found, what):
+        def look():
+            try:
+                with open(self.path("data", "run.json")) as f:
+                    run = json.load(f)
+            except (OSError, ValueError):
+                return None
+            return run if found(run) else None
+        return wait_until(look, what)
+
+    def counts_without_a_log(self, process, break_log):
+        """It counts, says how many lines of its log are gone, and Ctrl-C ends it."""
+        run = self.wait_run_file(lambda r: r["pid"] == process.pid and all(d["state"] == "ready" for d in r["daemons"].values()), "all to be ready")
+        break_log()
+        os.kill(run["daemons"]["api"]["pid"], signal.SIGKILL)  # it is restarted, with lines in the log
+        run = self.wait_run_file(lambda r: r["log_lines_dropped"] > 0 and r["daemons"]["api"]["state"] == "ready", "lines to be dropped")
+        reply = harness.request(run["daemons"]["simplequeue"]["url"], "POST", "/put", event("bitly"))
+        self.assertEqual(reply.status, 200, reply)
+        done = self.run_program("millrace", "status", "--wait", "--data-dir", self.path("data"))
+        self.assertIn(b" lines of the log were dropped", done.stdout)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(harness.PATIENCE), 0)
+
+    def test_without_a_reader_of_its_log_it_goes_on(self):
+        """`millrace up 2>&1 | logger`, and the logger is killed."""
+        reader, writer = os.pipe()
+        process = self.up_with_log(writer)
+        os.close(writer)
+        drained = threading.Thread(target=self.read_until_closed, args=(reader,), daemon=True)
+        drained.start()
+        self.counts_without_a_log(process, lambda: (self.stop_reading.set(), drained.join(), os.close(reader)))
+
+    def read_until_closed(self, reader):
+        os.set_blocking(reader, False)
+        while not self.stop_reading.wait(0.01):
+            try:
+                os.read(reader, 1 << 16)
+            except BlockingIOError:
+                pass
+
+    def test_a_reader_of_its_log_that_reads_nothing_stops_nothing(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        other = os.open("/proc/self/fd/%d" % writer, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            while os.write(other, b"filler\n" * 9):
+                pass
+        except BlockingIOError:
+            os.close(other)
+        process = self.up_with_log(writer)
+        os.close(writer)
+        self.counts_without_a_log(process, lambda: None)
 
     def test_tells_its_service_manager(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:

@@ -479,6 +479,12 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
             "restarts cannot start",
             s->pipeline.config_path ? s->pipeline.config_path : "",
             (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60);
+    if (!s->pipeline.has_ended && s->pipeline.log_dropped > 0)
+        add_problem(s, STATUS_ATTENTION,
+            "see the program that reads the log; after a restart of `millrace up` the number is 0",
+            "%" PRIu64 " lines of the log were dropped: the reader of `millrace up`'s standard error was too "
+            "slow or has ended, or its disk is full",
+            s->pipeline.log_dropped);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
     look_at_archive(s);

@@ -142,6 +142,7 @@ struct up {
     bool is_replaced;    /* by a new version of this program, once the daemons have ended */
     bool is_stopping;    /* on request, or because of `refused` */
     int64_t wrong_since; /* Unix time of the last reload, if it found the configuration wrong; else 0 */
+    uint64_t dropped;    /* lines of the log, in run.json */
     size_t refused;      /* the daemon whose end stops the pipeline; n: none */
     int status;
 };
@@ -311,6 +312,13 @@ static struct bytes logged_error(struct bytes line)
     return text ? bytes_of(text + 1, (size_t)(line.ptr + line.len - text - 1)) : BYTES_NONE;
 }
 
+/* run.json tells `millrace status` how many lines of the log were dropped, at most once a second. */
+static void note_dropped(struct up *up)
+{
+    if (log_dropped() != up->dropped && !evtimer_pending(up->rewrite, NULL))
+        event_add(up->rewrite, &(struct timeval){.tv_sec = 1});
+}
+
 static void on_line(size_t program, struct bytes line, void *arg)
 {
     static const int colours[N_COLOURS] = {36, 32, 33, 35, 34, 31};
@@ -326,8 +334,9 @@ static void on_line(size_t program, struct bytes line, void *arg)
         buf_printf(&out, "%-15s | ", name);
     buf_append_bytes(&out, line);
     buf_append_char(&out, '\n');
-    (void)!write(STDERR_FILENO, out.ptr, out.len);
+    log_forward(buf_bytes(&out));
     buf_free(&out);
+    note_dropped(up);
 }
 
 /* The daemon that stopped the pipeline, and its last error. */
@@ -366,6 +375,8 @@ static void write_run_file(struct up *up)
         buf_append_char(&text, '}');
     }
     buf_append_str(&text, "\n}");
+    up->dropped = log_dropped();
+    buf_printf(&text, ",\"log_lines_dropped\":%" PRIu64, up->dropped);
     if (up->wrong_since)
         buf_printf(&text, ",\"wrong_since\":%" PRId64, up->wrong_since);
     if (up->ended && up->refused < up->n)
@@ -635,9 +646,8 @@ static int run_up(const struct options *o, char **argv)
         .check_only = options_check_only(o),
         .colours = tool_has_color(o, STDERR_FILENO)};
     if (!up.config) {
-        fprintf(stderr, "millrace up: --config=FILE is missing; the file defines the counters (sample: "
-                        "etc/clicks.conf)\n");
-        return EX_USAGE;
+        return tool_fail(EX_USAGE, "--config=FILE is missing; the file defines the counters (sample: "
+                                   "etc/clicks.conf)");
     }
     const char *archive = config_setting(up.config, "compactor", "archive");
     char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
@@ -691,6 +701,8 @@ int tool_up(int argc, char **argv)
         .summary = "runs a pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;
+    signal(SIGPIPE, SIG_IGN); /* the log needs no reader */
+    signal(SIGXFSZ, SIG_IGN);
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
@@ -702,7 +714,7 @@ int tool_up(int argc, char **argv)
     if (r == OPTIONS_OK)
         status = run_up(o, own);
     else if (r != OPTIONS_EXIT)
-        fprintf(stderr, "millrace up: %s\n", options_error(o));
+        tool_fail(status, "%s", options_error(o));
     free(own);
     options_free(&o);
     return status;
