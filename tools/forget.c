@@ -405,7 +405,7 @@ static int compact(const struct forget *f, const char *option, const char *ns)
     for (int c; status != EX_OK && (c = getc(log)) != EOF;)
         fputc(c, stderr);
     fclose(log);
-    return status == EX_SOFTWARE ? EX_TEMPFAIL : status;
+    return status;
 }
 
 static int erase_counter(struct forget *f, const char *ns, struct bytes key_text)

@@ -152,6 +152,9 @@ pid_t tool_start(struct tool_args *a, int fd, int as)
     pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
         if (getppid() == parent && (fd < 0 || dup2(fd, as) >= 0))
             execv(a->argv[0], a->argv);
         _exit(tool_fail(EX_OSERR, "cannot run %s: %s", a->argv[0], strerror(errno)));
@@ -170,7 +173,10 @@ int tool_wait(pid_t pid)
     while (waitpid(pid, &status, 0) != pid)
         if (errno != EINTR)
             return EX_OSERR;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    return tool_fail(EX_TEMPFAIL, "process %d of this command was ended by signal %d (%s)", (int)pid,
+        WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
 const char *tool_data_dir(const struct config *config, const char *given)

@@ -82,7 +82,7 @@ void tool_free_args(struct tool_args *a);
 /* Starts a program and frees its arguments. The program has `fd` as its descriptor `as`, unless fd is -1, and does not outlive this
  * process. Returns its pid, or -1 after printing the error. */
 pid_t tool_start(struct tool_args *a, int fd, int as);
-/* Waits for the end of a program. Returns its exit status: EX_OSERR if it could not be run, EX_SOFTWARE if it was killed. */
+/* Waits for the end of a program. Returns its exit status: EX_OSERR if it could not be run, EX_TEMPFAIL, after printing the error, if a signal ended it. */
 int tool_wait(pid_t pid);
 
 /* The directory of a pipeline: `given`, or if that is NULL the configured or the usual one. */

@@ -702,6 +702,7 @@ static int start(struct daemon *d, struct error *error)
             d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
             event_add(d->signals[i], NULL);
         }
+        sigdelset(&before, SIGHUP); /* held since daemon_main */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         d->drain_begin = evtimer_new(d->base, try_drain, d);
         d->drain_check = evtimer_new(d->base, check_drain, d);
@@ -789,6 +790,15 @@ static int refuse(const struct options *o, const char *why, int status)
     return status;
 }
 
+/* A SIGHUP before the event loop runs waits for it, so that a reload does not end a daemon that starts. */
+static void hold_hangup(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(how, &set, NULL);
+}
+
 static int run_checked(const struct daemon_spec *spec, struct options *o)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
@@ -807,8 +817,12 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
         return EX_OK;
     }
     int status = 0;
-    if (spec->instead && spec->instead(o, &status))
-        return status;
+    if (spec->instead) {
+        hold_hangup(SIG_UNBLOCK);
+        if (spec->instead(o, &status))
+            return status;
+        hold_hangup(SIG_BLOCK);
+    }
     const char *root = options_string(o, "root");
     daemon_raise_file_limit();
     if (root && chdir(root) != 0)
@@ -840,6 +854,7 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
     struct options *o;
     int status = EX_OK;
     io_reserve_stdio();
+    hold_hangup(SIG_BLOCK);
     log_init(spec->name, LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     switch (options_parse(&options, argc, argv, &o)) {
     case OPTIONS_OK:

@@ -13,7 +13,7 @@
  *    daemon_notify_parent, or with the daemon's status.
  * 3. At a second SIGTERM, or after drain_timeout, the drain is aborted, and the exit status is 75. Acknowledged
  *    data is safe. spec->abort_drain has DAEMON_ABORT_TIME_MAX to report the work that it aborts.
- * 4. SIGHUP reloads the service's files and calls spec->hangup. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
+ * 4. SIGHUP reloads the service's files and calls spec->hangup; during the start it waits. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
  * 5. If the start fails, the daemon logs one error line that states the cause and a remedy. */
 #ifndef MILLRACE_DAEMON_H
 #define MILLRACE_DAEMON_H

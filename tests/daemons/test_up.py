@@ -344,6 +344,65 @@ class Up(harness.MillraceTest):
         self.assert_stopped()
         self.up().wait_ready().interrupt()
 
+    def start_beside_orphan(self, **kw):
+        """The pipeline whose predecessor was killed while a daemon answers: a client sends its request slowly. Returns the pipeline, once
+        its start waits, and the client's socket."""
+        config = {"simplequeue": {"port": self.keep_port()}, **kw}
+        before = self.up(**config).wait_ready()
+        client = socket.create_connection(("127.0.0.1", int(before.daemon_url("simplequeue").rsplit(":", 1)[1])))
+        self.addCleanup(client.close)
+        client.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertIn(b"200", client.recv(1000))
+        client.sendall(b"POST /put HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n123")
+        self.assertEqual(before.ask("simplequeue", "GET", "/ping").status, 200)  # a turn of its loop later
+        before.kill9()
+        pipeline = self.up(**config)
+        wait_until(lambda: "waiting for the daemons of an earlier start" in pipeline.log, lambda: pipeline.log)
+        return pipeline, client
+
+    def test_a_start_waits_for_the_daemons_of_one_that_was_killed(self):
+        pipeline, client = self.start_beside_orphan()
+        client.close()
+        pipeline.wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        pipeline.interrupt()
+
+    def test_a_start_ends_with_75_beside_a_daemon_that_does_not_end(self):
+        pipeline, _ = self.start_beside_orphan(millrace={"stop_timeout": "200ms"})
+        self.assertEqual(pipeline.process.wait(harness.PATIENCE), 75, pipeline.log)
+        self.assertIn("daemons of an earlier start still run", pipeline.log)
+        self.assertIn("fuser " + self.path("data", "daemons.lock"), pipeline.log)
+
+    def test_a_reload_and_a_new_version_during_the_start_wait(self):
+        pipeline, client = self.start_beside_orphan()
+        os.kill(pipeline.pid, signal.SIGHUP)
+        os.kill(pipeline.pid, signal.SIGUSR2)
+        client.close()
+        wait_until(lambda: "configuration read" in pipeline.log and "changing to the new version" in pipeline.log, lambda: pipeline.log)
+        pipeline.wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        pipeline.interrupt()
+
+    def test_a_check_that_is_killed_says_nothing_about_the_configuration(self):
+        """A program of the build whose check never ends by itself."""
+        build = self.path("build")
+        for part in ("bin", "libexec"):
+            os.makedirs(os.path.join(build, part))
+        shutil.copy(harness.program("millrace"), os.path.join(build, "bin"))
+        shutil.copytree(os.path.dirname(harness.program("pubsub")), os.path.join(build, "libexec", "millrace"), symlinks=True)
+        path = os.path.join(build, "libexec", "millrace", "pubsub")
+        os.unlink(path)
+        self.write(os.path.relpath(path, self.dir), "#!/bin/sh\nkill -9 $$\n")
+        os.chmod(path, 0o755)
+        done = subprocess.run([os.path.join(build, "bin", "millrace"), "up", "--config", self.config()], capture_output=True,
+                              timeout=harness.LONG, cwd=self.dir)
+        self.assertEqual(done.returncode, 75, done)
+        self.assertIn(b"ended by signal 9", done.stderr)
+        self.assertIn(b"could not be checked", done.stderr)
+        self.assertNotIn(b"is wrong", done.stderr)
+
     def up_with_log(self, log):
         """A pipeline whose log goes to that descriptor."""
         argv = [harness.program("millrace"), "up", "--config", self.config()]

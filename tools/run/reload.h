@@ -6,7 +6,8 @@
 #include "tools/run/supervisor.h"
 
 /* Lets each program check the configuration file (--check-config); blocks for some milliseconds each. Returns EX_OK, or the exit status
- * of the first program that refused, after that program has logged why; EX_OSERR: it could not be run, which is logged. */
+ * of the first program that refused, after that program has logged why. EX_OSERR: it could not be run; EX_TEMPFAIL: it was killed; both are
+ * logged. */
 int reload_judge(const struct supervisor_program *programs, size_t n);
 
 /* True if the two count differently, or count other events: [input], [counters], [total ...] or [subtotal ...] differ. */

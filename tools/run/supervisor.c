@@ -150,6 +150,8 @@ static void start_child(struct child *c)
             setenv("LISTEN_FDS", "1", 1);
             setenv("LISTEN_PID", pid, 1);
         }
+        if (c->owner->config.shared_fd >= 0)
+            fcntl(c->owner->config.shared_fd, F_SETFD, 0);
         setenv("NOTIFY_SOCKET", c->owner->notify_name, 1);
         execv(c->program->argv[0], c->program->argv);
         dprintf(STDERR_FILENO, "cannot run %s: %s\n", c->program->argv[0], strerror(errno));

@@ -16,7 +16,7 @@
  * 6. The programs after an optional program do not wait until it is ready. If an optional program exits as in 4, it is
  *    not restarted and the other programs keep running.
  * 7. Every program leads a process group of its own, so that a terminal's Ctrl-C reaches only the supervisor. A program
- *    gets SIGTERM when the supervisor dies.
+ *    gets SIGTERM when the supervisor dies. Every program inherits shared_fd, whose lock shows that one still runs.
  * 8. To stop a program the supervisor sends one SIGTERM, then one SIGKILL after stop_timeout.
  *
  * One event loop; no call blocks. */
@@ -28,6 +28,8 @@
 #include <sys/types.h>
 
 #define SUPERVISOR_STEADY (10 * USEC_PER_SEC)
+#define SUPERVISOR_FD_MIN                                                                                    \
+    10 /* lower descriptors are for what programs get, so none of the supervisor's is below */
 
 struct event_base;
 struct supervisor;
@@ -55,6 +57,7 @@ struct supervisor_config {
     size_t n;
     const struct supervisor_program *programs; /* borrowed until supervisor_free, with all they point to */
     usec_t delay_min, delay_max, stop_timeout;
+    int shared_fd; /* every program inherits it; -1: none */
     /* A line of a program's standard output or error, without its LF. */
     void (*on_line)(size_t program, struct bytes line, void *arg);
     /* A program's state, pid or status text changed. */

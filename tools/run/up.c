@@ -14,6 +14,7 @@
 #include "config/peers.h"
 #include "tools/run/agreement.h"
 #include "tools/run/handover.h"
+#include "tools/run/orphans.h"
 #include "tools/run/reload.h"
 #include "tools/run/supervisor.h"
 #include "tools/tool.h"
@@ -36,8 +37,6 @@
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 5
 #define COMPACT_EVERY "1d" /* unless [compactor] sets it */
-#define FD_MIN                                                                                               \
-    10 /* our descriptors are at or above this number; lower ones are for descriptors passed to programs */
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -138,6 +137,7 @@ struct up {
     struct event *rewrite; /* retries a failed write of run.json */
     struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
+    int daemons_lock; /* -1: none */
     bool colours, is_up, ended, run_file_is_old;
     bool is_replaced;    /* by a new version of this program, once the daemons have ended */
     bool is_stopping;    /* on request, or because of `refused` */
@@ -174,7 +174,7 @@ static int open_socket(struct up *up, const char *name, struct error *error)
     if (low < 0)
         return error_set(error, -1, "%s: %s", name, error->text);
     if (low != d->listen_fd) {
-        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, FD_MIN);
+        d->listen_fd = fcntl(low, F_DUPFD_CLOEXEC, SUPERVISOR_FD_MIN);
         close(low);
     }
     listen_url(d->listen_fd, url, sizeof url);
@@ -484,6 +484,14 @@ static bool has_counters(const char *daemon)
     return daemon_rows[i].has_counters;
 }
 
+#define UNCHECKED "the configuration could not be checked, see the line above: "
+
+/* True for the exit status of a program that found an error in the configuration, and did not just fail. */
+static bool is_refusal(int status)
+{
+    return status == EX_CONFIG || status == EX_USAGE;
+}
+
 /* Reads the configuration again. The daemons that use the counters start anew if these changed; other changes are named. */
 static void reload(struct up *up)
 {
@@ -492,7 +500,14 @@ static void reload(struct up *up)
     const struct config *counted = up->counted ? up->counted : up->config;
     struct buf changes = {0};
     const struct supervisor_program own = {.argv = up->argv};
-    if (reload_judge(&own, 1) != EX_OK || config_read(up->config->path, &fresh, &error) != 0) {
+    int status = reload_judge(&own, 1);
+    if (status == EX_OK && config_read(up->config->path, &fresh, &error) != 0)
+        status = EX_CONFIG;
+    if (status != EX_OK && !is_refusal(status)) {
+        log_error(UNCHECKED "nothing changes; reload again");
+        return;
+    }
+    if (status != EX_OK) {
         log_error("the configuration is wrong and changes nothing: see the line above");
         up->wrong_since = clock_wall() / USEC_PER_SEC;
         write_run_file(up);
@@ -526,8 +541,10 @@ static void replace(struct up *up)
     const struct supervisor_program own = {.argv = up->argv};
     if (up->is_stopping)
         return;
-    if (reload_judge(&own, 1) != EX_OK) {
-        log_error("the new version refuses the configuration: the old one keeps running");
+    int status = reload_judge(&own, 1);
+    if (status != EX_OK) {
+        log_error(is_refusal(status) ? "the new version refuses the configuration: the old one keeps running"
+                                     : UNCHECKED "the old version keeps running");
         return;
     }
     log_info("changing to the new version");
@@ -559,6 +576,16 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     supervisor_stop(up->supervisor, EX_OK);
 }
 
+/* Before and after the event loop a reload or a change of the version waits, so that neither ends this process. */
+static void hold_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR2);
+    sigprocmask(how, &set, NULL);
+}
+
 static int run_pipeline(struct up *up)
 {
     const struct options *o = up->options;
@@ -568,6 +595,7 @@ static int run_pipeline(struct up *up)
         .programs = up->daemons,
         .delay_min = options_int(o, "restart_delay") * USEC_PER_MSEC,
         .delay_max = options_int(o, "restart_delay_max") * USEC_PER_MSEC,
+        .shared_fd = up->daemons_lock,
         .stop_timeout = options_int(o, "stop_timeout") * USEC_PER_MSEC,
         .on_line = on_line,
         .on_change = on_change,
@@ -584,9 +612,11 @@ static int run_pipeline(struct up *up)
         events[i] = evsignal_new(up->base, signals[i], on_signal, up);
         event_add(events[i], NULL);
     }
+    hold_signals(SIG_UNBLOCK);
     up->refused = up->n;
     supervisor_start(up->supervisor);
     event_base_dispatch(up->base);
+    hold_signals(SIG_BLOCK); /* a new version of this program inherits the mask */
     for (int i = 0; i < N_SIGNALS; i++)
         event_free(events[i]);
     write_run_file(up);
@@ -636,6 +666,16 @@ static int check_daemons(struct up *up)
     return EX_OK;
 }
 
+/* Takes the locks of the data directory. Returns false with the exit status and the error. */
+static bool take_directory(struct up *up, int *status, struct config_error *error)
+{
+    usec_t limit = options_int(up->options, "stop_timeout") * USEC_PER_MSEC;
+    if (daemon_lock_directory(up->data_dir, error) != 0)
+        return false;
+    up->daemons_lock = orphans_wait(up->data_dir, limit, status, error);
+    return up->daemons_lock >= 0;
+}
+
 static int run_up(const struct options *o, char **argv)
 {
     struct error error;
@@ -644,6 +684,7 @@ static int run_up(const struct options *o, char **argv)
         .config = options_config(o),
         .data_dir = options_string(o, "data_dir"),
         .check_only = options_check_only(o),
+        .daemons_lock = -1,
         .colours = tool_has_color(o, STDERR_FILENO)};
     if (!up.config) {
         return tool_fail(EX_USAGE, "--config=FILE is missing; the file defines the counters (sample: "
@@ -652,17 +693,15 @@ static int run_up(const struct options *o, char **argv)
     const char *archive = config_setting(up.config, "compactor", "archive");
     char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
     up.archive = path;
-    int status = EX_OK;
-    if ((!up.check_only && daemon_lock_directory(up.data_dir, &error) != 0) ||
-        add_daemons(&up, &error) != 0) {
+    int status = EX_CONFIG;
+    if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0) {
         log_error(
             up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
-        status = EX_CONFIG;
     } else if (up.check_only) {
         status = check_daemons(&up);
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
-        log_error(status == EX_OSERR ? "the configuration could not be checked: nothing was started"
-                                     : "the configuration is wrong: nothing was started");
+        log_error(is_refusal(status) ? "the configuration is wrong: nothing was started"
+                                     : UNCHECKED "nothing was started");
     } else if ((status = init_archive(&up)) !=
                EX_TEMPFAIL) { /* without an archive, events are still stored */
         up.base = event_base_new();
@@ -689,6 +728,8 @@ static int run_up(const struct options *o, char **argv)
         free(up.errors[i].text);
         tool_free_args(&up.args[i]);
     }
+    if (up.daemons_lock >= 0)
+        close(up.daemons_lock);
     config_free(&up.counted);
     free(path);
     return status;
@@ -701,6 +742,7 @@ int tool_up(int argc, char **argv)
         .summary = "runs a pipeline in the foreground until Ctrl-C",
         .rows = {rows, NULL}};
     struct options *o;
+    hold_signals(SIG_BLOCK);
     signal(SIGPIPE, SIG_IGN); /* the log needs no reader */
     signal(SIGXFSZ, SIG_IGN);
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);

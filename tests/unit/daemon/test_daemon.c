@@ -120,6 +120,42 @@ static void test_a_signal_behind_the_end_changes_nothing(void **state)
         raise(signals[i]);
 }
 
+static bool was_hung_up;
+
+static int raise_hangup(struct options *o, struct config_error *error)
+{
+    (void)o, (void)error;
+    return raise(SIGHUP);
+}
+
+static int start_waiting(struct daemon *d, void **ctx, struct config_error *error)
+{
+    (void)error;
+    assert_false(was_hung_up);
+    *ctx = d;
+    return 0;
+}
+
+static void end_at_hangup(void *ctx)
+{
+    was_hung_up = true;
+    daemon_begin_stop(ctx);
+}
+
+static void test_a_hangup_during_the_start_waits(void **state)
+{
+    const struct daemon_spec spec = {.name = "waiting",
+        .summary = "waits",
+        .default_port = -1,
+        .check = raise_hangup,
+        .start = start_waiting,
+        .hangup = end_at_hangup};
+    char name[] = "waiting", quiet[] = "--log-level=error", *argv[] = {name, quiet, NULL};
+    (void)state;
+    assert_int_equal(daemon_main(&spec, 2, argv), 0);
+    assert_true(was_hung_up);
+}
+
 static void test_statuses_of_a_start(void **state)
 {
     (void)state;
@@ -180,7 +216,8 @@ static void test_one_owner(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_posts_run_once_in_order),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_hangup_during_the_start_waits),
+        cmocka_unit_test(test_posts_run_once_in_order),
         cmocka_unit_test(test_a_signal_behind_the_end_changes_nothing),
         cmocka_unit_test(test_statuses_of_a_start), cmocka_unit_test(test_one_owner)};
     return cmocka_run_group_tests(tests, NULL, NULL);
