@@ -172,6 +172,11 @@ const char *local_archive_error(const struct local_archive *a)
     return a->error.code != 0 ? a->error.text : "";
 }
 
+void local_archive_look(struct local_archive *a)
+{
+    request(a);
+}
+
 struct archive_wait *local_archive_refresh(struct local_archive *a, void (*fn)(void *arg), void *arg)
 {
     struct archive_wait *w = mem_zalloc(sizeof *w);

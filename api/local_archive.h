@@ -3,7 +3,7 @@
  * A thread opens and checks a new generation (archive/reloader.h). Meanwhile the former generation answers.
  *
  * 1. Once a second, a new generation is opened if the link `current` has changed, or after a shortage.
- *    local_archive_refresh looks at once. A generation of which a file was written to is opened again, with all
+ *    local_archive_look and local_archive_refresh open it at once. A generation of which a file was written to is opened again, with all
  *    checks. If it is refused, it is not used any more.
  * 2. local_archive_refresh calls its function after an opening that began after the call. Then
  *    local_archive_generation is the generation that was current at the call, or a newer one, unless
@@ -30,6 +30,8 @@ const char *local_archive_dir(const struct local_archive *a);
 struct generation *local_archive_generation(const struct local_archive *a);
 /* Why the latest opening failed; "": it has not. */
 const char *local_archive_error(const struct local_archive *a);
+/* Opens the current generation, as if the link had changed. */
+void local_archive_look(struct local_archive *a);
 /* Calls fn(arg) once, never from inside. */
 struct archive_wait *local_archive_refresh(struct local_archive *a, void (*fn)(void *arg), void *arg);
 void archive_wait_cancel(struct archive_wait **w); /* fn is not called */

@@ -12,6 +12,7 @@
 #define POLL_TIMEOUT (2 * USEC_PER_SEC)
 #define MAX_BUFFERED (INT64_C(512) << 20)
 #define KEPT_MEMORY (4 << 20)
+#define OPENING "opening the archive"
 
 static const struct option_row options[] = {
     PEER_OPTIONS("aggregator", "aggregator", ""),
@@ -111,18 +112,18 @@ static void api_stop(void *ctx)
     free(api);
 }
 
-/* Without an archive queries get 503, but events are taken, so /health only warns. */
+/* Without an archive queries get 503, and so does /health, but events are taken. */
 static void on_archive(void *arg)
 {
     struct api *api = arg;
     const char *error = local_archive_error(api->archive);
-    struct buf text = {0};
-    if (error[0])
-        buf_printf(&text, "cannot open the archive, %s: %s",
-            local_archive_generation(api->archive) ? "the former generation stays in use" : "queries get 503",
-            error);
-    daemon_set_notice(api->daemon, error[0] ? text.ptr : NULL);
-    buf_free(&text);
+    bool has_archive = local_archive_generation(api->archive) != NULL;
+    char *refusal = error[0] ? mem_printf("cannot open the archive: %s", error) : mem_strdup(OPENING);
+    char *notice = mem_printf("cannot open the archive, the former generation stays in use: %s", error);
+    daemon_set_refusing(api->daemon, "queries", has_archive ? NULL : refusal);
+    daemon_set_notice(api->daemon, has_archive && error[0] ? notice : NULL);
+    free(refusal);
+    free(notice);
 }
 
 static int add_source(struct sources_config *sources, struct options *o, const char *name,
@@ -144,6 +145,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (options_text(o, "archive")) {
         api->archive =
             local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
+        daemon_set_refusing(d, "queries", OPENING);
         sources.local = api->archive;
         sources.names[sources.n++] = "archive";
     } else if (has_sortdb(o))
@@ -232,6 +234,14 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     return 0;
 }
 
+/* A file of the archive may have been restored. */
+static void api_hangup(void *ctx)
+{
+    struct api *api = ctx;
+    if (api->archive)
+        local_archive_look(api->archive);
+}
+
 static void api_drain(void *ctx)
 {
     struct api *api = ctx;
@@ -249,6 +259,7 @@ static const struct daemon_spec spec = {
     .routes = api_routes,
     .check = api_check,
     .start = api_start,
+    .hangup = api_hangup,
     .drain = api_drain,
     .stop = api_stop,
 };

@@ -30,14 +30,12 @@ static void update_health(struct app *app)
         error_set(&now, now.code, "reload failed: %s", now.text);
     else if (generation_is_whole(app->generation, GENERATION_NO_SHARD, &now))
         generation_is_untouched(app->generation, &now);
-    bool is_well = now.code == 0;
-    if (daemon_is_ready(app->daemon) == is_well && (is_well || strcmp(now.text, app->health.text) == 0))
+    const char *text = now.code != 0 ? now.text : "";
+    daemon_set_ready(app->daemon);
+    if (strcmp(text, app->health.text) == 0)
         return;
-    app->health = now;
-    if (is_well)
-        daemon_set_ready(app->daemon);
-    else
-        daemon_set_not_ready(app->daemon, "%s", now.text);
+    error_set(&app->health, now.code, "%s", text);
+    daemon_set_degraded(app->daemon, now.code != 0 ? app->health.text : NULL);
 }
 
 /* Notices truncated and modified files. */

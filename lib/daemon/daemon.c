@@ -314,10 +314,11 @@ void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
 
 void daemon_set_degraded(struct daemon *d, const char *why)
 {
-    log_error("degraded", LOG_S("error", why));
+    if (why)
+        log_error("degraded", LOG_S("error", why));
     pthread_mutex_lock(&d->state_lock);
     free(d->degraded);
-    d->degraded = mem_strdup(why);
+    d->degraded = why ? mem_strdup(why) : NULL;
     pthread_mutex_unlock(&d->state_lock);
 }
 
@@ -326,8 +327,11 @@ void daemon_set_refusing(struct daemon *d, const char *what, const char *why)
     char since[RFC3339_TEXT];
     rfc3339_write(clock_wall() / USEC_PER_SEC, since);
     pthread_mutex_lock(&d->state_lock);
-    free(d->refusing);
-    d->refusing = why ? mem_printf("refusing %s since %s: %s", what, since, why) : NULL;
+    size_t old = d->refusing ? strlen(d->refusing) : 0, len = why ? strlen(why) : 0;
+    if (!why || old < len || strcmp(d->refusing + old - len, why) != 0) {
+        free(d->refusing);
+        d->refusing = why ? mem_printf("refusing %s since %s: %s", what, since, why) : NULL;
+    }
     pthread_mutex_unlock(&d->state_lock);
 }
 
@@ -348,10 +352,12 @@ void daemon_set_notice(struct daemon *d, const char *text)
 void daemon_add_warning(struct daemon *d, const char *fmt, ...)
 {
     va_list ap;
-    d->n_warnings++;
-    if (d->n_warnings > DAEMON_WARNINGS_MAX + 1)
-        return;
     pthread_mutex_lock(&d->state_lock);
+    d->n_warnings++;
+    if (d->n_warnings > DAEMON_WARNINGS_MAX + 1) {
+        pthread_mutex_unlock(&d->state_lock);
+        return;
+    }
     d->warnings.len -= d->warnings.len > 0; /* the NUL */
     buf_append_str(&d->warnings, "warning: ");
     if (d->n_warnings > DAEMON_WARNINGS_MAX) {
@@ -725,6 +731,24 @@ static int start(struct daemon *d, struct error *error)
     return status;
 }
 
+static double is_healthy(void *arg)
+{
+    struct daemon *d = arg;
+    pthread_mutex_lock(&d->state_lock);
+    bool is = d->ready && !why_degraded(d);
+    pthread_mutex_unlock(&d->state_lock);
+    return is;
+}
+
+static double count_warnings(void *arg)
+{
+    struct daemon *d = arg;
+    pthread_mutex_lock(&d->state_lock);
+    double n = (double)d->n_warnings + (d->notice != NULL);
+    pthread_mutex_unlock(&d->state_lock);
+    return n;
+}
+
 static int run(const struct daemon_spec *spec, struct options *o)
 {
     struct daemon d = {.spec = spec, .options = o, .last_post = &d.first_post};
@@ -735,6 +759,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
     d.stats = stats_new(spec->name);
     d.clock_jumps =
         stats_counter(d.stats, "clock_jumps_total", NULL, "jumps of the wall clock by two seconds or more");
+    stats_gauge(d.stats, "healthy", NULL, "1: /health answers 200; 0: 503, with the reason", is_healthy, &d);
+    stats_gauge(d.stats, "health_warnings", NULL, "Warnings that /health shows", count_warnings, &d);
     daemon_trusted_time(&d);
     d.base = event_base_new();
     int status = start(&d, &error);

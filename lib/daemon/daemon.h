@@ -96,7 +96,7 @@ void daemon_set_ready(struct daemon *d);
 void daemon_notify_parent(void);
 /* Sets the reason, such as "recovering" or "storage failed: ...", for /health and 503 replies. */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* For damaged files: /health is 503 with the reason, while all other endpoints work. */
+/* For damaged files: /health is 503 with the reason until `why` is NULL, while all other endpoints work. */
 void daemon_set_degraded(struct daemon *d, const char *why);
 /* For a condition that ends by itself, such as a full disk: /health is 503 with "refusing WHAT since TIME: WHY"
  * until why is NULL. */

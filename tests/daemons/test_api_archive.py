@@ -175,8 +175,9 @@ class SwitchTest(ArchiveCase):
 
     def test_without_an_archive_at_the_start(self):
         self.api = self.start("api", "--config", self.config, "--aggregator-url", self.live.url, "--archive", self.archive)
-        wait_until(lambda: "warning: cannot open the archive, queries get 503: " in self.api.get("/health").text, lambda: self.api.log)
-        self.assertEqual(self.api.get("/health").status, 200, "events are taken")
+        wait_until(lambda: "cannot open the archive: " in self.api.get("/health").text, lambda: self.api.log)
+        self.assertEqual(self.api.get("/health").status, 503, "queries get 503")
+        self.assertEqual(self.api.get("/").status, 200, "all else works")
         self.assertEqual(self.total().status, 503)
         self.begin(self.records(10))
         wait_until(lambda: self.total().status == 200, lambda: self.api.log)

@@ -1,10 +1,13 @@
 """The files for Prometheus and Grafana (etc/prometheus, etc/grafana): promtool accepts them, the alerts fire, and every metric and every
 request that they name exists in a running pipeline."""
 # label: surface
+# seconds: 30
+import glob
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -19,6 +22,8 @@ DAEMONS = ("simplequeue", "queue_to_pubsub", "pubsub", "aggregator", "sortdb", "
 # Each alert: series over minutes, the minute at which it fires, and one value that must not fire it.
 FIRES = {
     "MillraceDown": ('up{job="millrace"}', "0x10", "1x10", 2),
+    "MillraceUnhealthy": ("millrace_api_healthy", "0x10", "1x10", 3),
+    "MillraceWarnings": ("millrace_sortdb_health_warnings", "1x40", "0x40", 32),
     "MillraceCountsLate": ("millrace_aggregator_complete_age_seconds", "400x20", "10x20", 8),
     "MillraceLagGrows": ("millrace_aggregator_lag_bytes", "2e8+1e6x40", "2e8-1e6x40", 25),
     "MillraceQueueGrows": ('millrace_simplequeue_queue_depth{queue="default"}', "20000+10x40", "20000-10x40", 25),
@@ -111,14 +116,14 @@ class Monitoring(harness.MillraceTest):
                 self.assertEqual(sources[t["datasource"]["uid"]], t["datasource"]["type"])
                 self.assertEqual(set(t), TARGETS[t["datasource"]["type"]], p["title"])
 
-    def prometheus(self, pipeline):
+    def prometheus(self, pipeline, rules=RULES):
         """A Prometheus that scrapes the pipeline twice a second, with the alert rules. Returns ask(path, **parameters)."""
         program = shutil.which("prometheus")
         if not program:
             harness.not_installed(self, "Prometheus is not installed (apt-get install prometheus)")
         targets = ["        - %s\n" % pipeline.daemon_url(name).split("//")[1] for name in DAEMONS]
         config = self.write("prometheus.yml", "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [%s]\n"
-                            "scrape_configs:\n- job_name: millrace\n  static_configs:\n    - targets:\n%s" % (RULES, "".join(targets)))
+                            "scrape_configs:\n- job_name: millrace\n  static_configs:\n    - targets:\n%s" % (rules, "".join(targets)))
         port = self.keep_port()
         with open(self.path("prometheus.log"), "wb") as log:
             process = subprocess.Popen(harness.dies_with_us([program, "--config.file=" + config, "--storage.tsdb.path=" + self.path("tsdb"),
@@ -173,6 +178,65 @@ class Monitoring(harness.MillraceTest):
             self.assertGreater(len(rows), 0)
             for column in t["columns"]:
                 self.assertIn(column["selector"], rows[0], url)
+
+    def test_what_breaks_fires_its_alert(self):
+        """In a Prometheus whose rules wait a second instead of minutes. An alert that fires names the daemon that was broken."""
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), harness.USERS_BY_COUNTRY))
+        pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        quick = re.sub(r"for: \w+", "for: 1s", text_of(RULES)).replace("> 176400", "> 1").replace("> 10000 and", "> 0 and").replace("> 300", "> 2")
+        ask = self.prometheus(pipeline, self.write("quick.rules.yml", quick))
+
+        def firing(name, daemon):
+            found = (ask("/api/v1/query", query='ALERTS{alertname="%s",alertstate="firing"}' % name) or {}).get("result", [])
+            return pipeline.daemon_url(daemon).split("//")[1] in {f["metric"].get("instance") for f in found}
+
+        def wait_firing(name, daemon):
+            wait_until(lambda: firing(name, daemon), lambda: "%s: %s" % (name, ask("/api/v1/alerts")), interval=0.1)
+
+        def put(target, body):
+            self.assertEqual(pipeline.ask("simplequeue", "POST", target, body).status, 200)
+        put("/mput", json.dumps({"t": 1332637200, "l": "bitly"}).encode())
+        self.assertEqual(self.run_program("millrace", "status", "--wait", "--config", config).returncode, 0)
+        self.assertEqual(self.run_program("millrace", "compact", "--config", config).returncode, 0)
+        wait_until(lambda: (ask("/api/v1/query", query="millrace_api_healthy") or {}).get("result"), "a scrape", interval=0.1)
+        self.assertFalse(firing("MillraceUnhealthy", "api") or firing("MillraceUnhealthy", "sortdb"))
+        # An archive whose file was written to: nothing answers from it, and both say so until it is restored and reloaded.
+        shard, = glob.glob(self.path("data", "archive", "current", "shard-*.csv"))
+        harness.flip(shard, 3)
+        for daemon in ("api", "sortdb"):
+            wait_firing("MillraceUnhealthy", daemon)
+            health = pipeline.ask(daemon, "GET", "/health")
+            self.assertEqual((health.status, health.json()["code"]), (503, "not-well"), health)
+        wait_firing("MillraceErrors", "sortdb")
+        series = "/v1/series?user=bitly&unit=day"
+        self.assertEqual(pipeline.ask("api", "GET", series).status, 503)
+        done = self.run_program("millrace", "status", "--sample=0", "--config", config)
+        self.assertNotIn(b"recovering", done.stdout)
+        self.assertIn(b" -> restore the file that the reason names from a backup, then reload", done.stdout)
+        harness.flip(shard, 3)
+        os.kill(pipeline.pid, signal.SIGHUP)
+        wait_until(lambda: pipeline.ask("sortdb", "GET", "/health").status == pipeline.ask("api", "GET", "/health").status == 200,
+                   lambda: pipeline.log)
+        self.assertEqual(pipeline.ask("api", "GET", series).status, 200)
+        # A new generation that cannot be opened: the former one answers, and the API warns.
+        os.unlink(self.path("data", "archive", "current"))
+        wait_firing("MillraceWarnings", "api")
+        wait_firing("MillraceNoCompaction", "sortdb")
+        # A queue without a reader, and a buried message.
+        put("/mput?queue=side", b"a\nb")
+        lease = pipeline.ask("simplequeue", "POST", "/reserve?queue=side").header("X-Millrace-Lease")
+        put("/bury?queue=side&id=1&lease=" + lease, b"")
+        wait_until(lambda: put("/mput?queue=side", b"a") or firing("MillraceQueueGrows", "simplequeue"), "a queue that grows", interval=0.1)
+        wait_firing("MillraceBuried", "simplequeue")
+        put("/mput", b"not JSON\n{}")
+        wait_firing("MillraceRejects", "aggregator")
+        # A relay that stands still holds the counts back; a daemon that stands still does not answer.
+        os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGSTOP)
+        put("/mput", json.dumps({"t": 1332637200, "l": "bitly"}).encode())
+        wait_firing("MillraceDown", "queue_to_pubsub")
+        wait_firing("MillraceCountsLate", "aggregator")
+        os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGCONT)
+        pipeline.interrupt()
 
 
 if __name__ == "__main__":

@@ -163,13 +163,15 @@ class StatusTest(harness.MillraceTest):
             sortdb = look["daemons"]["sortdb"]
             self.assertEqual((status, sortdb["state"]), (2, "restarting"), look)
             problem = next(p for p in look["problems"] if p["problem"].startswith("sortdb is restarting: "))
-            self.assertIn("return to an older generation", problem["remedy"], look)
+            self.assertIn("restore the file that the reason names", problem["remedy"], look)
 
     def test_an_archive_that_the_api_cannot_open(self):
         pipeline = self.up("--run=simplequeue,pubsub,aggregator,api", api={"archive": self.path("data", "archive")}).wait_ready()
-        wait_until(lambda: "api: warning: cannot open the archive, queries get 503: " in self.text(), self.text)
-        self.assertEqual(self.look()[0], 2)
-        self.assertEqual(pipeline.ask("api", "GET", "/health").status, 200)
+        wait_until(lambda: "api is refusing queries since " in self.text(), self.text)
+        status, look = self.look()
+        self.assertEqual((status, look["daemons"]["api"]["state"]), (2, "refusing"))
+        self.assertIn("restore the file that the reason names", next(p["remedy"] for p in look["problems"] if p["problem"].startswith("api is")))
+        self.assertEqual(pipeline.ask("api", "GET", "/").status, 200)
 
     def test_daemons_that_do_not_run_are_off(self):
         self.up("--run=simplequeue,pubsub").wait_ready()

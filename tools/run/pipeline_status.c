@@ -244,7 +244,8 @@ static const struct {
 };
 
 #define RESTORE_ARCHIVE                                                                                      \
-    "restore the file that the reason names, or return to an older generation: millrace help compactor"
+    "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
+    "SIGHUP to `millrace up`; see millrace help backup"
 
 #define FREE_DISK "free disk space; it resumes by itself"
 
@@ -255,10 +256,15 @@ static const struct {
 } states[] = {
     {"ready", "", "", STATUS_FINE},
     {"off", "", "", STATUS_FINE},
+    {"damaged", "reload failed", RESTORE_ARCHIVE, STATUS_ATTENTION},
+    {"damaged", "/archive/", RESTORE_ARCHIVE, STATUS_ATTENTION},
     {"damaged", "", "see the reason, and millrace help operations, \"Damage\"", STATUS_ATTENTION},
     {"recovering", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
     {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
     {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
+    {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
+    {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
+        STATUS_ATTENTION},
     {"refusing", "another stream",
         "restore pubsub from a copy, or give the stream a new name: millrace help recovery", STATUS_DOWN},
     {"refusing", "restored copy", "do what the reason says: millrace help recovery", STATUS_DOWN},
@@ -347,7 +353,7 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
                          : contains(&d->detail, "the disk is nearly full")
                              ? "free space, or set retain_bytes or retain_age of the streams"
                              : "see millrace help operations";
-    bool is_down = contains(&d->detail, "queries get 503") || contains(&d->detail, "the disk is full");
+    bool is_down = contains(&d->detail, "the disk is full");
     enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))
         add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len, d->detail.ptr);
