@@ -37,4 +37,12 @@ void app_answer_waiters(struct app *app);
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 
+/* Brings the window up to this moment, before it is shown. */
+static inline void app_watch_lines(struct app *app)
+{
+    struct aggregate_numbers n;
+    aggregate_numbers(app->aggregate, &n);
+    line_watch_tick(app->watch, clock_monotonic(), &n.counted);
+}
+
 #endif

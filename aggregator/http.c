@@ -45,6 +45,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     if (!json)
         return;
     buf_append_str(out, "},\"last_minute\":");
+    app_watch_lines(app);
     line_watch_print_json(app->watch, out);
     buf_append_str(out, ",\"absent_fields\":[");
     const char *field;

@@ -127,16 +127,28 @@ static const struct line_watch_reason *most(const struct line_watch *w)
     return found;
 }
 
+/* All reasons with their numbers, which add up to the rejected lines. */
+static void append_reasons(const struct line_watch *w, struct buf *out)
+{
+    const struct line_watch_reason *r;
+    for (size_t i = 0; (r = line_watch_reason(w, i)); i++)
+        buf_printf(out, "%s%" PRIu64 " %s", i ? ", " : "", r->lines, r->text);
+}
+
 void line_watch_describe(const struct line_watch *w, struct buf *out)
 {
     struct slice_tally sum = line_watch_sum(w);
     const struct line_watch_reason *r = most(w);
     if (!r)
         return;
-    buf_printf(out,
-        "%" PRIu64 " events counted, %" PRIu64
-        " lines rejected in the last minute: %s; first at offset %" PRIu64 " of %s: `",
-        sum.events, sum.rejected, r->text, r->offset, r->source);
+    buf_printf(out, "%" PRIu64 " events counted, %" PRIu64 " lines rejected in the last minute: ", sum.events,
+        sum.rejected);
+    if (r->lines < sum.rejected)
+        append_reasons(w, out);
+    else
+        buf_append_str(out, r->text);
+    buf_printf(out, "; %s offset %" PRIu64 " of %s: `", r->lines < sum.rejected ? "such as" : "first at",
+        r->offset, r->source);
     for (size_t i = 0; i < r->line.len; i++)
         buf_append_char(
             out, (unsigned char)r->line.ptr[i] < ' ' || r->line.ptr[i] == 0x7f ? '?' : r->line.ptr[i]);

@@ -3,7 +3,8 @@
  *
  * 1. The window ends now and is LINE_WATCH_SECONDS long. Its parts are of one second.
  * 2. At most LINE_WATCH_REASONS reasons are distinguished; lines with further reasons count as the last one, LINE_WATCH_OTHER.
- * 3. Each reason shows its first line since the reason appeared. A reason disappears when the window has no line with it.
+ * 3. The sum and the reasons have the same lines, if line_watch_tick was called since the latest line_watch_reject.
+ * 4. Each reason shows its first line since the reason appeared. A reason disappears when the window has no line with it.
  *
  * One thread. Times are monotonic.
  */
@@ -39,7 +40,7 @@ struct slice_tally line_watch_sum(const struct line_watch *w);
 /* The i-th reason of the window, in order of appearance; NULL: no more. Valid until the next call of another function. */
 const struct line_watch_reason *line_watch_reason(const struct line_watch *w, size_t i);
 
-/* Appends one line of text: "0 events counted, 20000 lines rejected in the last minute: ...". Nothing without rejected
+/* Appends one line of text: "0 events counted, 20000 lines rejected in the last minute: ...", with each reason. Nothing without rejected
  * lines. Ends with a NUL that the length does not include. */
 void line_watch_describe(const struct line_watch *w, struct buf *out);
 /* Appends a JSON object: {"counted":0,"skipped":0,"rejected":20000,"reasons":[...]}. */

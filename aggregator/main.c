@@ -199,6 +199,7 @@ static void report_lines(struct wiring *w)
 {
     struct app *app = &w->app;
     usec_t now = clock_monotonic();
+    app_watch_lines(app);
     struct slice_tally sum = line_watch_sum(app->watch);
     struct buf rejects = {0}, absent = {0}, notice = {0};
     line_watch_describe(app->watch, &rejects);
@@ -280,7 +281,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct wiring *w = arg;
     (void)fd, (void)what;
     aggregate_tick(w->app.aggregate, clock_monotonic());
-    line_watch_tick(w->app.watch, clock_monotonic(), &w->shown.counted);
+    app_watch_lines(&w->app);
     after_change(w);
 }
 

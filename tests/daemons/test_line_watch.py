@@ -1,5 +1,6 @@
 """Lines that cannot be counted are seen on /health, in the statistics and in the log of the aggregator."""
 import json
+import re
 
 import harness
 from harness import wait_until
@@ -47,6 +48,21 @@ class LineWatchTest(harness.MillraceTest):
         self.assertEqual([r["lines"] for r in self.last_minute()["reasons"]], [50, 1])
         wait_until(lambda: "lines are rejected" in self.pipeline.log, lambda: self.pipeline.log)
         self.assertEqual(self.pipeline.log.count("lines are rejected"), 1, "one line a minute")
+
+    def test_every_look_is_one_sample(self):
+        """While lines arrive, the reasons of each look add up to its rejected lines, and a warning is of lines that were rejected."""
+        for n in range(1, 30):
+            self.put(*[b"{"] * 3, *[{"ts": "noon"}] * 2, *[{"ts": 1332637200, "user": "a"}] * 5)
+
+            def look():
+                minute, health = self.last_minute(), self.health()
+                self.assertEqual(sum(r["lines"] for r in minute["reasons"]), minute["rejected"], minute)
+                shown = re.search(r"(\d+) events counted, (\d+) lines rejected in the last minute: (.*); ", health)
+                self.assertTrue(not shown or int(shown[2]) > 0, health)
+                if shown and shown[3].count(","):
+                    self.assertEqual(sum(int(x) for x in re.findall(r"(\d+) [a-z]", shown[3])), int(shown[2]), health)
+                return minute["rejected"] == 5 * n and minute["counted"] == 5 * n
+            wait_until(look, self.last_minute, interval=0)
 
     def test_put_says_so_at_its_end(self):
         bad, good = self.write("bad", '{"ts":"noon"}\n' * 300), self.write("good", '{"ts":1332637200,"user":"a"}\n' * 300)

@@ -14,6 +14,7 @@
 #define SCREEN_COLUMNS 80
 #define SCREEN_LINES 24
 #define OTHER_LINES 17 /* of the screen, besides the problems */
+#define REASONS_SHOWN 2
 #define RED "\033[31m"
 #define YELLOW "\033[33m"
 #define GREEN "\033[32m"
@@ -157,16 +158,21 @@ static void format_age(char out[32], int64_t seconds)
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
-    uint64_t counted = 0, rejected = 0;
+    uint64_t counted = 0, rejected = 0, others = 0;
     if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
     printf("last minute     %" PRIu64 " counted, %" PRIu64 " rejected", counted, rejected);
-    for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons") && i < 2; i++) {
+    for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons"); i++) {
+        uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
-        printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", json_doc_number(d, "/last_minute/reasons/%zu/lines", i),
-            reason.len > 40 ? 40 : (int)reason.len, reason.ptr);
+        if (i < REASONS_SHOWN)
+            printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, reason.len > 40 ? 40 : (int)reason.len,
+                reason.ptr);
+        others += i < REASONS_SHOWN ? 0 : lines;
     }
+    if (others > 0)
+        printf(" and %" PRIu64 " others", others);
     putchar('\n');
 }
 

@@ -48,6 +48,23 @@ static void the_window_moves(void **state)
     line_watch_free(&w);
 }
 
+static void the_description_adds_up(void **state)
+{
+    struct slice_tally all = {.events = 4, .rejected = 5};
+    struct buf text = {0};
+    (void)state;
+    struct line_watch *w = line_watch_new(0);
+    for (int i = 0; i < 5; i++)
+        reject(w, i < 2 ? "one" : "two", (uint64_t)i);
+    line_watch_tick(w, 1, &all);
+    line_watch_describe(w, &text);
+    assert_string_equal(text.ptr,
+        "4 events counted, 5 lines rejected in the last minute: 2 one, 3 two; such as "
+        "offset 2 of clicks: `{\"a\":?}`");
+    buf_free(&text);
+    line_watch_free(&w);
+}
+
 static void many_reasons_share_the_last(void **state)
 {
     char reason[300] = "";
@@ -78,6 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_window_moves),
+        cmocka_unit_test(the_description_adds_up),
         cmocka_unit_test(many_reasons_share_the_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
