@@ -715,3 +715,8 @@ const char *aggregate_absent_field(const struct aggregate *a, size_t i)
 {
     return counters_reader_absent(tally_reader(a->tally), i);
 }
+
+int64_t aggregate_time_beyond(const struct aggregate *a)
+{
+    return counters_reader_beyond(tally_reader(a->tally));
+}

@@ -180,5 +180,7 @@ int64_t aggregate_newest_event(const struct aggregate *a, size_t stream);
 uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter);
 /* counters_reader_absent of the counted events. */
 const char *aggregate_absent_field(const struct aggregate *a, size_t i);
+/* counters_reader_beyond of the lines so far. */
+int64_t aggregate_time_beyond(const struct aggregate *a);
 
 #endif

@@ -7,6 +7,7 @@
 #include "aggregator/slice_scrub.h"
 #include "http/client/http_client.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "daemon/loop_notify.h"
 #include "stream/stream_program.h"
 #include "config/peers.h"
@@ -193,6 +194,20 @@ static void append_absent_fields(const struct aggregate *a, struct buf *out)
         buf_printf(out, "%s%s", i ? ", " : "", field);
 }
 
+/* Lines from the future: the clock of this host may be wrong as well as that of the sender. */
+static void append_clocks(const struct app *app, struct buf *out)
+{
+    char here[RFC3339_TEXT], there[RFC3339_TEXT];
+    const struct line_watch_reason *r;
+    size_t i = 0;
+    while ((r = line_watch_reason(app->watch, i)) && !strstr(r->text, "in the future"))
+        i++;
+    if (r && aggregate_time_beyond(app->aggregate) > 0)
+        buf_printf(out, "; this host's clock says %s; events say %s",
+            rfc3339_write(clock_wall() / USEC_PER_SEC, here),
+            rfc3339_write(aggregate_time_beyond(app->aggregate), there));
+}
+
 /* /health shows rejected lines as soon as they are half of the lines, and the producer that holds completeness back. The log has
  * rejected lines once a minute. */
 static void report_lines(struct wiring *w)
@@ -203,6 +218,7 @@ static void report_lines(struct wiring *w)
     struct slice_tally sum = line_watch_sum(app->watch);
     struct buf rejects = {0}, absent = {0}, notice = {0};
     line_watch_describe(app->watch, &rejects);
+    append_clocks(app, &rejects);
     append_absent_fields(app->aggregate, &absent);
     if (rejects.len > 0 && sum.rejected >= sum.events)
         buf_printf(&notice, "%s", rejects.ptr);

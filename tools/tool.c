@@ -37,6 +37,12 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
         tool_fail(status, "%s", options_error(o));
     } else if (r == OPTIONS_OK && options_check_only(o)) {
         options_show_settings(o);
+    } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0 && errno == EACCES) {
+        struct buf owner = {0};
+        io_append_owner(run_file.ptr, &owner);
+        status = tool_fail(
+            EX_CONFIG, "cannot read %s: Permission denied%s", run_file.ptr, owner.ptr ? owner.ptr : "");
+        buf_free(&owner);
     } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0) {
         status = tool_fail(EX_CONFIG, "--data-dir=%s has no run.json: no pipeline has run there",
             options_string(o, "data_dir"));
@@ -240,11 +246,15 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
     struct json_doc *run = NULL; /* NULL: missing or unreadable */
-    struct buf text = {0};
+    struct buf text = {0}, denied = {0};
     *p = (struct pipeline){.config = config, .data_dir = tool_data_dir(config, data_dir)};
     char *path = mem_printf("%s/run.json", p->data_dir);
     if (io_read_file(path, RUN_FILE_MAX, &text) == 0)
         run = json_doc_parse(buf_bytes(&text));
+    else if (errno == EACCES)
+        io_append_owner(path, &denied);
+    p->denied = denied.ptr;
+    p->is_known = run != NULL;
     free(path);
     buf_free(&text);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
@@ -267,6 +277,8 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
     p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
+    struct bytes service = json_doc_text(run, "/service");
+    p->service = service.len > 0 ? bytes_dup(service) : NULL;
     p->log_dropped = json_doc_number(run, "/log_lines_dropped");
     p->disk_at = (int64_t)json_doc_number(run, "/disk/at");
     p->disk_free = (int64_t)json_doc_number(run, "/disk/free");
@@ -275,6 +287,8 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
 
 void pipeline_close(struct pipeline *p)
 {
+    free(p->denied);
+    free(p->service);
     free(p->end_reason);
     free(p->config_path);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {

@@ -118,6 +118,9 @@ const char *pipeline_daemon_name(size_t i);
 struct pipeline {
     const struct config *config; /* of pipeline_open */
     const char *data_dir;
+    bool is_known;        /* there is a run.json that this user may read */
+    char *denied;         /* "; PATH belongs to user ..." if this user may not read run.json; NULL: it may */
+    char *service;        /* the systemd unit of `millrace up`; NULL: none */
     bool has_ended;       /* `millrace up` has ended or died */
     char *config_path;    /* the file of `millrace up`; NULL: unknown */
     char *end_reason;     /* why, if it ended with an error; NULL: unknown */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,4 +282,28 @@ void io_reserve_stdio(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+static void name_user(uid_t uid, char out[64])
+{
+    const struct passwd *p = getpwuid(uid);
+    if (p)
+        snprintf(out, 64, "%s", p->pw_name);
+    else
+        snprintf(out, 64, "%u", (unsigned)uid);
+}
+
+void io_append_owner(const char *path, struct buf *out)
+{
+    char *at = mem_strdup(path), *slash, owner[64], own[64];
+    struct stat st;
+    int found;
+    while ((found = stat(at, &st)) != 0 && (slash = strrchr(at, '/')) && slash > at)
+        *slash = '\0';
+    if (found == 0) {
+        name_user(st.st_uid, owner);
+        name_user(geteuid(), own);
+        buf_printf(out, "; %s belongs to user %s, this process to user %s", at, owner, own);
+    }
+    free(at);
 }

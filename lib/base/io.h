@@ -69,6 +69,10 @@ int io_sync_name(const char *path);
  * the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
+/* After EACCES or EPERM: appends "; PATH belongs to user NAME, this process to user NAME" for the path or its nearest existing parent.
+ * Ends with a NUL that the length does not include, unless nothing is appended. */
+void io_append_owner(const char *path, struct buf *out);
+
 /* Opens a closed standard descriptor on /dev/null, so that its use fails with EBADF. main calls this first.
  * Otherwise the next opened file could get descriptor 2, and log lines would go into that file. */
 void io_reserve_stdio(void);

@@ -1,6 +1,7 @@
 #include "config/config.h"
 
 #include "base/io.h"
+#include "base/suggest.h"
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -84,11 +85,12 @@ static void take_section(struct reading *r, struct bytes text)
         if (strcmp(r->sections[i].kind, kind) == 0 && strcmp(r->sections[i].name, name) == 0)
             fail(r, "section [%.*s] is repeated, first in line %d", (int)all.len, all.ptr,
                 r->sections[i].line);
-    bool known = false;
+    struct suggest near = suggest_for(kind);
     for (size_t i = 0; i < sizeof known_kinds / sizeof *known_kinds; i++)
-        known = known || strcmp(kind, known_kinds[i]) == 0;
-    if (!known)
-        fail(r, "unknown section [%.*s]", (int)all.len, all.ptr);
+        suggest_try(&near, known_kinds[i]);
+    if (!near.nearest || strcmp(near.nearest, kind) != 0)
+        fail(r, "unknown section [%.*s]%s%s%s", (int)all.len, all.ptr, near.nearest ? " (did you mean [" : "",
+            near.nearest ? near.nearest : "", near.nearest ? "]?)" : "");
     if (strpbrk(name, " \t"))
         fail(r, "section [%.*s] has more words than a kind and a name", (int)all.len, all.ptr);
     *ARRAY_ADD(r->sections, r->n_sections, r->cap_sections) =

@@ -1,5 +1,6 @@
 #include "counts/counters.h"
 #include "base/erased_line.h"
+#include "base/suggest.h"
 #include "counts/event_seconds.h"
 #include "json/json_fields.h"
 #include "json/json_path.h"
@@ -29,11 +30,13 @@ static int refuse_unknown(struct reading *r, const struct config_section *s, con
 {
     for (size_t i = 0; i < s->n_entries; i++) {
         const char *const *k = known;
-        while (*k && strcmp(*k, s->entries[i].key) != 0)
-            k++;
+        struct suggest near = suggest_for(s->entries[i].key);
+        for (; *k && strcmp(*k, s->entries[i].key) != 0; k++)
+            suggest_try(&near, *k);
         if (!*k)
-            return config_fail(r->error, r->config, s->entries[i].line, "[%s] has no setting '%s'", s->kind,
-                s->entries[i].key);
+            return config_fail(r->error, r->config, s->entries[i].line, "[%s] has no setting '%s'%s%s%s",
+                s->kind, s->entries[i].key, near.nearest ? " (did you mean " : "",
+                near.nearest ? near.nearest : "", near.nearest ? "?)" : "");
     }
     return 0;
 }
@@ -367,6 +370,7 @@ struct counters_reader {
     size_t *source_of; /* for each total, then each subtotal */
     struct bytes *texts;
     int64_t latest;     /* the latest time that an event may have */
+    int64_t beyond;     /* the latest event time that was refused because it is after `latest`; 0: none */
     unsigned to_sample; /* events that the sample still lacks */
     char reason[REASON_MAX];
 };
@@ -430,6 +434,11 @@ const size_t *counters_reader_text_of(const struct counters_reader *r)
     return r->source_of;
 }
 
+int64_t counters_reader_beyond(const struct counters_reader *r)
+{
+    return r->beyond;
+}
+
 void counters_reader_set_now(struct counters_reader *r, int64_t now)
 {
     r->latest = HOUR_END;
@@ -449,7 +458,7 @@ static enum counters_verdict reject(
 }
 
 /* Sets *out to the event's time. Returns NULL, or the reason why the time is invalid. */
-static const char *time_of(const struct counters_reader *r, const struct json_value *time, int64_t *out)
+static const char *time_of(struct counters_reader *r, const struct json_value *time, int64_t *out)
 {
     int64_t t;
     if (time->type == JSON_MISSING)
@@ -459,7 +468,10 @@ static const char *time_of(const struct counters_reader *r, const struct json_va
     if (t < HOUR_FIRST || t >= HOUR_END)
         return "is a time outside 2000 to 2159";
     *out = t;
-    return t > r->latest ? "is a time more than max_ahead in the future" : NULL;
+    if (t <= r->latest)
+        return NULL;
+    r->beyond = t;
+    return "is a time more than max_ahead in the future";
 }
 
 /* Sets the key's text to the value of its field. Returns NULL, or the reason why the value cannot be a key. */

@@ -100,6 +100,8 @@ const size_t *counters_reader_text_of(
 /* Sets the time (Unix seconds) with which max_ahead compares events' times. Before the first call, max_ahead has no
  * effect. */
 void counters_reader_set_now(struct counters_reader *r, int64_t now);
+/* The event time (Unix seconds) that was last refused by max_ahead; 0: none. */
+int64_t counters_reader_beyond(const struct counters_reader *r);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 

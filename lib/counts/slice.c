@@ -282,7 +282,7 @@ enum slice_result slice_open(const struct slice_config *config, struct slice **o
     bool is_new = false;
     s->path = mem_strdup(config->path);
     enum slice_result r =
-        slice_sql_open(config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
+        slice_sql_open(config->path, config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(s->db, config->path, &is_new, error);
     /* Turns off automatic checkpoints. slice_checkpoint moves the log, at a time when the readers were renewed. */
@@ -626,7 +626,7 @@ enum slice_result slice_look(
     *state = (struct slice_state){0};
     if (access(path, F_OK) != 0)
         return SLICE_OK;
-    enum slice_result r = slice_sql_open(path, SQLITE_OPEN_READWRITE, &db, error);
+    enum slice_result r = slice_sql_open(path, path, SQLITE_OPEN_READWRITE, &db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(db, path, &is_new, error);
     if (r == SLICE_OK && !is_new)

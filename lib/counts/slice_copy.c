@@ -26,14 +26,14 @@ enum slice_result slice_copy(
 {
     sqlite3 *source = NULL, *copy = NULL;
     /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
-    enum slice_result r = slice_sql_open(from, SQLITE_OPEN_READWRITE, &source, error);
+    enum slice_result r = slice_sql_open(from, from, SQLITE_OPEN_READWRITE, &source, error);
     /* Closing the last connection would write the log into the slice and delete the log. The slice belongs to the aggregator. */
     if (r == SLICE_OK)
         sqlite3_db_config(source, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (r == SLICE_OK)
         r = slice_sql_run(source, "PRAGMA query_only = 1; BEGIN; SELECT count(*) FROM sqlite_master", error);
     if (r == SLICE_OK)
-        r = slice_sql_open(to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &copy, error);
+        r = slice_sql_open(to, to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &copy, error);
     if (r == SLICE_OK)
         r = copy_pages(source, copy, meanwhile, arg, error);
     sqlite3_close(copy);

@@ -89,7 +89,7 @@ static enum slice_result open_at(
     bool is_new;
     r->path = mem_strdup(path);
     pthread_mutex_init(&r->lock, NULL);
-    enum slice_result result = slice_sql_open(place, flags, &r->db, error);
+    enum slice_result result = slice_sql_open(path, place, flags, &r->db, error);
     if (result == SLICE_OK)
         result = slice_state_check_format(r->db, path, &is_new, error);
     if (result == SLICE_OK && is_new)

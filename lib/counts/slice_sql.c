@@ -37,9 +37,10 @@ enum slice_result slice_sql_run(sqlite3 *db, const char *sql, struct error *erro
     return slice_sql_fail(db, sql, error);
 }
 
-enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, struct error *error)
+enum slice_result slice_sql_open(
+    const char *path, const char *place, int flags, sqlite3 **db, struct error *error)
 {
-    if (sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(place, db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         enum slice_result r = slice_sql_result(*db, *db ? sqlite3_extended_errcode(*db) : SQLITE_NOMEM);
         error_set(error, r, "%.300s: %s", path, *db ? sqlite3_errmsg(*db) : "out of memory");
         sqlite3_close(*db);

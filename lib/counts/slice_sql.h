@@ -15,7 +15,9 @@ enum slice_result slice_sql_fail(sqlite3 *db, const char *what, struct error *er
 /* Runs statements that return no rows. */
 enum slice_result slice_sql_run(sqlite3 *db, const char *sql, struct error *error);
 /* Opens a connection without SQLite's own locking: one thread at a time. */
-enum slice_result slice_sql_open(const char *path, int flags, sqlite3 **db, struct error *error);
+/* `place`: the path, or a file: URI of it. */
+enum slice_result slice_sql_open(
+    const char *path, const char *place, int flags, sqlite3 **db, struct error *error);
 /* A column's bytes, valid until the statement's next step. */
 struct bytes slice_sql_bytes(sqlite3_stmt *statement, int column);
 

@@ -37,6 +37,19 @@
 #define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
 #define LOCK_POLL_MS 20
 
+static int fail(struct error *error, int status, const char *what, const char *name)
+{
+    struct buf owner = {0};
+    int why = errno;
+    if (why == EACCES || why == EPERM)
+        io_append_owner(name, &owner);
+    error_set(error, status, "%s %s: %s%.*s", what, name, strerror(why), (int)owner.len,
+        owner.len ? owner.ptr : "");
+    buf_free(&owner);
+    errno = why;
+    return status;
+}
+
 void daemon_raise_file_limit(void)
 {
     struct rlimit limit;
@@ -142,14 +155,14 @@ int daemon_lock_directory(const char *dir, struct error *error)
     struct buf path = {0};
     char pid[32] = "";
     if (io_make_dirs(dir) != 0)
-        return error_set(error, -1, "cannot create the directory %s: %s", dir, strerror(errno));
+        return fail(error, -1, "cannot create the directory", dir);
     if (access(dir, W_OK | X_OK) != 0)
-        return error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
+        return fail(error, -1, "cannot write in the directory", dir);
     buf_printf(&path, "%s/lock", dir);
     int fd = open(path.ptr, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
     buf_free(&path);
     if (fd < 0)
-        return error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
+        return fail(error, -1, "cannot write in the directory", dir);
     /* Under a service manager, the previous process of this daemon may still hold the lock until it ends. */
     int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -169,7 +182,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
     if (did != n) {
         int why = did >= 0 ? ENOSPC : errno;
         errno = why;
-        error_set(error, -1, "cannot write in the directory %s: %s", dir, strerror(errno));
+        fail(error, -1, "cannot write in the directory", dir);
         close(fd);
         errno = why;
         return -1;
@@ -567,6 +580,15 @@ static int start_workers(struct daemon *d, struct http_server_config config, int
     return d->workers ? 0 : error_set(error, EX_TEMPFAIL, "cannot start %zu threads", n);
 }
 
+/* Listens at the address and port of these settings. Returns -1 with the error, which names the setting to change. */
+static int listen_at(const struct options *o, const char *address, const char *port, struct error *error)
+{
+    int fd = listen_open(options_string(o, address), (int)options_int(o, port), error);
+    if (fd < 0 && errno == EADDRINUSE && strncmp(options_string(o, address), "unix:", 5) != 0)
+        error_set(error, -1, "%s: choose another --%s", error->text, port);
+    return fd;
+}
+
 static int start_http(struct daemon *d, int fd, struct error *error)
 {
     const struct options *o = d->options;
@@ -632,7 +654,7 @@ static int start_http(struct daemon *d, int fd, struct error *error)
     log_listening(fd, "listening");
     if (!is_public || !options_is_set(o, "public_port"))
         return 0;
-    fd = listen_open(options_string(o, "public_address"), (int)options_int(o, "public_port"), error);
+    fd = listen_at(o, "public_address", "public_port", error);
     if (fd < 0)
         return EX_CONFIG;
     if (http_server_listen_fd(d->http, fd, true) != 0)
@@ -691,7 +713,7 @@ static int start(struct daemon *d, struct error *error)
         fd = SERVICE_FIRST_SOCKET;
         evutil_make_socket_nonblocking(fd);
     } else if (d->spec->default_port >= 0 || options_is_set(o, "port")) {
-        fd = listen_open(options_string(o, "address"), (int)options_int(o, "port"), error);
+        fd = listen_at(o, "address", "port", error);
         if (fd < 0)
             return EX_CONFIG;
     }
@@ -852,7 +874,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     const char *root = options_string(o, "root");
     daemon_raise_file_limit();
     if (root && chdir(root) != 0)
-        status = error_set(&error, EX_CONFIG, "cannot enter the directory %s: %s", root, strerror(errno));
+        status = fail(&error, EX_CONFIG, "cannot enter the directory", root);
     else if (options_bool(o, "daemon") && go_into_background() != 0)
         status = error_set(&error, EXIT_FAILURE, "cannot run in the background: %s", strerror(errno));
     return status != 0 ? refuse(o, error.text, status) : run(spec, o);

@@ -1,8 +1,11 @@
 #include "daemon/listen.h"
 #include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,15 +15,86 @@
 
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
+/* The inode of the socket that listens at a port; 0: none. */
+static unsigned long listening_inode(int port)
+{
+    static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+    unsigned long inode = 0, found = 0;
+    unsigned at, state;
+    char line[512];
+    for (size_t i = 0; i < 2; i++) {
+        FILE *f = fopen(tables[i], "re");
+        while (f && !found && fgets(line, sizeof line, f))
+            /* NOLINTNEXTLINE(cert-err34-c): the kernel's own numbers */
+            if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu", &at, &state,
+                    &inode) == 3 &&
+                (int)at == port && state == TCP_LISTEN)
+                found = inode;
+        if (f)
+            fclose(f);
+    }
+    return found;
+}
+
+static bool has_socket(const char *pid, const char *socket)
+{
+    char path[300], target[64];
+    const struct dirent *e;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%.16s/fd", pid);
+    DIR *d = opendir(path);
+    while (d && !found && (e = readdir(d))) {
+        ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        found = strcmp(target, socket) == 0;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* "process 123 (nginx)", or "another process" if this user may not see which. */
+static void name_listener(int port, char *out, size_t size)
+{
+    char socket[40], path[64], name[32] = "";
+    const struct dirent *e;
+    unsigned long inode = listening_inode(port);
+    snprintf(socket, sizeof socket, "socket:[%lu]", inode);
+    snprintf(out, size, "another process");
+    DIR *d = inode > 0 ? opendir("/proc") : NULL;
+    while (d && (e = readdir(d))) {
+        if (!isdigit((unsigned char)e->d_name[0]) || !has_socket(e->d_name, socket))
+            continue;
+        snprintf(path, sizeof path, "/proc/%.16s/comm", e->d_name);
+        FILE *f = fopen(path, "re");
+        if (f && fgets(name, sizeof name, f))
+            name[strcspn(name, "\n")] = '\0';
+        if (f)
+            fclose(f);
+        snprintf(out, size, "process %.16s (%s)", e->d_name, name);
+        break;
+    }
+    if (d)
+        closedir(d);
+}
+
 static int fail(int fd, struct error *error, const char *where, int port, const char *why)
 {
+    int saved = errno;
+    char listener[80] = "another process";
     if (fd >= 0)
         close(fd);
-    bool in_use = errno == EADDRINUSE;
-    return port >= 0 ? error_set(error, -1, "cannot listen on %s port %d: %s%s", where, port, why,
-                           in_use ? "; another process listens there: choose another --port" : "")
-                     : error_set(error, -1, "cannot listen on %s: %s%s", where, why,
-                           in_use ? "; another process listens there: choose another path" : "");
+    if (saved == EADDRINUSE && port > 0)
+        name_listener(port, listener, sizeof listener);
+    bool in_use = saved == EADDRINUSE;
+    if (port >= 0)
+        error_set(error, -1, "cannot listen on %s port %d: %s%s%s%s", where, port, why, in_use ? "; " : "",
+            in_use ? listener : "", in_use ? " listens there" : "");
+    else
+        error_set(error, -1, "cannot listen on %s: %s%s", where, why,
+            in_use ? "; another process listens there: choose another path" : "");
+    errno = saved;
+    return -1;
 }
 
 static int open_unix(const char *path, struct error *error)

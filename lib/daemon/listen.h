@@ -13,7 +13,8 @@
 #define LISTEN_BACKLOG 4096
 #define LISTEN_FILE_MODE 0660 /* mode of a socket file, whatever the umask: the daemon's group may connect */
 
-/* Returns a listening socket, or -1 with the error and a remedy. Port 0 selects a free port. */
+/* Returns a listening socket, or -1 with errno and the error. Port 0 selects a free port. For EADDRINUSE the error names the process that
+ * listens there, if this user may see it, and the caller appends the setting to change. */
 int listen_open(const char *address, int port, struct error *error);
 
 /* The address of a listening socket: a numeric IP address and a port for TCP, or the path of a Unix socket and port

@@ -160,6 +160,7 @@ class DaemonLife(harness.MillraceTest):
             err = self.refused(78, "--port=%d" % port)
         self.assertIn("port %d" % port, err)
         self.assertIn("in use", err)
+        self.assertRegex(err, r"process %d \([^)]+\) listens there: choose another --port" % os.getpid())
 
     def test_unix_socket(self):
         d = harness.Daemon(self, "echo_daemon", "--address=unix:%s" % self.path("s"), port=False).wait_ready()

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pty
+import pwd
 import re
 import select
 import signal
@@ -15,6 +16,7 @@ import threading
 import time
 
 import harness
+from clocks import Clocks
 from harness import USERS_BY_COUNTRY, wait_until
 from small_disk import SmallDisk
 
@@ -55,6 +57,65 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("the pipeline of %s is stopped\n -> start it: millrace up --config=%s\n" % (self.data, self.path("p.conf")),
                       done.stdout.decode())
+
+    def test_a_stopped_service_is_started_by_systemctl(self):
+        self.up().wait_ready().interrupt()
+        path = os.path.join(self.data, "run.json")
+        with open(path) as f:
+            run = json.load(f)
+        with open(path, "w") as f:
+            json.dump({**run, "service": "millrace"}, f)
+        status, look = self.look()
+        self.assertEqual((status, [p["remedy"] for p in look["problems"]]), (2, ["start it: systemctl start millrace"]))
+
+    def test_a_pipeline_that_was_never_started_is_one_problem(self):
+        ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")}
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports))
+        done = self.run_program("millrace", "status", "--sample=0", "--config", config)
+        text = done.stdout.decode()
+        self.assertEqual((done.returncode, text.count("!!")), (2, 1), text)
+        self.assertIn("the pipeline of %s is not started: no daemon answers\n -> start it: millrace up" % self.path("data"), text)
+
+    def test_a_directory_of_another_user(self):
+        self.up().wait_ready().interrupt()
+        os.chmod(self.data, 0o700 if os.geteuid() == 0 else 0)
+        self.addCleanup(os.chmod, self.data, 0o700)
+        other = {"user": "nobody"} if os.geteuid() == 0 else {}
+        me = pwd.getpwuid(os.geteuid()).pw_name
+        for args in (("--data-dir", self.data), ("--config", os.path.join(self.dir, "p.conf"))):
+            config = self.path("p.conf")
+            os.chmod(self.dir, 0o755)
+            os.chmod(config, 0o644)
+            done = self.run_program("millrace", "status", "--sample=0", *args, **other)
+            said = (done.stdout + done.stderr).decode()
+            self.assertIn("run.json: Permission denied; %s belongs to user %s" % (self.data, me), said)
+            self.assertNotIn("unreachable: ", said)
+        done = self.run_program("pubsub", "--port=0", "--data-dir", os.path.join(self.data, "pubsub"), **other)
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn("Permission denied; %s belongs to user %s" % (self.data, me), done.stderr.decode())
+
+    def test_a_wrong_clock_is_called_that(self):
+        pipeline = self.up().wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
+        self.look_until(lambda status, look: (status, look["complete_until"] is not None) == (0, True))
+        clocks = Clocks(self)
+
+        def at(seconds):
+            clocks.set(wall=seconds)
+            done = subprocess.run([harness.program("millrace"), "status", "--sample=0", "--data-dir", self.data], capture_output=True,
+                                  timeout=harness.LONG, env={**os.environ, **clocks.env})
+            self.assertNotRegex(done.stdout.decode(), r"-\d+ (seconds|minutes|hours|days)|full in")
+            return done.stdout.decode()
+        said = r"this host's clock says \d{4}-\S+Z; (the archive was made at|counts are complete until|`millrace up` measured the disk at) \d{4}-\S+Z\n -> set the clock: "
+        self.assertRegex(at(-3 * 86400), said)
+        self.assertNotIn("this host's clock", at(0))
+        at(400 * 86400)
+
+    def test_events_from_the_future_name_both_clocks(self):
+        pipeline = self.up(counters=USERS_BY_COUNTRY.replace("max_ahead = 0", "max_ahead = 1d")).wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":%d,"l":"a"}' % (time.time() + 400 * 86400))
+        said = r"more than max_ahead in the future; .*; this host's clock says \d{4}-\S+Z; events say \d{4}-\S+Z\n -> if this host's clock is wrong: "
+        wait_until(lambda: re.search(said, self.text()), self.text)
 
     def test_a_damaged_stream_that_stopped_the_pipeline(self):
         pipeline = self.up().wait_ready()

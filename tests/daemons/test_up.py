@@ -493,12 +493,21 @@ class Up(harness.MillraceTest):
         self.assertIn("pubsub", log)
         self.assertIn("port %d" % port, log)
         self.assertIn("in use", log)
+        self.assertIn("process %d (" % os.getpid(), log)
+        self.assertIn("listens there: set [pubsub] port, or start with --free-ports", log)
 
     def test_unknown_setting(self):
         status, log = self.failing(simplequeue={"max_dept": 5})
         self.assertEqual(status, 78, log)
         self.assertIn("max_dept", log)
         self.assertRegex(log, r"pipeline\.conf:\d+")
+
+    def test_a_mistyped_name_is_told_the_right_one(self):
+        for counters, name in (("\n[input]\ntiem = t\n", "(did you mean time?)"), (USERS_BY_COUNTRY + "lable = x\n", "(did you mean label?)"),
+                               (USERS_BY_COUNTRY + "[pubsbu]\n", "(did you mean [pubsub]?)")):
+            status, log = self.failing(counters=counters)
+            self.assertEqual(status, 78, log)
+            self.assertIn(name, log)
 
     def test_unknown_daemon(self):
         status, log = self.failing("--run=simplequeue,pubsubb")

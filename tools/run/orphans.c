@@ -16,7 +16,7 @@
 
 #define POLL (20 * USEC_PER_MSEC)
 
-int orphans_wait(const char *data_dir, usec_t limit, int *status, struct config_error *error)
+int orphans_wait(const char *data_dir, usec_t limit, int *status, struct error *error)
 {
     char *path = mem_printf("%s/daemons.lock", data_dir);
     int low = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, IO_PRIVATE_MODE);
@@ -32,14 +32,12 @@ int orphans_wait(const char *data_dir, usec_t limit, int *status, struct config_
         is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
     }
     if (!is_locked && fd >= 0 && errno == EWOULDBLOCK) {
-        *status = EX_TEMPFAIL;
-        snprintf(error->text, sizeof error->text,
+        *status = error_set(error, EX_TEMPFAIL,
             "daemons of an earlier start still run after %" PRId64
             " s (stop_timeout); `fuser %s` shows the processes",
             limit / USEC_PER_SEC, path);
     } else if (!is_locked) {
-        *status = daemon_start_status(errno);
-        snprintf(error->text, sizeof error->text, "cannot lock %s: %s", path, strerror(errno));
+        *status = error_set(error, daemon_start_status(errno), "cannot lock %s: %s", path, strerror(errno));
     }
     if (!is_locked && fd >= 0)
         close(fd);

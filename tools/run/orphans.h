@@ -11,6 +11,6 @@
 
 /* Waits until the daemons of an earlier start have ended. Returns the locked file, for supervisor_config.shared_fd, or -1 with an exit status in
  * *status and the error: EX_TEMPFAIL if they still run after `limit`. */
-int orphans_wait(const char *data_dir, usec_t limit, int *status, struct config_error *error);
+int orphans_wait(const char *data_dir, usec_t limit, int *status, struct error *error);
 
 #endif

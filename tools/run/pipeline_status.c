@@ -1,5 +1,6 @@
 #include "tools/run/pipeline_status.h"
 
+#include "base/rfc3339.h"
 #include "counts/manifest.h"
 #include "daemon/daemon.h"
 #include <inttypes.h>
@@ -10,7 +11,11 @@
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
 #define DISK_FREE_MIN 0.05 /* of the file system */
 #define DAYS_MIN 3
+#define DAYS_MAX 1000 /* a longer forecast says nothing */
 #define DAY_SECONDS 86400
+#define DISK_SPAN_MAX                                                                                        \
+    (2 * DAY_SECONDS)         /* `millrace up` keeps samples of a day; otherwise the clock was set */
+#define CLOCK_BEHIND_MIN 60   /* seconds */
 #define DISK_SPAN_MIN 3600    /* seconds over which the growth of the data is measured */
 #define RESTARTED_AGE_MAX 600 /* seconds */
 
@@ -36,26 +41,36 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
-/* Replaces QUEUE, URL (of simplequeue) and FILE (the configuration) in the text of a remedy. The caller frees it. */
+/* Replaces QUEUE, URL (of simplequeue), FILE (the configuration), and START and RESTART (of the pipeline) in the text of a remedy. The
+ * caller frees it. */
 static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue)
 {
     const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
+    const char *service = s->pipeline.service;
+    char *start = service ? mem_printf("systemctl start %s", service)
+                          : mem_printf("millrace up --config=%s", file ? file : "FILE");
+    char *restart =
+        service ? mem_printf("systemctl restart %s", service) : mem_strdup("restart `millrace up`");
     const struct {
         const char *name;
         struct bytes value;
-    } names[] = {
-        {"QUEUE", queue}, {"URL", bytes_str(url ? url : "")}, {"FILE", bytes_str(file ? file : "FILE")}};
+    } names[] = {{"QUEUE", queue}, {"URL", bytes_str(url ? url : "")},
+        {"FILE", bytes_str(file ? file : "FILE")}, {"START", bytes_str(start)},
+        {"RESTART", bytes_str(restart)}};
+    const size_t n = sizeof names / sizeof *names;
     struct buf out = {0};
     while (*text) {
         size_t i = 0;
-        while (i < 3 && strncmp(text, names[i].name, strlen(names[i].name)) != 0)
+        while (i < n && strncmp(text, names[i].name, strlen(names[i].name)) != 0)
             i++;
-        if (i < 3)
+        if (i < n)
             buf_append_bytes(&out, names[i].value);
         else
             buf_append_char(&out, *text);
-        text += i < 3 ? strlen(names[i].name) : 1;
+        text += i < n ? strlen(names[i].name) : 1;
     }
+    free(start);
+    free(restart);
     buf_append_char(&out, '\0');
     return out.ptr;
 }
@@ -247,6 +262,7 @@ static const struct {
     "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
     "SIGHUP to `millrace up`; see millrace help backup"
 
+#define FIND_OWNER "`millrace doctor` names the owner that each file needs"
 #define FREE_DISK "free disk space; it resumes by itself"
 
 /* The remedy of a state, the first whose words are in the reason. */
@@ -265,6 +281,7 @@ static const struct {
     {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
     {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
         STATUS_ATTENTION},
+    {"refusing", "Permission denied", FIND_OWNER, STATUS_DOWN},
     {"refusing", "another stream",
         "restore pubsub from a copy, or give the stream a new name: millrace help recovery", STATUS_DOWN},
     {"refusing", "restored copy", "do what the reason says: millrace help recovery", STATUS_DOWN},
@@ -274,15 +291,17 @@ static const struct {
     {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
     {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
+    {"restarting", "Permission denied", FIND_OWNER, STATUS_DOWN},
     {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
     {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
         STATUS_DOWN},
-    {"failed", "", "follow the reason, then restart `millrace up`", STATUS_DOWN},
-    {"stopping", "", "wait; then start it: millrace up --config=FILE", STATUS_DOWN},
-    {"stopped", "", "start it: millrace up --config=FILE", STATUS_DOWN},
+    {"failed", "Permission denied", FIND_OWNER ", then RESTART", STATUS_DOWN},
+    {"failed", "", "follow the reason, then RESTART", STATUS_DOWN},
+    {"stopping", "", "wait; then start it: START", STATUS_DOWN},
+    {"stopped", "", "start it: START", STATUS_DOWN},
     {"unreachable", "does not answer",
         "see its log; if it hangs, kill the process: `millrace up` restarts it", STATUS_DOWN},
-    {"unreachable", "", "start it: millrace up --config=FILE", STATUS_DOWN},
+    {"unreachable", "", "start it: START", STATUS_DOWN},
 };
 
 static bool contains(const struct buf *text, const char *words)
@@ -341,18 +360,22 @@ static bool ask_health(struct daemon_status *d, const char *url)
 static void judge_warnings(struct pipeline_status *s, size_t i)
 {
     const struct daemon_status *d = &s->daemons[i];
-    const char *remedy = contains(&d->detail, "rejected in the last minute")
-                             ? "correct [input] or the sender; then millrace rejects --put-back"
-                         : contains(&d->detail, "has the configured field")
-                             ? "correct the field's name in the configuration, or the sender"
-                         : contains(&d->detail, "holds completeness back")
-                             ? "start that producer's host, or leave it out: millrace producers --leave-out; "
-                               "see millrace help counting"
-                         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
-                         : contains(&d->detail, "the disk is full")        ? FREE_DISK
-                         : contains(&d->detail, "the disk is nearly full")
-                             ? "free space, or set retain_bytes or retain_age of the streams"
-                             : "see millrace help operations";
+    const char *remedy =
+        contains(&d->detail, "this host's clock says")
+            ? "if this host's clock is wrong: timedatectl set-ntp true, then millrace rejects "
+              "--put-back; else correct the sender"
+        : contains(&d->detail, "rejected in the last minute")
+            ? "correct [input] or the sender; then millrace rejects --put-back"
+        : contains(&d->detail, "has the configured field")
+            ? "correct the field's name in the configuration, or the sender"
+        : contains(&d->detail, "holds completeness back")
+            ? "start that producer's host, or leave it out: millrace producers --leave-out; "
+              "see millrace help counting"
+        : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
+        : contains(&d->detail, "the disk is full")        ? FREE_DISK
+        : contains(&d->detail, "the disk is nearly full")
+            ? "free space, or set retain_bytes or retain_age of the streams"
+            : "see millrace help operations";
     bool is_down = contains(&d->detail, "the disk is full");
     enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
     if (d->ready && contains(&d->detail, "warning: "))
@@ -435,8 +458,10 @@ static void look_at_disk(struct pipeline_status *s)
     s->disk_size = (int64_t)(fs.f_blocks * fs.f_frsize);
     int64_t span = clock_wall() / USEC_PER_SEC - s->pipeline.disk_at,
             used = s->pipeline.disk_free - s->disk_free;
-    if (s->pipeline.disk_at > 0 && span >= DISK_SPAN_MIN && used > 0)
+    if (s->pipeline.disk_at > 0 && span >= DISK_SPAN_MIN && span <= DISK_SPAN_MAX && used > 0)
         s->days_until_full = (double)s->disk_free / ((double)used / (double)span) / DAY_SECONDS;
+    if (s->days_until_full > DAYS_MAX)
+        s->days_until_full = -1;
     bool is_low = (double)s->disk_free < DISK_FREE_MIN * (double)s->disk_size;
     bool fills = s->days_until_full >= 0 && s->days_until_full < DAYS_MIN;
     s->is_disk_low = is_low || fills;
@@ -464,17 +489,62 @@ static void look_at_archive(struct pipeline_status *s)
     free(path);
 }
 
+/* Names a clock that is behind the times that the pipeline has written. */
+static void look_at_clock(struct pipeline_status *s)
+{
+    char here[RFC3339_TEXT], there[RFC3339_TEXT];
+    const struct {
+        const char *what;
+        int64_t time;
+    } written[] = {{"the archive was made at", s->archive_made},
+        {"counts are complete until", s->complete_until},
+        {"`millrace up` measured the disk at", s->pipeline.disk_at}};
+    int64_t now = clock_wall() / USEC_PER_SEC;
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
+        if (written[i].time > now + CLOCK_BEHIND_MIN) {
+            add_problem(s, STATUS_ATTENTION,
+                "set the clock: timedatectl set-ntp true (in a container: on the host)",
+                "this host's clock says %s; %s %s", rfc3339_write(now, here), written[i].what,
+                rfc3339_write(written[i].time, there));
+            return;
+        }
+}
+
+/* Without run.json: if no daemon answers, the pipeline is not started, which is one problem and not six. */
+static void judge_unknown(struct pipeline_status *s)
+{
+    for (size_t i = 0; i < PEERS; i++)
+        if (strcmp(s->daemons[i].state, "unreachable") != 0)
+            return;
+    while (s->n_problems > 0) {
+        struct status_problem *p = &s->problems[--s->n_problems];
+        free(p->text);
+        free(p->remedy);
+    }
+    if (s->pipeline.denied)
+        add_problem(s, STATUS_DOWN, "run this command as that user: sudo -u USER millrace status",
+            "cannot read %s/run.json: Permission denied%s", s->pipeline.data_dir, s->pipeline.denied);
+    else
+        add_problem(s, STATUS_DOWN, "start it: START", "the pipeline of %s is not started: no daemon answers",
+            s->pipeline.data_dir);
+}
+
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
 {
     struct error ignored;
+    int64_t minutes;
     *s = (struct pipeline_status){.config = config, .all_ready = true, .known = true};
     pipeline_open(&s->pipeline, config, data_dir);
     if (!config && s->pipeline.config_path &&
         config_read(s->pipeline.config_path, &s->own_config, &ignored) == 0)
         s->config = s->pipeline.config = s->own_config;
     s->taken = clock_monotonic();
+    minutes = (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60;
     if (s->pipeline.has_ended)
-        add_problem(s, STATUS_DOWN, "start it: millrace up --config=FILE",
+        add_problem(s, STATUS_DOWN,
+            s->pipeline.end_reason && strstr(s->pipeline.end_reason, "Permission denied") ? FIND_OWNER
+                "; then start it: START"
+                                                                                          : "start it: START",
             "the pipeline of %s is stopped%s%s", s->pipeline.data_dir, s->pipeline.end_reason ? ": " : "",
             s->pipeline.end_reason ? s->pipeline.end_reason : "");
     else if (s->pipeline.wrong_since)
@@ -483,8 +553,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
             "the configuration %s is wrong, so the reload of %" PRId64
             " minutes ago changed nothing; a daemon that "
             "restarts cannot start",
-            s->pipeline.config_path ? s->pipeline.config_path : "",
-            (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60);
+            s->pipeline.config_path ? s->pipeline.config_path : "", minutes > 0 ? minutes : 0);
     if (!s->pipeline.has_ended && s->pipeline.log_dropped > 0)
         add_problem(s, STATUS_ATTENTION,
             "see the program that reads the log; after a restart of `millrace up` the number is 0",
@@ -493,7 +562,10 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
             s->pipeline.log_dropped);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
+    if (!s->pipeline.is_known)
+        judge_unknown(s);
     look_at_archive(s);
+    look_at_clock(s);
     look_at_disk(s);
 }
 

@@ -150,6 +150,8 @@ static void format_age(char out[32], int64_t seconds)
     } units[] = {
         {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
     size_t i = 0;
+    if (seconds < 0)
+        seconds = 0; /* status names a clock that is behind */
     while (seconds < units[i].from)
         i++;
     snprintf(out, 32, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);

@@ -9,6 +9,7 @@
 #include "daemon/listen.h"
 #include "daemon/service_manager.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "config/options.h"
 #include "config/peers.h"
@@ -138,6 +139,7 @@ struct up {
     struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
     int daemons_lock; /* -1: none */
+    char *service;    /* the unit of systemd that this process is; NULL: none */
     bool colours, is_up, ended, run_file_is_old;
     bool is_replaced;    /* by a new version of this program, once the daemons have ended */
     bool is_stopping;    /* on request, or because of `refused` */
@@ -171,6 +173,9 @@ static int open_socket(struct up *up, const char *name, struct error *error)
     d->listen_fd = handover_take(name, address, (int)port);
     int low =
         d->listen_fd >= 0 ? d->listen_fd : listen_open(address ? address : "127.0.0.1", (int)port, error);
+    if (low < 0 && errno == EADDRINUSE)
+        return error_set(error, -1, "%s: %s: set [%s] %s, or start with --free-ports", name, error->text,
+            name, address && strncmp(address, "unix:", 5) == 0 ? "address" : "port");
     if (low < 0)
         return error_set(error, -1, "%s: %s", name, error->text);
     if (low != d->listen_fd) {
@@ -351,6 +356,25 @@ static void append_end_reason(const struct up *up, struct buf *out)
     buf_free(&reason);
 }
 
+/* The unit whose main process this is, such as "millrace", according to systemd's variables and /proc/self/cgroup. NULL: none. */
+static char *service_name(void)
+{
+    static const char suffix[] = ".service";
+    const char *main_pid = getenv("SYSTEMD_EXEC_PID");
+    struct buf text = {0};
+    char *name = NULL;
+    if (main_pid && atol(main_pid) == getpid() && io_read_file("/proc/self/cgroup", 4096, &text) == 0) {
+        struct bytes line = bytes_trim(buf_bytes(&text));
+        const char *slash = memrchr(line.ptr, '/', line.len);
+        size_t len = slash ? (size_t)(line.ptr + line.len - slash - 1) : 0;
+        if (len > sizeof suffix - 1 &&
+            memcmp(slash + 1 + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0)
+            name = bytes_dup(bytes_of(slash + 1, len - (sizeof suffix - 1)));
+    }
+    buf_free(&text);
+    return name;
+}
+
 /* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
  * old file or the whole new one. */
 static void write_run_file(struct up *up)
@@ -375,6 +399,10 @@ static void write_run_file(struct up *up)
         buf_append_char(&text, '}');
     }
     buf_append_str(&text, "\n}");
+    if (up->service) {
+        buf_append_str(&text, ",\"service\":");
+        buf_append_json(&text, bytes_str(up->service));
+    }
     up->dropped = log_dropped();
     buf_printf(&text, ",\"log_lines_dropped\":%" PRIu64, up->dropped);
     if (up->wrong_since)
@@ -667,7 +695,7 @@ static int check_daemons(struct up *up)
 }
 
 /* Takes the locks of the data directory. Returns false with the exit status and the error. */
-static bool take_directory(struct up *up, int *status, struct config_error *error)
+static bool take_directory(struct up *up, int *status, struct error *error)
 {
     usec_t limit = options_int(up->options, "stop_timeout") * USEC_PER_MSEC;
     if (daemon_lock_directory(up->data_dir, error) != 0)
@@ -690,6 +718,7 @@ static int run_up(const struct options *o, char **argv)
         return tool_fail(EX_USAGE, "--config=FILE is missing; the file defines the counters (sample: "
                                    "etc/clicks.conf)");
     }
+    up.service = service_name();
     const char *archive = config_setting(up.config, "compactor", "archive");
     char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
     up.archive = path;
@@ -728,6 +757,7 @@ static int run_up(const struct options *o, char **argv)
         free(up.errors[i].text);
         tool_free_args(&up.args[i]);
     }
+    free(up.service);
     if (up.daemons_lock >= 0)
         close(up.daemons_lock);
     config_free(&up.counted);

@@ -50,7 +50,7 @@ static void test_refuses_by_line(void **state)
     refuse(bytes_str("[input]\ntime = t\ntime = u\n"), "x.conf:3: time is repeated, first in line 2");
     refuse(bytes_str("[pubsub]\ndata-dir = a\ndata_dir = b\n"),
         "x.conf:3: data_dir is repeated, first in line 2");
-    refuse(bytes_str("[inputs]\n"), "x.conf:1: unknown section [inputs]");
+    refuse(bytes_str("[inputs]\n"), "x.conf:1: unknown section [inputs] (did you mean [input]?)");
     refuse(bytes_str("time = t\n"), "x.conf:1: time comes before any [section]");
     refuse(bytes_str("[input]\ntime\n"), "x.conf:2: expected a [section], a `key = value` or a comment");
     refuse(bytes_str("[input\n"), "x.conf:1: the section has no closing ]");

@@ -748,6 +748,15 @@ static void names_are_found_in_long_records(void **state)
     buf_free(&expected);
 }
 
+static void an_error_names_the_path_as_it_is(void **state)
+{
+    static const char nowhere[] = "/nowhere/a slice?.db";
+    struct slice_reader *r = NULL;
+    (void)state;
+    assert_int_not_equal(slice_reader_open_sealed(nowhere, &r, &error), SLICE_OK);
+    assert_int_equal(strncmp(error.text, nowhere, sizeof nowhere - 1), 0);
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
@@ -766,6 +775,7 @@ int main(void)
         TEST(swapped_blocks_are_refused),
         TEST(reads_begin_anywhere),
         TEST(names_are_found_in_long_records),
+        TEST(an_error_names_the_path_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,13 +122,13 @@ static void test_a_signal_behind_the_end_changes_nothing(void **state)
 
 static bool was_hung_up;
 
-static int raise_hangup(struct options *o, struct config_error *error)
+static int raise_hangup(struct options *o, struct error *error)
 {
     (void)o, (void)error;
     return raise(SIGHUP);
 }
 
-static int start_waiting(struct daemon *d, void **ctx, struct config_error *error)
+static int start_waiting(struct daemon *d, void **ctx, struct error *error)
 {
     (void)error;
     assert_false(was_hung_up);
