@@ -12,6 +12,8 @@
 
 #define TMP_SUFFIX ".tmp"
 #define CURRENT_TMP "current" TMP_SUFFIX
+#define NEWEST "newest"
+#define NEWEST_TMP NEWEST TMP_SUFFIX
 
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX])
 {
@@ -93,7 +95,7 @@ static enum compact_result recover_one(
         strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
         manifest_directory_number(digits, &unfinished))
         return remove_directory(path, error);
-    if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path) != 0)
+    if ((strcmp(name, CURRENT_TMP) == 0 || strcmp(name, NEWEST_TMP) == 0) && io->unlink(path) != 0)
         return error_errno(error, COMPACT_FAILED, path);
     if (has_current || !manifest_directory_number(name, &generation))
         return COMPACT_OK;
@@ -130,18 +132,35 @@ static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
     return false;
 }
 
-enum compact_result archive_undo(const char *archive, uint64_t current, uint64_t through, struct error *error)
+uint64_t archive_newest(const char *archive, uint64_t current)
 {
-    struct dirent **names;
-    int n = scandir(archive, &names, NULL, alphasort), left = n;
+    char path[PATH_MAX], name[MANIFEST_NAME_TEXT];
+    uint64_t newest = 0;
+    snprintf(path, sizeof path, "%s/" NEWEST, archive);
+    ssize_t n = readlink(path, name, sizeof name - 1);
+    name[n > 0 ? n : 0] = '\0';
+    return manifest_directory_number(name, &newest) && newest > current ? newest : current;
+}
+
+/* "generation 8 (import of a.csv, b.csv)": what it changed besides merging slices. */
+static void append_change(const struct manifest *m, const struct manifest *current, struct buf *out)
+{
+    buf_printf(out, "%sgeneration %" PRIu64 " (%s", out->len ? ", " : "", m->generation,
+        m->change[0] ? m->change : "slices");
+    for (size_t i = current->n_imports; i < m->n_imports; i++)
+        buf_printf(out, "%s%s", i == current->n_imports ? " of " : ", ", m->imports[i].name);
+    buf_append_char(out, ')');
+}
+
+/* Checks the generations newer than the current one, and appends those that were current once. */
+static enum compact_result check_newer(const char *archive, const struct manifest *current, uint64_t through,
+    struct dirent **names, int n, struct buf *served, struct error *error)
+{
+    uint64_t generation, newest = archive_newest(archive, current->generation);
     enum compact_result r = COMPACT_OK;
-    if (n < 0)
-        return error_errno(error, COMPACT_FAILED, archive);
-    for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);) {
+    while (r == COMPACT_OK && next_generation(names, &n, &generation) && generation > current->generation) {
         char path[PATH_MAX];
         struct manifest m;
-        if (generation <= current)
-            break;
         archive_path(archive, generation, false, path);
         r = from_manifest(manifest_read(path, &m, error), error);
         if (r == COMPACT_OK && m.through > through)
@@ -149,10 +168,33 @@ enum compact_result archive_undo(const char *archive, uint64_t current, uint64_t
                 "%.300s is newer than the current generation and is the only copy of the counts of slice "
                 "%" PRIu64,
                 path, m.through);
-        if (r == COMPACT_OK)
-            r = remove_generation(archive, generation, error);
+        if (r == COMPACT_OK && generation <= newest)
+            append_change(&m, current, served);
         manifest_free(&m);
     }
+    return r;
+}
+
+enum compact_result archive_undo(const char *archive, const struct manifest *current, uint64_t through,
+    bool discards, bool *must_ask, struct error *error)
+{
+    struct dirent **names;
+    struct buf served = {0};
+    uint64_t generation;
+    int n = scandir(archive, &names, NULL, alphasort), left = n;
+    if (n < 0)
+        return error_errno(error, COMPACT_FAILED, archive);
+    enum compact_result r = check_newer(archive, current, through, names, n, &served, error);
+    *must_ask = r == COMPACT_OK && served.len > 0 && !discards;
+    if (*must_ask)
+        r = error_set(error, COMPACT_REFUSED,
+            "%.200s/current is generation %" PRIu64
+            ", but the archive also has %.*s. To drop what these changed: "
+            "millrace compact --discard-newer. To keep it: make `current` the newest generation again",
+            archive, current->generation, served.len < 600 ? (int)served.len : 600, served.ptr);
+    while (r == COMPACT_OK && next_generation(names, &left, &generation) && generation > current->generation)
+        r = remove_generation(archive, generation, error);
+    buf_free(&served);
     free_names(names, n);
     return r;
 }
@@ -219,15 +261,22 @@ enum compact_result archive_publish(const char *archive, uint64_t generation, st
     return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
-enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error)
+static enum compact_result set_link(
+    const char *archive, const char *link, uint64_t generation, struct error *error)
 {
     char name[MANIFEST_NAME_TEXT], from[PATH_MAX], to[PATH_MAX];
     manifest_directory_name(generation, name);
-    snprintf(from, sizeof from, "%s/%s", archive, CURRENT_TMP);
-    snprintf(to, sizeof to, "%s/current", archive);
+    snprintf(from, sizeof from, "%s/%s" TMP_SUFFIX, archive, link);
+    snprintf(to, sizeof to, "%s/%s", archive, link);
     if (symlink(name, from) != 0 || io->rename(from, to) != 0)
         return error_errno(error, COMPACT_FAILED, to);
     return sync_dir(archive, error);
+}
+
+enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error)
+{
+    enum compact_result r = set_link(archive, "current", generation, error);
+    return r == COMPACT_OK ? set_link(archive, NEWEST, generation, error) : r;
 }
 
 static enum compact_result write_empty(const char *directory, enum manifest_kind kind, uint32_t shard,

@@ -6,7 +6,9 @@
  * 3. An interrupted run may leave *.tmp, which archive_recover removes, and a generation newer than `current`, which
  *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. The counts of
  *    a newer generation can be merged again only from its slices, so archive_undo fails if these were cleared.
- * 4. Every change goes through io, so tests can stop it anywhere.
+ * 4. The link `newest` names the highest generation that was ever current, also after that generation was removed. So no number of a
+ *    generation that was served is used again.
+ * 5. Every change goes through io, so tests can stop it anywhere.
  *
  * One process at a time: the caller holds the lock of the directory.
  */
@@ -21,9 +23,12 @@
  * unfinished generation 0 and refuses any other generation, because no run removes `current`. */
 enum compact_result archive_recover(const char *archive, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
- * the last slice that still exists. */
-enum compact_result archive_undo(
-    const char *archive, uint64_t current, uint64_t through, struct error *error);
+ * the last slice that still exists. Refuses to remove generations that were current once, with a list of what they changed and *must_ask
+ * set, unless `discards`: an operator returned to an older generation. */
+enum compact_result archive_undo(const char *archive, const struct manifest *current, uint64_t through,
+    bool discards, bool *must_ask, struct error *error);
+/* The highest number of a generation that was ever current: that of the next one is higher. */
+uint64_t archive_newest(const char *archive, uint64_t current);
 
 /* Creates the empty generation 0 if there is no current one. Call after archive_recover. */
 enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error);

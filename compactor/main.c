@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #define NONE "none" /* no aggregator, or no sortdb */
 #define STOPPED "stopped"
@@ -135,6 +136,7 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
         .memory = (size_t)options_int(o, "memory"),
         .threads = (unsigned)options_int(o, "threads"),
         .now = clock_wall() / USEC_PER_SEC,
+        .discards_newer = options_bool(o, "discard_newer"),
         .control = control_calls(s->control),
         .on_progress = show_progress,
         .arg = &s->progress};
@@ -142,11 +144,26 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
     return EX_OK;
 }
 
+/* On a terminal, asks whether to drop what the error lists. */
+static bool may_discard(const struct error *error)
+{
+    char answer[8] = "";
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return false;
+    fprintf(stderr, "%s.\nDrop it now? [y/N] ", error->text);
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 static enum compact_result session_run(struct session *s, struct error *error)
 {
     enum compact_result r = run_compact(&s->spec, &s->out, error);
     const struct run_outcome *out = &s->out;
     progress_erase();
+    if (r != COMPACT_OK && out->must_ask && may_discard(error)) {
+        s->spec.discards_newer = true;
+        r = run_compact(&s->spec, &s->out, error);
+        progress_erase();
+    }
     if (r != COMPACT_OK)
         return r;
     log_info(out->published ? "published a new generation" : "nothing new to merge",

@@ -193,7 +193,7 @@ static enum compact_result step_plan(struct run *run)
     const struct manifest *old = &run->old, *base = run->base;
     struct manifest *m = &run->made;
     enum compact_result r = COMPACT_OK;
-    *m = (struct manifest){.generation = old->generation + 1,
+    *m = (struct manifest){.generation = archive_newest(run->spec->archive, old->generation) + 1,
         .through = run->last,
         .until = old->until,
         .made = run->spec->now,
@@ -226,10 +226,11 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
-/* Removes generations that an interrupted run published. This run merges their slices again. */
+/* Removes generations that an interrupted run published, and whose slices this run merges again; or those that an operator gave up. */
 static enum compact_result step_undo(struct run *run)
 {
-    return archive_undo(run->spec->archive, run->old.generation, run->last, run->error);
+    return archive_undo(
+        run->spec->archive, &run->old, run->last, run->spec->discards_newer, &run->out->must_ask, run->error);
 }
 
 static void on_merged(const struct merge_report *so_far, void *arg)

@@ -65,6 +65,7 @@ struct run_spec {
     const struct record_filter *filter;
     int64_t hours_from;  /* drops the subtotals of earlier hours and keeps their days; 0: drops none */
     const char *replace; /* a recounted archive, locked by the caller; NULL: none */
+    bool discards_newer; /* generations that were current once, but are newer than the current one */
     const char *change;  /* for the manifest; NULL: the run merges slices only */
     const struct run_control *control;
     void (*on_progress)(const struct run_progress *p, void *arg); /* may be NULL */
@@ -72,6 +73,7 @@ struct run_spec {
 };
 
 struct run_outcome {
+    bool must_ask;  /* refused only because spec.discards_newer is false */
     bool published; /* a new generation was made */
     bool served;    /* every sortdb serves the generation, and the merged slices were cleared */
     uint64_t generation, through;

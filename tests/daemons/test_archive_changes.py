@@ -4,6 +4,7 @@ import functools
 import gzip
 import json
 import os
+import pty
 import re
 import subprocess
 import time
@@ -73,13 +74,60 @@ class Imports(Changes):
             self.compactor("--import", text, "--shards=%d" % shards, "--threads=3", "--memory=192M", archive=other)
             self.assertEqual(self.files(other), self.files())
 
+    def go_back(self, generation):
+        os.unlink(os.path.join(self.archive, "current"))
+        os.symlink(generation, os.path.join(self.archive, "current"))
+
+    def import_one(self, name, n, *args, **kw):
+        return self.compactor("--import", self.write(name, b"u|%s,c413:%d\n" % (name.encode(), n)), "--keep=9", *args, **kw)
+
+    def test_a_return_to_an_older_generation_lists_what_goes_and_repeats_no_number(self):
+        for n, name in enumerate(("first", "second", "third"), 1):
+            self.import_one(name, n)
+        all_of_it = self.export()
+        self.go_back("000000000001")
+        for args in ((), ("--drop-before=2000-01-01",)):
+            said = self.compactor(*args, expect=78).stderr.decode()
+            self.assertIn("generation 3 (import of second, third), generation 2 (import of second)", said)
+            self.assertIn("millrace compact --discard-newer", said)
+            self.assertEqual(self.generations(), ["00000000000%d" % i for i in range(4)])
+        self.import_one("fourth", 4, expect=78)
+        self.go_back("000000000003")
+        self.compactor("--keep=9")
+        self.assertEqual(self.export(), all_of_it)
+        self.go_back("000000000001")
+        self.compactor("--discard-newer", "--keep=9")
+        self.assertEqual(self.generations(), ["000000000000", "000000000001"])
+        self.import_one("fourth", 4)
+        self.assertEqual(self.manifest()["generation"], 4)
+        self.assertEqual([i["name"] for i in self.manifest()["imports"]], ["first", "fourth"])
+
+    def test_a_return_asks_on_a_terminal(self):
+        for answer, status, left in ((b"n\n", 78, 3), (b"y\n", 0, 2)):
+            if answer == b"n\n":
+                self.import_one("first", 1)
+                self.import_one("second", 2)
+                self.go_back("000000000001")
+            outer, inner = pty.openpty()
+            process = subprocess.Popen([harness.program("compactor"), "--archive=" + self.archive, "--aggregator-url=none",
+                                        "--sortdb-url=none"], stdin=inner, stdout=inner, stderr=inner)
+            os.close(inner)
+            said = b""
+            while b"[y/N] " not in said:
+                said += os.read(outer, 4096)
+            self.assertIn(b"generation 2 (import of second)", said)
+            os.write(outer, answer)
+            self.assertEqual(process.wait(harness.PATIENCE), status)
+            os.close(outer)
+            self.assertEqual(len(self.generations()), left)
+
     def test_more_than_memory(self):
         counts = Counts().random(self.random, 60000, users=20000)
         path = self.write("big", text_of(counts.pieces(self.random)))
         self.assertGreater(os.path.getsize(path), 3 << 20)
         self.compactor("--import", path, "--memory=1M")
         self.assertEqual(self.export(), text_of(counts.lines()))
-        self.assertEqual(sorted(os.listdir(self.archive)), ["000000000000", "000000000001", "current", "lock"])
+        self.assertEqual(sorted(os.listdir(self.archive)), ["000000000000", "000000000001", "current", "lock", "newest"])
 
     def peak(self, *args):
         """The resident memory of a compactor, in bytes."""

@@ -97,7 +97,7 @@ class Compactor(harness.MillraceTest):
             self.aggregator.counts[b"u|a,c413"] = 1
             self.compact("--keep=3")
         self.assertEqual(sorted(os.listdir(self.archive)),
-                         ["000000000003", "000000000004", "000000000005", "current", "lock"])
+                         ["000000000003", "000000000004", "000000000005", "current", "lock", "newest"])
         self.assertEqual(self.lines(), [b"u|a,c413:5"])
 
     @unittest.skipIf(harness.SANITIZED, "measures time")
