@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#define KEY_SHOWN 300 /* bytes of a key in an error */
 #define WRITEBACK_BYTES ((uint64_t)8 << 20)
-#define LAST_KEY_MAX ((size_t)64 << 10) /* bytes of a line that are compared; longer than any key */
 
 struct shard_writer {
     int fd;
@@ -17,8 +17,9 @@ struct shard_writer {
     size_t buffer_bytes;
     struct manifest_file file;
     XXH3_state_t *hash;
-    struct buf last; /* the start of the last line */
-    bool in_line;    /* the last piece ended within a line */
+    struct buf last;      /* the key of the last line whose key is complete */
+    struct buf key;       /* the key of the line that the last piece ended in, as far as it came */
+    bool in_line, in_key; /* the last piece ended within a line, and within its key */
 };
 
 enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
@@ -64,27 +65,37 @@ static enum compact_result pass(struct shard_writer *w, struct error *error)
     return COMPACT_OK;
 }
 
-/* The start of the line at `line`, as far as it decides the order of keys. */
-static struct bytes key_of(const char *line, const char *limit)
+/* Appends to the key of a line, up to and with its separator. Returns false if the piece ends within the key. */
+static bool take_key(struct shard_writer *w, struct bytes rest)
 {
-    size_t n = (size_t)(limit - line) < LAST_KEY_MAX ? (size_t)(limit - line) : LAST_KEY_MAX;
-    const char *separator = memchr(line, RECORD_SEPARATOR, n);
-    return bytes_of(line, separator ? (size_t)(separator + 1 - line) : n);
+    const char *line_end = memchr(rest.ptr, '\n', rest.len);
+    size_t n = line_end ? (size_t)(line_end - rest.ptr) : rest.len;
+    const char *separator = memchr(rest.ptr, RECORD_SEPARATOR, n);
+    buf_append(&w->key, rest.ptr, separator ? (size_t)(separator + 1 - rest.ptr) : n);
+    w->in_key = !separator && !line_end;
+    return !w->in_key;
 }
 
-/* Compares the first line of a piece with the last line before it, and keeps the last. */
+static void keep_key(struct shard_writer *w)
+{
+    struct buf last = w->last;
+    w->last = w->key;
+    w->key = last;
+    buf_clear(&w->key);
+}
+
+/* Compares the first key that ends in a piece with the last one before it, and keeps the last. The pieces themselves are in order. */
 static bool is_in_order(struct shard_writer *w, struct bytes piece)
 {
     const char *limit = piece.ptr + piece.len, *end = memrchr(piece.ptr, '\n', piece.len - 1);
-    bool starts_line = !w->in_line;
+    if ((!w->in_line || w->in_key) && take_key(w, piece)) {
+        if (bytes_compare(buf_bytes(&w->key), buf_bytes(&w->last)) <= 0)
+            return false;
+        keep_key(w);
+    }
     w->in_line = limit[-1] != '\n';
-    if (!starts_line && !end)
-        return true; /* inside one line */
-    struct bytes key = starts_line ? key_of(piece.ptr, limit) : BYTES_NONE;
-    if (starts_line && bytes_compare(key, buf_bytes(&w->last)) <= 0)
-        return false;
-    buf_clear(&w->last);
-    buf_append_bytes(&w->last, end ? key_of(end + 1, limit) : key);
+    if (end && take_key(w, bytes_of(end + 1, (size_t)(limit - end - 1))))
+        keep_key(w);
     return true;
 }
 
@@ -96,7 +107,7 @@ enum compact_result shard_writer_append(struct shard_writer *w, struct bytes pie
         return r;
     if (!is_in_order(w, piece))
         return error_set(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->path,
-            (int)w->last.len, w->last.ptr);
+            w->last.len < KEY_SHOWN ? (int)w->last.len : KEY_SHOWN, w->last.ptr);
     while (piece.len > 0 && r == COMPACT_OK) {
         size_t room = w->buffer_bytes - data->len, n = piece.len < room ? piece.len : room;
         buf_append(data, piece.ptr, n);
@@ -128,6 +139,7 @@ void shard_writer_close(struct shard_writer **wp)
     XXH3_freeState(w->hash);
     buf_free(&w->data);
     buf_free(&w->last);
+    buf_free(&w->key);
     free(w->path);
     free(w);
     *wp = NULL;

@@ -1,5 +1,6 @@
 """An hour with very many sub keys: exact answers, in parts of bounded size, through the aggregator, sortdb and the API."""
 # full: MILLRACE_HUGE=1000000,5000000
+import json
 import os
 import subprocess
 import sys
@@ -251,6 +252,34 @@ class HugeLines(HugeCase):
         sub = stored(text_of(i).encode())
         reply = source.get("/range?" + harness.query(start=KEY, end=KEY, rollups="hour", sub=sub))
         self.assertEqual(reply.body, KEY.encode() + b",%s:%d\n" % (sub, count_of(i)))
+
+
+class LongKeys(harness.MillraceTest):
+    def test_keys_that_differ_after_64_kib(self):
+        """max_text is the only bound of a key: compactions, --verify, an export and its import."""
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), harness.USERS_BY_COUNTRY + "[counters]\nmax_text = 200K\n"))
+        pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        keys = ["x" * 70000 + end + "y" * 50000 for end in "ab"]
+
+        def compact(*args):
+            done = self.run_program("millrace", "compact", "--config", config, *args)
+            self.assertEqual(done.returncode, 0, done.stderr[-600:])
+        for generation in (1, 2):
+            for key in keys:
+                reply = pipeline.ask("simplequeue", "POST", "/put", json.dumps({"t": 1332637200, "l": key, "c": key}).encode())
+                self.assertEqual(reply.status, 200, reply)
+            self.assertEqual(self.run_program("millrace", "status", "--wait", "--config", config).returncode, 0)
+            compact()
+            compact("--verify")
+            with open(self.path("data", "archive", "current", "manifest.json")) as f:
+                self.assertEqual(json.load(f)["generation"], generation)
+        rows = pipeline.ask("api", "GET", "/v1/lookup?" + harness.query(ns="u", prefix="xxx")).json()["rows"]
+        self.assertEqual([row["key"] for row in rows], keys)
+        compact("--export", self.path("export.csv"))
+        done = self.run_program("compactor", "--archive", self.path("copy"), "--aggregator-url=none", "--sortdb-url=none", "--import",
+                                self.path("export.csv"))
+        self.assertEqual(done.returncode, 0, done.stderr[-600:])
+        pipeline.interrupt()
 
 
 if __name__ == "__main__":
