@@ -202,7 +202,7 @@ static int run_replace(struct options *o)
     if (stat(archive, &own) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
         return fail("--replace names the archive itself", EX_CONFIG);
     if (daemon_lock_directory(by, &error) != 0)
-        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+        return fail(error.text, daemon_lock_status());
     return run_merge(o);
 }
 
@@ -417,9 +417,9 @@ static int run_locked(void *arg)
     struct error error;
     const struct act *act = find_act(o, NULL);
     if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
-        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+        return fail(error.text, daemon_lock_status());
     if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)
-        return fail(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG);
+        return fail(error.text, daemon_lock_status());
     daemon_raise_file_limit();
     return act->run(o);
 }

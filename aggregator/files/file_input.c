@@ -382,7 +382,7 @@ static int run(struct options *o)
         return status;
     const char *dir = options_string(o, "data_dir");
     if (daemon_lock_directory(dir, &error) != 0)
-        return print_error(error.text, errno == EWOULDBLOCK ? EX_TEMPFAIL : daemon_start_status(errno));
+        return print_error(error.text, daemon_lock_status());
     if (settings_read_counters(o, &counters, &error) != 0)
         return print_error(error.text, EX_CONFIG);
     sigaction(SIGINT, &stop, NULL);

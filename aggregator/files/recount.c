@@ -425,7 +425,7 @@ static void run(struct recount *r, struct options *o)
     char **paths, *token = NULL;
     size_t n = options_operands(o, &paths);
     if (daemon_lock_directory(options_string(o, "data_dir"), &error) != 0)
-        return fail(r, errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CONFIG, "%s", error.text);
+        return fail(r, daemon_lock_status(), "%s", error.text);
     if (settings_read_counters(o, &counters, &error) != 0)
         return fail(r, EX_CONFIG, "%s", error.text);
     r->counters = counters;

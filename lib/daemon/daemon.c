@@ -148,6 +148,11 @@ int daemon_start_status(int why)
     return errno_is_shortage(why) ? EX_TEMPFAIL : EX_CONFIG;
 }
 
+int daemon_lock_status(void)
+{
+    return errno == EWOULDBLOCK ? EX_TEMPFAIL : daemon_start_status(errno);
+}
+
 static int own_lock = -1; /* open as long as the process lives */
 
 int daemon_lock_directory(const char *dir, struct error *error)

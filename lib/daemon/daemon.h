@@ -128,6 +128,8 @@ bool daemon_holds_directory(const char *dir);
 /* Returns the exit status for a start that failed with this errno: EX_TEMPFAIL if a resource ran short
  * (errno_class.h), otherwise EX_CONFIG. */
 int daemon_start_status(int why);
+/* The same for a command after daemon_lock_directory: EX_TEMPFAIL also if another process has the lock. */
+int daemon_lock_status(void);
 
 /* Raises the limit of open files to its hard limit. daemon_main calls it. */
 void daemon_raise_file_limit(void);

@@ -11,6 +11,7 @@ import time
 
 import harness
 from harness import wait_until
+from small_disk import SmallDisk
 from recount_case import RecountTest
 
 
@@ -69,6 +70,21 @@ class Recount(RecountTest):
         stop()
         self.check_exact()
         self.millrace("compact", "--verify")
+
+    def test_a_full_disk_is_a_temporary_failure(self):
+        """Wherever the disk becomes full, the status is 75, and the same command continues."""
+        disk = SmallDisk(self, "64m", name="run")
+        self.change_counters()
+        self.millrace("compact")
+        disk.take_the_rest()
+        statuses = []
+        while not statuses or statuses[-1] != 0:
+            done = self.run_program("millrace", "recount", "--config", self.new)
+            statuses.append(done.returncode)
+            self.assertIn(done.returncode, (0, 75), done)
+            disk.leave(16 << 10 if len(statuses) < 30 else 4 << 20)
+        self.assertGreater(len(statuses), 2)
+        self.millrace("compact", "--replace=" + self.recounted)
 
     def test_hours_that_were_dropped_stay_dropped(self):
         self.change_counters()

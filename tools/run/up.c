@@ -698,8 +698,10 @@ static int check_daemons(struct up *up)
 static bool take_directory(struct up *up, int *status, struct error *error)
 {
     usec_t limit = options_int(up->options, "stop_timeout") * USEC_PER_MSEC;
-    if (daemon_lock_directory(up->data_dir, error) != 0)
+    if (daemon_lock_directory(up->data_dir, error) != 0) {
+        *status = daemon_start_status(errno);
         return false;
+    }
     up->daemons_lock = orphans_wait(up->data_dir, limit, status, error);
     return up->daemons_lock >= 0;
 }
