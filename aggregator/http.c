@@ -32,12 +32,15 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
         uint64_t end = c->offset + count_watermark_lag(app->watermark, i);
+        bool refused;
+        follower_trouble(app->followers[i], &refused);
         if (json)
             buf_printf(out,
                 "%s\"%s\":{\"id\":\"%s\",\"offset\":\"%" PRIu64 "\",\"end\":\"%" PRIu64
-                "\",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\"}",
-                i ? "," : "", c->stream, c->id, c->offset, end, aggregate_newest_event(app->aggregate, i),
-                count_watermark_stream_until(app->watermark, i),
+                "\",\"refused\":%s,\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64
+                ",\"held_by\":\"%s\"}",
+                i ? "," : "", c->stream, c->id, c->offset, end, refused ? "true" : "false",
+                aggregate_newest_event(app->aggregate, i), count_watermark_stream_until(app->watermark, i),
                 count_watermark_stream_held_by(app->watermark, i));
         else
             buf_printf(out, "stream %s: offset %" PRIu64 " end %" PRIu64 "\n", c->stream, c->offset, end);

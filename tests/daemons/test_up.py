@@ -277,6 +277,9 @@ class Up(harness.MillraceTest):
         wait_until(lambda: self.status_of("aggregator")[1]["state"] == "refusing", lambda: self.status_of("aggregator"))
         detail = self.run_program("millrace", "status", "--data-dir", self.path("data")).stdout.decode()
         self.assertIn("give the stream a new name", detail)
+        aggregator = self.status_of("aggregator")[1]
+        self.assertEqual((aggregator["lag_seconds"], aggregator["waiting"]), (None, None), aggregator)
+        self.assertIn("lag not known", aggregator["detail"])
         pipeline.interrupt()
         pipeline = self.up(millrace={"streams": "clicks2"}, pubsub={"streams": None})
         wait_until(lambda: self.state(pipeline, "aggregator") == "ready", lambda: pipeline.log)

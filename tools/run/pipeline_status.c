@@ -219,11 +219,11 @@ static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
     return true;
 }
 
-/* A stream that the aggregator does not read has no lag. Lines and seconds are those of the aggregator's cursors, which follow the
+/* A stream that the aggregator does not count has no lag. The lag of one that it refuses is not known. Lines and seconds are those of the aggregator's cursors, which follow the
  * counted offsets with a delay. */
 static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
 {
-    bool ok = d->stats && s->streams;
+    bool ok = d->stats && s->streams, is_refused = false;
     for (size_t i = 0; ok && i < json_doc_length(s->streams, "/streams"); i++) {
         uint64_t end, offset;
         char pointer[192];
@@ -233,6 +233,9 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
         snprintf(pointer, sizeof pointer, "/streams/%.*s/offset", (int)name.len, name.ptr ? name.ptr : "");
         if (ok && json_doc_u64(d->stats, pointer, &offset) && offset < end)
             s->lag += end - offset;
+        snprintf(pointer, sizeof pointer, "/streams/%.*s/refused", (int)name.len, name.ptr ? name.ptr : "");
+        struct json_value refused = json_doc_at(d->stats, pointer);
+        is_refused = is_refused || (refused.type == JSON_BOOL && refused.v.boolean);
     }
     const char *cursor = config_setting(s->config, "aggregator", "cursor");
     char label[NAME_LEN_MAX + 16];
@@ -240,7 +243,14 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     const struct json_doc *pubsub = s->daemons[STREAMS].stats;
     d->waiting = s->lag ? (int64_t)metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
     d->lag = s->lag ? metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
-    add_detail(d, "lag %" PRIu64 " bytes", s->lag);
+    if (is_refused) {
+        d->waiting = -1;
+        d->lag = -1;
+        add_detail(d, "lag not known");
+        ok = false;
+    } else {
+        add_detail(d, "lag %" PRIu64 " bytes", s->lag);
+    }
     s->complete_until = (int64_t)json_doc_number(d->stats, "/complete_until");
     return ok;
 }
