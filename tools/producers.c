@@ -3,6 +3,7 @@
  * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
  * it. The mark of a queue's relay is the id of the first message that is not published (readers/reader_plan.h). */
 #include "base/rfc3339.h"
+#include "base/suggest.h"
 #include "base/url.h"
 #include "config/peers.h"
 #include "json/json_fields.h"
@@ -14,6 +15,7 @@
 #include <sysexits.h>
 
 #define QUEUE_ID_DIGITS 32
+#define NO_ANSWER "this is not an answer of pubsub or simplequeue"
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -39,6 +41,7 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .help = "new mark: everything below it is stored. For a queue's relay, the id of the next message to "
                 "publish"},
+    {.name = "new", .type = OPTION_BOOL, .help = "let --set create a producer that does not exist"},
     {.name = "remove",
         .type = OPTION_STRING,
         .help = "producer to remove with its mark: itself, or the name by which people know it; a stream "
@@ -167,13 +170,44 @@ static bool append_set(const struct options *o, struct buf *target)
     return false;
 }
 
+/* Refuses a producer that the stream or queue does not have, because a mistyped name would become a new producer. If the server refuses the
+ * look, the change reports why. Returns an exit status. */
+static int check_exists(const struct options *o, const char *url, const char *token, const char *place)
+{
+    const char *name = options_string(o, "set"), *why;
+    struct buf body = {0};
+    const struct http_call_spec call = {.method = "GET", .target = place};
+    int reply = tool_request(url, token, &call, &body, &why);
+    struct json_doc *doc = reply == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    bool is_known = reply != 200, is_list = json_doc_at(doc, "/producers").type == JSON_ARRAY;
+    struct suggest near = suggest_for(name);
+    size_t n = json_doc_length(doc, "/producers");
+    char **all = mem_zalloc((n + 1) * sizeof *all);
+    for (size_t i = 0; i < n && !is_known; i++) {
+        all[i] = bytes_dup(json_doc_text(doc, "/producers/%zu/producer", i));
+        is_known = strcmp(all[i], name) == 0;
+        suggest_try(&near, all[i]);
+    }
+    int status = is_known   ? EX_OK
+                 : !is_list ? tool_fail(EX_TEMPFAIL, "%s: " NO_ANSWER, url)
+                            : tool_fail(EX_USAGE, "there is no producer %s%s%s%s; --new creates it", name,
+                                  near.nearest ? " (did you mean " : "", near.nearest ? near.nearest : "",
+                                  near.nearest ? "?)" : "");
+    for (size_t i = 0; i < n; i++)
+        free(all[i]);
+    free(all);
+    json_doc_free(&doc);
+    buf_free(&body);
+    return status;
+}
+
 static int producers_with(const struct options *o)
 {
     const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
     const char *name = queue ? queue : options_string(o, "stream"), *why = NULL;
     bool removes = options_is_set(o, "remove"), json = options_bool(o, "json");
     bool sets = options_is_set(o, "set") || options_is_set(o, "leave_out") || removes;
-    struct buf target = {0}, body = {0};
+    struct buf target = {0}, place = {0}, body = {0};
     struct pipeline pipeline;
     struct error error;
     char *token;
@@ -197,11 +231,15 @@ static int producers_with(const struct options *o)
                                                   : sets  ? "POST"
                                                           : "GET",
         .target = target.ptr};
-    int status = tool_request(url, token, &call, &body, &why);
+    buf_printf(&place, "/producers?%s=%s", queue ? "queue" : "stream", name);
+    int result =
+        options_is_set(o, "set") && !options_bool(o, "new") ? check_exists(o, url, token, place.ptr) : EX_OK;
+    int status = result == EX_OK ? tool_request(url, token, &call, &body, &why) : 0;
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     bool is_reply = doc && (!sets || json_doc_text(doc, "/mark").len > 0);
-    int result = EX_OK;
-    if (status == 200 && is_reply && sets) {
+    if (result != EX_OK) {
+        /* reported */
+    } else if (status == 200 && is_reply && sets) {
         struct producer p = read_producer(doc, "");
         print_producer(&p, json, "");
         if (json)
@@ -209,7 +247,7 @@ static int producers_with(const struct options *o)
     } else if (status == 200 && is_reply) {
         print_all(doc, options_string(o, "producer"), json);
     } else {
-        struct bytes detail = status == 200 ? BYTES_LITERAL("this is not an answer of pubsub or simplequeue")
+        struct bytes detail = status == 200 ? BYTES_LITERAL(NO_ANSWER)
                               : doc         ? json_doc_text(doc, "/detail")
                                             : bytes_str(why);
         result = tool_fail(status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL, "%s: %.*s", url,
@@ -218,6 +256,7 @@ static int producers_with(const struct options *o)
     json_doc_free(&doc);
     pipeline_close(&pipeline);
     buf_free(&target);
+    buf_free(&place);
     buf_free(&body);
     free(token);
     return tool_flush(result);

@@ -41,6 +41,21 @@ class ProducersTest(RelayTest):
                 self.assertEqual(queue.get("/mget?items=9").body.split(), [b"a", b"x", b"b"])
                 queue.stop()
 
+    def test_a_mistyped_producer_is_named_and_not_created(self):
+        queue = self.start("simplequeue")
+        self.assertEqual(queue.post("/put?producer=app7&mark=0&next=200", b"a").status, 200)
+        pubsub = self.start("pubsub", "--streams=clicks", "--data-dir=" + self.path("typo"))
+        self.assertEqual(pubsub.post("/pub?stream=clicks&producer=app7&mark=0&next=200", b"a").status, 200)
+        for at, url in (("--queue=default", queue.url), ("--stream=clicks", pubsub.url)):
+            for name, hint in (("app8", " (did you mean app7?)"), ("elsewhere", "")):
+                said = self.producers(at, "--set=" + name, "--mark=5", url=url, status=64)
+                self.assertIn("there is no producer %s%s; --new creates it" % (name, hint), said)
+            self.assertEqual([p["producer"] for p in self.listed(at, url=url)], ["app7"])
+            self.producers(at, "--set=elsewhere", "--mark=5", "--new", url=url)
+            self.assertEqual([p["producer"] for p in self.listed(at, url=url)], ["app7", "elsewhere"])
+        self.producers("--stream=clicks", "--leave-out=app8", url=pubsub.url, status=64)
+        self.assertEqual(len(self.listed("--stream=clicks", url=pubsub.url)), 2)
+
     def test_a_removed_producer(self):
         """Removed for good, also after a kill; a full table then has room for another."""
         for kind, n, where in (("queue", 9, ["--data-dir=" + self.path("q")]), ("queue", 9, []),
