@@ -39,6 +39,7 @@ static const struct tool {
     {"forget", tool_forget, "erase the events with a value, and what was counted of them"},
     {"slice", tool_slice, "print a slice of the aggregator"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
+    {"queue", tool_queue, "show, edit, delete or kick the buried messages of a queue"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
     {"restore", tool_restore, "make a data directory from a backup"},
     {"gen", tool_gen, "generate clicks; the same as clickgen"},

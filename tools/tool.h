@@ -22,6 +22,7 @@ int tool_slice(int argc, char **argv);
 int tool_rejects(int argc, char **argv);
 int tool_forget(int argc, char **argv);
 int tool_producers(int argc, char **argv);
+int tool_queue(int argc, char **argv);
 int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);
 int tool_doctor(int argc, char **argv);

@@ -34,6 +34,13 @@ struct bytes bytes_trim(struct bytes text)
     return text;
 }
 
+struct bytes bytes_without_line_end(struct bytes text)
+{
+    text.len -= text.len && text.ptr[text.len - 1] == '\n';
+    text.len -= text.len && text.ptr[text.len - 1] == '\r';
+    return text;
+}
+
 int bytes_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

@@ -50,6 +50,7 @@ int bytes_compare(struct bytes a, struct bytes b);
 bool bytes_starts_with(struct bytes a, struct bytes prefix);
 bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case */
 struct bytes bytes_trim(struct bytes text);              /* without white space at either end */
+struct bytes bytes_without_line_end(struct bytes text);  /* without CR, LF or CRLF at the end */
 int bytes_hex_digit(char c);                             /* the value, or -1 */
 
 /* Accepts only decimal digits, at least one, without a sign or a space. Returns false and leaves *out unchanged if

@@ -177,9 +177,18 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
     size_t n, usec_t delay, struct queue_now now, queue_done_fn *done, void *arg);
 enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg);
-/* Moves up to max_items buried messages, the lowest ids first, to the end of the queue, ready and with new ids. */
-enum queue_result named_queue_kick(
-    struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg);
+/* Moves up to max_items of the buried messages `ids`, the lowest ids first, to the end of the queue, ready and with new ids. */
+struct queue_kick {
+    const struct id_range *ids;
+    size_t n, max_items;
+    struct bytes text; /* copied; not empty: replaces the message, which is the only one */
+    bool as_lines;     /* a message loses the line end at its end */
+};
+enum queue_result named_queue_kick(struct named_queue *q, const struct queue_kick *what, struct queue_now now,
+    queue_done_fn *done, void *arg);
+/* Removes those messages of `ids` that are buried. QUEUE_NOTHING: none is. */
+enum queue_result named_queue_discard(struct named_queue *q, const struct id_range *ids, size_t n,
+    struct queue_now now, queue_done_fn *done, void *arg);
 
 /* Begins a follow of the reader: the queue admits no other reader from now on. QUEUE_HELD, or QUEUE_FOLLOWED by another
  * name. A follow under the name that the queue already has ends the present one. */

@@ -84,6 +84,7 @@ struct op {
     struct buf texts;                /* their bytes */
     size_t gathered;                 /* number of items whose bytes are in texts */
     bool is_due;                     /* true: a delay ended; false: a kick */
+    bool as_lines;                   /* drop the line end at the end of a message */
     struct queue_now now;
     struct op *next_gathering;
 

@@ -1,5 +1,5 @@
 /* A move takes buried messages, or delayed messages that are due, and appends them to the end of the queue with new
- * ids, in one record. */
+ * ids, in one record. A discard removes buried messages. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <assert.h>
@@ -8,6 +8,7 @@
 /* If the disk is full, a put and a MOVE in the same commit are refused together. So this pause is shorter than
  * RETRY_SPACE, the pause after a refused put. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
+#define DISCARD_MAX 100000 /* messages of a REMOVE record, which lists ranges */
 
 /* Makes the messages delayed or buried again. Delayed messages become due at `retry_at`, in the same order as
  * before. */
@@ -60,6 +61,9 @@ static enum queue_result try_move(struct op *o)
         if (r != QUEUE_OK)
             return r;
         item->message = queue_message(q->core, item->ids.first, &item->tries);
+        struct bytes line = bytes_without_line_end(item->message);
+        if (o->as_lines && line.len)
+            item->message = line;
         buf_append_bytes(&o->texts, item->message);
     }
     struct bytes *texts = mem_alloc(n * sizeof *texts);
@@ -96,9 +100,15 @@ static void undo_move(struct op *o)
 
 static enum queue_result move(struct op *o, struct queue_now now)
 {
+    struct named_queue *q = o->q;
     o->items = mem_zalloc(o->ids.count * sizeof *o->items);
     for (struct id_walk w = {.ids = &o->ids}; id_walk_next(&w);)
         o->items[o->n++].ids = (struct id_range){w.id, w.id};
+    if (o->texts.len) { /* the new text of the only message */
+        (void)queue_message(q->core, o->items[0].ids.first, &o->items[0].tries);
+        o->items[0].message = buf_bytes(&o->texts);
+        o->gathered = 1;
+    }
     o->now = now;
     o->time = now.monotonic + MOVE_RETRY;
     enum queue_result r = try_move(o);
@@ -127,26 +137,75 @@ void moves_resume(struct named_queue *q, enum queue_result result)
     }
 }
 
-enum queue_result named_queue_kick(
-    struct named_queue *q, size_t max_items, struct queue_now now, queue_done_fn *done, void *arg)
+/* Makes up to max_items buried messages of the range busy, but beyond the first no more than MOVE_BYTES_MAX bytes. False: a
+ * limit is reached. */
+static bool set_aside_buried(
+    struct op *o, struct id_range range, size_t max_items, size_t max_bytes, size_t *bytes)
 {
-    uint64_t id = 0;
-    size_t bytes = 0;
+    struct queue *core = o->q->core;
     const struct queue_burial *burial;
+    uint64_t id;
+    for (uint64_t from = range.first; queue_next_buried(core, from, &id, &burial) && id <= range.last;
+         from = id + 1) {
+        *bytes += queue_message(core, id, NULL).len;
+        if (o->ids.count == max_items || (o->ids.count && *bytes > max_bytes))
+            return false;
+        queue_set_aside(core, id);
+        id_ranges_add(&o->ids, id);
+    }
+    return true;
+}
+
+enum queue_result named_queue_kick(struct named_queue *q, const struct queue_kick *what, struct queue_now now,
+    queue_done_fn *done, void *arg)
+{
+    size_t bytes = 0;
     if (reserve_waits(q, OP_MOVE, now))
         return QUEUE_NO_SPACE;
     struct op *o = op_new(q, &move_type, done, arg);
-    while (o->ids.count < max_items && queue_next_buried(q->core, id + 1, &id, &burial)) {
-        bytes += queue_message(q->core, id, NULL).len;
-        if (o->ids.count && bytes > MOVE_BYTES_MAX)
-            break;
-        queue_set_aside(q->core, id);
-        id_ranges_add(&o->ids, id);
-    }
-    if (o->ids.count)
+    o->as_lines = what->as_lines;
+    for (size_t i = 0;
+         i < what->n && set_aside_buried(o, what->ids[i], what->max_items, MOVE_BYTES_MAX, &bytes); i++)
+        ;
+    if (o->ids.count) {
+        buf_append_bytes(&o->texts, what->text);
         return move(o, now);
+    }
     op_free(o);
     return QUEUE_NOTHING;
+}
+
+static void discard_encode(struct op *o)
+{
+    queue_log_remove(&o->q->record, queue_state(o->q->core)->next_id, &o->ids);
+}
+
+static void discard_finish(struct op *o, const struct journal_commit *c, struct queue_outcome *outcome)
+{
+    (void)outcome;
+    if (c->result == JOURNAL_OK)
+        queue_remove(o->q->core, &o->ids);
+    else
+        put_back(o->q, &o->ids, 0);
+}
+
+enum queue_result named_queue_discard(struct named_queue *q, const struct id_range *ids, size_t n,
+    struct queue_now now, queue_done_fn *done, void *arg)
+{
+    static const struct op_type type = {OP_REMOVE, discard_finish, discard_encode, true};
+    size_t bytes = 0;
+    if (reserve_waits(q, OP_REMOVE, now))
+        return QUEUE_NO_SPACE;
+    struct op *o = op_new(q, &type, done, arg);
+    for (size_t i = 0; i < n && set_aside_buried(o, ids[i], DISCARD_MAX, SIZE_MAX, &bytes); i++)
+        ;
+    o->n = o->ids.count;
+    enum queue_result r = o->n ? op_append_record(o, now) : QUEUE_NOTHING;
+    if (r != QUEUE_OK) {
+        put_back(q, &o->ids, 0);
+        op_free(o);
+    }
+    return r;
 }
 
 void named_queue_move_due(struct named_queue *q, struct queue_now now)

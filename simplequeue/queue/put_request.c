@@ -57,6 +57,20 @@ void records_split(struct records *r, struct bytes data, struct bytes separator)
     }
 }
 
+bool messages_as_lines(struct bytes *messages, size_t *n)
+{
+    size_t all = *n;
+    *n = 0;
+    for (size_t i = 0; i < all; i++) {
+        struct bytes line = bytes_without_line_end(messages[i]);
+        if (line.len && memchr(line.ptr, '\n', line.len))
+            return false;
+        if (line.len)
+            messages[(*n)++] = line;
+    }
+    return true;
+}
+
 size_t records_longest(const struct records *r)
 {
     size_t longest = 0;

@@ -23,6 +23,11 @@ struct records {
 void records_free(struct records *r);
 /* Splits the data at the separator, which must not be empty. Skips empty records. */
 void records_split(struct records *r, struct bytes data, struct bytes separator);
+/* Makes each message one that a stream can store as a line: drops its line end, and drops a message that is then empty. Returns
+ * false if a message contains an LF. */
+bool messages_as_lines(struct bytes *messages, size_t *n);
+#define NOT_A_LINE "the message contains a line feed, and the setting `lines` allows none"
+#define NOT_A_LINE_HINT "put each event on one line (jq -c); several lines are messages of /mput"
 /* The length of the longest record. */
 size_t records_longest(const struct records *r);
 

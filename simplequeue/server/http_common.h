@@ -11,6 +11,7 @@ http_handler http_ack, http_nack, http_bury, http_touch, http_release, http_kick
 http_handler http_dump, http_dead, http_producer, http_producers,
     http_erase; /* these also answer after storage has failed */
 http_handler http_pause, http_empty, http_exit;
+http_handler http_discard; /* DELETE /dead */
 
 /* http_reserve.c */
 /* Called when messages may have become ready or may have been loaded. Answers waiting reserves in order. */

@@ -124,7 +124,9 @@ static enum queue_result add_buried(struct inspection *i)
 void http_dead(struct http_request *req, void *ctx)
 {
     struct inspection i = {.server = ctx, .req = req, .inspect = add_buried, .type = "application/json"};
-    if (param_items(ctx, req, 100, &i.items))
+    if (http_method(req) == HTTP_DELETE_)
+        http_discard(req, ctx);
+    else if (param_items(ctx, req, 100, &i.items))
         inspect(i, BYTES_LITERAL("{\"buried\":["), BYTES_LITERAL("{\"buried\":[]}\n"));
 }
 

@@ -1,4 +1,4 @@
-/* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. */
+/* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. DELETE /dead deletes them. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -191,22 +191,93 @@ void http_release(struct http_request *req, void *ctx)
         reply_count(req, q, "released", q ? named_queue_release(q, reader) : 0);
 }
 
-void http_kick(struct http_request *req, void *ctx)
+static void reply_moved(struct pending *p, enum queue_result r, const char *verb)
 {
-    struct named_queue *q;
-    size_t items;
-    if (!param_existing_queue(ctx, req, &q) || !param_items(ctx, req, 1, &items))
-        return;
-    struct pending *p = q ? count_pending(ctx, req, q, "kicked") : NULL;
-    enum queue_result r = p ? named_queue_kick(q, items, queue_loop_now(), count_done, p) : QUEUE_NOTHING;
+    struct http_request *req = p->req;
     if (r == QUEUE_OK)
         return;
-    if (p) {
-        http_on_gone(req, NULL, NULL);
-        pending_free(p);
+    if (r != QUEUE_NOTHING) {
+        pending_refuse(p, r, 0);
+        return;
     }
-    if (r == QUEUE_NOTHING)
-        reply_count(req, q, "kicked", 0);
+    http_on_gone(req, NULL, NULL);
+    reply_count(req, p->q, verb, 0);
+    pending_free(p);
+}
+
+/* The buried messages of id=A-B,C; without it, all. The caller frees them. False: a parameter is wrong, or there is no queue. */
+static bool param_buried(struct queue_server *server, struct http_request *req, const char *verb,
+    struct named_queue **q, struct id_range **ids, size_t *n)
+{
+    struct bytes text = BYTES_LITERAL("1-18446744073709551614");
+    *ids = NULL;
+    (void)http_param(req, "id", &text);
+    if (!param_existing_queue(server, req, q))
+        return false;
+    if (!id_list_parse(text, ids, n))
+        http_problem(req, 400, "bad-parameter", "A-B,C", "id is not a list of ids");
+    else if (!*q)
+        reply_count(req, NULL, verb, 0);
     else
-        reply_refused(ctx, req, r, 0);
+        return true;
+    free(*ids);
+    return false;
+}
+
+/* The body is a message. False, with the error, if it cannot replace the only message of `ids`. */
+static bool takes_body(struct queue_server *server, struct http_request *req, const struct id_range *ids,
+    size_t n, struct bytes *body)
+{
+    size_t lines = 1;
+    *body = http_body(req);
+    if (body->len == 0)
+        return true;
+    if (n != 1 || ids->first != ids->last)
+        http_problem(req, 400, "bad-parameter", NULL, "a body replaces one message: give its id=");
+    else if (server->lines && !messages_as_lines(body, &lines))
+        http_problem(req, 400, "not-a-line", NOT_A_LINE_HINT, NOT_A_LINE);
+    else if (lines == 0)
+        http_problem(
+            req, 400, "missing-data", "DELETE /dead?id= deletes a message", "the new message is empty");
+    else if (body->len > server->max_message)
+        http_problem(req, 413, "too-large", "raise --max-message", "a message of %zu bytes; the limit is %zu",
+            body->len, server->max_message);
+    else
+        return true;
+    return false;
+}
+
+void http_kick(struct http_request *req, void *ctx)
+{
+    struct queue_server *server = ctx;
+    struct queue_kick what = {.as_lines = server->lines};
+    struct named_queue *q;
+    struct id_range *ids;
+    struct bytes id;
+    if (!param_items(server, req, http_param(req, "id", &id) ? SIZE_MAX : 1, &what.max_items) ||
+        !param_buried(server, req, "kicked", &q, &ids, &what.n))
+        return;
+    what.ids = ids;
+    if (takes_body(server, req, ids, what.n, &what.text)) {
+        struct pending *p = count_pending(server, req, q, "kicked");
+        reply_moved(p, named_queue_kick(q, &what, queue_loop_now(), count_done, p), "kicked");
+    }
+    free(ids);
+}
+
+void http_discard(struct http_request *req, void *ctx)
+{
+    struct named_queue *q;
+    struct id_range *ids;
+    struct bytes id;
+    size_t n;
+    if (!may_inspect(ctx, req) || !http_require_local(req))
+        return;
+    if (!http_param(req, "id", &id))
+        http_problem(req, 400, "missing-parameter", "id=A-B,C", "id is missing");
+    else if (param_buried(ctx, req, "deleted", &q, &ids, &n)) {
+        struct pending *p = count_pending(ctx, req, q, "deleted");
+        reply_moved(p, named_queue_discard(q, ids, n, queue_loop_now(), count_done, p), "deleted");
+        free(ids);
+    }
 }

@@ -40,6 +40,14 @@ static bool fits(struct queue_server *server, struct http_request *req, size_t l
     return false;
 }
 
+static bool as_lines(struct queue_server *server, struct http_request *req, struct bytes *messages, size_t *n)
+{
+    if (!server->lines || messages_as_lines(messages, n))
+        return true;
+    http_problem(req, 400, "not-a-line", NOT_A_LINE_HINT, NOT_A_LINE);
+    return false;
+}
+
 static void put(struct queue_server *server, struct http_request *req, struct queue_put *what,
     const char *id_header, http_handler *handler)
 {
@@ -88,7 +96,9 @@ void http_put(struct http_request *req, void *ctx)
     struct queue_server *server = ctx;
     struct bytes data = message_data(req);
     struct queue_put what = {.messages = &data, .n = 1};
-    if (data.len == 0)
+    if (!as_lines(server, req, &data, &what.n))
+        return;
+    if (what.n == 0 || data.len == 0)
         http_problem(req, 400, "missing-data", "give ?data= or a body", "missing data");
     else if (fits(server, req, data.len))
         put(server, req, &what, "X-Millrace-Id", http_put);
@@ -101,6 +111,8 @@ void http_mput(struct http_request *req, void *ctx)
     if (!param_separator(req, server->mput_separator, false, &separator))
         return;
     records_split(&server->records, message_data(req), separator);
+    if (!as_lines(server, req, server->records.at, &server->records.n))
+        return;
     struct queue_put what = {.messages = server->records.at, .n = server->records.n};
     if (fits(server, req, records_longest(&server->records)))
         put(server, req, &what, NULL, http_mput);

@@ -279,6 +279,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     int64_t max_mget = options_int(o, "max_mget");
     settings_host_name(o, server->name);
     server->max_message = (size_t)options_int(o, "max_message");
+    server->lines = options_bool(o, "lines");
     server->max_items = max_mget ? (size_t)max_mget : SIZE_MAX;
     server->mget_separator = settings_separator(o, "mget_item_sep");
     server->mput_separator = settings_separator(o, "mput_item_sep");
@@ -351,10 +352,11 @@ static const struct http_route queue_routes[] = {
     HTTP_ROUTE("/producer", GET_OR_POST, 0, http_producer, "queue producer", "a producer's mark: ?producer="),
     HTTP_ROUTE("/producers", GET_OR_POST | HTTP_DELETE_, 0, http_producers, "queue producer mark",
         "every producer's mark; POST ?producer=&mark= sets one; DELETE ?producer= removes one"),
-    HTTP_ROUTE(
-        "/dead", GET_OR_POST, 0, http_dead, "queue items from", "list the buried messages: ?items=&from="),
-    HTTP_ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items",
-        "make buried messages ready again: ?items="),
+    HTTP_ROUTE("/dead", GET_OR_POST | HTTP_DELETE_, 0, http_dead, "queue items from id",
+        "list the buried messages: ?items=&from=; DELETE ?id= deletes them"),
+    HTTP_ROUTE("/kick", GET_OR_POST, READY | NO_HEAD, http_kick, "queue items id",
+        "make buried messages ready again: ?items= or ?id=; with a body, the body instead of the message "
+        "id="),
     HTTP_ROUTE("/pause", HTTP_POST_, READY | TOKEN, http_pause, "queue for",
         "pause deliveries: ?for=MS, 0 ends the pause"),
     HTTP_ROUTE("/empty", HTTP_POST_, READY | TOKEN, http_empty, "queue", "delete the ready messages"),

@@ -271,6 +271,8 @@ static void handle(struct batch *b)
     }
     const char *wrong = parse_header(&query, name, &what);
     records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
+    if (in->server->lines) /* none contains an LF */
+        (void)messages_as_lines(in->server->records.at, &in->server->records.n);
     what.messages = in->server->records.at;
     what.n = in->server->records.n;
     if (wrong)

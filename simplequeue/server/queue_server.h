@@ -39,6 +39,7 @@ struct queue_server {
     bool recovered;              /* every queue is open */
     char name[NAME_LEN_MAX + 1]; /* of the host */
     size_t max_message, max_items;
+    bool lines; /* the setting */
     struct bytes mget_separator, mput_separator;
     struct stats_counter *duplicates, *refused;
     /* Reused by one request after another: */

@@ -77,6 +77,10 @@ const struct option_row settings_rows[] = {
         .max = 16 << 20,
         .unit = "bytes",
         .help = "maximum bytes of one message"},
+    {.name = "lines",
+        .type = OPTION_BOOL,
+        .help = "each message is a line, as streams store it: drop the line end at its end, and refuse a "
+                "message that contains another (default: no; `millrace up`: yes)"},
     {.name = "max_mget",
         .type = OPTION_INT,
         .fallback = "10000",

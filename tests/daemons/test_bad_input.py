@@ -112,12 +112,13 @@ class BadInput(harness.MillraceTest):
         stats = self.ask("aggregator", "GET", "/stats?format=json").json()
         self.assertEqual(stats["rejected"], len(bad))
 
-    def test_messages_that_are_no_lines_are_buried(self):
-        self.put(b"two\nlines")
+    def test_messages_that_are_no_lines_are_refused_or_buried(self):
+        self.refused(400, "not-a-line", "simplequeue", "POST", "/put", b"two\nlines")
+        self.put(b"x" * 20001)  # longer than pubsub's max_line
         self.put(event("after"))
         wait_until(lambda: self.total("after") == 1, "the event behind the poison")
         wait_until(lambda: self.ask("simplequeue", "GET", "/stats?format=json").json()["queues"]["default"]["buried"]
-                   == 1, "the message with an LF to be buried")
+                   == 1, "the long message to be buried")
 
     def test_long_keys_are_bounded_and_found(self):
         """Two texts that differ only behind the bound stay two keys, and both are asked for by their full text."""

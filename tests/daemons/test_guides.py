@@ -57,6 +57,10 @@ class Guides(harness.MillraceTest):
             ("curl -X POST 'http://127.0.0.1:8080/ack", LEASE),
             ("curl -X POST 'http://127.0.0.1:8080/follow", "{raw} | tee /tmp/follow"),
             ("curl 'http://127.0.0.1:8080/reserve?follow", "F=$(grep -o 'follow\":\"[0-9]*' /tmp/follow | grep -o '[0-9]*$'); eval \"$(echo {} | sed s/1795250082525038/$F/)\""),
+            ("millrace queue show", "for i in 3 4 5 6 7 8 9; do curl -d $i http://127.0.0.1:8080/put; done; "
+             "L=$(curl -i 'http://127.0.0.1:8080/reserve?items=7' | grep -a -o 'Lease: [0-9]*' | tr -dc 0-9); "
+             "curl -X POST \"http://127.0.0.1:8080/bury?lease=$L&id=3-9\"; {raw}"),
+            ("millrace queue edit", "echo better | {raw}"),
             ("curl -X POST http://127.0.0.1:8080/erase", "serve 'millrace simplequeue --data-dir=/var/lib/erased' && curl -d a http://127.0.0.1:8080/put && {raw}"),
             ("curl http://127.0.0.1:8080/erase", "poll {}' | grep done'"),
         ], vary=("1795250082525037", "1795250082525038", "07f899744881ab7d04583373e361323f"))

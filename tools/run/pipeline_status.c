@@ -41,8 +41,8 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
-/* Replaces QUEUE, URL (of simplequeue), FILE (the configuration), and START and RESTART (of the pipeline) in the text of a remedy. The
- * caller frees it. */
+/* Replaces QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the data directory), and START and RESTART (of the pipeline) in the
+ * text of a remedy. The caller frees it. */
 static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue)
 {
     const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
@@ -55,8 +55,8 @@ static char *remedy_of(const struct pipeline_status *s, const char *text, struct
         const char *name;
         struct bytes value;
     } names[] = {{"QUEUE", queue}, {"URL", bytes_str(url ? url : "")},
-        {"FILE", bytes_str(file ? file : "FILE")}, {"START", bytes_str(start)},
-        {"RESTART", bytes_str(restart)}};
+        {"FILE", bytes_str(file ? file : "FILE")}, {"DIR", bytes_str(s->pipeline.data_dir)},
+        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}};
     const size_t n = sizeof names / sizeof *names;
     struct buf out = {0};
     while (*text) {
@@ -144,7 +144,8 @@ static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct 
     } members[] = {
         {"paused", "paused", "resume it: curl -X POST 'URL/pause?queue=QUEUE&for=0'"},
         {"buried", "# buried",
-            "see the reason: curl 'URL/dead?queue=QUEUE'; retry: curl -X POST 'URL/kick?queue=QUEUE'"},
+            "see the reasons; edit, delete or kick them: millrace queue --config=FILE --data-dir=DIR "
+            "--queue=QUEUE"},
         {"overflow", "# overflowed", NULL},
         {"rejected", "# rejected", NULL},
         {"full", "full", "start or speed up its readers, or raise max_depth or max_bytes"},

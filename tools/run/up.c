@@ -228,6 +228,8 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
     if (row->uses_archive && !config_setting(up->config, row->name, "archive") &&
         !config_setting(up->config, row->name, "db_file"))
         tool_add_arg(a, "--archive=%s", up->archive);
+    if (strcmp(row->name, "simplequeue") == 0 && !config_setting(up->config, row->name, "lines"))
+        tool_add_arg(a, "--lines");
     if (strcmp(row->name, "api") == 0 && !config_setting(up->config, "api", "run_file"))
         tool_add_arg(a, "--run_file=%s/" RUN_FILE, up->data_dir);
     if (row->compacts) {

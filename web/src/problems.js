@@ -30,7 +30,7 @@ export function diskOf(p, stats) {
 function queueProblems(d) {
   return Object.entries(d.stats?.queues ?? {}).flatMap(([name, q]) => [
     q.buried > 0 && [`${plural(q.buried, "message is", "messages are")} buried in queue ${name}.`,
-      `curl '${d.url}/dead?queue=${name}'  # retry: curl -X POST '${d.url}/kick?queue=${name}'`],
+      `millrace queue --url=${d.url} --queue=${name}  # then edit, delete or kick`],
     Number(q.paused) > 0 && [`Queue ${name} is paused.`, `curl -X POST '${d.url}/pause?queue=${name}&for=0'`],
     Number(q.full) > 0 && [`Queue ${name} is full.`, "start or speed up its readers, or raise max_depth or max_bytes"],
   ].filter(Boolean));

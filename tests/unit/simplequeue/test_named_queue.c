@@ -316,7 +316,10 @@ static void bury(uint64_t id)
 
 static void kick(uint64_t n)
 {
-    assert_int_equal(named_queue_kick(q, n, at(3), note, NULL), QUEUE_OK);
+    static const struct id_range every = {1, UINT64_MAX};
+    assert_int_equal(
+        named_queue_kick(q, &(struct queue_kick){&every, 1, n, BYTES_NONE, false}, at(3), note, NULL),
+        QUEUE_OK);
 }
 
 static void come_due(uint64_t seconds)

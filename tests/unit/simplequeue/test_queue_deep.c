@@ -364,7 +364,9 @@ static void expect_moved(enum message_state from, uint64_t end)
 
 static void kick(void)
 {
-    enum queue_result r = named_queue_kick(q, (size_t)rand() % 10 + 1, now, on_done, NULL);
+    static const struct id_range every = {1, UINT64_MAX};
+    struct queue_kick what = {&every, 1, (size_t)rand() % 10 + 1, BYTES_NONE, false};
+    enum queue_result r = named_queue_kick(q, &what, now, on_done, NULL);
     settle();
     if (r == QUEUE_OK)
         assert_int_equal(told, QUEUE_OK);

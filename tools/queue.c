@@ -1,0 +1,253 @@
+/* millrace queue: lists the buried messages of a queue, and shows, edits, deletes or kicks them.
+ *
+ * A relay buries a message that its destination refuses. A kicked message is delivered again, and buried again unless the
+ * destination has changed. So `edit` replaces the message and kicks it, in one step of the queue. */
+#include "base/io.h"
+#include "base/rfc3339.h"
+#include "daemon/daemon.h"
+#include "json/json_fields.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define EDITED_MAX ((size_t)64 << 20)
+#define SHOWN_MAX 100 /* bytes of a message in the list */
+
+static const struct option_row rows[] = {
+    TOOL_DATA_DIR_SETTING,
+    {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
+    {.name = "url", .type = OPTION_STRING, .help = "address of simplequeue (default: the pipeline's)"},
+    {.name = "token_file",
+        .type = OPTION_STRING,
+        OPTION_INHERITS_TOKEN("simplequeue"),
+        .help = "file with the daemon's token"},
+    {.name = NULL},
+};
+
+struct queue_tool {
+    struct pipeline pipeline;
+    const char *url, *queue;
+    char *token;
+};
+
+/* Returns the reply of status 200, or NULL after printing the error. */
+static struct json_doc *ask(
+    const struct queue_tool *t, const char *method, const char *target, struct bytes body)
+{
+    struct buf reply = {0};
+    const char *why;
+    const struct http_call_spec call = {.method = method, .target = target, .body = body};
+    int status = tool_request(t->url, t->token, &call, &reply, &why);
+    struct json_doc *doc = status ? json_doc_parse(buf_bytes(&reply)) : NULL;
+    buf_free(&reply);
+    if (status == 200 && doc)
+        return doc;
+    struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(status ? "no answer of simplequeue" : why);
+    tool_fail(EX_TEMPFAIL, "%s: %.*s", t->url, (int)detail.len, detail.len ? detail.ptr : "");
+    json_doc_free(&doc);
+    return NULL;
+}
+
+static struct json_doc *ask_dead(const struct queue_tool *t, uint64_t from, unsigned items)
+{
+    char *target = mem_printf("/dead?queue=%s&from=%" PRIu64 "&items=%u", t->queue, from, items);
+    struct json_doc *doc = ask(t, "GET", target, BYTES_NONE);
+    free(target);
+    return doc;
+}
+
+static bool print_line(const struct json_doc *doc, size_t i, void *last)
+{
+    char time[RFC3339_TEXT];
+    struct buf text = {0};
+    struct bytes reason = json_doc_text(doc, "/reason"), message = json_doc_text(doc, "/message");
+    (void)i;
+    (void)json_doc_u64(doc, "/id", last);
+    buf_append_json(&text, bytes_of(message.ptr, message.len < SHOWN_MAX ? message.len : SHOWN_MAX));
+    printf("%" PRIu64 " %s %.*s: %.*s%s\n", *(uint64_t *)last,
+        rfc3339_write((int64_t)json_doc_number(doc, "/buried_at"), time), (int)reason.len, reason.ptr, (int)text.len,
+        text.ptr, message.len > SHOWN_MAX ? "..." : "");
+    buf_free(&text);
+    return true;
+}
+
+static int list(const struct queue_tool *t, const char *ids)
+{
+    struct json_doc *doc;
+    uint64_t last = 0, before;
+    (void)ids;
+    do {
+        before = last;
+        doc = ask_dead(t, last + 1, 1000);
+        if (!doc)
+            return EX_TEMPFAIL;
+        json_doc_each(doc, "/buried", print_line, &last);
+        json_doc_free(&doc);
+    } while (last > before);
+    return EX_OK;
+}
+
+/* Appends the message. Returns an exit status. */
+static int read_message(const struct queue_tool *t, const char *ids, struct buf *out)
+{
+    uint64_t id, found = 0;
+    if (!bytes_to_u64(bytes_str(ids), &id) || id == 0)
+        return tool_fail(EX_USAGE, "%s is not an id", ids);
+    struct json_doc *doc = ask_dead(t, id, 1);
+    if (!doc)
+        return EX_TEMPFAIL;
+    (void)json_doc_u64(json_doc_length(doc, "/buried") ? doc : NULL, "/buried/0/id", &found);
+    buf_append_bytes(out, json_doc_text(doc, "/buried/0/message"));
+    json_doc_free(&doc);
+    return found == id ? EX_OK
+                       : tool_fail(EX_DATAERR, "queue %s has no buried message %" PRIu64, t->queue, id);
+}
+
+static int show(const struct queue_tool *t, const char *ids)
+{
+    struct buf message = {0};
+    int status = read_message(t, ids, &message);
+    if (status == EX_OK)
+        printf("%.*s\n", (int)message.len, message.len ? message.ptr : "");
+    buf_free(&message);
+    return status;
+}
+
+/* Repeats the request, which moves or deletes only a part of many messages, until none of `ids` is left. */
+static int change(const struct queue_tool *t, const char *ids, const char *method, const char *path,
+    const char *verb, struct bytes body)
+{
+    uint64_t n = 1, all = 0;
+    char *target = mem_printf("%s?queue=%s&id=%s", path, t->queue, ids), *member = mem_printf("/%s", verb);
+    int status = EX_OK;
+    while (n > 0 && status == EX_OK) {
+        struct json_doc *doc = ask(t, method, target, body);
+        n = json_doc_number(doc, "%s", member);
+        all += n;
+        status = doc ? EX_OK : EX_TEMPFAIL;
+        json_doc_free(&doc);
+    }
+    if (status == EX_OK && all == 0)
+        status = tool_fail(EX_DATAERR, "queue %s has no such buried message", t->queue);
+    else if (all > 0)
+        printf("%s %" PRIu64 "\n", verb, all);
+    free(target);
+    free(member);
+    return status;
+}
+
+/* All that are buried now. A message that is kicked and buried again has a higher id. */
+static int change_all(const struct queue_tool *t, const char *ids, const char *method, const char *path, const char *verb)
+{
+    if (strcmp(ids, "all") != 0)
+        return change(t, ids, method, path, verb, BYTES_NONE);
+    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
+    if (!doc)
+        return EX_TEMPFAIL;
+    uint64_t next = json_doc_number(doc, "/queues/%s/next_id", t->queue);
+    json_doc_free(&doc);
+    char *every = mem_printf("1-%" PRIu64, next > 1 ? next - 1 : 1);
+    int status = change(t, every, method, path, verb, BYTES_NONE);
+    free(every);
+    return status;
+}
+
+static int kick(const struct queue_tool *t, const char *ids)
+{
+    return change_all(t, ids, "POST", "/kick", "kicked");
+}
+
+static int delete(const struct queue_tool *t, const char *ids)
+{
+    return change_all(t, ids, "DELETE", "/dead", "deleted");
+}
+
+/* Lets the user's editor change the text, in a file of its own. */
+static int run_editor(struct buf *text)
+{
+    char path[] = "/tmp/millrace-queue-XXXXXX";
+    const char *visual = getenv("VISUAL"), *editor = visual ? visual : getenv("EDITOR");
+    int fd = mkstemp(path), status = EX_OK;
+    if (fd < 0 || io_write_all(fd, text->ptr, text->len, 0) != 0)
+        status = tool_fail(EX_CANTCREAT, "%s: %s", path, strerror(errno));
+    char *command = mem_printf("%s %s", editor ? editor : "vi", path);
+    buf_clear(text);
+    if (status == EX_OK && system(command) != 0)
+        status = tool_fail(EX_UNAVAILABLE, "%s has failed: nothing was changed", command);
+    else if (status == EX_OK && io_read_file(path, EDITED_MAX, text) != 0)
+        status = tool_fail(EX_NOINPUT, "%s: %s", path, strerror(errno));
+    free(command);
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    return status;
+}
+
+static int edit(const struct queue_tool *t, const char *ids)
+{
+    struct buf text = {0};
+    int status = read_message(t, ids, &text);
+    if (status == EX_OK && isatty(STDIN_FILENO)) {
+        status = run_editor(&text);
+    } else if (status == EX_OK) {
+        buf_clear(&text);
+        if (io_read_file("/dev/stdin", EDITED_MAX, &text) != 0)
+            status = tool_fail(EX_NOINPUT, "standard input: %s", strerror(errno));
+    }
+    struct bytes message = bytes_without_line_end(buf_bytes(&text));
+    if (status == EX_OK && message.len == 0)
+        status = tool_fail(EX_DATAERR, "the new message is empty: nothing was changed");
+    if (status == EX_OK)
+        status = change(t, ids, "POST", "/kick", "kicked", message);
+    buf_free(&text);
+    return status;
+}
+
+static const struct act {
+    const char *name;
+    int (*run)(const struct queue_tool *t, const char *ids);
+} acts[] = {{"list", list}, {"show", show}, {"edit", edit}, {"delete", delete}, {"kick", kick}};
+
+static int queue_with(const struct options *o)
+{
+    char **words;
+    size_t n = options_operands(o, &words), i = 0;
+    const char *url = options_string(o, "url");
+    struct queue_tool t = {.queue = options_string(o, "queue")};
+    struct config_error error;
+    while (n > 0 && i < sizeof acts / sizeof *acts && strcmp(acts[i].name, words[0]) != 0)
+        i++;
+    if (i == sizeof acts / sizeof *acts || (i == 0 ? n > 1 : n != 2))
+        return tool_fail(EX_USAGE, "give list, show ID, edit ID, delete IDS or kick IDS");
+    for (const char *c = n == 2 && strcmp(words[1], "all") != 0 ? words[1] : ""; *c; c++)
+        if (!strchr("0123456789-,", *c))
+            return tool_fail(EX_USAGE, "%s is not a list of ids such as 3,7-9", words[1]);
+    if (!bytes_is_name(bytes_str(t.queue)))
+        return tool_fail(EX_USAGE, "--queue takes a name");
+    if (daemon_read_token(options_string(o, "token_file"), &t.token, &error) != 0)
+        return tool_fail(EX_CONFIG, "%s", error.text);
+    pipeline_open(&t.pipeline, options_config(o), options_string(o, "data_dir"));
+    t.url = url ? url : pipeline_url(&t.pipeline, "simplequeue");
+    int status = acts[i].run(&t, n == 2 ? words[1] : NULL);
+    pipeline_close(&t.pipeline);
+    free(t.token);
+    return tool_flush(status);
+}
+
+int tool_queue(int argc, char **argv)
+{
+    static const struct options_spec spec = {.program = "queue",
+        .summary = "lists the buried messages of a queue, and shows, edits, deletes or kicks them",
+        .operands = "[list | show ID | edit ID | delete IDS | kick IDS]",
+        .more = "IDS is a list such as 3,7-9, or `all`. `edit` opens the message in $VISUAL or $EDITOR, or takes the new\n"
+                "message from standard input, and kicks the message: it is delivered again.\n",
+        .rows = {rows, NULL}};
+    return tool_run(&spec, argc, argv, queue_with);
+}
