@@ -69,8 +69,21 @@ static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t 
     return 0;
 }
 
-/* Sets `element` to the bytes from a brace to the brace that closes it, without line ends outside of strings, and moves *rest
- * behind them. False: there is no such element. json_fields_extract judges the bytes between the braces. */
+/* Adds a refused event. False: it refuses the body. */
+static bool refuse(struct event_refusals *r, const char *unit, size_t place, const char *reason)
+{
+    if (r->n++ == 0)
+        error_set(&r->first, -1, "%s %zu%s: %s", unit, place, *unit == 'e' ? " of the array" : "", reason);
+    if (r->n <= EVENT_REFUSALS_LISTED) {
+        buf_printf(&r->list, "%s{\"%s\":%zu,\"reason\":", r->n > 1 ? "," : "", unit, place);
+        buf_append_json(&r->list, bytes_str(reason));
+        buf_append_char(&r->list, '}');
+    }
+    return !r->all_or_none;
+}
+
+/* Sets `element` to the bytes before the next comma or closing bracket of the array, without line ends outside of strings, and
+ * *rest to the bytes from there. False: there is none. json_fields_extract judges the element. */
 static bool next_element(struct bytes *rest, struct buf *element)
 {
     size_t depth = 0;
@@ -78,6 +91,10 @@ static bool next_element(struct bytes *rest, struct buf *element)
     buf_clear(element);
     for (size_t i = 0; i < rest->len; i++) {
         char c = rest->ptr[i];
+        if (!in_string && depth == 0 && (c == ',' || c == ']')) {
+            *rest = bytes_of(rest->ptr + i, rest->len - i);
+            return true;
+        }
         bool is_end = !in_string && (c == '\n' || c == '\r');
         buf_append_char(element, is_end ? ' ' : c);
         if (in_string && c == '\\' && i + 1 < rest->len)
@@ -88,50 +105,44 @@ static bool next_element(struct bytes *rest, struct buf *element)
             depth++;
         else if (!in_string && (c == '}' || c == ']'))
             depth -= depth > 0;
-        if (depth == 0) {
-            *rest = bytes_of(rest->ptr + i + 1, rest->len - i - 1);
-            return c == '}';
-        }
     }
     return false;
 }
 
-static int read_array(
-    struct event_body *e, struct bytes rest, usec_t now, struct buf *out, size_t *n, struct error *error)
+static int read_array(struct event_body *e, struct bytes rest, usec_t now, struct buf *out, size_t *n,
+    struct event_refusals *refused)
 {
-    const char *reason = NULL;
-    size_t place = 0;
-    char next = ',';
+    char end = ',';
     rest = skip_space(bytes_of(rest.ptr + 1, rest.len - 1));
     if (rest.len > 0 && *rest.ptr == ']')
-        next = ']';
-    for (; next == ','; place++) {
+        end = ']';
+    for (size_t place = 1; end == ','; place++) {
+        const char *reason = "a line end inside a string";
         if (!next_element(&rest, &e->element))
-            return error_set(error, -1, "event %zu of the array is not an object", place + 1);
-        if (memchr(e->element.ptr, '\n', e->element.len))
-            return error_set(error, -1, "event %zu of the array: a line end inside a string", place + 1);
-        if (add(e, buf_bytes(&e->element), e->counters->time_default_now, now, out, &reason) != 0)
-            return error_set(error, -1, "event %zu of the array: %s", place + 1, reason);
-        rest = skip_space(rest);
-        next = '\0';
-        if (rest.len > 0)
-            next = *rest.ptr;
-        if (next == ',')
-            rest = skip_space(bytes_of(rest.ptr + 1, rest.len - 1));
+            return error_set(&refused->first, -1, "event %zu of the array: no comma or ] follows", place);
+        struct bytes event = bytes_trim(buf_bytes(&e->element));
+        if (memchr(e->element.ptr, '\n', e->element.len) ||
+            add(e, event, e->counters->time_default_now, now, out, &reason) != 0) {
+            if (!refuse(refused, "event", place, reason))
+                return -1;
+        } else {
+            ++*n;
+        }
+        end = *rest.ptr;
+        rest = bytes_of(rest.ptr + (end == ','), rest.len - (end == ','));
     }
-    if (next != ']' || skip_space(bytes_of(rest.ptr + 1, rest.len - 1)).len > 0)
-        return error_set(error, -1, "after event %zu: expected a comma, or ] as the end of the body", place);
-    *n += place;
+    if (skip_space(bytes_of(rest.ptr + 1, rest.len - 1)).len > 0)
+        return error_set(&refused->first, -1, "the body does not end after the array");
     return 0;
 }
 
-int event_body_read(
-    struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n, struct error *error)
+int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
+    struct event_refusals *refused)
 {
     struct bytes begin = skip_space(body);
     const char *reason;
     if (begin.len > 0 && *begin.ptr == '[')
-        return read_array(e, begin, now, out, n, error);
+        return read_array(e, begin, now, out, n, refused);
     for (size_t at = 0, number = 1; at < body.len; number++) {
         const char *line = body.ptr + at, *lf = memchr(line, '\n', body.len - at);
         size_t len = lf ? (size_t)(lf - line) : body.len - at;
@@ -140,9 +151,10 @@ int event_body_read(
             len--;
         if (len == 0)
             continue;
-        if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) != 0)
-            return error_set(error, -1, "line %zu: %s", number, reason);
-        ++*n;
+        if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) == 0)
+            ++*n;
+        else if (!refuse(refused, "line", number, reason))
+            return -1;
     }
     return 0;
 }

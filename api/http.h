@@ -21,6 +21,7 @@ struct api {
     struct asks *asks;
     struct http_client *queue;
     struct event_body *event_body;
+    struct stats_counter *refused_events;
     struct http_client *pubsub; /* of `live` */
     struct live *live;
     struct pipeline *pipeline;

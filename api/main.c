@@ -214,6 +214,8 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
         api->event_body = event_body_new(api->counters);
+    api->refused_events = stats_counter(
+        daemon_stats(d), "events_refused_total", NULL, "events of /v1/events that are not JSON objects");
     if (status == 0)
         status = connect_sources(d, api, timeout, error);
     if (status == 0) {

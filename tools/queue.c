@@ -48,7 +48,8 @@ static struct json_doc *ask(
     buf_free(&reply);
     if (status == 200 && doc)
         return doc;
-    struct bytes detail = doc ? json_doc_text(doc, "/detail") : bytes_str(status ? "no answer of simplequeue" : why);
+    struct bytes detail =
+        doc ? json_doc_text(doc, "/detail") : bytes_str(status ? "no answer of simplequeue" : why);
     tool_fail(EX_TEMPFAIL, "%s: %.*s", t->url, (int)detail.len, detail.len ? detail.ptr : "");
     json_doc_free(&doc);
     return NULL;
@@ -71,8 +72,8 @@ static bool print_line(const struct json_doc *doc, size_t i, void *last)
     (void)json_doc_u64(doc, "/id", last);
     buf_append_json(&text, bytes_of(message.ptr, message.len < SHOWN_MAX ? message.len : SHOWN_MAX));
     printf("%" PRIu64 " %s %.*s: %.*s%s\n", *(uint64_t *)last,
-        rfc3339_write((int64_t)json_doc_number(doc, "/buried_at"), time), (int)reason.len, reason.ptr, (int)text.len,
-        text.ptr, message.len > SHOWN_MAX ? "..." : "");
+        rfc3339_write((int64_t)json_doc_number(doc, "/buried_at"), time), (int)reason.len, reason.ptr,
+        (int)text.len, text.ptr, message.len > SHOWN_MAX ? "..." : "");
     buf_free(&text);
     return true;
 }
@@ -143,7 +144,8 @@ static int change(const struct queue_tool *t, const char *ids, const char *metho
 }
 
 /* All that are buried now. A message that is kicked and buried again has a higher id. */
-static int change_all(const struct queue_tool *t, const char *ids, const char *method, const char *path, const char *verb)
+static int change_all(
+    const struct queue_tool *t, const char *ids, const char *method, const char *path, const char *verb)
 {
     if (strcmp(ids, "all") != 0)
         return change(t, ids, method, path, verb, BYTES_NONE);
@@ -163,7 +165,7 @@ static int kick(const struct queue_tool *t, const char *ids)
     return change_all(t, ids, "POST", "/kick", "kicked");
 }
 
-static int delete(const struct queue_tool *t, const char *ids)
+static int delete (const struct queue_tool *t, const char *ids)
 {
     return change_all(t, ids, "DELETE", "/dead", "deleted");
 }
@@ -221,7 +223,7 @@ static int queue_with(const struct options *o)
     size_t n = options_operands(o, &words), i = 0;
     const char *url = options_string(o, "url");
     struct queue_tool t = {.queue = options_string(o, "queue")};
-    struct config_error error;
+    struct error error;
     while (n > 0 && i < sizeof acts / sizeof *acts && strcmp(acts[i].name, words[0]) != 0)
         i++;
     if (i == sizeof acts / sizeof *acts || (i == 0 ? n > 1 : n != 2))
@@ -246,7 +248,8 @@ int tool_queue(int argc, char **argv)
     static const struct options_spec spec = {.program = "queue",
         .summary = "lists the buried messages of a queue, and shows, edits, deletes or kicks them",
         .operands = "[list | show ID | edit ID | delete IDS | kick IDS]",
-        .more = "IDS is a list such as 3,7-9, or `all`. `edit` opens the message in $VISUAL or $EDITOR, or takes the new\n"
+        .more = "IDS is a list such as 3,7-9, or `all`. `edit` opens the message in $VISUAL or $EDITOR, or "
+                "takes the new\n"
                 "message from standard input, and kicks the message: it is delivered again.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, queue_with);

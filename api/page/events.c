@@ -11,6 +11,7 @@ struct post {
     bool is_pixel;
     struct buf events;
     size_t n;
+    struct buf refused; /* members of the reply */
 };
 
 static void post_gone(struct http_request *req, void *arg)
@@ -26,6 +27,7 @@ static void post_free(struct post *p)
     if (!p->req)
         p->api->unowned -= p->events.cap;
     buf_free(&p->events);
+    buf_free(&p->refused);
     free(p);
 }
 
@@ -58,8 +60,9 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     } else if (p->is_pixel)
         reply_pixel(p->req);
     else
-        http_replyf(p->req, 200, "application/json", "{\"accepted\":%zu%s}\n", p->n,
-            *http_reply_header(reply, "X-Millrace-Duplicate") ? ",\"duplicate\":true" : "");
+        http_replyf(p->req, 200, "application/json", "{\"accepted\":%zu%s%.*s}\n", p->n,
+            *http_reply_header(reply, "X-Millrace-Duplicate") ? ",\"duplicate\":true" : "",
+            (int)p->refused.len, p->refused.len ? p->refused.ptr : "");
     post_free(p);
 }
 
@@ -79,9 +82,10 @@ static bool append_marks(struct http_request *req, struct buf *target)
     return any;
 }
 
-/* Sends the events to the queue. Takes over the memory of `events`. `marks` are further parameters of the target. */
+/* Sends the events to the queue. Takes over the memory of `events`. `marks` are further parameters of the target. `refused`:
+ * NULL: no event of the request was refused. */
 static void send_events(struct http_request *req, struct api *api, struct buf *events, size_t n,
-    struct bytes marks, bool is_pixel)
+    struct bytes marks, bool is_pixel, const struct event_refusals *refused)
 {
     if (api->unowned > UNOWNED_MAX) {
         http_refuse_hold(req, HTTP_HOLD_OVERLOADED, NULL);
@@ -93,6 +97,9 @@ static void send_events(struct http_request *req, struct api *api, struct buf *e
     struct post *p = mem_zalloc(sizeof *p);
     *p = (struct post){.api = api, .req = req, .is_pixel = is_pixel, .events = *events, .n = n};
     *events = (struct buf){0};
+    if (refused && refused->n > 0)
+        buf_printf(&p->refused, ",\"partial\":true,\"refused\":%zu,\"errors\":[%.*s]", refused->n,
+            (int)refused->list.len, refused->list.ptr);
     http_set_held_bytes(req, p->events.cap);
     http_on_gone(req, post_gone, p);
     http_client_request(api->queue, &(struct http_call_spec){.method = "POST",
@@ -117,20 +124,23 @@ void events_post(struct http_request *req, void *ctx)
     struct buf marks = {0}, events = {0}, body;
     struct bytes value;
     size_t n = 0;
-    struct error error;
+    struct event_refusals refused = {0};
     bool has_marks = append_marks(req, &marks);
-    if (has_marks && !http_require_same_origin(req))
+    if ((has_marks && !http_require_same_origin(req)) ||
+        !http_param_bool(req, "all_or_none", false, &refused.all_or_none))
         goto out;
     body = http_take_body(req);
-    int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, &error);
+    int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, &refused);
     buf_free(&body);
-    if (result != 0)
-        refuse_events(req, &error);
+    stats_add(api->refused_events, refused.n);
+    if (result != 0 || (n == 0 && refused.n > 0))
+        refuse_events(req, &refused.first);
     else if (n == 0 && !http_param(req, "mark", &value))
         http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");
     else
-        send_events(req, api, &events, n, buf_bytes(&marks), false);
+        send_events(req, api, &events, n, buf_bytes(&marks), false, &refused);
 out:
+    buf_free(&refused.list);
     buf_free(&events);
     buf_free(&marks);
 }
@@ -143,7 +153,7 @@ void events_pixel(struct http_request *req, void *ctx)
     if (event_body_from_query(api->event_body, http_query(req), clock_wall(), &events, &error) != 0)
         refuse_events(req, &error);
     else
-        send_events(req, api, &events, 1, BYTES_NONE, true);
+        send_events(req, api, &events, 1, BYTES_NONE, true, NULL);
     buf_free(&events);
 }
 
@@ -174,7 +184,7 @@ void events_incr(struct http_request *req, void *ctx)
     else if (event_body_incr(api->event_body, counter, key, sub, n, clock_wall(), &events, &error) != 0)
         http_problem(req, 422, "not-a-field", NULL, "%s", error.text);
     else
-        send_events(req, api, &events, n, buf_bytes(&marks), false);
+        send_events(req, api, &events, n, buf_bytes(&marks), false, NULL);
     buf_free(&events);
     buf_free(&marks);
 }

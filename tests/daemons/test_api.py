@@ -371,7 +371,8 @@ class ApiTest(harness.MillraceTest):
                          {"separator": ["\n"], "queue": ["q"], "producer": ["p"], "mark": ["0"], "next": ["3"]})
         for body, stored in ((b"{}", b"{}\n"), (b"\n{}\r\n\r", b"{}\n"), (b"\n\n{}\n{ }", b"{}\n{ }\n"),
                              (b' [{"a":"]"},\n {"b":\n[1,2]} ]\n', b'{"a":"]"}\n{"b": [1,2]}\n'), (b"[]\n{}", None), (b"[{}", None),
-                             (b"{}\n[]\n", None), (b"1\n", None), (b'{"a":1}}', None), (b"[{},]", None), (b'[{"a":"\n"}]', None)):
+                             (b"1\n", None), (b'{"a":1}}', None), (b"[1,]", None), (b'[{"a":"\n"}]', None), (b"[{}]]", None),
+                             (b'[{"a":1},{"b":"x},{}]', None), (b"[{}},{}", None)):
             before = len(self.source.posted)
             reply = self.api.post("/v1/events", body)
             if stored is None:
@@ -380,8 +381,43 @@ class ApiTest(harness.MillraceTest):
             self.assertEqual(reply.status, 200, body)
             self.assertEqual(self.source.posted[-1][1], stored)
         self.assertEqual(self.api.post("/v1/events", b"\n\r\n").json()["code"], "empty-body")
+        self.assertEqual(self.api.post("/v1/events", b"[ ]").json()["code"], "empty-body")
         preflight = harness.request(self.api.url, "OPTIONS", "/v1/events")
         self.assertIn("POST", preflight.header("Access-Control-Allow-Methods"))
+
+    def test_a_bad_event_refuses_itself_alone(self):
+        good = [b'{"t":1332637200,"l":"batch"}'] * 99
+        for bad, reason in ((b'{"t":1332637200,"l":"\\ud83d"}', "string"), (b'{"t":1332637200,"l":"\\ude00\\ud83d"}', "string"),
+                            (b'{"t":1332637200,"x":NaN}', "JSON"), (b'{"t":1332637200,"x":-Infinity}', "JSON"),
+                            (b'{"t":1332637200,"x":18446744073709551616}', "number"), (b'{"t":1332637200,"x":1e999}', "number"),
+                            (b'{"t":1332637200,"l":"\xff"}', "UTF-8"), (b'{"t":1332637200,"l":"a\tb"}', "JSON"),
+                            (b"null", "not an object"), (b'"text, [with] marks"', "not an object"), (b"[{}]", "not an object"),
+                            (b"{", "JSON"), (b'{"a":1} {"b":2}', "JSON"), (b"{'a':1}", "JSON"), (b"undefined", "JSON")):
+            for place in (0, 40, 99):
+                events = good[:place] + [bad] + good[place:]
+                for body, unit in ((b"\n".join(events), "line"), (b"[" + b",\n ".join(events) + b"]", "event")):
+                    if (unit, bad) == ("event", b"{") or (unit, place, bad) == ("line", 0, b"[{}]"):
+                        continue  # this array has no end; this body is an array
+                    reply = self.api.post("/v1/events", body)
+                    self.assertEqual(reply.status, 200, (bad, reply))
+                    answer = reply.json()
+                    said = answer["errors"][0].pop("reason")
+                    self.assertIn(reason.lower(), said.lower(), bad)
+                    self.assertEqual(answer, {"accepted": 99, "partial": True, "refused": 1, "errors": [{unit: place + 1}]})
+                    self.assertEqual(self.source.posted[-1][1], b"\n".join(good) + b"\n")
+                    before = len(self.source.posted)
+                    reply = self.api.post("/v1/events?all_or_none=1", body)
+                    self.assertEqual((reply.status, reply.json()["code"]), (400, "invalid-event"))
+                    self.assertIn("%s %d" % (unit, place + 1), reply.json()["detail"])
+                    self.assertEqual(len(self.source.posted), before)
+        many = self.api.post("/v1/events", b"{}\n" + b"x\n" * 5000).json()
+        self.assertEqual((many["accepted"], many["refused"], len(many["errors"]), many["errors"][-1]["line"]), (1, 5000, 1000, 1001))
+        self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Type": "text/plain"}).json(), {"accepted": 1})
+
+    def test_a_retry_of_a_partial_batch_is_a_duplicate(self):
+        self.source.act = lambda h: h.answer(200, b"", {"X-Millrace-Duplicate": 1}) or True
+        reply = self.api.post("/v1/events?producer=p&mark=0&next=2", b"{}\n1\n").json()
+        self.assertEqual((reply["accepted"], reply["duplicate"], reply["partial"]), (1, True, True))
 
     def test_encoded_events(self):
         before = len(self.source.posted)

@@ -99,7 +99,7 @@ class OpenApiTest(harness.MillraceTest):
 
     def test_it_has_the_parameters_of_the_code(self):
         found = routes()
-        self.assertEqual(found["/v1/events"], words_of(("api", "page", "events.c"), "marks"))
+        self.assertEqual(found["/v1/events"], words_of(("api", "page", "events.c"), "marks") | {"all_or_none"})
         for path, params in found.items():
             if path == "/v1/pixel.gif":
                 params = set()
@@ -198,6 +198,7 @@ class RunningTest(harness.MillraceTest):
                 ("/v1/compare", "get", "user=x&against=x", None, 400), ("/v1/counters", "get", "x=1", None, 400),
                 ("/v1/freshness", "get", "x=1", None, 400), ("/v1/lookup", "get", "", None, 400),
                 ("/v1/events", "post", "", b"[1]", 400), ("/v1/events", "post", "producer=p&mark=5&next=6", b"{}", 409),
+                ("/v1/events", "post", "", b"{}\n1", 200), ("/v1/events", "post", "all_or_none=1", b"{}\n1", 400),
                 ("/v1/incr", "get", "ns=zz&key=k", None, 404), ("/v1/incr", "post", "ns=d&key=k", None, 422)):
             self.assertEqual(self.call(path, method, query, body).status, status, (path, query))
 

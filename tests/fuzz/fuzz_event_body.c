@@ -1,4 +1,4 @@
-/* Any bytes as the body of POST /v1/events. The first byte selects whether events get a default time. What is accepted must be
+/* Any bytes as the body of POST /v1/events. The first byte selects whether events get a default time, and all_or_none. What is accepted must be
  * one JSON object a line, and must be accepted again unchanged. */
 #include "api/event_body.h"
 #include "json/json_fields.h"
@@ -56,13 +56,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct event_body *e = data[0] % 2 ? with : without;
     struct bytes body = bytes_of((const char *)data + 1, size - 1);
-    if (event_body_read(e, body, NOW, &out, &n, &error) != 0) {
-        assert(*error.text);
-    } else {
-        check_lines(buf_bytes(&out), n);
-        int r = event_body_read(e, buf_bytes(&out), NOW, &again, &n_again, &error);
-        assert(r == 0 && n == n_again && bytes_equal(buf_bytes(&out), buf_bytes(&again)));
-    }
+    struct event_refusals refused = {.all_or_none = data[0] & 2}, none = {0};
+    int r = event_body_read(e, body, NOW, &out, &n, &refused);
+    assert(refused.n > 0 || r != 0 ? *refused.first.text : refused.list.len == 0);
+    assert(!refused.all_or_none || refused.n == 0 || r != 0);
+    check_lines(buf_bytes(&out), n);
+    r = event_body_read(e, buf_bytes(&out), NOW, &again, &n_again, &none);
+    assert(r == 0 && none.n == 0 && n == n_again && bytes_equal(buf_bytes(&out), buf_bytes(&again)));
+    buf_free(&refused.list);
     buf_free(&out);
     buf_free(&again);
     struct url_query query;
