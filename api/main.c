@@ -6,6 +6,7 @@
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 
 #define MAX_ROWS "100000"
@@ -77,6 +78,13 @@ static bool has_sortdb(struct options *o)
     return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
 }
 
+/* True also for NULL. */
+static bool is_path(const char *text)
+{
+    static const char allowed[] = "/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return !text || (*text == '/' && strspn(text, allowed) == strlen(text) && !strstr(text, "//"));
+}
+
 /* A breakdown of five million sub keys must fit into half of max_buffered. */
 static int api_check(struct options *o, struct error *error)
 {
@@ -85,6 +93,8 @@ static int api_check(struct options *o, struct error *error)
     counters_free(&c);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
+    if (r == 0 && !is_path(options_text(o, "public_path")))
+        r = options_refuse(o, "public_path", error, "it must be a path such as /p");
     if (r == 0 && has_sortdb(o))
         r = peer_check(o, "sortdb", error);
     if (r == 0)

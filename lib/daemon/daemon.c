@@ -620,6 +620,7 @@ static int start_http(struct daemon *d, int fd, struct error *error)
         .auth_token = d->auth_token,
         .allow_admin = options_bool(o, "allow_exit"),
         .public_max_body = is_public ? (size_t)options_int(o, "public_max_body") : 0,
+        .public_path = is_public ? options_text(o, "public_path") : NULL,
         .public_rate = is_public ? (uint64_t)options_int(o, "public_rate") : 0,
         .allowed_hosts = allowed_hosts.ptr,
         .server_name = server_name,

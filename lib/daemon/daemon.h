@@ -42,7 +42,10 @@ struct http_pool_config;
     {.name = "public_max_body", .type = OPTION_SIZE, .fallback = "64K", .min = 1, .max = INT64_C(1) << 30,   \
         .unit = "bytes", .help = "largest request body at the public port"},                                 \
     {.name = "public_rate", .type = OPTION_INT, .fallback = "1000", .min = 0, .max = 1000000,                \
-        .help = "requests a second at the public port, from all clients; 0: unlimited"}
+        .help = "requests a second at the public port, from all clients; 0: unlimited"},                     \
+    {.name = "public_path", .type = OPTION_STRING,                                                           \
+        .help = "further path of the public endpoints, for browsers that block their own: /p serves "        \
+                "/p/events and /p/pixel.gif (default: none)"}
 /* clang-format on */
 
 struct daemon_spec {

@@ -168,6 +168,7 @@ struct http_totals {
 struct http_server {
     struct http_server_config config;
     char *auth_token, *allowed_hosts, *allowed_origins;
+    struct bytes public_path; /* without a slash at its end; ptr NULL: none */
     struct http_tokens *tokens;
     struct buf server_line;
     struct http_endpoint *endpoints;

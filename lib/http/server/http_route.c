@@ -100,22 +100,26 @@ static enum http_refusal judge_origin(const struct http_request *req)
                          is_link ? BYTES_NONE : http_header(req, "Sec-Fetch-Site"), s->allowed_hosts);
 }
 
+static bool is_public_route(const struct http_request *req)
+{
+    return req->endpoint->row->flags & HTTP_ROUTE_PUBLIC;
+}
+
 /* The origins whose pages may read answers of the route; NULL: only our own. */
 static const char *readers_of(const struct http_request *req)
 {
-    const char *configured = req->conn->server->allowed_origins;
-    bool is_public = req->endpoint->row->flags & HTTP_ROUTE_PUBLIC;
-    return configured ? configured : is_public ? "*" : NULL;
+    return is_public_route(req) ? "*" : req->conn->server->allowed_origins;
 }
 
-/* Caches must know that a reply depends on Origin even if this request has none. */
+/* Caches must know that a reply depends on Origin even if this request has none. On a public route, browsers refuse a `*`:
+ * navigator.sendBeacon always sends credentials. */
 static void add_cors(struct http_request *req)
 {
     const char *readers = readers_of(req);
     if (!readers)
         return;
     struct bytes origin = http_header(req, "Origin");
-    bool any = http_origin_may_read(BYTES_LITERAL("*"), readers);
+    bool any = !is_public_route(req) && http_origin_may_read(BYTES_LITERAL("*"), readers);
     if (!any)
         http_add_header_text(req, "Vary", "Origin");
     if (any)
@@ -124,6 +128,8 @@ static void add_cors(struct http_request *req)
         http_add_header(req, "Access-Control-Allow-Origin", "%.*s", (int)origin.len, origin.ptr);
     else
         return;
+    if (is_public_route(req))
+        http_add_header_text(req, "Access-Control-Allow-Credentials", "true");
     http_add_header_text(req, "Access-Control-Expose-Headers",
         "ETag, Retry-After, X-Millrace-Complete-Until, X-Millrace-Held-By");
 }
@@ -267,6 +273,17 @@ static const struct url_param *refused_param(const struct http_request *req)
     return NULL;
 }
 
+/* True if the endpoint has this path, or is public and has it below config.public_path. */
+static bool has_path(const struct http_server *s, const struct http_endpoint *e, struct bytes path)
+{
+    struct bytes prefix = s->public_path;
+    if (bytes_equal(e->path, path))
+        return true;
+    return prefix.ptr && (e->row->flags & HTTP_ROUTE_PUBLIC) && bytes_starts_with(path, prefix) &&
+           bytes_equal_str(
+               bytes_of(path.ptr + prefix.len, path.len - prefix.len), strrchr(e->row->path, '/'));
+}
+
 /* Takes the first route with this path and method, or else the first route with this path. A public connection reaches only
  * public routes. A daemon's own route replaces a built-in route with the same path. Returns NULL if there is no route. */
 static struct http_endpoint *find_endpoint(struct http_request *req)
@@ -278,7 +295,7 @@ static struct http_endpoint *find_endpoint(struct http_request *req)
     path.len -=
         path.len > 1 && path.ptr[path.len - 1] == '/'; /* clients of bitly's sortdb ask for /get/?key= */
     for (struct http_endpoint *e = s->endpoints; e < s->unknown; e++) {
-        if (!bytes_equal(e->path, path) || (found && found->ctx != e->ctx) ||
+        if (!has_path(s, e, path) || (found && found->ctx != e->ctx) ||
             (req->conn->is_public && !(e->row->flags & HTTP_ROUTE_PUBLIC)))
             continue;
         req->allowed |= e->row->methods;

@@ -103,6 +103,8 @@ struct http_server *http_server_new(const struct http_server_config *config)
     rate_limit_fill(&s->public_rate);
     s->allowed_hosts = config->allowed_hosts ? mem_strdup(config->allowed_hosts) : NULL;
     s->allowed_origins = config->allowed_origins ? mem_strdup(config->allowed_origins) : NULL;
+    s->public_path = bytes_str(config->public_path);
+    s->public_path.len -= s->public_path.len && s->public_path.ptr[s->public_path.len - 1] == '/';
     s->tokens = config->tokens ? http_tokens_ref(config->tokens) : NULL;
     if (config->server_name)
         buf_printf(&s->server_line, "Server: %s\r\n", config->server_name);

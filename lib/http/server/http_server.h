@@ -28,7 +28,7 @@
  *     (daemon/workers.h). The program must ignore SIGPIPE.
  *
  * 13. If allowed_origins is set, or the route is public, the server answers OPTIONS itself and adds the headers of
- *     CORS.
+ *     CORS. A public route admits every origin, with credentials and with any headers.
  *
  * Built-in endpoints: /ping (OK), /health (200 "ready", or 503 with the reason), /stats (?format=json; ?reset=1 for bitly's
  * clients), /metrics, / (the list of endpoints) and OPTIONS *. */
@@ -108,9 +108,12 @@ struct http_server_config {
     bool allow_admin; /* HTTP_ROUTE_NEEDS_TOKEN routes need no token (--allow-exit) */
     /* A server of this process that shares its limits on connections and memory, and outlives this one. NULL: none. */
     struct http_server *first;
-    bool is_shared;            /* other servers accept from the same listening socket */
-    size_t public_max_body;    /* bytes of a request on a public connection; 0: as max_body */
-    uint64_t public_rate;      /* requests a second on all public connections; above it 429; 0: unlimited */
+    bool is_shared;         /* other servers accept from the same listening socket */
+    size_t public_max_body; /* bytes of a request on a public connection; 0: as max_body */
+    uint64_t public_rate;   /* requests a second on all public connections; above it 429; 0: unlimited */
+    /* Public routes are also served below this path, which outlives the server, by the end of their own: /p/events. NULL: they
+     * are not. */
+    const char *public_path;
     const char *allowed_hosts; /* additional hosts for Host and Origin (http_origin.h); NULL: no check */
     const char *
         allowed_origins; /* origins whose pages may call all routes and read the answers (http_origin.h); NULL: none */
