@@ -49,9 +49,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     struct live_client *c = arg;
     if (!c->req || reply->status != 200)
         return;
-    http_add_header_text(c->req, "Cache-Control", "no-store");
-    http_add_header_text(c->req, "X-Accel-Buffering", "no");
-    http_stream_start(c->req, 200, "text/event-stream");
+    http_stream_start_endless(c->req, "text/event-stream");
     http_stream_disable_timeout(c->req);
     c->has_begun = true;
 }

@@ -83,9 +83,8 @@ void http_rate(struct http_request *req, void *ctx)
     LIST_INSERT_HEAD(&server->rate_clients, c, link);
     http_on_gone(req, client_gone, c);
     http_set_long_poll(req);
-    http_add_header_text(req, "Cache-Control", "no-store");
     http_add_header_text(req, "Access-Control-Allow-Origin", "*");
-    http_stream_start(req, 200, "text/event-stream");
+    http_stream_start_endless(req, "text/event-stream");
     http_stream_write(req, SERVER_RETRY);
 }
 

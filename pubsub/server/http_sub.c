@@ -231,10 +231,9 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     server_add_openings(h->req, h->stream, offset);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, offset);
     http_add_header(h->req, "X-Millrace-End", "%" PRIu64, end);
-    http_add_header(h->req, "Cache-Control", "no-store");
     if (h->form == SUB_EVENTS)
         http_add_header(h->req, "Access-Control-Allow-Origin", "*");
-    http_stream_start(h->req, 200, forms[h->form].type);
+    http_stream_start_endless(h->req, forms[h->form].type);
     http_stream_disable_timeout(h->req);
     stats_add(h->server->sent_streams, 1);
     h->begun = true;

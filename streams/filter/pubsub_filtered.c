@@ -295,8 +295,7 @@ static void start_answer(void *arg)
     h->started = true;
     http_add_header(h->req, "X-Millrace-Stream-Id", "%s", at->id);
     http_add_header(h->req, "X-Millrace-Offset", "%" PRIu64, at->offset);
-    http_add_header(h->req, "Cache-Control", "no-store");
-    http_stream_start(h->req, 200, "application/octet-stream");
+    http_stream_start_endless(h->req, "application/octet-stream");
     http_stream_disable_timeout(h->req);
 }
 

@@ -276,6 +276,13 @@ void http_stream_start(struct http_request *req, int status, const char *content
     http_output_schedule(req->conn);
 }
 
+void http_stream_start_endless(struct http_request *req, const char *content_type)
+{
+    http_add_header_text(req, "Cache-Control", "no-store");
+    http_add_header_text(req, "X-Accel-Buffering", "no");
+    http_stream_start(req, 200, content_type);
+}
+
 /* Rewinding a stream: withdrawing output that its client has not begun to receive.
  *
  * When the size of a chunk has been sent, the whole chunk must follow. So a body can be cut only between two pieces.

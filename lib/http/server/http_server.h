@@ -216,6 +216,8 @@ void http_problem_with(struct http_request *req, int status, const char *code, c
 
 /* A streamed reply: one start, any number of writes, one end. For HEAD, the writes have no effect. */
 void http_stream_start(struct http_request *req, int status, const char *content_type);
+/* The same for a stream without end, status 200: neither a cache nor a proxy such as nginx may keep its bytes back. */
+void http_stream_start_endless(struct http_request *req, const char *content_type);
 void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
 void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
 /* Writes one piece of spans of a file, with sendfile. `done` is called once they are sent or dropped; until then
