@@ -81,6 +81,15 @@ class BitlyTest(QueueTest):
         self.assertEqual(self.fetch(q, "/mget", {"items": 3, "separator": "--"}), b"b||c--d--")
         self.assertEqual(self.fetch(q, "/mget", {"items": 3}), b"")
 
+    def test_what_differs_in_a_target(self):
+        """As the guide says."""
+        q = self.original()
+        self.fetch(q, "/put?data=", status=400)
+        self.assertEqual(q.get("/put?data=a#b").status, 200)
+        self.assertEqual(q.get("/get").body, b"a#b")
+        for target in ("/put?DATA=a", "/mput?data=a&Separator=,", "/mget?ITEMS=2"):
+            self.assertEqual(q.get(target).json()["code"], "unknown-parameter", target)
+
     def test_what_is_refused_that_bitlys_took(self):
         q = self.original()
         for target in ("/put?data=%zz", "/stats?format=xml", "/mget?items=3x"):
