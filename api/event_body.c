@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JSON_SPACE " \t\r\n"
-
 struct event_body {
     const struct counters *counters;
     struct json_fields *time;
@@ -34,7 +32,8 @@ void event_body_free(struct event_body **e)
 static struct bytes skip_space(struct bytes text)
 {
     size_t n = 0;
-    while (n < text.len && strchr(JSON_SPACE, text.ptr[n]) && text.ptr[n] != '\0')
+    while (n < text.len &&
+           (text.ptr[n] == ' ' || text.ptr[n] == '\n' || text.ptr[n] == '\r' || text.ptr[n] == '\t'))
         n++;
     return bytes_of(text.ptr + n, text.len - n);
 }
@@ -52,7 +51,8 @@ static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t 
     const char **reason)
 {
     struct json_value time;
-    if (json_fields_extract(e->time, event, &time, reason) != 0)
+    *reason = "longer than 4 MiB";
+    if (event.len > EVENT_BYTES_MAX || json_fields_extract(e->time, event, &time, reason) != 0)
         return -1;
     if (gets_time && time.type == JSON_MISSING) {
         struct bytes members = skip_space(event);
@@ -82,6 +82,15 @@ static bool refuse(struct event_refusals *r, const char *unit, size_t place, con
     return !r->all_or_none;
 }
 
+/* Counts an event. False: there are too many. */
+static bool admit(struct event_refusals *r, size_t events)
+{
+    r->too_many = events + r->n >= EVENTS_MAX;
+    if (r->too_many)
+        (void)fail(r->first, "more than %d events in one request", EVENTS_MAX);
+    return !r->too_many;
+}
+
 /* Sets `element` to the bytes before the next comma or closing bracket of the array, without line ends outside of strings, and
  * *rest to the bytes from there. False: there is none. json_fields_extract judges the element. */
 static bool next_element(struct bytes *rest, struct buf *element)
@@ -95,10 +104,13 @@ static bool next_element(struct bytes *rest, struct buf *element)
             *rest = bytes_of(rest->ptr + i, rest->len - i);
             return true;
         }
-        bool is_end = !in_string && (c == '\n' || c == '\r');
-        buf_append_char(element, is_end ? ' ' : c);
-        if (in_string && c == '\\' && i + 1 < rest->len)
-            buf_append_char(element, rest->ptr[++i]);
+        bool is_end = !in_string && (c == '\n' || c == '\r'), is_escape = in_string && c == '\\';
+        if (element->len <= EVENT_BYTES_MAX)
+            buf_append_char(element, is_end ? ' ' : c);
+        if (is_escape && i + 1 < rest->len && element->len <= EVENT_BYTES_MAX)
+            buf_append_char(element, rest->ptr[i + 1]);
+        if (is_escape)
+            i++;
         else if (c == '"')
             in_string = !in_string;
         else if (!in_string && (c == '{' || c == '['))
@@ -118,6 +130,8 @@ static int read_array(struct event_body *e, struct bytes rest, usec_t now, struc
         end = ']';
     for (size_t place = 1; end == ','; place++) {
         const char *reason = "a line end inside a string";
+        if (!admit(refused, *n))
+            return -1;
         if (!next_element(&rest, &e->element))
             return error_set(&refused->first, -1, "event %zu of the array: no comma or ] follows", place);
         struct bytes event = bytes_trim(buf_bytes(&e->element));
@@ -144,13 +158,17 @@ int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct 
     if (begin.len > 0 && *begin.ptr == '[')
         return read_array(e, begin, now, out, n, refused);
     for (size_t at = 0, number = 1; at < body.len; number++) {
+        for (; at < body.len && (body.ptr[at] == '\n' || body.ptr[at] == '\r'); at++)
+            number += body.ptr[at] == '\n';
         const char *line = body.ptr + at, *lf = memchr(line, '\n', body.len - at);
         size_t len = lf ? (size_t)(lf - line) : body.len - at;
         at += len + (lf != NULL);
         while (len > 0 && line[len - 1] == '\r')
             len--;
         if (len == 0)
-            continue;
+            break;
+        if (!admit(refused, *n))
+            return -1;
         if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) == 0)
             ++*n;
         else if (!refuse(refused, "line", number, reason))

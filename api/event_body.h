@@ -16,12 +16,15 @@
 
 #define EVENT_REPEAT_MAX 1000 /* events of one event_body_incr */
 #define EVENT_REFUSALS_LISTED 1000
+#define EVENTS_MAX 262144                 /* of a body, as of a put to the queue */
+#define EVENT_BYTES_MAX ((size_t)4 << 20) /* a longer event is refused unread */
 
 struct event_body;
 
 /* The refused events of a body. The caller zeroes it, and frees `list`. */
 struct event_refusals {
     bool all_or_none; /* of the caller: the first refused event refuses the body */
+    bool too_many;    /* the body is refused, because it has more than EVENTS_MAX events */
     size_t n;
     struct buf list;    /* of the first, as elements of JSON: {"line":3,"reason":"..."} */
     struct error first; /* the first, or why the whole body is refused */

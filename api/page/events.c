@@ -133,7 +133,9 @@ void events_post(struct http_request *req, void *ctx)
     int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, &refused);
     buf_free(&body);
     stats_add(api->refused_events, refused.n);
-    if (result != 0 || (n == 0 && refused.n > 0))
+    if (refused.too_many)
+        http_problem(req, 413, "too-large", "post fewer events at once", "%s", refused.first.text);
+    else if (result != 0 || (n == 0 && refused.n > 0))
         refuse_events(req, &refused.first);
     else if (n == 0 && !http_param(req, "mark", &value))
         http_problem(req, 400, "empty-body", "post events, one JSON object a line", "the body has no events");

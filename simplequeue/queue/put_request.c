@@ -42,19 +42,30 @@ void records_free(struct records *r)
     *r = (struct records){0};
 }
 
-void records_split(struct records *r, struct bytes data, struct bytes separator)
+/* Advances *data over separators. A compressed body may consist of nothing else. */
+static void skip_separators(struct bytes *data, struct bytes separator)
+{
+    const char *at = data->ptr, *end = at + data->len;
+    while ((size_t)(end - at) >= separator.len && *at == *separator.ptr &&
+           (separator.len == 1 || memcmp(at, separator.ptr, separator.len) == 0))
+        at += separator.len;
+    *data = bytes_of(at, (size_t)(end - at));
+}
+
+bool records_split(struct records *r, struct bytes data, struct bytes separator)
 {
     r->n = 0;
     if (r->cap > RECORDS_KEPT_MAX)
         records_free(r);
-    while (data.len) {
+    for (skip_separators(&data, separator); data.len; skip_separators(&data, separator)) {
         const char *at = memmem(data.ptr, data.len, separator.ptr, separator.len);
         size_t len = at ? (size_t)(at - data.ptr) : data.len;
-        size_t skip = at ? len + separator.len : len;
-        if (len)
-            *ARRAY_ADD(r->at, r->n, r->cap) = bytes_of(data.ptr, len);
-        data = bytes_of(data.ptr + skip, data.len - skip);
+        if (r->n == PUT_MESSAGES_MAX)
+            return false;
+        *ARRAY_ADD(r->at, r->n, r->cap) = bytes_of(data.ptr, len);
+        data = bytes_of(data.ptr + len, data.len - len);
     }
+    return true;
 }
 
 bool messages_as_lines(struct bytes *messages, size_t *n)

@@ -21,8 +21,11 @@ struct records {
     size_t n, cap;
 };
 void records_free(struct records *r);
-/* Splits the data at the separator, which must not be empty. Skips empty records. */
-void records_split(struct records *r, struct bytes data, struct bytes separator);
+/* Splits the data at the separator, which must not be empty. Skips empty records. False: there are more than PUT_MESSAGES_MAX, which
+ * would keep the loop from other requests for too long. */
+#define PUT_MESSAGES_MAX 262144
+#define TOO_MANY_MESSAGES "more than 262144 messages in one request"
+bool records_split(struct records *r, struct bytes data, struct bytes separator);
 /* Makes each message one that a stream can store as a line: drops its line end, and drops a message that is then empty. Returns
  * false if a message contains an LF. */
 bool messages_as_lines(struct bytes *messages, size_t *n);

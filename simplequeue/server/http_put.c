@@ -110,7 +110,10 @@ void http_mput(struct http_request *req, void *ctx)
     struct bytes separator;
     if (!param_separator(req, server->mput_separator, false, &separator))
         return;
-    records_split(&server->records, message_data(req), separator);
+    if (!records_split(&server->records, message_data(req), separator)) {
+        http_problem(req, 413, "too-large", "put fewer messages at once", TOO_MANY_MESSAGES);
+        return;
+    }
     if (!as_lines(server, req, server->records.at, &server->records.n))
         return;
     struct queue_put what = {.messages = server->records.at, .n = server->records.n};

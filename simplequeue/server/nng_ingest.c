@@ -270,13 +270,16 @@ static void handle(struct batch *b)
         return;
     }
     const char *wrong = parse_header(&query, name, &what);
-    records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
+    bool fits =
+        records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
     if (in->server->lines) /* none contains an LF */
         (void)messages_as_lines(in->server->records.at, &in->server->records.n);
     what.messages = in->server->records.at;
     what.n = in->server->records.n;
     if (wrong)
         refuse_with(b, 400, "bad-parameter", wrong, NULL);
+    else if (!fits)
+        refuse_with(b, 413, "too-large", TOO_MANY_MESSAGES, NULL);
     else if (what.n == 0 && what.producer.len == 0)
         refuse_with(b, 400, "missing-data", "no message follows the header line", NULL);
     else if (records_longest(&in->server->records) > in->server->max_message)

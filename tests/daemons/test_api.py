@@ -413,6 +413,20 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual((many["accepted"], many["refused"], len(many["errors"]), many["errors"][-1]["line"]), (1, 5000, 1000, 1001))
         self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Type": "text/plain"}).json(), {"accepted": 1})
 
+    def test_many_events_and_long_ones(self):
+        blank = self.api.post("/v1/events", gzip.compress(b"\r\n" * (4 << 20) + b"\r{}\nx"), headers={"Content-Encoding": "gzip"}).json()
+        self.assertEqual((blank["accepted"], blank["errors"][0]["line"]), (1, (4 << 20) + 2))
+        self.assertEqual(self.api.post("/v1/events", b"{}\n" * 262144).json(), {"accepted": 262144})
+        self.assertEqual(self.api.post("/v1/events", b"[" + b"{}," * 262143 + b"{}]").json(), {"accepted": 262144})
+        before = len(self.source.posted)
+        for body in (b"{}\n" * 262145, b"[" + b"{}," * 262144 + b"{}]", b"x\n" * 262145):
+            reply = self.api.post("/v1/events", body)
+            self.assertEqual((reply.status, reply.json()["code"]), (413, "too-large"))
+        self.assertEqual(len(self.source.posted), before)
+        long = b'{"a":"' + b"\\\\" * (2 << 20) + b'"}'
+        for body in (b"{}\n" + long, b"[{}," + long + b"]"):
+            self.assertIn("4 MiB", self.api.post("/v1/events", body).json()["errors"][0]["reason"])
+
     def test_a_retry_of_a_partial_batch_is_a_duplicate(self):
         self.source.act = lambda h: h.answer(200, b"", {"X-Millrace-Duplicate": 1}) or True
         reply = self.api.post("/v1/events?producer=p&mark=0&next=2", b"{}\n1\n").json()
@@ -428,6 +442,11 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(self.api.post("/v1/events", packed, headers={"Content-Encoding": "gzip"}).json(), {"accepted": 2})
         self.assertEqual(self.source.posted[-1][1], b'{"a":1}\n{"a":2}\n')
         self.assertEqual(self.api.post("/v1/events", b"{}", headers={"Content-Encoding": "identity"}).status, 200)
+
+    def test_the_advice_after_a_long_target_works(self):
+        reply = self.api.get("/v1/lookup?prefix=" + "x" * 50000)
+        self.assertEqual(reply.status, 414)
+        self.assertIn("with POST", reply.json()["hint"])
 
     def test_an_event_without_time_gets_the_servers(self):
         self.config = self.write("now.conf", harness.sample_counters().replace("[input]\n", "[input]\ntime_default = now\ntime_unit = ms\n"))

@@ -1,6 +1,7 @@
 """Clients of simplequeue that want it to lose something, to hold memory for them, or to stand still."""
 # seconds: 15
 # full: MILLRACE_ROUNDS=4
+import gzip
 import json
 import signal
 import socket
@@ -111,7 +112,8 @@ class MemoryTest(InMemory, Deep):
 
     def test_a_reserve_without_a_bound_has_one(self):
         q = self.queue("--max-mget=0")
-        q.post("/mput", b"x\n" * 300000)
+        for _ in range(3):
+            self.expect(q.post("/mput", b"x\n" * 200000), 200)
         lease, got = self.reserve(q, "items=600000&lease=600000")
         self.assertEqual(len(got), (16 << 20) // 64)
         self.assertEqual(q.post("/ack?lease=%s&id=1-600000" % lease).json(), {"acked": len(got)})
@@ -233,6 +235,38 @@ class Everywhere:
         self.assertEqual(self.numbers(q), before)
         self.assertEqual(q.get("/get?queue=other").body, b"stays")
         self.assertEqual(sorted(q.stats()["queues"]), ["default", "other"])
+
+    def test_few_bytes_that_stand_for_many(self):
+        """16 MB of line ends in 16 KB, alone and pipelined, and from a client that shuts down its sending side."""
+        q = self.queue()
+        encoded = {"Content-Encoding": "gzip"}
+        many = gzip.compress(b"\n" * (16 << 20))
+        self.expect(q.post("/mput", many, headers=encoded), 200)
+        self.expect(q.post("/mput", gzip.compress(b"\n" * (8 << 20) + b"a\n" + b"\n" * (8 << 20) + b"b"), headers=encoded), 413, "too-large")
+        self.expect(q.post("/mput", gzip.compress(b"\n" * (8 << 20) + b"a\n" + b"\n" * (7 << 20) + b"b"), headers=encoded), 200)
+        self.expect(q.post("/mput?separator=ab", gzip.compress(b"ab" * (4 << 20) + b"c" + b"ab" * 99), headers=encoded), 200)
+        head = b"POST /mput HTTP/1.1\r\nHost: q\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(many)
+        c = harness.connect(q.url)
+        self.addCleanup(c.close)
+        c.connect()
+        c.sock.sendall((head + many) * 3 + b"GET /get HTTP/1.1\r\nHost: q\r\n\r\n")
+        c.sock.shutdown(socket.SHUT_WR)
+        replies = read_to_end(c.sock)
+        self.assertEqual(replies.count(b"HTTP/1.1 200"), 4, replies)
+        self.assertTrue(replies.endswith(b"\r\n\r\na"), replies)
+        self.assertEqual(q.get("/mget?items=9").body, b"b\nc\n")
+        most = gzip.compress(b"x\n\n" * 262144)
+        self.expect(q.post("/mput?queue=most", most, headers=encoded), 200)
+        self.expect(q.post("/mput?queue=most", gzip.compress(b"x\n" * 262145), headers=encoded), 413, "too-large")
+        self.assertEqual(self.numbers(q, "most")["depth"], 262144)
+
+    def test_every_endpoint_with_get_takes_post(self):
+        """As the protocol says, unless it says what POST does."""
+        q = self.queue("--allow-exit")
+        for target in ("/put?data=a", "/mput?data=a", "/get", "/mget", "/dump", "/reserve", "/dead", "/producer?producer=p", "/stats?format=json",
+                       "/stats?reset=1"):
+            self.expect(q.post(target), 200)
+        self.assertEqual(q.post("/stats?format=json").json().keys(), q.stats().keys())
 
     def test_what_bitlys_clients_add_is_passed_over(self):
         q = self.queue()

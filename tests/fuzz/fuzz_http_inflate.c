@@ -13,9 +13,12 @@ static enum http_refusal unpack(
 {
     struct http_inflate *z = http_inflate_new(coding);
     enum http_refusal r = HTTP_REFUSED_NOT;
-    for (size_t at = 0; at < in.len && r == HTTP_REFUSED_NOT; at += step)
+    for (size_t at = 0; at < in.len && r == HTTP_REFUSED_NOT; at += step) {
         r = http_inflate_feed(
             z, bytes_of(in.ptr + at, in.len - at < step ? in.len - at : step), OUT_MAX, out);
+        while (r == HTTP_REFUSED_NOT && http_inflate_has_more(z))
+            r = http_inflate_feed(z, BYTES_NONE, OUT_MAX, out);
+    }
     *complete = http_inflate_is_complete(z);
     http_inflate_free(&z);
     return r;

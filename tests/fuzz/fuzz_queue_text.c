@@ -27,7 +27,7 @@ static void check_records(struct bytes data, struct bytes separator)
     struct records r = {0};
     size_t bytes = 0;
     const char *end = data.ptr;
-    records_split(&r, data, separator);
+    (void)records_split(&r, data, separator);
     for (size_t i = 0; i < r.n; end = r.at[i].ptr + r.at[i].len, i++) {
         bytes += r.at[i].len;
         if (r.at[i].len == 0 || (size_t)(r.at[i].ptr - end) % separator.len != 0)

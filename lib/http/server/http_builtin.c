@@ -121,7 +121,7 @@ const struct http_route http_builtin_routes[] = {
     {"/ping", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_ping, .help = "answers OK"},
     {"/health", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_health,
         .help = "200 when ready, with warnings; otherwise 503 with the reason"},
-    {"/stats", HTTP_GET_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
+    {"/stats", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
         .help = "the daemon's counters; ?format=json"},
     {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the same counters for Prometheus"},
     {"/", HTTP_GET_, .handler = handle_list, .help = "this list"},

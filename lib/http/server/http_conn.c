@@ -88,8 +88,16 @@ static void enter(struct http_conn *c, enum http_conn_state state)
     c->since = c->server->now;
 }
 
+/* The input so far stands for more bytes of the body than one turn decompresses. */
+static bool inflates(const struct http_conn *c)
+{
+    return c->state == HTTP_CONN_BODY && c->req.inflate && http_inflate_has_more(c->req.inflate);
+}
+
 static bool may_parse(const struct http_conn *c)
 {
+    if (inflates(c))
+        return false;
     if (c->state == HTTP_CONN_IDLE)
         return http_output_pending(c) < HTTP_UNSENT_MAX;
     return c->state == HTTP_CONN_HEADER || c->state == HTTP_CONN_BODY;
@@ -114,6 +122,29 @@ static void end_request(struct http_conn *c)
     enter(c, keep ? HTTP_CONN_IDLE : HTTP_CONN_FINISHING);
 }
 
+static void take_body(struct http_conn *c, struct bytes piece)
+{
+    struct http_request *req = &c->req;
+    if (req->inflate)
+        req->refusal = http_inflate_feed(req->inflate, piece, http_route_max_body(req), &req->body);
+    else
+        buf_append_bytes(&req->body, piece);
+    if (req->refusal != HTTP_REFUSED_NOT)
+        return;
+    if (req->body.len > HTTP_KEPT_BUFFER_MAX ||
+        req->inflate) { /* a smaller buffer stays allocated in any case */
+        http_output_account(c);
+        if (!http_memory_available(c->server))
+            req->refusal = HTTP_REFUSED_OVERLOADED;
+    }
+    c->message_complete = c->body.state == HTTP_BODY_END && !inflates(c);
+    if (c->message_complete && req->inflate) {
+        if (!http_inflate_is_complete(req->inflate))
+            req->refusal = HTTP_REFUSED_DAMAGED_BODY;
+        http_inflate_free(&req->inflate);
+    }
+}
+
 /* Refuses a chunk that would exceed max_body as soon as the chunk's size is known, before its bytes arrive. */
 static size_t read_body(struct http_conn *c, const char *p, size_t n)
 {
@@ -130,25 +161,8 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     if (piece.len > 0) {
         enter(c, HTTP_CONN_BODY);
         req->body_bytes += piece.len;
-        if (req->inflate)
-            req->refusal = http_inflate_feed(req->inflate, piece, http_route_max_body(req), &req->body);
-        else
-            buf_append_bytes(&req->body, piece);
-        if (req->refusal != HTTP_REFUSED_NOT)
-            return used;
-        if (req->body.len > HTTP_KEPT_BUFFER_MAX ||
-            req->inflate) { /* a smaller buffer stays allocated in any case */
-            http_output_account(c);
-            if (!http_memory_available(c->server))
-                req->refusal = HTTP_REFUSED_OVERLOADED;
-        }
     }
-    c->message_complete = c->body.state == HTTP_BODY_END;
-    if (c->message_complete && req->inflate) {
-        if (!http_inflate_is_complete(req->inflate))
-            req->refusal = HTTP_REFUSED_DAMAGED_BODY;
-        http_inflate_free(&req->inflate);
-    }
+    take_body(c, piece);
     return used;
 }
 
@@ -182,8 +196,10 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
     size_t used = 0;
-    while (used < n && may_parse(c)) {
-        if (c->state == HTTP_CONN_BODY) {
+    for (bool is_next = inflates(c); is_next || (used < n && may_parse(c)); is_next = false) {
+        if (is_next) {
+            take_body(c, BYTES_NONE);
+        } else if (c->state == HTTP_CONN_BODY) {
             used += read_body(c, p + used, n - used);
         } else if (c->state == HTTP_CONN_IDLE && (p[used] == '\r' || p[used] == '\n')) {
             used++;
@@ -255,7 +271,7 @@ static bool is_over(struct http_conn *c)
      * streams continue. Only a long poll ends, because it might last for ever. */
     if (c->eof && c->state == HTTP_CONN_HANDLER) {
         c->broken |= c->req.long_poll;
-    } else if (c->eof && c->state < HTTP_CONN_FINISHING && !has_unparsed(c)) {
+    } else if (c->eof && c->state < HTTP_CONN_FINISHING && !has_unparsed(c) && !inflates(c)) {
         abandon(&c->req);
         enter(c, HTTP_CONN_FINISHING);
     }
@@ -300,7 +316,7 @@ static bool settle(struct http_conn *c)
         event_add(c->write_event, NULL);
     c->writing = want_write;
     c->in_turn = false;
-    if ((http_output_pending(c) > 0 && !c->writing) || (has_unparsed(c) && may_parse(c)))
+    if ((http_output_pending(c) > 0 && !c->writing) || inflates(c) || (has_unparsed(c) && may_parse(c)))
         http_output_schedule(c);
     return true;
 }

@@ -13,7 +13,10 @@
 #define GZIP_MEMORY (48 * 1024)      /* of an inflating z_stream, rounded up */
 
 struct http_inflate {
-    bool in_frame;   /* inside a member or frame, where the input must not end */
+    bool in_frame; /* inside a member or frame, where the input must not end */
+    bool has_more;
+    struct buf rest; /* input of the last call */
+    size_t rest_at;  /* before it, the rest is decompressed */
     ZSTD_DCtx *zstd; /* NULL: gzip */
     z_stream gzip;
 };
@@ -40,6 +43,7 @@ void http_inflate_free(struct http_inflate **z)
     ZSTD_freeDCtx((*z)->zstd);
     if (!(*z)->zstd)
         inflateEnd(&(*z)->gzip);
+    buf_free(&(*z)->rest);
     free(*z);
     *z = NULL;
 }
@@ -72,10 +76,13 @@ static bool unzstd(struct http_inflate *z, struct bytes *piece, char *to, size_t
 
 enum http_refusal http_inflate_feed(struct http_inflate *z, struct bytes piece, size_t max, struct buf *out)
 {
-    size_t made = STEP;
-    assert(out->len <= max);
+    size_t made = STEP, before = out->len;
+    bool is_rest = z->has_more;
+    assert(out->len <= max && !(is_rest && piece.len > 0));
+    if (is_rest)
+        piece = bytes_of(z->rest.ptr + z->rest_at, z->rest.len - z->rest_at);
     /* A full step of output may leave more inside the decompressor. */
-    while (piece.len > 0 || (z->in_frame && made == STEP)) {
+    while (out->len - before < HTTP_INFLATE_STEP && (piece.len > 0 || (z->in_frame && made == STEP))) {
         buf_reserve(out, STEP);
         if (!(z->zstd ? unzstd : gunzip)(z, &piece, out->ptr + out->len, STEP, &made))
             return HTTP_REFUSED_DAMAGED_BODY;
@@ -83,7 +90,19 @@ enum http_refusal http_inflate_feed(struct http_inflate *z, struct bytes piece, 
             return HTTP_REFUSED_BODY_TOO_LARGE;
         out->len += made;
     }
+    z->has_more = piece.len > 0 || (z->in_frame && made == STEP);
+    if (!is_rest) {
+        buf_clear(&z->rest);
+        if (z->has_more)
+            buf_append_bytes(&z->rest, piece);
+    }
+    z->rest_at = z->rest.len - (z->has_more ? piece.len : z->rest.len);
     return HTTP_REFUSED_NOT;
+}
+
+bool http_inflate_has_more(const struct http_inflate *z)
+{
+    return z->has_more;
 }
 
 bool http_inflate_is_complete(const struct http_inflate *z)
@@ -93,5 +112,5 @@ bool http_inflate_is_complete(const struct http_inflate *z)
 
 size_t http_inflate_memory(const struct http_inflate *z)
 {
-    return sizeof *z + (z->zstd ? ZSTD_sizeof_DCtx(z->zstd) : GZIP_MEMORY);
+    return sizeof *z + z->rest.cap + (z->zstd ? ZSTD_sizeof_DCtx(z->zstd) : GZIP_MEMORY);
 }

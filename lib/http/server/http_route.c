@@ -359,7 +359,7 @@ static const struct refusal {
     [HTTP_REFUSED_MALFORMED] = {400, "bad-request", "the request is not well-formed HTTP/1.1", NULL},
     [HTTP_REFUSED_NO_HOST] = {400, "bad-request", "an HTTP/1.1 request needs a Host header", NULL},
     [HTTP_REFUSED_TARGET_TOO_LONG] = {414, "too-large", "the request target is too long",
-        "send long values in the body"},
+        "send long values in the body, to an endpoint with POST, or fewer values in each request"},
     [HTTP_REFUSED_HEADERS_TOO_LARGE] = {431, "too-large", "the headers are too large", NULL},
     [HTTP_REFUSED_BODY_TOO_LARGE] = {413, "too-large", "the body is too large", NULL},
     [HTTP_REFUSED_ENCODING] = {400, "bad-request",

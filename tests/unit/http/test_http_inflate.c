@@ -38,8 +38,11 @@ static enum http_refusal unpack(
 {
     struct http_inflate *z = http_inflate_new(coding);
     enum http_refusal r = HTTP_REFUSED_NOT;
-    for (size_t at = 0; at < in.len && r == HTTP_REFUSED_NOT; at += step)
+    for (size_t at = 0; at < in.len && r == HTTP_REFUSED_NOT; at += step) {
         r = http_inflate_feed(z, bytes_of(in.ptr + at, in.len - at < step ? in.len - at : step), max, out);
+        while (r == HTTP_REFUSED_NOT && http_inflate_has_more(z))
+            r = http_inflate_feed(z, BYTES_NONE, max, out);
+    }
     *complete = http_inflate_is_complete(z);
     assert_in_range(http_inflate_memory(z), 1, 16 << 20);
     http_inflate_free(&z);
@@ -121,12 +124,42 @@ static void test_damage(void **state)
     buf_free(&packed);
 }
 
+/* A few bytes that stand for many are decompressed in steps. */
+static void test_steps(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    buf_reserve(&text, 3 * HTTP_INFLATE_STEP);
+    memset(text.ptr, '\n', 3 * HTTP_INFLATE_STEP);
+    text.len = 3 * HTTP_INFLATE_STEP;
+    for (size_t i = 0; i < 2; i++) {
+        struct buf packed = {0}, out = {0};
+        size_t steps = 1;
+        pack(codings[i], buf_bytes(&text), &packed);
+        struct http_inflate *z = http_inflate_new(codings[i]);
+        assert_int_equal(http_inflate_feed(z, buf_bytes(&packed), text.len, &out), HTTP_REFUSED_NOT);
+        memset(packed.ptr, 0, packed.len); /* the input is lent for the call */
+        for (; http_inflate_has_more(z); steps++) {
+            size_t before = out.len;
+            assert_int_equal(http_inflate_feed(z, BYTES_NONE, text.len, &out), HTTP_REFUSED_NOT);
+            assert_in_range(out.len - before, 0, HTTP_INFLATE_STEP + (64 << 10));
+        }
+        assert_true(steps >= 3 && http_inflate_is_complete(z));
+        assert_true(bytes_equal(buf_bytes(&out), buf_bytes(&text)));
+        http_inflate_free(&z);
+        buf_free(&packed);
+        buf_free(&out);
+    }
+    buf_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces_of_any_size),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
