@@ -87,7 +87,7 @@ static bool admit(struct event_refusals *r, size_t events)
 {
     r->too_many = events + r->n >= EVENTS_MAX;
     if (r->too_many)
-        (void)fail(r->first, "more than %d events in one request", EVENTS_MAX);
+        error_set(&r->first, -1, "more than %d events in one request", EVENTS_MAX);
     return !r->too_many;
 }
 

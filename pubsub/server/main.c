@@ -1,4 +1,5 @@
 /* pubsub: wires streams, cursors, the nng socket and the HTTP endpoints to the event loop. */
+#include "base/errno_class.h"
 #include "base/log.h"
 #include "config/peers.h"
 #include "daemon/loop_notify.h"
@@ -150,8 +151,9 @@ static void *recover(void *arg)
                 "streams: cannot create %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
+    errno = 0;
     if (w->error.code == STREAMS_OK && !cursors_open(&config, &w->server.cursors, &w->error))
-        w->error.code = STREAMS_STORAGE;
+        w->error.code = errno_is_fd_limit(errno) ? STREAMS_OUT_OF_DESCRIPTORS : STREAMS_STORAGE;
     if (w->error.code == STREAMS_OK)
         w->server.untils = untils_open(&untils);
     daemon_post(w->server.daemon, take_recovered, w);
@@ -184,6 +186,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->server.streams = streams_new(&(struct streams_config){
         .dir = options_string(o, "data_dir"),
         .max_streams = (size_t)options_int(o, "max_streams"),
+        .descriptors = http_descriptors_for_files,
         .max_producers = (size_t)options_int(o, "max_producers"),
         .segment_bytes = (uint64_t)options_int(o, "segment_bytes"),
         .limits = settings_limits,

@@ -1,13 +1,18 @@
 #include "pubsub/stream/streams.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/name_table.h"
 
 #include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define STREAMS_MAGIC 0x53545253
+#define STREAM_FILES 2                     /* descriptors of a stream: its directory and its newest segment */
+#define OWN_FILES 24                       /* descriptors of the daemon, and of the readers of a set */
 #define RETAINED_SEGMENTS 8                /* at least, in what retention keeps */
 #define SEGMENT_LEAST ((uint64_t)64 << 10) /* as the setting segment_bytes */
 
@@ -85,15 +90,25 @@ static enum streams_result open_one(
     return STREAMS_OK;
 }
 
+/* Removes the directory if it is empty: nothing was stored in it. */
+static bool drop_empty(const struct streams *ss, const char *name)
+{
+    char *dir = mem_printf("%s/%s", ss->dir, name);
+    bool dropped = rmdir(dir) == 0;
+    free(dir);
+    return dropped;
+}
+
 enum streams_result streams_recover(struct streams *ss, struct error *error)
 {
     DIR *d = io_make_dirs(ss->dir) == 0 ? opendir(ss->dir) : NULL;
     if (!d)
-        return error_errno(error, STREAMS_STORAGE, ss->dir);
+        return error_errno(
+            error, errno_is_fd_limit(errno) ? STREAMS_OUT_OF_DESCRIPTORS : STREAMS_STORAGE, ss->dir);
     enum streams_result r = STREAMS_OK;
     for (struct dirent *e; r == STREAMS_OK && (e = readdir(d));) {
         struct stream *s;
-        if (bytes_is_name(bytes_str(e->d_name)))
+        if (bytes_is_name(bytes_str(e->d_name)) && !drop_empty(ss, e->d_name))
             r = open_one(ss, e->d_name, &s, error);
     }
     closedir(d);
@@ -113,7 +128,14 @@ enum streams_result streams_make(
         return STREAMS_OK;
     if (ss->table.n >= ss->config.max_streams)
         return STREAMS_TOO_MANY;
-    return open_one(ss, name, out, error);
+    if (ss->config.descriptors &&
+        (ss->table.n + 1) * STREAM_FILES + OWN_FILES > (size_t)ss->config.descriptors())
+        return error_set(error, STREAMS_OUT_OF_DESCRIPTORS,
+            "%zu streams leave no descriptor that connections do not need", ss->table.n);
+    enum streams_result r = open_one(ss, name, out, error);
+    if (r != STREAMS_OK)
+        (void)drop_empty(ss, name);
+    return r;
 }
 
 size_t streams_count(const struct streams *ss)

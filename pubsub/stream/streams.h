@@ -1,8 +1,11 @@
 /* streams: the named streams of a daemon. Each stream is in DIR/streams/NAME. All streams share a journal set.
  *
- * 1. After streams_make has returned a stream, the stream exists even after a crash. Streams are never removed.
+ * 1. After streams_make has returned a stream, the stream exists even after a crash. Streams are never removed. After a refusal there is
+ *    no directory.
  * 2. A stream's name satisfies bytes_is_name. Other entries of DIR/streams are ignored.
- * 3. streams_at returns the streams in byte order of their names.
+ * 3. No stream is made that would use descriptors that connections need, so a start has as many as this run. Streams that exist are all
+ *    opened.
+ * 4. streams_at returns the streams in byte order of their names.
  *
  * Only one thread at a time may call these functions. streams_recover may run in another thread. Until it ends, the
  * loop must not call any other function. */
@@ -25,7 +28,8 @@ enum streams_result {
 struct streams_config {
     const char *dir; /* an existing directory, locked by this process; copied */
     size_t max_streams;
-    size_t max_producers;   /* in each stream; 0: the journal's default */
+    int (*descriptors)(void); /* the maximum number of open files; NULL: unlimited */
+    size_t max_producers;     /* in each stream; 0: the journal's default */
     uint64_t segment_bytes; /* at most; an eighth of retain_bytes if that is less. 0: the journal's default */
     /* Returns the limits of a stream; NULL: no stream has limits. */
     struct stream_limits (*limits)(void *arg, const char *name);

@@ -216,6 +216,38 @@ class Slow(PubsubTest):
         self.assertEqual(p.get("/health").status, 200)
         self.assertEqual((self.sub().body, self.sub(stream="new").body), (b"one\ntwo\n", b"line\n"))
 
+    def limited(self, files):
+        script = self.write("limited", '#!/bin/sh\nulimit -n %d\nexec %s "$@"\n' % (files, harness.program("pubsub")))
+        os.chmod(script, 0o700)
+        return self.start(script, "--data-dir=" + self.path("p"), "--sync=never", listen=self.url)
+
+    def test_streams_leave_descriptors_for_connections_and_for_the_next_start(self):
+        """Any client can make streams until there is no room."""
+        name = lambda: sorted(os.listdir(self.path("p", "streams")))
+        p = self.limited(256)
+        made = []
+        for i in range(200):
+            reply = self.pub(b"line\n", stream="s%d" % i)
+            if reply.status != 200:
+                break
+            made.append("s%d" % i)
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "out-of-descriptors"))
+        self.assertGreater(len(made), 40)
+        for i in range(4):
+            self.assertEqual(self.pub(b"line\n", stream="t%d" % i).status, 503)
+        self.assertEqual(name(), sorted(made))
+        held = [harness.connect(self.url) for _ in range(50)]
+        for c in held:
+            self.addCleanup(c.close)
+            c.request("GET", "/ping")
+            self.assertEqual(c.getresponse().read(), b"OK")
+        self.assertEqual(self.pub(b"line\n", stream=made[0]).status, 200)
+        p.kill9()
+        os.mkdir(self.path("p", "streams", "refused"))  # as an earlier version left it
+        self.limited(256)
+        self.assertEqual(name(), sorted(made))
+        self.assertEqual(self.sub(stream=made[0]).body, b"line\nline\n")
+
     def creep(self, r, stop):
         """1 KB/s."""
         r.socket.settimeout(harness.PATIENCE)

@@ -117,7 +117,7 @@ class MemoryTest(InMemory, Deep):
         lease, got = self.reserve(q, "items=600000&lease=600000")
         self.assertEqual(len(got), (16 << 20) // 64)
         self.assertEqual(q.post("/ack?lease=%s&id=1-600000" % lease).json(), {"acked": len(got)})
-        self.assertEqual(self.numbers(q)["depth"], 300000 - len(got))
+        self.assertEqual(self.numbers(q)["depth"], 600000 - len(got))
 
 
 class Everywhere:
