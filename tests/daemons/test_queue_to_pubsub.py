@@ -63,6 +63,32 @@ class Flow(RelayTest):
         self.start_queue()
         relay.wait_ready()
 
+    def test_started_before_both(self):
+        """In each order of queue and pubsub, with messages and without: the service manager hears of it as well."""
+        for i, order in enumerate(("qp", "pq") * 2):
+            path = self.path("notify%d" % i)
+            manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.addCleanup(manager.close)
+            manager.bind(path)
+            manager.settimeout(harness.PATIENCE)
+            relay = self.daemon("queue_to_pubsub", "--queue-url=" + self.queue_url, "--pubsub-url=" + self.pubsub_url,
+                                "--backoff-max=200ms", env={"NOTIFY_SOCKET": path}).wait_listening()
+            wait_until(lambda: b"queue: " in relay.get("/health").body, "the queue to be missed")
+            others = {}
+            for which in order:
+                others[which] = self.start_queue("q%d" % i) if which == "q" else self.start_pubsub()
+                if which == "q" and i < 2:
+                    others[which].post("/put", b"x")
+                faults = relay.stats()["queue_faults_total"] + relay.stats()["deliveries_failed_total"]
+                if len(others) == 1 and (which == "p" or i < 2):
+                    wait_until(lambda: sum(relay.stats()[n] for n in ("queue_faults_total", "deliveries_failed_total")) > faults,
+                               "the other to be missed")
+            relay.wait_ready()
+            while b"READY=1" not in manager.recv(4096):
+                pass
+            for daemon in (relay, *others.values()):
+                daemon.stop()
+
     def test_stop_ends_the_following(self):
         queue, _ = self.start_queue(), self.start_pubsub()
         relay = self.start_relay()
