@@ -125,15 +125,6 @@ class Files(QueueTest):
         self.assertIn(b"0 events posted", again.stderr)
         self.assertEqual(self.depth(), len(expected))
 
-    def test_another_input_under_the_name(self):
-        self.assertEqual(self.put("--producer=p", self.write("a", "0123456789\n" * 10)).returncode, 0)
-        for content, words in (("x" * 200 + "\n", b"no line ends at byte 110"), ("short\n", b"ends before the producer's mark")):
-            done = self.put("--producer=p", self.write("b", content))
-            self.assertEqual(done.returncode, 65, done)
-            self.assertIn(words, done.stderr)
-            self.assertIn(b"needs another --producer", done.stderr)
-        self.assertEqual(self.depth(), 10)
-
     def test_a_last_line_without_a_line_feed(self):
         """It is put and told; when it gets its line feed later, what follows goes on behind it."""
         name = self.write("a", "one\ntwo")
@@ -268,7 +259,7 @@ class Waiting(QueueTest):
             p = self.begin("--producer=p", "--queue-url=http://127.0.0.1:%d" % silent.getsockname()[1], name)
             client = silent.accept()[0]
             client.recv(10)
-            self.assertIn(b"stopped; the first 0 bytes are stored", self.stop(p, 75))
+            self.assertIn(b"stopped; 0 events of this run are stored", self.stop(p, 75))
             client.close()
         self.queue.stop()
         p = self.begin(name)
@@ -299,9 +290,9 @@ class Waiting(QueueTest):
 
     def test_bad_settings(self):
         self.assertEqual(self.put("--queue-url=nonsense://", self.write("a", "x\n")).returncode, 64)
-        done = self.put("--state", self.path("state"), "--producer=p", self.write("a", "x\n"))
+        done = self.put("--state", self.path("state"), self.write("a", "x\n"))
         self.assertEqual((done.returncode, self.depth()), (64, 0), done)
-        self.assertIn(b"--state needs --follow", done.stderr)
+        self.assertIn(b"--state needs --producer", done.stderr)
 
     def test_a_standard_input_that_is_closed(self):
         for args in ([], ["-"], [self.write("a", "x\n"), "-"]):

@@ -164,15 +164,15 @@ class TooLong(LongLinesTest):
     def test_without_rejects_the_first_ends_it_and_is_named(self):
         lines = numbered(5)
         packed = self.write("a.gz", gzip.compress(lines[:16] + b"\0" * (self.LIMIT + 1) + b"\n" + lines[16:], 1))
-        other = self.write("b", numbered(2))
+        other = self.write("b", numbered(2, 7))
         done = self.put("--producer=p", other, packed)
         self.assertEqual(done.returncode, 65, done)
         self.assertEqual(self.passed(done.stderr), [(16, self.LIMIT + 2)], done.stderr)
         self.assertIn(b"all 2 lines of %s, the first 2 lines of %s" % (other.encode(), packed.encode()), done.stderr)
-        self.assertEqual(self.stored(), (numbered(2) + lines[:16]).splitlines())
+        self.assertEqual(self.stored(), (numbered(2, 7) + lines[:16]).splitlines())
         done = self.put("--producer=p", "--rejects", self.path("rejects"), other, packed)
         self.assertEqual(done.returncode, 0, done)
-        self.assertEqual(self.stored(), (numbered(2) + lines).splitlines())
+        self.assertEqual(self.stored(), (numbered(2, 7) + lines).splitlines())
 
     def test_the_longest_that_is_read_is_put_or_kept(self):
         name = self.sparse("a", self.LIMIT - 1, b"\n" + numbered(1))

@@ -41,14 +41,6 @@ class Csv(QueueTest):
         done = self.put(*argv)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(self.events(), want)
-        other = self.write("c.csv", "a much longer name,and another,and another one\n")
-        self.assertEqual(self.put("--format=csv", "--producer=p", other).returncode, 65)
-
-    def test_a_mark_in_the_first_line_is_of_another_input(self):
-        self.assertEqual(self.put("--producer=p", self.write("lines", "x\n")).returncode, 0)
-        done = self.csv("--producer=p", self.write("a.csv", "a,b\n1,2\n"))
-        self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"not the input posted before", done.stderr)
 
     def test_wrong_records(self):
         a = self.write("a.csv", 'a,b\n1,2\n"x\ny"\n3,4\n5,"\n')

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The offsets of a line in the input. */
+/* The offsets of a line in the input, and the sum of the input up to its end. */
 struct place {
-    uint64_t start, end;
+    uint64_t start, end, sum;
 };
 
 struct put_batch {
@@ -28,8 +28,9 @@ struct put_batch {
     size_t lines,
         lines_max;       /* at most lines_max lines are sent in a request; lowered to find a refused line */
     uint64_t mark, next; /* offsets of the batch: its first byte, and the byte after its last */
-    usec_t try_until;    /* when the attempts without progress end */
-    bool has_reported;   /* such an attempt */
+    uint64_t next_sum, begun; /* begun: where the batch began, at or after the mark */
+    usec_t try_until;         /* when the attempts without progress end */
+    bool has_reported;        /* such an attempt */
     struct put_batch_numbers numbers;
 };
 
@@ -141,16 +142,15 @@ static int give_up(const struct put_batch *b, const struct publisher_outcome *o,
     if (!why)
         why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, o);
-    fprintf(stderr,
-        "millrace put: %s; the first %" PRIu64 " bytes are stored (%" PRIu64 " events by this run)\n", why,
-        b->mark, b->numbers.posted);
+    fprintf(stderr, "millrace put: %s; %" PRIu64 " events of this run are stored\n", why, b->numbers.posted);
     return o->is_temporary ? EX_TEMPFAIL : EX_DATAERR;
 }
 
-int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
+int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
 {
     const struct publisher_outcome *o;
     *mark = 0;
+    *tag = BYTES_NONE;
     if (!b->config.producer)
         return 0;
     begin_tries(b);
@@ -160,18 +160,21 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark)
     if (o->result != PUBLISHER_ASKED)
         return give_up(b, o, o->is_temporary ? NULL : "refused");
     *mark = o->mark;
+    *tag = o->opening;
     return 0;
 }
 
-void put_batch_begin_at(struct put_batch *b, uint64_t offset)
+void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset)
 {
-    b->mark = b->next = offset;
+    b->mark = mark;
+    b->next = b->begun = offset;
 }
 
-void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end)
+void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum)
 {
-    struct place place = {b->next, end};
+    struct place place = {b->next, end, sum};
     b->next = end;
+    b->next_sum = sum;
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
         line.len--;
     if (line.len > 0 && line.ptr[line.len - 1] == '\r')
@@ -209,7 +212,11 @@ static int send_part(struct put_batch *b)
 {
     bool whole = b->lines <= b->lines_max;
     size_t lines = whole ? b->lines : b->lines_max;
-    const struct publisher_run part = {.producer = b->config.producer,
+    const char *tag = b->config.producer && b->config.tag
+                          ? b->config.tag(b->config.arg, whole ? b->next_sum : places(b)[lines - 1].sum)
+                          : NULL;
+    const struct publisher_run part = {.opening = tag,
+        .producer = b->config.producer,
         .mark = b->mark,
         .next = whole ? b->next : places(b)[lines - 1].end,
         .lines = bytes_of(b->body.ptr, whole ? b->body.len : bytes_of_lines(b, lines))};
@@ -218,7 +225,7 @@ static int send_part(struct put_batch *b)
     if (o->result == PUBLISHER_STORED) {
         *(o->is_duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
         drop(b, lines, part.lines.len);
-        b->mark = part.next;
+        b->mark = b->begun = part.next;
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
     } else if (o->result == PUBLISHER_CONFLICT && o->mark > b->mark && o->mark < part.next) {
         /* If the mark is inside the batch, drop the lines that end at or before the mark. */
@@ -228,6 +235,7 @@ static int send_part(struct put_batch *b)
         drop(b, n, bytes_of_lines(b, n));
         b->numbers.duplicates += n;
         b->mark = o->mark;
+        b->begun = o->mark > b->begun ? o->mark : b->begun;
     } else if (o->status == 413 && lines > 1) {
         b->lines_max = lines / 2;
     } else if (o->status == 413 && lines == 1) {
@@ -258,15 +266,21 @@ int put_batch_flush(struct put_batch *b)
     int status = 0;
     begin_tries(b);
     b->lines_max = SIZE_MAX / 2;
-    while (status == 0 && (b->lines > 0 || (b->config.producer && b->next > b->mark)))
+    while (status == 0 && (b->lines > 0 || (b->config.producer && b->next != b->begun)))
         status = send_part(b);
     if (status != 0)
         return status;
-    b->mark = b->next;
+    if (b->begun != b->next)
+        b->mark = b->begun = b->next;
     b->lines = 0;
     buf_clear(&b->body);
     buf_clear(&b->places);
     return 0;
+}
+
+uint64_t put_batch_mark(const struct put_batch *b)
+{
+    return b->mark;
 }
 
 size_t put_batch_lines(const struct put_batch *b)

@@ -30,7 +30,9 @@ struct put_batch_config {
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
-    const char *auth_token;       /* NULL: none */
+    /* The tag of the mark after a line that was added with `sum`, valid until the next call. NULL: none. */
+    const char *(*tag)(void *arg, uint64_t sum);
+    const char *auth_token; /* NULL: none */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);
     usec_t timeout; /* longest time without progress; 0: unlimited */
@@ -40,12 +42,14 @@ struct put_batch_config {
 struct put_batch *put_batch_new(const struct put_batch_config *config);
 void put_batch_free(struct put_batch **b);
 
-/* Asks for the producer's mark; 0 without a producer. Returns 0, or an exit status after printing the error. */
-int put_batch_ask_mark(struct put_batch *b, uint64_t *mark);
-/* Sets the offset at which the next line begins. Allowed only while the batch is empty. */
-void put_batch_begin_at(struct put_batch *b, uint64_t offset);
+/* Asks for the producer's mark, and its tag, which is borrowed until the next call; 0 without a producer. Returns 0, or an exit status
+ * after printing the error. */
+int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag);
+/* Sets the producer's mark, and the offset at which the next line begins. Allowed only while the batch is empty. */
+void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset);
 /* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only moves the offset. */
-void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end);
+void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum);
+uint64_t put_batch_mark(const struct put_batch *b);
 size_t put_batch_lines(const struct put_batch *b);
 size_t put_batch_bytes(const struct put_batch *b);
 /* Sends until all lines are stored. Returns 0, or an exit status after printing the error and how much is stored. */

@@ -1,0 +1,125 @@
+"""`millrace put --producer`: a mark belongs to a content, so another file is posted whole, and the same one under any name only once."""
+import gzip
+import subprocess
+
+import harness
+from harness import wait_until
+from put_case import QueueTest, numbered
+
+
+class Sources(QueueTest):
+    def put_all(self, *files, producer="p", **kw):
+        done = self.put("--producer=" + producer, *files, **kw)
+        self.assertEqual(done.returncode, 0, done)
+        return done
+
+    def posted(self, *files, **kw):
+        """What a put adds to the queue."""
+        before = self.depth()
+        self.put_all(*files, **kw)
+        return self.stored()[before:]
+
+    def test_the_next_log_under_the_same_name(self):
+        for day, n in enumerate((100, 150, 60, 60)):
+            lines = [b'{"day":%d,"n":%d}' % (day, i) for i in range(n)]
+            self.assertEqual(self.posted(self.write("access.log.1", b"\n".join(lines) + b"\n")), lines)
+            self.assertEqual(self.posted(self.path("access.log.1")), [], "a repetition")
+
+    def test_contents_with_the_same_beginning(self):
+        """The day's CSV has the same first line each day."""
+        for day, n in enumerate((100, 150, 60)):
+            self.write("day.csv", "day,n\n" + "".join("%d,%d\n" % (day, i) for i in range(n)))
+            before = self.depth()
+            self.put_all("--format=csv", self.path("day.csv"))
+            self.assertEqual(self.depth() - before, n)
+            self.put_all("--format=csv", self.path("day.csv"))
+            self.assertEqual(self.depth() - before, n)
+
+    def test_a_content_is_known_by_no_name(self):
+        """A window of logs that are renamed, packed and deleted as logrotate does; each grows before."""
+        days = [[b'{"day":%d,"n":%d}' % (day, n) for n in range(50)] for day in range(5)]
+        packed = [b"\n".join(lines) + b"\n" for lines in days]
+        for day, lines in enumerate(days):
+            self.write("log", b"\n".join(lines[:20]) + b"\n")
+            self.assertEqual(self.posted(self.path("log")), lines[:20])
+            self.write("log.1", packed[day])
+            names = [self.path("log.1")]
+            if day > 0:
+                names.append(self.write("log.2.gz", gzip.compress(packed[day - 1])))
+            self.assertEqual(self.posted(*names), lines[20:])
+            self.assertEqual(self.posted(*reversed(names)), [])
+        self.assertEqual(self.stored(), sum(days, []))
+
+    def test_a_pipe_is_a_new_content_each_time(self):
+        for run in range(3):
+            lines = numbered(40, 100 * run)
+            for _ in range(2):
+                self.assertEqual(self.posted("-", input=lines), lines.splitlines())
+        name = self.write("a", numbered(10))
+        self.assertEqual(self.posted(name), numbered(10).splitlines())
+        self.assertEqual(self.posted("-", input=numbered(10)), numbered(10).splitlines())
+        self.assertEqual(self.posted(name), [])
+
+    def test_a_file_on_standard_input_is_a_file(self):
+        name = self.write("a", numbered(10))
+        for want in (10, 0):
+            before = self.depth()
+            with open(name, "rb") as f:
+                self.put_all(stdin=f)
+            self.assertEqual(self.depth() - before, want)
+        self.assertEqual(self.posted(name), [])
+
+    def test_a_second_put_waits_for_the_first(self):
+        """As a piped logger that the server starts before the old one has ended."""
+        state = "--state=" + self.path("state")
+        first = self.begin("--producer=p", state, stdin=subprocess.PIPE)
+        first.stdin.write(numbered(10))
+        first.stdin.flush()
+        wait_until(lambda: self.depth() == 10, "the first lines")
+        second = self.begin("--producer=p", state, stdin=subprocess.PIPE)
+        self.assertIn(b"waiting for another put of the producer p", second.stderr.readline())
+        second.stdin.write(numbered(10, 100))
+        second.stdin.close()
+        first.stdin.write(numbered(10, 10))
+        first.stdin.close()
+        self.assertEqual((first.wait(harness.PATIENCE), second.wait(harness.PATIENCE)), (0, 0))
+        self.assertEqual(self.stored(), (numbered(20) + numbered(10, 100)).splitlines())
+        held = self.begin("--producer=p", state, stdin=subprocess.PIPE)
+        held.stdin.write(numbered(1))
+        held.stdin.flush()
+        wait_until(lambda: self.depth() == 31, "the lock")
+        done = self.put("--producer=p", state, "--timeout=200ms", self.write("a", numbered(5)))
+        self.assertEqual(done.returncode, 75, done)
+        held.stdin.close()
+        held.wait(harness.PATIENCE)
+
+    def test_kinds_of_producers(self):
+        """A followed log has its place in a file of its own."""
+        log = self.write("log", numbered(5))
+        follower = self.begin("--follow", "--producer=f", log)
+        wait_until(lambda: self.depth() == 5, "the log")
+        follower.terminate()
+        self.assertEqual(follower.wait(harness.PATIENCE), 0)
+        done = self.put("--producer=f", log)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"the producer f follows a log", done.stderr)
+        self.put_all(log)
+        done = self.put("--follow", "--producer=p", log)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"the producer p has posted files", done.stderr)
+
+    def test_a_mark_that_an_operator_has_set(self):
+        name = self.write("a", numbered(10))
+        self.put_all(self.write("b", numbered(3, 50)))
+        self.assertEqual(self.queue.post("/producers?producer=p&mark=%d" % len(numbered(4)), b"").status, 200)
+        self.assertEqual(self.posted(name), numbered(6, 4).splitlines())
+        self.assertEqual(self.posted(name), [])
+
+    def test_without_a_state_file_it_posts_nothing(self):
+        done = self.put("--producer=p", "--state=" + self.path("none", "state"), self.write("a", numbered(3)))
+        self.assertEqual((done.returncode, self.depth()), (73, 0), done)
+        self.assertIn(b"--state names another file", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

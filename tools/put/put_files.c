@@ -1,0 +1,192 @@
+#include "tools/put/put_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+/* Standard input that cannot be read again. */
+static bool is_pipe(const char *name)
+{
+    struct stat st;
+    return strcmp(name, "-") == 0 && !(fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
+}
+
+static int check_standard_input(void)
+{
+    int mode = fcntl(STDIN_FILENO, F_GETFL);
+    return mode >= 0 && (mode & O_ACCMODE) != O_WRONLY
+               ? 0
+               : tool_fail(EX_NOINPUT, "standard input is closed, or not open for reading");
+}
+
+int put_files_check(const char *name)
+{
+    struct error error;
+    struct stat st;
+    if (strcmp(name, "-") == 0)
+        return check_standard_input();
+    int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
+    if (why == 0 && S_ISDIR(st.st_mode))
+        why = EISDIR;
+    if (why != 0)
+        return tool_fail(EX_NOINPUT, "%s: %s", name, strerror(why));
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    struct line_source *s = line_source_open(name, &error);
+    bool ok = s && line_source_check(s, &error) == 0;
+    line_source_close(&s);
+    return ok ? 0 : tool_fail(EX_DATAERR, "%s", error.text);
+}
+
+/* The pipe is idle: send the lines that have arrived. */
+static bool on_idle(void *arg)
+{
+    struct put_input *in = arg;
+    if (!put_stopped)
+        in->idle_status = put_flush(in);
+    return !put_stopped && in->idle_status == 0;
+}
+
+static int post_lines(struct put_input *in)
+{
+    struct put *p = in->put;
+    struct error error;
+    int status = 0;
+    while (status == 0 && !put_stopped) {
+        struct bytes line;
+        uint64_t start = in->base + line_source_offset(in->source);
+        enum line_source_result r = line_source_next(in->source, false, &line, &error);
+        uint64_t end = in->base + line_source_offset(in->source), consumed = line_source_consumed(in->source);
+        if (r == LINE_SOURCE_LINE)
+            status = put_take(in, line, start, end);
+        else if (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_SKIPPED)
+            status = put_skip(in, start, r == LINE_SOURCE_SKIPPED ? end : 0);
+        else if (r == LINE_SOURCE_END)
+            return in->idle_status != 0 ? in->idle_status : put_take_end(in, end);
+        else {
+            (void)put_flush(in);
+            return tool_fail(EX_DATAERR, "%s", error.text);
+        }
+        progress_show(
+            &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
+    }
+    return status;
+}
+
+/* Skips to the end of the part that was posted before. The first record of a CSV file is read again. */
+static int skip_to(struct put_input *in, uint64_t offset)
+{
+    struct error error;
+    uint64_t reached;
+    struct bytes line;
+    struct put_record record = {0};
+    while (in->put->format->is_vital(in->reader) && line_source_offset(in->source) < offset) {
+        enum line_source_result r = line_source_next(in->source, false, &line, &error);
+        if (r == LINE_SOURCE_FAILED)
+            return tool_fail(EX_DATAERR, "%s", error.text);
+        if (r != LINE_SOURCE_LINE ||
+            in->put->format->add(in->reader, line, &record) == PUT_UNREADABLE)
+            return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
+    }
+    if (line_source_skip(in->source, offset, &reached, &error) != 0)
+        return tool_fail(EX_DATAERR, "%s", error.text);
+    in->put->resumed += offset;
+    return reached == offset ? 0 : tool_fail(EX_DATAERR, "%s has changed while it was read", put_input_name(in));
+}
+
+/* Where the posted part of the input ends, and where its batch begins. */
+static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark)
+{
+    struct error error = {0};
+    if (put_sources_keep(s, &error) != 0)
+        return tool_fail(EX_CANTCREAT, "%s", error.text);
+    if (is_pipe(in->name))
+        put_content_begin(&in->content, mark + (mark > 0 ? PUT_SOURCES_GAP : 0), 0);
+    else if (put_sources_find(s, in->name, &in->content, &error) != 0)
+        return tool_fail(EX_DATAERR, "%s", error.text);
+    in->base = in->content.base;
+    put_batch_begin_at(in->batch, mark, in->base + in->content.end);
+    return 0;
+}
+
+static int post_file(struct put *p, struct put_sources *s, const char *name, bool is_first)
+{
+    struct error error;
+    struct put_input in;
+    struct bytes tag;
+    uint64_t mark;
+    put_input_begin(&in, p, name, p->producer);
+    int status = put_batch_ask_mark(in.batch, &mark, &tag);
+    if (status == 0 && s && !put_sources_set_mark(s, mark, tag, !is_first))
+        status = tool_fail(EX_DATAERR,
+            "the producer %s follows a log: other input needs another --producer", p->producer);
+    if (status == 0 && p->producer)
+        status = find_place(&in, s, mark);
+    in.source = status == 0 ? line_source_open(name, &error) : NULL;
+    if (status == 0 && !in.source)
+        status = tool_fail(EX_NOINPUT, "%s", error.text);
+    if (in.source)
+        line_source_on_idle(in.source, on_idle, &in);
+    if (status == 0 && in.content.end > 0)
+        status = skip_to(&in, in.content.end);
+    if (in.source)
+        p->progress.resumed += line_source_consumed(in.source);
+    if (status == 0)
+        status = post_lines(&in);
+    /* Warn, because an application may still be writing the last line. */
+    if (in.unfinished && !options_bool(p->o, "quiet"))
+        tool_fail(0, "%s ends without LF; posted its last line as it stands", put_input_name(&in));
+    if (status == 0)
+        status = put_flush(&in);
+    if (in.source)
+        p->packed_before += line_source_consumed(in.source);
+    put_input_end(&in, status == 0 && !put_stopped);
+    return status;
+}
+
+/* Waits for another process with the same producer, which may be about to end. */
+static int open_sources(struct put *p, const char *beside, struct put_sources **s)
+{
+    struct error error;
+    const char *given = options_string(p->o, "state");
+    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
+    char *path = given ? mem_strdup(given) : put_kept_path(p, beside, name, ".sources");
+    usec_t until = clock_monotonic() + options_int(p->o, "timeout") * USEC_PER_MSEC;
+    bool has_said = false;
+    while (!(*s = put_sources_open(path, &error)) && error.code == EX_TEMPFAIL && !put_stopped &&
+           clock_monotonic() < until) {
+        if (!has_said)
+            tool_fail(0, "waiting for another put of the producer %s to end (lock on %s)", p->producer, path);
+        has_said = true;
+        clock_sleep(PUT_FOLLOW_POLL);
+    }
+    free(path);
+    free(name);
+    if (*s || put_stopped)
+        return 0;
+    return tool_fail(error.code == EX_TEMPFAIL ? EX_TEMPFAIL : EX_CANTCREAT, "%s", error.text);
+}
+
+int put_files(struct put *p, char **files, size_t n)
+{
+    struct put_sources *s = NULL;
+    struct stat st;
+    /* The progress needs the total size, which is unknown if the size of any input is unknown. */
+    for (size_t i = 0; i < n; i++) {
+        if (stat(files[i], &st) != 0 || !S_ISREG(st.st_mode)) {
+            p->packed = 0;
+            break;
+        }
+        p->packed += (uint64_t)st.st_size;
+    }
+    int status = p->producer ? open_sources(p, files[0], &s) : 0;
+    for (size_t i = 0; i < n && status == 0 && !put_stopped; i++)
+        status = post_file(p, s, files[i], i == 0);
+    put_sources_close(&s);
+    return put_stopped && status == 0 ? 128 + SIGINT : status;
+}

@@ -1,0 +1,38 @@
+/* put_format: the forms of the lines that `millrace put` reads (--format), as a table of functions.
+ *
+ * A reader turns the lines of one input into events. A record is one line, or several (CSV). */
+#ifndef MILLRACE_PUT_FORMAT_H
+#define MILLRACE_PUT_FORMAT_H
+
+#include "base/bytes.h"
+
+enum put_result {
+    PUT_MORE,       /* the record continues in the next line */
+    PUT_NONE,       /* the names of the fields, or an empty line */
+    PUT_EVENT,      /* record.event */
+    PUT_WRONG,      /* record.text cannot become an event, record.why */
+    PUT_UNREADABLE, /* no line of the file can, record.why */
+};
+
+/* Borrowed until the reader's next call. */
+struct put_record {
+    struct bytes event, text;
+    const char *why;
+};
+
+struct put_format {
+    const char *name;
+    const char *unit; /* of what it reads: "line" */
+    bool is_followed; /* with --follow */
+    void *(*new)(void);
+    void (*free)(void *reader);
+    void (*begin)(void *reader); /* the next line is the first of a file */
+    enum put_result (*add)(void *reader, struct bytes line, struct put_record *record);
+    enum put_result (*end)(void *reader, struct put_record *record); /* the file ends */
+    bool (*is_vital)(const void *reader); /* without the next line, no further line can be read */
+};
+
+/* NULL: no such format. */
+const struct put_format *put_format_named(const char *name);
+
+#endif

@@ -1,0 +1,195 @@
+#include "tools/put/put_run.h"
+
+#include "base/io.h"
+#include "tools/put/log_tail.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+#define BATCH_BYTES ((size_t)1 << 20)
+#define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest time that a line waits until its batch is full */
+
+volatile sig_atomic_t put_stopped;
+
+const char *put_input_name(const struct put_input *in)
+{
+    return strcmp(in->name, "-") == 0 ? "standard input" : in->name;
+}
+
+static const char *queue_url(void *arg)
+{
+    struct put *p = ((struct put_input *)arg)->put;
+    const char *url = options_string(p->o, "queue_url");
+    if (url)
+        return url;
+    pipeline_close(&p->pipeline);
+    pipeline_open(&p->pipeline, options_config(p->o), options_string(p->o, "data_dir"));
+    return pipeline_url(&p->pipeline, "simplequeue");
+}
+
+static const char *tag(void *arg, uint64_t sum)
+{
+    static char text[PUT_SOURCES_TAG];
+    const struct put_input *in = arg;
+    put_content_tag(&in->content, sum, text);
+    return in->tail ? PUT_SOURCES_FOLLOWED : text;
+}
+
+static int refused(const struct put_batch_refusal *refusal, void *arg)
+{
+    struct put_input *in = arg;
+    return put_rejects_add(
+        &in->put->rejects, refusal, put_input_name(in), refusal->start - in->base, clock_monotonic());
+}
+
+void put_input_begin(struct put_input *in, struct put *put, const char *name, const char *producer)
+{
+    const struct options *o = put->o;
+    bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
+    *in = (struct put_input){.put = put, .name = mem_strdup(name), .reader = put->format->new()};
+    put->format->begin(in->reader);
+    in->batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
+        .arg = in,
+        .queue = options_string(o, "queue"),
+        .producer = producer,
+        .tag = tag,
+        .auth_token = put->token,
+        .refused = refused,
+        .timeout = is_lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
+        .stopped = &put_stopped});
+}
+
+void put_input_end(struct put_input *in, bool is_whole)
+{
+    struct put *p = in->put;
+    struct put_batch_numbers n = put_batch_numbers(in->batch);
+    p->numbers.posted += n.posted;
+    p->numbers.duplicates += n.duplicates;
+    p->numbers.refused += n.refused;
+    *ARRAY_ADD(p->done, p->n_done, p->room_done) = (struct put_done){in->name, in->lines, is_whole};
+    p->format->free(in->reader);
+    put_batch_free(&in->batch);
+    put_content_free(&in->content);
+    buf_free(&in->record);
+    line_source_close(&in->source);
+    log_tail_close(&in->tail);
+}
+
+int put_flush(struct put_input *in)
+{
+    struct put *p = in->put;
+    size_t lines = put_batch_lines(in->batch);
+    usec_t now = clock_monotonic(), when;
+    while (lines > 0 && !put_stopped && (when = rate_limit_when(&p->rate, lines, now)) > now) {
+        clock_sleep(when - now);
+        now = clock_monotonic();
+    }
+    if (lines > 0)
+        rate_limit_spend(&p->rate, lines, now);
+    p->taken += lines;
+    return put_batch_flush(in->batch);
+}
+
+static int flush_if_late(struct put_input *in)
+{
+    bool late =
+        put_batch_lines(in->batch) > 0 && clock_monotonic() - in->batch_from >= BATCH_DELAY_MAX;
+    return late ? put_flush(in) : 0;
+}
+
+/* Moves past a record whose last line is `line`. Adds its event, which may be empty. */
+static int move(struct put_input *in, struct bytes event, struct bytes line, uint64_t end)
+{
+    size_t before = put_batch_lines(in->batch);
+    if (before > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES) {
+        int status = put_flush(in);
+        if (status != 0)
+            return status;
+        before = 0;
+    }
+    put_content_add(&in->content, buf_bytes(&in->record));
+    put_content_add(&in->content, line);
+    buf_clear(&in->record);
+    if (before == 0)
+        in->batch_from = clock_monotonic();
+    put_batch_add(in->batch, event, end, put_content_sum(&in->content));
+    in->lines += put_batch_lines(in->batch) - before; /* put_batch_add drops empty lines */
+    return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
+}
+
+static int take(struct put_input *in, enum put_result r, const struct put_record *record, struct bytes line,
+    uint64_t end)
+{
+    bool has_rejects = in->put->rejects.file.path;
+    int status = 0;
+    switch (r) {
+    case PUT_MORE:
+        buf_append_bytes(&in->record, line);
+        return flush_if_late(in);
+    case PUT_NONE:
+        return move(in, BYTES_NONE, line, end);
+    case PUT_EVENT:
+        return move(in, record->event, line, end);
+    case PUT_WRONG:
+        status = has_rejects ? 0 : put_flush(in);
+        if (status == 0)
+            status = refused(
+                &(struct put_batch_refusal){record->text, bytes_str(record->why), in->record_start}, in);
+        return status == 0 ? move(in, BYTES_NONE, line, end) : status;
+    case PUT_UNREADABLE:
+        break;
+    }
+    return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record->why);
+}
+
+int put_take(struct put_input *in, struct bytes line, uint64_t start, uint64_t end)
+{
+    struct put_record record = {0};
+    if (in->record.len == 0)
+        in->record_start = start;
+    in->unfinished = line.ptr[line.len - 1] != '\n';
+    return take(in, in->put->format->add(in->reader, line, &record), &record, line, end);
+}
+
+int put_take_end(struct put_input *in, uint64_t end)
+{
+    struct put_record record = {0};
+    enum put_result r = in->put->format->end(in->reader, &record);
+    return r == PUT_NONE ? 0 : take(in, r, &record, BYTES_NONE, end);
+}
+
+int put_skip(struct put_input *in, uint64_t start, uint64_t end)
+{
+    struct put *p = in->put;
+    bool is_new = end > 0 || !in->skipping;
+    if (p->format->is_vital(in->reader))
+        return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
+    int status = !p->rejects.file.path ? put_flush(in) : 0;
+    in->skipping = end == 0;
+    if (status == 0 && is_new)
+        status = put_rejects_skip(
+            &p->rejects, put_input_name(in), start - in->base, end > 0 ? end - start : 0);
+    if (status != 0 || end == 0)
+        return status == 0 ? flush_if_late(in) : status;
+    put_content_skip(&in->content, end - start);
+    put_batch_add(in->batch, BYTES_NONE, end, put_content_sum(&in->content));
+    return flush_if_late(in);
+}
+
+char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix)
+{
+    struct stat st;
+    char parent[PATH_MAX];
+    const char *data_dir = tool_data_dir(options_config(put->o), options_string(put->o, "data_dir"));
+    bool is_here = !options_string(put->o, "queue_url") && stat(data_dir, &st) == 0 && S_ISDIR(st.st_mode);
+    char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL;
+    char *path = dir && io_make_dirs(dir) == 0 ? mem_printf("%s/%s%s", dir, name, suffix) : NULL;
+    free(dir);
+    if (path)
+        return path;
+    io_parent_of(beside, parent);
+    return mem_printf("%s/.%s%s", parent, name, suffix);
+}

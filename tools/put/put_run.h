@@ -1,0 +1,90 @@
+/* put_run: what the inputs of one `millrace put` share, and the way of a line from an input into the queue.
+ *
+ * 1. An input is a file, standard input or a followed log. Its lines go through the reader of the format into its batch.
+ * 2. The offsets of the batch are the producer's marks: the mark of the input's first byte plus bytes of the unpacked input,
+ *    modulo 2^64.
+ * 3. A line that is not an event goes to the rejects, or ends the put.
+ *
+ * Functions that return an int return 0, or an exit status after printing the error. */
+#ifndef MILLRACE_PUT_RUN_H
+#define MILLRACE_PUT_RUN_H
+
+#include "base/line_source.h"
+#include "base/progress.h"
+#include "base/rate_limit.h"
+#include "tools/put/put_batch.h"
+#include "tools/put/put_format.h"
+#include "tools/put/put_rejects.h"
+#include "tools/put/put_sources.h"
+#include "tools/tool.h"
+
+#define PUT_FOLLOW_POLL (100 * USEC_PER_MSEC)
+
+struct log_tail;
+
+/* Lines that an earlier input of this run has posted or not. */
+struct put_done {
+    char *name;
+    uint64_t lines; /* added to the batch, sent or not */
+    bool is_whole;  /* read to its end */
+};
+
+struct put {
+    const struct options *o;
+    struct pipeline pipeline;
+    const struct put_format *format;
+    const char *producer; /* NULL: none */
+    char *token;
+    size_t batch_lines;
+    uint64_t packed_before,
+        packed; /* sizes in bytes: of the files before the current one, and of all files (0: unknown) */
+    uint64_t taken;   /* lines read */
+    uint64_t resumed; /* bytes that earlier runs have posted */
+    struct rate_limit rate;
+    struct progress progress;
+    struct put_rejects rejects;
+    struct put_batch_numbers numbers; /* of the inputs that have ended */
+    struct put_done *done;
+    size_t n_done, room_done;
+};
+
+struct put_input {
+    struct put *put;
+    char *name;
+    struct put_batch *batch;
+    void *reader;
+    struct line_source *source; /* NULL: a followed log */
+    struct log_tail *tail;      /* NULL: not followed */
+    uint64_t base;              /* mark of the input's first byte */
+    struct put_content content; /* of a file with a producer: up to the last record */
+    struct buf record;          /* the lines of a record that has not ended */
+    uint64_t record_start;
+    usec_t batch_from; /* time of the first line in the batch */
+    uint64_t lines;    /* added to the batch, sent or not */
+    int idle_status;   /* exit status of the flush while the pipe was idle */
+    bool skipping;     /* skipping the rest of a line that is too long; the line was reported */
+    bool unfinished;   /* the last line has no LF */
+};
+
+extern volatile sig_atomic_t put_stopped;
+
+/* `producer` is borrowed, and NULL without a mark. */
+void put_input_begin(struct put_input *in, struct put *put, const char *name, const char *producer);
+/* Adds the numbers of the input to those of the run. */
+void put_input_end(struct put_input *in, bool is_whole);
+/* The name for messages. */
+const char *put_input_name(const struct put_input *in);
+
+int put_flush(struct put_input *in);
+/* Takes a line that begins at `start`. */
+int put_take(struct put_input *in, struct bytes line, uint64_t start, uint64_t end);
+/* Takes a line that is too long to be read; `end` is 0 until the end of the line is found. */
+int put_skip(struct put_input *in, uint64_t start, uint64_t end);
+/* The file ends. */
+int put_take_end(struct put_input *in, uint64_t end);
+
+/* The path of a file that this put keeps: DATA_DIR/put/NAME in the data directory of a pipeline on this host, else .NAME beside the input.
+ * The caller frees it. */
+char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix);
+
+#endif

@@ -1,0 +1,251 @@
+#include "tools/put/put_sources.h"
+
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define STATE_MAX ((size_t)1 << 30)
+#define FIRST_UNFINISHED 1 /* of a first line that had no LF yet */
+
+struct source {
+    uint64_t base, end, sum; /* base: only of the current one */
+    uint32_t first;
+    bool is_unverified; /* an operator has set the mark: any file of these bytes */
+};
+
+struct put_sources {
+    char *path;
+    int fd;
+    struct source *left; /* contents of the state file, and last the current one if it has a tag */
+    size_t n, room;
+    bool has_current, is_kept; /* the current one is in the file */
+    uint64_t mark, fresh;      /* the queue's mark; the mark at which another content begins */
+};
+
+static int fail(const struct put_sources *s, struct error *error)
+{
+    return error_set(error, -1, "%.200s: %s; --state names another file", s->path, strerror(errno));
+}
+
+/* Reads three hexadecimal numbers. */
+static bool read_numbers(struct bytes text, uint64_t *a, uint64_t *sum, uint32_t *first)
+{
+    char copy[PUT_SOURCES_TAG];
+    int n = 0;
+    if (text.len >= sizeof copy)
+        return false;
+    snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.len ? text.ptr : "");
+    return sscanf(copy, "%" SCNx64 ".%" SCNx64 ".%" SCNx32 "%n", a, sum, first, &n) == 3 &&
+           copy[n] == '\0' && n > 0;
+}
+
+/* A line that a crash cut off is ignored: its content still has its tag. */
+static int read_file(struct put_sources *s, struct error *error)
+{
+    struct buf text = {0};
+    int rc = io_read_file(s->path, STATE_MAX, &text);
+    struct bytes rest = buf_bytes(&text);
+    for (const char *lf; rc == 0 && (lf = rest.len ? memchr(rest.ptr, '\n', rest.len) : NULL);) {
+        struct source source = {0};
+        struct bytes line = bytes_of(rest.ptr, (size_t)(lf - rest.ptr));
+        if (read_numbers(line, &source.end, &source.sum, &source.first))
+            *ARRAY_ADD(s->left, s->n, s->room) = source;
+        rest = bytes_of(lf + 1, rest.len - line.len - 1);
+    }
+    buf_free(&text);
+    return rc == 0 ? 0 : fail(s, error);
+}
+
+struct put_sources *put_sources_open(const char *path, struct error *error)
+{
+    struct put_sources *s = mem_zalloc(sizeof *s);
+    s->path = mem_strdup(path);
+    s->fd = io->open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, IO_PRIVATE_MODE);
+    int rc = s->fd < 0 ? fail(s, error) : 0;
+    if (rc == 0 && io->flock(s->fd, LOCK_EX | LOCK_NB) != 0) {
+        rc = fail(s, error);
+        error->code = errno == EWOULDBLOCK ? EX_TEMPFAIL : EX_CANTCREAT;
+    }
+    if (rc == 0 && io_sync_parent(path) != 0)
+        rc = fail(s, error);
+    if (rc != 0 || read_file(s, error) != 0)
+        put_sources_close(&s);
+    return s;
+}
+
+void put_sources_close(struct put_sources **sp)
+{
+    struct put_sources *s = *sp;
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        io->close(s->fd);
+    free(s->path);
+    free(s->left);
+    free(s);
+    *sp = NULL;
+}
+
+bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag, bool is_own)
+{
+    struct source source = {0};
+    bool is_ours = tag.len > 0 && read_numbers(tag, &source.base, &source.sum, &source.first);
+    s->mark = mark;
+    s->fresh = mark + (is_own || mark == 0 ? 0 : PUT_SOURCES_GAP);
+    s->n -= s->has_current && !s->is_kept;
+    s->has_current = s->is_kept = false;
+    source.is_unverified = tag.len == 0 && mark > 0;
+    source.end = mark - source.base;
+    s->has_current = source.first != 0 || source.is_unverified;
+    if (s->has_current)
+        *ARRAY_ADD(s->left, s->n, s->room) = source;
+    return is_ours || tag.len == 0;
+}
+
+int put_sources_keep(struct put_sources *s, struct error *error)
+{
+    char line[PUT_SOURCES_TAG + 1];
+    const struct source *c = s->has_current ? &s->left[s->n - 1] : NULL;
+    if (!c || c->is_unverified || s->is_kept)
+        return 0;
+    int n = snprintf(line, sizeof line, "\n%" PRIx64 ".%" PRIx64 ".%" PRIx32 "\n", c->end, c->sum, c->first);
+    struct stat st;
+    s->is_kept = fstat(s->fd, &st) == 0 && io_write_all(s->fd, line, (size_t)n, st.st_size) == 0 &&
+                 io->fdatasync(s->fd) == 0;
+    return s->is_kept ? 0 : fail(s, error);
+}
+
+void put_content_begin(struct put_content *c, uint64_t base, uint32_t first)
+{
+    *c = (struct put_content){.hash = first ? XXH3_createState() : NULL, .base = base, .first = first};
+    if (c->hash)
+        XXH3_64bits_reset(c->hash);
+}
+
+void put_content_add(struct put_content *c, struct bytes bytes)
+{
+    if (c->hash && bytes.len > 0)
+        XXH3_64bits_update(c->hash, bytes.ptr, bytes.len);
+    c->end += bytes.len;
+}
+
+void put_content_skip(struct put_content *c, uint64_t length)
+{
+    if (c->hash)
+        XXH3_64bits_update(c->hash, &length, sizeof length);
+    c->end += length;
+}
+
+uint64_t put_content_sum(const struct put_content *c)
+{
+    return c->hash ? XXH3_64bits_digest(c->hash) : 0;
+}
+
+void put_content_free(struct put_content *c)
+{
+    XXH3_freeState(c->hash);
+    *c = (struct put_content){0};
+}
+
+void put_content_tag(const struct put_content *c, uint64_t sum, char out[PUT_SOURCES_TAG])
+{
+    snprintf(out, PUT_SOURCES_TAG, "%" PRIx64 ".%" PRIx64 ".%" PRIx32, c->base, sum, c->first);
+}
+
+static int by_end(const void *a, const void *b)
+{
+    const struct source *x = *(struct source *const *)a, *y = *(struct source *const *)b;
+    return x->end != y->end ? (x->end > y->end) - (x->end < y->end) : (x > y) - (x < y);
+}
+
+/* The contents with this first line, those with fewer bytes first. */
+static size_t sources_like(struct put_sources *s, uint32_t first, const struct source **out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->left[i].first == first || s->left[i].first == FIRST_UNFINISHED || s->left[i].is_unverified)
+            out[n++] = &s->left[i];
+    qsort(out, n, sizeof *out, by_end);
+    return n;
+}
+
+/* The next line: its bytes, or only the length of a line that is too long. */
+static enum line_source_result next_line(
+    struct line_source *s, struct bytes *line, uint64_t *length, struct error *error)
+{
+    uint64_t from = line_source_offset(s);
+    enum line_source_result r;
+    *line = BYTES_NONE;
+    do
+        r = line_source_next(s, false, line, error);
+    while (r == LINE_SOURCE_SKIPPING);
+    *length = line_source_offset(s) - from;
+    return r;
+}
+
+static uint32_t first_of(struct bytes line)
+{
+    bool has_lf = line.len > 0 && line.ptr[line.len - 1] == '\n';
+    uint32_t sum = has_lf ? (uint32_t)XXH3_64bits(line.ptr, line.len) : FIRST_UNFINISHED;
+    return sum ? sum : FIRST_UNFINISHED;
+}
+
+/* Adds a line to the content, and compares it with the sources that end in the line or with it. */
+static void compare(const struct put_sources *s, struct put_content *c, struct bytes line, uint64_t length,
+    const struct source **like, size_t n, size_t *at, struct put_content *best)
+{
+    const struct source *current = s->has_current ? &s->left[s->n - 1] : NULL;
+    uint64_t to = c->end + length;
+    for (; *at < n && like[*at]->end <= to; (*at)++) {
+        const struct source *source = like[*at];
+        size_t more = (size_t)(source->end - c->end);
+        if (line.len == length)
+            put_content_add(c, bytes_of(line.ptr, more)), line = bytes_of(line.ptr + more, line.len - more);
+        else if (more == length)
+            put_content_skip(c, length);
+        length = to - c->end;
+        if (c->end != source->end || (put_content_sum(c) != source->sum && !source->is_unverified))
+            continue;
+        XXH3_copyState(best->hash, c->hash);
+        best->end = c->end;
+        best->base = source == current ? source->base : s->fresh - source->end;
+    }
+    if (length > 0 && line.len == length)
+        put_content_add(c, line);
+    else if (length > 0)
+        put_content_skip(c, length);
+}
+
+int put_sources_find(struct put_sources *s, const char *file, struct put_content *c, struct error *error)
+{
+    const struct source **like = mem_alloc((s->n + 1) * sizeof *like);
+    struct put_content read = {0};
+    struct bytes line;
+    uint64_t length = 0;
+    size_t n = 0, at = 0;
+    struct line_source *source = line_source_open(file, error);
+    enum line_source_result r = source ? next_line(source, &line, &length, error) : LINE_SOURCE_FAILED;
+    if (!source || r == LINE_SOURCE_FAILED)
+        line = BYTES_NONE;
+    put_content_begin(c, s->fresh, first_of(line));
+    put_content_begin(&read, 0, c->first);
+    n = sources_like(s, c->first, like);
+    while (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
+        compare(s, &read, line, length, like, n, &at, c);
+        r = at < n ? next_line(source, &line, &length, error) : LINE_SOURCE_END;
+    }
+    line_source_close(&source);
+    put_content_free(&read);
+    free(like);
+    if (strcmp(file, "-") == 0 && lseek(STDIN_FILENO, 0, SEEK_SET) < 0)
+        return error_set(error, -1, "standard input: %s", strerror(errno));
+    return r == LINE_SOURCE_FAILED ? -1 : 0;
+}
