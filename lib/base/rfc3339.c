@@ -26,34 +26,97 @@ static bool read_zone(struct bytes zone, int *seconds)
     return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
-bool rfc3339_read(struct bytes text, int64_t *out)
+/* Reads the date and the time, and leaves the zone in *text. A leap second becomes the second before it. */
+static bool read_date(struct bytes *text, bool needs_seconds, struct tm *t)
 {
     static const char form[] = "0000-00-00T00:00:00";
-    size_t n = sizeof form - 1;
-    int zone;
-    if (text.len <= n)
+    size_t n = sizeof form - 1, minutes = n - strlen(":00");
+    const char *at = text->ptr;
+    if (!needs_seconds && text->len >= minutes && (text->len == minutes || at[minutes] != ':'))
+        n = minutes;
+    if (text->len < n)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (form[i] != '0' && text.ptr[i] != form[i] &&
-            !(form[i] == 'T' && (text.ptr[i] == 't' || text.ptr[i] == ' ')))
+        if (form[i] != '0' && at[i] != form[i] && !(form[i] == 'T' && (at[i] == 't' || at[i] == ' ')))
             return false;
-    struct tm t = {.tm_year = rfc3339_digits(text.ptr, 4) - 1900,
-        .tm_mon = rfc3339_digits(text.ptr + 5, 2) - 1,
-        .tm_mday = rfc3339_digits(text.ptr + 8, 2),
-        .tm_hour = rfc3339_digits(text.ptr + 11, 2),
-        .tm_min = rfc3339_digits(text.ptr + 14, 2),
-        .tm_sec = rfc3339_digits(text.ptr + 17, 2)};
-    if (text.ptr[n] == '.')
-        for (n++; n < text.len && text.ptr[n] >= '0' && text.ptr[n] <= '9';)
+    *t = (struct tm){.tm_year = rfc3339_digits(at, 4) - 1900,
+        .tm_mon = rfc3339_digits(at + 5, 2) - 1,
+        .tm_mday = rfc3339_digits(at + 8, 2),
+        .tm_hour = rfc3339_digits(at + 11, 2),
+        .tm_min = rfc3339_digits(at + 14, 2),
+        .tm_sec = n == minutes ? 0 : rfc3339_digits(at + 17, 2)};
+    if (n > minutes && n < text->len && at[n] == '.')
+        for (n++; n < text->len && at[n] >= '0' && at[n] <= '9';)
             n++;
-    bool has_fraction = text.ptr[n - 1] != '.';
-    if (!has_fraction || !read_zone(bytes_of(text.ptr + n, text.len - n), &zone) || t.tm_year < 0 ||
-        t.tm_hour < 0 || t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59 || t.tm_sec < 0 || t.tm_sec > 60)
-        return false;
-    t.tm_sec -= t.tm_sec == 60;
-    struct tm normal = t;
+    *text = bytes_of(at + n, text->len - n);
+    bool is_in_range = at[n - 1] != '.' && t->tm_year >= 0 && t->tm_hour >= 0 && t->tm_hour <= 23 &&
+                       t->tm_min >= 0 && t->tm_min <= 59 && t->tm_sec >= 0 && t->tm_sec <= 60;
+    t->tm_sec -= t->tm_sec == 60;
+    return is_in_range;
+}
+
+/* False: there is no such date. */
+static bool in_seconds(const struct tm *t, int zone, int64_t *out)
+{
+    struct tm normal = *t;
     *out = timegm(&normal) - zone;
-    return normal.tm_mon == t.tm_mon && normal.tm_mday == t.tm_mday;
+    return normal.tm_mon == t->tm_mon && normal.tm_mday == t->tm_mday;
+}
+
+static bool in_local_seconds(const struct tm *t, int64_t *out)
+{
+    struct tm local = *t;
+    local.tm_isdst = -1;
+    if (!in_seconds(t, 0, out))
+        return false;
+    *out = mktime(&local);
+    return true;
+}
+
+bool rfc3339_read(struct bytes text, int64_t *out)
+{
+    struct tm t;
+    int zone;
+    return read_date(&text, true, &t) && read_zone(text, &zone) && in_seconds(&t, zone, out);
+}
+
+bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive)
+{
+    struct tm t;
+    char full[] = "+00:00";
+    int zone;
+    text = bytes_trim(text);
+    if (!read_date(&text, false, &t))
+        return false;
+    text = bytes_trim(text);
+    if (text.len == 0 && is_naive) {
+        *is_naive = true;
+        return in_local_seconds(&t, out);
+    }
+    if (bytes_equal_str(text, "UTC") || bytes_equal_str(text, "GMT"))
+        text = BYTES_LITERAL("Z");
+    if (text.len == strlen("+00") || text.len == strlen("+0000")) {
+        memcpy(full, text.ptr, 3);
+        if (text.len > 3)
+            memcpy(full + 4, text.ptr + 3, 2);
+        text = bytes_str(full);
+    }
+    return read_zone(text, &zone) && in_seconds(&t, zone, out);
+}
+
+bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive)
+{
+    struct tm t = {.tm_mday = 1};
+    const char *end = strptime(text, form, &t);
+    if (!end || *end)
+        return false;
+    if (strstr(form, "%s"))
+        return (*out = mktime(&t)) != -1; /* strptime has filled t by the process's zone */
+    if (strstr(form, "%z"))
+        return in_seconds(&t, (int)t.tm_gmtoff, out);
+    if (is_naive)
+        *is_naive = true;
+    return in_local_seconds(&t, out);
 }
 
 const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT])

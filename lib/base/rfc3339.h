@@ -7,6 +7,11 @@
 /* Reads a time with its zone (Z or an offset). The date and the time may be separated by T, t or a space. Drops a fraction.
  * Converts a leap second to the second before it. False: malformed, or no such date. *out: Unix seconds. */
 bool rfc3339_read(struct bytes text, int64_t *out);
+/* Reads also what databases and libraries write: the zones +0000, +00, " UTC" and " GMT", a blank before a zone, and no seconds. A
+ * naive time, without a zone, is one of the process's zone (TZ); *is_naive is set to true. is_naive NULL: it is malformed. */
+bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive);
+/* Reads a text by a form of strptime. *is_naive as above; without %z or %s in the form, the time is naive. */
+bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive);
 /* Reads n characters as a decimal number. Returns -1 unless all are digits. */
 int rfc3339_digits(const char *at, int n);
 

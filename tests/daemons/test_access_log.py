@@ -1,4 +1,5 @@
 """`millrace put --format=combined` and etc/access.conf: a real nginx's default log, followed and counted; other lines are refused."""
+import base64
 import os
 import shutil
 import socket
@@ -63,9 +64,12 @@ class AccessLog(harness.MillraceTest):
         wait_until(lambda: self.listens(url), "nginx to listen")  # its socket is there before it listens
         follower = self.daemon("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--format=combined",
                                "--follow", "--producer=web1", self.path("access.log"), port=False)
+        users = ["bob smith", "[", "a [24/Mar/2012:09:00:00 +0000] \"GET / HTTP/1.1\" 200 1", " ", "", "-", "\u00e9"]
         for path, n in (("/a?x=1", 3), ("/b%20c", 2), ("/missing", 4)):
             for _ in range(n):
-                harness.request(url, "GET", path, headers={"Referer": "http://www.example.org/x", "User-Agent": 'a "b"'})
+                user = base64.b64encode((users.pop() + ":secret").encode()).decode() if users else "!"
+                harness.request(url, "GET", path, headers={"Referer": "http://www.example.org/x", "User-Agent": 'a "b"',
+                                                           "Authorization": "Basic " + user})
         wait_until(lambda: self.breakdown("p.all") == {"/a": 3, "/b%20c": 2, "/missing": 4}, lambda: self.breakdown("p.all"))
         self.assertEqual(self.breakdown("s.all"), {"2xx": 5, "4xx": 4})
         self.assertEqual(self.breakdown("r.p", "/missing"), {"www.example.org": 4})
@@ -81,6 +85,74 @@ class AccessLog(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(harness.read_file(self.path("rejects")), b"no such line\n")
         wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 1}, lambda: self.breakdown("p.all"))
+
+    def follow(self, *args):
+        return self.daemon("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--format=combined",
+                           "--follow", "--producer=web1", *args, port=False)
+
+    def metrics(self):
+        try:
+            text = harness.read_file(self.path("data", "put", "default.web1.prom")).decode()
+        except FileNotFoundError:
+            return {}
+        return {line.split("{")[0]: int(line.split()[-1]) for line in text.splitlines() if line[:1] not in ("", "#")}
+
+    def status(self):
+        return self.run_program("millrace", "status", "--data-dir", self.path("data")).stdout.decode()
+
+    def test_a_followed_log_goes_on_behind_other_lines(self):
+        """They are kept, and are a problem of the pipeline."""
+        log = self.write("access.log", (LINE % b"one" + b"no such line\n" + LINE % b"two").decode())
+        follower = self.follow(log)
+        wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 1}, lambda: self.breakdown("p.all"))
+        self.assertEqual(harness.read_file(self.path("data", "put", "default.web1.rejects")), b"no such line\n")
+        wait_until(lambda: self.metrics().get("millrace_put_refused_total") == 1, self.metrics)
+        self.assertEqual(self.metrics()["millrace_put_posted_total"], 2)
+        self.assertRegex(self.status(), r"put --producer=web1 refused 1 lines; the last:\s+expected\s+a\s+time")
+        follower.stop()
+        self.assertEqual(self.metrics()["millrace_put_exit_status"], 0)
+        follower = self.follow(self.write("access.log", ""))
+        wait_until(lambda: self.metrics().get("millrace_put_refused_total") == 0, self.metrics)
+        self.assertNotIn("refused", self.status())
+        follower.stop()
+
+    def test_several_logs(self):
+        """Patterns, also of logs that are made later; a rotated file belongs to its log; a log may first be the only one."""
+        os.mkdir(self.path("logs"))
+        self.write("logs/a.log", (LINE % b"a").decode())
+        self.write("logs/a.log.2.gz", "not read")
+        self.write("other", (LINE % b"other").decode())
+        follower = self.follow(self.path("other"))
+        want = {"/other": 1}
+        wait_until(lambda: self.breakdown("p.all") == want, lambda: self.breakdown("p.all"))
+        follower.stop()
+        follower = self.follow(self.path("logs/*.log*"), self.path("other"))
+        want["/a"] = 1
+        wait_until(lambda: self.breakdown("p.all") == want, lambda: self.breakdown("p.all"))
+        os.rename(self.path("logs/a.log"), self.path("logs/a.log.1"))
+        self.write("logs/a.log", (LINE % b"a2").decode())
+        self.write("logs/b.log", (LINE % b"b").decode() * 2)
+        want.update({"/a2": 1, "/b": 2})
+        wait_until(lambda: self.breakdown("p.all") == want, lambda: self.breakdown("p.all"))
+        follower.stop()
+        for name in ("a", "b"):
+            with open(self.path("logs", name + ".log"), "ab") as f:
+                f.write(LINE % b"more")
+        follower = self.follow(self.path("logs/*.log*"), self.path("other"))
+        want["/more"] = 2
+        wait_until(lambda: self.breakdown("p.all") == want, lambda: self.breakdown("p.all"))
+        follower.stop()
+
+    def test_a_format_in_directives(self):
+        log = self.write("a.log", '192.0.2.7|bob smith|[24/Mar/2012:09:00:00 +0000]|"GET /one HTTP/1.1"|200\n')
+        done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"),
+                                '--log-format=%h|%u|%t|"%r"|%>s', log)
+        self.assertEqual(done.returncode, 0, done)
+        wait_until(lambda: self.breakdown("p.all") == {"/one": 1}, lambda: self.breakdown("p.all"))
+        for form in ("%h %u", "$remote_addr"):
+            done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--log-format=" + form, log)
+            self.assertEqual(done.returncode, 64, done)
+            self.assertIn(b"the format has no time", done.stderr)
 
 
 if __name__ == "__main__":

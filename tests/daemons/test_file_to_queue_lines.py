@@ -83,9 +83,6 @@ class Refused(QueueTest):
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(harness.PATIENCE), 0)
         self.assertEqual((self.stored(), self.kept()), (short + short, long + long))
-        done = self.put("--follow", "--producer=p", self.write("access.log", text + b"y" * 1001 + b"\n"))
-        self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"the line at byte %d of %s (1001 bytes) cannot be posted" % (len(text), log.encode()), done.stderr)
 
     def test_killed_at_random_none_is_missing_and_the_others_are_there_once(self):
         random = harness.seeded()

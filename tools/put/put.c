@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
+#include <time.h>
 
 static const struct option_row rows[] = {
     PEER_OPTIONS("queue", "simplequeue", ""),
@@ -27,13 +28,21 @@ static const struct option_row rows[] = {
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
-        .choices = "lines|combined|csv",
+        .choices = "lines|combined|vhost_combined|csv",
         .help = "lines: a line is an event; combined: the lines are a web server's access log (common or "
-                "combined); csv: the first line of each file names the fields"},
+                "combined), also with the virtual host in front (vhost_combined); csv: the first line of "
+                "each file "
+                "names the fields"},
+    {.name = "log_format",
+        .type = OPTION_STRING,
+        .help = "the lines are an access log of this format, in Apache's directives ('%h %l %u %t ...') or "
+                "nginx's "
+                "variables ('$remote_addr ...')"},
     {.name = "follow",
         .type = OPTION_BOOL,
         .letter = 'f',
-        .help = "follow a growing log across rotations; needs --producer"},
+        .help = "follow growing logs across rotations; FILE may be a pattern in quotes ('*.log'); needs "
+                "--producer"},
     {.name = "state",
         .type = OPTION_STRING,
         .help = "with --producer: file that tells which contents were posted (default: in DATA_DIR/put, else "
@@ -43,9 +52,11 @@ static const struct option_row rows[] = {
                 "the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help =
-            "file for lines that the queue refuses (over its max_message); lines over 64 MiB are skipped and "
-            "not kept (default: the first line of either kind ends the put)"},
+        .help = "file for lines that fit no event, or that the queue refuses (over its max_message); lines "
+                "over 64 MiB are skipped and "
+                "not kept (default: with --follow, in DATA_DIR/put, else beside the log; otherwise the first "
+                "line of either "
+                "kind ends the put)"},
     REJECT_LIMIT_OPTIONS,
     {.name = "rate",
         .type = OPTION_INT,
@@ -130,6 +141,11 @@ static void print_posted(const struct put *p)
     fprintf(stderr, "\n");
 }
 
+static const struct put_format *format_of(const struct options *o)
+{
+    return put_format_named(options_string(o, "log_format") ? "log" : options_string(o, "format"));
+}
+
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
@@ -144,11 +160,18 @@ static int check(const struct options *o)
         return tool_fail(EX_USAGE, "--state needs --producer");
     if (follows && !options_string(o, "producer"))
         return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
-    if (follows && !put_format_named(options_string(o, "format"))->is_followed)
+    if (follows && !format_of(o)->is_followed)
         return tool_fail(
             EX_USAGE, "--format=%s reads whole files: omit --follow", options_string(o, "format"));
-    if (follows && (n != 1 || strcmp(files[0], "-") == 0))
-        return tool_fail(EX_USAGE, "--follow needs one file");
+    if (options_string(o, "log_format") && options_is_set(o, "format"))
+        return tool_fail(EX_USAGE, "--log-format takes the place of --format: omit one");
+    for (size_t i = 0; follows && i < n; i++)
+        if (strcmp(files[i], "-") == 0)
+            n = 0;
+    if (follows && n == 0)
+        return tool_fail(EX_USAGE, "--follow needs files");
+    if (follows && n > 1 && options_is_set(o, "state"))
+        return tool_fail(EX_USAGE, "--state is for one log: omit it");
     int status = n == 0 ? put_files_check("-") : 0;
     for (size_t i = 0; i < n && !follows; i++) {
         int one = put_files_check(files[i]);
@@ -158,7 +181,7 @@ static int check(const struct options *o)
     if (status != 0 || !rejects)
         return status;
     /* If the rejects file were also an input, its lines would be refused and added again endlessly. */
-    bool found = follows && log_tail_could_read(files[0], rejects);
+    bool found = follows && put_follow_could_read(files, n, rejects);
     found = found || (n == 0 && io_is_same_file("/dev/stdin", rejects));
     for (size_t i = 0; i < n; i++)
         found = found || io_is_same_file(strcmp(files[i], "-") == 0 ? "/dev/stdin" : files[i], rejects);
@@ -179,7 +202,7 @@ static int run(struct put *p, char **files, size_t n)
         put_counted_begin(&counted, options_config(o), options_string(o, "data_dir"));
     usec_t began = clock_monotonic();
     progress_begin(&p->progress, "events", options_bool(o, "quiet"), began);
-    int status = follows ? put_follow(p, files[0]) : put_files(p, files, n);
+    int status = follows ? put_follow(p, files, n) : put_files(p, files, n);
     if (status == 0 || put_stopped)
         summary(p, began);
     else
@@ -187,6 +210,29 @@ static int run(struct put *p, char **files, size_t n)
     put_rejects_report(&p->rejects, clock_monotonic(), true);
     put_counted_report(&counted, p->numbers.posted);
     return status;
+}
+
+/* Reads the settings of the format. */
+static int check_form(struct put *p)
+{
+    struct error error;
+    setenv("TZ", "UTC0", 1);
+    tzset();
+    if (!p->form.log_format)
+        p->form.log_format = p->format->name;
+    void *reader = p->format->new (&p->form, &error);
+    if (!reader)
+        return tool_fail(EX_USAGE, "%s", error.text);
+    p->format->free(reader);
+    return 0;
+}
+
+static char *usual_rejects(const struct put *p, const char *log)
+{
+    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
+    char *path = put_kept_path(p, log, name, ".rejects");
+    free(name);
+    return path;
 }
 
 static int put_with(const struct options *o)
@@ -197,16 +243,22 @@ static int put_with(const struct options *o)
     struct put p = {.o = o,
         .batch_lines = (size_t)options_int(o, "batch"),
         .producer = options_string(o, "producer"),
-        .format = put_format_named(options_string(o, "format"))};
+        .format = format_of(o),
+        .form = {.log_format = options_string(o, "log_format")}};
     struct sigaction stop = {.sa_handler = on_signal};
     struct error error;
     int status = check(o);
+    if (status == 0)
+        status = check_form(&p);
     if (status != 0)
         return status;
     if (daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);
+    char *usual = options_bool(o, "follow") && !rejects.path ? usual_rejects(&p, files[0]) : NULL;
+    rejects.path = usual ? usual : rejects.path;
     if (put_rejects_open(&p.rejects, &rejects) != 0) {
+        free(usual);
         free(p.token);
         return EX_CANTCREAT;
     }
@@ -220,6 +272,7 @@ static int put_with(const struct options *o)
     for (size_t i = 0; i < p.n_done; i++)
         free(p.done[i].name);
     free(p.done);
+    free(usual);
     pipeline_close(&p.pipeline);
     free(p.token);
     return status;

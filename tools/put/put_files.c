@@ -89,14 +89,15 @@ static int skip_to(struct put_input *in, uint64_t offset)
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         if (r == LINE_SOURCE_FAILED)
             return tool_fail(EX_DATAERR, "%s", error.text);
-        if (r != LINE_SOURCE_LINE ||
-            in->put->format->add(in->reader, line, &record) == PUT_UNREADABLE)
-            return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
+        if (r != LINE_SOURCE_LINE || in->put->format->add(in->reader, line, &record) == PUT_UNREADABLE)
+            return tool_fail(
+                EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
     }
     if (line_source_skip(in->source, offset, &reached, &error) != 0)
         return tool_fail(EX_DATAERR, "%s", error.text);
     in->put->resumed += offset;
-    return reached == offset ? 0 : tool_fail(EX_DATAERR, "%s has changed while it was read", put_input_name(in));
+    return reached == offset ? 0
+                             : tool_fail(EX_DATAERR, "%s has changed while it was read", put_input_name(in));
 }
 
 /* Where the posted part of the input ends, and where its batch begins. */
@@ -123,8 +124,8 @@ static int post_file(struct put *p, struct put_sources *s, const char *name, boo
     put_input_begin(&in, p, name, p->producer);
     int status = put_batch_ask_mark(in.batch, &mark, &tag);
     if (status == 0 && s && !put_sources_set_mark(s, mark, tag, !is_first))
-        status = tool_fail(EX_DATAERR,
-            "the producer %s follows a log: other input needs another --producer", p->producer);
+        status = tool_fail(
+            EX_DATAERR, "the producer %s follows a log: other input needs another --producer", p->producer);
     if (status == 0 && p->producer)
         status = find_place(&in, s, mark);
     in.source = status == 0 ? line_source_open(name, &error) : NULL;

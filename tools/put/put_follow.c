@@ -1,11 +1,39 @@
 #include "tools/put/put_follow.h"
 
+#include "base/io.h"
 #include "tools/put/log_tail.h"
+#include "tools/put/put_report.h"
 
 #include <errno.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+
+#define LINES_A_TURN 10000
+#define SEARCH_EVERY (1 * USEC_PER_SEC)
+
+struct log {
+    struct put_input in;
+    char *producer, *state;
+    uint64_t mark;
+    bool has_said; /* that the log does not exist yet */
+};
+
+struct follow {
+    struct put *put;
+    struct log **logs;
+    size_t n, room;
+    bool has_several;
+    char *report; /* the path; NULL: none */
+    usec_t reported_at;
+    uint64_t reported[PUT_NUMBERS];
+    bool has_failed;
+};
 
 static void warn_truncated(const char *path)
 {
@@ -15,25 +43,25 @@ static void warn_truncated(const char *path)
         path);
 }
 
-/* The current log file is complete or truncated. */
-static int next_log_file(struct put_input *in)
+/* The current log file is complete or truncated. *is_idle: the next one does not exist yet. */
+static int next_log_file(struct put_input *in, bool *is_idle)
 {
     struct error error;
     int status = put_flush(in), rc = status == 0 ? log_tail_next_file(in->tail, &error) : 0;
     if (rc < 0)
         return tool_fail(EX_IOERR, "%s", error.text);
-    if (rc > 0)
-        clock_sleep(PUT_FOLLOW_POLL);
+    *is_idle = rc > 0;
     in->base = log_tail_base(in->tail);
     return status;
 }
 
-static int post_lines(struct put_input *in)
+/* Reads and posts lines until the log has no more, or for a turn. *is_idle: it has no more. */
+static int take_turn(struct put_input *in, bool *is_idle)
 {
-    struct put *p = in->put;
     struct error error;
     int status = 0;
-    while (status == 0 && !put_stopped) {
+    *is_idle = false;
+    for (size_t i = 0; i < LINES_A_TURN && status == 0 && !put_stopped && !*is_idle; i++) {
         struct bytes line;
         uint64_t start = log_tail_offset(in->tail);
         enum line_source_result r = log_tail_next(in->tail, clock_wall(), &line, &error);
@@ -50,52 +78,41 @@ static int post_lines(struct put_input *in)
             break;
         case LINE_SOURCE_END:
             status = put_flush(in);
-            put_rejects_report(&p->rejects, clock_monotonic(), false);
-            clock_sleep(PUT_FOLLOW_POLL);
+            *is_idle = true;
             break;
         case LINE_SOURCE_CUT:
             warn_truncated(in->name);
             in->skipping = false;
-            status = next_log_file(in);
+            status = next_log_file(in, is_idle);
             break;
         case LINE_SOURCE_FINISHED:
-            status = next_log_file(in);
+            status = next_log_file(in, is_idle);
             break;
         case LINE_SOURCE_FAILED:
             (void)put_flush(in);
             return tool_fail(EX_IOERR, "%s", error.text);
         }
-        progress_show(&p->progress, NULL, 0, 0, p->taken, false, clock_monotonic());
         bool all_stored = status == 0 && put_batch_lines(in->batch) == 0;
         if (all_stored && log_tail_stored(in->tail, &error) != 0)
             status = tool_fail(EX_IOERR, "%s", error.text);
     }
-    return status == 0 ? put_flush(in) : status;
+    return status;
 }
 
-/* Waits for the log: its writer may start later than the put. */
-static int open_tail(struct put_input *in, uint64_t mark)
+/* Opens the log. If its writer starts later, the log is opened in a later call. */
+static int open_tail(struct put_input *in, const char *state, uint64_t mark, bool *has_said)
 {
     struct error error;
     enum log_tail_start place;
-    const char *given = options_string(in->put->o, "state"), *slash = strrchr(in->name, '/');
-    char *state = given ? mem_strdup(given)
-                        : mem_printf("%.*s.%s.%s", slash ? (int)(slash - in->name) + 1 : 0, in->name,
-                              slash ? slash + 1 : in->name, in->put->producer);
     in->tail = log_tail_open(in->name, state, mark, &place, &error);
-    for (bool waits = false;
-         !in->tail && !put_stopped && place != LOG_TAIL_LOCKED && access(in->name, F_OK) != 0 && errno == ENOENT;
-         waits = true) {
-        if (!waits)
+    if (!in->tail && place != LOG_TAIL_LOCKED && access(in->name, F_OK) != 0 && errno == ENOENT) {
+        if (!*has_said)
             tool_fail(0, "waiting for %s to be created", in->name);
-        clock_sleep(PUT_FOLLOW_POLL);
-        in->tail = log_tail_open(in->name, state, mark, &place, &error);
+        *has_said = true;
+        return 0;
     }
-    free(state);
     if (!in->tail)
-        return place == LOG_TAIL_LOCKED ? tool_fail(EX_CONFIG, "%s", error.text)
-               : put_stopped            ? 0
-                                        : tool_fail(EX_DATAERR, "%s", error.text);
+        return tool_fail(place == LOG_TAIL_LOCKED ? EX_CONFIG : EX_DATAERR, "%s", error.text);
     if (place == LOG_TAIL_GONE)
         tool_fail(0,
             "the previous log file was deleted or packed; lines of it that were not posted are missing; "
@@ -108,21 +125,184 @@ static int open_tail(struct put_input *in, uint64_t mark)
     return 0;
 }
 
-int put_follow(struct put *p, const char *path)
+static bool is_pattern(const char *operand)
 {
-    struct put_input in;
+    return strpbrk(operand, "*?[") && access(operand, F_OK) != 0;
+}
+
+/* Adds the log under the name of a producer. */
+static struct log *new_log(struct follow *f, const char *path, const char *producer)
+{
+    const char *given = options_string(f->put->o, "state"), *slash = strrchr(path, '/');
+    struct log *log = mem_zalloc(sizeof *log);
+    log->producer = mem_strdup(producer);
+    log->state = given ? mem_strdup(given)
+                       : mem_printf("%.*s.%s.%s", slash ? (int)(slash - path) + 1 : 0, path,
+                             slash ? slash + 1 : path, producer);
+    return log;
+}
+
+static void free_log(struct log *log)
+{
+    free(log->producer);
+    free(log->state);
+    free(log);
+}
+
+/* The name of a producer that follows only this log. */
+static void own_producer(const char *producer, const char *path, char name[NAME_LEN_MAX + 1])
+{
+    char full[PATH_MAX], parent[PATH_MAX];
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    io_parent_of(path, parent);
+    char *whole = mem_printf("%s/%s", realpath(parent, full) ? full : parent, last);
+    int room = NAME_LEN_MAX - (int)strlen(producer) - (int)strlen(".-00000000");
+    snprintf(name, NAME_LEN_MAX + 1, "%s.%.*s-%08x", producer, room > 0 ? room : 0, last,
+        (unsigned)XXH3_64bits(whole, strlen(whole)));
+    free(whole);
+    for (char *c = name; *c; c++)
+        if (!bytes_are_of_name(bytes_of(c, 1)))
+            *c = '_';
+}
+
+/* A log that was followed before keeps its producer, whether alone or among others. */
+static int add_log(struct follow *f, const char *path)
+{
     struct bytes tag;
-    uint64_t mark;
-    put_input_begin(&in, p, path, p->producer);
-    int status = put_batch_ask_mark(in.batch, &mark, &tag);
+    char own[NAME_LEN_MAX + 1];
+    own_producer(f->put->producer, path, own);
+    const char *names[] = {f->put->producer, own};
+    struct log *log = new_log(f, path, names[f->has_several]);
+    struct log *other = new_log(f, path, names[!f->has_several]);
+    bool is_other = access(log->state, F_OK) != 0 && access(other->state, F_OK) == 0;
+    free_log(is_other ? log : other);
+    log = is_other ? other : log;
+    *ARRAY_ADD(f->logs, f->n, f->room) = log;
+    put_input_begin(&log->in, f->put, path, log->producer);
+    int status = put_batch_ask_mark(log->in.batch, &log->mark, &tag);
     if (status == 0 && tag.len > 0 && !bytes_equal_str(tag, PUT_SOURCES_FOLLOWED))
-        status = tool_fail(EX_DATAERR,
-            "the producer %s has posted files or standard input: --follow needs another --producer", p->producer);
-    p->resumed = status == 0 ? mark : 0;
-    if (status == 0)
-        status = open_tail(&in, mark);
-    if (status == 0 && in.tail)
-        status = post_lines(&in);
-    put_input_end(&in, false);
+        return tool_fail(EX_DATAERR,
+            "the producer %s has posted files or standard input: --follow needs another --producer",
+            log->producer);
+    f->put->resumed += status == 0 ? log->mark : 0;
+    return status;
+}
+
+static bool is_packed(const char *path)
+{
+    static const char *const packed[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".zip"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof packed / sizeof *packed; i++)
+        if (strcmp(dot, packed[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the matches of a pattern that are not followed yet. The shortest names come first, so that rotated files come after
+ * their log. */
+static int add_matches(struct follow *f, const char *pattern)
+{
+    glob_t found;
+    struct stat st;
+    int status = 0;
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return 0;
+    for (size_t i = 0; i < found.gl_pathc && status == 0 && !put_stopped; i++) {
+        const char *path = found.gl_pathv[i];
+        bool is_known = is_packed(path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode);
+        for (size_t k = 0; k < f->n && !is_known; k++)
+            is_known =
+                strcmp(f->logs[k]->in.name, path) == 0 || log_tail_could_read(f->logs[k]->in.name, path);
+        if (!is_known)
+            status = add_log(f, path);
+    }
+    globfree(&found);
+    return status;
+}
+
+bool put_follow_could_read(char **operands, size_t n, const char *path)
+{
+    for (size_t i = 0; i < n; i++)
+        if (log_tail_could_read(operands[i], path) || fnmatch(operands[i], path, FNM_PATHNAME) == 0)
+            return true;
+    return false;
+}
+
+static void report(struct follow *f, int exit_status, bool is_last)
+{
+    struct put *p = f->put;
+    struct put_report r = {.queue = options_string(p->o, "queue"),
+        .producer = p->producer,
+        .rejects = p->rejects.file.path,
+        .numbers = {[PUT_POSTED] = p->numbers.posted,
+            [PUT_REFUSED] = p->rejects.n + p->rejects.skipped,
+            [PUT_SKIPPED_BYTES] = p->skipped_bytes,
+            [PUT_REPLACED] = p->replaced,
+            [PUT_EXIT_STATUS] = (uint64_t)exit_status}};
+    usec_t now = clock_monotonic();
+    put_rejects_report(&p->rejects, now, is_last);
+    progress_show(&p->progress, NULL, 0, 0, p->taken, false, now);
+    if (!f->report || (!is_last && now - f->reported_at < PUT_REPORT_EVERY))
+        return;
+    for (size_t i = 0; i < f->n && !is_last; i++)
+        r.numbers[PUT_POSTED] += put_batch_numbers(f->logs[i]->in.batch).posted;
+    snprintf(r.why, sizeof r.why, "%s", p->rejects.why);
+    f->reported_at = now;
+    if (!is_last && memcmp(r.numbers, f->reported, sizeof r.numbers) == 0)
+        return;
+    memcpy(f->reported, r.numbers, sizeof r.numbers);
+    if (put_report_write(f->report, &r) != 0 && !f->has_failed) {
+        tool_fail(0, "%s: %s", f->report, strerror(errno));
+        f->has_failed = true;
+    }
+}
+
+static int follow_all(struct follow *f, char **operands, size_t n)
+{
+    int status = 0;
+    usec_t searched_at = 0;
+    while (status == 0 && !put_stopped) {
+        bool all_idle = true;
+        usec_t now = clock_monotonic();
+        for (size_t i = 0; i < n && status == 0 && (searched_at == 0 || now - searched_at >= SEARCH_EVERY);
+             i++)
+            if (is_pattern(operands[i]))
+                status = add_matches(f, operands[i]);
+            else if (searched_at == 0)
+                status = add_log(f, operands[i]);
+        searched_at = searched_at == 0 || now - searched_at >= SEARCH_EVERY ? now : searched_at;
+        for (size_t i = 0; i < f->n && status == 0 && !put_stopped; i++) {
+            struct log *log = f->logs[i];
+            bool is_idle = true;
+            if (!log->in.tail)
+                status = open_tail(&log->in, log->state, log->mark, &log->has_said);
+            if (log->in.tail && status == 0)
+                status = take_turn(&log->in, &is_idle);
+            all_idle = all_idle && is_idle;
+        }
+        report(f, 0, false);
+        if (all_idle && status == 0 && !put_stopped)
+            clock_sleep(PUT_FOLLOW_POLL);
+    }
+    for (size_t i = 0; i < f->n && status == 0; i++)
+        status = put_flush(&f->logs[i]->in);
+    return status;
+}
+
+int put_follow(struct put *p, char **operands, size_t n)
+{
+    struct follow f = {.put = p, .has_several = n > 1 || is_pattern(operands[0]), .reported = {UINT64_MAX}};
+    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
+    char *path = put_kept_path(p, NULL, name, ".prom");
+    f.report = path;
+    int status = follow_all(&f, operands, n);
+    for (size_t i = 0; i < f.n; i++) {
+        put_input_end(&f.logs[i]->in, false);
+        free_log(f.logs[i]);
+    }
+    report(&f, status, true);
+    free(f.logs);
+    free(path);
+    free(name);
     return status;
 }

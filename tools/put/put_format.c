@@ -1,13 +1,14 @@
 #include "tools/put/put_format.h"
 
-#include "tools/put/access_log.h"
 #include "tools/put/csv_record.h"
+#include "tools/put/log_format.h"
 
 #include <stdlib.h>
 
-static void *no_reader(void)
+static void *line_new(const struct put_form *form, struct error *error)
 {
-    return NULL;
+    (void)form, (void)error;
+    return mem_zalloc(1);
 }
 
 static void ignore(void *reader)
@@ -41,29 +42,42 @@ static struct bytes without_end(struct bytes line)
     return line;
 }
 
-static void *access_new(void)
+struct log_reader {
+    struct log_format *format;
+    struct buf event;
+};
+
+static void *log_new(const struct put_form *form, struct error *error)
 {
-    return mem_zalloc(sizeof(struct buf));
+    struct log_format *format = log_format_new(form->log_format, error);
+    struct log_reader *r = format ? mem_zalloc(sizeof *r) : NULL;
+    if (r)
+        r->format = format;
+    return r;
 }
 
-static void access_free(void *reader)
+static void log_free(void *reader)
 {
-    buf_free(reader);
-    free(reader);
+    struct log_reader *r = reader;
+    log_format_free(&r->format);
+    buf_free(&r->event);
+    free(r);
 }
 
-static enum put_result access_add(void *reader, struct bytes line, struct put_record *record)
+static enum put_result log_add(void *reader, struct bytes line, struct put_record *record)
 {
+    struct log_reader *r = reader;
     record->text = without_end(line);
     if (record->text.len == 0)
         return PUT_NONE;
-    record->why = access_log_read(record->text, reader);
-    record->event = buf_bytes(reader);
+    record->why = log_format_read(r->format, record->text, &r->event, &record->is_replaced);
+    record->event = buf_bytes(&r->event);
     return record->why ? PUT_WRONG : PUT_EVENT;
 }
 
-static void *csv_reader(void)
+static void *csv_reader(const struct put_form *form, struct error *error)
 {
+    (void)form, (void)error;
     return csv_new();
 }
 
@@ -82,8 +96,8 @@ static enum put_result csv_result(const struct csv *c, enum csv_result r, struct
 {
     static const enum put_result results[] = {
         [CSV_MORE] = PUT_MORE, [CSV_NONE] = PUT_NONE, [CSV_EVENT] = PUT_EVENT, [CSV_WRONG] = PUT_WRONG};
-    *record = (struct put_record){
-        .event = csv_event(c), .text = without_end(csv_text(c)), .why = csv_wrong(c)};
+    *record =
+        (struct put_record){.event = csv_event(c), .text = without_end(csv_text(c)), .why = csv_wrong(c)};
     return r == CSV_WRONG && !csv_has_names(c) ? PUT_UNREADABLE : results[r];
 }
 
@@ -102,9 +116,16 @@ static bool csv_is_vital(const void *reader)
     return csv_is_inside(reader) || !csv_has_names(reader);
 }
 
+#define LOG_FORMAT(NAME)                                                                                     \
+    {                                                                                                        \
+        NAME, "line", true, log_new, log_free, ignore, log_add, end_nothing, is_never_vital                  \
+    }
+
 static const struct put_format formats[] = {
-    {"lines", "line", true, no_reader, ignore, ignore, add_line, end_nothing, is_never_vital},
-    {"combined", "line", true, access_new, access_free, ignore, access_add, end_nothing, is_never_vital},
+    {"lines", "line", true, line_new, free, ignore, add_line, end_nothing, is_never_vital},
+    LOG_FORMAT("combined"),
+    LOG_FORMAT("vhost_combined"),
+    LOG_FORMAT("log"), /* --log-format */
     {"csv", "record", false, csv_reader, csv_reader_free, csv_reader_begin, csv_reader_add, csv_reader_end,
         csv_is_vital},
 };

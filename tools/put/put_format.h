@@ -5,6 +5,7 @@
 #define MILLRACE_PUT_FORMAT_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 enum put_result {
     PUT_MORE,       /* the record continues in the next line */
@@ -18,13 +19,20 @@ enum put_result {
 struct put_record {
     struct bytes event, text;
     const char *why;
+    bool is_replaced; /* U+FFFD replaces bytes of the event */
+};
+
+/* Settings of the formats. */
+struct put_form {
+    const char *log_format; /* directives, or the name of a built-in format */
 };
 
 struct put_format {
     const char *name;
     const char *unit; /* of what it reads: "line" */
     bool is_followed; /* with --follow */
-    void *(*new)(void);
+    /* NULL with the reason. The settings are borrowed. The error may be NULL for settings that have been read before. */
+    void *(*new)(const struct put_form *form, struct error *error);
     void (*free)(void *reader);
     void (*begin)(void *reader); /* the next line is the first of a file */
     enum put_result (*add)(void *reader, struct bytes line, struct put_record *record);

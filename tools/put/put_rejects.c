@@ -46,6 +46,7 @@ int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refus
 {
     if (r->file.path && keep(r, refusal->line) != 0)
         return EX_IOERR;
+    snprintf(r->why, sizeof r->why, "%.*s", (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
     if (r->n++ == 0) {
         progress_leave();
         fprintf(stderr,

@@ -19,6 +19,7 @@ struct put_rejects {
     uint64_t n, reported;
     uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
     usec_t reported_at;
+    char why[200];    /* the latest line was refused; "": none */
     bool has_expired; /* earlier lines were deleted, and that was reported */
 };
 

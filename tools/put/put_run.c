@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "tools/put/log_tail.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,8 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
 {
     const struct options *o = put->o;
     bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
-    *in = (struct put_input){.put = put, .name = mem_strdup(name), .reader = put->format->new()};
+    *in = (struct put_input){
+        .put = put, .name = mem_strdup(name), .reader = put->format->new (&put->form, NULL)};
     put->format->begin(in->reader);
     in->batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
         .arg = in,
@@ -95,8 +97,7 @@ int put_flush(struct put_input *in)
 
 static int flush_if_late(struct put_input *in)
 {
-    bool late =
-        put_batch_lines(in->batch) > 0 && clock_monotonic() - in->batch_from >= BATCH_DELAY_MAX;
+    bool late = put_batch_lines(in->batch) > 0 && clock_monotonic() - in->batch_from >= BATCH_DELAY_MAX;
     return late ? put_flush(in) : 0;
 }
 
@@ -120,8 +121,17 @@ static int move(struct put_input *in, struct bytes event, struct bytes line, uin
     return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }
 
-static int take(struct put_input *in, enum put_result r, const struct put_record *record, struct bytes line,
-    uint64_t end)
+/* Counts events in which U+FFFD replaces invalid bytes, and reports the first. */
+static void note_replaced(struct put_input *in)
+{
+    struct put *p = in->put;
+    if (p->replaced++ == 0)
+        tool_fail(0, "warning: the line at byte %" PRIu64 " of %s is not UTF-8: U+FFFD replaces such bytes",
+            in->record_start - in->base, put_input_name(in));
+}
+
+static int take(
+    struct put_input *in, enum put_result r, const struct put_record *record, struct bytes line, uint64_t end)
 {
     bool has_rejects = in->put->rejects.file.path;
     int status = 0;
@@ -132,6 +142,8 @@ static int take(struct put_input *in, enum put_result r, const struct put_record
     case PUT_NONE:
         return move(in, BYTES_NONE, line, end);
     case PUT_EVENT:
+        if (record->is_replaced)
+            note_replaced(in);
         return move(in, record->event, line, end);
     case PUT_WRONG:
         status = has_rejects ? 0 : put_flush(in);
@@ -170,8 +182,8 @@ int put_skip(struct put_input *in, uint64_t start, uint64_t end)
     int status = !p->rejects.file.path ? put_flush(in) : 0;
     in->skipping = end == 0;
     if (status == 0 && is_new)
-        status = put_rejects_skip(
-            &p->rejects, put_input_name(in), start - in->base, end > 0 ? end - start : 0);
+        status =
+            put_rejects_skip(&p->rejects, put_input_name(in), start - in->base, end > 0 ? end - start : 0);
     if (status != 0 || end == 0)
         return status == 0 ? flush_if_late(in) : status;
     put_content_skip(&in->content, end - start);
@@ -188,7 +200,7 @@ char *put_kept_path(const struct put *put, const char *beside, const char *name,
     char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL;
     char *path = dir && io_make_dirs(dir) == 0 ? mem_printf("%s/%s%s", dir, name, suffix) : NULL;
     free(dir);
-    if (path)
+    if (path || !beside)
         return path;
     io_parent_of(beside, parent);
     return mem_printf("%s/.%s%s", parent, name, suffix);

@@ -33,13 +33,15 @@ struct put {
     const struct options *o;
     struct pipeline pipeline;
     const struct put_format *format;
+    struct put_form form;
     const char *producer; /* NULL: none */
     char *token;
     size_t batch_lines;
     uint64_t packed_before,
-        packed; /* sizes in bytes: of the files before the current one, and of all files (0: unknown) */
+        packed;       /* sizes in bytes: of the files before the current one, and of all files (0: unknown) */
     uint64_t taken;   /* lines read */
     uint64_t resumed; /* bytes that earlier runs have posted */
+    uint64_t skipped_bytes, replaced; /* NULs at the beginning of lines; lines with invalid text */
     struct rate_limit rate;
     struct progress progress;
     struct put_rejects rejects;
@@ -84,7 +86,7 @@ int put_skip(struct put_input *in, uint64_t start, uint64_t end);
 int put_take_end(struct put_input *in, uint64_t end);
 
 /* The path of a file that this put keeps: DATA_DIR/put/NAME in the data directory of a pipeline on this host, else .NAME beside the input.
- * The caller frees it. */
+ * The caller frees it. `beside` NULL: NULL instead of the latter. */
 char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix);
 
 #endif

@@ -43,8 +43,8 @@ static bool read_numbers(struct bytes text, uint64_t *a, uint64_t *sum, uint32_t
     if (text.len >= sizeof copy)
         return false;
     snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.len ? text.ptr : "");
-    return sscanf(copy, "%" SCNx64 ".%" SCNx64 ".%" SCNx32 "%n", a, sum, first, &n) == 3 &&
-           copy[n] == '\0' && n > 0;
+    return sscanf(copy, "%" SCNx64 ".%" SCNx64 ".%" SCNx32 "%n", a, sum, first, &n) == 3 && copy[n] == '\0' &&
+           n > 0;
 }
 
 /* A line that a crash cut off is ignored: its content still has its tag. */

@@ -3,6 +3,7 @@
 #include "base/rfc3339.h"
 #include "counts/manifest.h"
 #include "daemon/daemon.h"
+#include "tools/put/put_report.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -540,6 +541,22 @@ static void judge_unknown(struct pipeline_status *s)
             s->pipeline.data_dir);
 }
 
+static void add_put(const struct put_report *r, void *arg)
+{
+    struct pipeline_status *s = arg;
+    char *rejects = mem_printf("read %s; correct --format or --log-format, then post these lines",
+        r->rejects ? r->rejects : "the log");
+    if (r->numbers[PUT_REFUSED] > 0)
+        add_problem(s, STATUS_ATTENTION, rejects,
+            "millrace put --producer=%s refused %" PRIu64 " lines; the last: %s", r->producer,
+            r->numbers[PUT_REFUSED], r->why);
+    if (r->numbers[PUT_EXIT_STATUS] > 0)
+        add_problem(s, STATUS_ATTENTION, "see its standard error, then start it again",
+            "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer,
+            r->numbers[PUT_EXIT_STATUS]);
+    free(rejects);
+}
+
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
 {
     struct error ignored;
@@ -578,6 +595,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     look_at_archive(s);
     look_at_clock(s);
     look_at_disk(s);
+    put_report_read(s->pipeline.data_dir, add_put, s);
 }
 
 void pipeline_status_close(struct pipeline_status *s)

@@ -1,0 +1,245 @@
+/* Lines of access logs in the formats of Apache and nginx, and the events that they become. */
+#include "tools/put/log_format.h"
+
+#include "support/cm.h"
+
+#include <stdio.h>
+
+static const char *format = "combined";
+
+static void check(const char *line, const char *expected)
+{
+    struct buf event = {0};
+    struct error error = {.text = ""};
+    bool is_changed;
+    struct log_format *f = log_format_new(format, &error);
+    const char *wrong = f ? log_format_read(f, bytes_str(line), &event, &is_changed) : error.text;
+    if (!wrong)
+        buf_append_char(&event, '\0');
+    assert_string_equal(wrong ? wrong : event.ptr, expected);
+    buf_free(&event);
+    log_format_free(&f);
+}
+
+static void check_wrong(const char *line, const char *words)
+{
+    struct buf event = {0};
+    struct error error = {.text = ""};
+    bool is_changed;
+    struct log_format *f = log_format_new(format, &error);
+    const char *wrong = f ? log_format_read(f, bytes_str(line), &event, &is_changed) : error.text;
+    if (!wrong || !strstr(wrong, words))
+        fail_msg("%s: %s, not %s", line, wrong ? wrong : "taken", words);
+    buf_free(&event);
+    log_format_free(&f);
+}
+
+#define TIME "[24/Mar/2012:09:00:00 +0900]"
+#define BEGIN "{\"time\":1332547200,\"host\":\"192.0.2.7\""
+
+static void test_combined(void **state)
+{
+    (void)state;
+    check("192.0.2.7 - ann " TIME " \"GET /a?b=c HTTP/1.1\" 200 512 \"http://example.org/\" \"curl/7.88\"",
+        BEGIN
+        ",\"user\":\"ann\",\"method\":\"GET\",\"path\":\"/a\",\"query\":\"b=c\",\"protocol\":\"HTTP/1.1\","
+        "\"status\":200,\"bytes\":512,\"referrer\":\"http://example.org/\",\"agent\":\"curl/7.88\"}");
+}
+
+static void test_common_and_further_fields(void **state)
+{
+    (void)state;
+    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 304 -",
+        BEGIN ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":304,\"bytes\":0}");
+    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 200 1 \"-\" \"-\" \"10.0.0.1\" 0.003",
+        BEGIN ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":200,\"bytes\":1}");
+}
+
+static void test_escapes(void **state)
+{
+    (void)state;
+    check("192.0.2.7 - - " TIME
+          " \"GET /\\x22\\xC3\\xA9\\\"\\\\\\q HTTP/1.1\" 200 1 \"\\xff\" \"a \\\"b\\\"\"",
+        BEGIN ",\"method\":\"GET\",\"path\":\"/\\\"\xC3\xA9\\\"\\\\\\\\q\",\"protocol\":\"HTTP/"
+              "1.1\",\"status\":200,"
+              "\"bytes\":1,\"referrer\":\"\xEF\xBF\xBD\",\"agent\":\"a \\\"b\\\"\"}");
+}
+
+static void test_requests_that_are_none(void **state)
+{
+    (void)state;
+    check("192.0.2.7 - - " TIME " \"\\x16\\x03\" 400 0",
+        BEGIN ",\"request\":\"\\u0016\\u0003\",\"status\":400,\"bytes\":0}");
+    check("192.0.2.7 - - " TIME " \"-\" 408 0", BEGIN ",\"status\":408,\"bytes\":0}");
+    check("192.0.2.7 - - " TIME " \"GET / x HTTP/1.1\" 400 0",
+        BEGIN ",\"request\":\"GET / x HTTP/1.1\",\"status\":400,\"bytes\":0}");
+}
+
+static void test_times(void **state)
+{
+    (void)state;
+    static const char wrong[] = "expected a time such as [24/Mar/2012:09:00:00 +0900] (%t), found `";
+    check("a - - [29/Feb/2012:00:00:00 +0000] \"-\" 200 1",
+        "{\"time\":1330473600,\"host\":\"a\",\"status\":200,\"bytes\":1}");
+    check("a - - [01/Jan/2013:00:30:00 -0130] \"-\" 200 1",
+        "{\"time\":1357005600,\"host\":\"a\",\"status\":200,\"bytes\":1}");
+    check_wrong("a - - [30/Feb/2012:00:00:00 +0000] \"-\" 200 1", wrong);
+    check_wrong("a - - [24/Maz/2012:09:00:00 +0900] \"-\" 200 1", wrong);
+    check_wrong("a - - [24/Mar/2012:09:00:00 +0900 \"-\" 200 1", wrong);
+    check_wrong("a - - [24/Mar/2012 09:00:00 +0900] \"-\" 200 1", wrong);
+    check_wrong("a - - [24/Mar", wrong);
+}
+
+static void test_other_lines(void **state)
+{
+    (void)state;
+    check_wrong("{\"t\":1}", "expected a word (%l), found ``");
+    check_wrong("", "expected an address (%h), found ``");
+    check_wrong("a - - " TIME " GET 200 1", "expected a request in quotes (%r), found `GET 200 1`");
+    check_wrong("a - - " TIME " \"GET", "expected a request in quotes (%r), found `GET`");
+    check_wrong("a - - " TIME " \"GET\\", "expected a request in quotes (%r)");
+    check_wrong("a - - " TIME " \"-\" x 1", "expected a number (%>s), found `x 1`; --log-format describes");
+    check_wrong("a - - " TIME " \"-\" 200", "expected a number (%b), found ``");
+    check_wrong("a - - " TIME " \"-\" 0.003 200 1", "expected a number (%>s), found `0.003 200 1`");
+    check_wrong("a - - " TIME " \"-\" 200 1 0.003 \"-\" \"-\"", "found `0.003 \"-\" \"-\"`");
+}
+
+#define REST TIME " \"-\" 200 1 \"-\" \"-\""
+#define STATUS "\"status\":200,\"bytes\":1}"
+#define WITH_USER(USER) BEGIN ",\"user\":\"" USER "\"," STATUS
+
+/* A client chooses the name. */
+static void test_users(void **state)
+{
+    (void)state;
+    check("192.0.2.7 - bob smith " REST, WITH_USER("bob smith"));
+    check("192.0.2.7 - bob [ " REST, WITH_USER("bob ["));
+    check("192.0.2.7 -  [ " REST, WITH_USER("["));
+    check("192.0.2.7 - [01/Jan/2013:00:30:00 -0130] " REST, WITH_USER("[01/Jan/2013:00:30:00 -0130]"));
+    check("192.0.2.7 - x [01/Jan/2013:00:30:00 -0130] \\x22GET / HTTP/1.1\\x22 200 5 " REST,
+        WITH_USER("x [01/Jan/2013:00:30:00 -0130] \\\"GET / HTTP/1.1\\\" 200 5"));
+    check("192.0.2.7 - - - " REST, WITH_USER("- -"));
+    check("192.0.2.7 - \"\" " REST, BEGIN "," STATUS);
+    check("192.0.2.7 -  " REST, BEGIN "," STATUS);
+    check("192.0.2.7  -  ann \t " REST, WITH_USER("ann"));
+    check("192.0.2.7 frank ann " REST, BEGIN ",\"ident\":\"frank\",\"user\":\"ann\"," STATUS);
+    check("192.0.2.7 - a\\x5Cb\\n " REST, WITH_USER("a\\\\b\\n"));
+}
+
+static void test_addresses_and_hosts(void **state)
+{
+    (void)state;
+    static const char with_host[] =
+        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"port\":443,\"host\":\"192.0.2.7\"," STATUS;
+    check("192.0.2.7, 10.0.0.1,  10.0.0.2 - - " REST, BEGIN "," STATUS);
+    check("192.0.2.7,10.0.0.1 - - " REST, BEGIN "," STATUS);
+    check_wrong("shop.example:443 192.0.2.7 - - " REST, "--format=vhost_combined");
+    check_wrong("shop.example 192.0.2.7 - ann " REST, "--log-format");
+    format = "vhost_combined";
+    check("shop.example:443 192.0.2.7 - - " REST, with_host);
+    check_wrong("192.0.2.7 - - " REST, "expected ");
+    format = "combined";
+}
+
+static void test_prefixes(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"Nov 28 10:00:00 web1 nginx: ",
+        "<190>Nov  8 10:00:00 web1 nginx: ", "<190>Nov 28 10:00:00 nginx[12]: ",
+        "2026-11-28T10:00:00.123456+00:00 web1 nginx[1]: ", "<190>1 2026-11-28T10:00:00Z web1 nginx 12 - - ",
+        "2026-11-28T10:00:00.000000001Z stdout F ", "nginx-1  | "};
+    char line[400];
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        snprintf(line, sizeof line, "%s192.0.2.7 - bob smith " REST, prefixes[i]);
+        check(line, WITH_USER("bob smith"));
+    }
+    check("{\"log\":\"192.0.2.7 - ann [24/Mar/2012:09:00:00 +0900] \\\"-\\\" 200 1 \\\"-\\\" "
+          "\\\"-\\\"\\n\",\"stream\":\"stdout\"}",
+        WITH_USER("ann"));
+}
+
+static void test_directives(void **state)
+{
+    (void)state;
+    format = "%h %l %u %t \\\"%r\\\" %!200,304>s %b %D %T \"%{Referer}i\" \"%{X-Request-Id}o\" %%";
+    check("192.0.2.7 - - " TIME " \"GET /a HTTP/2.0\" 200 5 1200 0 \"http://r/\" \"i d\" %",
+        BEGIN ",\"method\":\"GET\",\"path\":\"/a\",\"protocol\":\"HTTP/"
+              "2.0\",\"status\":200,\"bytes\":5,\"duration_us\":1200,"
+              "\"duration\":0,\"referrer\":\"http://r/\",\"x_request_id\":\"i d\"}");
+    check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" % more", "`more` follows the last field");
+    format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
+    check(
+        "2012-03-24 00:00:00 a b|192.0.2.7", "{\"time\":1332547200,\"user\":\"a b\",\"host\":\"192.0.2.7\"}");
+    format = "%{sec}t %m %U %q %h %>s %s";
+    check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
+                                              "a\",\"query\":\"?x=1\",\"host\":\"h\",\"status\":200}");
+    format = "combined";
+}
+
+static void test_variables(void **state)
+{
+    (void)state;
+    format = "'$remote_addr - $remote_user [$time_local] \"$request\" '\n    '$status $body_bytes_sent "
+             "\"$http_referer\" '"
+             "'\"$http_user_agent\" \"$http_x_forwarded_for\" $request_time ${upstream_addr}'";
+    check("192.0.2.7 - bob smith [24/Mar/2012:09:00:00 +0900] \"GET /a?b HTTP/1.1\" 404 7 \"-\" \"x \\x22y\" "
+          "\"203.0.113.9, 10.0.0.1\" 0.003 10.0.0.5:80, 10.0.0.6:80",
+        BEGIN
+        ",\"user\":\"bob "
+        "smith\",\"method\":\"GET\",\"path\":\"/a\",\"query\":\"b\",\"protocol\":\"HTTP/1.1\",\"status\":404,"
+        "\"bytes\":7,\"agent\":\"x \\\"y\",\"forwarded_for\":\"203.0.113.9\",\"duration\":0.003,"
+        "\"upstream_addr\":\"10.0.0.5:80, 10.0.0.6:80\"}");
+    format = "$time_iso8601\t$host\t$request_uri\t$http_cookie";
+    check("2012-03-24T09:00:00+09:00\tshop.example\t/a?b\tc=d e",
+        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"path\":\"/a\",\"query\":\"b\",\"cookie\":\"c=d "
+        "e\"}");
+    format = "$msec $status";
+    check("1332547200.123 200", "{\"time\":1332547200,\"status\":200}");
+    format = "combined";
+}
+
+static void test_formats_that_are_none(void **state)
+{
+    (void)state;
+    format = "%h %u";
+    check_wrong("", "the format has no time");
+    format = "%t %";
+    check_wrong("", "`%` is not a directive");
+    format = "$time_local$args$uri";
+    check_wrong("", "nothing separates `$args`");
+    format = "combined";
+}
+
+/* Each field could end at each blank. */
+static void test_bounded_work(void **state)
+{
+    (void)state;
+    char line[4000];
+    format = "%{a}i %{b}i %{c}i %{d}i %t";
+    memset(line, ' ', sizeof line);
+    for (size_t i = 0; i < sizeof line; i += 2)
+        line[i] = 'x';
+    line[sizeof line - 1] = '\0';
+    check_wrong(line, "expected ");
+    format = "combined";
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_combined),
+        cmocka_unit_test(test_common_and_further_fields),
+        cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_requests_that_are_none),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_other_lines),
+        cmocka_unit_test(test_users),
+        cmocka_unit_test(test_addresses_and_hosts),
+        cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_directives),
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_formats_that_are_none),
+        cmocka_unit_test(test_bounded_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

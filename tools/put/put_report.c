@@ -1,0 +1,83 @@
+#include "tools/put/put_report.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REPORT_MODE 0644 /* node_exporter is another user */
+#define REPORT_MAX ((size_t)64 << 10)
+#define SUFFIX ".prom"
+
+static const struct {
+    const char *name, *type, *help;
+} metrics[PUT_NUMBERS] = {
+    [PUT_POSTED] = {"millrace_put_posted_total", "counter", "Events that millrace put has posted since its start."},
+    [PUT_REFUSED] = {"millrace_put_refused_total", "counter",
+        "Lines that fit no event or that the queue refused, kept in the rejects."},
+    [PUT_SKIPPED_BYTES] = {"millrace_put_skipped_bytes_total", "counter",
+        "NUL bytes at the beginning of lines, as copytruncate leaves them."},
+    [PUT_REPLACED] = {"millrace_put_replaced_total", "counter", "Lines with invalid text, which U+FFFD replaces."},
+    [PUT_EXIT_STATUS] = {"millrace_put_exit_status", "gauge", "Exit status of an ended millrace put; 0: it runs, or was stopped."},
+};
+
+int put_report_write(const char *path, const struct put_report *r)
+{
+    struct buf text = {0};
+    buf_printf(&text, "# rejects %s\n# why %.*s\n", r->rejects ? r->rejects : "", (int)strcspn(r->why, "\n"), r->why);
+    for (size_t i = 0; i < PUT_NUMBERS; i++)
+        buf_printf(&text, "# HELP %s %s\n# TYPE %s %s\n%s{queue=\"%s\",producer=\"%s\"} %" PRIu64 "\n", metrics[i].name,
+            metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name, r->queue, r->producer, r->numbers[i]);
+    int rc = io_replace_file(path, buf_bytes(&text), REPORT_MODE);
+    buf_free(&text);
+    return rc;
+}
+
+/* Reads what put_report_write has written; ignores any other line. `queue` and `producer` have room for a name. */
+static void read_line(const char *line, struct put_report *r, char *queue, char *producer, char *rejects)
+{
+    for (size_t i = 0; i < PUT_NUMBERS; i++) {
+        size_t n = strlen(metrics[i].name);
+        if (strncmp(line, metrics[i].name, n) == 0 && line[n] == '{')
+            sscanf(line + n, "{queue=\"%64[^\"]\",producer=\"%64[^\"]\"} %" SCNu64, queue, producer, &r->numbers[i]);
+    }
+    if (sscanf(line, "# rejects %4095[^\n]", rejects) == 1)
+        r->rejects = rejects;
+    sscanf(line, "# why %199[^\n]", r->why);
+}
+
+static void read_file(const char *path, void (*each)(const struct put_report *r, void *arg), void *arg)
+{
+    char queue[NAME_LEN_MAX + 1] = "", producer[NAME_LEN_MAX + 1] = "", rejects[4096];
+    struct put_report r = {.queue = queue, .producer = producer};
+    struct buf text = {0};
+    if (io_read_file(path, REPORT_MAX, &text) == 0) {
+        buf_append_char(&text, '\0');
+        char *rest = text.ptr;
+        for (char *line; (line = strsep(&rest, "\n"));)
+            read_line(line, &r, queue, producer, rejects);
+    }
+    buf_free(&text);
+    if (producer[0])
+        each(&r, arg);
+}
+
+void put_report_read(const char *data_dir, void (*each)(const struct put_report *r, void *arg), void *arg)
+{
+    char *dir = mem_printf("%s/put", data_dir);
+    struct dirent **names;
+    int n = scandir(dir, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        size_t length = strlen(names[i]->d_name), suffix = strlen(SUFFIX);
+        char *path = mem_printf("%s/%s", dir, names[i]->d_name);
+        if (length > suffix && strcmp(names[i]->d_name + length - suffix, SUFFIX) == 0)
+            read_file(path, each, arg);
+        free(path);
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+    free(dir);
+}

@@ -1,0 +1,37 @@
+/* put_report: the numbers of a `millrace put --follow`, for `millrace status` and for Prometheus.
+ *
+ * A follower on the host of a pipeline writes them to DATA_DIR/put/QUEUE.PRODUCER.prom, in Prometheus' text format, when they change, at
+ * most every PUT_REPORT_EVERY. Prometheus reads the directory with the textfile collector of node_exporter. `millrace status` of the
+ * same pipeline reads the files, too. */
+#ifndef MILLRACE_PUT_REPORT_H
+#define MILLRACE_PUT_REPORT_H
+
+#include "base/clock.h"
+
+#include <stdint.h>
+
+#define PUT_REPORT_EVERY (2 * USEC_PER_SEC)
+#define PUT_REPORT_WHY 200
+
+enum put_number {
+    PUT_POSTED,
+    PUT_REFUSED,
+    PUT_SKIPPED_BYTES,
+    PUT_REPLACED,
+    PUT_EXIT_STATUS,
+    PUT_NUMBERS
+};
+
+struct put_report {
+    const char *queue, *producer;
+    const char *rejects; /* NULL: none */
+    char why[PUT_REPORT_WHY]; /* the latest refused line; "": none */
+    uint64_t numbers[PUT_NUMBERS];
+};
+
+/* 0, or -1 with errno. */
+int put_report_write(const char *path, const struct put_report *r);
+/* Calls `each` for the reports of a pipeline. */
+void put_report_read(const char *data_dir, void (*each)(const struct put_report *r, void *arg), void *arg);
+
+#endif
