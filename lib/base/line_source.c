@@ -63,6 +63,8 @@ struct line_source {
     size_t filled;        /* bytes that the last unpacking produced */
     bool skipping;        /* inside a line that is too long */
     uint64_t skipped;     /* bytes of this line dropped so far */
+    bool skips_holes;
+    uint64_t hole; /* NULs skipped since line_source_take_hole */
     bool at_end, given_up;
     bool (*idle)(void *arg); /* NULL: reads block */
     void *idle_arg;
@@ -270,10 +272,26 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     return LINE_SOURCE_SKIPPED;
 }
 
+/* Drops NULs where a line begins. */
+static void skip_hole(struct line_source *s)
+{
+    size_t n = 0;
+    while (s->at + n < s->text.len && s->text.ptr[s->at + n] == '\0')
+        n++;
+    s->at += n;
+    s->searched = s->searched > s->at ? s->searched : s->at;
+    s->offset += n;
+    s->hole += n;
+}
+
 enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, struct error *error)
 {
     for (;;) {
+        if (s->skips_holes && !s->skipping && s->at < s->text.len && s->text.ptr[s->at] == '\0') {
+            skip_hole(s);
+            return LINE_SOURCE_HOLE;
+        }
         const char *lf = s->text.len > s->searched
                              ? memchr(s->text.ptr + s->searched, '\n', s->text.len - s->searched)
                              : NULL;
@@ -346,6 +364,18 @@ int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, 
         "%.200s: no line ends at byte %llu: this producer has posted another input, which needs another "
         "--producer",
         s->name, (unsigned long long)offset);
+}
+
+void line_source_skip_holes(struct line_source *s)
+{
+    s->skips_holes = true;
+}
+
+uint64_t line_source_take_hole(struct line_source *s)
+{
+    uint64_t hole = s->hole;
+    s->hole = 0;
+    return hole;
 }
 
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg)

@@ -25,6 +25,12 @@ int line_source_check(struct line_source *s, struct error *error);
 /* Sets the longest line, with its LF. */
 void line_source_limit(struct line_source *s, size_t bytes);
 
+/* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count
+ * in offsets, but not in lines. */
+void line_source_skip_holes(struct line_source *s);
+/* How many NULs were skipped since the last call. */
+uint64_t line_source_take_hole(struct line_source *s);
+
 /* For pipes and terminals: as long as there is nothing to read, calls `idle` every LINE_SOURCE_IDLE. If `idle`
  * returns false, the input ends and an unfinished line is dropped. */
 #define LINE_SOURCE_IDLE (100 * USEC_PER_MSEC)
@@ -38,6 +44,7 @@ enum line_source_result {
     LINE_SOURCE_LINE,
     LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long; call again */
     LINE_SOURCE_SKIPPED,  /* skipped all of that line */
+    LINE_SOURCE_HOLE,     /* skipped NULs (line_source_skip_holes); call again */
     /* Only for a followed log (log_tail.h): */
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,

@@ -94,10 +94,34 @@ class Follow(QueueTest):
         self.wait_stored()
         self.interrupt(p)
 
+    def test_a_hole_after_copytruncate(self):
+        """The writer has not opened its log with O_APPEND, so that the kernel fills what was truncated with NULs."""
+        fd = os.open(self.log, os.O_WRONLY)
+        self.addCleanup(os.close, fd)
+        os.write(fd, numbered(30000))
+        p = self.follow("--quiet")
+        self.n = 30000
+        self.wait_stored()
+        os.truncate(self.log, 0)
+        self.assertIn(b"was truncated", p.stderr.readline())
+        hole = os.lseek(fd, 0, os.SEEK_CUR)
+        os.write(fd, numbered(5, 30000))
+        self.n += 5
+        self.wait_stored()
+        os.write(fd, numbered(5, 30005))
+        self.n += 5
+        self.wait_stored()
+        self.assertEqual(self.stored(), numbered(self.n).splitlines())
+        self.assertIn(b"skipped %d NUL bytes in %s" % (hole, self.log.encode()), p.stderr.readline())
+        p.terminate()
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+
     def test_a_line_that_is_too_long_to_be_read_does_not_stop_it(self):
         """Also when it is killed in the middle, and when the line has not ended where its file has."""
         def grow(n):
-            os.truncate(self.log, os.path.getsize(self.log) + n)
+            with open(self.log, "ab") as f:
+                f.write(b"x")
+            os.truncate(self.log, os.path.getsize(self.log) + n - 1)
             wait_until(lambda: self.read_of(p) == os.path.getsize(self.log), "it to be read")
         rejects, long = ("--rejects", self.path("rejects")), LongLinesTest.LIMIT
         self.log_lines(3)

@@ -3,6 +3,7 @@
 import gzip
 import os
 import signal
+import subprocess
 
 import harness
 from harness import wait_until
@@ -140,6 +141,12 @@ class Refused(QueueTest):
 
 
 class TooLong(LongLinesTest):
+    @staticmethod
+    def reads(p):
+        """Bytes that it has read."""
+        with open("/proc/%d/io" % p.pid) as f:
+            return int(f.readline().split()[1])
+
     def test_they_are_passed_over_with_rejects(self):
         lines = numbered(5)
         first = self.LIMIT
@@ -160,7 +167,7 @@ class TooLong(LongLinesTest):
 
     def test_without_rejects_the_first_ends_it_and_is_named(self):
         lines = numbered(5)
-        packed = self.write("a.gz", gzip.compress(lines[:16] + b"\0" * (self.LIMIT + 1) + b"\n" + lines[16:], 1))
+        packed = self.write("a.gz", gzip.compress(lines[:16] + b"x" * (self.LIMIT + 1) + b"\n" + lines[16:], 1))
         other = self.write("b", numbered(2, 7))
         done = self.put("--producer=p", other, packed)
         self.assertEqual(done.returncode, 65, done)
@@ -187,14 +194,23 @@ class TooLong(LongLinesTest):
             self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
 
     def test_without_rejects_one_that_never_ends_is_not_waited_for(self):
-        with open("/dev/zero", "rb") as zeros:
-            p = self.begin(stdin=zeros)
+        endless = subprocess.Popen(harness.dies_with_us(["sh", "-c", "tr '\\0' x < /dev/zero"]), stdout=subprocess.PIPE)
+        self.addCleanup(lambda: (endless.kill(), endless.wait()))
+        with endless.stdout:
+            p = self.begin(stdin=endless.stdout)
         said = p.stderr.read()
         _, status, used = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual((p.returncode, self.unended(said)), (65, [0]), said)
         if not harness.SANITIZED:
             self.assertLess(used.ru_maxrss, 4 * self.LIMIT >> 10, "KiB")
+
+    def test_an_endless_hole_can_be_stopped(self):
+        with open("/dev/zero", "rb") as zeros:
+            p = self.begin(stdin=zeros)
+        wait_until(lambda: self.reads(p) > 1 << 20, "it to read")
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(harness.SOON), 130)
 
     def test_what_stands_before_one_that_does_not_end_is_put_and_it_can_be_stopped(self):
         read, write = os.pipe()

@@ -1,5 +1,6 @@
 """`millrace put --producer`: a mark belongs to a content, so another file is posted whole, and the same one under any name only once."""
 import gzip
+import os
 import subprocess
 
 import harness
@@ -49,6 +50,19 @@ class Sources(QueueTest):
             self.assertEqual(self.posted(*names), lines[20:])
             self.assertEqual(self.posted(*reversed(names)), [])
         self.assertEqual(self.stored(), sum(days, []))
+
+    def test_a_hole(self):
+        """Larger than the longest line; the file is known again behind it."""
+        with open(self.path("a"), "wb") as f:
+            f.write(numbered(3))
+            f.truncate(f.seek(70 << 20, os.SEEK_CUR))
+            f.write(numbered(3, 3))
+            f.truncate(f.seek(100, os.SEEK_CUR))
+        self.assertEqual(self.posted(self.path("a")), numbered(6).splitlines())
+        with open(self.path("a"), "ab") as f:
+            f.write(b"\0" + numbered(2, 6))
+        self.assertEqual(self.posted(self.path("a")), numbered(2, 6).splitlines())
+        self.assertEqual(self.posted(self.path("a")), [])
 
     def test_a_pipe_is_a_new_content_each_time(self):
         for run in range(3):

@@ -52,13 +52,14 @@ class LongLinesTest(QueueTest):
     LIMIT = 64 << 20
 
     def sparse(self, name, *pieces):
-        """Of bytes, and numbers of NULs."""
+        """Of bytes, and of numbers of bytes: an x and NULs."""
         with open(self.path(name), "wb") as f:
             for piece in pieces:
                 if isinstance(piece, bytes):
                     f.write(piece)
                 else:
-                    f.truncate(f.seek(piece, os.SEEK_CUR))
+                    f.write(b"x")
+                    f.truncate(f.seek(piece - 1, os.SEEK_CUR))
         return self.path(name)
 
     def passed(self, stderr):

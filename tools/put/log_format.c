@@ -30,9 +30,8 @@ enum kind {
     KINDS
 };
 
-static const char *const kind_words[KINDS] = {
-    "", "a word", "an address", "a number", "a number", "a text", "a request", "a path", "a time", "a time",
-    "a time", "a time", "a time"};
+static const char *const kind_words[KINDS] = {"", "a word", "an address", "a number", "a number", "a text",
+    "a request", "a path", "a time", "a time", "a time", "a time", "a time"};
 
 struct part {
     enum kind kind;
@@ -70,22 +69,57 @@ static const struct directive {
     const char *name, *member;
     enum kind kind;
 } directives[] = {
-    {"%h", "host", ADDRESS}, {"%a", "host", ADDRESS}, {"%A", "local_address", WORD}, {"%l", "ident", WORD},
-    {"%u", "user", TEXT}, {"%r", "request", REQUEST}, {"%m", "method", WORD}, {"%U", "path", TEXT},
-    {"%q", "query", TEXT}, {"%H", "protocol", WORD}, {"%s", "status", WHOLE}, {"%b", "bytes", WHOLE},
-    {"%B", "bytes", WHOLE}, {"%O", "bytes", WHOLE}, {"%I", "bytes_in", WHOLE}, {"%D", "duration_us", WHOLE},
-    {"%T", "duration", DECIMAL}, {"%v", "vhost", TEXT}, {"%V", "vhost", TEXT}, {"%p", "port", WHOLE},
-    {"%P", "pid", WHOLE}, {"%X", "connection", WORD}, {"%k", "keepalive", WHOLE}, {"%L", "log_id", WORD},
-    {"%f", "file", TEXT}, {"%R", "handler", TEXT}, {"$remote_addr", "host", ADDRESS},
-    {"$realip_remote_addr", "proxy", ADDRESS}, {"$remote_user", "user", TEXT}, {"$time_local", NULL, TIME},
-    {"$time_iso8601", NULL, ISO_TIME}, {"$msec", NULL, UNIX_TIME}, {"$request", "request", REQUEST},
-    {"$status", "status", WHOLE}, {"$body_bytes_sent", "bytes", WHOLE}, {"$bytes_sent", "bytes", WHOLE},
-    {"$host", "vhost", TEXT}, {"$http_host", "vhost", TEXT}, {"$server_name", "vhost", WORD},
-    {"$server_port", "port", WHOLE}, {"$request_method", "method", WORD}, {"$request_uri", "path", TARGET},
-    {"$uri", "path", TEXT}, {"$args", "query", TEXT}, {"$query_string", "query", TEXT},
-    {"$server_protocol", "protocol", WORD}, {"$request_time", "duration", DECIMAL},
-    {"$request_length", "bytes_in", WHOLE}, {"$http_referer", "referrer", TEXT},
-    {"$http_user_agent", "agent", TEXT}, {"$http_x_forwarded_for", "forwarded_for", ADDRESS},
+    {"%h", "host", ADDRESS},
+    {"%a", "host", ADDRESS},
+    {"%A", "local_address", WORD},
+    {"%l", "ident", WORD},
+    {"%u", "user", TEXT},
+    {"%r", "request", REQUEST},
+    {"%m", "method", WORD},
+    {"%U", "path", TEXT},
+    {"%q", "query", TEXT},
+    {"%H", "protocol", WORD},
+    {"%s", "status", WHOLE},
+    {"%b", "bytes", WHOLE},
+    {"%B", "bytes", WHOLE},
+    {"%O", "bytes", WHOLE},
+    {"%I", "bytes_in", WHOLE},
+    {"%D", "duration_us", WHOLE},
+    {"%T", "duration", DECIMAL},
+    {"%v", "vhost", TEXT},
+    {"%V", "vhost", TEXT},
+    {"%p", "port", WHOLE},
+    {"%P", "pid", WHOLE},
+    {"%X", "connection", WORD},
+    {"%k", "keepalive", WHOLE},
+    {"%L", "log_id", WORD},
+    {"%f", "file", TEXT},
+    {"%R", "handler", TEXT},
+    {"$remote_addr", "host", ADDRESS},
+    {"$realip_remote_addr", "proxy", ADDRESS},
+    {"$remote_user", "user", TEXT},
+    {"$time_local", NULL, TIME},
+    {"$time_iso8601", NULL, ISO_TIME},
+    {"$msec", NULL, UNIX_TIME},
+    {"$request", "request", REQUEST},
+    {"$status", "status", WHOLE},
+    {"$body_bytes_sent", "bytes", WHOLE},
+    {"$bytes_sent", "bytes", WHOLE},
+    {"$host", "vhost", TEXT},
+    {"$http_host", "vhost", TEXT},
+    {"$server_name", "vhost", WORD},
+    {"$server_port", "port", WHOLE},
+    {"$request_method", "method", WORD},
+    {"$request_uri", "path", TARGET},
+    {"$uri", "path", TEXT},
+    {"$args", "query", TEXT},
+    {"$query_string", "query", TEXT},
+    {"$server_protocol", "protocol", WORD},
+    {"$request_time", "duration", DECIMAL},
+    {"$request_length", "bytes_in", WHOLE},
+    {"$http_referer", "referrer", TEXT},
+    {"$http_user_agent", "agent", TEXT},
+    {"$http_x_forwarded_for", "forwarded_for", ADDRESS},
 };
 
 /* What stands before the server's own line: Compose; Kubernetes (CRI); syslog of RFC 5424; syslog and journald with either time. */
@@ -277,7 +311,8 @@ static int compile(struct log_format *f, struct error *error)
             return error_set(error, -1, "--log-format: nothing separates `%.*s` from the next directive",
                 (int)f->parts[i - 1].source.len, f->parts[i - 1].source.ptr);
     if (!has_time)
-        return error_set(error, -1, "--log-format: the format has no time (%%t, $time_local, $time_iso8601, $msec)");
+        return error_set(
+            error, -1, "--log-format: the format has no time (%%t, $time_local, $time_iso8601, $msec)");
     finish(f);
     return 0;
 }
@@ -403,7 +438,8 @@ static const char *only_end(const struct log_format *f, size_t i, const char *at
     bool in_list = false; /* after a comma between addresses */
     for (; c < f->end; c++) {
         bool ends = next && f->parts[i + 1].kind == LITERAL && match_literal(*next, c, f->end);
-        if (p->kind == TIME ? ends && fits(p, bytes_of(at, (size_t)(c - at))) : (ends || is_blank(*c)) && !in_list)
+        if (p->kind == TIME ? ends && fits(p, bytes_of(at, (size_t)(c - at)))
+                            : (ends || is_blank(*c)) && !in_list)
             return c;
         in_list = p->kind == ADDRESS && (*c == ',' || (in_list && is_blank(*c)));
     }
@@ -430,7 +466,8 @@ static bool match(struct log_format *f, size_t i, const char *at, const char **e
             stop = match_literal(p->source, at, f->end);
         } else if (p->kind == TEXT && !p->is_quoted && i + 1 < f->n) {
             const struct bytes next = f->parts[i + 1].source;
-            bool may_be_empty = at >= f->start + 2 && is_blank(at[-1]) && is_blank(at[-2]); /* between two blanks */
+            bool may_be_empty =
+                at >= f->start + 2 && is_blank(at[-1]) && is_blank(at[-2]); /* between two blanks */
             f->spans[i] = bytes_of(at, 0);
             if (may_be_empty && match(f, i + 1, at - 1, end))
                 return true;
@@ -609,11 +646,14 @@ static const char *explain(struct log_format *f)
     if (p && p->kind == LITERAL && p + 1 < f->parts + f->n)
         p++;
     if (p)
-        snprintf(f->wrong, sizeof f->wrong, "expected %s%s (%.*s), found `%.*s`; --log-format describes other lines",
-            p->kind == TIME && f->builtin ? "a time such as [24/Mar/2012:09:00:00 +0900]" : kind_words[p->kind],
+        snprintf(f->wrong, sizeof f->wrong,
+            "expected %s%s (%.*s), found `%.*s`; --log-format describes other lines",
+            p->kind == TIME && f->builtin ? "a time such as [24/Mar/2012:09:00:00 +0900]"
+                                          : kind_words[p->kind],
             p->is_quoted ? " in quotes" : "", (int)p->source.len, p->source.ptr, found, f->far_at);
     else
-        snprintf(f->wrong, sizeof f->wrong, "`%.*s` follows the last field of --log-format", found, f->far_at);
+        snprintf(
+            f->wrong, sizeof f->wrong, "`%.*s` follows the last field of --log-format", found, f->far_at);
     return f->wrong;
 }
 
@@ -652,7 +692,8 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
         return explain(f);
     if (has_more_before(f)) {
         snprintf(f->wrong, sizeof f->wrong,
-            "`%.*s` is not the client: a field stands before it; use --format=vhost_combined, or --log-format",
+            "`%.*s` is not the client: a field stands before it; use --format=vhost_combined, or "
+            "--log-format",
             (int)(f->spans[0].len < 60 ? f->spans[0].len : 60), f->spans[0].ptr);
         return f->wrong;
     }

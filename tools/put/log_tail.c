@@ -258,6 +258,7 @@ static int take_source(struct log_tail *t, const char *path, struct error *error
     t->source = line_source_open(path, error);
     if (!t->source || line_source_check(t->source, error) != 0)
         return -1;
+    line_source_skip_holes(t->source);
     if (fstat(line_source_fd(t->source), &st) != 0)
         return fail(error, path);
     t->place.device = (uint64_t)st.st_dev;
@@ -358,6 +359,11 @@ void log_tail_close(struct log_tail **tp)
     *tp = NULL;
 }
 
+uint64_t log_tail_take_hole(struct log_tail *t)
+{
+    return line_source_take_hole(t->source);
+}
+
 uint64_t log_tail_base(const struct log_tail *t)
 {
     return t->place.base;
@@ -450,6 +456,8 @@ int log_tail_next_file(struct log_tail *t, struct error *error)
             return fail(error, t->path);
         line_source_close(&t->source);
         t->source = line_source_of(fd, t->path, error);
+        if (t->source)
+            line_source_skip_holes(t->source);
         return t->source ? begin_at(t, base, error) : -1;
     }
     if (fstat(old, &st) != 0)

@@ -62,10 +62,13 @@ static int post_lines(struct put_input *in)
         uint64_t start = in->base + line_source_offset(in->source);
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         uint64_t end = in->base + line_source_offset(in->source), consumed = line_source_consumed(in->source);
+        put_take_hole(in, line_source_take_hole(in->source));
         if (r == LINE_SOURCE_LINE)
-            status = put_take(in, line, start, end);
+            status = put_take(in, line, end);
         else if (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_SKIPPED)
             status = put_skip(in, start, r == LINE_SOURCE_SKIPPED ? end : 0);
+        else if (r == LINE_SOURCE_HOLE)
+            continue;
         else if (r == LINE_SOURCE_END)
             return in->idle_status != 0 ? in->idle_status : put_take_end(in, end);
         else {
@@ -131,8 +134,10 @@ static int post_file(struct put *p, struct put_sources *s, const char *name, boo
     in.source = status == 0 ? line_source_open(name, &error) : NULL;
     if (status == 0 && !in.source)
         status = tool_fail(EX_NOINPUT, "%s", error.text);
-    if (in.source)
+    if (in.source) {
         line_source_on_idle(in.source, on_idle, &in);
+        line_source_skip_holes(in.source);
+    }
     if (status == 0 && in.content.end > 0)
         status = skip_to(&in, in.content.end);
     if (in.source)

@@ -66,15 +66,18 @@ static int take_turn(struct put_input *in, bool *is_idle)
         uint64_t start = log_tail_offset(in->tail);
         enum line_source_result r = log_tail_next(in->tail, clock_wall(), &line, &error);
         uint64_t end = log_tail_offset(in->tail);
+        put_take_hole(in, log_tail_take_hole(in->tail));
         switch (r) {
         case LINE_SOURCE_LINE:
-            status = put_take(in, line, start, end);
+            status = put_take(in, line, end);
             break;
         case LINE_SOURCE_SKIPPING:
             status = put_skip(in, start, 0);
             break;
         case LINE_SOURCE_SKIPPED:
             status = put_skip(in, start, end);
+            break;
+        case LINE_SOURCE_HOLE:
             break;
         case LINE_SOURCE_END:
             status = put_flush(in);

@@ -14,22 +14,27 @@
 static const struct {
     const char *name, *type, *help;
 } metrics[PUT_NUMBERS] = {
-    [PUT_POSTED] = {"millrace_put_posted_total", "counter", "Events that millrace put has posted since its start."},
+    [PUT_POSTED] = {"millrace_put_posted_total", "counter",
+        "Events that millrace put has posted since its start."},
     [PUT_REFUSED] = {"millrace_put_refused_total", "counter",
         "Lines that fit no event or that the queue refused, kept in the rejects."},
     [PUT_SKIPPED_BYTES] = {"millrace_put_skipped_bytes_total", "counter",
         "NUL bytes at the beginning of lines, as copytruncate leaves them."},
-    [PUT_REPLACED] = {"millrace_put_replaced_total", "counter", "Lines with invalid text, which U+FFFD replaces."},
-    [PUT_EXIT_STATUS] = {"millrace_put_exit_status", "gauge", "Exit status of an ended millrace put; 0: it runs, or was stopped."},
+    [PUT_REPLACED] = {"millrace_put_replaced_total", "counter",
+        "Lines with invalid text, which U+FFFD replaces."},
+    [PUT_EXIT_STATUS] = {"millrace_put_exit_status", "gauge",
+        "Exit status of an ended millrace put; 0: it runs, or was stopped."},
 };
 
 int put_report_write(const char *path, const struct put_report *r)
 {
     struct buf text = {0};
-    buf_printf(&text, "# rejects %s\n# why %.*s\n", r->rejects ? r->rejects : "", (int)strcspn(r->why, "\n"), r->why);
+    buf_printf(&text, "# rejects %s\n# why %.*s\n", r->rejects ? r->rejects : "", (int)strcspn(r->why, "\n"),
+        r->why);
     for (size_t i = 0; i < PUT_NUMBERS; i++)
-        buf_printf(&text, "# HELP %s %s\n# TYPE %s %s\n%s{queue=\"%s\",producer=\"%s\"} %" PRIu64 "\n", metrics[i].name,
-            metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name, r->queue, r->producer, r->numbers[i]);
+        buf_printf(&text, "# HELP %s %s\n# TYPE %s %s\n%s{queue=\"%s\",producer=\"%s\"} %" PRIu64 "\n",
+            metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name, r->queue,
+            r->producer, r->numbers[i]);
     int rc = io_replace_file(path, buf_bytes(&text), REPORT_MODE);
     buf_free(&text);
     return rc;
@@ -41,7 +46,8 @@ static void read_line(const char *line, struct put_report *r, char *queue, char 
     for (size_t i = 0; i < PUT_NUMBERS; i++) {
         size_t n = strlen(metrics[i].name);
         if (strncmp(line, metrics[i].name, n) == 0 && line[n] == '{')
-            sscanf(line + n, "{queue=\"%64[^\"]\",producer=\"%64[^\"]\"} %" SCNu64, queue, producer, &r->numbers[i]);
+            sscanf(line + n, "{queue=\"%64[^\"]\",producer=\"%64[^\"]\"} %" SCNu64, queue, producer,
+                &r->numbers[i]);
     }
     if (sscanf(line, "# rejects %4095[^\n]", rejects) == 1)
         r->rejects = rejects;

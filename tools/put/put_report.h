@@ -13,18 +13,11 @@
 #define PUT_REPORT_EVERY (2 * USEC_PER_SEC)
 #define PUT_REPORT_WHY 200
 
-enum put_number {
-    PUT_POSTED,
-    PUT_REFUSED,
-    PUT_SKIPPED_BYTES,
-    PUT_REPLACED,
-    PUT_EXIT_STATUS,
-    PUT_NUMBERS
-};
+enum put_number { PUT_POSTED, PUT_REFUSED, PUT_SKIPPED_BYTES, PUT_REPLACED, PUT_EXIT_STATUS, PUT_NUMBERS };
 
 struct put_report {
     const char *queue, *producer;
-    const char *rejects; /* NULL: none */
+    const char *rejects;      /* NULL: none */
     char why[PUT_REPORT_WHY]; /* the latest refused line; "": none */
     uint64_t numbers[PUT_NUMBERS];
 };

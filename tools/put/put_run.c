@@ -75,7 +75,6 @@ void put_input_end(struct put_input *in, bool is_whole)
     p->format->free(in->reader);
     put_batch_free(&in->batch);
     put_content_free(&in->content);
-    buf_free(&in->record);
     line_source_close(&in->source);
     log_tail_close(&in->tail);
 }
@@ -101,8 +100,8 @@ static int flush_if_late(struct put_input *in)
     return late ? put_flush(in) : 0;
 }
 
-/* Moves past a record whose last line is `line`. Adds its event, which may be empty. */
-static int move(struct put_input *in, struct bytes event, struct bytes line, uint64_t end)
+/* Moves past a record that ends at `end`. Adds its event, which may be empty. */
+static int move(struct put_input *in, struct bytes event, uint64_t end)
 {
     size_t before = put_batch_lines(in->batch);
     if (before > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES) {
@@ -111,9 +110,6 @@ static int move(struct put_input *in, struct bytes event, struct bytes line, uin
             return status;
         before = 0;
     }
-    put_content_add(&in->content, buf_bytes(&in->record));
-    put_content_add(&in->content, line);
-    buf_clear(&in->record);
     if (before == 0)
         in->batch_from = clock_monotonic();
     put_batch_add(in->batch, event, end, put_content_sum(&in->content));
@@ -130,47 +126,63 @@ static void note_replaced(struct put_input *in)
             in->record_start - in->base, put_input_name(in));
 }
 
-static int take(
-    struct put_input *in, enum put_result r, const struct put_record *record, struct bytes line, uint64_t end)
+static int take(struct put_input *in, enum put_result r, const struct put_record *record, uint64_t end)
 {
     bool has_rejects = in->put->rejects.file.path;
     int status = 0;
+    in->in_record = r == PUT_MORE;
     switch (r) {
     case PUT_MORE:
-        buf_append_bytes(&in->record, line);
         return flush_if_late(in);
     case PUT_NONE:
-        return move(in, BYTES_NONE, line, end);
+        return move(in, BYTES_NONE, end);
     case PUT_EVENT:
         if (record->is_replaced)
             note_replaced(in);
-        return move(in, record->event, line, end);
+        return move(in, record->event, end);
     case PUT_WRONG:
         status = has_rejects ? 0 : put_flush(in);
         if (status == 0)
             status = refused(
                 &(struct put_batch_refusal){record->text, bytes_str(record->why), in->record_start}, in);
-        return status == 0 ? move(in, BYTES_NONE, line, end) : status;
+        return status == 0 ? move(in, BYTES_NONE, end) : status;
     case PUT_UNREADABLE:
         break;
     }
     return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record->why);
 }
 
-int put_take(struct put_input *in, struct bytes line, uint64_t start, uint64_t end)
+void put_take_hole(struct put_input *in, uint64_t hole)
+{
+    put_content_hole(&in->content, hole);
+    in->put->skipped_bytes += hole;
+    in->hole += hole;
+}
+
+/* The hole has ended. */
+static void report_hole(struct put_input *in)
+{
+    if (in->hole > 0)
+        tool_fail(0, "skipped %" PRIu64 " NUL bytes in %s", in->hole, put_input_name(in));
+    in->hole = 0;
+}
+
+int put_take(struct put_input *in, struct bytes line, uint64_t end)
 {
     struct put_record record = {0};
-    if (in->record.len == 0)
-        in->record_start = start;
+    report_hole(in);
+    put_content_add(&in->content, line);
+    if (!in->in_record)
+        in->record_start = end - line.len;
     in->unfinished = line.ptr[line.len - 1] != '\n';
-    return take(in, in->put->format->add(in->reader, line, &record), &record, line, end);
+    return take(in, in->put->format->add(in->reader, line, &record), &record, end);
 }
 
 int put_take_end(struct put_input *in, uint64_t end)
 {
     struct put_record record = {0};
     enum put_result r = in->put->format->end(in->reader, &record);
-    return r == PUT_NONE ? 0 : take(in, r, &record, BYTES_NONE, end);
+    return r == PUT_NONE ? 0 : take(in, r, &record, end);
 }
 
 int put_skip(struct put_input *in, uint64_t start, uint64_t end)
@@ -179,6 +191,7 @@ int put_skip(struct put_input *in, uint64_t start, uint64_t end)
     bool is_new = end > 0 || !in->skipping;
     if (p->format->is_vital(in->reader))
         return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
+    report_hole(in);
     int status = !p->rejects.file.path ? put_flush(in) : 0;
     in->skipping = end == 0;
     if (status == 0 && is_new)
@@ -186,7 +199,7 @@ int put_skip(struct put_input *in, uint64_t start, uint64_t end)
             put_rejects_skip(&p->rejects, put_input_name(in), start - in->base, end > 0 ? end - start : 0);
     if (status != 0 || end == 0)
         return status == 0 ? flush_if_late(in) : status;
-    put_content_skip(&in->content, end - start);
+    put_content_skip(&in->content, end - in->base - in->content.end);
     put_batch_add(in->batch, BYTES_NONE, end, put_content_sum(&in->content));
     return flush_if_late(in);
 }

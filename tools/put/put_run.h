@@ -58,9 +58,10 @@ struct put_input {
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
     uint64_t base;              /* mark of the input's first byte */
-    struct put_content content; /* of a file with a producer: up to the last record */
-    struct buf record;          /* the lines of a record that has not ended */
+    struct put_content content; /* of a file with a producer: up to the last line */
     uint64_t record_start;
+    uint64_t hole;     /* NULs before the next line */
+    bool in_record;    /* the record has not ended */
     usec_t batch_from; /* time of the first line in the batch */
     uint64_t lines;    /* added to the batch, sent or not */
     int idle_status;   /* exit status of the flush while the pipe was idle */
@@ -78,8 +79,10 @@ void put_input_end(struct put_input *in, bool is_whole);
 const char *put_input_name(const struct put_input *in);
 
 int put_flush(struct put_input *in);
-/* Takes a line that begins at `start`. */
-int put_take(struct put_input *in, struct bytes line, uint64_t start, uint64_t end);
+/* Takes a line that ends at `end`. */
+int put_take(struct put_input *in, struct bytes line, uint64_t end);
+/* Takes NULs that were skipped before a line, if any. */
+void put_take_hole(struct put_input *in, uint64_t hole);
 /* Takes a line that is too long to be read; `end` is 0 until the end of the line is found. */
 int put_skip(struct put_input *in, uint64_t start, uint64_t end);
 /* The file ends. */

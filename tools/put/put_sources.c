@@ -130,8 +130,23 @@ void put_content_begin(struct put_content *c, uint64_t base, uint32_t first)
         XXH3_64bits_reset(c->hash);
 }
 
+void put_content_hole(struct put_content *c, uint64_t length)
+{
+    c->hole += length;
+    c->end += length;
+}
+
+/* A hole may be read in pieces of any size, and is summed as a whole. */
+static void sum_hole(struct put_content *c)
+{
+    if (c->hash && c->hole > 0)
+        XXH3_64bits_update(c->hash, &c->hole, sizeof c->hole);
+    c->hole = 0;
+}
+
 void put_content_add(struct put_content *c, struct bytes bytes)
 {
+    sum_hole(c);
     if (c->hash && bytes.len > 0)
         XXH3_64bits_update(c->hash, bytes.ptr, bytes.len);
     c->end += bytes.len;
@@ -139,6 +154,7 @@ void put_content_add(struct put_content *c, struct bytes bytes)
 
 void put_content_skip(struct put_content *c, uint64_t length)
 {
+    sum_hole(c);
     if (c->hash)
         XXH3_64bits_update(c->hash, &length, sizeof length);
     c->end += length;
@@ -177,17 +193,17 @@ static size_t sources_like(struct put_sources *s, uint32_t first, const struct s
     return n;
 }
 
-/* The next line: its bytes, or only the length of a line that is too long. */
+/* Reads the next line, and adds the NULs before it. *line is BYTES_NONE for a line that is too long. *length: of the line. */
 static enum line_source_result next_line(
-    struct line_source *s, struct bytes *line, uint64_t *length, struct error *error)
+    struct line_source *s, struct put_content *c, struct bytes *line, uint64_t *length, struct error *error)
 {
-    uint64_t from = line_source_offset(s);
     enum line_source_result r;
     *line = BYTES_NONE;
-    do
+    do {
         r = line_source_next(s, false, line, error);
-    while (r == LINE_SOURCE_SKIPPING);
-    *length = line_source_offset(s) - from;
+        put_content_hole(c, line_source_take_hole(s));
+    } while (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_HOLE);
+    *length = line_source_offset(s) - c->end;
     return r;
 }
 
@@ -232,15 +248,15 @@ int put_sources_find(struct put_sources *s, const char *file, struct put_content
     uint64_t length = 0;
     size_t n = 0, at = 0;
     struct line_source *source = line_source_open(file, error);
-    enum line_source_result r = source ? next_line(source, &line, &length, error) : LINE_SOURCE_FAILED;
-    if (!source || r == LINE_SOURCE_FAILED)
-        line = BYTES_NONE;
-    put_content_begin(c, s->fresh, first_of(line));
-    put_content_begin(&read, 0, c->first);
+    put_content_begin(&read, 0, FIRST_UNFINISHED);
+    if (source)
+        line_source_skip_holes(source);
+    enum line_source_result r = source ? next_line(source, &read, &line, &length, error) : LINE_SOURCE_FAILED;
+    put_content_begin(c, s->fresh, first_of(r == LINE_SOURCE_LINE ? line : BYTES_NONE));
     n = sources_like(s, c->first, like);
     while (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
         compare(s, &read, line, length, like, n, &at, c);
-        r = at < n ? next_line(source, &line, &length, error) : LINE_SOURCE_END;
+        r = at < n ? next_line(source, &read, &line, &length, error) : LINE_SOURCE_END;
     }
     line_source_close(&source);
     put_content_free(&read);
