@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <iconv.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,11 @@ struct line_source {
     size_t filled;        /* bytes that the last unpacking produced */
     bool skipping;        /* inside a line that is too long */
     uint64_t skipped;     /* bytes of this line dropped so far */
+    bool is_text;         /* line_source_as_text */
+    iconv_t converter;    /* NULL: none */
+    struct buf foreign;   /* not converted yet */
+    uint64_t replaced;
+    enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
     bool skips_holes;
     uint64_t hole; /* NULs skipped since line_source_take_hole */
     bool at_end, given_up;
@@ -172,6 +178,9 @@ void line_source_close(struct line_source **sp)
     if (s->kind == GZIP)
         inflateEnd(&s->gzip);
     ZSTD_freeDCtx(s->zstd);
+    if (s->converter)
+        iconv_close(s->converter);
+    buf_free(&s->foreign);
     close(s->fd);
     buf_free(&s->raw);
     buf_free(&s->text);
@@ -236,8 +245,8 @@ static int unzstd_some(struct line_source *s, struct error *error)
     return 0;
 }
 
-/* Adds text, or sets at_end. */
-static int fill(struct line_source *s, struct error *error)
+/* Adds bytes of the file, or sets at_end. */
+static int unpack(struct line_source *s, struct error *error)
 {
     size_t before = s->text.len;
     if (s->kind == UNKNOWN && find_kind(s, error) != 0)
@@ -257,6 +266,92 @@ static int fill(struct line_source *s, struct error *error)
     s->filled = s->text.len - before;
     s->at_end = false;
     return 0;
+}
+
+/* Converts the bytes from `before` on. An incomplete character waits for its rest, unless the input ends. */
+static void convert(struct line_source *s, size_t before)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    buf_append(&s->foreign, s->text.ptr + before, s->text.len - before);
+    s->text.len = before;
+    char *in = s->foreign.ptr;
+    size_t left = s->foreign.len;
+    while (left > 0) {
+        size_t room = 4 * left + 16;
+        buf_reserve(&s->text, room);
+        char *out = s->text.ptr + s->text.len;
+        size_t rc = iconv(s->converter, &in, &left, &out, &room);
+        s->text.len = (size_t)(out - s->text.ptr);
+        bool is_incomplete = rc == (size_t)-1 && errno == EINVAL;
+        if (rc != (size_t)-1 || (is_incomplete && !s->at_end))
+            break;
+        if (errno == E2BIG)
+            continue;
+        buf_append_str(&s->text, replacement);
+        s->replaced++;
+        in += is_incomplete ? left : 1;
+        left -= is_incomplete ? left : 1;
+    }
+    if (left > 0)
+        memmove(s->foreign.ptr, in, left);
+    s->foreign.len = left;
+}
+
+/* Without a given encoding, the byte order marks of UTF-16 name one. */
+static void find_encoding(struct line_source *s)
+{
+    const char *t = s->text.ptr;
+    bool is_little = s->text.len >= 2 && t[0] == '\xff' && t[1] == '\xfe',
+         is_big = s->text.len >= 2 && t[0] == '\xfe' && t[1] == '\xff';
+    if (is_little || is_big)
+        s->converter = iconv_open("UTF-8", "UTF-16");
+}
+
+/* If the first line ends in a CR alone, makes each CR an LF. A CR at the end of what was read is not known to be alone. */
+static void find_ends(struct line_source *s, size_t before)
+{
+    for (size_t i = before; i < s->text.len && s->ends == ENDS_UNKNOWN; i++)
+        if (s->text.ptr[i] == '\n')
+            s->ends = ENDS_LF;
+        else if (s->text.ptr[i] == '\r' && (i + 1 < s->text.len ? s->text.ptr[i + 1] != '\n' : s->at_end))
+            s->ends = ENDS_CR;
+    for (char *c = s->text.ptr + before; s->ends == ENDS_CR && c < s->text.ptr + s->text.len; c++)
+        *c = *c == '\r' ? '\n' : *c;
+}
+
+/* Adds text, or sets at_end. */
+static int fill(struct line_source *s, struct error *error)
+{
+    size_t before = s->text.len;
+    do {
+        bool is_first = s->consumed == 0;
+        if (unpack(s, error) != 0)
+            return -1;
+        if (is_first && s->is_text && !s->converter)
+            find_encoding(s);
+        if (s->converter)
+            convert(s, before);
+    } while (s->converter && s->text.len == before && !s->at_end);
+    if (s->is_text && s->ends != ENDS_LF)
+        find_ends(s, s->ends == ENDS_UNKNOWN ? 0 : before);
+    return 0;
+}
+
+int line_source_as_text(struct line_source *s, const char *encoding, struct error *error)
+{
+    s->is_text = true;
+    s->converter = encoding ? iconv_open("UTF-8", encoding) : NULL;
+    if (s->converter != (iconv_t)-1)
+        return 0;
+    s->converter = NULL;
+    return error_set(error, -1, "unknown encoding %.80s; `iconv --list` prints those that exist", encoding);
+}
+
+uint64_t line_source_take_replaced(struct line_source *s)
+{
+    uint64_t replaced = s->replaced;
+    s->replaced = 0;
+    return replaced;
 }
 
 static enum line_source_result end_line(struct line_source *s, size_t end, struct bytes *line)
@@ -326,7 +421,7 @@ int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, 
         return -1;
     /* In a plain regular file, seek to the byte before `offset`, and drop the bytes that were read to detect the
      * kind. */
-    if (s->kind == PLAIN && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode)) {
+    if (s->kind == PLAIN && !s->converter && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode)) {
         uint64_t to = offset < (uint64_t)st.st_size ? offset : (uint64_t)st.st_size;
         if (to > 0 && lseek(s->fd, (off_t)to - 1, SEEK_SET) >= 0) {
             buf_clear(&s->text);

@@ -25,6 +25,12 @@ int line_source_check(struct line_source *s, struct error *error);
 /* Sets the longest line, with its LF. */
 void line_source_limit(struct line_source *s, size_t bytes);
 
+/* Reads text of any origin as UTF-8 with LF: converts it from `encoding` (iconv; NULL: UTF-8, or UTF-16 with its byte order mark), and if
+ * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid bytes of
+ * `encoding`. Returns 0, or -1 with the reason. Before the first read. */
+int line_source_as_text(struct line_source *s, const char *encoding, struct error *error);
+/* How many times U+FFFD has replaced bytes since the last call. */
+uint64_t line_source_take_replaced(struct line_source *s);
 /* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count
  * in offsets, but not in lines. */
 void line_source_skip_holes(struct line_source *s);

@@ -62,7 +62,8 @@ static int read_number(
 
 static int read_input(struct reading *r)
 {
-    static const char *const known[] = {"time", "time_unit", "time_default", "skip_if", "max_ahead", NULL};
+    static const char *const known[] = {
+        "time", "time_unit", "time_format", "time_default", "skip_if", "max_ahead", NULL};
     static const struct option_row max_ahead = {.name = "max_ahead",
         .type = OPTION_DURATION,
         .fallback = MAX_AHEAD,
@@ -75,13 +76,17 @@ static int read_input(struct reading *r)
     if (refuse_unknown(r, s, known) != 0)
         return -1;
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
-               *skip = config_value(s, "skip_if"), *otherwise = config_value(s, "time_default");
+               *skip = config_value(s, "skip_if"), *format = config_value(s, "time_format"),
+               *otherwise = config_value(s, "time_default");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
     r->out->units_a_second = event_seconds_units(unit ? unit : "s");
     if (r->out->units_a_second == 0)
         return config_fail(r->error, r->config, line_of(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
+    if (format && strcmp(format, "lenient") != 0 && strcmp(format, "strict") != 0)
+        return config_fail(r->error, r->config, line_of(s, "time_format"),
+            "time_format must be strict or lenient, not '%s'", format);
     if (otherwise && strcmp(otherwise, "now") != 0)
         return config_fail(r->error, r->config, line_of(s, "time_default"),
             "time_default must be now, not '%s'; without it an event needs its time", otherwise);
@@ -94,6 +99,7 @@ static int read_input(struct reading *r)
     r->out->max_ahead = (ahead + 999) / 1000;
     r->out->time_field = mem_strdup(time);
     r->out->time_unit = mem_strdup(unit ? unit : "s");
+    r->out->time_is_lenient = format && strcmp(format, "lenient") == 0;
     r->out->time_default_now = otherwise != NULL;
     r->out->skip_if = skip ? mem_strdup(skip) : NULL;
     return 0;
@@ -275,6 +281,8 @@ int counters_read(const struct config *config, struct counters **out, struct err
                 buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
             if (c->skip_if)
                 buf_printf(&text, "input skip_if = %s\n", c->skip_if);
+            if (c->time_is_lenient)
+                buf_printf(&text, "input time_format = lenient\n");
             buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
             append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
             append_sorted(&text, "total", c->totals, c->n_totals);
@@ -463,7 +471,8 @@ static const char *time_of(struct counters_reader *r, const struct json_value *t
     int64_t t;
     if (time->type == JSON_MISSING)
         return "is missing: no time";
-    if (!event_seconds_read(time, r->counters->units_a_second, &t))
+    if (!(r->counters->time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
+            time, r->counters->units_a_second, &t))
         return "is not a time";
     if (t < HOUR_FIRST || t >= HOUR_END)
         return "is a time outside 2000 to 2159";

@@ -42,6 +42,7 @@ struct counter {
 struct counters {
     const char *time_field;
     const char *time_unit; /* s, ms, us or ns */
+    bool time_is_lenient;  /* event_seconds_read_lenient */
     bool time_default_now; /* the API adds its time to an event without the time field */
     int64_t units_a_second;
     const char *skip_if; /* NULL: nothing is skipped */

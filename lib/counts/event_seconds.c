@@ -32,3 +32,19 @@ bool event_seconds_read(const struct json_value *v, int64_t units_a_second, int6
         return false;
     return true;
 }
+
+bool event_seconds_read_lenient(const struct json_value *v, int64_t units_a_second, int64_t *out)
+{
+    struct json_value number = {.type = JSON_I64};
+    struct bytes text = v->type == JSON_STRING ? bytes_trim(v->v.string) : BYTES_NONE;
+    int64_t micros;
+    if (v->type != JSON_STRING)
+        return event_seconds_read(v, units_a_second, out);
+    if (bytes_to_i64(text, &number.v.i64))
+        return event_seconds_read(&number, units_a_second, out);
+    if (units_a_second == 1 && bytes_to_usec(text, &micros)) {
+        *out = micros / 1000000;
+        return true;
+    }
+    return rfc3339_read_lenient(text, out, NULL);
+}

@@ -13,5 +13,7 @@
 int64_t event_seconds_units(const char *name);
 /* Sets *out to the time in Unix seconds. A number beyond 64 bits is a time beyond all others. False: no time. */
 bool event_seconds_read(const struct json_value *v, int64_t units_a_second, int64_t *out);
+/* Reads also a text of digits as a number, and the texts of rfc3339_read_lenient that have a zone. */
+bool event_seconds_read_lenient(const struct json_value *v, int64_t units_a_second, int64_t *out);
 
 #endif

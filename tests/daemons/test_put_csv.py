@@ -54,10 +54,70 @@ class Csv(QueueTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(harness.read_file(self.path("rejects")), b'"x\ny"\n5,"\n')
         self.assertEqual(self.events()[1:], [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
-        done = self.csv("--rejects=" + self.path("rejects"), self.write("b.csv", "a,a\n1,2\n"))
+        done = self.csv("--rejects=" + self.path("rejects"), self.write("b.csv", ",\n1,2\n"))
         self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"b.csv: the first line names the fields, and has a name twice", done.stderr)
+        self.assertIn(b"b.csv: the first line names the fields, and names none", done.stderr)
+        done = self.csv("--rejects=" + self.path("rejects"), self.write("c.csv", "a,b\n1\n2\n"))
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"c.csv: each of its 2 lines was refused", done.stderr)
         self.assertIn(b"omit --follow", self.csv("--follow", "--producer=p", a).stderr)
+
+    def check(self, content, events, *args, said=b""):
+        before = len(self.stored())
+        done = self.csv(*args, self.write("a.csv", content))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.events()[before:], events)
+        self.assertIn(said, done.stderr)
+        return done
+
+    def test_columns_without_a_name(self):
+        done = self.check(",t,l\n0,1795876708,ann\n1,1795876709,bob\n", [{"t": 1795876708, "l": "ann"}, {"t": 1795876709, "l": "bob"}],
+                          said=b"warning: %s: left out: columns without a name of their own: 1\n" % self.path("a.csv").encode())
+        self.assertEqual(done.stderr.count(b"left out"), 1)
+        self.check("t,l,\n1795876708,ann,\n", [{"t": 1795876708, "l": "ann"}])
+
+    def test_delimiters(self):
+        for d in ";\t|,":
+            self.check("t%sl\n1795876708%sann\n" % (d, d), [{"t": 1795876708, "l": "ann"}])
+        self.check("a,b#c\n1#2\n", [{"a,b": 1, "c": 2}], "--delimiter=#")
+        self.check("a,b\tc\n1\t2\n", [{"a,b": 1, "c": 2}], "--delimiter=tab")
+        self.assertEqual(self.csv("--delimiter=ab", self.path("a.csv")).returncode, 64)
+
+    def test_line_ends(self):
+        self.check("t,l\r1,ann\r2,\"x\ry\"\r", [{"t": 1, "l": "ann"}, {"t": 2, "l": "x\ny"}])
+        self.check("t,l\r\n1,ann\r\n", [{"t": 1, "l": "ann"}])
+        self.check("n\r" + "".join("%d\r" % n for n in range(100000)), [{"n": n} for n in range(100000)])
+
+    def test_encodings(self):
+        text, want = "t,l\n1,J\u00f6rg \u20ac\n2,b\n", [{"t": 1, "l": "J\u00f6rg \u20ac"}, {"t": 2, "l": "b"}]
+        self.check(text.encode("cp1252"), want, "--encoding=windows-1252")
+        self.check(text.encode("utf-16"), want)
+        self.check(text.encode("utf-16-be"), want, "--encoding=UTF-16BE")
+        self.check(gzip.compress(text.encode("utf-16")), want)
+        self.check((text * 1).encode("cp1252"), [{"t": 1, "l": "J\ufffdrg \ufffd"}, {"t": 2, "l": "b"}],
+                   said=b"warning: the line at byte 4 of %s has invalid text: U+FFFD replaces it" % self.path("a.csv").encode())
+        long = "l\n" + "".join("%d\u20ac\n" % n for n in range(100000))
+        self.check(long.encode("utf-16"), [{"l": "%d\u20ac" % n} for n in range(100000)])
+        done = self.csv("--encoding=none-such", self.path("a.csv"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"unknown encoding none-such", done.stderr)
+
+    def test_an_encoded_file_that_grows(self):
+        text = ["l\n", *("%d\u00e9\n" % n for n in range(10))]
+        for n, want in ((6, 5), (6, 0), (11, 5)):
+            before = self.depth()
+            self.assertEqual(self.csv("--producer=p", "--encoding=latin1", self.write("a.csv", "".join(text[:n]).encode("latin1"))).returncode, 0)
+            self.assertEqual(self.depth() - before, want)
+
+    def test_times(self):
+        noon = "2026-11-28T12:00:00Z"
+        naive = b"times without a zone are those of --time-zone"
+        done = self.check("t,l\n2026-11-28 12:00:00,a\n2026-11-28T12:00:00,b\n2026-11-28 12:00:00+00,c\n",
+                          [{"t": noon, "l": l} for l in "abc"], "--time-field=t", said=naive)
+        self.assertEqual(done.stderr.count(naive), 1)
+        self.check("t\n2026-11-28 13:00:00\n", [{"t": noon}], "--time-field=t", "--time-zone=Europe/Berlin")
+        self.check("t\n28.11.2026 13:00\n", [{"t": noon}], "--time-field=t", "--time-zone=Europe/Berlin", "--time-format=%d.%m.%Y %H:%M")
+        self.assertEqual(self.csv("--time-zone=Mars/Base", self.path("a.csv")).returncode, 64)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct csv *c = csv_new();
+    struct csv *c = csv_new(&(struct csv_form){.time_column = "t"});
     for (size_t at = 0; at < size;) {
         const uint8_t *lf = memchr(data + at, '\n', size - at);
         size_t n = lf != NULL ? (size_t)(lf - data) + 1 - at : size - at;

@@ -1,5 +1,7 @@
 #include "tools/put/csv_record.h"
 
+#include "base/rfc3339.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,9 +12,18 @@ enum state {
     CLOSED
 }; /* CLOSED: after a quote in QUOTED, which ends the value unless another follows */
 
+#define NO_COLUMN SIZE_MAX
+
 struct csv {
-    struct buf names; /* of the fields, each as JSON */
+    struct csv_form form;
+    char delimiter;
+    struct buf names; /* of the fields, each as JSON; empty: left out */
     size_t *name_ends, n_names;
+    size_t time_column;
+    bool has_noted_naive; /* a time without a zone */
+    const char *note;
+    char note_text[300];
+    bool is_replaced;
     enum state state;
     bool at_start;     /* of the file */
     struct buf text;   /* of the record, as read */
@@ -22,9 +33,10 @@ struct csv {
     char wrong[120];
 };
 
-struct csv *csv_new(void)
+struct csv *csv_new(const struct csv_form *form)
 {
     struct csv *c = mem_zalloc(sizeof *c);
+    c->form = *form;
     csv_begin(c);
     return c;
 }
@@ -58,6 +70,8 @@ void csv_begin(struct csv *c)
     buf_clear(&c->names);
     c->n_names = 0;
     c->at_start = true;
+    c->delimiter = c->form.delimiter;
+    c->note = NULL;
 }
 
 /* The record stays readable until the next line. */
@@ -100,22 +114,90 @@ static bool is_number(struct bytes text)
     return fraction > 0 && at + 1 + fraction == text.len;
 }
 
+/* Adds a column that is left out to the note. */
+static void note_column(struct csv *c, size_t column, struct bytes name)
+{
+    size_t n = c->note ? strlen(c->note_text) : 0;
+    const char *before = c->note ? ", " : "left out: columns without a name of their own: ";
+    snprintf(c->note_text + n, sizeof c->note_text - n, "%s%zu%s%.*s%s", before, column + 1,
+        name.len ? " (" : "", (int)(name.len < 60 ? name.len : 60), name.ptr ? name.ptr : "",
+        name.len ? ")" : "");
+    c->note = c->note_text;
+}
+
 static enum csv_result take_names(struct csv *c)
 {
+    size_t named = 0;
     buf_clear(&c->names);
     c->name_ends = mem_realloc(c->name_ends, c->n_fields * sizeof *c->name_ends);
+    c->time_column = NO_COLUMN;
     for (size_t i = 0; i < c->n_fields; i++) {
         struct bytes name = part(&c->values, c->ends, i);
-        if (name.len == 0)
-            return fail(c, "the first line names the fields, and has an empty name");
+        size_t from = c->names.len;
+        bool is_known = name.len == 0;
         buf_append_json(&c->names, name);
+        struct bytes json = bytes_of(c->names.ptr + from, c->names.len - from);
+        for (size_t k = 0; k < i && !is_known; k++)
+            is_known = bytes_equal(part(&c->names, c->name_ends, k), json);
+        if (is_known) {
+            c->names.len = from;
+            note_column(c, i, name);
+        } else if (c->form.time_column && bytes_equal_str(name, c->form.time_column))
+            c->time_column = i;
         c->name_ends[i] = c->names.len;
-        for (size_t k = 0; k < i; k++)
-            if (bytes_equal(part(&c->names, c->name_ends, k), part(&c->names, c->name_ends, i)))
-                return fail(c, "the first line names the fields, and has a name twice");
+        named += !is_known;
     }
+    if (named == 0)
+        return fail(c, "the first line names the fields, and names none");
     c->n_names = c->n_fields;
     return CSV_NONE;
+}
+
+/* A time by the form, or in one of several forms. */
+static bool append_time(struct csv *c, struct bytes value)
+{
+    char text[RFC3339_TEXT], copy[64];
+    int64_t time;
+    bool is_naive = false;
+    if (value.len >= sizeof copy || (!c->form.time_form && rfc3339_read(value, &time)))
+        return false;
+    snprintf(copy, sizeof copy, "%.*s", (int)value.len, value.ptr);
+    if (!(c->form.time_form ? rfc3339_read_form(copy, c->form.time_form, &time, &is_naive)
+                            : rfc3339_read_lenient(value, &time, &is_naive)))
+        return false;
+    if (is_naive && !c->has_noted_naive) {
+        c->has_noted_naive = true;
+        c->note = "times without a zone are those of --time-zone (default UTC)";
+    }
+    buf_append_json(&c->event, bytes_str(rfc3339_write(time, text)));
+    return true;
+}
+
+/* Without a fraction of zeros. */
+static struct bytes short_number(struct bytes number)
+{
+    const char *point = memchr(number.ptr, '.', number.len);
+    size_t n = number.len;
+    while (point && number.ptr[n - 1] == '0')
+        n--;
+    struct bytes whole = point && number.ptr + n - 1 == point ? bytes_of(number.ptr, n - 1) : number;
+    return bytes_equal_str(whole, "-0") ? bytes_of(whole.ptr + 1, 1) : whole;
+}
+
+static void append_value(struct csv *c, size_t i, struct bytes value)
+{
+    bool is_time = i == c->time_column, has_digits = is_time && digits(value, 0) == value.len;
+    buf_append_char(&c->event, c->event.len > 0 ? ',' : '{');
+    buf_append_bytes(&c->event, part(&c->names, c->name_ends, i));
+    buf_append_char(&c->event, ':');
+    if (is_time && c->form.time_form && append_time(c, value))
+        return;
+    if (is_number(value))
+        buf_append_bytes(&c->event, short_number(value));
+    else if (has_digits && value.len <= 19 && value.ptr[0] != '0') /* nanoseconds */
+        buf_append_bytes(&c->event, value);
+    else if (!is_time || !append_time(c, value))
+        buf_append_json(&c->event, value);
 }
 
 static enum csv_result end_record(struct csv *c)
@@ -125,6 +207,8 @@ static enum csv_result end_record(struct csv *c)
         return CSV_NONE; /* an empty line */
     if (c->n_names == 0)
         return take_names(c);
+    while (c->n_fields > c->n_names && part(&c->values, c->ends, c->n_fields - 1).len == 0)
+        c->n_fields--;
     if (c->n_fields != c->n_names) {
         char why[sizeof c->wrong];
         snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu", c->n_fields,
@@ -132,26 +216,49 @@ static enum csv_result end_record(struct csv *c)
         return fail(c, why);
     }
     buf_clear(&c->event);
+    c->is_replaced = !bytes_is_utf8(buf_bytes(&c->values));
     for (size_t i = 0; i < c->n_fields; i++) {
         struct bytes value = part(&c->values, c->ends, i);
-        if (value.len == 0)
-            continue;
-        buf_append_char(&c->event, c->event.len > 0 ? ',' : '{');
-        buf_append_bytes(&c->event, part(&c->names, c->name_ends, i));
-        buf_append_char(&c->event, ':');
-        if (is_number(value))
-            buf_append_bytes(&c->event, value);
-        else
-            buf_append_json(&c->event, value);
+        if (value.len > 0 && part(&c->names, c->name_ends, i).len > 0)
+            append_value(c, i, value);
     }
     buf_append_str(&c->event, c->event.len > 0 ? "}" : "{}");
     return CSV_EVENT;
 }
 
+/* The delimiter that the first line has most often outside quotes. */
+static char find_delimiter(struct bytes line)
+{
+    size_t counts[sizeof CSV_DELIMITERS] = {0}, best = 0;
+    bool is_quoted = false;
+    for (size_t i = 0; i < line.len; i++) {
+        const char *d = line.ptr[i] ? strchr(CSV_DELIMITERS, line.ptr[i]) : NULL;
+        is_quoted = is_quoted != (line.ptr[i] == '"');
+        if (d && !is_quoted)
+            counts[d - CSV_DELIMITERS]++;
+    }
+    for (size_t i = 1; i < sizeof CSV_DELIMITERS - 1; i++)
+        best = counts[i] > counts[best] ? i : best;
+    return CSV_DELIMITERS[best];
+}
+
+/* "sep=;", which Excel reads before the names. */
+static bool read_separator(struct csv *c, struct bytes line)
+{
+    static const struct bytes sep = {"sep=", 4};
+    struct bytes text = line;
+    while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r'))
+        text.len--;
+    if (text.len != sep.len + 1 || !bytes_equal_nocase(bytes_of(text.ptr, sep.len), sep))
+        return false;
+    c->delimiter = c->form.delimiter ? c->form.delimiter : text.ptr[sep.len];
+    return true;
+}
+
 /* Returns the reason if the byte is wrong. */
 static const char *add_byte(struct csv *c, char byte)
 {
-    bool is_quote = byte == '"', ends_field = byte == ',' && c->state != QUOTED;
+    bool is_quote = byte == '"', ends_field = byte == c->delimiter && c->state != QUOTED;
     if (ends_field) {
         end_field(c);
         return c->n_fields < CSV_FIELDS_MAX ? NULL : "the record has too many fields";
@@ -174,8 +281,15 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
     static const struct bytes mark = {"\xEF\xBB\xBF", 3};
     if (c->state != QUOTED)
         begin_record(c);
+    c->note = NULL;
     if (c->at_start && bytes_starts_with(line, mark))
         line = bytes_of(line.ptr + mark.len, line.len - mark.len);
+    if (c->at_start && read_separator(c, line)) {
+        c->at_start = false;
+        return CSV_NONE;
+    }
+    if (!c->delimiter && line.len > 0 && !strchr("\r\n", line.ptr[0]))
+        c->delimiter = find_delimiter(line);
     c->at_start = false;
     if (c->text.len + line.len > CSV_RECORD_MAX)
         return fail(c, "the record is too long, or a quote is missing");
@@ -222,4 +336,14 @@ struct bytes csv_text(const struct csv *c)
 const char *csv_wrong(const struct csv *c)
 {
     return c->wrong;
+}
+
+const char *csv_note(const struct csv *c)
+{
+    return c->note;
+}
+
+bool csv_is_replaced(const struct csv *c)
+{
+    return c->is_replaced;
 }

@@ -3,18 +3,23 @@
  *     time,user,note            {"time":1332547200,"user":"ann","note":"a, b"}
  *     1332547200,ann,"a, b"
  *
- * 1. Quotes have no meaning beyond RFC 4180: a value in quotes may contain commas, line ends, and quotes as "".
- * 2. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent stays a number, so 007
- *    is a text. Bytes that are not UTF-8 become U+FFFD.
- * 3. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without quotes. After a wrong
+ * 1. Quotes have no meaning beyond RFC 4180: a value in quotes may contain delimiters, line ends, and quotes as "".
+ * 2. The delimiter is given, or named by a first line "sep=;", or that of CSV_DELIMITERS that the first line has most often.
+ * 3. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent stays a number, so 007
+ *    is a text, and 12.0 is 12. Bytes that are not UTF-8 become U+FFFD.
+ * 4. A column without a name, or with the name of an earlier one, is left out (csv_note). Empty values may follow the last column.
+ * 5. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without quotes. After a wrong
  *    record, the next line begins a new record.
- * 4. A byte order mark before the first record, and empty lines, are ignored. */
+ * 6. A byte order mark before the first record, and empty lines, are ignored.
+ * 7. A value of the time column that is not a number or an RFC 3339 time, but a time by the form or in a form of rfc3339_read_lenient, becomes
+ *    an RFC 3339 time. */
 #ifndef MILLRACE_CSV_RECORD_H
 #define MILLRACE_CSV_RECORD_H
 
 #include "base/bytes.h"
 
 #define CSV_NUMBER_MAX 18 /* longer ones may not fit 64 bits */
+#define CSV_DELIMITERS ",;\t|"
 #define CSV_FIELDS_MAX 1000
 #define CSV_RECORD_MAX ((size_t)16 << 20)
 
@@ -27,7 +32,14 @@ enum csv_result {
 
 struct csv;
 
-struct csv *csv_new(void);
+struct csv_form {
+    char delimiter;          /* 0: found */
+    const char *time_column; /* NULL: none */
+    const char *time_form;   /* of strptime; NULL: none */
+};
+
+/* The texts of the form are borrowed until csv_free. */
+struct csv *csv_new(const struct csv_form *form);
 void csv_free(struct csv **c);
 /* The next line is the first of a file. */
 void csv_begin(struct csv *c);
@@ -42,5 +54,8 @@ bool csv_is_inside(const struct csv *c); /* the last line did not end its record
 struct bytes csv_event(const struct csv *c);
 struct bytes csv_text(const struct csv *c);
 const char *csv_wrong(const struct csv *c);
+/* What a reader of the file should know, once a file and kind: columns that are left out, times without a zone. NULL: nothing. */
+const char *csv_note(const struct csv *c);
+bool csv_is_replaced(const struct csv *c); /* the event has U+FFFD for invalid bytes */
 
 #endif

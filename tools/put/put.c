@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
 
@@ -38,6 +39,24 @@ static const struct option_row rows[] = {
         .help = "the lines are an access log of this format, in Apache's directives ('%h %l %u %t ...') or "
                 "nginx's "
                 "variables ('$remote_addr ...')"},
+    {.name = "delimiter",
+        .type = OPTION_STRING,
+        .help = "with --format=csv: character between the values, or tab (default: found in the first line, "
+                "among , ; tab |)"},
+    {.name = "encoding",
+        .type = OPTION_STRING,
+        .help = "encoding of the files, as iconv names it, such as windows-1252 (default: UTF-8, or UTF-16 "
+                "with its mark)"},
+    {.name = "time_field",
+        .type = OPTION_STRING,
+        .help = "with --format=csv: column that has the time (default: [input] time)"},
+    {.name = "time_format",
+        .type = OPTION_STRING,
+        .help = "with --format=csv: form of the times, as in strptime(3): %d.%m.%Y %H:%M"},
+    {.name = "time_zone",
+        .type = OPTION_STRING,
+        .fallback = "UTC",
+        .help = "zone of times without a zone, such as Europe/Berlin"},
     {.name = "follow",
         .type = OPTION_BOOL,
         .letter = 'f',
@@ -212,17 +231,43 @@ static int run(struct put *p, char **files, size_t n)
     return status;
 }
 
+/* The zone of the process becomes that of naive times. */
+static int set_zone(const char *zone)
+{
+    struct stat st;
+    const char *dir = getenv("TZDIR");
+    char *path = mem_printf("%s/%s", dir ? dir : "/usr/share/zoneinfo", zone);
+    bool is_utc = strcmp(zone, "UTC") == 0,
+         is_known = is_utc || (stat(path, &st) == 0 && S_ISREG(st.st_mode) && !strstr(zone, ".."));
+    free(path);
+    setenv("TZ", is_utc ? "UTC0" : zone, 1);
+    tzset();
+    return is_known ? 0
+                    : tool_fail(EX_USAGE,
+                          "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
+}
+
 /* Reads the settings of the format. */
 static int check_form(struct put *p)
 {
     struct error error;
-    setenv("TZ", "UTC0", 1);
-    tzset();
+    const char *delimiter = options_string(p->o, "delimiter"), *column = options_string(p->o, "time_field");
+    bool is_tab = delimiter && (strcmp(delimiter, "tab") == 0 || strcmp(delimiter, "\\t") == 0);
+    if (delimiter && !is_tab && (strlen(delimiter) != 1 || strchr("\"\r\n", *delimiter)))
+        return tool_fail(EX_USAGE, "--delimiter: expected one character, or tab");
+    if (options_string(p->o, "encoding") && options_bool(p->o, "follow"))
+        return tool_fail(EX_USAGE, "--encoding reads whole files: omit --follow");
+    p->form.csv = (struct csv_form){.delimiter = is_tab      ? '\t'
+                                                 : delimiter ? *delimiter
+                                                             : '\0',
+        .time_column = column ? column : config_setting(options_config(p->o), "input", "time"),
+        .time_form = options_string(p->o, "time_format")};
     if (!p->form.log_format)
         p->form.log_format = p->format->name;
-    void *reader = p->format->new (&p->form, &error);
+    int status = set_zone(options_string(p->o, "time_zone"));
+    void *reader = status == 0 ? p->format->new (&p->form, &error) : NULL;
     if (!reader)
-        return tool_fail(EX_USAGE, "%s", error.text);
+        return status != 0 ? status : tool_fail(EX_USAGE, "%s", error.text);
     p->format->free(reader);
     return 0;
 }

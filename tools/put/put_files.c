@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,8 @@ static int post_lines(struct put_input *in)
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         uint64_t end = in->base + line_source_offset(in->source), consumed = line_source_consumed(in->source);
         put_take_hole(in, line_source_take_hole(in->source));
+        if (line_source_take_replaced(in->source) > 0)
+            put_note_replaced(in);
         if (r == LINE_SOURCE_LINE)
             status = put_take(in, line, end);
         else if (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_SKIPPED)
@@ -103,6 +106,21 @@ static int skip_to(struct put_input *in, uint64_t offset)
                              : tool_fail(EX_DATAERR, "%s has changed while it was read", put_input_name(in));
 }
 
+/* Opens a file as the options read it. NULL after printing the error. */
+static struct line_source *open_source(const struct put *p, const char *name)
+{
+    struct error error;
+    struct line_source *s = line_source_open(name, &error);
+    const char *encoding = options_string(p->o, "encoding");
+    if (s)
+        line_source_skip_holes(s);
+    if (s && (encoding || p->format->is_text) && line_source_as_text(s, encoding, &error) != 0)
+        line_source_close(&s);
+    if (!s)
+        tool_fail(EX_NOINPUT, "%s", error.text);
+    return s;
+}
+
 /* Where the posted part of the input ends, and where its batch begins. */
 static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark)
 {
@@ -111,19 +129,36 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
         return tool_fail(EX_CANTCREAT, "%s", error.text);
     if (is_pipe(in->name))
         put_content_begin(&in->content, mark + (mark > 0 ? PUT_SOURCES_GAP : 0), 0);
-    else if (put_sources_find(s, in->name, &in->content, &error) != 0)
-        return tool_fail(EX_DATAERR, "%s", error.text);
+    else {
+        struct line_source *source = open_source(in->put, in->name);
+        int rc = source ? put_sources_find(s, source, &in->content, &error) : 0;
+        bool is_read = source != NULL;
+        line_source_close(&source);
+        if (strcmp(in->name, "-") == 0 && lseek(STDIN_FILENO, 0, SEEK_SET) < 0)
+            rc = error_set(&error, -1, "standard input: %s", strerror(errno));
+        if (!is_read || rc != 0)
+            return is_read ? tool_fail(EX_DATAERR, "%s", error.text) : EX_NOINPUT;
+    }
     in->base = in->content.base;
     put_batch_begin_at(in->batch, mark, in->base + in->content.end);
     return 0;
 }
 
+/* A file of which no line became an event was probably read with wrong options. */
+static int check_taken(const struct put_input *in, uint64_t refused_before)
+{
+    uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;
+    if (in->lines > 0 || refused == 0 || put_stopped)
+        return 0;
+    return tool_fail(
+        EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);
+}
+
 static int post_file(struct put *p, struct put_sources *s, const char *name, bool is_first)
 {
-    struct error error;
     struct put_input in;
     struct bytes tag;
-    uint64_t mark;
+    uint64_t mark, refused = p->rejects.n + p->rejects.skipped;
     put_input_begin(&in, p, name, p->producer);
     int status = put_batch_ask_mark(in.batch, &mark, &tag);
     if (status == 0 && s && !put_sources_set_mark(s, mark, tag, !is_first))
@@ -131,13 +166,11 @@ static int post_file(struct put *p, struct put_sources *s, const char *name, boo
             EX_DATAERR, "the producer %s follows a log: other input needs another --producer", p->producer);
     if (status == 0 && p->producer)
         status = find_place(&in, s, mark);
-    in.source = status == 0 ? line_source_open(name, &error) : NULL;
+    in.source = status == 0 ? open_source(p, name) : NULL;
     if (status == 0 && !in.source)
-        status = tool_fail(EX_NOINPUT, "%s", error.text);
-    if (in.source) {
+        status = EX_NOINPUT;
+    if (in.source)
         line_source_on_idle(in.source, on_idle, &in);
-        line_source_skip_holes(in.source);
-    }
     if (status == 0 && in.content.end > 0)
         status = skip_to(&in, in.content.end);
     if (in.source)
@@ -149,6 +182,8 @@ static int post_file(struct put *p, struct put_sources *s, const char *name, boo
         tool_fail(0, "%s ends without LF; posted its last line as it stands", put_input_name(&in));
     if (status == 0)
         status = put_flush(&in);
+    if (status == 0)
+        status = check_taken(&in, refused);
     if (in.source)
         p->packed_before += line_source_consumed(in.source);
     put_input_end(&in, status == 0 && !put_stopped);

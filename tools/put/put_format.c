@@ -1,6 +1,5 @@
 #include "tools/put/put_format.h"
 
-#include "tools/put/csv_record.h"
 #include "tools/put/log_format.h"
 
 #include <stdlib.h>
@@ -77,8 +76,8 @@ static enum put_result log_add(void *reader, struct bytes line, struct put_recor
 
 static void *csv_reader(const struct put_form *form, struct error *error)
 {
-    (void)form, (void)error;
-    return csv_new();
+    (void)error;
+    return csv_new(&form->csv);
 }
 
 static void csv_reader_free(void *reader)
@@ -96,8 +95,11 @@ static enum put_result csv_result(const struct csv *c, enum csv_result r, struct
 {
     static const enum put_result results[] = {
         [CSV_MORE] = PUT_MORE, [CSV_NONE] = PUT_NONE, [CSV_EVENT] = PUT_EVENT, [CSV_WRONG] = PUT_WRONG};
-    *record =
-        (struct put_record){.event = csv_event(c), .text = without_end(csv_text(c)), .why = csv_wrong(c)};
+    *record = (struct put_record){.event = csv_event(c),
+        .text = without_end(csv_text(c)),
+        .why = csv_wrong(c),
+        .note = csv_note(c),
+        .is_replaced = csv_is_replaced(c)};
     return r == CSV_WRONG && !csv_has_names(c) ? PUT_UNREADABLE : results[r];
 }
 
@@ -118,16 +120,16 @@ static bool csv_is_vital(const void *reader)
 
 #define LOG_FORMAT(NAME)                                                                                     \
     {                                                                                                        \
-        NAME, "line", true, log_new, log_free, ignore, log_add, end_nothing, is_never_vital                  \
+        NAME, "line", true, false, log_new, log_free, ignore, log_add, end_nothing, is_never_vital           \
     }
 
 static const struct put_format formats[] = {
-    {"lines", "line", true, line_new, free, ignore, add_line, end_nothing, is_never_vital},
+    {"lines", "line", true, false, line_new, free, ignore, add_line, end_nothing, is_never_vital},
     LOG_FORMAT("combined"),
     LOG_FORMAT("vhost_combined"),
     LOG_FORMAT("log"), /* --log-format */
-    {"csv", "record", false, csv_reader, csv_reader_free, csv_reader_begin, csv_reader_add, csv_reader_end,
-        csv_is_vital},
+    {"csv", "record", false, true, csv_reader, csv_reader_free, csv_reader_begin, csv_reader_add,
+        csv_reader_end, csv_is_vital},
 };
 
 const struct put_format *put_format_named(const char *name)

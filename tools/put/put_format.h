@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "tools/put/csv_record.h"
 
 enum put_result {
     PUT_MORE,       /* the record continues in the next line */
@@ -19,18 +20,21 @@ enum put_result {
 struct put_record {
     struct bytes event, text;
     const char *why;
+    const char *note; /* what to tell the user; NULL: nothing */
     bool is_replaced; /* U+FFFD replaces bytes of the event */
 };
 
 /* Settings of the formats. */
 struct put_form {
     const char *log_format; /* directives, or the name of a built-in format */
+    struct csv_form csv;
 };
 
 struct put_format {
     const char *name;
     const char *unit; /* of what it reads: "line" */
     bool is_followed; /* with --follow */
+    bool is_text;     /* line_source_as_text */
     /* NULL with the reason. The settings are borrowed. The error may be NULL for settings that have been read before. */
     void *(*new)(const struct put_form *form, struct error *error);
     void (*free)(void *reader);

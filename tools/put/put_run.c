@@ -117,12 +117,12 @@ static int move(struct put_input *in, struct bytes event, uint64_t end)
     return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }
 
-/* Counts events in which U+FFFD replaces invalid bytes, and reports the first. */
-static void note_replaced(struct put_input *in)
+void put_note_replaced(struct put_input *in)
 {
     struct put *p = in->put;
     if (p->replaced++ == 0)
-        tool_fail(0, "warning: the line at byte %" PRIu64 " of %s is not UTF-8: U+FFFD replaces such bytes",
+        tool_fail(0,
+            "warning: the line at byte %" PRIu64 " of %s has invalid text: U+FFFD replaces it (--encoding)",
             in->record_start - in->base, put_input_name(in));
 }
 
@@ -131,6 +131,8 @@ static int take(struct put_input *in, enum put_result r, const struct put_record
     bool has_rejects = in->put->rejects.file.path;
     int status = 0;
     in->in_record = r == PUT_MORE;
+    if (record->note)
+        tool_fail(0, "warning: %s: %s", put_input_name(in), record->note);
     switch (r) {
     case PUT_MORE:
         return flush_if_late(in);
@@ -138,7 +140,7 @@ static int take(struct put_input *in, enum put_result r, const struct put_record
         return move(in, BYTES_NONE, end);
     case PUT_EVENT:
         if (record->is_replaced)
-            note_replaced(in);
+            put_note_replaced(in);
         return move(in, record->event, end);
     case PUT_WRONG:
         status = has_rejects ? 0 : put_flush(in);

@@ -85,6 +85,8 @@ int put_take(struct put_input *in, struct bytes line, uint64_t end);
 void put_take_hole(struct put_input *in, uint64_t hole);
 /* Takes a line that is too long to be read; `end` is 0 until the end of the line is found. */
 int put_skip(struct put_input *in, uint64_t start, uint64_t end);
+/* U+FFFD replaces invalid bytes of the record. Counts such records, and reports the first. */
+void put_note_replaced(struct put_input *in);
 /* The file ends. */
 int put_take_end(struct put_input *in, uint64_t end);
 

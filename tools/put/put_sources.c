@@ -10,7 +10,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 #define STATE_MAX ((size_t)1 << 30)
 #define FIRST_UNFINISHED 1 /* of a first line that had no LF yet */
@@ -240,28 +239,23 @@ static void compare(const struct put_sources *s, struct put_content *c, struct b
         put_content_skip(c, length);
 }
 
-int put_sources_find(struct put_sources *s, const char *file, struct put_content *c, struct error *error)
+int put_sources_find(
+    struct put_sources *s, struct line_source *source, struct put_content *c, struct error *error)
 {
     const struct source **like = mem_alloc((s->n + 1) * sizeof *like);
     struct put_content read = {0};
     struct bytes line;
     uint64_t length = 0;
     size_t n = 0, at = 0;
-    struct line_source *source = line_source_open(file, error);
     put_content_begin(&read, 0, FIRST_UNFINISHED);
-    if (source)
-        line_source_skip_holes(source);
-    enum line_source_result r = source ? next_line(source, &read, &line, &length, error) : LINE_SOURCE_FAILED;
+    enum line_source_result r = next_line(source, &read, &line, &length, error);
     put_content_begin(c, s->fresh, first_of(r == LINE_SOURCE_LINE ? line : BYTES_NONE));
     n = sources_like(s, c->first, like);
     while (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
         compare(s, &read, line, length, like, n, &at, c);
         r = at < n ? next_line(source, &read, &line, &length, error) : LINE_SOURCE_END;
     }
-    line_source_close(&source);
     put_content_free(&read);
     free(like);
-    if (strcmp(file, "-") == 0 && lseek(STDIN_FILENO, 0, SEEK_SET) < 0)
-        return error_set(error, -1, "standard input: %s", strerror(errno));
     return r == LINE_SOURCE_FAILED ? -1 : 0;
 }

@@ -51,9 +51,9 @@ void put_sources_close(struct put_sources **s);
 /* The producer's mark and tag as the queue has them. is_own: this process has moved the mark there. False: the tag is none of these. The
  * tag is empty if an operator has set the mark. */
 bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag, bool is_own);
-/* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Reads standard input ("-") from
- * its beginning, and seeks back. Returns 0, or -1 with the reason. */
-int put_sources_find(struct put_sources *s, const char *file, struct put_content *c, struct error *error);
+/* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Returns 0, or -1 with the reason. */
+int put_sources_find(
+    struct put_sources *s, struct line_source *source, struct put_content *c, struct error *error);
 /* Stores the content that the mark is in. 0, or -1 with the reason. */
 int put_sources_keep(struct put_sources *s, struct error *error);
 

@@ -128,6 +128,7 @@ static void test_refusals_name_the_line(void **state)
         {"[total u]\nkey = l\n", "[input]"},
         {INPUT, "no [total NAMESPACE] section"},
         {"[input]\nskip_if = x\n[total u]\nkey = l\n", "test.conf:1: [input] needs time"},
+        {INPUT "time_format = loose\n[total u]\nkey = l\n", "test.conf:3: time_format"},
         {INPUT "time_unit = m\n[total u]\nkey = l\n", "test.conf:3: time_unit"},
         {INPUT "tine = t\n[total u]\nkey = l\n", "test.conf:3: [input] has no setting 'tine'"},
         {INPUT "[total u]\nkey = l\nlable = x\n", "test.conf:5: "},
@@ -371,6 +372,40 @@ static void test_times_as_text(void **state)
     counters_free(&c);
 }
 
+/* Texts of other programs, by [input] time_format. */
+static void test_lenient_times(void **state)
+{
+    static const char *const good[] = {"2012-03-16T18:40:47+0000", "2012-03-16 18:40:47+00",
+        "2012-03-16 18:40:47 UTC", "2012-03-16T18:40:47Z", "1331923247000", "2012-03-16 20:40:47.5 +0200"};
+    static const char *const bad[] = {
+        "2012-03-16T18:40:47", "2012-03-16 18:40:47 CET", "2012-02-30 18:40:47 UTC", "1331923247000x", ""};
+    struct counters *c =
+        must_read("[input]\ntime = t\ntime_unit = ms\ntime_format = lenient\n[total u]\nkey = l\n");
+    struct counters *strict =
+        must_read("[input]\ntime = t\ntime_unit = ms\ntime_format = strict\n[total u]\nkey = l\n");
+    struct counters_reader *r = counters_reader_new(c), *s = counters_reader_new(strict);
+    struct counters_event e;
+    char line[64];
+    (void)state;
+    assert_non_null(strstr(c->text, "input time_format = lenient\n"));
+    assert_null(strstr(strict->text, "time_format"));
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"%s\"}", good[i]);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.hour, 1331920800);
+        assert_int_equal(
+            counters_extract(s, bytes_str(line), &e), i == 3 ? COUNTERS_EVENT : COUNTERS_REJECTED);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(line, sizeof line, "{\"t\":\"%s\"}", bad[i]);
+        assert_int_equal(counters_extract(r, bytes_str(line), &e), COUNTERS_REJECTED);
+    }
+    counters_reader_free(&r);
+    counters_reader_free(&s);
+    counters_free(&c);
+    counters_free(&strict);
+}
+
 static void test_milliseconds(void **state)
 {
     struct counters *c = must_read("[input]\ntime = t\ntime_unit = ms\n[total u]\nkey = l\n");
@@ -546,6 +581,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_erased_lines_are_skipped, open_sample, close_sample),
+        cmocka_unit_test(test_lenient_times),
         cmocka_unit_test(test_milliseconds),
         cmocka_unit_test(test_finer_units),
         cmocka_unit_test(test_times_as_text),

@@ -4,11 +4,15 @@
 #include "support/cm.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static struct csv_form form;
 
 /* What the file's lines become: events, reasons after a ! */
 static void check(const char *file, const char *expected)
 {
-    struct csv *c = csv_new();
+    struct csv *c = csv_new(&form);
     struct buf out = {0};
     enum csv_result r = CSV_NONE;
     for (const char *at = file, *end; *at != '\0'; at = end) {
@@ -70,6 +74,75 @@ static void test_quotes(void **state)
     check("\"a\nb\"\n1\n", "{\"a\\nb\":1}");
 }
 
+static void test_columns_that_are_left_out(void **state)
+{
+    (void)state;
+    check(",t,l\n0,5,ann\n1,6,bob\n", "{\"t\":5,\"l\":\"ann\"}{\"t\":6,\"l\":\"bob\"}");
+    check("t,l,\n5,ann,\n6,bob,x\n", "{\"t\":5,\"l\":\"ann\"}{\"t\":6,\"l\":\"bob\"}");
+    check("t,l,t\n5,ann,6\n", "{\"t\":5,\"l\":\"ann\"}");
+    check("t,l\n5,ann,,\n6,bob,x\n",
+        "{\"t\":5,\"l\":\"ann\"}!the record has 3 fields, and the first line has 2");
+    struct csv *c = csv_new(&form);
+    assert_int_equal(csv_add(c, bytes_str(",t,l,t,\n")), CSV_NONE);
+    assert_string_equal(csv_note(c), "left out: columns without a name of their own: 1, 4 (t), 5");
+    assert_int_equal(csv_add(c, bytes_str("1,2,3,4,5\n")), CSV_EVENT);
+    assert_null(csv_note(c));
+    csv_free(&c);
+}
+
+static void test_delimiters(void **state)
+{
+    (void)state;
+    static const char delimiters[] = ",;\t|";
+    char file[100];
+    for (const char *d = delimiters; *d; d++) {
+        snprintf(file, sizeof file, "t%c\"a,b;c\"%cl\n1%c2%c3\n", *d, *d, *d, *d);
+        check(file, "{\"t\":1,\"a,b;c\":2,\"l\":3}");
+    }
+    check("sep=;\r\na,b\r\n1,5\r\n", "{\"a,b\":\"1,5\"}");
+    check("\xEF\xBB\xBFSEP=,\na;b;c\n1\n", "{\"a;b;c\":1}");
+    form.delimiter = '#';
+    check("a,b#c\n1#2\n", "{\"a,b\":1,\"c\":2}");
+    form.delimiter = '\0';
+}
+
+static void test_whole_numbers(void **state)
+{
+    (void)state;
+    check("a,b,c,d\n123.0,-7.000,-0.0,0.50\n", "{\"a\":123,\"b\":-7,\"c\":0,\"d\":0.50}");
+}
+
+#define NOON "2026-11-28T12:00:00Z"
+
+static void test_times(void **state)
+{
+    (void)state;
+    static const char *const noon[] = {"2026-11-28T12:00:00+0000", "2026-11-28 12:00:00",
+        "2026-11-28 12:00:00+00", "2026-11-28T12:00:00", "2026-11-28 12:00:00 UTC",
+        "2026-11-28 12:00:00.123 +0000", "2026-11-28 13:30:00+0130", "2026-11-28 12:00",
+        "2026-11-28T04:00:00-08", NOON};
+    char file[100];
+    setenv("TZ", "UTC0", 1);
+    tzset();
+    form.time_column = "t";
+    for (size_t i = 0; i < sizeof noon / sizeof *noon; i++) {
+        snprintf(file, sizeof file, "t,u\n%s,%s\n", noon[i], "x 2026-11-28");
+        check(file, "{\"t\":\"" NOON "\",\"u\":\"x 2026-11-28\"}");
+    }
+    check("t\n1795876708000000000\n\"1795876708\"\n1795876708.5\n",
+        "{\"t\":1795876708000000000}{\"t\":1795876708}{\"t\":1795876708.5}");
+    check("t\n2026-02-30 12:00:00\nsoon\n", "{\"t\":\"2026-02-30 12:00:00\"}{\"t\":\"soon\"}");
+    setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
+    tzset();
+    check("t\n2026-11-28 13:00:00\n2026-07-28 13:00:00\n",
+        "{\"t\":\"" NOON "\"}{\"t\":\"2026-07-28T11:00:00Z\"}");
+    form.time_form = "%d.%m.%Y %H:%M";
+    check("t\n28.11.2026 13:00\n31.2.2026 13:00\n", "{\"t\":\"" NOON "\"}{\"t\":\"31.2.2026 13:00\"}");
+    form.time_form = "%Y%m%d";
+    check("t\n20261128\n", "{\"t\":\"2026-11-27T23:00:00Z\"}");
+    form = (struct csv_form){0};
+}
+
 static void test_wrong_records(void **state)
 {
     (void)state;
@@ -79,15 +152,15 @@ static void test_wrong_records(void **state)
     check("a\n\"x\"y\n\"\nb\"c\nz\n", "!text after a closing quote!text after a closing quote{\"a\":\"z\"}");
     check("a\n\"x\ny\n", "!the closing quote of a value is missing");
     check("a\n\"x", "!the closing quote of a value is missing");
-    check("a,\n", "!the first line names the fields, and has an empty name");
+    check(",\n", "!the first line names the fields, and names none");
 }
 
 static void test_files(void **state)
 {
     (void)state;
-    struct csv *c = csv_new();
+    struct csv *c = csv_new(&form);
     assert_false(csv_has_names(c));
-    assert_int_equal(csv_add(c, bytes_str("a,a\n")), CSV_WRONG);
+    assert_int_equal(csv_add(c, bytes_str(",\n")), CSV_WRONG);
     assert_false(csv_has_names(c));
     csv_begin(c);
     assert_int_equal(csv_add(c, bytes_str("a,b\n")), CSV_NONE);
@@ -106,7 +179,7 @@ static void test_files(void **state)
 static void test_a_missing_quote_ends(void **state)
 {
     static char line[1 << 20];
-    struct csv *c = csv_new();
+    struct csv *c = csv_new(&form);
     enum csv_result r = CSV_MORE;
     (void)state;
     memset(line, 'x', sizeof line - 1);
@@ -123,7 +196,9 @@ static void test_a_missing_quote_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_quotes), cmocka_unit_test(test_wrong_records), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_quotes), cmocka_unit_test(test_wrong_records),
+        cmocka_unit_test(test_columns_that_are_left_out), cmocka_unit_test(test_delimiters),
+        cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_times), cmocka_unit_test(test_files),
         cmocka_unit_test(test_a_missing_quote_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
