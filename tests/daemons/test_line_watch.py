@@ -67,12 +67,24 @@ class LineWatchTest(harness.MillraceTest):
     def test_put_says_so_at_its_end(self):
         bad, good = self.write("bad", '{"ts":"noon"}\n' * 300), self.write("good", '{"ts":1332637200,"user":"a"}\n' * 300)
         done = self.run_program("millrace", "put", "--data-dir", self.path("data"), bad)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertIn(b"millrace put: warning: 300 of 300 lines could not be counted: field ts is not a time; first at "
-                      b"offset 0 of clicks: `{\"ts\":\"noon\"}` (see millrace rejects)\n", done.stderr)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"millrace put: warning: 300 of 300 lines cannot be counted: field ts is not a time; first at "
+                      b"byte 0 of %s: `{\"ts\":\"noon\"}` (see millrace rejects)\n" % bad.encode(), done.stderr)
         for args in ((good,), ("--queue=other", bad), ("--queue-url", self.pipeline.daemon_url("simplequeue"), bad)):
             done = self.run_program("millrace", "put", "--data-dir", self.path("data"), *args)
             self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
+
+    def test_put_speaks_of_its_own_lines(self):
+        """Not of another sender's, nor of an earlier put's."""
+        self.put(*[{"ts": "bad of another sender"}] * 3)
+        wait_until(lambda: self.last_minute()["rejected"] == 3, self.last_minute)
+        good = self.write("good", '{"ts":1332637200,"user":"a"}\n')
+        mine = self.write("mine", '{"ts":1332637200,"user":"a"}\n{"when":1332637200,"user":"b"}\n')
+        for name, status, said in ((mine, 0, b"1 of 2 lines cannot be counted: field ts is missing: no time; first at byte 29 of %s: "
+                                    b"`{\"when\":1332637200,\"user\":\"b\"}`" % mine.encode()), (good, 0, None)):
+            done = self.run_program("millrace", "put", "--data-dir", self.path("data"), name)
+            self.assertEqual((done.returncode, b"warning" in done.stderr), (status, said is not None), done)
+            self.assertIn(said or b"", done.stderr)
 
     def test_put_names_a_field_that_no_event_has(self):
         events = self.write("events", '{"ts":1332637200,"user":"a","c":"JP"}\n' * 1500)

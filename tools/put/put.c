@@ -1,7 +1,6 @@
 /* millrace put, also millrace file_to_queue: posts lines to the local queue.
  *
  * With --producer a repeated put continues where the producer's mark is, and stores nothing twice (put_batch.h, put_sources.h). */
-#include "tools/put/put_counted.h"
 #include "tools/put/put_files.h"
 #include "tools/put/put_follow.h"
 #include "tools/put/log_tail.h"
@@ -213,12 +212,7 @@ static int check(const struct options *o)
 static int run(struct put *p, char **files, size_t n)
 {
     const struct options *o = p->o;
-    struct put_counted counted = {.url = NULL};
-    const char *counted_queue = config_setting(options_config(o), "queue_to_pubsub", "queue");
-    bool follows = options_bool(o, "follow"),
-         is_counted = strcmp(options_string(o, "queue"), counted_queue ? counted_queue : "default") == 0;
-    if (!follows && is_counted && !options_string(o, "queue_url"))
-        put_counted_begin(&counted, options_config(o), options_string(o, "data_dir"));
+    bool follows = options_bool(o, "follow");
     usec_t began = clock_monotonic();
     progress_begin(&p->progress, "events", options_bool(o, "quiet"), began);
     int status = follows ? put_follow(p, files, n) : put_files(p, files, n);
@@ -227,8 +221,8 @@ static int run(struct put *p, char **files, size_t n)
     else
         print_posted(p);
     put_rejects_report(&p->rejects, clock_monotonic(), true);
-    put_counted_report(&counted, p->numbers.posted);
-    return status;
+    int counted = put_counted_report(&p->counted);
+    return status != 0 ? status : counted;
 }
 
 /* The zone of the process becomes that of naive times. */
@@ -260,7 +254,9 @@ static int check_form(struct put *p)
     p->form.csv = (struct csv_form){.delimiter = is_tab      ? '\t'
                                                  : delimiter ? *delimiter
                                                              : '\0',
-        .time_column = column ? column : config_setting(options_config(p->o), "input", "time"),
+        .time_column = column                ? column
+                       : p->counted.counters ? p->counted.counters->time_field
+                                             : config_setting(options_config(p->o), "input", "time"),
         .time_form = options_string(p->o, "time_format")};
     if (!p->form.log_format)
         p->form.log_format = p->format->name;
@@ -280,6 +276,14 @@ static char *usual_rejects(const struct put *p, const char *log)
     return path;
 }
 
+/* A follower is watched by other means (put_report.h). */
+static bool is_counted(const struct options *o)
+{
+    const char *counted = config_setting(options_config(o), "queue_to_pubsub", "queue");
+    return !options_bool(o, "follow") && !options_string(o, "queue_url") &&
+           strcmp(options_string(o, "queue"), counted ? counted : "default") == 0;
+}
+
 static int put_with(const struct options *o)
 {
     static char dash[] = "-";
@@ -293,6 +297,8 @@ static int put_with(const struct options *o)
     struct sigaction stop = {.sa_handler = on_signal};
     struct error error;
     int status = check(o);
+    if (status == 0 && is_counted(o))
+        put_counted_begin(&p.counted, options_config(o), options_string(o, "data_dir"));
     if (status == 0)
         status = check_form(&p);
     if (status != 0)

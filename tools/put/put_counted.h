@@ -1,22 +1,27 @@
-/* put_counted: what the aggregator of the pipeline counts and rejects while `millrace put` runs.
+/* put_counted: which lines of a `millrace put` the aggregator of the pipeline cannot count.
  *
- * A put succeeds once the queue has the lines. If the aggregator cannot count them, `put` says so at its end, because its
- * user does not watch the aggregator's log. Other producers' lines are included. */
+ * A put succeeds once the queue has the lines. Its user does not watch the aggregator's log. So put applies the counters of the pipeline's
+ * configuration to its own lines as the aggregator does, and reports at its end which it cannot count. Lines of other senders, and of
+ * earlier puts, have no part in the report. */
 #ifndef MILLRACE_PUT_COUNTED_H
 #define MILLRACE_PUT_COUNTED_H
 
+#include "counts/counters.h"
 #include "tools/tool.h"
 
 struct put_counted {
-    struct pipeline pipeline;
-    const char *url; /* of the aggregator; NULL: it does not run */
+    struct config *own_config; /* that of the running pipeline; NULL: the given one */
+    struct counters *counters;
+    struct counters_reader *reader; /* NULL: no counters are configured */
     uint64_t lines, rejected;
+    struct buf first; /* why and where the first line was rejected */
 };
 
-/* Reads the aggregator's totals. */
 void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir);
-/* Waits a moment until the aggregator has taken `posted` more lines. Prints how many were rejected and why, and the configured fields
- * that no event has. Ends *c, which may be zeroed. */
-void put_counted_report(struct put_counted *c, uint64_t posted);
+/* A line begins at `offset` of an input. */
+void put_counted_add(struct put_counted *c, struct bytes line, const char *input, uint64_t offset);
+/* Prints how many lines cannot be counted and why, and the configured fields that no event has. Returns 0, or EX_DATAERR if no line can be
+ * counted. Ends *c, which may be zeroed. */
+int put_counted_report(struct put_counted *c);
 
 #endif

@@ -113,6 +113,7 @@ static int move(struct put_input *in, struct bytes event, uint64_t end)
     if (before == 0)
         in->batch_from = clock_monotonic();
     put_batch_add(in->batch, event, end, put_content_sum(&in->content));
+    put_counted_add(&in->put->counted, event, put_input_name(in), in->record_start - in->base);
     in->lines += put_batch_lines(in->batch) - before; /* put_batch_add drops empty lines */
     return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/rate_limit.h"
 #include "tools/put/put_batch.h"
+#include "tools/put/put_counted.h"
 #include "tools/put/put_format.h"
 #include "tools/put/put_rejects.h"
 #include "tools/put/put_sources.h"
@@ -45,6 +46,7 @@ struct put {
     struct rate_limit rate;
     struct progress progress;
     struct put_rejects rejects;
+    struct put_counted counted;       /* zeroed: not of a counted queue */
     struct put_batch_numbers numbers; /* of the inputs that have ended */
     struct put_done *done;
     size_t n_done, room_done;
