@@ -53,6 +53,7 @@ struct line_source {
     enum kind kind; /* detected from the first bytes, at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
+    bool skipping;   /* inside a line that is too long */
     bool in_frame;   /* inside a gzip or zstd frame, where the input must not end */
     bool unpacked;   /* at least one whole gzip member */
     bool padded;     /* zeros follow the last gzip member */
@@ -62,15 +63,14 @@ struct line_source {
     uint64_t offset, consumed;
     uint64_t filled_from; /* packed bytes used before the last unpacking */
     size_t filled;        /* bytes that the last unpacking produced */
-    bool skipping;        /* inside a line that is too long */
     uint64_t skipped;     /* bytes of this line dropped so far */
-    bool is_text;         /* line_source_as_text */
     iconv_t converter;    /* NULL: none */
     struct buf foreign;   /* not converted yet */
     uint64_t replaced;
-    enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
-    bool skips_holes;
     uint64_t hole; /* NULs skipped since line_source_take_hole */
+    enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
+    bool is_text; /* line_source_as_text */
+    bool skips_holes;
     bool at_end, given_up;
     bool (*idle)(void *arg); /* NULL: reads block */
     void *idle_arg;

@@ -673,7 +673,7 @@ static bool has_more_before(const struct log_format *f)
 
 static bool match_line(struct log_format *f, struct bytes line)
 {
-    const char *end;
+    const char *end = line.ptr;
     f->start = line.ptr;
     f->end = line.ptr + line.len;
     f->steps = 0;

@@ -221,8 +221,7 @@ static int run(struct put *p, char **files, size_t n)
     else
         print_posted(p);
     put_rejects_report(&p->rejects, clock_monotonic(), true);
-    int counted = put_counted_report(&p->counted);
-    return status != 0 ? status : counted;
+    return status;
 }
 
 /* The zone of the process becomes that of naive times. */
@@ -297,36 +296,35 @@ static int put_with(const struct options *o)
     struct sigaction stop = {.sa_handler = on_signal};
     struct error error;
     int status = check(o);
-    if (status == 0 && is_counted(o))
-        put_counted_begin(&p.counted, options_config(o), options_string(o, "data_dir"));
-    if (status == 0)
-        status = check_form(&p);
     if (status != 0)
         return status;
-    if (daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
-        return tool_fail(EX_CONFIG, "%s", error.text);
+    if (is_counted(o))
+        put_counted_begin(&p.counted, options_config(o), options_string(o, "data_dir"));
+    status = check_form(&p);
+    if (status == 0 && daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
+        status = tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);
-    char *usual = options_bool(o, "follow") && !rejects.path ? usual_rejects(&p, files[0]) : NULL;
+    char *usual =
+        status == 0 && options_bool(o, "follow") && !rejects.path ? usual_rejects(&p, files[0]) : NULL;
     rejects.path = usual ? usual : rejects.path;
-    if (put_rejects_open(&p.rejects, &rejects) != 0) {
-        free(usual);
-        free(p.token);
-        return EX_CANTCREAT;
-    }
+    if (status == 0 && put_rejects_open(&p.rejects, &rejects) != 0)
+        status = EX_CANTCREAT;
     rate_limit_init(&p.rate, (uint64_t)options_int(o, "rate"));
     if (rate_limit_batch(&p.rate) < p.batch_lines)
         p.batch_lines = rate_limit_batch(&p.rate);
     signal(SIGPIPE, SIG_IGN);
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
-    status = run(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    if (status == 0)
+        status = run(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    int counted = put_counted_report(&p.counted);
     for (size_t i = 0; i < p.n_done; i++)
         free(p.done[i].name);
     free(p.done);
     free(usual);
     pipeline_close(&p.pipeline);
     free(p.token);
-    return status;
+    return status != 0 ? status : counted;
 }
 
 int tool_put(int argc, char **argv)
