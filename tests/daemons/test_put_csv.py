@@ -96,6 +96,7 @@ class Csv(QueueTest):
         self.check(gzip.compress(text.encode("utf-16")), want)
         self.check((text * 1).encode("cp1252"), [{"t": 1, "l": "J\ufffdrg \ufffd"}, {"t": 2, "l": "b"}],
                    said=b"warning: the line at byte 4 of %s has invalid text: U+FFFD replaces it" % self.path("a.csv").encode())
+        self.assertIn(b" 1 with invalid text", self.csv(self.path("a.csv")).stderr)
         long = "l\n" + "".join("%d\u20ac\n" % n for n in range(100000))
         self.check(long.encode("utf-16"), [{"l": "%d\u20ac" % n} for n in range(100000)])
         done = self.csv("--encoding=none-such", self.path("a.csv"))

@@ -61,7 +61,7 @@ class PutTest(harness.MillraceTest):
         name = self.write("in", "x\n")
         done = self.put("--timeout", "200ms", name)
         self.assertEqual(done.returncode, 75, done)
-        self.assertIn(b"first 0 bytes", done.stderr)
+        self.assertIn(b"0 events of this run are stored", done.stderr)
         self.assertEqual(self.put(self.path("nowhere")).returncode, 66)
 
     def test_what_the_queue_refuses_is_no_success(self):

@@ -137,6 +137,8 @@ static void summary(struct put *p, usec_t began)
     fprintf(stderr, "millrace put: %" PRIu64 " events posted", p->numbers.posted);
     if (p->numbers.duplicates > 0)
         fprintf(stderr, ", %" PRIu64 " were stored before", p->numbers.duplicates);
+    if (p->replaced > 0)
+        fprintf(stderr, ", %" PRIu64 " with invalid text", p->replaced);
     if (p->resumed > 0)
         fprintf(stderr, "; the first %" PRIu64 " bytes were stored before", p->resumed);
     fprintf(stderr, ", %.2f s\n", seconds);
