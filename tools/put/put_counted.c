@@ -9,7 +9,7 @@
 
 void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir)
 {
-    struct config_error ignored;
+    struct error ignored;
     struct pipeline pipeline;
     *c = (struct put_counted){.lines = 0};
     if (!config || !config_section(config, "input", "")) {
