@@ -167,6 +167,8 @@ static enum backup_result walk(const char *root, visit_fn *visit, void *arg, str
     for (FTSENT *e; r == BACKUP_OK && (e = fts_read(fts));) {
         const char *relative = e->fts_path + strlen(root);
         errno = e->fts_errno;
+        if (e->fts_info == FTS_NS && errno == ENOENT && e->fts_level > 0)
+            continue; /* deleted meanwhile */
         if (e->fts_info == FTS_ERR || e->fts_info == FTS_NS || e->fts_info == FTS_DNR)
             r = backup_fail_errno(error, e->fts_path);
         else

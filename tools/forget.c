@@ -8,6 +8,7 @@
 #include "counts/key_function.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
+#include "tools/forget_files.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
 #include "tools/rejects_dir.h"
@@ -151,7 +152,7 @@ static uint64_t settled_below(const struct forget *f, const struct json_doc *que
  * A queue of a busy pipeline is never empty. There, the messages below the end of a first round are published once the settled id
  * reaches that end, and are acknowledged by the reserve of a message that came after the second round. Delayed messages get new ids,
  * so a round begins without them. */
-static int64_t drain(struct forget *f, const char *queue, uint64_t *buried)
+static int64_t drain(struct forget *f, const char *queue)
 {
     uint64_t last = 0, end = 0;
     for (unsigned rounds = 0;;) {
@@ -160,7 +161,6 @@ static int64_t drain(struct forget *f, const char *queue, uint64_t *buried)
             return -1;
         uint64_t depth = json_doc_number(doc, "/queues/%s/depth", queue),
                  next = json_doc_number(doc, "/queues/%s/next_id", queue);
-        *buried = json_doc_number(doc, "/queues/%s/buried", queue);
         if (end == 0 && next > last && json_doc_number(doc, "/queues/%s/delayed", queue) == 0)
             end = next;
         if (depth > 0 && end > 0 && settled_below(f, doc, queue) >= end) {
@@ -177,12 +177,51 @@ static int64_t drain(struct forget *f, const char *queue, uint64_t *buried)
     }
 }
 
+struct buried {
+    struct forget_match *match;
+    uint64_t read, matched, next; /* next: the id after the last one */
+};
+
+static bool see_buried(const struct json_doc *message, size_t i, void *arg)
+{
+    struct buried *b = arg;
+    uint64_t id = 0;
+    struct bytes text = json_doc_text(message, "/message");
+    (void)i;
+    b->read++;
+    b->matched += forget_match_line(b->match, text) != FORGET_NO;
+    b->next = json_doc_u64(message, "/id", &id) ? id + 1 : b->next + 1;
+    return true;
+}
+
+/* Searches the buried messages, which only a kick returns to the queue. */
+static int search_buried(struct forget *f, const char *queue)
+{
+    struct buried b = {.match = f->match, .next = 1};
+    size_t n = 1;
+    while (n > 0) {
+        char target[160];
+        snprintf(target, sizeof target, "/dead?queue=%s&from=%" PRIu64, queue, b.next);
+        struct json_doc *doc = ask(f, "simplequeue", "GET", target);
+        if (!doc)
+            return EX_TEMPFAIL;
+        n = json_doc_length(doc, "/buried");
+        json_doc_each(doc, "/buried", see_buried, &b);
+        json_doc_free(&doc);
+    }
+    if (b.read > 0)
+        say("queue", queue, "%" PRIu64 " of %" PRIu64 " buried messages match%s", b.matched, b.read,
+            b.matched ? "; POST /kick publishes them; then repeat the command" : "");
+    if (b.matched && !f->dry)
+        f->remaining = EX_TEMPFAIL;
+    return EX_OK;
+}
+
 static int erase_queue(struct forget *f, const char *queue)
 {
     char target[128], state[16] = "";
-    uint64_t buried = 0;
     begin_wait(f);
-    int64_t depth = drain(f, queue, &buried);
+    int64_t depth = drain(f, queue);
     if (depth < 0)
         return EX_TEMPFAIL;
     begin_wait(f);
@@ -208,11 +247,9 @@ static int erase_queue(struct forget *f, const char *queue)
         : done ? "files of acknowledged messages are deleted"
                : "files of acknowledged messages are not deleted yet",
         depth ? "; messages still wait in the queue, and were not searched" : "");
-    if (buried)
-        say("queue", queue, "%" PRIu64 " buried messages were not searched: see /dead", buried);
     if (!f->dry && (!done || depth))
         f->remaining = EX_TEMPFAIL;
-    return EX_OK;
+    return search_buried(f, queue);
 }
 
 static int erase_queues(struct forget *f)
@@ -467,6 +504,32 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
                : tool_fail(status, "`millrace compact` has ended with status %d; repeat the command", status);
 }
 
+/* Files. */
+
+static void say_left(const char *path, const char *remedy, void *arg)
+{
+    struct forget *f = arg;
+    say("left", "", "%s: not searched; %s", path, remedy);
+    f->remaining = f->dry ? f->remaining : EX_TEMPFAIL;
+}
+
+static void say_kept(const char *path, const char *remedy, void *arg)
+{
+    (void)arg;
+    say("kept", "", "%s: %s", path, remedy);
+}
+
+static int name_files(struct forget *f)
+{
+    struct error error;
+    int status = forget_files_list(&f->pipeline, say_left, f, &error);
+    if (status != EX_OK)
+        return tool_fail(status, "%s", error.text);
+    forget_files_configured(f->config, say_kept, NULL);
+    say("kept", "", "exports, backups, logs, and the files of other programs; see `millrace help privacy`");
+    return EX_OK;
+}
+
 static int forget_all(struct forget *f)
 {
     struct rejects_place rejects = {0};
@@ -477,12 +540,12 @@ static int forget_all(struct forget *f)
         status = erase_rejects(f, &rejects);
     if (status == EX_OK)
         status = erase_archive(f, rejects);
+    if (status == EX_OK)
+        status = name_files(f);
     if (status != EX_OK)
         return status;
-    if (!f->dry)
-        say("kept", "", "files of ps_to_file, exports and backups; see `millrace help privacy`");
     if (f->remaining)
-        tool_fail(f->remaining, "something remains; repeat the command later");
+        tool_fail(f->remaining, "something remains, as the lines above say; then repeat the command");
     return f->remaining;
 }
 

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import os
+import re
+import shutil
 import subprocess
 import threading
 import unittest
@@ -311,6 +313,54 @@ class Forget(harness.MillraceTest):
         done = self.run_program("millrace", "forget", "--config", self.config, "--field=user", "--value=" + NAME.decode())
         self.assertEqual(done.returncode, 75)
         self.assertIn("simplequeue", done.stderr)
+
+    def test_files_that_are_not_searched_are_named(self):
+        """What recounts, repairs, interrupted backups and people leave in the pipeline's directories."""
+        self.up(simplequeue={"overflow_log": self.path("overflow.log")}, ps_to_file={"filename_format": self.path("%Y.ndjson")},
+                ps_to_http={"rejects": self.path("refused.ndjson")})
+        self.put([event(i, NAME if i % 3 == 0 else b"other") for i in range(30)])
+        for command in ("compact", "recount"):
+            done = self.run_program("millrace", command, "--config", self.config)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue([path for path in self.files_with(NAME) if path.startswith("recount/")])
+        left = ["recount", "pubsub/streams/clicks~damaged-20260101T000000Z", "simplequeue/queues/default~damaged-20260101T000000Z",
+                "aggregator/.backup", "aggregator/slices/old", "exported.csv"]
+        for path in left[1:]:
+            path = os.path.join(self.data, path)
+            if not path.endswith((".csv", "old")):
+                os.makedirs(path)
+                path = os.path.join(path, "0000000000000001.seg")
+            with open(path, "wb") as f:
+                f.write(event(1, NAME))
+        self.forget(expect=75, field="lower(user)")
+        text = self.forget(expect=75)
+        named = sorted(line.split()[1].rstrip(":") for line in text.splitlines() if line.startswith("left "))
+        self.assertEqual([os.path.relpath(path, os.path.realpath(self.data)) for path in named], sorted(left), text)
+        # Every file that still has the value is below one that is named.
+        for path in self.files_with(NAME):
+            self.assertTrue(any((path + "/").startswith(place + "/") for place in left), path)
+        for path in ("overflow.log", "%Y.ndjson", "refused.ndjson"):
+            self.assertRegex(text, r"kept +" + re.escape(self.path(path)))
+        for path in left:
+            path = os.path.join(self.data, path)
+            (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
+        self.forget(field="lower(user)")
+        self.assertNotRegex(self.forget(), "(?m)^left ")
+        self.assertEqual(self.files_with(NAME), [])
+
+    def test_buried_messages_are_searched(self):
+        self.up()
+        queue = self.pipeline.daemon_url("simplequeue")
+        lines = [event(1, NAME), event(2, b"other")] + [event(3, b"many")] * 150 + [event(4, NAME)]
+        self.assertEqual(request(queue, "POST", "/mput?queue=set-aside", b"".join(lines)).status, 200)
+        reserved = request(queue, "GET", "/reserve?queue=set-aside&items=1000")
+        lease = reserved.headers["X-Millrace-Lease"]
+        for line in reserved.body.splitlines():
+            if line and not line.startswith(b"{"):
+                where = query(queue="set-aside", lease=lease, id=line.split()[0].decode())
+                self.assertEqual(request(queue, "POST", "/bury?" + where).status, 200)
+        self.assertRegex(self.forget(expect=75), r"queue +set-aside +2 of 153 buried messages match; POST /kick")
+        self.assertRegex(self.forget(value="nobody"), r"queue +set-aside +0 of 153 buried messages match")
 
     def test_usage(self):
         self.config = self.write("forget.conf", pipeline_config(self.data, COUNTERS))
