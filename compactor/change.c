@@ -5,7 +5,9 @@
 #include "compactor/forget.h"
 #include "compactor/forget_sub.h"
 #include "compactor/generation_merge.h"
+#include "compactor/record_scan.h"
 #include "counts/records.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -94,9 +96,50 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
     return COMPACT_OK;
 }
 
+/* True if a line of the canonical text (counters.h) has the namespace. */
+static bool counters_have(const char *text, struct bytes wanted)
+{
+    for (const char *line = text; *line; line = strchrnul(line, '\n'), line += *line != '\0') {
+        char ns[64];
+        if (sscanf(line, "%*s %63s key = ", ns) == 1 && record_filter_has_namespace(bytes_str(ns), wanted))
+            return true;
+    }
+    return false;
+}
+
+struct namespace_search {
+    struct bytes wanted;
+    bool has_records, is_found;
+};
+
+static enum compact_result see_namespace(
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
+{
+    struct namespace_search *n = arg;
+    (void)s, (void)error;
+    n->has_records = n->has_records || !key->is_lookup;
+    n->is_found = n->is_found || (!key->is_lookup && record_filter_has_namespace(key->ns, n->wanted));
+    return COMPACT_OK;
+}
+
+/* Refuses a removal from a namespace that the archive does not have. */
+static enum compact_result check_namespace(const struct change *c, struct bytes ns, struct error *error)
+{
+    const struct manifest *m = &c->archive;
+    struct namespace_search n = {.wanted = ns};
+    if (!ns.ptr || counters_have(m->counters, ns) || counters_have(m->retired, ns))
+        return COMPACT_OK;
+    enum compact_result r = record_scan(c->spec->archive, m, see_namespace, &n, error);
+    if (r != COMPACT_OK || n.is_found || !n.has_records)
+        return r;
+    return error_set(error, COMPACT_REFUSED, "the archive has no namespace %.*s", (int)ns.len, ns.ptr);
+}
+
 static enum compact_result prepare_forget(struct change *c, struct run_spec *run, struct error *error)
 {
-    enum compact_result r = forget_scan(c->spec->archive, &c->archive, c->spec->forget, &c->forget, error);
+    enum compact_result r = check_namespace(c, forget_namespace(c->spec->forget), error);
+    if (r == COMPACT_OK)
+        r = forget_scan(c->spec->archive, &c->archive, c->spec->forget, &c->forget, error);
     run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
     return r;
 }
@@ -129,8 +172,9 @@ enum compact_result change_prepare(
         c->drop_ns = bytes_str(spec->drop_ns);
         c->filter = (struct record_filter){.keep = is_after_drop, .arg = c, .by_hour = true};
         run->filter = &c->filter;
+        r = check_namespace(c, c->drop_ns, error);
     }
-    if (spec->n_imports > 0)
+    if (r == COMPACT_OK && spec->n_imports > 0)
         r = prepare_import(c, run, error);
     if (r == COMPACT_OK && spec->forget)
         r = prepare_forget(c, run, error);

@@ -7,6 +7,7 @@
  * 2. A removal that is repeated makes the same records again.
  * 3. forget removes a key's records in every namespace, or in one and its subtotals. Lookups that only these records
  *    used go too.
+ *    A removal from a namespace that the archive does not have is refused.
  * 4. forget_sub moves the counts of a sub key to `(other)`. The run must merge no slices (forget_sub.h).
  */
 #ifndef MILLRACE_CHANGE_H

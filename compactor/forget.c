@@ -117,18 +117,21 @@ static bool is_kept(void *arg, const struct record_key *key, int64_t start)
     return !h || h->is_used;
 }
 
+struct bytes forget_namespace(const char *text)
+{
+    struct bytes key = bytes_str(text);
+    const char *bar = memchr(key.ptr, '|', key.len), *dot = memchr(key.ptr, '.', key.len);
+    if (!bar)
+        return BYTES_NONE;
+    struct bytes ns = bytes_of(key.ptr, (size_t)(bar - key.ptr));
+    size_t before = dot && dot < bar ? (size_t)(dot + 1 - key.ptr) : 0;
+    return namespace_is_valid(bytes_of(ns.ptr + before, ns.len - before)) ? ns : BYTES_NONE;
+}
+
 static void parse_key(struct forget *f)
 {
-    struct bytes key = bytes_str(f->key);
-    const char *bar = memchr(key.ptr, '|', key.len), *dot = memchr(key.ptr, '.', key.len);
-    if (bar) {
-        struct bytes ns = bytes_of(key.ptr, (size_t)(bar - key.ptr));
-        size_t before = dot && dot < bar ? (size_t)(dot + 1 - key.ptr) : 0;
-        if (namespace_is_valid(bytes_of(ns.ptr + before, ns.len - before))) {
-            f->ns = ns;
-            key = bytes_of(bar + 1, key.len - ns.len - 1);
-        }
-    }
+    f->ns = forget_namespace(f->key);
+    struct bytes key = bytes_str(f->ns.ptr ? f->key + f->ns.len + 1 : f->key);
     f->stored = component_is_hash(key) ? key : component_store(key, f->space);
 }
 

@@ -17,6 +17,8 @@
 
 struct forget;
 
+/* The namespace that `key` names, borrowed; BYTES_NONE if it names none. */
+struct bytes forget_namespace(const char *key);
 /* Reads the current generation twice. */
 enum compact_result forget_scan(
     const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error);

@@ -10,7 +10,10 @@
 #include <sysexits.h>
 
 static const struct option_row backup_rows[] = {
-    TOOL_DATA_DIR_SETTING,
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .excludes = "verify",
+        .help = "directory of the pipeline (default: [millrace] data_dir)"},
     {.name = "verify",
         .type = OPTION_BOOL,
         .help = "read every file of the backup DIR and compare its checksum"},

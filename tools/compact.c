@@ -13,6 +13,7 @@
 static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
     {.name = "aggregator_url",
         .type = OPTION_STRING,
+        .excludes = "export|verify",
         .help =
             "address of the aggregator (default: the pipeline's); none: merge no slices; stopped: merge the "
             "slices that the aggregator sealed before it was stopped"},
@@ -21,7 +22,7 @@ static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
 static void add_options(struct tool_args *a, const struct options *o)
 {
     for (const struct option_row *row = archive_options; row->name; row++) {
-        if (!options_is_set(o, row->name))
+        if (!options_is_set(o, row->name) || !options_has_effect(o, row->name))
             continue;
         if (row->type == OPTION_BOOL)
             tool_add_arg(a, "--%s=%s", row->name, options_bool(o, row->name) ? "true" : "false");

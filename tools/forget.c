@@ -45,6 +45,7 @@ static const struct option_row rows[] = {
         .min = 0,
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
+        .excludes = "dry_run",
         .help = "how long to wait for the messages in the queues, and then until consumers have passed the "
                 "erased lines"},
     {.name = NULL},

@@ -31,14 +31,17 @@ static const struct option_row rows[] = {
         .fallback = "clicks",
         .inherits = "streams",
         .flags = OPTION_FIRST,
+        .excludes = "queue",
         .help = "stream of pubsub"},
     {.name = "queue", .type = OPTION_STRING, .help = "queue of simplequeue, instead of a stream"},
     {.name = "producer",
         .type = OPTION_STRING,
+        .excludes = "set|remove|leave_out",
         .help = "show only producers that begin with this text, or whose names do"},
     {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark"},
     {.name = "mark",
         .type = OPTION_STRING,
+        .needs = "set",
         .help = "new mark: everything below it is stored. For a queue's relay, the id of the next message to "
                 "publish"},
     {.name = "new", .type = OPTION_BOOL, .help = "let --set create a producer that does not exist"},
@@ -213,8 +216,6 @@ static int producers_with(const struct options *o)
     char *token;
     if (!bytes_is_name(bytes_str(name)))
         return tool_fail(EX_USAGE, "--stream and --queue take a name");
-    if (!sets && options_is_set(o, "mark"))
-        return tool_fail(EX_USAGE, "--mark needs --set");
     buf_printf(&target, "/producers?%s=%s", queue ? "queue" : "stream", name);
     if (sets && !append_set(o, &target)) {
         buf_free(&target);

@@ -33,7 +33,7 @@ static const struct option_row rows[] = {
         .max = INT64_C(36600) * 24 * 3600 * 1000,
         .unit = "s",
         .help = "only lines rejected within this time before now, such as 2d"},
-    {.name = "count", .type = OPTION_BOOL, .help = "count the lines by reason"},
+    {.name = "count", .type = OPTION_BOOL, .excludes = "put_back", .help = "count the lines by reason"},
     {.name = "json",
         .type = OPTION_BOOL,
         .help = "print each entry as in the files; print totals as one JSON object"},
@@ -42,10 +42,11 @@ static const struct option_row rows[] = {
         .help = "have the running aggregator count the lines again; each line is counted once"},
     {.name = "dry_run",
         .type = OPTION_BOOL,
+        .needs = "put_back",
         .help =
             "with --put-back: change nothing; show how many lines the counters of --config would count or "
             "reject, and why"},
-    PEER_OPTIONS("aggregator", "aggregator", ""),
+    PEER_OPTIONS_NEEDING("aggregator", "aggregator", "", "put_back", "dry_run"),
     {.name = NULL},
 };
 
@@ -297,8 +298,9 @@ static int run(const struct options *o)
     size_t operands_n = options_operands(o, &operands);
     if (operands_n > 1)
         return tool_fail(EX_USAGE, "give one directory");
-    if (options_bool(o, "dry_run") && !puts_back)
-        return tool_fail(EX_USAGE, "--dry-run needs --put-back");
+    if (operands_n > 0 && puts_back && !options_bool(o, "dry_run"))
+        return tool_fail(
+            EX_USAGE, "--put-back asks the aggregator for its own lines: leave out %s", operands[0]);
     struct rejects_tool t = {.o = o, .json = options_bool(o, "json")};
     t.filter.reason = reason ? bytes_str(reason) : BYTES_NONE;
     t.filter.name = stream ? bytes_str(stream) : BYTES_NONE;

@@ -34,6 +34,7 @@ static const struct option_row rows[] = {
         .fallback = "20",
         .min = 1,
         .max = KEYS_KEPT,
+        .needs = "by",
         .help = "values shown"},
     {.name = "once",
         .type = OPTION_BOOL,

@@ -603,6 +603,62 @@ static int read_file(struct options *o)
     return 0;
 }
 
+/* The first setting of the list that is set to anything but false, 0 or "". NULL: none. */
+static const struct option_row *find_active(const struct options *o, const char *list)
+{
+    struct bytes word;
+    while (list && bytes_next_word(&list, "|", &word)) {
+        for (size_t i = 0; i < o->n_values; i++) {
+            const struct option_value *v = &o->values[i];
+            bool is_text = v->row->type == OPTION_STRING || v->row->type == OPTION_CHOICE;
+            if (bytes_equal_str(word, v->row->name) && v->is_set && (is_text ? *v->text : v->number != 0))
+                return v->row;
+        }
+    }
+    return NULL;
+}
+
+bool options_has_effect(const struct options *o, const char *name)
+{
+    const struct option_row *row = find(o, name)->row;
+    return (!row->needs || find_active(o, row->needs)) && !find_active(o, row->excludes);
+}
+
+/* Appends the name as an option: "--drop-before". */
+static void append_dashed(struct buf *out, struct bytes name)
+{
+    buf_append_str(out, "--");
+    for (size_t i = 0; i < name.len; i++)
+        buf_append_char(out, name.ptr[i] == '_' ? '-' : name.ptr[i]);
+}
+
+/* Refuses options of the command line that have no effect. */
+static int check_effects(struct options *o)
+{
+    for (size_t i = 0; i < o->n_values; i++) {
+        const struct option_value *v = &o->values[i];
+        const char *needs = v->row->needs;
+        struct buf text = {0};
+        struct bytes word;
+        if (v->rank != RANK_COMMAND_LINE || find_active(o, v->row->name) == NULL ||
+            options_has_effect(o, v->row->name))
+            continue;
+        const struct option_row *other = find_active(o, v->row->excludes);
+        append_dashed(&text, bytes_str(v->row->name));
+        buf_append_str(&text, other ? " has no effect with " : " needs ");
+        if (other)
+            append_dashed(&text, bytes_str(other->name));
+        for (const char * or = ""; !other && bytes_next_word(&needs, "|", &word); or = " or ") {
+            buf_append_str(&text, or);
+            append_dashed(&text, word);
+        }
+        fail(o, "%.*s", (int)text.len, text.ptr);
+        buf_free(&text);
+        return -1;
+    }
+    return 0;
+}
+
 enum options_result options_parse(
     const struct options_spec *spec, int argc, char **argv, struct options **out)
 {
@@ -639,7 +695,7 @@ enum options_result options_parse(
     }
     if (read_environment(o) != 0 || read_file(o) != 0)
         return OPTIONS_CONFIG;
-    return OPTIONS_OK;
+    return check_effects(o) == 0 ? OPTIONS_OK : OPTIONS_USAGE;
 }
 
 int options_inherit(

@@ -58,6 +58,9 @@ struct option_row {
      * value, "method=GET" the value GET; "": none. Using it logs a warning. Two settings of one source that set different values are an
      * error. NULL: not such a setting. */
     const char *means;
+    /* For an option that has an effect only with, or only without, others: `|` separates the settings, and a setting counts once it is
+     * set to anything but false, 0 or "". On the command line, the option without effect is refused. NULL: has always an effect. */
+    const char *needs, *excludes;
 };
 
 #define OPTION_INHERITS_TOKEN(DAEMON) .inherits = "auth_token_file", .of = (DAEMON)
@@ -101,7 +104,8 @@ const char *options_text(const struct options *o, const char *name); /* STRING, 
 int64_t options_sync(const struct options *o, const char *name);
 /* The source of the current value: "default", "FILE:LINE", "$MILLRACE_...", "--option" or "unset". */
 const char *options_source(const struct options *o, const char *name);
-bool options_is_set(const struct options *o, const char *name); /* the value is not the default */
+bool options_is_set(const struct options *o, const char *name);     /* the value is not the default */
+bool options_has_effect(const struct options *o, const char *name); /* by `needs` and `excludes` */
 
 /* Sets a default that depends on another setting. An explicit value is kept. Returns 0, or -1 with the error if the
  * default is out of bounds. */

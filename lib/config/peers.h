@@ -17,10 +17,13 @@
 
 /* The settings PREFIX_url and PREFIX_token_file of a program that asks DAEMON. WHY follows in the help. */
 /* clang-format off */
-#define PEER_OPTIONS(PREFIX, DAEMON, WHY)                                                                    \
-    {.name = PREFIX "_url", .type = OPTION_STRING,                                                           \
+#define PEER_OPTIONS(PREFIX, DAEMON, WHY) PEER_OPTIONS_NEEDING(PREFIX, DAEMON, WHY, NULL, NULL)
+/* The same for options that have an effect only with, and only without, others (options.h). */
+#define PEER_OPTIONS_NEEDING(PREFIX, DAEMON, WHY, NEEDS, EXCLUDES)                                           \
+    {.name = PREFIX "_url", .type = OPTION_STRING, .needs = NEEDS, .excludes = EXCLUDES,                     \
         .help = "address of " DAEMON WHY " (default: [" DAEMON "] of the configuration)"},                   \
     {.name = PREFIX "_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN(DAEMON),                     \
+        .needs = NEEDS, .excludes = EXCLUDES,                                                                \
         .help = "file with the token of " DAEMON}
 /* clang-format on */
 

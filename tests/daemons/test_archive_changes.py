@@ -349,7 +349,7 @@ class Removals(Changes):
         kept = {key: subs for key, subs in self.counts.subs.items() if key.rpartition(b".")[2] >= hour(4, 2, 0)}
         self.counts.subs = kept
         self.assertEqual(self.export(), text_of(self.counts.lines()))
-        self.compactor("--drop-before=2012-04-02", "--ns=h")
+        self.compactor("--drop-before=2012-04-02", "--ns=h", expect=78)
         self.assertEqual(self.export(), text_of(self.counts.lines()))
         self.compactor("--drop-before=2012-05-02", "--ns=u")
         self.counts.subs = {k: v for k, v in kept.items() if k.rpartition(b".")[2] >= hour(5, 2, 0)}
@@ -391,6 +391,19 @@ class Removals(Changes):
             self.assertEqual("as a sub key of other keys; --forget-sub" in done.stderr.decode(), key == b"user1")
         for name, data in self.files().items():
             self.assertNotIn(b"secret", data, name)
+
+    def test_an_unknown_namespace(self):
+        """Refused: nothing is removed, and the older generations stay."""
+        self.imported()
+        self.compactor("--import", self.write("more", b"u|user1,c413:1\n"))
+        before = self.generations()
+        self.assertEqual(len(before), 2)
+        for args in (["--forget=users|user1"], ["--forget-sub=c.users|US"], ["--drop-before=2012-03-02", "--ns=users"],
+                     ["--forget=d.u|user1"]):
+            done = self.compactor(*args, expect=78)
+            self.assertRegex(done.stderr.decode(), r"the archive has no (namespace|subtotal) (c\.|d\.)?u")
+            self.assertEqual(self.generations(), before)
+        self.assertIn("records=0", self.compactor("--forget=nobody").stderr.decode())
 
     def test_forget_in_slices(self):
         aggregator = Aggregator(self)
@@ -533,7 +546,16 @@ class Commands(Changes):
         for args, text in ((["--import", "--export", "x"], "cannot be combined"), (["x"], "unexpected argument: x"),
                            (["--export", "x", "y"], "unexpected argument: y"),
                            (["--forget=a", "--drop-before=2012-01-01"], "cannot be combined"),
-                           (["--forget=a", "--forget-sub=c.u|a"], "cannot be combined")):
+                           (["--forget=a", "--forget-sub=c.u|a"], "cannot be combined"),
+                           (["--ns=u"], "--ns needs --drop-before"), (["--again"], "--again needs --import"),
+                           (["--forget=u|a", "--ns=u"], "--ns needs --drop-before"),
+                           (["--drop-hours-before=2012-01-01", "--ns=u"], "--ns needs --drop-before"),
+                           (["--forget=a", "--keep=5"], "--keep has no effect with --forget"),
+                           (["--export", "--shards=2"], "--shards has no effect with --export"),
+                           (["--verify", "--memory=8M"], "--memory has no effect with --verify"),
+                           (["--init", "--threads=2"], "--threads has no effect with --init"),
+                           (["--drop-before=2012-01-01", "--every=1h"], "--every has no effect with --drop-before"),
+                           (["--at=05:00"], "--at needs --every")):
             self.assertIn(text, self.compactor(*args, expect=64).stderr.decode())
 
     def test_an_export_without_a_place(self):
