@@ -299,6 +299,10 @@ static enum backup_result begin(struct backup *b)
 {
     enum backup_result r = BACKUP_OK;
     size_t found = 0;
+    char parent[PATH_MAX];
+    io_parent_of(b->spec->to, parent);
+    if (access(parent, F_OK) != 0 && errno == ENOENT)
+        return error_set(b->error, BACKUP_MISSING, "there is no directory %.600s; create it", parent);
     if (access(b->spec->to, F_OK) == 0)
         return error_set(b->error, BACKUP_EXISTS, "%.600s exists; choose a new directory", b->spec->to);
     for (size_t p = 0; p < BACKUP_PLACES && r == BACKUP_OK; p++)

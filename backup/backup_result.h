@@ -8,7 +8,7 @@ enum backup_result {
     BACKUP_OK,
     BACKUP_CHANGED, /* a file was deleted before it was copied; another attempt may succeed */
     BACKUP_EXISTS,  /* the destination exists */
-    BACKUP_MISSING, /* nothing to copy, or no backup */
+    BACKUP_MISSING, /* nothing to copy, no backup, or no parent of the destination */
     BACKUP_DAMAGED, /* a file of the pipeline or of the backup is damaged */
     BACKUP_BUSY,    /* another process backs up this pipeline, or restores into this directory */
     BACKUP_FULL,    /* the disk is full */

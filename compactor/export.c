@@ -73,7 +73,10 @@ static enum compact_result write_file(struct export *e, const char *to, struct e
     char *fresh = mem_printf("%s.tmp", to);
     e->to = to;
     e->fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool is_missing = e->fd < 0 && errno == ENOENT;
     int r = e->fd < 0 ? error_errno(error, COMPACT_FAILED, fresh) : (int)write_records(e, error);
+    if (is_missing)
+        r = error->code = COMPACT_MISSING;
     if (r == COMPACT_OK && (io->fsync(e->fd) != 0 || io->rename(fresh, to) != 0 || io_sync_parent(to) != 0))
         r = error_errno(error, COMPACT_FAILED, to);
     if (r != COMPACT_OK && e->fd >= 0)

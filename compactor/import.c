@@ -6,9 +6,11 @@
 #include "compactor/import_rollups.h"
 #include "counts/record_check.h"
 #include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define PROGRESS_EVERY 65536 /* lines */
 
@@ -135,8 +137,10 @@ static enum compact_result read_file(
         .hash = XXH3_createState()};
     set_name(&f.entry, path);
     XXH3_64bits_reset(f.hash);
+    bool is_missing = strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
     f.lines = line_source_open(path, error);
-    enum compact_result r = f.lines ? COMPACT_OK : (error->code = COMPACT_REFUSED);
+    enum compact_result r =
+        f.lines ? COMPACT_OK : (error->code = is_missing ? COMPACT_MISSING : COMPACT_REFUSED);
     if (r == COMPACT_OK) {
         line_source_limit(f.lines, spec->memory / 2);
         r = read_lines(&f, error);

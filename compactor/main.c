@@ -202,7 +202,7 @@ static int run_replace(struct options *o)
     if (strcmp(peer_url(o, "aggregator"), NONE) == 0 || strcmp(peer_url(o, "aggregator"), STOPPED) == 0)
         return fail("--replace needs the running aggregator of the pipeline", EX_CONFIG);
     if (stat(by, &other) != 0 || !S_ISDIR(other.st_mode))
-        return fail("--replace: there is no such directory; run `millrace recount` first", EX_CONFIG);
+        return fail("--replace: there is no such directory; run `millrace recount` first", EX_NOINPUT);
     if (stat(archive, &own) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
         return fail("--replace names the archive itself", EX_CONFIG);
     if (daemon_lock_directory(by, &error) != 0)

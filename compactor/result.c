@@ -12,6 +12,7 @@ const char *compact_strerror(enum compact_result r)
 {
     static const char *const texts[] = {[COMPACT_OK] = "ok",
         [COMPACT_TRY_AGAIN] = "try again",
+        [COMPACT_MISSING] = "missing",
         [COMPACT_REFUSED] = "refused",
         [COMPACT_DAMAGED] = "damaged",
         [COMPACT_FAILED] = "failed"};
@@ -22,6 +23,7 @@ int compact_exit_status(enum compact_result r)
 {
     static const int statuses[] = {[COMPACT_OK] = EX_OK,
         [COMPACT_TRY_AGAIN] = EX_TEMPFAIL,
+        [COMPACT_MISSING] = EX_NOINPUT,
         [COMPACT_REFUSED] = EX_CONFIG,
         [COMPACT_DAMAGED] = 1,
         [COMPACT_FAILED] = EX_TEMPFAIL};

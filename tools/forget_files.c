@@ -16,6 +16,9 @@ static const struct place {
 } places[] = {
     {NULL, "lock", 0, NULL},
     {NULL, "run.json*", 0, NULL},
+    {NULL, "put/*.sources", 0, NULL},
+    {NULL, "put/*.prom", 2, "`millrace put --follow` rewrites it: its last refused line may have the value"},
+    {NULL, "put/*", 2, "`millrace put` has refused these lines: delete those with the value"},
     {NULL, "recount/*", 1, "`millrace recount` has made it: delete it, and recount again if you need it"},
     {"simplequeue", "lock", 0, NULL},
     {"simplequeue", "queues/*~damaged-*", 2, "`millrace journal repair` has set it aside: delete it"},

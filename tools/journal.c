@@ -4,18 +4,20 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const char help[] =
     "inspects a journal, or repairs one that no daemon uses\n\n"
     "usage: millrace journal check|dump|repair DIR\n"
     "\n"
-    "  check   verify every frame; exit status 0: intact, 65: damaged, 78: unreadable or unknown format "
-    "version\n"
+    "  check   verify every frame; exit status 0: intact, 65: damaged, 66: no journal, 78: unreadable or\n"
+    "          unknown format version\n"
     "  dump    print a line for each segment and frame: position, offset, time, producer, mark, size;\n"
     "          --payload adds the bytes\n"
     "  repair  keep the intact part before the first damage, move the rest to DIR~damaged-TIME, and print\n"
@@ -52,10 +54,24 @@ static void check_event(const struct inspect_event *e, void *arg)
         describe(e);
 }
 
-static int exit_status(enum journal_result r, const char *error)
+/* True if the directory has no segment, also none that a repair left. */
+static bool is_absent(const char *dir)
+{
+    char *pattern = mem_printf("%s/*.seg*", dir);
+    glob_t found;
+    int failed = access(dir, R_OK) == 0 ? glob(pattern, 0, NULL, &found) : GLOB_ABORTED;
+    if (failed == 0)
+        globfree(&found);
+    free(pattern);
+    return failed == GLOB_NOMATCH;
+}
+
+static int exit_status(const char *dir, enum journal_result r, const char *error)
 {
     if (error[0])
         tool_fail(0, "%s", error);
+    if (r == JOURNAL_IO && is_absent(dir))
+        return EX_NOINPUT;
     return r == JOURNAL_OK         ? EX_OK
            : r == JOURNAL_DAMAGED  ? EX_DATAERR
            : r == JOURNAL_NO_SPACE ? EX_TEMPFAIL
@@ -76,7 +92,7 @@ static int check(const char *dir, bool payload)
         printf("%" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64
                ": %s\n",
             sum.segments, sum.frames, sum.bytes, sum.first, sum.end, verdict);
-    return exit_status(r, error);
+    return exit_status(dir, r, error);
 }
 
 static void dump_frame(const struct inspect_event *e, bool payload)
@@ -132,7 +148,7 @@ static void dump_event(const struct inspect_event *e, void *arg)
 static int dump(const char *dir, bool payload)
 {
     char error[PATH_MAX + 128];
-    return exit_status(journal_inspect(dir, dump_event, &payload, error, sizeof error), error);
+    return exit_status(dir, journal_inspect(dir, dump_event, &payload, error, sizeof error), error);
 }
 
 static void found_event(const struct inspect_event *e, void *arg)
@@ -156,7 +172,7 @@ static int repair(const char *dir, bool payload)
     char error[PATH_MAX + 128];
     enum journal_result r = journal_repair(&how, &done, error, sizeof error);
     if (r != JOURNAL_OK)
-        return exit_status(r, error);
+        return exit_status(dir, r, error);
     if (!done.repaired)
         printf("nothing to repair\n");
     else if (!done.kept)
@@ -199,7 +215,7 @@ int tool_journal(int argc, char **argv)
             continue;
         if (realpath(words[1], dir))
             return tool_flush(acts[i].run(dir, payload));
-        return tool_fail(EX_CONFIG, "%s: %s", words[1], strerror(errno));
+        return tool_fail(errno == ENOENT ? EX_NOINPUT : EX_CONFIG, "%s: %s", words[1], strerror(errno));
     }
     fputs(help, stderr);
     return EX_USAGE;

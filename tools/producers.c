@@ -178,30 +178,32 @@ static bool append_set(const struct options *o, struct buf *target)
 static int check_exists(const struct options *o, const char *url, const char *token, const char *place)
 {
     const char *name = options_string(o, "set"), *why;
+    char hint[TOOL_HINT_TEXT];
     struct buf body = {0};
     const struct http_call_spec call = {.method = "GET", .target = place};
-    int reply = tool_request(url, token, &call, &body, &why);
+    int reply = tool_request(url, token, &call, &body, &why), status = EX_OK;
     struct json_doc *doc = reply == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-    bool is_known = reply != 200, is_list = json_doc_at(doc, "/producers").type == JSON_ARRAY;
-    struct suggest near = suggest_for(name);
-    size_t n = json_doc_length(doc, "/producers");
-    char **all = mem_zalloc((n + 1) * sizeof *all);
-    for (size_t i = 0; i < n && !is_known; i++) {
-        all[i] = bytes_dup(json_doc_text(doc, "/producers/%zu/producer", i));
-        is_known = strcmp(all[i], name) == 0;
-        suggest_try(&near, all[i]);
-    }
-    int status = is_known   ? EX_OK
-                 : !is_list ? tool_fail(EX_TEMPFAIL, "%s: " NO_ANSWER, url)
-                            : tool_fail(EX_USAGE, "there is no producer %s%s%s%s; --new creates it", name,
-                                  near.nearest ? " (did you mean " : "", near.nearest ? near.nearest : "",
-                                  near.nearest ? "?)" : "");
-    for (size_t i = 0; i < n; i++)
-        free(all[i]);
-    free(all);
+    if (reply == 200 && json_doc_at(doc, "/producers").type != JSON_ARRAY)
+        status = tool_fail(EX_TEMPFAIL, "%s: " NO_ANSWER, url);
+    else if (reply == 200 && !tool_finds_name(doc, "/producers", "producer", name, hint))
+        status = tool_fail(EX_USAGE, "there is no producer %s%s; --new creates it", name, hint);
     json_doc_free(&doc);
     buf_free(&body);
     return status;
+}
+
+/* A queue that does not exist has an empty list of producers. True also if that is not known. */
+static bool has_queue(const char *url, const char *token, const char *queue)
+{
+    struct buf body = {0};
+    const char *why;
+    const struct http_call_spec call = {.method = "GET", .target = "/stats?format=json"};
+    int status = tool_request(url, token, &call, &body, &why);
+    struct json_doc *doc = status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    bool has = !doc || json_doc_text(doc, "/queues/%s/queue_id", queue).len > 0;
+    json_doc_free(&doc);
+    buf_free(&body);
+    return has;
 }
 
 static int producers_with(const struct options *o)
@@ -245,6 +247,8 @@ static int producers_with(const struct options *o)
         print_producer(&p, json, "");
         if (json)
             putchar('\n');
+    } else if (status == 200 && is_reply && queue && !has_queue(url, token, queue)) {
+        result = tool_fail(EX_USAGE, "%s: there is no queue %s", url, queue);
     } else if (status == 200 && is_reply) {
         print_all(doc, options_string(o, "producer"), json);
     } else {

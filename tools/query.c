@@ -191,6 +191,10 @@ static int ask_api(struct ask *a)
     int exit_status = EX_TEMPFAIL;
     if (a->config && config_read(a->config, &config, &error))
         return tool_fail(EX_CONFIG, "%s", error.text);
+    if (a->data_dir && !a->api_url && tool_check_data_dir(a->data_dir) != EX_OK) {
+        config_free(&config);
+        return EX_CONFIG;
+    }
     pipeline_open(&p, config, a->data_dir);
     const char *url = a->api_url ? a->api_url : pipeline_url(&p, "api");
     if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)

@@ -247,7 +247,7 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
         } else if (is_busy && now - busy_since < BUSY_MAX) {
             clock_sleep(BUSY_WAIT);
         } else if (detail.ptr) {
-            status = tool_fail(http_status >= 500 ? EX_TEMPFAIL : EX_NOPERM, "the aggregator refuses: %.*s",
+            status = tool_fail(http_status >= 500 ? EX_TEMPFAIL : EX_CONFIG, "the aggregator refuses: %.*s",
                 (int)detail.len, detail.ptr);
         } else {
             status = tool_fail(EX_TEMPFAIL, "the aggregator does not answer; the same command continues");

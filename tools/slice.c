@@ -5,16 +5,18 @@
 #include "counts/slice_state.h"
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static const char help[] =
     "prints a slice of the aggregator as archive text\n\n"
     "usage: millrace slice FILE\n"
     "\n"
-    "  FILE  verify the slice and print its records in order; 65: damaged, 78: not a slice\n";
+    "  FILE  verify the slice and print its records in order; 65: damaged, 66: missing, 78: not a slice\n";
 
 static int fail(enum slice_result r, const struct error *error)
 {
@@ -41,6 +43,8 @@ static int print(const char *path)
     struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
+    if (access(path, F_OK) != 0)
+        return tool_fail(EX_NOINPUT, "%s: %s", path, strerror(errno));
     enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, &error);
     if (opened != SLICE_OK)
         return fail(opened, &error);

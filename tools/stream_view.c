@@ -112,6 +112,8 @@ static void on_change(void *arg)
     }
     if (refused)
         v->status = EX_DATAERR;
+    else if (v->config->is_once)
+        v->status = trouble ? EX_TEMPFAIL : EX_OK;
     if (refused || (!options_bool(v->o, "follow") && stream_client_is_caught_up(v->stream)))
         stream_view_end(v);
 }
@@ -217,6 +219,26 @@ static bool is_begin(const char *from)
            bytes_to_u64(bytes_str(from + (*from == '@' || *from == '-')), &number);
 }
 
+/* Asks pubsub for the stream. Returns 0, or an exit status after printing the error. */
+static int check_stream(const struct stream_view *v, const char *url, const char *token)
+{
+    struct buf body = {0};
+    const char *why, *stream = options_string(v->o, "stream");
+    const struct http_call_spec call = {.method = "GET", .target = "/streams"};
+    bool ends = v->config->is_once || !options_bool(v->o, "follow");
+    int http_status = tool_request(url, token, &call, &body, &why), status = EX_OK;
+    struct json_doc *doc = http_status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    if (http_status == 0 && ends)
+        status = tool_fail(EX_TEMPFAIL, "%s: %s", url, why);
+    char hint[TOOL_HINT_TEXT];
+    if (doc && !tool_finds_name(doc, "/streams", "name", stream, hint))
+        status = tool_fail(ends ? EX_USAGE : EX_OK, "there is no stream %s%s%s", stream, hint,
+            ends ? "" : "; waiting for it");
+    json_doc_free(&doc);
+    buf_free(&body);
+    return status;
+}
+
 int stream_view_run(const struct options *o, const struct stream_view_config *config)
 {
     struct stream_view v = {.config = config, .o = o};
@@ -241,6 +263,8 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
         .auth_token = token});
     if (v.status == EX_OK && !pubsub)
         v.status = tool_fail(EX_USAGE, "--pubsub-url is not an address");
+    if (v.status == EX_OK)
+        v.status = check_stream(&v, url ? url : pipeline_url(&pipeline, "pubsub"), token);
     if (v.status == EX_OK)
         follow(&v, pubsub);
     http_client_free(&pubsub);

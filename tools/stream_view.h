@@ -3,8 +3,10 @@
  * 1. An operand FIELD=VALUE or FIELD!=VALUE is a condition on a field of the event (json_path.h). A line is shown if every condition
  *    holds. With conditions or fields, a line that is not a JSON object is not shown.
  * 2. The view ends with exit status 0 at the stream's end (--follow=false), after stream_view_end, at SIGINT or SIGTERM, or if
- *    standard output is closed. A pubsub that cannot be reached is tried again, and reported once on standard error.
- * 3. Texts from the stream contain no control bytes when stream_view_print has printed them. */
+ *    standard output is closed. A pubsub that cannot be reached is tried again, and reported once on standard error. A view that would
+ *    end by itself ends with 75 instead.
+ * 3. If pubsub does not know the stream, the view says so and waits, or ends with 64 if it would end by itself.
+ * 4. Texts from the stream contain no control bytes when stream_view_print has printed them. */
 #ifndef MILLRACE_STREAM_VIEW_H
 #define MILLRACE_STREAM_VIEW_H
 
@@ -30,7 +32,8 @@ struct stream_view_config {
     size_t n_fields;
     /* Gets each line that is shown, with the values of `fields`. Both are valid during the call. */
     void (*on_line)(struct stream_view *v, struct bytes line, const struct json_value *values, void *arg);
-    usec_t tick; /* 0: no ticks */
+    bool is_once; /* the view ends by itself, so a stream or a pubsub that is missing is an error */
+    usec_t tick;  /* 0: no ticks */
     void (*on_tick)(struct stream_view *v, void *arg);
     void *arg;
 };

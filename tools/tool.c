@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/suggest.h"
 #include "json/json_fields.h"
 #include "daemon/daemon.h"
 #include <errno.h>
@@ -19,37 +20,76 @@
 
 static const char *running = ""; /* the tool */
 
+int tool_check_data_dir(const char *data_dir)
+{
+    char *file = mem_printf("%s/run.json", data_dir);
+    struct buf owner = {0};
+    int status = EX_OK;
+    if (access(file, R_OK) != 0 && errno == EACCES) {
+        io_append_owner(file, &owner);
+        status =
+            tool_fail(EX_CONFIG, "cannot read %s: Permission denied%s", file, owner.ptr ? owner.ptr : "");
+    } else if (access(file, R_OK) != 0) {
+        status = tool_fail(EX_CONFIG, "--data-dir=%s has no run.json: no pipeline has run there", data_dir);
+    }
+    buf_free(&owner);
+    free(file);
+    return status;
+}
+
+struct name_search {
+    const char *member;
+    struct suggest suggest;
+    char nearest[NAME_LEN_MAX + 1];
+    bool is_found;
+};
+
+static bool try_name(const struct json_doc *element, size_t i, void *arg)
+{
+    struct name_search *n = arg;
+    char name[NAME_LEN_MAX + 1];
+    struct bytes text = json_doc_text(element, "/%s", n->member);
+    (void)i;
+    snprintf(name, sizeof name, "%.*s", (int)text.len, text.len ? text.ptr : "");
+    n->is_found = n->is_found || strcmp(name, n->suggest.name) == 0;
+    suggest_try(&n->suggest, name);
+    if (n->suggest.nearest == name) {
+        snprintf(n->nearest, sizeof n->nearest, "%s", name);
+        n->suggest.nearest = n->nearest;
+    }
+    return true;
+}
+
+bool tool_finds_name(const struct json_doc *doc, const char *list, const char *member, const char *name,
+    char hint[TOOL_HINT_TEXT])
+{
+    struct name_search n = {.member = member, .suggest = suggest_for(name)};
+    json_doc_each(doc, list, try_name, &n);
+    bool is_near = n.nearest[0] != '\0';
+    snprintf(
+        hint, TOOL_HINT_TEXT, "%s%s%s", is_near ? " (did you mean " : "", n.nearest, is_near ? "?)" : "");
+    return n.is_found;
+}
+
 static int run_with(const struct options_spec *spec, int argc, char **argv,
     int (*run)(const struct options *o), bool needs_run_file)
 {
     struct options *o;
-    struct buf run_file = {0};
     struct options_spec own = *spec;
     own.is_tool = true;
     tool_begin(spec->program);
     enum options_result r = options_parse(&own, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    /* If --data-dir is given, a pipeline must have run there. Otherwise the tool would ask the default ports, which may
-     * belong to another pipeline. */
-    if (r == OPTIONS_OK && needs_run_file && options_is_set(o, "data_dir"))
-        buf_printf(&run_file, "%s/run.json", options_string(o, "data_dir"));
     if (status != EX_OK) {
         tool_fail(status, "%s", options_error(o));
     } else if (r == OPTIONS_OK && options_check_only(o)) {
         options_show_settings(o);
-    } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0 && errno == EACCES) {
-        struct buf owner = {0};
-        io_append_owner(run_file.ptr, &owner);
-        status = tool_fail(
-            EX_CONFIG, "cannot read %s: Permission denied%s", run_file.ptr, owner.ptr ? owner.ptr : "");
-        buf_free(&owner);
-    } else if (run_file.len > 0 && access(run_file.ptr, R_OK) != 0) {
-        status = tool_fail(EX_CONFIG, "--data-dir=%s has no run.json: no pipeline has run there",
-            options_string(o, "data_dir"));
     } else if (r == OPTIONS_OK) {
-        status = run(o);
+        bool is_given = needs_run_file && options_is_set(o, "data_dir");
+        status = is_given ? tool_check_data_dir(options_string(o, "data_dir")) : EX_OK;
+        if (status == EX_OK)
+            status = run(o);
     }
-    buf_free(&run_file);
     options_free(&o);
     return status;
 }

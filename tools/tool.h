@@ -61,6 +61,17 @@ int tool_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2,
 int tool_request(const char *url, const char *token, const struct http_call_spec *call, struct buf *body,
     const char **why);
 
+struct json_doc;
+#define TOOL_HINT_TEXT 90
+/* True if an element of the array `list` has the name as its member. Otherwise `hint` is " (did you mean NAME?)", or "" if no name is
+ * near. */
+bool tool_finds_name(const struct json_doc *doc, const char *list, const char *member, const char *name,
+    char hint[TOOL_HINT_TEXT]);
+
+/* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without this check, a tool would ask the
+ * default ports, which may belong to another pipeline. */
+int tool_check_data_dir(const char *data_dir);
+
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(int status);
 

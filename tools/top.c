@@ -199,6 +199,7 @@ static int top_with(const struct options *o)
     else
         status = stream_view_run(o, &(struct stream_view_config){.fields = &by,
                                         .n_fields = t.by_field,
+                                        .is_once = t.once,
                                         .on_line = on_line,
                                         .tick = t.once && t.bucket < USEC_PER_SEC ? t.bucket : USEC_PER_SEC,
                                         .on_tick = on_tick,

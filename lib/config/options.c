@@ -652,7 +652,7 @@ static int check_effects(struct options *o)
             buf_append_str(&text, or);
             append_dashed(&text, word);
         }
-        fail(o, "%.*s", (int)text.len, text.ptr);
+        error_set(&o->error, -1, "%.*s", (int)text.len, text.ptr);
         buf_free(&text);
         return -1;
     }

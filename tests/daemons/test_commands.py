@@ -1,7 +1,11 @@
-"""The subcommands of millrace with options that have no effect."""
+"""The subcommands of millrace with options that have no effect, and with things that do not exist."""
 import os
+import re
+import shutil
+import subprocess
 
 import harness
+from harness import Pipeline, pipeline_config
 
 
 class NoEffect(harness.MillraceTest):
@@ -47,6 +51,114 @@ class NoEffect(harness.MillraceTest):
         self.assertEqual(self.run_program("compactor", "--config", config, "--init").returncode, 0)
         done = self.run_program("millrace", "compact", "--config", config, "--verify")
         self.assertEqual(done.returncode, 0, done)
+
+
+def documented():
+    """The exit statuses of the tables in millrace.md: of all commands, and of status and doctor."""
+    text = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "millrace.md")).decode()
+    tables = re.findall(r"\| exit status \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", text)
+    return [{int(n) for n in re.findall(r"(?m)^\| (\d+) \|", table)} for table in tables[:2]]
+
+
+# For each subcommand: arguments, exit status while the pipeline runs, and while it is down (None: not asked).
+CASES = {
+    "up": [("--config=nofile", 78, None)],
+    "put": [("nofile", 66, 66), ("--rejects=nowhere/x LINES", 73, 73), ("LINES --timeout=100ms", 0, 75)],
+    "query": [("series --nope=a", 64, 75), ("breakdown --user=a --by=nope", 64, 75), ("top --counter=nope", 64, 75),
+              ("lookup --counter=nope --prefix=a", 64, 75), ("nope", 64, 64), ("counters --data-dir=nowhere", 78, 78),
+              ("counters --config=nofile", 78, 78)],
+    "status": [("", 0, 2), ("--data-dir=nowhere", 78, 78)],
+    "doctor": [("--fast", (0, 1), 2), ("--data-dir=nowhere", 78, 78)],
+    "tail": [("--stream=clics --follow=false", 64, 75), ("--data-dir=nowhere", 78, 78)],
+    "top": [("--stream=clics --window=1s --once", 64, 75), ("--stream=clics --follow=false", 64, 75)],
+    "compact": [("--import nofile", 66, 66), ("--export nowhere/x", 66, 66), ("--replace=nowhere", 66, 66), ("--forget=nope|a", 78, 75),
+                ("", 0, 75)],
+    "recount": [("--from nofile", 66, 75), ("", 0, 75)],
+    "journal": [("check nowhere", 66, 66), ("dump nowhere", 66, 66), ("repair nowhere", 66, 66), ("check EMPTY", 66, 66), ("dump EMPTY", 66, 66),
+                ("repair EMPTY", 66, 66), ("nope EMPTY", 64, 64)],
+    "rejects": [("nowhere", 66, 66), ("--put-back", 0, 75)],
+    "forget": [("--field=user --value=nope", 0, 75), ("--field=user", 64, 64)],
+    "slice": [("nofile", 66, 66), ("LINES", 78, 78)],
+    "producers": [("--stream=clics", 64, 75), ("--queue=nope", 64, 75), ("--queue=default --remove=nope", 64, 75),
+                  ("--stream=clicks --leave-out=nope", 64, 75)],
+    "backup": [("nowhere/x", 66, 66), ("EMPTY", 73, 73), ("--verify nowhere", 66, 66), ("--verify EMPTY", 66, 66),
+               ("copy --data-dir=nowhere", 66, 66)],
+    "restore": [("nowhere --to=new", 66, 66), ("EMPTY --to=new", 66, 66)],
+    "help": [("nope", 64, 64)],
+    "version": [("", 0, 0)],
+}
+SAME = {"file_to_queue": "put", "gen": "the program clickgen"}
+OWN_TABLE = ("status", "doctor")
+NO_CONFIG = ("journal", "slice", "help", "version")
+
+
+class Missing(harness.MillraceTest):
+    """A missing file, directory, stream, queue, namespace or counter, or a daemon that is down, is said with a documented status."""
+
+    def setUp(self):
+        super().setUp()
+        self.config = self.write("c.conf", pipeline_config(self.path("data"), harness.USERS_BY_COUNTRY))
+        self.lines = self.write("lines", b'{"t":1331923249,"l":"a","c":"US"}\n')
+        os.mkdir(self.path("empty"))
+
+    def walk(self, name, is_down):
+        all_statuses, of_status = documented()
+        for args, running, down in CASES[name]:
+            words = [{"LINES": self.lines, "EMPTY": self.path("empty")}.get(word, word) for word in args.split()]
+            if name not in NO_CONFIG and "--config" not in args and "--data-dir" not in args:
+                words.insert(1 if name == "query" else 0, "--config=" + self.config)
+            expected = down if is_down else running
+            if expected is None:
+                continue
+            done = self.run_program("millrace", name, *words)
+            expected = expected if isinstance(expected, tuple) else (expected,)
+            self.assertIn(done.returncode, expected, (name, args, done))
+            table = of_status if name in OWN_TABLE and done.returncode < 64 else all_statuses
+            self.assertIn(done.returncode, table, (name, args))
+            if done.returncode >= 64:
+                self.assertTrue(done.stderr.strip(), (name, args, done))
+            shutil.rmtree(self.path("nowhere"), ignore_errors=True)
+
+    def test_each_subcommand(self):
+        text = self.run_program("millrace", "help").stdout.decode()
+        names = set(re.findall(r"(?m)^  ([a-z_]+) ", text.partition("Daemons")[0]))
+        self.assertEqual(names, set(CASES) | set(SAME))
+        pipeline = Pipeline(self, self.config, self.path("data")).wait_ready()
+        self.run_program("millrace", "put", "--config", self.config, self.lines)
+        self.run_program("millrace", "status", "--config", self.config, "--wait")
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        for name in CASES:
+            self.walk(name, False)
+            shutil.rmtree(self.path("data", "recount"), ignore_errors=True)
+        pipeline.stop()
+        for name in CASES:
+            self.walk(name, True)
+
+    def test_views_of_an_unknown_stream(self):
+        """One that ends by itself names the nearest stream; one that follows says that it waits."""
+        pubsub = self.start("pubsub", "--data-dir=" + self.path("pubsub"), "--streams=clicks")
+        for command in (["tail", "--follow=false"], ["top", "--once"]):
+            done = self.run_program("millrace", *command, "--stream=clics", "--pubsub-url=" + pubsub.url)
+            self.assertEqual(done.returncode, 64, done)
+            self.assertIn(b"there is no stream clics (did you mean clicks?)", done.stderr)
+        harness.request(pubsub.url, "POST", "/pub?stream=clicks", b"x\n")
+        tail = subprocess.Popen([harness.program("millrace"), "tail", "--stream=later", "--count=1", "--from=earliest",
+                                 "--pubsub-url=" + pubsub.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(tail.kill)
+        self.assertIn(b"there is no stream later; waiting for it", tail.stderr.readline())
+        harness.request(pubsub.url, "POST", "/pub?stream=later", b"x\n")
+        self.assertEqual(tail.communicate(timeout=harness.PATIENCE)[0], b"x\n")
+        self.assertEqual(tail.returncode, 0)
+
+    def test_a_pubsub_that_goes_away_during_a_view(self):
+        pubsub = self.start("pubsub", "--data-dir=" + self.path("pubsub"), "--streams=clicks")
+        top = subprocess.Popen([harness.program("millrace"), "top", "--stream=clicks", "--once", "--window=5s", "--pubsub-url=" + pubsub.url],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(top.kill)
+        harness.wait_until(lambda: harness.request(pubsub.url, "GET", "/clients").body.strip(), "the view to follow")
+        pubsub.stop()
+        out, err = top.communicate(timeout=harness.PATIENCE)
+        self.assertEqual((top.returncode, b"no connection" in err), (75, True), (out, err))
 
 
 if __name__ == "__main__":

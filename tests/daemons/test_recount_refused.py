@@ -149,7 +149,7 @@ class Refused(RecountTest):
         self.prepare()
         self.assertIn("--replace names the archive itself", self.millrace("compact", "--replace=" + self.archive, expect=78))
         self.assertIn("no such directory; run `millrace recount` first",
-                      self.millrace("compact", "--replace=" + self.path("nowhere"), expect=78))
+                      self.millrace("compact", "--replace=" + self.path("nowhere"), expect=66))
         os.mkdir(self.recounted)
         self.refuse("no recounted archive")
         for other in (self.archive, self.path("run", "aggregator"), self.path("pubsub")):
@@ -232,7 +232,7 @@ class Rejects(RecountTest):
         self.old = self.configuration("old.conf", harness.sample_counters().replace("time = t ", "time = t\ntime_unit = ns ; ", 1))
 
     def put_back(self):
-        return json.loads(self.millrace("rejects", "--put-back", "--json", self.path("run", "aggregator")).splitlines()[0])
+        return json.loads(self.millrace("rejects", "--put-back", "--json").splitlines()[0])
 
     def reject(self, lines):
         """The old configuration rejects every event; the new one counts events and rejects damaged lines."""

@@ -23,7 +23,7 @@ class SliceTool(harness.MillraceTest):
         self.assertEqual(self.slice(path), TEXT)
         harness.flip(path, harness.read_file(path).index(b"facebook"))
         self.assertIn(path.encode(), self.slice(path, expect=65))
-        self.assertIn(b"No such file", self.slice(self.path("none.db"), expect=78))
+        self.assertIn(b"No such file", self.slice(self.path("none.db"), expect=66))
 
     def test_an_unknown_format_version_is_refused_by_name(self):
         path = self.path("0000000001.db")
