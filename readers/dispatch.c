@@ -505,6 +505,13 @@ void dispatch_step_done(struct dispatch *d)
     free_settled_leases(d);
 }
 
+void dispatch_step_refused(struct dispatch *d, struct buf *ids)
+{
+    if (d->doing.action == DISPATCH_ACK)
+        buf_append_bytes(ids, d->doing.ids);
+    dispatch_step_done(d);
+}
+
 void dispatch_step_failed(struct dispatch *d, bool doubtful)
 {
     struct lease *l = lease_of_step(d);

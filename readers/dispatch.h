@@ -87,7 +87,9 @@ struct dispatch_step {
     usec_t until;
 };
 struct dispatch_step dispatch_step(struct dispatch *d, usec_t now);
-void dispatch_step_done(struct dispatch *d); /* also if the queue refuses the request for good */
+void dispatch_step_done(struct dispatch *d);
+/* The queue refuses the request for good. Appends the ids of an acknowledgement: these messages will be delivered again. */
+void dispatch_step_refused(struct dispatch *d, struct buf *ids);
 /* The step is to be repeated. `doubtful`: the queue may have processed it. */
 void dispatch_step_failed(struct dispatch *d, bool doubtful);
 /* The queue has lost the lease. Appends the ids of its messages that are delivered or in a run. They will be delivered again, unless

@@ -33,6 +33,7 @@ struct dispatcher {
     struct backoff queue_backoff, destination_backoff;
     enum phase phase;
     bool stopping, ended;
+    bool has_lost_acks;            /* since the last reserve */
     usec_t give_up;                /* when stopping */
     const struct message *burying; /* during a DISPATCH_BURY */
     uint64_t poison_in_row, failures_in_row;
@@ -157,8 +158,19 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     x->numbers.reserved += batch.n;
     if (dispatch_is_stopping(x->dispatch))
         batch_free(&batch); /* the release returns them, or the end of their lease */
-    else
+    else {
+        x->has_lost_acks = false;
         dispatch_add(x->dispatch, &batch, x->reserve_at);
+    }
+}
+
+static void report_lost(struct dispatcher *x, const char *why, const struct buf *ids)
+{
+    if (ids->len == 0)
+        return;
+    x->has_lost_acks = true;
+    if (x->config.on_ack_lost)
+        x->config.on_ack_lost(why, buf_bytes(ids), x->config.reader.arg);
 }
 
 /* The queue's answer to a step. A refused acknowledgement is not repeated: its messages come again when their lease ends. */
@@ -172,14 +184,14 @@ static void step_answered(enum http_client_result result, const struct http_repl
     if (queue_call_is_refused(result, reply)) {
         x->numbers.acks_refused++;
         advance_at(x, 0);
-        dispatch_step_done(x->dispatch);
+        dispatch_step_refused(x->dispatch, &ids);
+        report_lost(x, "the queue refused their acknowledgement", &ids);
     } else if (!queue_replied(x, result, reply)) {
         dispatch_step_failed(x->dispatch, result != HTTP_CLIENT_REFUSED);
     } else if (reply->status == 409) {
         queue_works(x);
         dispatch_step_lost(x->dispatch, &ids);
-        if (ids.len > 0 && x->config.on_ack_lost)
-            x->config.on_ack_lost(buf_bytes(&ids), x->config.reader.arg);
+        report_lost(x, "their lease ended before the queue answered their acknowledgement", &ids);
     } else {
         queue_works(x);
         dispatch_step_done(x->dispatch);
@@ -472,6 +484,11 @@ const char *dispatcher_queue_id(const struct dispatcher *x)
 void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids)
 {
     dispatch_unacknowledged(x->dispatch, ids);
+}
+
+bool dispatcher_has_lost_acks(const struct dispatcher *x)
+{
+    return x->has_lost_acks;
 }
 
 struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x)

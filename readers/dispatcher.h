@@ -76,9 +76,9 @@ struct dispatcher_config {
     void (*deliver)(struct dispatcher *x, struct dispatch_run *run, void *arg);
     /* Some runs fail, with the reason of the latest; NULL: none has failed for a minute. May be NULL. */
     void (*on_failing)(const char *why, void *arg);
-    /* The lease of delivered messages ended before the queue answered their acknowledgement, so they may be delivered again.
-     * `ids` is "A-B,C", valid during the call. Gets reader.arg. May be NULL. */
-    void (*on_ack_lost)(struct bytes ids, void *arg);
+    /* Delivered messages are not acknowledged and may be delivered again: their lease ended before the queue answered their
+     * acknowledgement, or the queue refused it. `ids` is "A-B,C", valid during the call. Gets reader.arg. May be NULL. */
+    void (*on_ack_lost)(const char *why, struct bytes ids, void *arg);
     void *arg; /* of key, deliver and on_failing */
 };
 
@@ -102,6 +102,8 @@ const char *dispatcher_queue_id(const struct dispatcher *x);
 const char *dispatcher_trouble(const struct dispatcher *x);
 /* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These may be delivered again. */
 void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids);
+/* True if acknowledgements were lost (on_ack_lost), and the dispatcher has not taken new messages since. */
+bool dispatcher_has_lost_acks(const struct dispatcher *x);
 struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x);
 
 #endif

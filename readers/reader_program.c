@@ -126,18 +126,18 @@ static void warn_redelivery(const struct reader_program *p, const char *why, str
         LOG_B("ids", bytes_of(ids.ptr, ids.len < IDS_LOGGED_MAX ? ids.len : IDS_LOGGED_MAX)));
 }
 
-static void on_ack_lost(struct bytes ids, void *arg)
+static void on_ack_lost(const char *why, struct bytes ids, void *arg)
 {
-    struct reader_program *p = arg;
-    warn_redelivery(p, "their lease ended before the queue answered their acknowledgement", ids);
-    p->redelivers = p->redelivers || daemon_is_draining(p->daemon);
+    warn_redelivery(arg, why, ids);
 }
 
 static void warn_unacknowledged(struct reader_program *p)
 {
     struct buf ids = {0};
-    if (p->dispatcher)
+    if (p->dispatcher) {
         dispatcher_unacknowledged(p->dispatcher, &ids);
+        p->redelivers = p->redelivers || dispatcher_has_lost_acks(p->dispatcher);
+    }
     if (ids.len > 0) {
         warn_redelivery(p, "the queue did not accept their acknowledgement", buf_bytes(&ids));
         p->redelivers = true;

@@ -106,6 +106,34 @@ class WhatIsDone(Stop):
         self.time_is_over(503)
         self.assertEqual(self.numbers()["ready"], 8)
 
+    def test_is_told_when_the_queue_refuses_it(self):
+        """As a queue does whose directory is another one now: it does not know the queue's name."""
+        reader = self.stop_refused(404, 1)
+        self.ended(reader, 75)
+        self.assert_done_again(reader, "1-2")
+        self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (10, 10))
+
+    def test_is_told_when_the_lease_was_lost_before_the_stop(self):
+        """The log has said so, but the messages come again only after the stop."""
+        reader = self.reader("--lease=2s")
+        self.gateway.behave = lambda target: 409 if target.startswith("/touch?") else None
+        wait_until(lambda: "may be delivered again" in reader.log, "it to find its lease gone")
+        self.begin_stop(reader)
+        self.finish()
+        self.ended(reader, 75)
+        self.assert_done_again(reader, "1-2")
+
+    def test_a_loss_that_is_over_is_not_told_at_the_stop(self):
+        """The messages came again, to the same reader, and are acknowledged."""
+        reader = self.reader("--lease=2s")
+        self.gateway.behave = lambda target: 409 if target.startswith("/touch?") else None
+        wait_until(lambda: "may be delivered again" in reader.log, "it to find its lease gone")
+        self.gateway.open()
+        self.finish()
+        wait_until(lambda: self.numbers()["depth"] == 0, "all to be acknowledged")
+        self.begin_stop(reader)
+        self.ended(reader, 0)
+
     def test_is_told_when_the_queue_never_answers(self):
         self.time_is_over("hang")
 
