@@ -15,6 +15,7 @@ static const struct place {
     const char *remedy; /* NULL: the steps of the command erase the file, or it never has text of an event */
 } places[] = {
     {NULL, "lock", 0, NULL},
+    {NULL, "daemons.lock", 0, NULL},
     {NULL, "run.json*", 0, NULL},
     {NULL, "put/*.sources", 0, NULL},
     {NULL, "put/*.prom", 2, "`millrace put --follow` rewrites it: its last refused line may have the value"},
@@ -34,6 +35,7 @@ static const struct place {
     {"aggregator", "rejects/[0-9]*.ndjson", 0, NULL},
     {"archive", "lock", 0, NULL},
     {"archive", "current", 0, NULL},
+    {"archive", "newest", 0, NULL},
     {"archive", "[0-9]*/*", 0, NULL},
 };
 #define PLACES (sizeof places / sizeof *places)

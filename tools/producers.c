@@ -192,20 +192,6 @@ static int check_exists(const struct options *o, const char *url, const char *to
     return status;
 }
 
-/* A queue that does not exist has an empty list of producers. True also if that is not known. */
-static bool has_queue(const char *url, const char *token, const char *queue)
-{
-    struct buf body = {0};
-    const char *why;
-    const struct http_call_spec call = {.method = "GET", .target = "/stats?format=json"};
-    int status = tool_request(url, token, &call, &body, &why);
-    struct json_doc *doc = status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-    bool has = !doc || json_doc_text(doc, "/queues/%s/queue_id", queue).len > 0;
-    json_doc_free(&doc);
-    buf_free(&body);
-    return has;
-}
-
 static int producers_with(const struct options *o)
 {
     const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
@@ -247,7 +233,7 @@ static int producers_with(const struct options *o)
         print_producer(&p, json, "");
         if (json)
             putchar('\n');
-    } else if (status == 200 && is_reply && queue && !has_queue(url, token, queue)) {
+    } else if (status == 200 && is_reply && queue && !tool_has_queue(url, token, queue)) {
         result = tool_fail(EX_USAGE, "%s: there is no queue %s", url, queue);
     } else if (status == 200 && is_reply) {
         print_all(doc, options_string(o, "producer"), json);

@@ -106,8 +106,7 @@ static int read_message(const struct queue_tool *t, const char *ids, struct buf 
     (void)json_doc_u64(json_doc_length(doc, "/buried") ? doc : NULL, "/buried/0/id", &found);
     buf_append_bytes(out, json_doc_text(doc, "/buried/0/message"));
     json_doc_free(&doc);
-    return found == id ? EX_OK
-                       : tool_fail(EX_DATAERR, "queue %s has no buried message %" PRIu64, t->queue, id);
+    return found == id ? EX_OK : tool_fail(EX_USAGE, "queue %s has no buried message %" PRIu64, t->queue, id);
 }
 
 static int show(const struct queue_tool *t, const char *ids)
@@ -135,7 +134,7 @@ static int change(const struct queue_tool *t, const char *ids, const char *metho
         json_doc_free(&doc);
     }
     if (status == EX_OK && all == 0)
-        status = tool_fail(EX_DATAERR, "queue %s has no such buried message", t->queue);
+        status = tool_fail(EX_USAGE, "queue %s has no such buried message", t->queue);
     else if (all > 0)
         printf("%s %" PRIu64 "\n", verb, all);
     free(target);
@@ -237,7 +236,9 @@ static int queue_with(const struct options *o)
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&t.pipeline, options_config(o), options_string(o, "data_dir"));
     t.url = url ? url : pipeline_url(&t.pipeline, "simplequeue");
-    int status = acts[i].run(&t, n == 2 ? words[1] : NULL);
+    int status = tool_has_queue(t.url, t.token, t.queue)
+                     ? acts[i].run(&t, n == 2 ? words[1] : NULL)
+                     : tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
     pipeline_close(&t.pipeline);
     free(t.token);
     return tool_flush(status);

@@ -71,6 +71,19 @@ bool tool_finds_name(const struct json_doc *doc, const char *list, const char *m
     return n.is_found;
 }
 
+bool tool_has_queue(const char *url, const char *token, const char *queue)
+{
+    struct buf body = {0};
+    const char *why;
+    const struct http_call_spec call = {.method = "GET", .target = "/stats?format=json"};
+    int status = tool_request(url, token, &call, &body, &why);
+    struct json_doc *doc = status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    bool has = !doc || json_doc_text(doc, "/queues/%s/queue_id", queue).len > 0;
+    json_doc_free(&doc);
+    buf_free(&body);
+    return has;
+}
+
 static int run_with(const struct options_spec *spec, int argc, char **argv,
     int (*run)(const struct options *o), bool needs_run_file)
 {

@@ -68,6 +68,10 @@ struct json_doc;
 bool tool_finds_name(const struct json_doc *doc, const char *list, const char *member, const char *name,
     char hint[TOOL_HINT_TEXT]);
 
+/* True if simplequeue has the queue, or if it does not answer. The endpoints of a queue that does not exist reply like those of an empty
+ * one. */
+bool tool_has_queue(const char *url, const char *token, const char *queue);
+
 /* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without this check, a tool would ask the
  * default ports, which may belong to another pipeline. */
 int tool_check_data_dir(const char *data_dir);

@@ -147,7 +147,7 @@ class Reload(harness.MillraceTest):
         self.assertEqual(done.returncode, 78, done)
         self.assertRegex(done.stderr.decode(), r"pipeline\.conf:\d+: .*keyy")
         self.assertIn(b"nothing was started", done.stderr)
-        self.assertEqual(sorted(os.listdir(self.path("data"))), ["lock"])
+        self.assertEqual(sorted(os.listdir(self.path("data"))), ["daemons.lock", "lock"])
 
     def test_a_daemon_that_is_not_installed_is_named(self):
         config = self.config()
@@ -156,7 +156,7 @@ class Reload(harness.MillraceTest):
         done = subprocess.run([copy, "up", "--config", config], capture_output=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 71, done)
         self.assertRegex(done.stderr.decode(), r'cannot run a program that checks the configuration path=\S*/libexec/millrace/\w+ error="No such file')
-        self.assertIn(b"the configuration could not be checked: nothing was started", done.stderr)
+        self.assertIn(b"the configuration could not be checked, see the line above: nothing was started", done.stderr)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ static void check_same(const char *what)
     char command[512];
     snprintf(command, sizeof command,
         "diff -r -x manifest.json %s/archive/current/ %s/expected/current/ && test $(ls %s/archive | wc -l) "
-        "= 2",
+        "= 3",
         root, root, root);
     if (system(command) != 0)
         fail_msg("%s", what);
