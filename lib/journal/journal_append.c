@@ -1,5 +1,5 @@
-/* The owner's part of a commit. It checks marks, adds frames to the pending batch of a journal, and processes batches
- * that the committers have finished. */
+/* The owner's part of a commit: checks marks, adds frames to the pending batch of a journal, and processes batches that
+ * the committers have finished. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@ static struct entry *batch_entry(struct batch *b)
     return ARRAY_ADD(b->entries, b->count, b->capacity);
 }
 
-/* Asks the owner for one more journal_set_poll. */
+/* Asks the owner to call journal_set_poll once more. */
 static void request_poll(struct journal_set *set)
 {
     if (set->poll_requested)
@@ -45,7 +45,7 @@ static enum journal_result admit(const struct journal *j, const struct journal_a
     return full ? JOURNAL_BUSY : JOURNAL_OK;
 }
 
-/* Returns the name of the append's frame, the producer and its tag, and changes the accepted mark. */
+/* Sets the accepted mark. Returns the label for the append's frame: the producer and the tag. */
 static struct bytes accept_mark(struct journal *j, const struct journal_append *a, char label[MARK_LABEL_MAX])
 {
     size_t name = a->producer.len;
@@ -62,7 +62,7 @@ static struct bytes accept_mark(struct journal *j, const struct journal_append *
     return bytes_of(label, name + 1 + a->tag.len);
 }
 
-/* Takes the pending batch away from the committers, so that a payload is copied without the lock. */
+/* Takes the pending batch away from the committers, so that the owner copies payloads without the lock. */
 static struct batch *take_pending(struct journal *j)
 {
     set_lock(j->set);
@@ -77,8 +77,8 @@ static struct batch *take_pending(struct journal *j)
     return b;
 }
 
-/* Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of its loop share a
- * commit. A commit starts at once when enough bytes are pending. If a callback makes an append, the append is
+/* Small appends wait for the owner's next journal_set_poll, so that all appends of one turn of the owner's loop share a
+ * commit. A commit starts at once when journal_gather_max bytes are pending. An append that a callback makes is
  * committed at the end of the current journal_set_poll. */
 enum journal_result journal_append(struct journal *j, const struct journal_append *a, usec_t time,
     journal_append_fn *done, void *arg, uint64_t *mark)
@@ -98,7 +98,7 @@ enum journal_result journal_append(struct journal *j, const struct journal_appen
     enum journal_result r = admit(j, a, m, size, &duplicate);
     if (r != JOURNAL_OK)
         return r;
-    if (duplicate && m->committed >= a->next) { /* the next poll calls back */
+    if (duplicate && m->committed >= a->next) { /* the next journal_set_poll calls back */
         if (!set->answered)
             set->answered = batch_new(set, NULL);
         *batch_entry(set->answered) = (struct entry){.done = done, .arg = arg, .frame = SIZE_MAX};
@@ -175,7 +175,7 @@ static void entry_frame(const struct batch *b, const struct entry *e, struct fra
     frame_decode(bytes_of(b->frames.ptr + e->frame, b->frames.len - e->frame), 0, 0, true, f);
 }
 
-/* Calls back all appends of a batch, and releases it. */
+/* Runs the callbacks of all appends of a batch, and releases the batch. */
 static void call_back(struct journal_set *set, struct batch *b, enum journal_result result)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -199,9 +199,9 @@ static void call_back(struct journal_set *set, struct batch *b, enum journal_res
     batch_release(set, b);
 }
 
-/* Undoes a refused batch and all appends that were accepted after it, because their offsets and marks depend on the batch.
- * The journal is halted, so the committers have not taken these appends, and they are still pending. Returns them; NULL:
- * there are none. */
+/* Undoes a refused batch and all appends that were accepted after it, because their offsets and marks depend on the
+ * batch. Returns the later appends; NULL: none. Committers take no batch of a halted journal, so later appends are
+ * pending. */
 static struct batch *refuse(struct journal *j, const struct batch *b)
 {
     struct journal_set *set = j->set;
@@ -219,11 +219,13 @@ static struct batch *refuse(struct journal *j, const struct batch *b)
     return behind;
 }
 
-/* Updates segments, marks and the committed end after a batch is finished. Returns the appends that are refused with it. */
+/* Updates segments, marks and the committed end after a batch is finished. Returns the appends that are refused
+ * together with the batch; NULL: none. */
 static struct batch *settle(struct journal *j, const struct batch *b)
 {
     if (b->rolled && b->rolled->base != j->committed_end) {
-        segment_free(b->rolled); /* it begins behind refused bytes, which only the next opening recovers */
+        segment_free(
+            b->rolled); /* the segment begins after refused bytes; only journal_open recovers these */
     } else if (b->rolled) {
         segment_list_last(j)->size = b->old_size;
         segment_list_push(j, b->rolled);

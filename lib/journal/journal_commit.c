@@ -1,37 +1,37 @@
-/* Commits. A set has two committer threads, which form a pipeline of two stages. In a round, a committer takes and
- * writes the pending batch of every dirty journal (stage one), syncs the files if required (stage two), and returns
- * the batches.
+/* The commits of a set. A set has two committer threads, which form a pipeline of two stages. In a round, a committer
+ * takes and writes the pending batch of every dirty journal (stage one). The committer then syncs the files if required
+ * (stage two), and returns the batches.
  *
- * 1. Only one thread at a time is in each stage (`writing`, `syncing`), and a committer stays in stage one until it
- *    can enter stage two. So batches are written, synced and returned in the order of the appends.
- * 2. Appends that arrive during a sync become durable with the next sync. When journal_gather_max bytes wait, the
- *    other committer writes them while the sync still runs. For fewer bytes it is not worth waking a thread.
- * 3. If stage one cannot write a batch, it halts the journal before any committer takes the journal's next batch. If
- *    a sync fails, the journal is latched, and the batches that were written during the sync fail, too (writer_sync).
+ * 1. Each stage contains at most one thread (`writing`, `syncing`), and a committer stays in stage one until it can
+ *    enter stage two. Batches are therefore written, synced and returned in the order of the appends.
+ * 2. Appends that arrive during a sync become durable with the next sync. When journal_gather_max bytes wait, the other
+ *    committer writes these bytes while the sync still runs. For fewer bytes, waking a thread costs more than it saves.
+ * 3. A committer that cannot write a batch halts the journal before any committer takes the journal's next batch. If a
+ *    sync fails, the journal is latched, and the batches that were written during the sync fail, too (writer_sync).
  * 4. A new segment begins only while no thread syncs, so no descriptor is closed during a sync.
  *
- * Under JOURNAL_SYNC_NEVER the owner itself runs a round if the round only copies bytes into the page cache, because
- * that costs less than waking a thread. Both stages must be free. */
+ * Under JOURNAL_SYNC_NEVER, copying bytes into the page cache costs less than waking a thread. If a round only copies
+ * such bytes and both stages are free, the owner itself runs the round. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
 
-/* After a slow write, the owner leaves all commits to the committers for this time. */
+/* Time after a slow write in which the owner leaves all commits to the committers. */
 #define OWNER_BACKOFF (10 * USEC_PER_SEC)
 
 size_t journal_owner_write_max = (size_t)1 << 20;
 size_t journal_gather_max = (size_t)256 << 10;
 usec_t journal_owner_slow_write = 2 * USEC_PER_MSEC;
 
-/* True if a round should begin now. Does not consider the interval of sync_ms. */
+/* True if a round should begin now, apart from the interval of sync_ms. */
 static bool may_write(const struct journal_set *set)
 {
     assert(set_is_locked(set));
     return set->dirty && !set->writing && (!set->syncing || set->dirty_bytes >= journal_gather_max);
 }
 
-/* Stage one: writes the pending batches of all dirty journals and returns them as a list. The batch of a halted
- * journal stays pending until the owner takes it back. The lock is not held during the writes. */
+/* Stage one: writes the pending batches of all dirty journals and returns them as a list. The batch of a halted journal
+ * stays pending until the owner takes it back. Releases the lock during the writes. */
 static struct batch *write_round(struct journal_set *set)
 {
     assert(set_is_locked(set) && set->writing);
@@ -56,7 +56,7 @@ static struct batch *write_round(struct journal_set *set)
     return first;
 }
 
-/* Returns true if the list was empty before, so that the owner must be notified. */
+/* Returns batches to the owner. True if the list of finished batches was empty, so that the owner must be notified. */
 static bool hand_back(struct journal_set *set, struct batch *first)
 {
     assert(set_is_locked(set));
@@ -87,8 +87,8 @@ void commit_wake_all(struct journal_set *set)
         pthread_cond_signal(&c->wake);
 }
 
-/* Returns false if the set is being freed. With sync_ms, a round begins at the end of the interval, or earlier if the
- * owner waits for the round. */
+/* Waits until a round should begin; false: the set is being freed. With sync_ms, a round begins at the end of the
+ * interval, or earlier if the owner waits for the round. */
 static bool wait_for_work(struct committer *c)
 {
     struct journal_set *set = c->set;
@@ -103,9 +103,9 @@ static bool wait_for_work(struct committer *c)
     }
 }
 
-/* A committer writes batches until stage two is free. Appends that arrive while the other committer syncs are also written,
- * and this thread's sync makes them durable. Under JOURNAL_SYNC_NEVER a segment may begin without a sync of the previous one,
- * so the thread does not write while the other committer syncs. */
+/* A committer writes batches until stage two is free. The committer also writes appends that arrive while the other
+ * committer syncs, and its own sync makes them durable. Under JOURNAL_SYNC_NEVER a segment may begin without a sync of
+ * the previous segment, so a committer does not write during a sync. */
 void *committer_main(void *arg)
 {
     struct committer *c = arg;
@@ -175,8 +175,7 @@ void commit_write(struct journal_set *set)
     set_unlock(set);
     if (!mine)
         return;
-    /* The dirty list cannot change without the lock here: only the owner adds journals, and only stage one removes
-     * them. */
+    /* The owner may read the dirty list unlocked: only the owner adds and only stage one removes journals. */
     bool copies = true;
     for (struct journal *j = set->dirty; j && copies; j = j->next_dirty)
         copies = !j->pending || j->halted || writer_only_copies(j, j->pending);
@@ -186,7 +185,8 @@ void commit_write(struct journal_set *set)
         (void)hand_back(set, write_round(set));
     set->writing = false;
     set_unlock(set);
-    /* When too many dirty pages wait for the disk, the kernel delays writers. The owner's loop must not be delayed. */
+    /* When too many dirty pages wait for the disk, the kernel delays writers. After a delayed write, the committers
+     * write, so that the owner's loop does not wait. */
     usec_t now = clock_monotonic();
     set->owner_back = now - began > journal_owner_slow_write ? now + OWNER_BACKOFF : 0;
 }

@@ -125,7 +125,7 @@ enum cursor_status cursor_peek(struct cursor *c, struct frame *f)
     enum frame_status status = frame_measure(at_position(c), &size);
     if (status != FRAME_OK)
         return status == FRAME_NONE ? CURSOR_END : CURSOR_BAD;
-    /* If a length is damaged, the cursor must not allocate more memory than the file is long. */
+    /* The length may be damaged, so the cursor does not allocate more memory than the file's size. */
     if (size > c->chunk && (fstat(c->fd, &st) != 0 || c->position + size > (uint64_t)st.st_size))
         return CURSOR_BAD;
     if (!fill(c, size))

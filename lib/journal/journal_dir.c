@@ -24,7 +24,7 @@ int journal_dir_lock(const char *dir)
     int fd = io->open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     usec_t due = clock_monotonic() + journal_lock_timeout;
     while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        /* A process that has just been killed may still hold the lock for a moment. */
+        /* A process that was just killed may hold the lock for a moment longer. */
         if (errno == EINTR || (errno == EWOULDBLOCK && clock_monotonic() < due)) {
             nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL * 1000}, NULL);
             continue;
@@ -63,7 +63,7 @@ char *newest_marker_path(const char *dir, uint64_t sequence)
     return numbered_path(dir, sequence, MARKER_SUFFIX, "");
 }
 
-/* True if the file name consists of 16 hexadecimal digits and this ending. */
+/* True if the file name consists of 16 hexadecimal digits and `ending`. */
 static bool has_number(const char *name, const char *ending, uint64_t *number)
 {
     if (strspn(name, "0123456789abcdef") != 16 || strcmp(name + 16, ending) != 0)
@@ -276,7 +276,7 @@ static void note_encode(const struct repair_note *n, struct buf *out)
     buf_printf(out, "checksum %016" PRIx64 "\n", (uint64_t)XXH3_64bits(out->ptr, out->len));
 }
 
-/* A note is valid only if encoding it again gives the same bytes. The byte after `text` is a NUL. */
+/* A repair note is valid only if encoding the decoded note gives the same bytes. A NUL must follow `text`. */
 static bool note_decode(struct bytes text, struct repair_note *n)
 {
     char stage[16];
@@ -315,7 +315,7 @@ enum journal_result repair_note_read(
         bool unknown = sscanf(text, "millrace journal repair %u", &version) == 1 && version != NOTE_VERSION;
         r = unknown ? JOURNAL_VERSION : JOURNAL_DAMAGED;
         snprintf(error, error_size, "%s: %s", path,
-            unknown ? "unknown format version" : "damaged: not the state of a repair");
+            unknown ? "unknown format version" : "damaged: not the note of a repair");
     }
     free(path);
     return r;
@@ -339,6 +339,6 @@ enum journal_result repair_note_check(const char *dir, char *error, size_t error
     enum journal_result r = repair_note_read(dir, &n, &there, error, error_size);
     if (r != JOURNAL_OK || !there || n.stage == REPAIR_DONE)
         return r;
-    snprintf(error, error_size, "%s: a repair was interrupted; run it again", dir);
+    snprintf(error, error_size, "%s: a repair was interrupted; run the repair again", dir);
     return JOURNAL_DAMAGED;
 }

@@ -1,14 +1,15 @@
-/* The course of an erasure. The owner starts each step when the step before has ended. The reader thread runs all but the
- * second.
+/* The steps of an erasure. The owner starts each step when the previous step has ended. The owner runs the second step,
+ * and the reader thread runs the other steps.
  *
- *     pause       let no more files be recycled; the jobs that do so now end before this one
+ *     pause       stop the recycling of files; earlier jobs that recycle files end before this step
  *     end         append an empty frame that begins a new segment
  *     replace     for each earlier segment that has ranges, or is in a recycled file: copy it frame by frame, sync
  *                 the copy, rename it, sync the directory
- *     settle      check that segments trimmed meanwhile are removed: after a crash they would come back
+ *     settle      check that trimmed segments are removed, because after a crash they would exist again
  *
- * If the spare file was recycled before the pause, the new segment is in it. Appends that were under way may be in the
- * new segment. In both cases the second step is repeated. Trimmed segments that readers still use are replaced too. */
+ * If the spare file was recycled before the pause, the new segment uses this recycled file. Appends that were pending
+ * before the pause may also be in the new segment. In both cases the owner repeats the second step. Trimmed segments
+ * that readers still use are also replaced. */
 #include "journal/journal_erase.h"
 
 #include "journal/journal_internal.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 
 #define STEP_MAX ((uint64_t)2 << 20)
-#define ATTEMPTS_MAX 4 /* to begin a segment after all appends, in a file that was not recycled */
+#define ATTEMPTS_MAX 4 /* attempts to begin a segment after all ranges, in a file that was not recycled */
 
 struct erase {
     struct journal *journal;
@@ -27,17 +28,17 @@ struct erase {
     journal_erased_fn *done;
     void *arg;
     unsigned attempts;
-    uint64_t end;        /* the newest segment must begin here or later */
-    uint64_t next, last; /* sequence numbers: the next segment to examine, and the last one */
+    uint64_t end;        /* the newest segment must begin at this offset or later */
+    uint64_t next, last; /* sequence numbers of the next and the last segment to examine */
     uint64_t examined, total;
-    usec_t not_before; /* of the next step, after a shortage; 0: at once */
+    usec_t not_before; /* time of the next step after a shortage; 0: at once */
 
-    /* The copy under way; used by the reader thread. */
+    /* The current copy of a segment; used by the reader thread. */
     struct cursor cursor;
     int fd;            /* -1: none */
     uint64_t position; /* bytes written */
-    size_t range;      /* the first range that does not end before the cursor */
-    bool copied;       /* the last step has replaced the segment */
+    size_t range;      /* index of the first range that does not end before the cursor */
+    bool copied;       /* the previous step has replaced the segment */
 };
 
 static void finish(struct erase *e, enum journal_result r, const char *error)
@@ -74,7 +75,7 @@ static void fail_job(struct job *job, const char *path, const char *what)
 
 /* Replace. */
 
-/* The first range that ends after `offset`. */
+/* Returns the index of the first range that ends after `offset`. */
 static size_t range_after(const struct journal_erasure *what, uint64_t offset)
 {
     size_t low = 0, high = what->n;
@@ -106,12 +107,12 @@ static bool replace_ranges(struct erase *e, uint64_t offset, char *payload, size
         if (r->end > offset && !what->replace(payload, len, from, to, is_part))
             return false;
         if (r->end > offset + len)
-            break; /* it continues in the next frame */
+            break; /* the range continues in the next frame */
     }
     return true;
 }
 
-/* Encodes the frame anew, so that an unchanged frame keeps its bytes. */
+/* Encodes the frame again. A frame without replaced bytes is encoded to the same bytes as before. */
 static bool copy_frame(struct erase *e, const struct frame *f, struct buf *out)
 {
     size_t at = out->len;
@@ -147,8 +148,8 @@ static bool begin_copy(struct job *job, struct erase *e, const char *fresh)
     return true;
 }
 
-/* The zeros after the frames are what a write into a recycled file leaves. The segment's version changes in the reader
- * thread, where all cursors that use the fd cache are. */
+/* Zeros follow the frames, as after each write into a recycled file. The reader thread changes the segment's version,
+ * because only the reader thread uses cursors of the fd cache. */
 static bool end_copy(struct job *job, struct erase *e, const char *fresh)
 {
     static const char zeros[FRAME_HEADER];
@@ -208,7 +209,7 @@ static void close_copy(struct erase *e)
     e->fd = -1;
 }
 
-/* After a shortage of descriptors or memory, the copy begins again. */
+/* After a shortage of descriptors or memory, the copy of the segment begins again. */
 static void run_replace(struct job *job)
 {
     struct erase *e = job->journal->erase;
@@ -245,7 +246,7 @@ static void deliver_replace(struct job *job)
         next_segment(e);
 }
 
-/* The jobs before this one have removed the segments that were trimmed. */
+/* Checks that the earlier jobs have removed the trimmed segments. */
 static void run_settle(struct job *job)
 {
     struct journal *j = job->journal;
@@ -347,9 +348,9 @@ void journal_erase_progress(const struct journal *j, uint64_t *examined, uint64_
 /* Removal of trimmed segments. */
 
 struct removal {
-    struct job job; /* must be the first member */
-    uint64_t first; /* the sequence number of the first segment that was not trimmed at the call */
-    bool submitted; /* the jobs that remove the segments before it precede this one */
+    struct job job; /* the job must be the first member */
+    uint64_t first; /* first segment that was not trimmed at the call (sequence number) */
+    bool submitted; /* the jobs that remove the segments before `first` are submitted */
     journal_erased_fn *done;
     void *arg;
 };

@@ -87,7 +87,7 @@ enum header_status segment_header_decode(struct bytes file, struct segment_heade
     opening_decode(file.ptr + H_PREVIOUS, out->previous);
     out->never = get_le32(file.ptr + H_FLAGS) & H_FLAG_NEVER;
     out->recycled = get_le32(file.ptr + H_FLAGS) & H_FLAG_RECYCLED;
-    /* With larger values, arithmetic on offsets could overflow. */
+    /* With offsets above JOURNAL_OFFSET_MAX, arithmetic on offsets could overflow. */
     const uint64_t offsets[] = {out->base, out->previous_end, out->durable, out->reach};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++)
         if (offsets[i] > JOURNAL_OFFSET_MAX)
@@ -241,8 +241,8 @@ void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char 
     put_le64(out + 16, XXH3_64bits_withSeed(out, 16, seed));
 }
 
-/* A fast test before the checksum is computed. Old frames in a recycled file fail because their offsets are lower.
- * Other bytes rarely pass. */
+/* Tests cheaply whether the bytes can be a frame, before the checksum is computed. Old frames in a recycled file fail
+ * because their offsets are lower. Bytes that are not a frame rarely pass. */
 static bool could_be_frame(struct bytes at, uint64_t position, uint64_t offset, size_t *size)
 {
     uint64_t stated = get_le64(at.ptr + F_OFFSET);

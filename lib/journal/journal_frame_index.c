@@ -9,7 +9,7 @@ void frame_index_add(struct journal *j, struct segment *s, const struct index_en
     struct journal_set *set = j->set;
     if (!set->index)
         set->index = mem_zalloc(FRAME_INDEX_SEGMENTS_MAX * sizeof *set->index);
-    if (!s->index) { /* a free slot, or the slot of the least recently used segment */
+    if (!s->index) { /* take a free slot, or the slot of the least recently used segment */
         struct frame_index *oldest = set->index;
         for (size_t i = 0; i < FRAME_INDEX_SEGMENTS_MAX && oldest->segment; i++)
             if (!set->index[i].segment || set->index[i].used < oldest->used)

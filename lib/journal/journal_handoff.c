@@ -97,8 +97,7 @@ void batch_free(struct batch *b)
     free(b);
 }
 
-/* New memory pages from the kernel cost more than the copying of a small batch. So the memory of small batches is
- * reused. */
+/* Reuses the memory of small batches, because new pages from the kernel cost more than copying a small batch. */
 void batch_release(struct journal_set *set, struct batch *b)
 {
     size_t bytes = batch_bytes(b);
@@ -145,7 +144,7 @@ static int add(struct fd_cache *cache, const struct segment *s)
     int fd = file_open(s->path);
     struct fd_cache_entry *oldest = least_used(cache);
     if (fd < 0 && errno_is_fd_limit(errno) && oldest) {
-        close_entry(oldest); /* close only one, because another thread could take the free descriptors */
+        close_entry(oldest); /* close only one descriptor, because another thread could take more */
         fd = file_open(s->path);
     }
     if (fd >= 0)
@@ -192,7 +191,7 @@ void job_submit(struct journal *j, struct job *job)
     set->jobs_tail = &job->next;
     bool wake = set->reader_waits;
     set_unlock(set);
-    if (wake) /* signal after unlocking, because the reader needs the lock */
+    if (wake) /* signal after unlocking, because the reader thread needs the lock */
         pthread_cond_signal(&set->reads);
 }
 
@@ -257,8 +256,8 @@ void job_pass(struct job *job, const struct frame *f)
         job->indexed[job->n_indexed++] = (struct index_entry){c->position, c->offset, c->latest};
 }
 
-/* Removes the first job that is due from the list and returns it. If no job is due, returns NULL and sets *due to the
- * time of the next job, or to 0 if there is no job. */
+/* Removes the first due job from the list and returns it. If none is due, sets *due to the next job's time; 0: no
+ * job. */
 static struct job *take_job(struct journal_set *set, usec_t *due)
 {
     usec_t now = 0;

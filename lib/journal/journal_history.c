@@ -1,4 +1,4 @@
-/* The openings of a journal's bytes, as the headers of its segments name them. */
+/* Finds the openings of a journal's bytes in the headers of its segments. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@ const char *journal_opening(const struct journal *j)
     return j->opening;
 }
 
-/* The number of segments that are not trimmed and begin below `offset`. */
+/* Returns the number of untrimmed segments that begin below `offset`. */
 static size_t begun_below(const struct journal *j, uint64_t offset)
 {
     assert(j->magic == JOURNAL_MAGIC && j->openings_begin_segments);
@@ -61,7 +61,7 @@ size_t journal_openings(const struct journal *j, struct journal_opening **out)
     return n;
 }
 
-/* True if the byte at `offset` is lost: it is in a hole, or at its first byte. */
+/* True if the byte at `offset` is in a hole, so that the byte is lost. */
 static bool is_lost(const struct journal *j, uint64_t offset)
 {
     size_t n = begun_below(j, offset + 1);
@@ -75,7 +75,7 @@ bool journal_is_past(
         (offset <= j->committed_end && bytes_equal_str(opening, journal_opening_before(j, offset))))
         return true;
     if (offset < j->committed_end && is_lost(j, offset - 1) && is_lost(j, offset))
-        return true; /* a read there reports the hole */
+        return true; /* a read at `offset` reports the hole */
     struct journal_opening *list;
     size_t n = journal_openings(j, &list);
     uint64_t later = offset < j->committed_end ? offset : j->committed_end;

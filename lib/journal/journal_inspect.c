@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define LOST_MAX 1024 /* limit on the lost segments that the summary counts */
+#define LOST_MAX 1024 /* maximum number of lost segments that the summary counts */
 
 struct inspection {
     inspect_fn *fn;
     void *arg;
     enum journal_result result;
-    struct segment_header before; /* of the previous segment, if has_before */
+    struct segment_header before; /* header of the previous segment, if has_before */
     bool has_before, newest;
     char *path;
     uint64_t sequence;
-    struct stat file;        /* the file as found when the inspection of this segment began */
+    struct stat file;        /* status of the file when the inspection of this segment began */
     char stated[SYNCED_END]; /* the newest marker's statement, read before any frame */
 };
 
@@ -37,8 +37,7 @@ static void report(struct inspection *n, struct inspect_event e)
     n->fn(&e, n->arg);
 }
 
-/* If the segment was trimmed meanwhile, the path is missing or names another file, and the function reports
- * nothing. */
+/* Reports no damage of a segment that was trimmed during the inspection: its path is missing or names another file. */
 static void report_damage(
     struct inspection *n, uint64_t position, uint64_t offset, uint64_t durable, const char *what)
 {
@@ -50,23 +49,22 @@ static void report_damage(
             .kind = INSPECT_DAMAGE, .position = position, .offset = offset, .last = durable, .what = what});
 }
 
-/* Where a segment's frames end, and what the bytes after that end contain. */
+/* The end of a segment's frames, and the content of the bytes after this end. */
 struct run_end {
     uint64_t position, offset;
     bool zeros;
     struct tail_scan behind;
 };
 
-/* True if bytes after the end were once synced, so that frames are damaged. */
+/* True if bytes after the end of the frames were synced earlier, so that frames are damaged. */
 static bool was_longer(const struct run_end *end)
 {
     return end->behind.position > end->position || end->behind.durable > end->offset || end->behind.too_many;
 }
 
-/* Reports all frames, and then scans the bytes after them. If the journal is in use, frames may be written between
- * these two steps, so the function repeats both until the end stays the same. It reads the file instead of mapping
- * it, because access to a mapping would fault if the daemon truncates the file. Returns false if the file cannot be
- * read. */
+/* Reports all frames, and then scans the bytes after the last frame. A daemon may write frames during the scan, so the
+ * function repeats report and scan until the end of the frames stays the same. Reads the file without a mapping,
+ * because a mapping would fault if the daemon truncates the file. Returns false if the file cannot be read. */
 static bool find_end(struct inspection *n, const struct segment_header *h, struct run_end *end)
 {
     uint64_t before, seed = segment_seed(h);
@@ -99,7 +97,7 @@ static bool find_end(struct inspection *n, const struct segment_header *h, struc
     return true;
 }
 
-/* `next` is the header of the next segment, which states where this segment ends. NULL if unknown. */
+/* Reports how the segment ends. `next` is the next segment's header, which contains this end; NULL: unknown. */
 static void judge_end(struct inspection *n, const struct segment_header *h, const struct run_end *end,
     const struct segment_header *next)
 {
@@ -111,7 +109,7 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
         report_damage(n, end->position, end->offset, 0, "its frames end too early");
     else if (!next && was_longer(end))
         report_damage(n, end->position, end->offset, behind->durable,
-            "a later frame or the newest marker states that these bytes were synced");
+            "according to a later frame or the newest marker, these bytes were synced");
     else {
         bool clean = whole || (end->zeros && !behind->end && (h->recycled || !behind->nonzero));
         report(n, (struct inspect_event){.kind = clean ? INSPECT_END : INSPECT_TAIL,
@@ -120,8 +118,8 @@ static void judge_end(struct inspection *n, const struct segment_header *h, cons
     }
 }
 
-/* `next_sequence` is the number of the next segment, or NULL if this is the last. Returns false with errno if the
- * segment cannot be read. */
+/* Reports the header, frames and end of a segment. `next_sequence` is the number of the next segment; NULL: the segment
+ * is the last. Returns false with errno if the segment cannot be read. */
 static bool inspect_segment(struct inspection *n, const char *dir, const uint64_t *next_sequence)
 {
     struct segment_header h, next;
@@ -144,7 +142,7 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     else if (has_before && h.sequence != n->before.sequence + 1)
         report(n, (struct inspect_event){.kind = INSPECT_MISSING, .offset = h.previous_end});
     if (next_sequence && segment_read_header(dir, *next_sequence, &next, &next_status) != 0)
-        next_status = HEADER_DAMAGED; /* reported when that segment is inspected */
+        next_status = HEADER_DAMAGED; /* the inspection of the next segment reports the damage */
     if (!find_end(n, &h, &end))
         return false;
     bool known = next_status == HEADER_OK && next.sequence == h.sequence + 1;
@@ -154,9 +152,9 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
     return true;
 }
 
-/* Lists the segments. If the marker names a segment that is missing, *missing is its number, otherwise 0. If the
- * journal is in use, segments may begin or be trimmed between reading the marker and listing the directory. So the
- * function repeats both until the marker stays the same. */
+/* Lists the segments. *missing is the number of the segment in the marker if this segment is missing, otherwise 0.
+ * Segments may begin or be trimmed between reading the marker and listing the directory, so the function repeats both
+ * until the marker stays the same. */
 static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing, char stated[SYNCED_END])
 {
     uint64_t *sequences = NULL, named, again, newest;
@@ -207,7 +205,7 @@ enum journal_result journal_inspect_from(
         if (n.sequence < from)
             continue;
         n.path = segment_path(dir, n.sequence, "");
-        /* ENOENT: the segment was trimmed after the directory was read. */
+        /* ENOENT means that the segment was trimmed after the directory was read. */
         if (!inspect_segment(&n, dir, n.newest ? NULL : &sequences[i + 1]) && errno != ENOENT) {
             snprintf(error, error_size, "%s: cannot read: %s", n.path, strerror(errno));
             n.result = JOURNAL_IO;

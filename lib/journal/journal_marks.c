@@ -55,7 +55,7 @@ struct mark *marks_add(struct marks *m, struct bytes label)
     return slot;
 }
 
-/* Moves the entries that follow without a free slot between, because a search ends at a free slot. */
+/* Moves the entries that directly follow the removed slot, because a search ends at a free slot. */
 static void marks_remove(struct marks *m, struct bytes label)
 {
     struct mark *slot = marks_find(m, label);

@@ -1,13 +1,13 @@
-/* An opening first examines all files and only then changes files.
+/* journal_open first examines all files and only then changes files.
  *
- * It reads the header of every segment. If a header has an unknown version or the id of another journal, or if there is
- * a gap, it refuses the journal. It verifies the newest segment frame by frame. Under JOURNAL_SYNC_NEVER the older
- * segments may not be synced. Then it verifies all segments that were not known to be synced when the newest was
- * created, unless the newest ends in a close frame.
+ * journal_open reads the header of every segment. journal_open refuses the journal if a header has an unknown version
+ * or the id of another journal, or if a segment is missing. journal_open verifies the newest segment frame by frame.
+ * Under JOURNAL_SYNC_NEVER older segments are possibly unsynced. journal_open therefore verifies all segments that were
+ * not known to be synced when the newest segment was created, unless the newest segment ends in a close frame.
  *
- * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest marker,
- * states that this position was durable, the journal is damaged. A newest marker above the last segment is damage
- * too. */
+ * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest
+ * marker, shows that bytes after this end were synced, the journal is damaged. If the newest marker names a segment
+ * above the last segment, the journal is damaged, too. */
 #include "base/log.h"
 #include "journal/journal_internal.h"
 
@@ -21,7 +21,8 @@
 
 #define SEGMENT_DEFAULT (UINT64_C(64) << 20)
 #define PRODUCERS_DEFAULT 4096
-#define RESERVED_MIN ((uint64_t)32 << 10) /* more than a file system itself allocates beyond a file's end */
+#define RESERVED_MIN                                                                                         \
+    ((uint64_t)32 << 10) /* more bytes than a file system itself allocates beyond a file's end */
 
 usec_t (*journal_wall)(void) = clock_wall;
 
@@ -32,19 +33,19 @@ struct opening {
     size_t error_size;
     struct segment_header *headers;
     size_t count;
-    size_t first;           /* the first segment to verify */
-    size_t last;            /* the segment in which the journal ends */
-    uint64_t end, position; /* offset and file position of that end */
-    uint64_t synced;        /* a frame states that this segment was synced up to this position */
-    bool ends_in_zeros;     /* zeros or the file's end follow after the last frame */
+    size_t first;           /* index of the first segment to verify */
+    size_t last;            /* index of the segment in which the journal ends */
+    uint64_t end, position; /* offset and file position at which the journal ends */
+    uint64_t synced;        /* position up to which the segment was synced, according to its frames */
+    bool ends_in_zeros;     /* zeros or the file's end follow the last frame */
     usec_t last_time;       /* of the last frame */
-    usec_t last_payload;    /* time of the last payload, or the latest in an earlier segment; 0: none */
-    usec_t latest;          /* the latest time of a payload in that segment; 0: none */
-    struct session session; /* the last */
-    char last_opening[OPENING_TEXT]; /* of the last byte; "": none */
+    usec_t last_payload;    /* time of the last payload, or latest time in an earlier segment; 0: none */
+    usec_t latest;          /* latest time of a payload in the last segment; 0: none */
+    struct session session; /* the last session */
+    char last_opening[OPENING_TEXT]; /* opening of the last byte; "": none */
     bool clean;
-    bool repairs; /* missing newest segments are accepted as lost, and the marker's statement is ignored */
-    char stated[SYNCED_END]; /* by the newest marker; zeros: nothing */
+    bool repairs;            /* accept missing newest segments, and ignore the newest marker's statement */
+    char stated[SYNCED_END]; /* statement in the newest marker; zeros: none */
 };
 
 static enum journal_result refuse(
@@ -150,7 +151,7 @@ static bool apply_frame(struct opening *o, const struct frame *f, bool first)
     return true;
 }
 
-/* The latest time of a payload in the newest segment before i that has one; 0: none. */
+/* Returns the latest time of a payload in the newest segment before segment i that has a payload; 0: no payload. */
 static usec_t latest_before(const struct opening *o, size_t i)
 {
     while (i > 0 && o->headers[i].latest == 0)
@@ -158,7 +159,7 @@ static usec_t latest_before(const struct opening *o, size_t i)
     return o->headers[i].latest;
 }
 
-/* Verifies segment i. Sets o->position and o->end to the position and the offset at which its valid frames end. */
+/* Verifies segment i. Sets o->position and o->end to position and offset of the end of the segment's valid frames. */
 static enum journal_result verify_segment(struct opening *o, size_t i)
 {
     const struct segment_header *h = &o->headers[i];
@@ -194,8 +195,8 @@ static enum journal_result verify_segment(struct opening *o, size_t i)
     return JOURNAL_OK;
 }
 
-/* The number of torn bytes at the end of the last segment. In a recycled file old bytes follow the zeros after the
- * last frame. So zeros there mean that no frame is torn, unless an intact frame follows. */
+/* Returns the number of torn bytes at the end of the last segment. In a recycled file, old bytes follow the zeros after
+ * the last frame. Zeros after the last frame therefore mean that no frame is torn, unless an intact frame follows. */
 static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
 {
     if (!o->headers[o->last].recycled)
@@ -205,7 +206,7 @@ static uint64_t torn_bytes(const struct opening *o, const struct tail_scan *b)
     return o->ends_in_zeros ? 0 : b->nonzero < FRAME_HEADER ? b->nonzero : FRAME_HEADER;
 }
 
-/* Counts the items in the frames after the end, as long as the headers of these frames are plausible. */
+/* Counts the items in the frames after the journal's end, up to the first frame without a plausible header. */
 static uint64_t count_cut(const struct opening *o, struct bytes file)
 {
     uint64_t n = 0, at = o->position;
@@ -219,7 +220,7 @@ static uint64_t count_cut(const struct opening *o, struct bytes file)
     return n;
 }
 
-/* Segment i ends too early. True if a later segment states that bytes beyond this end were synced. */
+/* True if bytes beyond the end of segment i were synced. `durable` is the synced offset in a later segment. */
 static bool was_durable(const struct opening *o, size_t i, uint64_t durable)
 {
     return i + 1 < o->count && (durable >= o->headers[i + 1].previous_end || durable > o->end);
@@ -239,8 +240,8 @@ static void report_cut(const struct opening *o)
     free(path);
 }
 
-/* The valid frames end in segment i. The bytes after this end may be cut off only if no intact frame or header, and
- * not the newest marker, states that they were synced. Otherwise the journal is damaged. */
+/* The valid frames end in segment i. If an intact frame or header, or the newest marker, shows that bytes after this
+ * end were synced, the journal is damaged. If not, the bytes after the end may be cut off. */
 static enum journal_result judge_tail(struct opening *o, size_t i)
 {
     bool damaged = false;
@@ -261,7 +262,7 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
         if (!read)
             return refuse_segment(o, JOURNAL_IO, k, "cannot read", errno);
         if (b.too_many)
-            return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too many places look like frames", 0);
+            return refuse_segment(o, JOURNAL_DAMAGED, k, "damaged: too many positions look like frames", 0);
         o->j->cut_bytes += k == i ? torn_bytes(o, &b) : b.nonzero;
         if (k == i)
             damaged = b.position > o->position || b.durable > o->end;
@@ -274,8 +275,8 @@ static enum journal_result judge_tail(struct opening *o, size_t i)
         return JOURNAL_OK;
     char what[160];
     snprintf(what, sizeof what,
-        "damaged at byte %llu (offset %llu); a later frame or the newest marker states that this byte was "
-        "synced",
+        "damaged at byte %llu (offset %llu), which was synced according to a later frame or the newest "
+        "marker",
         (unsigned long long)o->position, (unsigned long long)o->end);
     return refuse_segment(o, JOURNAL_DAMAGED, i, what, 0);
 }
@@ -304,16 +305,15 @@ static enum journal_result verify(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Makes a segment durable. If a sync fails, the kernel may mark pages as clean although they were not written, and
- * the next sync succeeds. So this function first writes the bytes from `from` on again, because it is unknown whether
- * they were synced. */
+/* Makes a segment durable. After a failed sync, the kernel may mark unwritten pages as clean, so that the next sync
+ * succeeds. sync_again therefore writes the bytes from `from` on again before it syncs. */
 static int sync_again(int fd, uint64_t from, uint64_t end)
 {
     return file_copy(fd, fd, from, end) != 0 ? -1 : io->fsync(fd);
 }
 
-/* Opens the last segment for writing and cuts off a torn tail. Even if the tail contains no valid frame now, its
- * bytes could form one when new frames are written before it. */
+/* Opens the last segment for writing and cuts off a torn tail. Even if the tail contains no valid frame now, its bytes
+ * could form a valid frame after new frames are written before the tail. */
 static enum journal_result enter_last(struct opening *o)
 {
     struct journal *j = o->j;
@@ -339,8 +339,8 @@ static enum journal_result enter_last(struct opening *o)
     w->end = w->durable = o->end;
     w->last_time = o->last_time;
     w->latest = o->latest;
-    /* An earlier session may have reserved blocks beyond the file's end. These are kept, because the disk may be full
-     * now. If the tail was cut, the blocks were freed and must be reserved again. */
+    /* Keeps blocks that an earlier session reserved beyond the file's end, because the disk may be full now. If the
+     * tail was cut, the blocks were freed and must be reserved again. */
     uint64_t blocks = (uint64_t)st.st_blocks * 512;
     if (blocks < (uint64_t)st.st_size + RESERVED_MIN)
         return JOURNAL_OK;
@@ -353,11 +353,11 @@ static enum journal_result enter_last(struct opening *o)
     return JOURNAL_OK;
 }
 
-/* Changes the files to match what `verify` found. Removes the segments after the end, beginning with the newest, so
- * that a crash leaves no gap. Then syncs the segments before the end and opens the last for writing. */
+/* Changes the files to match the result of `verify`. Removes the segments after the journal's end, beginning with the
+ * newest, so that a crash leaves no gap. Syncs the earlier segments and opens the last segment. */
 static enum journal_result settle(struct opening *o)
 {
-    unfinished_segments_remove(o->j->dir); /* one may hold blocks that the reserve needs */
+    unfinished_segments_remove(o->j->dir); /* the reserve may need their blocks */
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
         return JOURNAL_IO;
     for (; o->count > o->last + 1; o->count--) {
@@ -411,8 +411,8 @@ static enum journal_result open_existing(struct opening *o)
         reach = lost_below;
     if (reach < o->end)
         reach = o->end;
-    /* After a power cut, bytes that the last session served may be lost. If only the process was killed, the page
-     * cache still had them. The boot id tells these cases apart. */
+    /* After a power cut, bytes that the last session served may be lost. After a kill of the process, the page cache
+     * still had these bytes. The boot id shows whether the machine was restarted. */
     bool lost =
         !o->clean && o->session.never && memcmp(o->session.boot, j->set->boot, sizeof o->session.boot) != 0;
     bool hole = lost || lost_below > o->end || o->last + 1 < o->count;

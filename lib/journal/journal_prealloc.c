@@ -15,9 +15,9 @@ static char *spare_path(const struct journal *j)
     return dir_path(j->dir, PREALLOC_NAME);
 }
 
-/* Waits until no commit has run for a while. Zeros written during a commit would delay this commit by as much time
- * as they save later. A journal with a commit under way is not idle; one whose appends only wait for sync_ms is.
- * Returns true if the filler may write more zeros. */
+/* Waits until no commit has run for a while. Zeros that are written during a commit would delay this commit by as much
+ * time as the zeros save later. A set with a running commit is not idle. A set whose appends only wait for sync_ms is
+ * idle. Returns true if the filler thread may write more zeros. */
 static bool wait_for_idle(struct journal *j, bool *abandoned)
 {
     struct journal_set *set = j->set;
@@ -37,9 +37,9 @@ static bool wait_for_idle(struct journal *j, bool *abandoned)
     return go_on;
 }
 
-/* First allocates the blocks, which is quick, because a commit into allocated blocks already costs less than a commit
- * that extends the file. On a file system without fallocate, only writes zeros. *filled is the end of the zeros.
- * Returns 0 or an errno. */
+/* First allocates all blocks, which is fast: a commit into allocated blocks costs less than a commit that extends the
+ * file. Then writes zeros. On a file system without fallocate, the function only writes zeros. *filled is the end of
+ * the zeros. Returns 0 or an errno. */
 static int fill_file(struct journal *j, int fd, uint64_t *filled)
 {
     static const char zeros[FILL_STEP];
@@ -62,8 +62,8 @@ static int fill_file(struct journal *j, int fd, uint64_t *filled)
     return sync_or_eio(io->fsync(fd)) == 0 ? 0 : errno;
 }
 
-/* If the disk is full, descriptors run short or the journal is being closed, there is simply no spare file. Only
- * other failures count as failures of the storage. */
+/* Makes the spare file. A full disk, a shortage of descriptors or the end of the journal only means that no spare file
+ * exists. Any other failure is a failure of the storage. */
 static struct prealloc make_spare(struct journal *j)
 {
     struct prealloc made = {.state = PREALLOC_NO_SPACE};
@@ -113,7 +113,7 @@ void *filler_main(void *arg)
     return NULL;
 }
 
-/* If segments are being trimmed, the request is late, because the file of a trimmed segment will probably do. */
+/* If segments are being trimmed, requests the spare file later, because a trimmed file will probably become it. */
 void prealloc_request(struct journal *j)
 {
     struct journal_set *set = j->set;
@@ -177,16 +177,15 @@ void prealloc_discard(struct journal *j)
     prealloc_release(j);
 }
 
-/* A backup may hold hard links to the files of segments. Such a file must not be overwritten. */
+/* A backup may have a hard link to the file of a segment. A file with a hard link must not be overwritten. */
 static bool has_other_name(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && st.st_nlink > 1;
 }
 
-/* Syncs the directory, because the segment's old name must be gone durably before its bytes are overwritten. Links are
- * counted after the rename. A link that was added later does not count: a backup discards it, because the file has lost
- * its old name. */
+/* Syncs the directory, because the removal of the segment's name must be durable before its bytes are overwritten.
+ * Counts hard links after the rename. A backup discards a later link, because the segment's name is gone. */
 int prealloc_recycle(struct journal *j, const struct segment *s)
 {
     struct journal_set *set = j->set;

@@ -1,5 +1,5 @@
-/* Reads. The reader thread reads and verifies frames for one reader at a time. The owner moves readers from one
- * segment to the next. */
+/* Readers. The reader thread reads and verifies frames for one reader at a time. The owner moves a reader from one
+ * segment to the next segment. */
 #include "journal/journal_internal.h"
 
 #include <assert.h>
@@ -13,15 +13,14 @@ struct journal_reader {
     struct cursor *cursor;
     uint64_t offset;
     struct job *job;   /* the read in flight */
-    bool wants_spans;  /* the read is a journal_reader_spans with `how` */
-    struct buf memory; /* for its next job */
+    bool wants_spans;  /* the current read is a journal_reader_spans with `how` */
+    struct buf memory; /* buffer for the next job */
     struct journal_span_request how;
     journal_read_fn *done;
     void *arg;
 };
 
-/* Adds the frame at the cursor to the window, without the bytes before the job's offset. Returns false if the window
- * is full. */
+/* Adds the payload at the cursor to the window, without bytes before the job's offset. False: the window is full. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
@@ -60,8 +59,7 @@ static enum cursor_status fill_window(struct job *job)
             cursor_skip(c, &f);
     }
     while (status == CURSOR_FRAME && c->offset < job->limit && job->out.len < job->max_bytes) {
-        /* Reads only as many bytes as are still wanted, including headers. The rest of a larger chunk would often be
-         * zeros. */
+        /* Reads only the bytes that the window still needs, and headers. The rest of a chunk would often be zeros. */
         uint64_t left = job->limit - (job->offset + job->out.len);
         size_t room = job->max_bytes - job->out.len, n = left < room ? (size_t)left : room;
         n += n / 8 + FRAME_HEADER + CURSOR_KEPT;
@@ -120,7 +118,7 @@ uint64_t journal_reader_offset(const struct journal_reader *r)
 
 static void deliver_read(struct job *job);
 
-/* The index is searched again for each job, because other reads may have added a closer entry. */
+/* Each job searches the index again, because other reads may have added a closer entry. */
 static void submit_read(
     struct journal_reader *r, size_t max_bytes, enum journal_result result, usec_t not_before)
 {
@@ -145,8 +143,8 @@ static void submit_read(
     job_submit(r->journal, job);
 }
 
-/* If the reader is at the end of its segment, moves it to the next segment. Then submits the read. Even a read whose
- * result is already known becomes a job, so that journal_set_poll runs all callbacks in the order of the reads. */
+/* Moves a reader at the end of its segment to the next segment, and submits the read. A read whose result is already
+ * known also becomes a job, so that journal_set_poll runs all callbacks in the order of the reads. */
 static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);
@@ -221,8 +219,7 @@ static void answer_read(struct journal_reader *r, struct job *job)
         journal_file_release(w.file);
 }
 
-/* Releases the segment at the end: if its file is given to the caller, the segment must be marked as shared before it
- * can be removed. */
+/* Releases the segment last, because a segment whose file a caller gets must be marked as shared before its removal. */
 static void deliver_read(struct job *job)
 {
     struct journal_reader *r = job->reader;

@@ -37,7 +37,7 @@ static enum journal_result put_note(struct repair *r, enum repair_stage stage)
     r->note.stage = stage;
     return repair_note_write(r->dir, &r->note) == 0
                ? JOURNAL_OK
-               : failed(r, r->dir, "cannot write the state of the repair");
+               : failed(r, r->dir, "cannot write the note of the repair");
 }
 
 static void look(const struct inspect_event *e, void *arg)
@@ -48,8 +48,8 @@ static void look(const struct inspect_event *e, void *arg)
         r->how->found(e, r->how->arg);
 }
 
-/* The header and the table of a segment both state the offset at which the segment begins. Either may be damaged, so
- * the function returns the higher value. It ignores values that are too high for any journal. */
+/* The header and the table of a segment both contain the offset at which the segment begins. Either value may be
+ * damaged, so the function returns the higher value. Values that are too high for any journal are ignored. */
 static uint64_t stated_base(const char *path, uint64_t known)
 {
     static const uint64_t places[] = {SEGMENT_BASE_AT, SEGMENT_HEADER + FRAME_OFFSET_AT};
@@ -66,9 +66,8 @@ static uint64_t stated_base(const char *path, uint64_t known)
     return best;
 }
 
-/* Decides which segments to keep, and writes the note. `below` is an upper bound of the offsets that were ever used.
- * It assumes that the lost payload is as large as the files, and that there was a hole before each segment without a
- * header. */
+/* Decides which segments the repair keeps, and writes the repair note. `below` is an upper bound of all used offsets.
+ * The bound assumes lost payload of the size of the files, and a hole before each segment without a header. */
 static enum journal_result decide(struct repair *r)
 {
     size_t n;
@@ -121,8 +120,8 @@ static bool is_cut(const struct repair *r, uint64_t sequence)
     return sequence == r->note.sequence && r->note.cut_at > 0;
 }
 
-/* If an earlier repair was interrupted, some segments exist only in the other directory: these have been moved
- * already. The cut segment may exist in both directories, because its intact beginning was copied back. */
+/* After an interrupted repair, segments that were already moved exist only in the directory for damaged segments. The
+ * cut segment may exist in both directories, because its intact beginning was copied back. */
 static enum journal_result move_aside(struct repair *r, uint64_t sequence)
 {
     char *from = segment_path(r->dir, sequence, ""), *to = segment_path(r->aside, sequence, "");
@@ -147,8 +146,7 @@ static enum journal_result sync_both(struct repair *r)
     return synced ? JOURNAL_OK : failed(r, r->dir, "cannot sync");
 }
 
-/* Copies the intact beginning of the damaged segment back into the journal. At this point the damaged file is durable
- * under its new name. */
+/* Copies the intact beginning of the damaged segment back into the journal. The damaged file is already durable. */
 static enum journal_result put_back_beginning(struct repair *r)
 {
     uint64_t sequence = r->note.sequence;
@@ -194,8 +192,7 @@ static enum journal_result move_all(struct repair *r)
     return result == JOURNAL_OK ? put_note(r, REPAIR_MOVED) : result;
 }
 
-/* Opens the journal once, because the opening makes the hole. Meanwhile journal and repair share the directory's
- * lock. */
+/* Opens the journal once, because journal_open makes the hole. Journal and repair share the directory's lock. */
 static enum journal_result make_hole(struct repair *r, uint64_t *goes_on)
 {
     struct journal *j;
@@ -218,8 +215,8 @@ static void give(char *path, const struct stat *to)
     free(path);
 }
 
-/* If root runs the repair, the owner of the directory becomes the owner of the files that the repair has created.
- * Otherwise the daemon could not use these files. */
+/* If root runs the repair, the owner of the directory becomes the owner of the files that the repair has created, so
+ * that the daemon can use these files. */
 static void give_to_owner(const struct repair *r)
 {
     struct stat st;
@@ -237,8 +234,8 @@ static void give_to_owner(const struct repair *r)
     give(mem_strdup(r->aside), &st);
 }
 
-/* If no segment is kept, the next opening creates a new journal with another id. If no segment had to be moved,
- * because the damaged segments are missing, rmdir removes the empty directory. */
+/* If the repair keeps no segment, the next journal_open creates a new journal with another id. If all damaged segments
+ * were missing, rmdir removes the empty directory for damaged segments. */
 static enum journal_result finish(struct repair *r, struct journal_repaired *out)
 {
     size_t n;
@@ -279,7 +276,7 @@ static enum journal_result run(struct repair *r, struct journal_repaired *out)
             return result;
         result = decide(r);
     } else {
-        /* The interrupted repair may have written the note without syncing the directory. */
+        /* The interrupted repair may have ended after writing the note and before syncing the directory. */
         snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, r->note.aside);
         if (io->fsync(r->dir_fd) != 0)
             result = failed(r, r->dir, "cannot sync");

@@ -1,4 +1,4 @@
-/* The scrub re-reads all segments but the newest, to find damage before the data is needed. */
+/* The scrub re-reads all segments except the newest, to find damage before a reader needs the data. */
 #include "journal/journal_internal.h"
 
 #include "base/log.h"
@@ -33,8 +33,8 @@ static enum cursor_status enter(struct job *job)
     return status;
 }
 
-/* Drops the file's pages from the page cache first, so that the bytes come from the disk. The last frame with a
- * payload must end at the segment's end. Frames without a payload may follow. */
+/* Drops the file's pages from the page cache first, so that the bytes come from the disk. The last frame with a payload
+ * must end at the segment's end. Frames without a payload may follow this frame. */
 static void scrub_run(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -59,7 +59,7 @@ static void scrub_run(struct job *job)
     buf_free(&c->in);
 }
 
-/* Returns the segment to verify next, or NULL. Begins a pass if one is due. */
+/* Returns the segment to verify next, or NULL. Begins a pass if the next pass is due. */
 static struct segment *choose(struct journal_set *set, usec_t now)
 {
     struct scrub *s = &set->scrub;
@@ -114,8 +114,8 @@ static void scrub_deliver(struct job *job)
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now)
 {
     struct scrub *s = &set->scrub;
-    /* The credit is limited, so a pause does not lead to a burst of reads. A large frame can make the credit
-     * negative, and the next steps wait. */
+    /* The limit on the credit prevents bursts of reads after a pause. After a large frame the credit is negative, and
+     * steps wait. */
     if (s->last != 0 && now > s->last) {
         usec_t passed = now - s->last < USEC_PER_SEC ? now - s->last : USEC_PER_SEC;
         s->credit += (int64_t)bytes_a_second * passed / USEC_PER_SEC;

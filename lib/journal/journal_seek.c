@@ -1,12 +1,11 @@
-/* Seeking by time. A frame may have an earlier time than the frame before it, so the search visits segments and
- * frames in order. It skips a segment, or the part of a segment before an index entry, if the latest time in it is
- * too early. The reader thread searches the rest. Each job is only one step of the search, so that other reads do not
- * wait for long.
+/* Seeking by time. A frame may have an earlier time than the frame before it, so the search visits segments and frames
+ * in order. The search skips a segment, or the part of a segment before an index entry, if the latest time in this
+ * segment or part is too early. The reader thread searches the other frames. Each job is one step of the search, so
+ * that other reads do not wait for long.
  *
- * The candidate is the first of the frames directly before the current position that are not older than `time`. When
- * the search reaches a frame whose time is between `time` and `now`, the candidate is the result. When it reaches a
- * frame older than `time`, the candidate is dropped. If a frame is newer than `now`, the search continues with the
- * next frame. */
+ * The candidate is the first of the frames directly before the current position that are not older than `time`. At a
+ * frame whose time is between `time` and `now`, the candidate is the result. At a frame older than `time`, the search
+ * drops the candidate. At a frame newer than `now`, the search only continues. */
 #include "journal/journal_internal.h"
 
 #include <stdlib.h>
@@ -18,13 +17,13 @@ struct journal_seek {
     usec_t time, now;
     uint64_t limit;     /* the committed end when the seek began */
     uint64_t candidate; /* UINT64_MAX: none */
-    struct job *job;    /* in progress; never NULL */
+    struct job *job;    /* current step; never NULL */
     journal_seek_fn *done;
     void *arg;
 };
 
-/* Sets the result OK if the candidate is the frame that was sought, or END if the search must continue in the next
- * segment. */
+/* Sets the result to JOURNAL_OK if the candidate is the result of the seek, or to JOURNAL_END if the search must
+ * continue in the next segment. */
 static void run_seek(struct job *job)
 {
     struct cursor *c = job->cursor;
@@ -77,8 +76,7 @@ static void submit_seek(struct journal_seek *seek, bool look, usec_t not_before)
     job_submit(seek->journal, job);
 }
 
-/* Returns the first segment, beginning with s, that contains a frame not older than the time. NULL if no committed
- * segment does. */
+/* Returns the first segment from s on that has a frame not older than the time of the seek; NULL: no segment. */
 static struct segment *next_to_search(struct journal_seek *seek, struct segment *s)
 {
     for (; s && s->base < seek->limit; s = segment_list_after(seek->journal, s)) {
@@ -129,7 +127,7 @@ void journal_seek_cancel(struct journal_seek **p)
     seek_free(seek);
 }
 
-/* Moves the seek to the next segment. Returns false if no further segment must be searched. */
+/* Moves the seek to the next segment. Returns false if the search need not examine a further segment. */
 static bool enter_next(struct journal_seek *seek)
 {
     struct segment *here = seek->segment;

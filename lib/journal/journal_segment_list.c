@@ -92,7 +92,7 @@ enum journal_result segment_list_find(
 {
     if (offset > j->committed_end)
         return JOURNAL_BEYOND;
-    size_t low = j->n_trimmed, high = j->n_segments; /* the last segment whose base is not above `offset` */
+    size_t low = j->n_trimmed, high = j->n_segments; /* the last segment whose base is at or below `offset` */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (j->segments[middle]->base <= offset)
@@ -111,8 +111,8 @@ enum journal_result segment_list_find(
     return JOURNAL_GONE;
 }
 
-/* Removes a segment, or turns its file into the spare file. Each removal is durable before the next one, so a gap
- * between segments can only be damage. If a removal fails, no later segment is removed until the next opening. */
+/* Removes a segment, or turns its file into the spare file. Each removal is durable before the next removal, so a gap
+ * between segments is always damage. After a failed removal, later segments stay until the next journal_open. */
 static void run_unlink(struct job *job)
 {
     struct journal *j = job->journal;
@@ -134,7 +134,7 @@ static void deliver_unlink(struct job *job)
     segment_free(job->segment);
 }
 
-/* Removes trimmed segments in order. If a reader uses a segment, this segment and all later ones stay. */
+/* Removes trimmed segments in order, up to the first segment that a reader uses. */
 static void reap(struct journal *j)
 {
     size_t n = 0;
@@ -159,7 +159,7 @@ void segment_list_leave(struct journal *j, struct segment *s)
     reap(j);
 }
 
-/* True if segment i is completely below `offset` and is not the newest. */
+/* True if segment i is completely below `offset` and is not the newest segment. */
 static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 {
     return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;
@@ -173,7 +173,7 @@ void journal_trim(struct journal *j, uint64_t offset)
 }
 
 /* Returns the time when segment i, which is not the newest, ended (journal_retain). If the next segment seems to be
- * older than this one, the clock was behind, and the creation time of the next segment is not used. */
+ * older than segment i, the clock was slow, and the function ignores the next segment's creation time. */
 static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
 {
     for (; i + 1 < j->n_segments; i++) {
@@ -186,7 +186,7 @@ static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
     return now;
 }
 
-/* The first segment that retention keeps. */
+/* Returns the index of the first segment that retention keeps. */
 static size_t first_kept(
     const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
 {
@@ -195,7 +195,7 @@ static size_t first_kept(
     size_t i = j->n_trimmed;
     for (; all_below(j, i, hold); i++) {
         const struct segment *s = j->segments[i];
-        payload -= s->end - s->base; /* of the later segments */
+        payload -= s->end - s->base; /* payload of the later segments */
         bool old = keep->max_age && ended_at(j, i, now) < now - keep->max_age;
         bool spare = keep->min_bytes && payload >= keep->min_bytes;
         if (!old && !spare && (!keep->max_files || files <= keep->max_files))

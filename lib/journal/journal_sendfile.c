@@ -62,8 +62,8 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp)
     return stamp != 0 && stamp_of(f->fd) == stamp;
 }
 
-/* Adds the frame at the cursor as a span, without the bytes before the job's offset. Returns false if the spans would
- * be too small on average with this frame. The next read then begins with this frame, or copies it. */
+/* Adds the frame at the cursor as a span, without the bytes before the job's offset. Returns false if this frame would
+ * make the spans too small on average. The next read begins with this frame, or the current read copies it. */
 static bool take_frame(struct job *job, const struct frame *f)
 {
     struct cursor *c = job->cursor;
@@ -90,8 +90,8 @@ static bool take_frame(struct job *job, const struct frame *f)
     return true;
 }
 
-/* If no descriptor is available, the frames are copied instead. The stamp is read before the bytes, so that a change
- * during the read is noticed, too. */
+/* Without a free descriptor, returns false, so that the frames are copied. Reads the stamp before the bytes, so that
+ * the stamp also shows a change during the read. */
 bool spans_fill(struct job *job, enum cursor_status *status)
 {
     struct cursor *c = job->cursor;
@@ -113,13 +113,13 @@ bool spans_fill(struct job *job, enum cursor_status *status)
     return l->n > 0 || *status != CURSOR_FRAME;
 }
 
-/* Reads that are in progress may exceed the limit by a few files. */
+/* Reads that are in progress may exceed the limit on shared files by a few files. */
 bool file_may_share(const struct segment *s)
 {
     return s->file || atomic_load(&shared_files) < journal_shared_files_max;
 }
 
-/* All callers that use the file of a segment share one descriptor. */
+/* All callers that use the file of the same segment share one descriptor. */
 void spans_answer(struct job *job, struct journal_window *w)
 {
     struct span_read *l = &job->spans;

@@ -7,8 +7,8 @@
 
 #define PENDING_DEFAULT ((size_t)64 << 20)
 
-/* If the kernel's boot id is not readable (in a bare chroot), uses a random id. At worst a random id causes an
- * unnecessary hole. With a constant id, an opening after a power cut would make no hole. */
+/* If the kernel's boot id is not readable, as in a bare chroot, the function uses a random id. A random id can only
+ * cause an unnecessary hole. With a constant id, journal_open would make no hole after a power cut. */
 static void kernel_boot_id(uint8_t out[16])
 {
     char text[64] = "";

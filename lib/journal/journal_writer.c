@@ -8,19 +8,19 @@
 
 #define FILL_MIN (UINT64_C(64) << 10)
 #define FILL_MAX (UINT64_C(4) << 20)
-#define FILL_COMMIT_MAX                                                                                      \
-    ((size_t)128 << 10) /* if commits have more bytes than this on average, zeros cost more than they save */
-#define USUAL_OF 8      /* weight of the running mean: about this many commits */
+/* If commits have more bytes on average, writing zeros costs more time than the zeros save. */
+#define FILL_COMMIT_MAX ((size_t)128 << 10)
+#define USUAL_OF 8 /* the running mean covers about this number of commits */
 
-#define RESERVE_STEP ((size_t)4096)     /* the smallest reserve worth a system call */
-#define RESERVE_AHEAD ((size_t)4 << 20) /* limit of the blocks reserved beyond the request */
-#define GROWN_SEGMENTS 16               /* a segment without room to end gets so many times as large */
-#define RETRY_SHARE 8                   /* ... and tries again after 1/8 of the usual size */
-#define TAIL_SHARE 64                   /* 1/64 of a segment's size may stay unused after its end */
+#define RESERVE_STEP ((size_t)4096)     /* smallest step of an allocation (bytes) */
+#define RESERVE_AHEAD ((size_t)4 << 20) /* maximum bytes reserved in addition to the request */
+#define GROWN_SEGMENTS 16               /* factor by which a segment grows without room for the next */
+#define RETRY_SHARE 8                   /* the next attempt follows after 1/8 of a segment's size */
+#define TAIL_SHARE 64                   /* 1/64 of a segment's size may remain unused after the last frame */
 
 size_t journal_write_chunk = (size_t)256 << 10;
 
-/* Only the first failure is recorded. */
+/* Latches the writer. Records only the first failure. */
 static enum journal_result writer_latch(struct journal *j, const char *what, int system)
 {
     char *path = segment_path(j->dir, j->writer.sequence, "");
@@ -46,8 +46,8 @@ static int allocate_range(int fd, uint64_t from, uint64_t end)
     return io_allocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(end - from));
 }
 
-/* Allocates blocks from the end of the reserve up to `end`. If tmpfs cannot allocate the whole range, it frees all
- * unwritten blocks in the range. So the range must not include the reserve. */
+/* Allocates blocks from the end of the reserve up to `end`. The range must not include the reserve, because tmpfs frees
+ * all unwritten blocks of a range that it cannot allocate completely. */
 static int allocate(struct writer *w, uint64_t end)
 {
     if (allocate_range(w->fd, w->reserved > w->position ? w->reserved : w->position, end) != 0)
@@ -63,7 +63,7 @@ uint64_t writer_unused_reserve(const struct writer *w)
     return left < w->wanted ? left : w->wanted;
 }
 
-/* Reserves `bytes` bytes after the last frame, or as many as the disk has room for. */
+/* Reserves `bytes` bytes after the last frame, or as many bytes as the disk has room for. */
 static void reserve_most(struct writer *w, uint64_t bytes)
 {
     uint64_t end = w->position + bytes, at = w->position;
@@ -76,7 +76,7 @@ static void reserve_most(struct writer *w, uint64_t bytes)
     }
 }
 
-/* Reserves `had` bytes, or as many as the disk has room for. */
+/* Reserves `had` bytes, or as many bytes as the disk has room for, unless the file already has them. */
 static void hand_on(struct writer *w, uint64_t had)
 {
     w->wanted = had;
@@ -88,10 +88,10 @@ static void hand_on(struct writer *w, uint64_t had)
 struct fresh {
     int fd;
     uint64_t position; /* where its frames begin */
-    uint64_t size;     /* of the spare file; 0: a new file */
-    uint64_t filled;   /* of the spare file */
-    uint64_t reserve;  /* bytes to reserve after `position`; without room for them the creation fails */
-    uint64_t reserved; /* blocks after the file's end are allocated up to here; 0: none */
+    uint64_t size;     /* size of the spare file; 0: a new file */
+    uint64_t filled;   /* end of the written bytes in the spare file */
+    uint64_t reserve; /* bytes to reserve after `position`; without room for these bytes the creation fails */
+    uint64_t reserved; /* end of the blocks allocated after the file's end; 0: none */
 };
 
 /* A file system without fallocate reserves nothing. */
@@ -106,8 +106,8 @@ static int reserve_in(struct fresh *f)
     return 0;
 }
 
-/* Creates a segment, in the spare file if it has a size. Writes header and table, reserves, syncs, renames the file to the segment's
- * name, and syncs the directory. Returns 0, or -1 with errno. After a failed sync, errno is always EIO. */
+/* Creates a segment, in the spare file if fresh->size is not 0. Writes header and table, reserves space, syncs, renames
+ * the file to the segment's name, and syncs the directory. Returns 0, or -1 with errno (EIO after a failed sync). */
 static int create_segment(
     struct journal *j, const struct segment_header *h, struct bytes table, struct fresh *fresh)
 {
@@ -140,8 +140,8 @@ static int create_segment(
     return failed ? -1 : 0;
 }
 
-/* True if the tail after the last frame is so long that the segment is truncated at its end. The truncation needs no sync, because the
- * tail has no frame. */
+/* True if the tail after the last frame is so long that the segment is truncated at its end. This truncation needs no
+ * sync, because the tail contains no frame. */
 static bool is_cut(const struct journal *j)
 {
     const struct writer *w = &j->writer;
@@ -179,7 +179,7 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reser
         fresh.size = spare.size;
         fresh.filled = spare.filled;
         failed = create_segment(j, &h, buf_bytes(&table), &fresh) != 0;
-        gone = failed && errno == ENOENT; /* somebody has deleted the file */
+        gone = failed && errno == ENOENT; /* the spare file was deleted from outside */
         prealloc_release(j);
     }
     if (gone) {
@@ -227,7 +227,7 @@ void writer_reserve_again(struct journal *j, uint64_t bytes)
     reserve_most(w, bytes);
 }
 
-/* Allocates the batch's reserve. On a file system without fallocate there is no reserve. */
+/* Allocates the batch's reserve. On a file system without fallocate, nothing is reserved. */
 static enum journal_result reserve_behind(struct journal *j, const struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -237,7 +237,7 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     w->no_space = false;
     w->found = 0;
     w->wanted = b->reserve;
-    /* Reserve more than requested, so that the next appends need not allocate. */
+    /* Reserves more bytes than requested, so that the next appends need no allocation. */
     uint64_t more = b->reserve < RESERVE_AHEAD ? b->reserve : RESERVE_AHEAD;
     if (w->size >= end || w->reserved >= end || allocate(w, end + more) == 0 || allocate(w, end) == 0)
         return JOURNAL_OK;
@@ -250,9 +250,9 @@ static enum journal_result reserve_behind(struct journal *j, const struct batch 
     return JOURNAL_NO_SPACE;
 }
 
-/* Except under JOURNAL_SYNC_NEVER, a segment is synced before the next one begins, so only the newest segment can
- * have a torn tail. Usually everything is synced already. A sync is needed only if a batch was written during the
- * sync of the other committer. */
+/* Except under JOURNAL_SYNC_NEVER, a segment is synced before the next segment begins, so only the newest segment can
+ * have a torn tail. Usually all frames are synced already. Only a batch that was written during the other committer's
+ * sync still needs a sync. */
 static enum journal_result finish_segment(struct journal *j)
 {
     struct writer *w = &j->writer;
@@ -265,9 +265,9 @@ static enum journal_result finish_segment(struct journal *j)
     return JOURNAL_OK;
 }
 
-/* Under JOURNAL_SYNC_NEVER, a commit that crosses a multiple of JOURNAL_HOLE begins a new segment. The header of this
- * segment states the end of the commit (`reach`) and is synced before the commit is acknowledged. Thus an opening
- * after a power cut knows an upper bound of the offsets that were read, and its hole ends above that bound. */
+/* Under JOURNAL_SYNC_NEVER, a commit that crosses a multiple of JOURNAL_HOLE begins a new segment. The header of the
+ * new segment contains the end of the commit (`reach`) and is synced before the commit is acknowledged. After a power
+ * cut, journal_open therefore makes a hole that ends above all offsets that were read. */
 static bool passes_hole(const struct journal *j, const struct batch *b)
 {
     return set_never_syncs(j->set) && b->start / JOURNAL_HOLE != b->end / JOURNAL_HOLE;
@@ -294,11 +294,11 @@ static bool must_roll(struct journal *j, const struct batch *b)
         return false;
     if (j->writer.position >= j->segment_bytes)
         return true;
-    /* If the segment did not begin in a prepared file, it ends early when a prepared file is ready. */
+    /* A segment that did not begin in a spare file ends early when a spare file is ready. */
     return !j->writer.prepared && j->writer.position >= j->segment_bytes / 8 && prealloc_is_ready(j);
 }
 
-/* Whether the disk has room for a second reserve. */
+/* True if the disk has room for a second reserve. */
 static bool has_room(struct journal *j, uint64_t reserve)
 {
     uint64_t spare = prealloc_is_ready(j) ? j->segment_bytes : 0;
@@ -307,7 +307,7 @@ static bool has_room(struct journal *j, uint64_t reserve)
            disk.f_bavail * disk.f_frsize >= reserve - spare;
 }
 
-/* Returns 0 or an errno. */
+/* Begins the next segment. Returns 0 or an errno. */
 static int roll(struct journal *j, struct batch *b, uint64_t reserve)
 {
     return writer_roll(j, j->writer.end, b->end, reserve, &b->rolled) == 0 ? 0 : errno;
@@ -323,9 +323,9 @@ static int cut_tail(struct journal *j)
     return 0;
 }
 
-/* The next segment reserves the same blocks before this one frees its own, so that no other program can take them. Without room for
- * both, this segment grows, up to GROWN_SEGMENTS times its size. Then it frees its reserve first, because only whole segments can be
- * trimmed. */
+/* The next segment reserves its blocks before the current segment frees its reserve, so that no other program can take
+ * the space. If the disk has no room for both reserves, the current segment grows up to GROWN_SEGMENTS times its usual
+ * size. After that it frees its reserve first, because only whole segments can be trimmed. */
 static enum journal_result roll_if_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
@@ -360,8 +360,8 @@ static enum journal_result roll_if_due(struct journal *j, struct batch *b)
     return must || (frees_first && b->reserve && errno_is_full(why)) ? JOURNAL_NO_SPACE : JOURNAL_OK;
 }
 
-/* Inserts a frame with the boot id, the opening and the sync policy before the first batch that this session writes into a segment
- * of an earlier session. */
+/* Inserts a frame with boot id, opening and sync policy before a session's first batch, if the batch goes into an
+ * earlier session's segment. */
 static void announce(struct journal *j, struct batch *b)
 {
     char payload[OPEN_PAYLOAD];
@@ -381,8 +381,8 @@ static void announce(struct journal *j, struct batch *b)
     b->frames = whole;
 }
 
-/* Computes checksums and writes in chunks that stay in the processor's cache. In a recycled file, zeros are written
- * after the frames, because the old bytes would look like a torn frame. The next write overwrites these zeros. */
+/* Computes checksums and writes frames in chunks that fit into the processor's cache. In a recycled file, writes zeros
+ * after the frames, because old bytes would look like a torn frame. The next write overwrites these zeros. */
 static int write_sealed(struct writer *w, struct buf *frames, const struct frame_place *synced)
 {
     struct frame_place place = *synced;
@@ -404,9 +404,9 @@ static int write_sealed(struct writer *w, struct buf *frames, const struct frame
     return 0;
 }
 
-/* Writes zeros after the batch, as many bytes as the segment already has. The next commits overwrite these zeros, so
- * their syncs change no metadata. Zeros save time for each commit but cost time for each byte, so they are not worth
- * it if commits are large. If the disk has no room for zeros, the commit still succeeds. */
+/* Writes zeros after the batch, as many bytes as the segment already has. The next commits overwrite the zeros, so the
+ * syncs of these commits change no metadata. Zeros save time per commit but cost time per byte, so large commits use no
+ * zeros. If the disk has no room for zeros, the commit still succeeds. */
 static enum journal_result fill_ahead(struct journal *j, uint64_t end)
 {
     static const char zeros[1 << 16];
@@ -427,8 +427,8 @@ static enum journal_result fill_ahead(struct journal *j, uint64_t end)
     return JOURNAL_OK;
 }
 
-/* Undoes a write for which the disk had no room. The truncation is synced. Otherwise, after a crash, the old bytes
- * could become valid frames when new frames are written before them. */
+/* Undoes a write for which the disk had no room. Syncs the truncation, because after a crash the old bytes could become
+ * valid frames again when new frames are written before them. */
 static enum journal_result undo_write(struct journal *j, size_t reserve)
 {
     struct writer *w = &j->writer;
@@ -457,7 +457,7 @@ bool writer_only_copies(struct journal *j, const struct batch *b)
     return j->writer.announced && !is_latched(j) && !must_roll(j, b);
 }
 
-/* Records a batch that was written: the marks for the next segment's table, and the new end. */
+/* Records a written batch: the marks for the next segment's table, and the new end. */
 static void note_written(struct journal *j, const struct batch *b, uint64_t end)
 {
     struct writer *w = &j->writer;
@@ -480,7 +480,7 @@ static void note_written(struct journal *j, const struct batch *b, uint64_t end)
         prealloc_request(j);
 }
 
-/* True if the writer has failed. The filler thread reports its failure here. */
+/* True if the writer has failed. has_failed also latches the writer if the filler thread has failed. */
 static bool has_failed(struct journal *j)
 {
     set_lock(j->set);
@@ -492,8 +492,8 @@ static bool has_failed(struct journal *j)
     return latched || failed;
 }
 
-/* Writes the frames behind the last one. Even under JOURNAL_SYNC_NEVER the first commit of a session is synced, so that its
- * boot id and policy survive a power cut. */
+/* Writes the batch after the last frame. Even under JOURNAL_SYNC_NEVER the first commit of a session is synced, so that
+ * the boot id and sync policy of the session survive a power cut. */
 void writer_write(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -522,8 +522,8 @@ void writer_write(struct batch *b)
     b->size = w->size;
 }
 
-/* A sync makes all bytes durable that were written before it began. If these include later batches, such batches need
- * no sync of their own. */
+/* A sync makes all bytes durable that were written before the sync began. A later batch that was written before the
+ * sync began needs no second sync. */
 void writer_sync(struct batch *b)
 {
     struct journal *j = b->journal;
@@ -547,8 +547,8 @@ void writer_sync(struct batch *b)
     set_unlock(j->set);
 }
 
-/* Under JOURNAL_SYNC_NEVER the earlier segments of this session are not synced yet. If the removal of a trimmed
- * segment has failed, the segment still exists but is not in the list, so not all segments can be synced. */
+/* Syncs the earlier segments, which are not synced yet under JOURNAL_SYNC_NEVER. Returns false after a failed removal
+ * of a trimmed segment, because this segment still exists but is not in the list, and cannot be synced. */
 static bool sync_filled_segments(struct journal *j)
 {
     if (set_never_syncs(j->set) && j->unlink_failed)
@@ -574,9 +574,9 @@ void writer_state_synced_end(struct journal *j)
     newest_marker_state(j->dir, j->newest_marker, statement);
 }
 
-/* The close frame states that everything before it is synced. This is already true when the frame is written, so the
- * frame is correct even if its own sync fails. The newest marker states the same, because a truncated file would lose
- * its close frame. Damage to the close frame alone loses nothing. */
+/* Writes the close frame, which shows that all earlier bytes are synced. The bytes are synced before the frame is
+ * written, so the frame is correct even if its own sync fails. The newest marker also shows the synced end, because a
+ * truncated file would lose its close frame. Damage to the close frame alone loses no data. */
 static void leave_close_frame(struct journal *j)
 {
     struct writer *w = &j->writer;
