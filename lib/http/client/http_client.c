@@ -1,10 +1,9 @@
 /* A link is a connection to the server. A link carries one call at a time. Between calls the link is in the pool, and
- * the client watches its socket to notice when the server closes the connection. A callback may cancel its own call
- * or free the client while the client's functions are still on the stack. So these operations only mark links and the
- * client as dead. client_leave frees them when no function of the client is on the stack any more.
+ * the client watches the link's socket to notice when the server closes the connection. A callback may cancel its own
+ * call or free the client while the client's functions are on the stack. Cancelling and freeing therefore only mark
+ * links and the client as dead. client_leave frees dead objects when the stack has no function of the client.
  *
- * The file has three parts: the end of calls and links, the life of a connection, and the queue of calls with the
- * public functions. */
+ * Parts of the file: end of calls and links; life of a connection; queue of calls and public functions. */
 #include "http/client/http_client.h"
 #include "http/http_socket.h"
 #include "base/errno_class.h"
@@ -34,13 +33,13 @@
 #define DEFAULT_TIMEOUT (30 * USEC_PER_SEC)
 
 struct http_call {
-    TAILQ_ENTRY(http_call) entry; /* in the queue, while it waits */
+    TAILQ_ENTRY(http_call) entry; /* in the client's queue while the call waits */
     struct http_client *client;
-    struct http_link *link; /* NULL while it waits */
+    struct http_link *link; /* NULL while the call waits */
     bool ended;
 
-    struct buf request; /* head, and the body unless it is lent */
-    struct bytes lent;  /* the body, if lent */
+    struct buf request; /* head of the request, and its body unless the body is lent */
+    struct bytes lent;  /* body of the request, if lent */
     bool is_head, may_resend;
     usec_t timeout;
     void *arg;
@@ -50,7 +49,7 @@ struct http_call {
 
     int status;
     bool streamed, paused;
-    struct buf head; /* NAME \0 VALUE \0 ... of the reply */
+    struct buf head; /* headers of the reply: NAME \0 VALUE \0 ... */
     bool in_value, head_whole;
     struct buf body;
 };
@@ -77,21 +76,21 @@ struct http_link {
     enum http_link_state state;
     int fd;
     struct http_addresses *addresses;
-    const struct addrinfo *address; /* the current attempt; NULL for a Unix socket */
+    const struct addrinfo *address; /* address of the current attempt; NULL for a Unix socket */
     struct event *read_event, *write_event, *timer, *resume_event;
-    bool used;     /* has carried a call before */
+    bool used;     /* the link has carried a call before */
     bool received; /* a byte of the reply has arrived */
     bool complete, eof, write_failed;
-    size_t sent; /* bytes of call->request and call->lent */
+    size_t sent; /* number of bytes sent of call->request and call->lent */
     http_parser parser;
-    struct buf kept; /* received while the call is paused */
+    struct buf kept; /* bytes received while the call is paused */
 };
 TAILQ_HEAD(http_link_list, http_link);
 
 struct http_client {
     struct event_base *base;
     struct url_address address;
-    struct http_addresses *resolved; /* NULL: not resolved yet */
+    struct http_addresses *resolved; /* addresses of the host; NULL: not resolved yet */
     struct buf host_lines;           /* Host and Authorization */
     int max_connections;
     size_t read_size, max_reply;
@@ -106,7 +105,7 @@ struct http_client {
     bool freed;
 };
 
-/* 0 stops the timer. */
+/* Sets the link's timer; `after` 0 stops the timer. */
 static void link_set_timer(struct http_link *l, usec_t after)
 {
     struct timeval tv = {.tv_sec = after / USEC_PER_SEC, .tv_usec = after % USEC_PER_SEC};
@@ -128,7 +127,7 @@ static void link_drop_socket(struct http_link *l)
     l->fd = -1;
 }
 
-/* Sets *a to NULL; *a may be NULL. */
+/* Releases the reference *a, which may be NULL, and sets *a to NULL. */
 static void addresses_release(struct http_addresses **a)
 {
     if (*a && --(*a)->users == 0) {
@@ -165,7 +164,7 @@ static void client_leave(struct http_client *c)
     free(c);
 }
 
-/* Makes the event loop start the waiting calls. */
+/* Asks the event loop to start the waiting calls. */
 static void client_start_soon(struct http_client *c)
 {
     if (!c->freed && !TAILQ_EMPTY(&c->waiting))
@@ -187,7 +186,7 @@ static void link_close(struct http_link *l)
     client_start_soon(c);
 }
 
-/* Calls on_done and frees the call. If `keep` is true, the call's link goes back to the pool. Otherwise it is closed.
+/* Calls on_done and frees the call. The call's link returns to the pool if `keep` is true; if not, the link is closed.
  *
  * The call leaves its link or the queue before on_done runs, because on_done may start calls or free the client. */
 static void call_end(struct http_call *call, enum http_client_result result, bool keep)
@@ -223,8 +222,8 @@ static void fail(struct http_link *l, enum http_client_result result)
     call_end(l->call, result, false);
 }
 
-/* The connection ended. A call that may be resent goes back to the queue if the server closed a pooled connection
- * before any byte of a reply. Otherwise the call fails. */
+/* Handles the end of a connection. If the server closed a pooled connection before any byte of a reply, a call that may
+ * be resent returns to the queue. Any other call fails. */
 static void lost(struct http_link *l)
 {
     struct http_call *call = l->call;
@@ -252,7 +251,7 @@ static int on_message_begin(http_parser *parser)
     return 0;
 }
 
-/* In call->head a NUL follows each name and each value, so a reply with a NUL in its headers is refused. */
+/* A NUL follows each name and value in call->head, so the client refuses a reply with a NUL in its headers. */
 static int append_head(struct http_call *call, const char *at, size_t n)
 {
     if (call->head.len + n + 2 > HEAD_MAX || (n > 0 && memchr(at, '\0', n)))
@@ -261,7 +260,7 @@ static int append_head(struct http_call *call, const char *at, size_t n)
     return 0;
 }
 
-/* The start of a name ends the previous value. Trailers are ignored. */
+/* The beginning of a header's name ends the previous header's value. The client ignores trailers. */
 static int on_header_field(http_parser *parser, const char *at, size_t n)
 {
     struct http_call *call = call_of(parser);
@@ -349,7 +348,7 @@ static bool is_sent(const struct http_link *l)
     return l->sent == l->call->request.len + l->call->lent.len;
 }
 
-/* Parses until the reply ends or the call is paused. Returns false if the call has ended or the link is closed. */
+/* Parses until the reply ends or the call is paused. Returns false after a pause or the end of call or link. */
 static bool parse(struct http_link *l, const char *p, size_t n)
 {
     size_t used = http_parser_execute(&l->parser, &settings, p, n);
@@ -370,7 +369,7 @@ static bool parse(struct http_link *l, const char *p, size_t n)
     }
     if (!l->complete)
         return true;
-    /* If more bytes follow the reply, the connection is not reused. */
+    /* If further bytes follow the reply, the client does not reuse the connection. */
     bool keep = http_should_keep_alive(&l->parser) && used == n && !l->eof && !l->write_failed && is_sent(l);
     call_end(l->call, HTTP_CLIENT_OK, keep);
     return false;
@@ -400,9 +399,9 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     client_leave(c);
 }
 
-/* Sends the rest of head and body in one system call. A server may reply before it has read the whole request (for
- * example with 413) and close the connection. So after a failed write the client stops sending, but still waits for
- * the reply. */
+/* Sends the rest of the request's head and body in one system call. A server may reply (for example with 413) and close
+ * the connection before it has read the whole request. After a failed write, the client therefore stops sending, but
+ * still waits for the reply. */
 static void write_request(struct http_link *l)
 {
     const struct buf *request = &l->call->request;
@@ -518,7 +517,7 @@ static bool connect_to(struct http_link *l, const struct sockaddr *to, socklen_t
     return true;
 }
 
-/* Tries l->address and the addresses after it. */
+/* Tries to connect to l->address, and then to the addresses after l->address. */
 static bool connect_next(struct http_link *l)
 {
     for (; l->address; l->address = l->address->ai_next) {
@@ -528,7 +527,7 @@ static bool connect_next(struct http_link *l)
     return false;
 }
 
-/* Opens a connection for the call. */
+/* Opens a connection for a call. */
 static void link_open(struct http_client *c, struct http_call *call)
 {
     struct http_link *l = mem_zalloc(sizeof *l);
@@ -544,8 +543,8 @@ static void link_open(struct http_client *c, struct http_call *call)
     bool trying = false;
     if (c->address.is_unix) {
         struct sockaddr_un to = {.sun_family = AF_UNIX};
-        memcpy(
-            to.sun_path, c->address.host, sizeof to.sun_path - 1); /* url_address_parse checked the length */
+        memcpy(to.sun_path, c->address.host,
+            sizeof to.sun_path - 1); /* url_address_parse has checked the length */
         trying = connect_to(l, (const struct sockaddr *)&to, sizeof to);
     } else {
         char port[16];
@@ -603,7 +602,7 @@ static void on_start(evutil_socket_t fd, short what, void *arg)
             break;
         char byte;
         if (l && (recv(l->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || !errno_is_retry(errno))) {
-            link_close(l); /* the server has closed it; the call still waits */
+            link_close(l); /* the server has closed the link; the call still waits */
             continue;
         }
         TAILQ_REMOVE(&c->waiting, call, entry);
@@ -754,8 +753,7 @@ void http_call_resume(struct http_call *call)
         http_parser_pause(&l->parser, 0);
     if (call->streamed)
         link_set_timer(l, l->client->idle_timeout);
-    /* http_call_resume must not call on_body itself, so the event loop parses the bytes that arrived during the
-     * pause. */
+    /* The event loop parses the bytes that arrived during the pause, because http_call_resume must not call on_body. */
     event_active(l->resume_event, EV_TIMEOUT, 1);
 }
 

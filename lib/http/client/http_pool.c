@@ -18,7 +18,7 @@ struct http_pool_host {
     struct backoff backoff;
     bool is_up;
     usec_t until;          /* end of the backoff */
-    usec_t cooldown_until; /* of the last fault */
+    usec_t cooldown_until; /* end of the cooldown after the last fault */
     usec_t succeeded_at;   /* 0: never */
     size_t in_flight;
     struct stats_counter *requests, *faults; /* NULL without stats */
@@ -27,17 +27,17 @@ struct http_pool_host {
 struct http_pool {
     struct http_pool_host hosts[HTTP_POOL_HOSTS_MAX];
     size_t n, turn, n_up;
-    usec_t fell; /* when the last host went down */
+    usec_t fell; /* time when the last host went down */
     usec_t backoff_min, backoff_max, tolerance;
     struct stats *stats;
 };
 
-/* The context of a request. */
+/* The context of a request to a host. */
 struct pool_call {
     struct http_pool_host *host;
     struct http_call_spec spec;
     usec_t began;
-    bool is_trial; /* the host was not up */
+    bool is_trial; /* the host was down when the request was sent */
 };
 
 static int add_host(
@@ -145,8 +145,8 @@ const struct http_pool_host *http_pool_at(const struct http_pool *p, size_t i)
     return &p->hosts[i];
 }
 
-/* Returns the time from which a host that is down may get a request. While no host is up, each cooldown ends a backoff_min after the
- * last host went down. */
+/* Returns the time from which a host that is down may get a request. While no host is up, each cooldown ends at the
+ * latest backoff_min after the last host went down. */
 static usec_t try_from(const struct http_pool_host *h)
 {
     const struct http_pool *p = h->pool;
@@ -258,7 +258,7 @@ static void mark_down(struct http_pool_host *h, enum http_client_result result,
     const struct http_reply_view *reply, usec_t began)
 {
     struct http_pool *p = h->pool;
-    uint64_t seconds = 0; /* seconds in Retry-After; a date is ignored */
+    uint64_t seconds = 0; /* seconds in Retry-After; a date in Retry-After is ignored */
     if (result == HTTP_CLIENT_OK)
         bytes_to_u64(bytes_str(http_reply_header(reply, "Retry-After")), &seconds);
     usec_t retry_after = (usec_t)(seconds < 3600 ? seconds : 3600) * USEC_PER_SEC;
@@ -296,7 +296,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     free(arg);
     h->in_flight--;
     if (http_pool_is_fault(result, reply->status) && result != HTTP_CLIENT_CANCELLED) {
-        bool is_known = !h->is_up && !call.is_trial; /* the fault of an earlier request */
+        bool is_known = !h->is_up && !call.is_trial; /* an earlier request has already shown the fault */
         if (!is_known && !is_tolerated(h, result, reply))
             mark_down(h, result, reply, call.began);
         if (h->faults)

@@ -1,4 +1,4 @@
-/* The endpoints of every daemon. Their ctx is the server. */
+/* The endpoints of every daemon. The ctx of these routes is the server. */
 #include "http/server/http_internal.h"
 
 static void handle_ping(struct http_request *req, void *ctx)
@@ -48,7 +48,7 @@ static void handle_stats(struct http_request *req, void *ctx)
         buf_append_char(&body, '{');
         stats_print_json_members(config->stats, &body);
     }
-    if (config->extra_stats) /* first in text, as scripts for bitly's daemons expect */
+    if (config->extra_stats) /* in text, extra_stats come first, as scripts for bitly's daemons expect */
         config->extra_stats(config->ctx, json, &body);
     if (json)
         buf_append_str(&body, "}\n");
@@ -88,7 +88,7 @@ static void handle_list(struct http_request *req, void *ctx)
     http_reply_endpoints(req);
 }
 
-/* OPTIONS * asks about the server as a whole. */
+/* Answers OPTIONS *, a question about the methods of the whole server. */
 static void handle_server_options(struct http_request *req, void *ctx)
 {
     const struct http_server *s = ctx;
@@ -123,7 +123,7 @@ const struct http_route http_builtin_routes[] = {
         .help = "200 when ready, with warnings; otherwise 503 with the reason"},
     {"/stats", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
         .help = "the daemon's counters; ?format=json"},
-    {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the same counters for Prometheus"},
+    {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the daemon's counters for Prometheus"},
     {"/", HTTP_GET_, .handler = handle_list, .help = "this list"},
     {"*", HTTP_OPTIONS_, HTTP_ROUTE_OPEN, .handler = handle_server_options},
     {.path = NULL},

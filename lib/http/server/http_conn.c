@@ -1,4 +1,4 @@
-/* A connection and its turns, see http_internal.h. */
+/* Connections and their turns, see http_internal.h. */
 #include "http/server/http_internal.h"
 
 #include "base/errno_class.h"
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINGER_USEC_MAX (2 * USEC_PER_SEC) /* how long a closing connection discards input */
+#define LINGER_USEC_MAX (2 * USEC_PER_SEC) /* time in which a closing connection discards input */
 
 /* Calls on_gone for a request whose reply is not complete. */
 static void abandon(struct http_request *req)
@@ -25,7 +25,7 @@ static void abandon(struct http_request *req)
     req->live = false;
 }
 
-/* Reports a request of which at least the head was complete, or which was refused. */
+/* Reports the end of a request that had a complete head or was refused. */
 static void report_end(struct http_conn *c)
 {
     const struct http_server *s = c->server;
@@ -108,7 +108,7 @@ static bool has_unparsed(const struct http_conn *c)
     return c->in.len > c->in_at;
 }
 
-/* Continues with the next request, or ends the connection. */
+/* Ends a request. The connection continues with the next request, or ends. */
 static void end_request(struct http_conn *c)
 {
     struct http_request *req = &c->req;
@@ -166,8 +166,8 @@ static size_t read_body(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* The head is complete. If the request is refused, its body is not read. So the connection can be reused only if there is
- * no body. */
+/* Called when the head is complete. The server does not read the body of a refused request, so the connection is reused
+ * only if the request has no body. */
 static void begin_body(struct http_conn *c)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -190,8 +190,7 @@ static void begin_body(struct http_conn *c)
     c->message_complete = !has_body;
 }
 
-/* Parses requests, and calls the handler of each complete one. Some old clients send blank lines before a request; these
- * are skipped. */
+/* Parses requests and calls their handlers. Skips blank lines, which some old clients send before a request. */
 static size_t consume(struct http_conn *c, const char *p, size_t n)
 {
     struct http_request *req = &c->req;
@@ -215,7 +214,7 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
         }
         if (c->message_complete || req->refusal != HTTP_REFUSED_NOT) {
             enter(c, HTTP_CONN_HANDLER);
-            /* Operators need the built-in endpoints to see the problem, so these answer even above max_buffered. */
+            /* The built-in endpoints answer even above max_buffered, because they show operators the problem. */
             if (req->refusal == HTTP_REFUSED_NOT && req->endpoint->ctx != c->server &&
                 !http_memory_available(c->server))
                 req->refusal = HTTP_REFUSED_OVERLOADED;
@@ -231,8 +230,7 @@ static size_t consume(struct http_conn *c, const char *p, size_t n)
     return used;
 }
 
-/* Reads once from the socket. Parses the new bytes in the read buffer, and copies only the bytes that cannot be parsed
- * yet. */
+/* Reads once from the socket. Parses the new bytes in the read buffer, and copies only incomplete input. */
 static void take_input(struct http_conn *c, bool reads)
 {
     ssize_t n = reads ? recv(c->fd, c->server->read_buffer, HTTP_READ_SIZE, 0) : 0;
@@ -267,8 +265,8 @@ static void take_input(struct http_conn *c, bool reads)
 /* Returns true if the connection must be closed now. */
 static bool is_over(struct http_conn *c)
 {
-    /* A client such as nc shuts down its sending side and still waits for the reply. So requests in a handler and
-     * streams continue. Only a long poll ends, because it might last for ever. */
+    /* A client such as nc shuts down its sending side and still waits for the reply. After the end of input, only a
+     * long poll ends, because a long poll might last forever. */
     if (c->eof && c->state == HTTP_CONN_HANDLER) {
         c->broken |= c->req.long_poll;
     } else if (c->eof && c->state < HTTP_CONN_FINISHING && !has_unparsed(c) && !inflates(c)) {
@@ -285,12 +283,12 @@ static bool is_over(struct http_conn *c)
         return c->eof;
     if (c->eof || (!c->unread && !has_unparsed(c)))
         return true;
-    /* Closing a socket with unread input resets the connection, and the client might lose the reply. */
+    /* Closing a socket with unread input would reset the connection, and the client might lose the reply. */
     enter(c, HTTP_CONN_LINGERING);
     return shutdown(c->fd, SHUT_WR) < 0;
 }
 
-/* Ends a turn. False: the connection was freed. */
+/* Ends a turn. Returns false if the connection was freed. */
 static bool settle(struct http_conn *c)
 {
     struct http_request *req = &c->req;
@@ -332,9 +330,9 @@ bool http_conn_turn(struct http_conn *c, bool reads)
         end_request(c);
     if (!c->evicted)
         take_input(c, reads);
-    /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write
-     * that wakes a sleeping client costs more than several writes to an awake client. After a partial write the
-     * reply must not be corked: the server watches the socket for writability only after a write. */
+    /* A corked reply is sent later, together with the replies to requests that arrived at the same time. A write that
+     * wakes a sleeping client costs more than several writes to an awake client. After a partial write, the reply must
+     * not be corked, because the server watches the socket for writability only after a write. */
     c->corked = !s->in_scheduled && s->n_corked < HTTP_CORKED_MAX && c->state == HTTP_CONN_IDLE &&
                 c->staged.len > 0 && c->staged.len <= HTTP_KEPT_BUFFER_MAX &&
                 http_output_pending(c) == c->staged.len && !c->eof && !c->broken && !c->reset;
@@ -375,8 +373,8 @@ void http_conn_run_scheduled(evutil_socket_t fd, short what, void *server)
         event_add(s->scheduled_event, &soon);
 }
 
-/* Sends the corked replies when they have waited long enough. This runs after each turn, so that a corked reply waits
- * for at most one more handler. */
+/* Sends corked replies that have waited long enough. The function runs after each turn, so that a corked reply waits
+ * for at most one handler. */
 static void end_corking(struct http_server *s)
 {
     bool overdue = s->n_corked > 0 && s->now - s->corked_since >= HTTP_CORK_USEC_MAX;

@@ -8,9 +8,9 @@
 #include <zstd.h>
 
 #define STEP (32 * 1024)             /* of output */
-#define WINDOW_LOG_MAX 23            /* of a zstd frame: 8 MiB */
-#define GZIP_WINDOW (16 + MAX_WBITS) /* 16: a gzip header, not a zlib header */
-#define GZIP_MEMORY (48 * 1024)      /* of an inflating z_stream, rounded up */
+#define WINDOW_LOG_MAX 23            /* maximum window of a zstd frame: 8 MiB */
+#define GZIP_WINDOW (16 + MAX_WBITS) /* 16 selects a gzip header instead of a zlib header */
+#define GZIP_MEMORY (48 * 1024)      /* memory of an inflating z_stream, rounded up */
 
 struct http_inflate {
     bool in_frame; /* inside a member or frame, where the input must not end */
@@ -32,7 +32,7 @@ struct http_inflate *http_inflate_new(enum http_coding coding)
         ok = inflateInit2(&z->gzip, GZIP_WINDOW) == Z_OK;
     }
     if (!ok)
-        abort(); /* only if memory runs out, as in mem_alloc */
+        abort(); /* only after a failed allocation, as in mem_alloc */
     return z;
 }
 
@@ -48,7 +48,7 @@ void http_inflate_free(struct http_inflate **z)
     *z = NULL;
 }
 
-/* Decompresses some of *piece into at most `room` bytes at `to`. Advances *piece and *made. False: the input is not valid. */
+/* Decompresses *piece into at most `room` bytes at `to`. Advances *piece and sets *made. False: invalid input. */
 static bool gunzip(struct http_inflate *z, struct bytes *piece, char *to, size_t room, size_t *made)
 {
     uInt given = piece->len < UINT_MAX ? (uInt)piece->len : UINT_MAX;

@@ -1,4 +1,4 @@
-/* http_inflate: decompresses a body with Content-Encoding gzip or zstd while its pieces arrive.
+/* http_inflate: decompresses a body with Content-Encoding gzip or zstd while the body's pieces arrive.
  *
  * 1. The caller may split the input anywhere. Several gzip members or zstd frames in a row are one body.
  * 2. The output never exceeds the caller's limit, whatever the input. Decompression stops at the limit.
@@ -14,7 +14,7 @@
 
 struct http_inflate;
 
-/* For HTTP_CODING_GZIP or HTTP_CODING_ZSTD. */
+/* Makes a decompressor for HTTP_CODING_GZIP or HTTP_CODING_ZSTD. */
 struct http_inflate *http_inflate_new(enum http_coding coding);
 void http_inflate_free(struct http_inflate **z);
 /* Appends decompressed bytes of the piece to `out`. If http_inflate_has_more, the piece must be empty: the call continues with the
@@ -25,7 +25,7 @@ enum http_refusal http_inflate_feed(struct http_inflate *z, struct bytes piece, 
 bool http_inflate_has_more(const struct http_inflate *z);
 /* True if the input so far ends with a complete member or frame. */
 bool http_inflate_is_complete(const struct http_inflate *z);
-/* Bytes of memory in use. */
+/* Returns the number of bytes of memory that the decompressor uses. */
 size_t http_inflate_memory(const struct http_inflate *z);
 
 #endif

@@ -1,4 +1,4 @@
-/* http_internal: declarations that the server's files share. Each file calls only those above it:
+/* http_internal: declarations that the server's files share. Each file calls only the files above it in this list:
  *
  *     http_parse.c         parse bytes into a request, pure
  *     http_inflate.c       decompress a body, pure
@@ -11,15 +11,15 @@
  *     http_conn.c          a connection's turn: read, parse, run the handler, write
  *     http_server.c        listening, accepting, connections above the limit, time limits, drain
  *
- * All work on a connection happens in a turn, when the socket is readable or writable or a turn was scheduled. A
- * turn handles one request after the other and writes all replies at its end. A later reply is queued, and
- * schedules a turn. Therefore:
+ * All work on a connection happens in a turn. A turn runs when the socket is readable or writable, or when a turn was
+ * scheduled. A turn handles one request after the other and writes all replies at the end of the turn. A handler that
+ * replies later queues the reply and schedules a turn. Turns have three consequences:
  *
  * 1. No handler runs inside another handler's http_reply.
- * 2. Pipelined requests do not nest on the stack, however many there are.
+ * 2. Pipelined requests do not nest on the stack, even if a client sends many.
  * 3. A connection is freed only at the end of its turn, when none of its callbacks is on the stack.
  *
- * The request is a part of its connection. Buffers up to HTTP_KEPT_BUFFER_MAX are kept for the next request. */
+ * The request is a member of its connection. Buffers up to HTTP_KEPT_BUFFER_MAX bytes are kept for the next request. */
 #ifndef MILLRACE_HTTP_INTERNAL_H
 #define MILLRACE_HTTP_INTERNAL_H
 
@@ -29,14 +29,15 @@
 #include <event2/event.h>
 #include <sys/queue.h>
 
-#define HTTP_READ_SIZE (64 * 1024)         /* of one read(2) */
-#define HTTP_UNPARSED_MAX (64 * 1024)      /* above it the server stops reading */
-#define HTTP_UNSENT_MAX (64 * 1024)        /* above it the server begins no further request */
+#define HTTP_READ_SIZE (64 * 1024) /* of one read(2) */
+#define HTTP_UNPARSED_MAX                                                                                    \
+    (64 * 1024) /* with more unparsed bytes, the server stops reading from the connection */
+#define HTTP_UNSENT_MAX (64 * 1024)        /* with more unsent bytes, the server begins no further request */
 #define HTTP_KEPT_BUFFER_MAX (4 * 1024)    /* larger buffers are freed between requests */
-#define HTTP_COPIED_MAX (16 * 1024)        /* larger content is not copied into `staged` */
-#define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* allocated for a Content-Length before the body arrives */
-#define HTTP_CORKED_MAX 16                 /* replies that wait to be sent together */
-#define HTTP_CORK_USEC_MAX 300             /* longest wait of the first such reply */
+#define HTTP_COPIED_MAX (16 * 1024)        /* larger content is not copied into http_conn.staged */
+#define HTTP_BODY_PREALLOC_MAX (64 * 1024) /* maximum memory for a body that has not arrived yet */
+#define HTTP_CORKED_MAX 16                 /* maximum number of replies that wait to be sent together */
+#define HTTP_CORK_USEC_MAX 300             /* longest wait of the first corked reply */
 
 #define HTTP_REQUEST_MAGIC 0x48747252u
 #define HTTP_CONN_MAGIC 0x4874436fu
@@ -56,8 +57,8 @@ enum http_reply_state {
     HTTP_REPLY_DONE,
 };
 
-/* A mark is a position between two pieces of a streamed body, counted in bytes queued on the connection and in bytes
- * of the body. The oldest mark is first. */
+/* A mark is a position between two pieces of a streamed body, counted in bytes queued on the connection and in bytes of
+ * the body. The marks of a request begin with the oldest mark. */
 struct http_mark {
     uint64_t queued, written;
 };
@@ -75,26 +76,26 @@ struct http_request {
     struct buf extra; /* header lines of http_add_header */
     struct url_query query;
     struct http_marks marks;
-    struct http_inflate *inflate; /* of an encoded body; NULL: stored as received */
-    struct http_tokens *tokens;   /* the table of `token`; a reference */
+    struct http_inflate *inflate; /* decompressor of the body; NULL: the body is stored as received */
+    struct http_tokens *tokens;   /* the table of `token`; the request has a reference */
     struct http_token *token;     /* NULL: none, or auth_token */
 
-    /* http_request_reset zeroes the rest. */
-    bool live;       /* the head is complete, but the reply is not */
-    bool gone;       /* on_gone is running: replies are dropped */
-    bool keep_alive; /* the connection stays open after this reply */
-    bool is_admin;   /* may use HTTP_ROUTE_NEEDS_TOKEN routes */
+    /* http_request_reset sets all following members to zero. */
+    bool live;       /* the head of the request is complete, but the reply is not */
+    bool gone;       /* on_gone is running, so replies are dropped */
+    bool keep_alive; /* the connection stays open after the reply */
+    bool is_admin;   /* the client may use HTTP_ROUTE_NEEDS_TOKEN routes */
     enum http_refusal refusal;
     struct http_endpoint *endpoint;
-    unsigned allowed; /* methods of the path, for 405 */
+    unsigned allowed; /* methods of the path, for a reply with status 405 */
     uint64_t body_bytes;
 
     enum http_reply_state reply;
-    int status;          /* of the reply; 0: not begun */
+    int status;          /* status of the reply; 0: not begun */
     uint64_t reply_from; /* value of `queued` before the reply */
     bool has_retry_after, chunked;
     bool long_poll, no_timeout;
-    uint64_t written;  /* bytes of a streamed body */
+    uint64_t written;  /* bytes written to a streamed body */
     size_t held_bytes; /* http_set_held_bytes */
     usec_t began;
 
@@ -110,9 +111,9 @@ enum http_conn_state {
     HTTP_CONN_IDLE,      /* between requests */
     HTTP_CONN_HEADER,    /* inside a head */
     HTTP_CONN_BODY,      /* inside a body */
-    HTTP_CONN_HANDLER,   /* the request is complete, but its reply is not */
-    HTTP_CONN_FINISHING, /* closes once all output is written */
-    HTTP_CONN_LINGERING, /* shut down for writing; discards input */
+    HTTP_CONN_HANDLER,   /* the request is complete, but the reply is not */
+    HTTP_CONN_FINISHING, /* the connection closes once all output is written */
+    HTTP_CONN_LINGERING, /* the socket is shut down for writing; input is discarded */
 };
 
 struct http_conn {
@@ -122,13 +123,13 @@ struct http_conn {
     TAILQ_ENTRY(http_conn) scheduled_link;
     int fd;
     struct event *read_event, *write_event;
-    bool reading, writing; /* whether they are added */
+    bool reading, writing; /* whether read_event and write_event are added */
     enum http_conn_state state;
-    usec_t since; /* when the state began, or when the newest byte of a body arrived */
+    usec_t since; /* time when the state began, or when the newest byte of a body arrived */
     bool in_turn, scheduled;
-    bool corked; /* scheduled only to send a corked reply */
+    bool corked; /* the turn is scheduled only to send a corked reply */
     bool eof, broken, reset, first, over_limit, is_public;
-    bool read_once_more; /* draining: read once more before closing an idle connection */
+    bool read_once_more; /* the server drains: read once more before closing the idle connection */
     bool unread;         /* the client may still send bytes that the server does not parse */
 
     struct http_body_decoder body;
@@ -136,19 +137,19 @@ struct http_conn {
     struct buf in; /* received bytes; in_at is the first unparsed byte */
     size_t in_at;
 
-    struct buf staged;    /* output that follows `out`; sent by one call at the end of the turn */
+    struct buf staged;    /* output after `out`, sent by one call at the end of the turn */
     struct evbuffer *out; /* output that the socket refused, and large bodies */
     bool out_used;        /* false: `out` is empty */
     bool blocked;         /* the last write was incomplete */
     bool has_files;       /* `out` may hold spans of files */
-    uint64_t files_end;   /* value of `queued` after the last span */
-    uint64_t queued;      /* bytes queued since the connection began */
+    uint64_t files_end;   /* value of `queued` after the last span of a file */
+    uint64_t queued;      /* number of bytes queued since the connection began */
     uint64_t taken;       /* bytes that the kernel had taken at taken_at */
     usec_t taken_at;
 
-    size_t held; /* its share of http_server.buffered */
+    size_t held; /* the connection's share of http_totals.buffered */
     bool evicted;
-    uint64_t moved, moved_before; /* bytes received and sent, now and at moved_at */
+    uint64_t moved, moved_before; /* number of bytes received and sent, now and at moved_at */
     usec_t moved_at;
 
     char peer[80];
@@ -159,7 +160,7 @@ TAILQ_HEAD(http_conn_list, http_conn);
 
 struct http_listener;
 
-/* Over all servers of a process that share their limits. */
+/* Totals over all servers of a process that share their limits. */
 struct http_totals {
     _Atomic size_t conns;
     _Atomic size_t buffered; /* bytes held for all connections */
@@ -172,9 +173,9 @@ struct http_server {
     struct http_tokens *tokens;
     struct buf server_line;
     struct http_endpoint *endpoints;
-    size_t n_endpoints;              /* first the daemon's, then the built-in ones */
-    struct http_endpoint *unknown;   /* after these; counts requests without a route */
-    struct http_endpoint *preflight; /* last of `endpoints`; for OPTIONS requests of web pages */
+    size_t n_endpoints;              /* the daemon's endpoints, then the built-in endpoints */
+    struct http_endpoint *unknown;   /* after the built-in endpoints; counts requests without a route */
+    struct http_endpoint *preflight; /* last of `endpoints`; answers OPTIONS requests of web pages */
 
     struct http_listener *listeners;
     bool accept_logged;
@@ -186,18 +187,18 @@ struct http_server {
     bool draining, in_scheduled;
     unsigned n_corked;
     usec_t corked_since;
-    struct http_totals own_totals, *totals; /* of all servers that share the limits */
+    struct http_totals own_totals, *totals; /* totals of all servers that share the limits */
     usec_t eviction_checked_at;
     struct stats_counter *evicted, *refused;
     struct event *scheduled_event, *sweep_event;
-    char *read_buffer; /* HTTP_READ_SIZE bytes, used within one turn */
-    struct buf top; /* first lines of a 200 reply; after top_common comes the Content-Type for plain text */
+    char *read_buffer; /* buffer of HTTP_READ_SIZE bytes for one turn */
+    struct buf top;    /* first lines of a 200 reply; Content-Type follows top_common */
     size_t top_common;
     usec_t top_at; /* when `top` was composed */
-    usec_t now;    /* when the current turn or batch of turns began */
+    usec_t now;    /* time when the current turn or batch of turns began */
 };
 
-static inline void http_shed(struct buf *b) /* empties the buffer; frees it if large */
+static inline void http_shed(struct buf *b) /* empties a buffer, and frees a large buffer */
 {
     if (b->cap > HTTP_KEPT_BUFFER_MAX)
         buf_free(b);
@@ -207,55 +208,56 @@ static inline void http_shed(struct buf *b) /* empties the buffer; frees it if l
 
 /* http_output.c */
 size_t http_output_pending(const struct http_conn *c);
-uint64_t http_output_taken(
-    const struct http_conn *c); /* bytes that the kernel has taken since the connection began */
-/* Returns a buffer with room for `room` bytes. The caller appends to it and adds the same number to `queued`. */
+/* Returns the number of bytes that the kernel has taken since the connection began. */
+uint64_t http_output_taken(const struct http_conn *c);
+/* Returns a buffer with room for `room` bytes. The caller appends bytes and adds their number to `queued`. */
 struct buf *http_output_stage(struct http_conn *c, size_t room);
 void http_output_write(struct http_conn *c, const void *p, size_t n);
 void http_output_write_evbuffer(struct http_conn *c, struct evbuffer *b);
-void http_output_write_buf(struct http_conn *c, struct buf *b); /* takes over a large buffer's memory */
+void http_output_write_buf(struct http_conn *c, struct buf *b); /* takes over the memory of a large buffer */
 void http_output_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n);
-/* Drops all output after the first `queued` bytes of the connection. The kernel must not have taken any of the
- * dropped bytes. The function copies the unsent bytes that remain, except spans of files. */
+/* Drops all output after the first `queued` bytes of the connection. The kernel must not have taken any dropped byte.
+ * Copies the unsent bytes that remain, except spans of files. */
 void http_output_cut(struct http_conn *c, uint64_t queued);
 /* Sends as many bytes as the socket accepts. Sets `blocked` if bytes remain and `broken` after an error. */
 void http_output_flush(struct http_conn *c);
-/* Updates the connection's share of http_server.buffered. */
+/* Updates the connection's share of http_totals.buffered. */
 void http_output_account(struct http_conn *c);
-/* Schedules a turn, unless the connection is inside its own turn. Every function that queues a reply calls it. */
+/* Schedules a turn, unless the connection is in its turn. Functions that queue a reply call http_output_schedule. */
 void http_output_schedule(struct http_conn *c);
-/* Returns false if the server holds more than max_buffered bytes. In this case it closes stalled connections to free
- * memory. */
+/* Returns false if the server holds more than max_buffered bytes. Above max_buffered, the function also closes stalled
+ * connections to free memory. */
 bool http_memory_available(struct http_server *s);
 
-/* http_request.c: ready for the next request. */
+/* http_request.c: prepares the structure for the next request. */
 void http_request_reset(struct http_request *req);
 
 /* http_route.c */
-/* Sets the endpoints. `preflight` answers OPTIONS of web pages. */
+/* Sets the endpoints. The route `preflight` answers OPTIONS requests of web pages. */
 void http_route_init(
     struct http_server *s, const struct http_route *builtin, const struct http_route *preflight);
-/* Sets the request's endpoint. If the head alone shows that the request must be refused, returns the reason. */
+/* Sets the request's endpoint. Returns a reason if the head alone shows that the request must be refused. */
 enum http_refusal http_route_judge(struct http_request *req);
 void http_route_refuse(struct http_request *req);
 size_t http_route_max_body(const struct http_request *req);
-void http_route_add_allow(struct http_request *req); /* adds the header for req->allowed */
-void http_route_add_methods(struct http_request *req, const char *header); /* likewise, with another name */
-const char *http_not_ready(const struct http_server *s);                   /* NULL: ready */
+void http_route_add_allow(struct http_request *req); /* adds Allow with req->allowed */
+void http_route_add_methods(
+    struct http_request *req, const char *header);       /* adds the methods under another name */
+const char *http_not_ready(const struct http_server *s); /* NULL: ready */
 
-/* http_builtin.c: routes whose ctx is the server, ended by a NULL path. */
+/* http_builtin.c: the built-in routes, whose ctx is the server. A row with a NULL path ends the table. */
 extern const struct http_route http_builtin_routes[];
 extern const struct http_route http_preflight_route;
 
 /* http_conn.c */
 struct http_conn *http_conn_new(struct http_server *s, int fd, const char *peer);
-void http_conn_free(struct http_conn *c); /* calls on_gone of a request without a complete reply */
-/* Runs a turn, and reads from the socket first if `reads`. Returns false if the connection was freed. */
+void http_conn_free(struct http_conn *c); /* calls on_gone if the reply is incomplete */
+/* Runs a turn, which begins with a read if `reads` is true. Returns false if the connection was freed. */
 bool http_conn_turn(struct http_conn *c, bool reads);
-/* The callback of scheduled_event. Only `server` is used. */
+/* The callback of scheduled_event, which uses only `server`. */
 void http_conn_run_scheduled(evutil_socket_t fd, short what, void *server);
-/* True if a time limit has passed, so that the connection must be closed. */
+/* True if the connection has exceeded a time limit and must be closed. */
 bool http_conn_is_late(struct http_conn *c, usec_t now);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 
-/* The host of `host[:port]`, without the brackets of an IPv6 address. */
+/* Returns the host of `host[:port]`, without the brackets of an IPv6 address. */
 static struct bytes without_port(struct bytes authority)
 {
     if (authority.len && authority.ptr[0] == '[') {

@@ -1,4 +1,4 @@
-/* The bytes that a connection has yet to send, and the schedule of its turns, see http_internal.h. */
+/* The unsent bytes of a connection, and the schedule of its turns, see http_internal.h. */
 #include "http/server/http_internal.h"
 
 #include "base/errno_class.h"
@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 
 #define STAGED_MAX (64 * 1024)
-#define FILE_BYTES_PER_TURN_MAX ((size_t)1024 * 1024) /* before other connections get a turn */
+#define FILE_BYTES_PER_TURN_MAX ((size_t)1024 * 1024) /* bytes of files that a connection sends in one turn */
 #define STALL_TIME USEC_PER_SEC
-#define STALL_BYTES (64 * 1024) /* a connection that transfers less in STALL_TIME is stalled */
+#define STALL_BYTES (64 * 1024) /* a connection that transfers fewer bytes in STALL_TIME is stalled */
 #define EVICTION_INTERVAL (20 * USEC_PER_MSEC)
 #define EVICTION_BATCH_MAX 16
 
@@ -82,7 +82,7 @@ void http_output_write_buf(struct http_conn *c, struct buf *b)
     *b = (struct buf){0};
 }
 
-/* Copies small content into `staged`, so that one write sends it together with the bytes before and after it. */
+/* Copies small content into `staged`, so that one write sends the content together with other output. */
 void http_output_write_evbuffer(struct http_conn *c, struct evbuffer *b)
 {
     size_t n = evbuffer_get_length(b);
@@ -110,7 +110,7 @@ void http_output_write_file(
     struct http_conn *c, const struct http_file *file, const struct http_span *spans, size_t n)
 {
     /* Bytes directly before a file are sent with MSG_MORE, so that they share a packet with the first bytes of the
-     * file. A small packet of their own would wake the client too early. */
+     * file. A separate small packet before the file would wake the client too early. */
     if (!c->writing && out_length(c) == 0 && c->staged.len > 0) {
         ssize_t sent = send(c->fd, c->staged.ptr, c->staged.len, MSG_NOSIGNAL | MSG_MORE);
         c->broken |= sent < 0 && !errno_is_retry(errno);
@@ -120,7 +120,7 @@ void http_output_write_file(
         memmove(c->staged.ptr, c->staged.ptr + taken, c->staged.len);
     }
     unstage(c);
-    /* The segment is longer than the file can ever be. Each span is at most as long as what one turn sends. */
+    /* The evbuffer segment is longer than any file. The loop cuts spans into parts that one turn can send. */
     struct http_file *own = mem_alloc(sizeof *own);
     *own = *file;
     struct evbuffer_file_segment *all = evbuffer_file_segment_new(
@@ -149,7 +149,7 @@ void http_output_cut(struct http_conn *c, uint64_t queued)
     unstage(c);
     if (taken < c->files_end) {
         evbuffer_remove_buffer(c->out, kept, n);
-    } else if (n > 0) { /* copied, so that no borrowed memory stays in use */
+    } else if (n > 0) { /* copy the bytes, so that no borrowed memory stays in use */
         void *memory = mem_alloc(n);
         ssize_t copied = evbuffer_remove(c->out, memory, n);
         assert(copied == (ssize_t)n);
@@ -177,7 +177,7 @@ void http_output_flush(struct http_conn *c)
                 evbuffer_add(use_out(c), c->staged.ptr + sent, c->staged.len - sent);
             http_shed(&c->staged);
         }
-    } else if (c->has_files) { /* staged bytes wait for a file that may follow */
+    } else if (c->has_files) { /* staged bytes wait, because another file may follow */
         /* One call of evbuffer_write sends either bytes from memory or bytes of one span. If the file was truncated,
          * the call sends nothing, and the connection is closed as broken. */
         for (size_t done = 0; !c->writing && done < FILE_BYTES_PER_TURN_MAX && out_length(c) > 0;) {
@@ -213,8 +213,8 @@ void http_output_account(struct http_conn *c)
     c->held = held;
 }
 
-/* If a turn is scheduled while scheduled turns run, the new turn runs after the loop has polled the sockets.
- * Otherwise a stream with a fast client would starve the other connections. */
+/* A turn that is scheduled while scheduled turns run waits until the loop has polled the sockets. Without this wait, a
+ * stream with a fast client would starve the other connections. */
 void http_output_schedule(struct http_conn *c)
 {
     struct http_server *s = c->server;
@@ -230,19 +230,18 @@ void http_output_schedule(struct http_conn *c)
         event_active(s->scheduled_event, EV_TIMEOUT, 1);
 }
 
-/* The limit on memory held for all clients together.
+/* The limit on the memory that the server holds for all clients together.
  *
- * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its
- * unsent output. Each share is bounded, but the sum over many connections is not. So `max_buffered` limits the sum.
- * A connection updates its share after each turn and each piece of a body, so the sum may be too small by one piece
- * or reply.
+ * The share of a connection is its unanswered request, the memory of its handler (http_set_held_bytes), and its unsent
+ * output. The share of each connection has a limit, and `max_buffered` limits the sum of all shares. A connection
+ * updates its share after each turn and each piece of a body, so the sum may be too small by one piece or reply.
  *
  * Above the limit, the server closes the connections that hold the most bytes and have transferred few bytes for
- * STALL_TIME. It never closes the connection of a client that reads or sends at a useful speed, or a connection whose
- * request waits for its handler. If there is no connection to close, requests get 503 until memory is free. Streams
- * without a timeout do not count, because their writers limit the pending bytes. */
+ * STALL_TIME. The server keeps connections of clients that read or send at a useful speed, and connections whose
+ * request waits for its handler. If no connection can be closed, requests get 503 until memory is free. Streams without
+ * a timeout do not count towards the sum, because their handlers limit the pending bytes. */
 
-/* True if the connection has made no progress for STALL_TIME. Also records its progress for the next call. */
+/* True if the connection has made no progress for STALL_TIME. Records the connection's progress for the next call. */
 static bool is_stalled(struct http_conn *c, usec_t now)
 {
     if (c->moved - c->moved_before >= STALL_BYTES || c->moved_at == 0) {
@@ -271,8 +270,8 @@ bool http_memory_available(struct http_server *s)
         }
         if (!largest)
             break;
-        /* The connection is closed in its own turn, because on_gone must not run inside the handler of another
-         * connection. */
+        /* The stalled connection closes in its own turn, because on_gone must not run in another connection's
+         * handler. */
         largest->evicted = largest->reset = true;
         http_output_account(largest);
         stats_add(s->evicted, 1);

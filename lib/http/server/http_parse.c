@@ -1,7 +1,7 @@
 #include "http/server/http_parse.h"
 
 #define HEAD_AT_ONCE 512 /* most heads are shorter */
-#define LINE_SLACK 64    /* bytes of a request line besides its target */
+#define LINE_SLACK 64    /* bytes of a request line in addition to its target */
 #define CHUNK_MAX (UINT64_C(1) << 60)
 
 static bool refuse(struct http_head *h, enum http_refusal error)
@@ -16,7 +16,7 @@ static bool refuse(struct http_head *h, enum http_refusal error)
 #define OF_TOKEN (IN_NAME | IN_TARGET | IN_VALUE)
 #define OF_TEXT (IN_TARGET | IN_VALUE)
 
-/* IN_NAME: RFC 9110's token. IN_TARGET includes non-ASCII bytes, because browsers send them. */
+/* IN_NAME is the token of RFC 9110. IN_TARGET includes non-ASCII bytes, because browsers send such bytes. */
 static const unsigned char kinds[256] = {
     ['\t'] = IN_VALUE,
     [' '] = IN_VALUE,
@@ -40,7 +40,7 @@ static const unsigned char kinds[256] = {
     [0x80 ... 0xff] = OF_TEXT,
 };
 
-/* The number of leading bytes that are of this kind. */
+/* Returns the number of leading bytes of `text` that are of this kind. */
 static size_t span(struct bytes text, unsigned kind)
 {
     size_t n = 0;
@@ -59,7 +59,7 @@ static bool same_word(struct bytes text, const char *word)
     return bytes_equal_nocase(text, bytes_str(word));
 }
 
-/* Accepts HTTP/1.0 and every later HTTP/1.x. */
+/* Parses a request line of HTTP/1.0 or any later HTTP/1.x. */
 static bool parse_request_line(struct http_head *h, struct bytes line)
 {
     static const struct {
@@ -104,8 +104,8 @@ static bool take_length(struct http_head *h, struct bytes value)
     return true;
 }
 
-/* Refuses every Transfer-Encoding that a proxy might read in another way: a second encoding, one other than
- * chunked, chunks from HTTP/1.0. */
+/* Refuses every Transfer-Encoding that a proxy might read in another way: a second encoding, an encoding other than
+ * chunked, and chunks in HTTP/1.0. */
 static bool take_encoding(struct http_head *h, struct bytes value)
 {
     if (h->is_chunked || h->http10 || !same_word(value, "chunked"))
@@ -163,7 +163,7 @@ static bool take_content_encoding(struct http_head *h, struct bytes value)
 
 static bool parse_header_line(struct http_head *h, struct bytes line)
 {
-    /* The headers that decide how the request is read and answered. No two of them have the same length. */
+    /* The headers that determine how the server reads and answers a request. Each name has a different length. */
     static const struct {
         const char *name;
         bool (*take)(struct http_head *h, struct bytes value);
@@ -232,8 +232,8 @@ void http_head_clear(struct http_head *h)
     memset(&h->line_at, 0, offsetof(struct http_head, headers) - offsetof(struct http_head, line_at));
 }
 
-/* Appends up to HEAD_AT_ONCE bytes to `text` at once, although some of these may belong to the body. At the end
- * `text` is cut back to the head. */
+/* Appends up to HEAD_AT_ONCE bytes to `text` at once, although some bytes may belong to the body. At the end, `text` is
+ * cut to the bytes of the head. */
 size_t http_head_feed(struct http_head *h, const char *p, size_t n)
 {
     struct buf *text = &h->text;
@@ -250,7 +250,7 @@ size_t http_head_feed(struct http_head *h, const char *p, size_t n)
             continue;
         }
         /* Refuses an incomplete line that cannot become valid. */
-        size_t bad = from > h->line_at ? from - 1 : from; /* the byte before may be a CR */
+        size_t bad = from > h->line_at ? from - 1 : from; /* the byte before `from` may be a CR */
         bool folded = h->line_at > 0 && h->line_at < at && is_space(text->ptr[h->line_at]);
         bad += span(bytes_of(text->ptr + bad, at - bad), IN_VALUE);
         bool ends_with_cr = bad + 1 == at && text->ptr[bad] == '\r';
@@ -273,7 +273,7 @@ void http_body_begin(struct http_body_decoder *d, const struct http_head *h)
     };
 }
 
-/* Skips a byte of a chunk extension or a trailer. These bytes count towards HTTP_HEADERS_MAX. */
+/* Skips a byte of a chunk extension or a trailer. Skipped bytes count towards HTTP_HEADERS_MAX. */
 static enum http_body_state after_text(
     struct http_body_decoder *d, char byte, enum http_body_state stay, enum http_body_state at_end)
 {

@@ -1,4 +1,4 @@
-/* Replies, problems and streams. Each function appends to the output of the connection. */
+/* Replies, problems and streams. Each function appends bytes to the output of the connection. */
 #include "http/server/http_internal.h"
 
 #include "base/log.h"
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#define HEAD_ROOM 512                       /* for the head of a reply, without the lines that handlers add */
-#define LOGGED_TARGET_MAX 1000              /* bytes of a request target in a log line */
-#define MARK_INTERVAL ((uint64_t)16 * 1024) /* least number of output bytes between two marks */
+#define HEAD_ROOM 512          /* bytes for the head of a reply, without lines that handlers add */
+#define LOGGED_TARGET_MAX 1000 /* maximum bytes of a request target in a log line */
+#define MARK_INTERVAL ((uint64_t)16 * 1024) /* minimum number of output bytes between two marks */
 #define OK_LINE "HTTP/1.1 200 OK\r\n"
 #define PLAIN_TYPE "Content-Type: text/plain; charset=utf-8\r\n"
 
@@ -52,8 +52,8 @@ static bool has_no_body(int status)
     return status == 204 || status == 304;
 }
 
-/* Appends the status line and the headers up to Content-Type, which defaults to plain text. Most replies begin with
- * the same lines. These are kept and composed again after a quarter of a second, because Date contains the time. */
+/* Appends the status line and the headers up to Content-Type, which defaults to plain text. Most replies begin with the
+ * same lines, which are composed again after a quarter of a second. */
 static void append_top(struct http_server *s, int status, const char *content_type, usec_t now, struct buf *b)
 {
     if (s->top.len == 0 || now - s->top_at > USEC_PER_SEC / 4) {
@@ -82,15 +82,15 @@ static void append_top(struct http_server *s, int status, const char *content_ty
     }
 }
 
-/* Writes the head. A negative `length` means that the length is unknown. The metrics count and time the reply here
- * and not at its end, because a stream may last for days. */
+/* Writes the head of a reply. A negative `length` means that the length is unknown. The metrics count and time a reply
+ * at its head and not at its end, because a stream may last for days. */
 static void write_head(struct http_request *req, int status, const char *content_type, int64_t length)
 {
     struct http_conn *c = req->conn;
     struct http_server *s = c->server;
     struct http_endpoint *e = req->endpoint ? req->endpoint : s->unknown;
     usec_t now = clock_monotonic();
-    if (s->draining || !c->message_complete) /* the rest of the body will not be parsed */
+    if (s->draining || !c->message_complete) /* the rest of the request's body will not be parsed */
         req->keep_alive = false;
     req->status = status;
     req->reply_from = c->queued;
@@ -111,7 +111,7 @@ static void write_head(struct http_request *req, int status, const char *content
     buf_append_bytes(head, buf_bytes(&req->extra));
     buf_append_str(head, "\r\n");
     c->queued += head->len - before;
-    if (log_wants(LOG_LEVEL_DEBUG)) { /* a request that could not be parsed has no method and no target */
+    if (log_wants(LOG_LEVEL_DEBUG)) { /* a malformed request has no method and no target */
         struct bytes target = http_head_target(&req->head);
         size_t method = req->head.target > 0 ? req->head.target - 1 : 0;
         if (target.len > LOGGED_TARGET_MAX)
@@ -146,7 +146,7 @@ static void end_reply(struct http_request *req)
     http_output_schedule(req->conn);
 }
 
-/* Begins a header line. Returns the offset of its value. */
+/* Begins a header line. Returns the position of the header's value. */
 static size_t begin_header(struct http_request *req, const char *name)
 {
     buf_append_str(&req->extra, name);
@@ -155,7 +155,7 @@ static size_t begin_header(struct http_request *req, const char *name)
     return req->extra.len;
 }
 
-/* Removes control bytes from the value, because they could end the line early. */
+/* Removes control bytes from the value, because control bytes could end the line early. */
 void http_add_header(struct http_request *req, const char *name, const char *fmt, ...)
 {
     struct buf *b = &req->extra;
@@ -285,9 +285,9 @@ void http_stream_start_endless(struct http_request *req, const char *content_typ
 
 /* Rewinding a stream: withdrawing output that its client has not begun to receive.
  *
- * When the size of a chunk has been sent, the whole chunk must follow. So a body can be cut only between two pieces.
- * The server records marks between pieces, at least MARK_INTERVAL bytes apart. Thus a rewind leaves at most the piece
- * being sent, or MARK_INTERVAL bytes of smaller pieces, in the output. */
+ * After the size of a chunk, the server must send the whole chunk, so a body can be cut only between two pieces. The
+ * server records marks between pieces, at least MARK_INTERVAL bytes apart. A rewind leaves at most the current piece,
+ * or MARK_INTERVAL bytes of smaller pieces, in the output. */
 
 /* Drops the marks before `taken`. */
 static void drop_passed(struct http_marks *m, uint64_t taken)
@@ -299,7 +299,7 @@ static void drop_passed(struct http_marks *m, uint64_t taken)
     memmove(m->at, m->at + n, m->n * sizeof *m->at);
 }
 
-/* Begins a piece of n bytes. If the result is false, the caller must not write the bytes. */
+/* Begins a piece of n bytes. If the result is false, the caller must not write the piece. */
 static bool open_piece(struct http_request *req, size_t n)
 {
     assert(req->magic == HTTP_REQUEST_MAGIC);

@@ -1,4 +1,4 @@
-/* The handler's view of a request. */
+/* The functions with which handlers use a request. */
 #include "http/server/http_internal.h"
 
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <strings.h>
 
-#define PARAM_NAME_SHOWN_MAX 64 /* bytes of an unknown parameter's name in an error */
+#define PARAM_NAME_SHOWN_MAX 64 /* maximum bytes of an unknown parameter's name in an error */
 #define PATH_SHOWN_MAX 80
-#define PARAM_LIST_SHOWN_MAX 256 /* bytes of a route's parameters in an error */
+#define PARAM_LIST_SHOWN_MAX 256 /* maximum bytes of a route's parameters in an error */
 
 static const struct http_route unknown_row = {.path = "other"};
 
@@ -46,8 +46,8 @@ void http_route_init(
     }
 }
 
-/* The target may also be "http://host/path", the form that clients send to proxies. Returns its host; BYTES_NONE: it has the
- * usual form. *rest is the target without scheme and host. */
+/* Returns the host of a target "http://host/path", the form that clients send to proxies. Returns BYTES_NONE for a
+ * target of the usual form. *rest is the target without scheme and host. */
 static struct bytes target_host(const struct http_request *req, struct bytes *rest)
 {
     static const struct bytes scheme = BYTES_LITERAL("http://");
@@ -62,7 +62,7 @@ static struct bytes target_host(const struct http_request *req, struct bytes *re
     return bytes_of(host, len);
 }
 
-/* The time of this comparison does not depend on the bytes, so that a client cannot guess the token from it. */
+/* Compares in a time that does not depend on the token's bytes, so that the time does not reveal the token. */
 static bool is_auth_token(const struct http_server *s, struct bytes given)
 {
     struct bytes token = bytes_str(s->auth_token);
@@ -82,7 +82,7 @@ static struct bytes bearer(const struct http_request *req)
     return bytes_of(given.ptr + scheme.len, given.len - scheme.len);
 }
 
-/* Browsers cannot open Unix sockets. */
+/* Accepts any origin on a Unix socket, because browsers cannot open Unix sockets. */
 static enum http_refusal judge_origin(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
@@ -91,7 +91,7 @@ static enum http_refusal judge_origin(const struct http_request *req)
     struct bytes rest, host = target_host(req, &rest);
     enum http_refusal refusal =
         host.ptr ? http_origin_judge(host, BYTES_NONE, BYTES_NONE, s->allowed_hosts) : HTTP_REFUSED_NOT;
-    /* A link on any page may lead to an open route. */
+    /* A link on a page of any origin may lead to an open route. */
     bool is_link = (req->endpoint->row->flags & HTTP_ROUTE_OPEN) &&
                    bytes_equal_str(http_header(req, "Sec-Fetch-Dest"), "document");
     return refusal ? refusal
@@ -147,7 +147,7 @@ static enum http_refusal judge_scopes(struct http_request *req, unsigned flags)
     return shows_keys && http_token_is_limited(req->token) ? HTTP_REFUSED_KEYS : HTTP_REFUSED_NOT;
 }
 
-/* OPTIONS needs no token, because browsers send it before a request with a token. */
+/* OPTIONS needs no token, because browsers send OPTIONS without a token before a request with a token. */
 static enum http_refusal judge_token(struct http_request *req, unsigned flags)
 {
     struct http_server *s = req->conn->server;
@@ -233,10 +233,10 @@ static bool has_name(const char *names, struct bytes name)
     return false;
 }
 
-/* An unknown parameter, as the error shows it. */
+/* An unknown parameter in the form that the error shows. */
 struct unknown_param {
     char written[PARAM_NAME_SHOWN_MAX + 1], known[PARAM_LIST_SHOWN_MAX];
-    const char *nearest; /* in `known`; NULL: none is near */
+    const char *nearest; /* nearest name in `known`; NULL: no name is near */
 };
 
 static void look_up(struct unknown_param *u, const char *names, struct bytes name)
@@ -251,7 +251,7 @@ static void look_up(struct unknown_param *u, const char *names, struct bytes nam
 }
 
 /* Returns the first parameter that must be refused, or NULL. A lenient route accepts an unknown parameter unless its
- * name is near that of a known one. */
+ * name is near a known parameter's name. */
 static const struct url_param *refused_param(const struct http_request *req)
 {
     const struct http_route *row = req->endpoint->row;
@@ -305,7 +305,7 @@ static struct http_endpoint *find_endpoint(struct http_request *req)
     return found;
 }
 
-/* Splits the target into the decoded path and the parameters, and selects the route. */
+/* Splits the target into the decoded path and the parameters, and selects the route of the request. */
 enum http_refusal http_route_judge(struct http_request *req)
 {
     const struct http_head *h = &req->head;
@@ -382,7 +382,7 @@ static const struct refusal {
         "the token may see only some keys, and this endpoint shows others",
         "see keys= in the token's line in --tokens-file"},
     [HTTP_REFUSED_TOKEN_RATE] = {429, "too-many-requests",
-        "the token has more requests in a second than its rate allows",
+        "the token has more requests per second than its rate allows",
         "try again; see rate= in the token's line in --tokens-file"},
     [HTTP_REFUSED_OVERLOADED] = {503, "overloaded",
         "requests and replies of all clients exceed --max-buffered",
@@ -455,7 +455,8 @@ static void refuse_param(struct http_request *req)
     http_problem(req, 400, "unknown-parameter", hint, "%s has no parameter \"%s\"", path, u.written);
 }
 
-/* Returns the endpoint's path that is nearest to the request's, or NULL. /series may mean /v1/series, but /put does not mean /get. */
+/* Returns the path of an endpoint that is nearest to the request's path, or NULL. For example, /series may mean
+ * /v1/series, but /put does not mean /get. */
 static const char *nearest_path(const struct http_request *req)
 {
     const struct http_server *s = req->conn->server;
@@ -474,7 +475,7 @@ static const char *nearest_path(const struct http_request *req)
     return nearest;
 }
 
-/* The public port does not serve the list of endpoints, and names none. */
+/* On the public port, the reply contains no hint, because this port does not show the list of endpoints. */
 static void refuse_path(struct http_request *req)
 {
     char hint[PATH_SHOWN_MAX + 64];

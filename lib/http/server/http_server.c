@@ -1,4 +1,4 @@
-/* Listening sockets, accepting, connections above the limit, time limits and drain. */
+/* The server: listening sockets, accepting, connections above the limit, time limits and drain. */
 #include "http/server/http_internal.h"
 #include "http/http_socket.h"
 
@@ -23,7 +23,7 @@
 #define SWEEP_MIN (10 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
 #define OVER_LIMIT_MAX 64
-#define RESERVE_MAX 256 /* descriptors left to the daemon's own files */
+#define RESERVE_MAX 256 /* maximum number of descriptors reserved for the daemon's own files */
 
 struct http_listener {
     struct http_listener *next;
@@ -35,11 +35,11 @@ struct http_listener {
 
 /* Connections above max_connections, or above the limit on descriptors.
  *
- * A route may replace the 503 by a reply of its own (on_overload), so the server must read the request before it
- * refuses the connection. It keeps at most OVER_LIMIT_MAX such connections at a time, each for at most two seconds.
- * When the head of the request is complete, http_route.c refuses the request, and the connection is closed. If there
- * are already OVER_LIMIT_MAX connections, a new one replaces the oldest that has sent nothing. If each of these has
- * sent something, the server reads once from the new connection, answers and closes it. */
+ * A route may replace the 503 by another reply (on_overload), so the server must read the request before it refuses the
+ * connection. The server keeps at most OVER_LIMIT_MAX connections above the limit at a time, each for at most two
+ * seconds. When the head of a request is complete, http_route.c refuses the request, and the connection is closed. If
+ * OVER_LIMIT_MAX connections are already above the limit, a new connection replaces the oldest of them that has sent
+ * nothing. If each of them has sent bytes, the server reads once from the new connection, answers 503 and closes it. */
 
 /* Sends a 503 to a connection from which no complete request has arrived. */
 static void send_overloaded(struct http_conn *c)
@@ -55,8 +55,8 @@ static void send_overloaded(struct http_conn *c)
         (void)send(c->fd, text, (size_t)n, MSG_NOSIGNAL);
 }
 
-/* Reads before closing, because closing a socket with unread input would reset the connection, and the client would
- * lose the reply. */
+/* Reads from the connection before closing it. Closing a socket with unread input would reset the connection, and the
+ * client would lose the reply. */
 static void answer_and_close(struct http_conn *c)
 {
     if (!http_conn_turn(c, true))
@@ -125,8 +125,8 @@ struct http_server *http_server_new(const struct http_server_config *config)
         "Stalled connections closed because max_buffered was exceeded");
     s->refused = stats_counter(config->stats, "http_connections_refused_total", NULL,
         "Connections refused with 503 because of max_connections or a lack of file descriptors");
-    /* The server checks its connections at intervals of an eighth of the smallest time limit, so a connection exceeds
-     * its limit by an eighth at most. */
+    /* The server checks its connections at intervals of 1/8 of the smallest time limit, so a connection exceeds its
+     * time limit by at most 1/8. */
     const usec_t limits[] = {
         config->header_timeout, config->body_timeout, config->write_timeout, config->idle_timeout};
     usec_t every = SWEEP_MAX;
@@ -139,7 +139,7 @@ struct http_server *http_server_new(const struct http_server_config *config)
     return s;
 }
 
-/* RLIMIT_NOFILE. A new descriptor gets the lowest free number, so the number shows how many descriptors are in use. */
+/* Returns RLIMIT_NOFILE. A new descriptor gets the lowest free number, which shows how many descriptors are in use. */
 static int descriptor_limit(void)
 {
     struct rlimit limit;
@@ -175,7 +175,7 @@ size_t http_descriptors_with_connections(size_t connections)
     return connections < 3 * RESERVE_MAX ? 4 * connections / 3 : connections + RESERVE_MAX;
 }
 
-/* Connections above the limit may use half of the reserved descriptors for a short time. */
+/* Sets up a new connection. Connections above the limit may use half of the reserved descriptors for a short time. */
 static void take_connection(struct http_listener *l, int fd, const char *peer)
 {
     struct http_server *s = l->server;
@@ -189,7 +189,7 @@ static void take_connection(struct http_listener *l, int fd, const char *peer)
     bool over_limit = fd >= most - reserve || is_full || public_is_full;
     bool has_room = fd < most - reserve / 2, full = s->n_over_limit >= OVER_LIMIT_MAX;
     struct http_conn *silent = NULL;
-    if (over_limit && has_room && full) { /* such connections are new, so near the list's end */
+    if (over_limit && has_room && full) { /* connections above the limit are new, so near the list's end */
         size_t left = s->n_over_limit;
         for (struct http_conn *c = TAILQ_LAST(&s->conns, http_conn_list); c && left > 0;
              c = TAILQ_PREV(c, http_conn_list, link)) {
@@ -226,7 +226,7 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
     static const struct timeval pause = {0, ACCEPT_PAUSE_USEC};
     struct http_listener *l = arg;
     struct http_server *s = l->server;
-    /* A server that shares its socket takes one connection at a time, so that all servers get some. */
+    /* A server that shares its socket takes one connection at a time, so that all servers get connections. */
     for (int i = 0; i < (s->config.is_shared ? 1 : ACCEPT_BATCH_MAX); i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
@@ -237,8 +237,7 @@ static void on_acceptable(evutil_socket_t listen_fd, short what, void *arg)
         if (fd < 0 && !errno_is_shortage(errno))
             return;
         if (fd < 0) {
-            /* The connection stays in the backlog, so the socket stays readable. Without a pause the loop would
-             * spin. */
+            /* The connection stays in the backlog and the socket readable. Without a pause the loop would spin. */
             if (!s->accept_logged)
                 log_error("cannot accept connections", LOG_S("error", strerror(errno)));
             s->accept_logged = true;
@@ -290,8 +289,6 @@ static void stop_listening(struct http_server *s)
     event_del(s->accept_again);
 }
 
-/* The server reads once more from each idle connection, so that a request that has just arrived still gets its
- * reply. */
 bool http_server_stop_accepting(struct http_server *s, usec_t age)
 {
     struct http_conn *c;
@@ -305,6 +302,7 @@ bool http_server_stop_accepting(struct http_server *s, usec_t age)
     return false;
 }
 
+/* Reads once more from each idle connection, so that a request that has just arrived still gets its reply. */
 void http_server_drain(struct http_server *s)
 {
     struct http_conn *c;

@@ -16,8 +16,8 @@ struct http_token {
     char *name, *secret;
     size_t secret_len;
     unsigned scopes;
-    uint64_t rate; /* requests in a second; 0: unlimited */
-    uint64_t used; /* in the second that began at `since` */
+    uint64_t rate; /* limit on requests per second; 0: unlimited */
+    uint64_t used; /* requests in the second that began at `since` */
     usec_t since;
     bool is_limited;
     struct key_rule *rules;
@@ -54,7 +54,7 @@ void http_tokens_unref(struct http_tokens **tp)
     free(t);
 }
 
-/* No byte ends the comparison early. */
+/* Compares all bytes of a token, so that the time does not depend on the first different byte. */
 static bool is_secret(const struct http_token *row, struct bytes text)
 {
     unsigned char differ = text.len != row->secret_len;

@@ -1,17 +1,17 @@
-/* http_tokens: the tokens of a service's clients, read from a text. One line is one token:
+/* http_tokens: reads the tokens of a service's clients from a text, one token per line:
  *
  *     # name     scopes       token             limits
  *     dashboard  read         3yWkzC0vP1xQ      rate=50
  *     shop       read,write   9aXe72LmT4bn      rate=10 keys=site|shop.example,user|shop*
  *
- * A scope is read, write or admin; none includes another. `rate` limits the requests in a second. `keys` lists the keys that the client may
- * see: NAMESPACE|KEY of a total, with %-escapes for a space, a comma, a percent sign and a star. A star at the end stands for any text.
+ * A scope is read, write or admin, and no scope includes another. `rate` limits the requests per second. `keys` lists
+ * the keys that the client may see, each as NAMESPACE|KEY. In a key, %-escapes stand for a space, a comma, a percent
+ * sign and a star. A star at the end matches any text.
  *
  * 1. Names and tokens are unique.
- * 2. The time of a search depends on the lengths of the tokens and of the searched text only.
- * 3. A table never changes, except for the counts of requests. It is reference counted, so that requests in progress keep theirs when the
- *    file is read again. One thread only.
- */
+ * 2. The time of a search depends only on the lengths of the tokens and of the searched text.
+ * 3. A table never changes, except for the counts of requests. A table is reference counted, so that requests in
+ *    progress keep their table when the file is read again. Only one thread may use a table. */
 #ifndef MILLRACE_HTTP_TOKENS_H
 #define MILLRACE_HTTP_TOKENS_H
 
@@ -29,7 +29,7 @@
 struct http_tokens;
 struct http_token;
 
-/* Returns NULL if the text is malformed. The error names the line, and contains no token. */
+/* Returns NULL if the text is malformed. The error message names the line, and contains no token. */
 struct http_tokens *http_tokens_parse(struct bytes text, char error[HTTP_TOKENS_ERROR_TEXT]);
 struct http_tokens *http_tokens_ref(struct http_tokens *t);
 void http_tokens_unref(struct http_tokens **t);
@@ -40,9 +40,9 @@ const char *http_token_name(const struct http_token *token);
 bool http_token_has_scope(const struct http_token *token, unsigned scope);
 /* True if the token has a list of keys. */
 bool http_token_is_limited(const struct http_token *token);
-/* True if the token has no list of keys, or the list has this key. */
+/* True if the token has no list of keys, or its list contains this key. */
 bool http_token_may_see(const struct http_token *token, struct bytes ns, struct bytes key);
-/* Counts a request. False: the token's rate is exceeded; try again in a second. */
+/* Counts a request. Returns false if the token's rate is exceeded until the next second. */
 bool http_token_admit(struct http_token *token, usec_t now);
 
 #endif
