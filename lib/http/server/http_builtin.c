@@ -98,8 +98,8 @@ static void handle_server_options(struct http_request *req, void *ctx)
     http_reply(req, 204, NULL, BYTES_NONE);
 }
 
-/* A web page asks before a request with other headers than those of a form. The check of its origin has passed, so the request may
- * have any headers: tools in the page add some to every request. */
+/* Answers the OPTIONS request that a browser sends before a web page's request with unusual headers. The check of the page's origin has
+ * already passed. Any header is allowed, because tracing tools in a page add headers to every request. */
 static void handle_preflight(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -120,7 +120,7 @@ const struct http_route http_preflight_route = {
 const struct http_route http_builtin_routes[] = {
     {"/ping", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_ping, .help = "answers OK"},
     {"/health", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_health,
-        .help = "200 when ready, with warnings; otherwise 503 with the reason"},
+        .help = "200 with warnings when ready; 503 with the reason when not ready"},
     {"/stats", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
         .help = "the daemon's counters; ?format=json"},
     {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the daemon's counters for Prometheus"},

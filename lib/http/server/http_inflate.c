@@ -13,10 +13,10 @@
 #define GZIP_MEMORY (48 * 1024)      /* memory of an inflating z_stream, rounded up */
 
 struct http_inflate {
-    bool in_frame; /* inside a member or frame, where the input must not end */
-    bool has_more;
+    bool in_frame;   /* the input is inside a member or frame and must not end */
+    bool has_more;   /* the next call continues with `rest` */
     struct buf rest; /* input of the last call */
-    size_t rest_at;  /* before it, the rest is decompressed */
+    size_t rest_at;  /* number of bytes of `rest` that are already decompressed */
     ZSTD_DCtx *zstd; /* NULL: gzip */
     z_stream gzip;
 };
