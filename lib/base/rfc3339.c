@@ -1,5 +1,8 @@
 #include "base/rfc3339.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 int rfc3339_digits(const char *at, int n)
@@ -126,4 +129,17 @@ const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT])
     if (!gmtime_r(&t, &tm) || strftime(out, RFC3339_TEXT, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
         strcpy(out, "-");
     return out;
+}
+
+bool rfc3339_use_zone(const char *zone)
+{
+    struct stat st;
+    const char *dir = getenv("TZDIR");
+    char *path = mem_printf("%s/%s", dir ? dir : "/usr/share/zoneinfo", zone);
+    bool is_utc = strcmp(zone, "UTC") == 0,
+         is_known = is_utc || (stat(path, &st) == 0 && S_ISREG(st.st_mode) && !strstr(zone, ".."));
+    free(path);
+    setenv("TZ", is_utc ? "UTC0" : zone, 1);
+    tzset();
+    return is_known;
 }

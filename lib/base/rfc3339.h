@@ -12,6 +12,8 @@ bool rfc3339_read(struct bytes text, int64_t *out);
 bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive);
 /* Reads a text by a form of strptime. *is_naive as above; without %z or %s in the form, the time is naive. */
 bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive);
+/* Makes this IANA zone the process's zone (TZ). False: there is no such zone. */
+bool rfc3339_use_zone(const char *zone);
 /* Reads n characters as a decimal number. Returns -1 unless all are digits. */
 int rfc3339_digits(const char *at, int n);
 

@@ -1,6 +1,6 @@
 /* Any bytes as a CSV file: what its records become are JSON objects, and every line ends in one result. */
 #include "json/json_fields.h"
-#include "tools/put/csv_record.h"
+#include "base/csv_record.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,6 +6,7 @@
 #include "tools/put/log_tail.h"
 
 #include "base/io.h"
+#include "base/rfc3339.h"
 #include "base/url.h"
 #include "config/reject_options.h"
 #include "daemon/daemon.h"
@@ -14,7 +15,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <time.h>
 
@@ -226,45 +226,30 @@ static int run(struct put *p, char **files, size_t n)
     return status;
 }
 
-/* The zone of the process becomes that of naive times. */
-static int set_zone(const char *zone)
-{
-    struct stat st;
-    const char *dir = getenv("TZDIR");
-    char *path = mem_printf("%s/%s", dir ? dir : "/usr/share/zoneinfo", zone);
-    bool is_utc = strcmp(zone, "UTC") == 0,
-         is_known = is_utc || (stat(path, &st) == 0 && S_ISREG(st.st_mode) && !strstr(zone, ".."));
-    free(path);
-    setenv("TZ", is_utc ? "UTC0" : zone, 1);
-    tzset();
-    return is_known ? 0
-                    : tool_fail(EX_USAGE,
-                          "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
-}
-
 /* Reads the settings of the format. */
 static int check_form(struct put *p)
 {
     struct error error;
     const char *delimiter = options_string(p->o, "delimiter"), *column = options_string(p->o, "time_field");
-    bool is_tab = delimiter && (strcmp(delimiter, "tab") == 0 || strcmp(delimiter, "\\t") == 0);
-    if (delimiter && !is_tab && (strlen(delimiter) != 1 || strchr("\"\r\n", *delimiter)))
+    const char *zone = options_string(p->o, "time_zone");
+    char found = '\0';
+    if (delimiter && !csv_read_delimiter(delimiter, &found))
         return tool_fail(EX_USAGE, "--delimiter: expected one character, or tab");
     if (options_string(p->o, "encoding") && options_bool(p->o, "follow"))
         return tool_fail(EX_USAGE, "--encoding reads whole files: omit --follow");
-    p->form.csv = (struct csv_form){.delimiter = is_tab      ? '\t'
-                                                 : delimiter ? *delimiter
-                                                             : '\0',
+    p->form.csv = (struct csv_form){.delimiter = found,
         .time_column = column                ? column
                        : p->counted.counters ? p->counted.counters->time_field
                                              : config_setting(options_config(p->o), "input", "time"),
         .time_form = options_string(p->o, "time_format")};
     if (!p->form.log_format)
         p->form.log_format = p->format->name;
-    int status = set_zone(options_string(p->o, "time_zone"));
-    void *reader = status == 0 ? p->format->new (&p->form, &error) : NULL;
+    if (!rfc3339_use_zone(zone))
+        return tool_fail(
+            EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
+    void *reader = p->format->new (&p->form, &error);
     if (!reader)
-        return status != 0 ? status : tool_fail(EX_USAGE, "%s", error.text);
+        return tool_fail(EX_USAGE, "%s", error.text);
     p->format->free(reader);
     return 0;
 }

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "tools/put/csv_record.h"
+#include "base/csv_record.h"
 
 enum put_result {
     PUT_MORE,       /* the record continues in the next line */

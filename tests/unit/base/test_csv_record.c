@@ -1,5 +1,5 @@
 /* Records of CSV files, and the events that they become. */
-#include "tools/put/csv_record.h"
+#include "base/csv_record.h"
 
 #include "support/cm.h"
 
@@ -176,6 +176,29 @@ static void test_files(void **state)
     csv_free(&c);
 }
 
+static void test_columns_by_name(void **state)
+{
+    char delimiter;
+    struct csv *c = csv_new(&form);
+    (void)state;
+    assert_int_equal(csv_column(c, "a"), CSV_NO_COLUMN);
+    assert_int_equal(csv_add(c, bytes_str("a,\"b \"\"c\"\"\",,a,d\n")), CSV_NONE);
+    assert_int_equal(csv_column(c, "a"), 0);
+    assert_int_equal(csv_column(c, "b \"c\""), 1);
+    assert_int_equal(csv_column(c, "d"), 4);
+    assert_int_equal(csv_column(c, ""), CSV_NO_COLUMN);
+    assert_int_equal(csv_add(c, bytes_str("109.0,\"x, y\",,,\n")), CSV_EVENT);
+    assert_true(bytes_equal_str(csv_value(c, 0), "109.0"));
+    assert_true(bytes_equal_str(csv_value(c, 1), "x, y"));
+    assert_int_equal(csv_value(c, 4).len, 0);
+    assert_int_equal(csv_value(c, CSV_NO_COLUMN).len, 0);
+    csv_free(&c);
+    assert_true(csv_read_delimiter(";", &delimiter) && delimiter == ';');
+    assert_true(csv_read_delimiter("tab", &delimiter) && delimiter == '\t');
+    assert_false(csv_read_delimiter("\"", &delimiter) || csv_read_delimiter("", &delimiter) ||
+                 csv_read_delimiter(";;", &delimiter));
+}
+
 static void test_a_missing_quote_ends(void **state)
 {
     static char line[1 << 20];
@@ -199,6 +222,6 @@ int main(void)
         cmocka_unit_test(test_quotes), cmocka_unit_test(test_wrong_records),
         cmocka_unit_test(test_columns_that_are_left_out), cmocka_unit_test(test_delimiters),
         cmocka_unit_test(test_whole_numbers), cmocka_unit_test(test_times), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_a_missing_quote_ends)};
+        cmocka_unit_test(test_columns_by_name), cmocka_unit_test(test_a_missing_quote_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

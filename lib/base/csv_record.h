@@ -32,6 +32,9 @@ enum csv_result {
 
 struct csv;
 
+/* Reads a delimiter as the user writes it: one character, or tab. False: it cannot be one. */
+bool csv_read_delimiter(const char *text, char *delimiter);
+
 struct csv_form {
     char delimiter;          /* 0: found */
     const char *time_column; /* NULL: none */
@@ -48,11 +51,16 @@ enum csv_result csv_add(struct csv *c, struct bytes line);
 /* The file ends. CSV_WRONG if a record does not end before, else CSV_NONE. */
 enum csv_result csv_end(struct csv *c);
 bool csv_has_names(const struct csv *c);
+#define CSV_NO_COLUMN SIZE_MAX
+/* The column with this name; CSV_NO_COLUMN: none has it. */
+size_t csv_column(const struct csv *c, const char *name);
 bool csv_is_inside(const struct csv *c); /* the last line did not end its record */
 
 /* Borrowed until the next call of csv_add, csv_end or csv_begin. */
 struct bytes csv_event(const struct csv *c);
 struct bytes csv_text(const struct csv *c);
+/* The value of a column (csv_column) as it is in the file, without quotes. Empty: the record has none. */
+struct bytes csv_value(const struct csv *c, size_t column);
 const char *csv_wrong(const struct csv *c);
 /* What a reader of the file should know, once a file and kind: columns that are left out, times without a zone. NULL: nothing. */
 const char *csv_note(const struct csv *c);

@@ -1,4 +1,4 @@
-#include "tools/put/csv_record.h"
+#include "base/csv_record.h"
 
 #include "base/rfc3339.h"
 
@@ -11,8 +11,6 @@ enum state {
     QUOTED,
     CLOSED
 }; /* CLOSED: after a quote in QUOTED, which ends the value unless another follows */
-
-#define NO_COLUMN SIZE_MAX
 
 struct csv {
     struct csv_form form;
@@ -130,7 +128,7 @@ static enum csv_result take_names(struct csv *c)
     size_t named = 0;
     buf_clear(&c->names);
     c->name_ends = mem_realloc(c->name_ends, c->n_fields * sizeof *c->name_ends);
-    c->time_column = NO_COLUMN;
+    c->time_column = CSV_NO_COLUMN;
     for (size_t i = 0; i < c->n_fields; i++) {
         struct bytes name = part(&c->values, c->ends, i);
         size_t from = c->names.len;
@@ -316,6 +314,29 @@ enum csv_result csv_end(struct csv *c)
 bool csv_has_names(const struct csv *c)
 {
     return c->n_names > 0;
+}
+
+size_t csv_column(const struct csv *c, const char *name)
+{
+    struct buf json = {0};
+    size_t i = 0;
+    buf_append_json(&json, bytes_str(name));
+    while (i < c->n_names && !bytes_equal(part(&c->names, c->name_ends, i), buf_bytes(&json)))
+        i++;
+    buf_free(&json);
+    return i < c->n_names ? i : CSV_NO_COLUMN;
+}
+
+struct bytes csv_value(const struct csv *c, size_t column)
+{
+    return column < c->n_fields ? part(&c->values, c->ends, column) : BYTES_NONE;
+}
+
+bool csv_read_delimiter(const char *text, char *delimiter)
+{
+    bool is_tab = strcmp(text, "tab") == 0 || strcmp(text, "\\t") == 0;
+    *delimiter = is_tab ? '\t' : *text;
+    return is_tab || (strlen(text) == 1 && !strchr("\"\r\n", *text));
 }
 
 bool csv_is_inside(const struct csv *c)
