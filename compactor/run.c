@@ -209,6 +209,9 @@ static enum compact_result step_plan(struct run *run)
     snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
     plan_recount(run);
     counted_since_copy(&base->since, &m->since);
+    coarse_join(&m->coarse, &base->coarse);
+    if (run->spec->coarse)
+        coarse_join(&m->coarse, run->spec->coarse);
     plan_imports(run);
     /* It would drop the counts of slices that no source has (forget_sub.h). */
     assert(run->last == run->old.through || !run->spec->filter || !run->spec->filter->without);

@@ -61,6 +61,7 @@ struct run_spec {
     uint32_t n_parts;
     const struct manifest_import *imports; /* the files that the sources are of, for the manifest */
     size_t n_imports;
+    const struct coarse *coarse; /* of the sources; NULL: none */
     /* The counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
     int64_t hours_from;  /* drops the subtotals of earlier hours and keeps their days; 0: drops none */

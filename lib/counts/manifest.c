@@ -149,6 +149,20 @@ static bool parse_since(const struct json_doc *d, struct counted_since *s)
     return true;
 }
 
+static bool parse_coarse(const struct json_doc *d, struct coarse *c)
+{
+    for (size_t i = 0, n = json_doc_length(d, "/coarse"); i < n; i++) {
+        struct bytes ns = json_doc_name(d, "/coarse", i);
+        struct coarse_counter counter;
+        if (!bytes_is_name(ns) || ns.len >= COUNTED_SINCE_NS_TEXT ||
+            !coarse_read(json_doc_text(d, "/coarse/%.*s", (int)ns.len, ns.ptr), &counter))
+            return false;
+        for (int u = 0; u < COARSE_UNITS; u++)
+            coarse_add(c, ns, (enum coarse_unit)u, &counter.of[u]);
+    }
+    return true;
+}
+
 /* Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
@@ -193,6 +207,8 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
         return "a recount without its content, its time or the end of a stream";
     if (!parse_since(d, &m->since))
         return "since is not a time for each counter";
+    if (!parse_coarse(d, &m->coarse))
+        return "coarse is not a unit and a span for each counter";
     return NULL;
 }
 
@@ -262,6 +278,7 @@ void manifest_free(struct manifest *m)
     free(m->streams);
     free(m->recounted.streams);
     counted_since_free(&m->since);
+    coarse_free(&m->coarse);
     memset(m, 0, sizeof *m);
 }
 
@@ -329,6 +346,11 @@ void manifest_print(const struct manifest *m, struct buf *out)
     for (size_t i = 0; i < m->since.n; i++)
         buf_printf(out, "%s\"%s\":%" PRId64 "%s", i ? "," : "\"since\":{", m->since.list[i].ns,
             m->since.list[i].since, i + 1 < m->since.n ? "" : "},\n");
+    for (size_t i = 0; i < m->coarse.n; i++) {
+        buf_printf(out, "%s\"%s\":\"", i ? "," : "\"coarse\":{", m->coarse.list[i].ns);
+        coarse_print(&m->coarse.list[i].counter, out);
+        buf_append_str(out, i + 1 < m->coarse.n ? "\"" : "\"},\n");
+    }
     buf_append_str(out, "\"files\":[");
     print_files(m->files, m->shards, out);
     buf_append_str(out, "\"texts\":[");

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "counts/coarse.h"
 #include "counts/counted_since.h"
 
 #define MANIFEST_FORMAT 3
@@ -74,6 +75,7 @@ struct manifest {
     size_t n_imports;
     struct manifest_recount recounted;
     struct counted_since since; /* of the counters in `counters` */
+    struct coarse coarse;       /* counts that were imported for whole days or months */
 };
 
 enum manifest_result {

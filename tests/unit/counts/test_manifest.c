@@ -44,8 +44,11 @@ static void what_is_printed_is_parsed(void **state)
     struct buf text = {0}, again = {0};
     counted_since_follow(
         &m.since, "total h key = h\n", "total u key = l\nsubtotal c.u key = c\n", 1353280000);
+    coarse_add(&m.coarse, bytes_str("u"), COARSE_DAY, &(struct coarse_span){1353196800, 1353283200, "UTC"});
+    coarse_add(&m.coarse, bytes_str("c.u"), COARSE_MONTH, &(struct coarse_span){1351728000, 1354320000, ""});
     manifest_print(&m, &text);
     counted_since_free(&m.since);
+    coarse_free(&m.coarse);
     assert_int_equal(manifest_parse(buf_bytes(&text), &got, &error), MANIFEST_OK);
     manifest_print(&got, &again);
     assert_true(bytes_equal(buf_bytes(&text), buf_bytes(&again)));
@@ -59,6 +62,8 @@ static void what_is_printed_is_parsed(void **state)
     assert_int_equal(got.imports[0].xxh3, 0x456);
     assert_int_equal(got.since.n, 2);
     assert_int_equal(counted_since_of(&got.since, bytes_str("c.u")), 1353280000);
+    assert_int_equal(coarse_of(&got.coarse, bytes_str("c.u")).of[COARSE_MONTH].to, 1354320000);
+    assert_string_equal(coarse_of(&got.coarse, bytes_str("u")).of[COARSE_DAY].zone, "UTC");
     assert_int_equal(got.recounted.content, 0x789);
     assert_int_equal(got.recounted.made, 1353283100);
     assert_string_equal(got.recounted.streams[0].name, "clicks");

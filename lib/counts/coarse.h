@@ -1,0 +1,51 @@
+/* coarse: which counts of a counter are those of whole days or months, although they stand in one hour.
+ *
+ * An import of counts by day (docs/guide/import.md) adds the count of a day to the day's first hour. The manifest keeps, for each counter
+ * and unit, the time from the first imported unit to the end of the last one. Answers mark each row in this time whose bounds cut a unit.
+ *
+ * 1. Spans of one counter and unit are joined, also across a gap. Their zone is "" if they differ in it.
+ * 2. The text of a counter's spans, such as "day 1704067200 1706745600 UTC", is the same in the manifest and in replies.
+ */
+#ifndef MILLRACE_COARSE_H
+#define MILLRACE_COARSE_H
+
+#include "base/bytes.h"
+#include "counts/counted_since.h"
+
+#define COARSE_ZONE_TEXT 65 /* buffer for the name of a zone */
+
+enum coarse_unit { COARSE_DAY, COARSE_MONTH, COARSE_UNITS };
+
+struct coarse_span {
+    int64_t from, to;            /* Unix seconds; to 0: no unit was imported */
+    char zone[COARSE_ZONE_TEXT]; /* in which the units begin; "": not known, or several */
+};
+
+/* The spans of one counter. */
+struct coarse_counter {
+    struct coarse_span of[COARSE_UNITS];
+};
+
+struct coarse {
+    size_t n;
+    struct {
+        char ns[COUNTED_SINCE_NS_TEXT];
+        struct coarse_counter counter;
+    } * list;
+};
+
+const char *coarse_unit_name(enum coarse_unit unit);
+/* Adds a span to that of the counter and unit. */
+void coarse_add(struct coarse *c, struct bytes ns, enum coarse_unit unit, const struct coarse_span *span);
+/* Adds all spans of another list. */
+void coarse_join(struct coarse *c, const struct coarse *more);
+/* All zero: the counter has no span. */
+struct coarse_counter coarse_of(const struct coarse *c, struct bytes ns);
+void coarse_free(struct coarse *c);
+
+/* Appends the text of a counter's spans, which is empty without spans. */
+void coarse_print(const struct coarse_counter *counter, struct buf *out);
+/* Reads that text. False: it is malformed. */
+bool coarse_read(struct bytes text, struct coarse_counter *out);
+
+#endif
