@@ -271,7 +271,8 @@ static void judge_completeness(struct ask *a)
     end = units_hours_end(end);
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
     if (a->is_complete)
-        a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};
+        a->complete = (struct completeness){
+            .until = end, .counted_since = a->complete.counted_since, .coarse = a->complete.coarse};
 }
 
 static void render_begin(struct ask *a)

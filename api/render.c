@@ -1,5 +1,6 @@
 #include "api/render.h"
 
+#include "api/coarse_rows.h"
 #include <inttypes.h>
 
 static void member(struct buf *out, const char *name, struct bytes text)
@@ -81,6 +82,23 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     }
 }
 
+/* The names of columns that an answer has only if some counts were imported for whole days or months. */
+static void render_csv_names(const struct completeness *complete, const char *names, struct buf *out)
+{
+    buf_append_str(out, coarse_rows_may_be(&complete->coarse) ? names : "\n");
+}
+
+/* Appends the unit that the span cuts, as a further member or column. */
+static void render_of(const struct calendar *calendar, int64_t from, int64_t to,
+    const struct completeness *complete, bool csv, struct buf *out)
+{
+    const char *of = coarse_rows_cut(&complete->coarse, calendar, from, to);
+    if (csv && coarse_rows_may_be(&complete->coarse))
+        buf_printf(out, ",%s", of ? of : "");
+    else if (!csv && of)
+        buf_printf(out, ",\"of\":\"%s\"", of);
+}
+
 static void render_series_head(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
@@ -94,7 +112,8 @@ static void render_series_head(const struct series *s, const struct completeness
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
-        buf_append_str(out, "t,date,n,complete\n");
+        buf_append_str(out, "t,date,n,complete");
+        render_csv_names(complete, ",of\n", out);
         return;
     }
     render_series_head(s, complete, out);
@@ -137,10 +156,9 @@ static void render_json_row(const struct calendar *calendar, const struct series
     units_print_date(calendar, row->start, out);
     buf_append_str(out, "\",\"n\":");
     render_n(row, complete, false, out);
-    if (is_row_complete(row, complete))
-        buf_append_str(out, ",\"complete\":true}");
-    else
-        buf_append_str(out, ",\"complete\":false}");
+    buf_append_str(out, is_row_complete(row, complete) ? ",\"complete\":true" : ",\"complete\":false");
+    render_of(calendar, row->start, row->end, complete, false, out);
+    buf_append_char(out, '}');
 }
 
 static void render_csv_row(const struct calendar *calendar, const struct series_row *row,
@@ -151,7 +169,9 @@ static void render_csv_row(const struct calendar *calendar, const struct series_
     units_print_date(calendar, row->start, out);
     buf_append_char(out, ',');
     render_n(row, complete, true, out);
-    buf_append_str(out, is_row_complete(row, complete) ? ",true\n" : ",false\n");
+    buf_append_str(out, is_row_complete(row, complete) ? ",true" : ",false");
+    render_of(calendar, row->start, row->end, complete, true, out);
+    buf_append_char(out, '\n');
 }
 
 enum row_state render_row_state(const struct series_row *row, const struct completeness *complete)
@@ -208,7 +228,8 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
     const struct query *q = set->query;
     const struct series *first = &set->members[0].series;
     if (q->format == QUERY_CSV) {
-        buf_append_str(out, q->sub ? "sub,t,date,n,complete\n" : "key,t,date,n,complete\n");
+        buf_append_str(out, q->sub ? "sub,t,date,n,complete" : "key,t,date,n,complete");
+        render_csv_names(complete, ",of\n", out);
         return;
     }
     render_head(q, complete, out);
@@ -264,7 +285,8 @@ void render_compare_begin(
     const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
-        buf_append_str(out, "t,date,n,complete,before_t,before_date,before_n,change\n");
+        buf_append_str(out, "t,date,n,complete,before_t,before_date,before_n,change");
+        render_csv_names(complete, ",of,before_of\n", out);
         return;
     }
     render_series_head(s, complete, out);
@@ -298,6 +320,8 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
             units_print_date(calendar, old.start, out);
             buf_append_str(out, csv ? "," : "\",\"n\":");
             render_n(&old, complete, csv, out);
+            if (!csv)
+                render_of(calendar, old.start, old.end, complete, false, out);
             buf_append_str(out, csv ? "" : "}");
         } else {
             buf_append_str(out, csv ? ",," : "null");
@@ -305,6 +329,9 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
         buf_append_str(out, csv ? "," : ",\"change\":");
         render_change(
             row.n, has_old && is_counted(&old, complete) && is_counted(&row, complete) ? old.n : 0, csv, out);
+        render_of(calendar, row.start, row.end, complete, csv, out);
+        if (csv)
+            render_of(calendar, has_old ? old.start : 0, has_old ? old.end : 0, complete, true, out);
         buf_append_str(out, csv ? "\n" : "}");
         if (out->len - begin >= most)
             return true;
@@ -317,12 +344,15 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
-        buf_append_str(out, "key,n,share,complete\n");
+        buf_append_str(out, "key,n,share,complete");
+        render_csv_names(complete, ",of\n", out);
         return;
     }
     render_head(b->query, complete, out);
     render_span(b->query, b->query->from, b->query->to, b->total, &b->over, complete, out);
-    buf_printf(out, "\"distinct\":%zu,\"rows\":[", b->distinct);
+    buf_printf(out, "\"distinct\":%zu", b->distinct);
+    render_of(&b->query->calendar, b->query->from, b->query->to, complete, false, out);
+    buf_append_str(out, ",\"rows\":[");
 }
 
 bool render_breakdown_rows(
@@ -339,7 +369,9 @@ bool render_breakdown_rows(
             return true;
         if (csv) {
             buf_append_csv(out, breakdown_text(row));
-            buf_printf(out, ",%" PRIu64 ",%.6f,%s\n", row->sum.n, share, whole);
+            buf_printf(out, ",%" PRIu64 ",%.6f,%s", row->sum.n, share, whole);
+            render_of(&q->calendar, q->from, q->to, complete, true, out);
+            buf_append_char(out, '\n');
         } else {
             buf_append_str(out, *at ? ",{" : "{");
             member(out, "key", breakdown_text(row));

@@ -260,6 +260,7 @@ static void begin(struct question *q)
     q->complete.until = INT64_MAX;
     q->complete.counted_since = q->not_counted = q->archived_until = 0;
     q->complete.is_not_counted = false;
+    q->complete.coarse = (struct coarse_counter){0};
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
         q->spec.on_restart(q->spec.arg);
@@ -320,6 +321,9 @@ static void note_counter(struct question *q, struct generation_counter c)
         q->complete.counted_since = c.since;
     if (c.not_counted > 0)
         q->not_counted = c.not_counted;
+    for (int u = 0; u < COARSE_UNITS; u++)
+        if (c.coarse.of[u].to > 0)
+            q->complete.coarse.of[u] = c.coarse.of[u];
 }
 
 /* An archive's reply names its last slice, the aggregator's the time up to which all counts are complete. Without this check, an address of
@@ -341,6 +345,7 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     struct generation_counter c = {0};
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &c.since);
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.not_counted);
+    coarse_read(bytes_str(http_reply_header(reply, "X-Millrace-Coarse")), &c.coarse);
     q->complete.is_not_counted |= is_aggregator && c.not_counted > 0;
     c.not_counted = is_aggregator ? 0 : c.not_counted;
     note_counter(q, c);

@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/stats.h"
+#include "counts/coarse.h"
 #include "counts/records.h"
 #include "http/client/http_client.h"
 
@@ -74,7 +75,8 @@ struct completeness {
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds it back; "": none */
     int64_t
         counted_since; /* Unix seconds; earlier events are not counted by a source, because the counter was added then; 0: all */
-    bool is_not_counted; /* the aggregator's configuration does not have the counter */
+    struct coarse_counter coarse; /* counts that were imported for whole days or months */
+    bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };

@@ -56,6 +56,7 @@ static void add_counter(struct http_request *req, const struct generation *g)
     struct bytes ns = read_protocol_namespace(req);
     struct generation_counter counter = generation_counter(g, ns);
     read_protocol_add_since(req, counter.since, bytes_equal_str(ns, "lookup") ? 0 : counter.not_counted);
+    read_protocol_add_coarse(req, &counter.coarse);
 }
 
 /* A truncated file may lack the key, so check for truncation before answering 404. */

@@ -275,7 +275,16 @@ const char *const query_questions[] = {
 static void (*const prints[])(const struct json_doc *d) = {print_series, print_compare, print_breakdown,
     print_breakdown, print_lookup, print_counters, print_freshness};
 
-/* What the rows alone do not tell: a removed counter, and events that were counted as `(other)` because of max_keys. */
+/* Finds the first row whose bounds cut a day or a month that was imported whole. */
+static bool find_of(const struct json_doc *row, size_t i, void *arg)
+{
+    struct bytes *of = arg, text = json_doc_text(row, "/of");
+    (void)i;
+    *of = of->ptr ? *of : text;
+    return true;
+}
+
+/* What the rows alone do not tell: a removed counter, counts of a whole day in its first hour, and events that were counted as `(other)` because of max_keys. */
 static void print_notes(const struct json_doc *answer)
 {
     static const char *const over[][2] = {
@@ -283,6 +292,11 @@ static void print_notes(const struct json_doc *answer)
     struct bytes note = json_doc_text(answer, "/note");
     if (note.ptr)
         printf("note: %.*s\n", (int)note.len, note.ptr);
+    struct bytes of = json_doc_text(answer, "/of");
+    json_doc_each(answer, "/rows", find_of, &of);
+    if (of.ptr)
+        printf(
+            "some counts are of a whole %.*s, and stand in its first hour (imported)\n", (int)of.len, of.ptr);
     for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
         int64_t n = number_of(answer, over[i][0]);
         if (n > 0)

@@ -16,6 +16,7 @@ struct generation {
     bool is_archive;
     struct generation_info info;
     struct counted_since since;
+    struct coarse coarse;
     char *counters; /* canonical text; NULL: none */
     int64_t made;
     struct sorted_file **files; /* one for each shard; NULL: not open */
@@ -43,6 +44,7 @@ static void generation_free(struct generation *g)
             sorted_file_close(&g->texts[i]);
     }
     counted_since_free(&g->since);
+    coarse_free(&g->coarse);
     free(g->counters);
     free(g->files);
     free(g->texts);
@@ -119,6 +121,7 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     g->info.until = m->until;
     g->info.content = manifest_content(m);
     counted_since_copy(&m->since, &g->since);
+    coarse_join(&g->coarse, &m->coarse);
     g->counters = mem_strdup(m->counters);
     g->made = m->made;
     g->texts = mem_zalloc(m->shards * sizeof(struct sorted_file *));
@@ -203,7 +206,8 @@ struct generation_info generation_info(const struct generation *g)
 struct generation_counter generation_counter(const struct generation *g, struct bytes ns)
 {
     bool is_not_counted = ns.len > 0 && g->counters && g->counters[0] && !counted_since_has(g->counters, ns);
-    return (struct generation_counter){counted_since_of(&g->since, ns), is_not_counted ? g->made : 0};
+    return (struct generation_counter){
+        counted_since_of(&g->since, ns), is_not_counted ? g->made : 0, coarse_of(&g->coarse, ns)};
 }
 
 char generation_separator(const struct generation *g)

@@ -12,6 +12,7 @@
 #define MILLRACE_GENERATION_H
 
 #include "archive/sorted_file.h"
+#include "counts/coarse.h"
 
 #define GENERATION_NO_SHARD UINT32_MAX
 
@@ -54,6 +55,7 @@ struct generation_info generation_info(const struct generation *g);
 struct generation_counter {
     int64_t since;       /* the counter counts since then (counts/counted_since.h); 0: from the beginning */
     int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
+    struct coarse_counter coarse; /* counts that were imported for whole days or months */
 };
 struct generation_counter generation_counter(const struct generation *g, struct bytes ns);
 char generation_separator(const struct generation *g);

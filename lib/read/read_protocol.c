@@ -175,6 +175,15 @@ void read_protocol_add_since(struct http_request *req, int64_t since, int64_t no
         http_add_header(req, "X-Millrace-Counted-Since", "%" PRId64, since);
 }
 
+void read_protocol_add_coarse(struct http_request *req, const struct coarse_counter *coarse)
+{
+    struct buf text = {0};
+    coarse_print(coarse, &text);
+    if (text.len > 0)
+        http_add_header(req, "X-Millrace-Coarse", "%.*s", (int)text.len, text.ptr);
+    buf_free(&text);
+}
+
 void read_protocol_add_next(struct http_request *req, struct bytes key)
 {
     struct buf next = {0};

@@ -8,6 +8,7 @@
 #define MILLRACE_READ_PROTOCOL_H
 
 #include "counts/records.h"
+#include "counts/coarse.h"
 #include "http/server/http_server.h"
 
 #define READ_PROTOCOL_TYPE "text/plain; charset=utf-8"
@@ -77,6 +78,8 @@ bool read_protocol_keys(struct http_request *req, struct read_keys *out);
 struct bytes read_protocol_namespace(struct http_request *req);
 /* Adds the headers of a counter that counts since a time (counts/counted_since.h), or that the source does not count. 0: adds none. */
 void read_protocol_add_since(struct http_request *req, int64_t since, int64_t not_counted);
+/* Adds the header of counts that were imported for whole days or months (counts/coarse.h), if there are any. */
+void read_protocol_add_coarse(struct http_request *req, const struct coarse_counter *coarse);
 
 /* Adds the header of a truncated answer: `key`, or a place inside a record, is where the client should continue. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);

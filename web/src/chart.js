@@ -111,6 +111,7 @@ function describe(row) {
   const words = [`${row.date}: ${count(row.n)}`];
   if (row.before) words.push(`compared with ${row.before.date}: ${count(row.before.n)}`);
   if (!row.complete) words.push("not complete yet");
+  if (row.of) words.push(`with counts of the whole ${row.of}`);
   return words.join(", ");
 }
 
