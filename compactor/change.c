@@ -76,6 +76,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
         .memory = spec->memory,
         .again = spec->again,
         .archive = &c->archive,
+        .csv = spec->csv,
         .shards = run->shards ? run->shards : c->archive.shards,
         .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
         .on_progress = on_read,
@@ -90,6 +91,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
         return r;
     run->parts = import_parts(c->import);
     run->n_parts = import.parts;
+    run->coarse = import_coarse(c->import);
     run->imports = import_entries(c->import, &run->n_imports);
     for (size_t i = 0; i < run->n_imports; i++)
         c->imported += run->imports[i].records;
@@ -199,8 +201,10 @@ void change_free(struct change **cp)
 struct change_report change_report(const struct change *c)
 {
     struct change_report r = {.imported = c->imported};
-    if (c->import)
+    if (c->import) {
         r.collisions = import_collisions(c->import, &r.collision);
+        r.skipped = import_skipped(c->import, &r.first_skipped);
+    }
     if (c->forget)
         forget_report(c->forget, &r.forgotten, &r.as_sub);
     if (c->forget_sub)

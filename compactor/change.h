@@ -20,6 +20,7 @@ struct change_spec {
     const char *archive; /* recovered; has a current generation */
     char *const *imports;
     size_t n_imports;
+    const struct import_csv_spec *csv; /* the imports are CSV; NULL: records */
     bool again;
     size_t memory;
     int64_t drop_before;                                          /* seconds; 0: drop no records by time */
@@ -39,7 +40,9 @@ enum compact_result change_prepare(
 void change_free(struct change **c);
 
 struct change_report {
-    uint64_t imported;  /* records */
+    uint64_t imported; /* records, or rows of CSV */
+    uint64_t skipped;  /* rows of CSV that were left out */
+    const char *first_skipped;
     uint64_t forgotten; /* records and lookups of the forgotten key in the archive */
     uint64_t as_sub;    /* records of other keys that count the forgotten text as a sub key */
     uint64_t moved;     /* records whose counts of the forgotten sub key went to (other) */

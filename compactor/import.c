@@ -25,6 +25,9 @@ struct import {
     struct buf lookup;     /* the text of a lookup that is checked */
     uint64_t bytes, total; /* of the files, read and in all */
     uint64_t records;
+    struct import_csv *csv; /* NULL: the files are records */
+    uint64_t skipped;       /* rows */
+    char first_skipped[500];
 };
 
 /* A file that is being read. */
@@ -34,6 +37,7 @@ struct import_file {
     const char *name;
     struct line_source *lines;
     struct manifest_import entry;
+    uint64_t line;
     XXH3_state_t *hash;
 };
 
@@ -50,21 +54,27 @@ static void set_name(struct manifest_import *entry, const char *path)
 
 static enum compact_result refuse_line(const struct import_file *f, const char *why, struct error *error)
 {
-    return error_set(error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.120s; nothing was imported", f->name,
-        f->entry.records, why);
+    return error_set(
+        error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.300s; nothing was imported", f->name, f->line, why);
 }
 
-static enum compact_result add_line(struct import_file *f, struct bytes line, struct error *error)
+/* Adds the line to the checksum, and removes its LF. */
+static struct bytes take_line(struct import_file *f, struct bytes line)
 {
-    struct import *i = f->import;
-    struct record_key key;
-    f->entry.records++;
+    f->line++;
     XXH3_64bits_update(f->hash, line.ptr, line.len);
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
         line.len--;
     else
         XXH3_64bits_update(f->hash, "\n", 1);
     f->entry.bytes += line.len + 1;
+    return line;
+}
+
+static enum compact_result add_record(struct import_file *f, struct bytes line, struct error *error)
+{
+    struct import *i = f->import;
+    struct record_key key;
     const char *wrong = record_check(line, &key, &i->lookup);
     if (wrong)
         return refuse_line(f, wrong, error);
@@ -72,6 +82,59 @@ static enum compact_result add_line(struct import_file *f, struct bytes line, st
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
     enum compact_result r = external_sort_add(i->sorts[part], line, error);
     return r == COMPACT_REFUSED ? refuse_line(f, error->text, error) : r;
+}
+
+static enum compact_result add_records(struct import_file *f, struct error *error)
+{
+    struct bytes rest = import_csv_records(f->import->csv);
+    enum compact_result r = COMPACT_OK;
+    f->entry.records++;
+    while (rest.len > 0 && r == COMPACT_OK) {
+        size_t n = (size_t)((const char *)memchr(rest.ptr, '\n', rest.len) - rest.ptr);
+        r = add_record(f, bytes_of(rest.ptr, n), error);
+        rest = bytes_of(rest.ptr + n + 1, rest.len - n - 1);
+    }
+    return r;
+}
+
+/* A result of import_csv_add or import_csv_end. */
+static enum compact_result take_row(
+    struct import_file *f, enum import_csv_result row, const char *why, struct error *error)
+{
+    struct import *i = f->import;
+    if (row == IMPORT_CSV_RECORDS)
+        return add_records(f, error);
+    if (row == IMPORT_CSV_NONE)
+        return COMPACT_OK;
+    if (row == IMPORT_CSV_UNREADABLE || !f->spec->csv->skips_bad)
+        return refuse_line(f, why, error);
+    if (i->skipped++ == 0)
+        snprintf(i->first_skipped, sizeof i->first_skipped, "%.200s:%" PRIu64 ": %s", f->name, f->line, why);
+    return COMPACT_OK;
+}
+
+static enum compact_result add_line(struct import_file *f, struct bytes line, struct error *error)
+{
+    const char *why = NULL;
+    struct bytes text = take_line(f, line);
+    if (f->import->csv) {
+        enum import_csv_result row = import_csv_add(f->import->csv, line, &why);
+        return take_row(f, row, why, error);
+    }
+    f->entry.records++;
+    return add_record(f, text, error);
+}
+
+/* The end of a CSV file. A file without a row that counts is not what the user meant. */
+static enum compact_result end_rows(struct import_file *f, struct error *error)
+{
+    const char *why = NULL;
+    if (!f->import->csv)
+        return COMPACT_OK;
+    enum import_csv_result row = import_csv_end(f->import->csv, &why);
+    enum compact_result r = take_row(f, row, why, error);
+    return r == COMPACT_OK && f->entry.records == 0 ? refuse_line(f, "the file has no row to import", error)
+                                                    : r;
 }
 
 static void show_progress(const struct import_file *f)
@@ -92,15 +155,15 @@ static enum compact_result read_lines(struct import_file *f, struct error *error
             r = add_line(f, line, error);
             break;
         case LINE_SOURCE_END:
-            return COMPACT_OK;
+            return end_rows(f, error);
         case LINE_SOURCE_FAILED:
             return error_set(error, COMPACT_FAILED, "%s; nothing was imported", error->text);
         default:
-            f->entry.records++;
+            f->line++;
             return refuse_line(
                 f, "the line is longer than a half of the memory allowed; set memory higher", error);
         }
-        if (f->entry.records % PROGRESS_EVERY == 0)
+        if (f->line % PROGRESS_EVERY == 0)
             show_progress(f);
     }
     return r;
@@ -128,6 +191,25 @@ static enum compact_result check_new(const struct import_file *f, struct error *
         f->name, known->name);
 }
 
+/* Opens the file. The namespace of a CSV file's counter is a part of the checksum, so that the file can be imported once to each. */
+static enum compact_result open_file(struct import_file *f, const char *path, struct error *error)
+{
+    const struct import_csv_spec *csv = f->spec->csv;
+    XXH3_64bits_reset(f->hash);
+    f->lines = line_source_open(path, error);
+    bool is_missing = !f->lines && strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
+    bool is_open = f->lines && (!csv || line_source_as_text(f->lines, csv->encoding, error) == 0);
+    if (!is_open)
+        return error->code = is_missing ? COMPACT_MISSING : COMPACT_REFUSED;
+    line_source_limit(f->lines, f->spec->memory / 2);
+    if (csv) {
+        const char *ns = import_csv_ns(f->import->csv);
+        XXH3_64bits_update(f->hash, ns, strlen(ns) + 1);
+        import_csv_begin(f->import->csv);
+    }
+    return COMPACT_OK;
+}
+
 static enum compact_result read_file(
     const struct import_spec *spec, struct import *i, const char *path, struct error *error)
 {
@@ -136,13 +218,8 @@ static enum compact_result read_file(
         .name = strcmp(path, "-") == 0 ? "standard input" : path,
         .hash = XXH3_createState()};
     set_name(&f.entry, path);
-    XXH3_64bits_reset(f.hash);
-    bool is_missing = strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
-    f.lines = line_source_open(path, error);
-    enum compact_result r =
-        f.lines ? COMPACT_OK : (error->code = is_missing ? COMPACT_MISSING : COMPACT_REFUSED);
+    enum compact_result r = open_file(&f, path, error);
     if (r == COMPACT_OK) {
-        line_source_limit(f.lines, spec->memory / 2);
         r = read_lines(&f, error);
         f.entry.xxh3 = XXH3_64bits_digest(f.hash);
         i->bytes += line_source_consumed(f.lines);
@@ -184,6 +261,9 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     for (uint32_t k = 0; k < i->n_parts; k++)
         i->sorts[k] = external_sort_new(spec->directory, spec->memory / i->n_parts);
     i->entries = mem_zalloc((spec->n_files + 1) * sizeof *i->entries);
+    i->csv = spec->csv ? import_csv_new(spec->csv, error) : NULL;
+    if (spec->csv && !i->csv)
+        return error->code = COMPACT_REFUSED;
     for (size_t k = 0; k < spec->n_files; k++)
         i->total += stat(spec->files[k], &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)
@@ -206,6 +286,7 @@ void import_free(struct import **ip)
     free(i->views);
     free(i->parts);
     buf_free(&i->lookup);
+    import_csv_free(&i->csv);
     free(i->entries);
     free(i);
     *ip = NULL;
@@ -220,6 +301,17 @@ const struct manifest_import *import_entries(const struct import *i, size_t *n)
 {
     *n = i->n_entries;
     return i->entries;
+}
+
+const struct coarse *import_coarse(const struct import *i)
+{
+    return i->csv ? import_csv_coarse(i->csv) : NULL;
+}
+
+uint64_t import_skipped(const struct import *i, const char **first)
+{
+    *first = i->first_skipped;
+    return i->skipped;
 }
 
 uint64_t import_collisions(const struct import *i, const char **key)

@@ -1,7 +1,8 @@
-/* import: reads files of records (docs/formats/records.md), sorted or not, as sources of counts for a run.
+/* import: reads files of records (docs/formats/records.md), sorted or not, or CSV files of counts (import_csv.h), as sources of counts for
+ * a run.
  *
  * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
- * 2. A file is known by the checksum of its unpacked text. A file that the archive's manifest lists, or that occurs twice in one
+ * 2. A file is known by the checksum of its unpacked text, and of the counter to which a CSV file is imported. A file that the archive's manifest lists, or that occurs twice in one
  *    import, is refused unless `again` is set.
  * 3. All files of one import are one text. A rollup is left out if the text has hours or days of its period, from
  *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
@@ -13,6 +14,7 @@
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
 
+#include "compactor/import_csv.h"
 #include "compactor/result.h"
 #include "counts/count_merge.h"
 #include "counts/manifest.h"
@@ -23,10 +25,11 @@ struct import_spec {
     const char *directory; /* for temporary files without names */
     size_t memory;
     bool again;
-    const struct manifest *archive; /* the current generation */
-    int64_t hours_from;             /* of the generation to be made */
-    uint32_t shards;                /* of the generation to be made */
-    uint32_t parts;                 /* at least 1; see import_parts_max */
+    const struct manifest *archive;    /* the current generation */
+    int64_t hours_from;                /* of the generation to be made */
+    uint32_t shards;                   /* of the generation to be made */
+    uint32_t parts;                    /* at least 1; see import_parts_max */
+    const struct import_csv_spec *csv; /* the files are CSV; NULL: records */
     /* Called at intervals; may be NULL. */
     void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
     void *arg;
@@ -49,6 +52,10 @@ void import_free(struct import **i);
 /* Both are valid until import_free. The parts are those of run.h. */
 const struct count_sources *import_parts(const struct import *i);
 const struct manifest_import *import_entries(const struct import *i, size_t *n);
+/* The days and months of CSV files; NULL: the files are records. */
+const struct coarse *import_coarse(const struct import *i);
+/* Rows of CSV files that were left out. *first is the first with its reason; empty: none was. */
+uint64_t import_skipped(const struct import *i, const char **first);
 /* Lookups of one hash with different texts, as far as the sort has met them. */
 uint64_t import_collisions(const struct import *i, const char **key);
 

@@ -5,6 +5,7 @@
 #include "compactor/control.h"
 #include "compactor/export.h"
 #include "compactor/forget_sub.h"
+#include "compactor/import_options.h"
 #include "compactor/repeat.h"
 #include "compactor/verify.h"
 #include "daemon/daemon.h"
@@ -223,6 +224,8 @@ static void report_change(const struct options *o, const struct change *c, const
     struct change_report report = change_report(c);
     if (options_bool(o, "import"))
         log_info("imported", LOG_U("records", report.imported));
+    if (report.skipped)
+        log_warn("left wrong rows out", LOG_U("rows", report.skipped), LOG_S("first", report.first_skipped));
     if (report.collisions)
         log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", report.collisions),
             LOG_S("last", report.collision));
@@ -268,6 +271,9 @@ static int run_change_in(struct session *s, struct options *o)
     struct error error;
     char **files = NULL;
     struct change *c = NULL;
+    struct import_csv_spec csv;
+    if (import_options_read(o, &csv, &error) != 0)
+        return fail(error.text, error.code);
     struct change_spec spec = {.archive = options_string(o, "archive"),
         .again = options_bool(o, "again"),
         .memory = (size_t)options_int(o, "memory"),
@@ -281,6 +287,7 @@ static int run_change_in(struct session *s, struct options *o)
     if (options_bool(o, "import"))
         spec.n_imports = options_operands(o, &files);
     spec.imports = files;
+    spec.csv = csv.counters ? &csv : NULL;
     if (spec.forget || spec.forget_sub)
         s->spec.keep = 1;
     enum compact_result r = prepare_archive(o, &error);
@@ -292,6 +299,7 @@ static int run_change_in(struct session *s, struct options *o)
     if (r == COMPACT_OK)
         report_change(o, c, &s->out);
     change_free(&c);
+    import_options_free(&csv);
     return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
@@ -451,6 +459,8 @@ static int run_options(struct options *o)
     if (read_date(o, "drop_before", &day) != 0 || read_date(o, "drop_hours_before", &day) != 0 ||
         check_forget_sub(o) != 0)
         return EX_USAGE;
+    if (import_options_check(o, &wrong) != 0)
+        return fail(wrong.text, wrong.code);
     if (read_schedule(o, &repeat.schedule, &error) != 0)
         return fail(error.text, EX_CONFIG);
     if (options_check_only(o)) {
@@ -469,7 +479,7 @@ int main(int argc, char **argv)
     static const struct options_spec spec = {.program = "compactor",
         .summary = "merges the aggregator's sealed slices into the archive",
         .operands = "[FILE...]",
-        .rows = {rows, archive_options, NULL}};
+        .rows = {rows, archive_options, import_options, NULL}};
     struct options *o;
     io_reserve_stdio();
     signal(SIGPIPE, SIG_IGN);

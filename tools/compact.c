@@ -19,14 +19,14 @@ static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
             "slices that the aggregator sealed before it was stopped"},
     {.name = NULL}};
 
-static void add_options(struct tool_args *a, const struct options *o)
+static void add_options(struct tool_args *a, const struct options *o, const struct option_row *row)
 {
-    for (const struct option_row *row = archive_options; row->name; row++) {
+    for (; row->name; row++) {
         if (!options_is_set(o, row->name) || !options_has_effect(o, row->name))
             continue;
         if (row->type == OPTION_BOOL)
             tool_add_arg(a, "--%s=%s", row->name, options_bool(o, row->name) ? "true" : "false");
-        else if (row->type == OPTION_STRING)
+        else if (row->type == OPTION_STRING || row->type == OPTION_CHOICE)
             tool_add_arg(a, "--%s=%s", row->name, options_string(o, row->name));
         else
             tool_add_arg(a, "--%s=%lld", row->name, (long long)options_int(o, row->name));
@@ -75,7 +75,8 @@ static int exec_compactor(const struct options *o)
         else if (!config_setting(config, "compactor", key))
             add_url(&a, key, &p, daemons[i], config);
     }
-    add_options(&a, o);
+    add_options(&a, o, archive_options);
+    add_options(&a, o, import_options);
     pipeline_close(&p);
     for (size_t i = 0; i < n_files; i++)
         tool_add_arg(&a, "%s", files[i]);
@@ -90,6 +91,6 @@ int tool_compact(int argc, char **argv)
     static const struct options_spec spec = {.program = "compact",
         .summary = "moves the counts into the archive, and changes the archive",
         .operands = "[FILE...]",
-        .rows = {rows, archive_options, NULL}};
+        .rows = {rows, archive_options, import_options, NULL}};
     return tool_run(&spec, argc, argv, exec_compactor);
 }

@@ -5,5 +5,7 @@
 #include "config/options.h"
 
 extern const struct option_row archive_options[];
+/* The settings of --import --format=csv. */
+extern const struct option_row import_options[];
 
 #endif

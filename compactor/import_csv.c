@@ -1,0 +1,269 @@
+#include "compactor/import_csv.h"
+
+#include "compactor/import_date.h"
+#include "counts/key_text.h"
+#include "counts/records.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum column { DATE, KEY, SUB, COUNT, COUNTER, COLUMNS };
+
+struct import_csv {
+    const struct import_csv_spec *spec;
+    enum import_unit unit;         /* IMPORT_TIME: by the form of the dates */
+    const struct counter *counter; /* NULL: the rows name it */
+    struct csv *csv;
+    size_t columns[COLUMNS]; /* CSV_NO_COLUMN: the file has none */
+    bool has_columns;
+    struct key_text_space key, sub;
+    struct buf url; /* of a host */
+    struct buf records;
+    struct coarse coarse;
+    char wrong[300];
+};
+
+static const struct counter *find_counter(const struct counters *c, struct bytes name)
+{
+    const char *slash = name.len > 0 ? memchr(name.ptr, '/', name.len) : NULL;
+    size_t n = slash ? (size_t)(slash - name.ptr) : name.len;
+    const struct counter *found = counters_find(c, name);
+    if (found)
+        return found;
+    found = counters_find_total_label(c, bytes_of(name.ptr, n));
+    return found && slash ? counters_find_sub_label(c, found, bytes_of(slash + 1, name.len - n - 1)) : found;
+}
+
+struct import_csv *import_csv_new(const struct import_csv_spec *spec, struct error *error)
+{
+    const struct counter *counter =
+        spec->counter ? find_counter(spec->counters, bytes_str(spec->counter)) : NULL;
+    if (spec->counter && !counter) {
+        error_set(error, -1,
+            "--counter: there is no counter %.100s; give a namespace, the label of a total, or TOTAL/LABEL "
+            "of a "
+            "subtotal (`millrace query counters`)",
+            spec->counter);
+        return NULL;
+    }
+    struct import_csv *c = mem_zalloc(sizeof *c);
+    const struct csv_form form = {.delimiter = spec->delimiter};
+    c->spec = spec;
+    c->unit = spec->unit ? import_unit_named(spec->unit) : IMPORT_TIME;
+    c->counter = counter;
+    c->csv = csv_new(&form);
+    return c;
+}
+
+void import_csv_free(struct import_csv **cp)
+{
+    struct import_csv *c = *cp;
+    if (!c)
+        return;
+    csv_free(&c->csv);
+    key_text_space_free(&c->key);
+    key_text_space_free(&c->sub);
+    buf_free(&c->url);
+    buf_free(&c->records);
+    coarse_free(&c->coarse);
+    free(c);
+    *cp = NULL;
+}
+
+const char *import_csv_ns(const struct import_csv *c)
+{
+    return c->counter ? c->counter->ns : "";
+}
+
+void import_csv_begin(struct import_csv *c)
+{
+    csv_begin(c->csv);
+    c->has_columns = false;
+}
+
+/* The counter itself if it is a total. */
+static const struct counter *total_of(const struct import_csv *c, const struct counter *counter)
+{
+    return strchr(counter->ns, '.') ? &c->spec->counters->totals[counter->total] : counter;
+}
+
+/* Finds the columns by name. Returns NULL, or the reason. */
+static const char *find_columns(struct import_csv *c)
+{
+    const struct import_csv_spec *spec = c->spec;
+    const struct counter *counter = c->counter, *total = counter ? total_of(c, counter) : NULL;
+    const struct {
+        const char *option, *given, *usual[3];
+    } names[COLUMNS] = {[DATE] = {"date", spec->date, {"date", "hour", "month"}},
+        [KEY] = {"key", spec->key, {"key"}},
+        [SUB] = {"sub", spec->sub, {"sub"}},
+        [COUNT] = {"count", spec->count, {"count"}},
+        [COUNTER] = {"counter", NULL, {"counter"}}};
+    const bool is_needed[COLUMNS] = {[DATE] = !spec->period,
+        [KEY] = counter && total->kind != COUNTER_CONSTANT,
+        [SUB] = counter && counter != total && counter->kind != COUNTER_CONSTANT,
+        [COUNT] = !spec->counts_rows,
+        [COUNTER] = !counter};
+    for (int i = 0; i < COLUMNS; i++) {
+        size_t found = names[i].given ? csv_column(c->csv, names[i].given) : CSV_NO_COLUMN;
+        for (int k = 0; k < 3 && !names[i].given && found == CSV_NO_COLUMN && names[i].usual[k]; k++)
+            found = csv_column(c->csv, names[i].usual[k]);
+        c->columns[i] = found;
+        if (found != CSV_NO_COLUMN || (!names[i].given && !is_needed[i]))
+            continue;
+        snprintf(c->wrong, sizeof c->wrong, "there is no column %.100s; name it with --%s=%s",
+            names[i].given ? names[i].given : names[i].usual[0], names[i].option,
+            i == COUNTER ? "COUNTER" : "COLUMN");
+        return c->wrong;
+    }
+    c->has_columns = true;
+    return NULL;
+}
+
+/* Sets *key to the key of an event with this value. Returns NULL, or the reason. */
+static const char *make_key(struct import_csv *c, const struct counter *counter, enum column column,
+    struct key_text_space *space, struct bytes *key)
+{
+    struct bytes text = csv_value(c->csv, c->columns[column]);
+    struct key_text_rule rule = {.function = counter->function,
+        .argument = counter->argument,
+        .max_text = c->spec->counters->max_text};
+    if (counter->kind == COUNTER_CONSTANT)
+        text = bytes_str(counter->field);
+    else if (c->columns[column] == CSV_NO_COLUMN)
+        return "the counter needs a key, and the file has no column of keys; name it with --key or --sub";
+    else if (!bytes_is_utf8(text))
+        return "the key is not UTF-8";
+    if (text.len == 0)
+        rule.function = NULL;
+    if (rule.function && strncmp(counter->key_text, "query(", 6) == 0 && !memchr(text.ptr, '?', text.len))
+        rule.function = NULL;
+    if (rule.function && strncmp(counter->key_text, "host(", 5) == 0 &&
+        !memmem(text.ptr, text.len, "://", 3)) {
+        buf_clear(&c->url);
+        buf_append_str(&c->url, "http://");
+        buf_append_bytes(&c->url, text);
+        text = buf_bytes(&c->url);
+    }
+    const struct json_value value = {.type = JSON_STRING, .v.string = text};
+    return key_text_make(&rule, &value, space, key);
+}
+
+static void append_lookup(struct import_csv *c, struct bytes text, struct bytes stored)
+{
+    struct buf escaped = {0};
+    if (!component_is_hash(stored))
+        return;
+    lookup_escape(text, &escaped);
+    buf_printf(&c->records, "lookup|%.*s,", (int)stored.len, stored.ptr);
+    buf_append_bytes(&c->records, buf_bytes(&escaped));
+    buf_append_char(&c->records, '\n');
+    buf_free(&escaped);
+}
+
+static const char *append_records(
+    struct import_csv *c, const struct counter *counter, const char *hour, uint64_t count)
+{
+    char spaces[2][COMPONENT_HASH + 1];
+    const struct counter *total = total_of(c, counter);
+    struct bytes key, sub = BYTES_NONE;
+    const char *why = make_key(c, total, KEY, &c->key, &key);
+    if (!why && counter != total)
+        why = make_key(c, counter, SUB, &c->sub, &sub);
+    if (why || count == 0)
+        return why;
+    struct bytes stored = component_store(key, spaces[0]), stored_sub = component_store(sub, spaces[1]);
+    if (counter == total)
+        buf_printf(
+            &c->records, "%s|%.*s,%s:%" PRIu64 "\n", counter->ns, (int)stored.len, stored.ptr, hour, count);
+    else
+        buf_printf(&c->records, "%s|%.*s.%s,%.*s:%" PRIu64 "\n", counter->ns, (int)stored.len, stored.ptr,
+            hour, (int)stored_sub.len, stored_sub.ptr, count);
+    append_lookup(c, key, stored);
+    if (counter != total)
+        append_lookup(c, sub, stored_sub);
+    return NULL;
+}
+
+/* The first hour of a unit, which may begin within an hour of UTC. A time is in its hour. */
+static bool print_hour(const struct import_date *date, char hour[HOUR_TEXT_MAX + 1])
+{
+    int64_t start = date->unit == IMPORT_TIME ? date->from : date->from + 3599;
+    return start >= HOUR_FIRST && start < HOUR_END && hour_encode(start - start % 3600, hour) > 0;
+}
+
+static void note_coarse(struct import_csv *c, const struct counter *counter, const struct import_date *date)
+{
+    struct coarse_span span = {.from = date->from, .to = date->to};
+    if (date->unit < IMPORT_DAY)
+        return;
+    if (date->is_naive)
+        snprintf(span.zone, sizeof span.zone, "%s", c->spec->zone);
+    coarse_add(
+        &c->coarse, bytes_str(counter->ns), date->unit == IMPORT_DAY ? COARSE_DAY : COARSE_MONTH, &span);
+}
+
+/* Returns NULL, or the reason. */
+static const char *take_row(struct import_csv *c)
+{
+    const struct import_csv_spec *spec = c->spec;
+    const struct counter *counter =
+        c->counter ? c->counter : find_counter(spec->counters, csv_value(c->csv, c->columns[COUNTER]));
+    struct bytes text = spec->period ? bytes_str(spec->period) : csv_value(c->csv, c->columns[DATE]);
+    struct import_date date;
+    char hour[HOUR_TEXT_MAX + 1];
+    uint64_t count = 1;
+    if (!counter)
+        return "there is no such counter";
+    if (!spec->counts_rows && !bytes_to_u64(csv_value(c->csv, c->columns[COUNT]), &count))
+        return "the count is not a whole number";
+    const char *why = import_date_read(text, c->unit, &date);
+    if (!why && !print_hour(&date, hour))
+        why = "the date is not in 2000 to 2159";
+    if (!why)
+        why = append_records(c, counter, hour, count);
+    if (!why && count > 0)
+        note_coarse(c, counter, &date);
+    return why;
+}
+
+static enum import_csv_result take(struct import_csv *c, enum csv_result r, const char **why)
+{
+    buf_clear(&c->records);
+    *why = r == CSV_WRONG ? csv_wrong(c->csv) : NULL;
+    if (!*why && !c->has_columns && csv_has_names(c->csv))
+        *why = find_columns(c);
+    if (*why && !c->has_columns)
+        return IMPORT_CSV_UNREADABLE;
+    if (r == CSV_EVENT)
+        *why = take_row(c);
+    return *why ? IMPORT_CSV_WRONG : r == CSV_EVENT ? IMPORT_CSV_RECORDS : IMPORT_CSV_NONE;
+}
+
+enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why)
+{
+    static const struct bytes marked = {"\xEF\xBB\xBF#", 4}; /* a byte order mark before it */
+    bool has_begun = csv_has_names(c->csv) || csv_is_inside(c->csv);
+    bool is_comment = !has_begun && line.len > 0 && (line.ptr[0] == '#' || bytes_starts_with(line, marked));
+    return is_comment ? IMPORT_CSV_NONE : take(c, csv_add(c->csv, line), why);
+}
+
+enum import_csv_result import_csv_end(struct import_csv *c, const char **why)
+{
+    enum import_csv_result r = take(c, csv_end(c->csv), why);
+    if (r != IMPORT_CSV_NONE || c->has_columns)
+        return r;
+    *why = "no line names the columns";
+    return IMPORT_CSV_UNREADABLE;
+}
+
+struct bytes import_csv_records(const struct import_csv *c)
+{
+    return buf_bytes(&c->records);
+}
+
+const struct coarse *import_csv_coarse(const struct import_csv *c)
+{
+    return &c->coarse;
+}
