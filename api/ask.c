@@ -377,6 +377,7 @@ static bool append_list(struct ask *a, struct buf *target)
 }
 
 static void begin_set(struct ask *a);
+static void select_rows(struct ask *a);
 
 /* Requests the next batch of texts of hashed subtotals. */
 static void look_up(struct ask *a)
@@ -394,8 +395,9 @@ static void look_up(struct ask *a)
             .on_piece = on_piece,
             .on_done = lookup_done};
         a->question = source_ask(a->asks->sources, &q);
+    } else if (!breakdown_order(&a->breakdown)) {
+        next_step(a, select_rows);
     } else {
-        breakdown_order(&a->breakdown);
         hold(a, 0);
         end_large(a);
         next_step(a, a->query.top > 0 ? begin_set : render);
@@ -432,6 +434,7 @@ static void lookup_done(
 static void select_rows(struct ask *a)
 {
     bool done = breakdown_select(&a->breakdown);
+    a->looked_up = a->breakdown.kept;
     if (hold(a, 0))
         next_step(a, done ? look_up : select_rows);
     else

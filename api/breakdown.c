@@ -7,6 +7,7 @@
 #define FIRST_SIZE 16
 #define SLOTS_A_CALL 4096
 #define SUMS_AHEAD 16 /* sums whose slots are fetched into the cache at once */
+#define TABLES_A_CALL 16
 #define ROWS_SPARE 4096
 
 void breakdown_init(struct breakdown *b, const struct query *q)
@@ -31,8 +32,7 @@ void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to)
     for (size_t i = from; i < to; i++) {
         b->bytes -= b->rows[i].text_len;
         free(b->rows[i].text);
-        b->rows[i].text = NULL;
-        b->rows[i].text_len = 0;
+        b->rows[i] = (struct breakdown_row){.sum = b->rows[i].sum};
     }
 }
 
@@ -42,6 +42,7 @@ void breakdown_reset(struct breakdown *b)
         free_table(b, &b->tables[i]);
     breakdown_forget_texts(b, 0, b->n_rows);
     free(b->rows);
+    buf_free(&b->worst);
     breakdown_init(b, b->query);
 }
 
@@ -151,12 +152,29 @@ static int compare_selected(const void *a, const void *b)
     return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
 }
 
+static size_t rows_room(const struct breakdown *b)
+{
+    return b->query->limit + b->query->limit / 4 + ROWS_SPARE;
+}
+
+/* Remembers the largest count that has no row, and the largest of a hash. */
+static void leave_out(struct breakdown *b, const struct breakdown_sum *s)
+{
+    if (s->n > b->left_out)
+        b->left_out = s->n;
+    if (s->n > b->left_out_hash && component_is_hash(stored_of(s)))
+        b->left_out_hash = s->n;
+}
+
 static void cut_rows(struct breakdown *b)
 {
+    size_t limit = b->query->limit;
     qsort(b->rows, b->n_rows, sizeof *b->rows, compare_selected);
-    if (b->n_rows >= b->query->limit) {
-        b->n_rows = b->query->limit;
-        b->last = b->rows[b->n_rows - 1].sum;
+    for (size_t i = limit; i < b->n_rows; i++)
+        leave_out(b, &b->rows[i].sum);
+    if (b->n_rows >= limit) {
+        b->n_rows = limit;
+        b->last = b->rows[limit - 1].sum;
     }
 }
 
@@ -165,17 +183,59 @@ static bool may_be_row(const struct breakdown *b, const struct breakdown_sum *s)
     return s->n > b->last.n || (s->n == b->last.n && bytes_compare(stored_of(s), stored_of(&b->last)) < 0);
 }
 
-static void select_from(struct breakdown *b, struct breakdown_table *t, size_t *left)
+static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
 {
-    size_t most = b->query->limit + ROWS_SPARE;
-    for (; b->slot<t->size && * left> 0; b->slot++, --*left) {
-        const struct breakdown_sum *s = &t->sums[b->slot];
-        if (s->n == 0 || !may_be_row(b, s))
-            continue;
-        b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
-        if (b->n_rows == most)
-            cut_rows(b);
+    if (!may_be_row(b, s)) {
+        leave_out(b, s);
+        return;
     }
+    b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
+    if (b->n_rows == rows_room(b))
+        cut_rows(b);
+}
+
+static void select_tie(struct breakdown *b, const struct breakdown_sum *s)
+{
+    bool is_candidate = s->n == b->last.n && (!b->has_worst || component_is_hash(stored_of(s)) ||
+                                                 bytes_compare(stored_of(s), buf_bytes(&b->worst)) < 0);
+    if (is_candidate)
+        b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
+}
+
+/* Visits the next sums. Returns false when it must be called again, or when the rows are full. */
+static bool visit_sums(struct breakdown *b, void (*visit)(struct breakdown *, const struct breakdown_sum *))
+{
+    size_t left = SLOTS_A_CALL;
+    for (; b->table < BREAKDOWN_TABLES; b->table++, b->slot = 0) {
+        struct breakdown_table *t = &b->tables[b->table];
+        for (; b->slot < t->size; b->slot++, left--) {
+            if (left == 0 || b->n_rows == rows_room(b))
+                return false;
+            if (t->sums[b->slot].n)
+                visit(b, &t->sums[b->slot]);
+        }
+    }
+    return true;
+}
+
+static bool free_some_tables(struct breakdown *b)
+{
+    for (size_t n = 0; n < TABLES_A_CALL && b->freed < BREAKDOWN_TABLES; n++)
+        free_table(b, &b->tables[b->freed++]);
+    return b->freed == BREAKDOWN_TABLES;
+}
+
+/* If sums with the count of the last row have no row, and the text of one such sum is unknown, removes the rows with this count. */
+static bool has_unknown_ties(struct breakdown *b)
+{
+    size_t above = b->n_rows;
+    bool has_hash = b->left_out_hash == b->last.n;
+    for (; above > 0 && b->rows[above - 1].sum.n == b->last.n; above--)
+        has_hash |= component_is_hash(stored_of(&b->rows[above - 1].sum));
+    if (b->last.n == 0 || b->left_out != b->last.n || !has_hash)
+        return false;
+    b->n_rows = above;
+    return true;
 }
 
 static int compare_stored(const void *a, const void *b)
@@ -184,32 +244,52 @@ static int compare_stored(const void *a, const void *b)
     return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
 }
 
-bool breakdown_select(struct breakdown *b)
+/* Returns true once the largest sums have rows. */
+static bool select_all_largest(struct breakdown *b)
 {
-    size_t left = SLOTS_A_CALL, room = (b->query->limit + ROWS_SPARE) * sizeof *b->rows;
     if (!b->rows) {
+        size_t room = rows_room(b) * sizeof *b->rows;
         b->rows = mem_alloc(room);
         b->bytes += room;
         if (query_may_have_other(b->query))
             b->over.counter = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
     }
-    for (; b->table < BREAKDOWN_TABLES && left > 0; b->table++, b->slot = 0) {
-        struct breakdown_table *t = &b->tables[b->table];
-        select_from(b, t, &left);
-        if (b->slot < t->size)
-            return false;
-        free_table(b, t);
-    }
-    if (b->table < BREAKDOWN_TABLES)
+    if (!visit_sums(b, select_largest))
         return false;
     cut_rows(b);
-    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_stored); /* for breakdown_add_lookup */
+    b->table = b->slot = 0;
+    b->stage = has_unknown_ties(b) ? BREAKDOWN_TIES : BREAKDOWN_SELECTED;
+    return true;
+}
+
+bool breakdown_select(struct breakdown *b)
+{
+    if (b->stage == BREAKDOWN_LARGEST && !select_all_largest(b))
+        return false;
+    if (b->stage == BREAKDOWN_TIES) {
+        if (visit_sums(b, select_tie))
+            b->stage = BREAKDOWN_SELECTED;
+        else if (b->n_rows < rows_room(b))
+            return false;
+    }
+    if (b->stage == BREAKDOWN_SELECTED && !free_some_tables(b))
+        return false;
+    qsort(b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows,
+        compare_stored); /* for breakdown_add_lookup */
     return true;
 }
 
 bool breakdown_wants_text(const struct breakdown *b, size_t row)
 {
-    return !b->rows[row].text && component_is_hash(stored_of(&b->rows[row].sum));
+    return !b->rows[row].text && !b->rows[row].is_beyond && component_is_hash(stored_of(&b->rows[row].sum));
+}
+
+static void set_text(struct breakdown *b, struct breakdown_row *row, struct bytes text)
+{
+    free(row->text);
+    b->bytes += text.len - row->text_len;
+    row->text = bytes_dup(text);
+    row->text_len = text.len;
 }
 
 /* Two sources may have different texts for one hash. Then the breakdown keeps the smaller text
@@ -222,13 +302,13 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
     if (!record_key_parse(r->key, &key) || !key.is_lookup)
         return false;
     memcpy(wanted.sum.stored, key.key.ptr, COMPONENT_HASH);
-    row = bsearch(&wanted, b->rows, b->n_rows, sizeof *b->rows, compare_stored);
+    row = bsearch(&wanted, b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows, compare_stored);
     bool ok = row && lookup_unescape(r->value, &text) == 0;
     if (ok && (!row->text || bytes_compare(breakdown_text(row), buf_bytes(&text)) > 0)) {
-        free(row->text);
-        b->bytes += text.len - row->text_len;
-        row->text = bytes_dup(buf_bytes(&text));
-        row->text_len = text.len;
+        row->is_beyond = b->has_worst && row->sum.n == b->last.n &&
+                         bytes_compare(buf_bytes(&text), buf_bytes(&b->worst)) >= 0;
+        if (!row->is_beyond)
+            set_text(b, row, buf_bytes(&text));
     }
     buf_free(&text);
     return ok;
@@ -247,10 +327,32 @@ static int compare_rows(const void *a, const void *b)
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 
-void breakdown_order(struct breakdown *b)
+static void drop_rows_beyond(struct breakdown *b)
 {
-    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
+    size_t n = b->kept;
+    for (size_t i = b->kept; i < b->n_rows; i++)
+        if (!b->rows[i].is_beyond)
+            b->rows[n++] = b->rows[i];
+    b->n_rows = n;
+}
+
+bool breakdown_order(struct breakdown *b)
+{
+    size_t limit = b->query->limit;
+    drop_rows_beyond(b);
+    if (b->n_rows > b->kept)
+        qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
+    if (b->n_rows > limit) {
+        breakdown_forget_texts(b, limit, b->n_rows);
+        b->n_rows = limit;
+    }
+    b->kept = b->n_rows;
+    b->has_worst = b->n_rows == limit;
+    buf_clear(&b->worst);
+    if (b->has_worst)
+        buf_append_bytes(&b->worst, breakdown_text(&b->rows[limit - 1]));
     b->shown = 0;
     for (size_t i = 0; i < b->n_rows; i++)
         b->shown += b->rows[i].sum.n;
+    return b->stage == BREAKDOWN_SELECTED;
 }

@@ -114,18 +114,18 @@ class ApiRollups(RollupsCase):
         self.check_series("k", hours, START, START + HOURS * HOUR, "month", "UTC")
 
     def test_hashed_ties(self):
-        """Of equal counts the lowest hashes are shown, and only their texts are asked for."""
+        """Of equal counts the lowest texts are shown, and each text is asked for about once."""
         texts = {component(t): t for t in (b"http://example.com/%06d" % (i * 7919 % 1000000) for i in range(40000))}
         stored = sorted(texts)
         records = [(b"lookup|" + s, t) for s, t in texts.items()]
         records.append((b"c.u|k." + hour_text(START).encode(), b" ".join(s + b":3" for s in stored)))
         self.begin(records)
-        for limit, requests in ((50, 3), (10000, 12)):
+        for limit in (50, 10000):
             del self.live.asked[:]
             got = self.ask("breakdown", user="k", from_=START, to=START + HOUR, limit=limit)
-            self.assertEqual([r["key"].encode() for r in got["rows"]], sorted(texts[s] for s in stored[:limit]))
+            self.assertEqual([r["key"].encode() for r in got["rows"]], sorted(texts.values())[:limit])
             self.assertEqual((got["distinct"], got["total"], got["other"]), (40000, 120000, 3 * (40000 - limit)))
-            self.assertEqual(len(self.live.asked), requests)
+            self.assertIn(len(self.live.asked) - 2, range(40, 53))  # a thousand texts in each, or the rest of a round
 
     def test_dropped_hours(self):
         hours = self.make(seeded(), 0.05)

@@ -85,9 +85,8 @@ def breakdowns(oracle, counts):
 
 
 def breakdown_rows(counts, subs, most):
-    """Of equal counts the lowest stored forms are rows, shown in the order of their texts."""
-    rows = sorted(subs.items(), key=lambda kv: (-kv[1], kv[0]))[:most]
-    rows.sort(key=lambda kv: (-kv[1], counts.lookups.get(kv[0], kv[0])))
+    """The largest counts, and among equal ones the lowest texts."""
+    rows = sorted(subs.items(), key=lambda kv: (-kv[1], counts.lookups.get(kv[0], kv[0])))[:most]
     return [{"key": text(counts, s), "n": n} for s, n in rows]
 
 

@@ -116,11 +116,11 @@ class HugeCase(harness.MillraceTest):
         return self.known
 
     def rows(self, limit):
-        """The rows of a breakdown: the largest counts, and among equal ones the lowest stored forms, shown in the order of the texts."""
+        """The rows of a breakdown: the largest counts, and among equal ones the lowest texts."""
         known = self.all_of()
         if known is not self.ranked[0]:
-            self.ranked = known, sorted((-n, sub, text) for sub, n, text in known)
-        return [(text, -n) for n, text in sorted((n, text) for n, _, text in self.ranked[1][:limit])]
+            self.ranked = known, sorted((-n, text) for _, n, text in known)
+        return [(text, -n) for n, text in self.ranked[1][:limit]]
 
     def check_breakdown(self, limit=10):
         reply = self.breakdown(limit)

@@ -18,7 +18,7 @@ static void rows(struct breakdown *b)
 {
     while (!breakdown_select(b))
         ;
-    breakdown_order(b);
+    assert_true(breakdown_order(b));
 }
 
 static void assert_row(const struct breakdown *b, size_t i, const char *text, uint64_t n)
@@ -80,15 +80,6 @@ static void test_a_million_subtotals(void **state)
     breakdown_reset(&b);
 }
 
-/* The full text of the i-th key, and its stored form. */
-static struct bytes text_of(unsigned i, struct buf *text, char hash[COMPONENT_HASH + 1])
-{
-    buf_clear(text);
-    buf_printf(text, "http://example.com/%08x", i * 2654435761u);
-    component_hash(buf_bytes(text), hash);
-    return buf_bytes(text);
-}
-
 static int compare_keys(const void *a, const void *b)
 {
     return memcmp(*(const char *const *)a, *(const char *const *)b, COMPONENT_HASH);
@@ -98,7 +89,8 @@ static int compare_keys(const void *a, const void *b)
 static void look_up(struct breakdown *b, char **by_hash, size_t n)
 {
     for (size_t i = 0; i < b->n_rows; i++) {
-        assert_true(breakdown_wants_text(b, i));
+        if (!breakdown_wants_text(b, i))
+            continue;
         const char *stored = b->rows[i].sum.stored;
         char **found = bsearch(&stored, by_hash, n, sizeof *by_hash, compare_keys);
         struct buf key = {0};
@@ -111,50 +103,170 @@ static void look_up(struct breakdown *b, char **by_hash, size_t n)
     }
 }
 
-static int compare_texts(const void *a, const void *b)
+/* Returns the number of rounds. */
+static size_t all_rounds(struct breakdown *b, char **by_hash, size_t n)
 {
-    return strcmp(*(char *const *)a + COMPONENT_HASH, *(char *const *)b + COMPONENT_HASH);
+    for (size_t rounds = 1;; rounds++) {
+        while (!breakdown_select(b))
+            ;
+        look_up(b, by_hash, n);
+        if (breakdown_order(b))
+            return rounds;
+    }
 }
 
-/* Of many ties, those with the lowest hashes are rows, and the rows are in the order of their texts. */
+struct model_row {
+    unsigned n;
+    char text[32];
+};
+
+static int compare_model(const void *a, const void *b)
+{
+    const struct model_row *x = a, *y = b;
+    return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->text, y->text);
+}
+
+struct model {
+    struct model_row *rows;
+    char **by_hash; /* a hash, and its text */
+    size_t n_hashes, n;
+    struct buf value;
+};
+
+static void model_add(struct model *m, const char *text, unsigned n)
+{
+    char hash[COMPONENT_HASH + 1];
+    struct bytes stored = component_store(bytes_str(text), hash);
+    struct model_row *row = &m->rows[m->n++];
+    row->n = n;
+    snprintf(row->text, sizeof row->text, "%s", text);
+    buf_printf(&m->value, "%s%.*s:%u", m->n > 1 ? " " : "", (int)stored.len, stored.ptr, n);
+    if (!component_is_hash(stored))
+        return;
+    char *kept = m->by_hash[m->n_hashes++] = mem_zalloc(COMPONENT_HASH + strlen(text) + 1);
+    memcpy(kept, hash, COMPONENT_HASH);
+    memcpy(kept + COMPONENT_HASH, text, strlen(text));
+}
+
+static struct model model_new(size_t n)
+{
+    return (struct model){
+        .rows = mem_zalloc(n * sizeof(struct model_row)), .by_hash = mem_zalloc(n * sizeof(char *))};
+}
+
+static void model_sort(struct model *m)
+{
+    buf_append_char(&m->value, '\0');
+    qsort(m->rows, m->n, sizeof *m->rows, compare_model);
+    qsort(m->by_hash, m->n_hashes, sizeof *m->by_hash, compare_keys);
+}
+
+static void model_free(struct model *m)
+{
+    for (size_t i = 0; i < m->n_hashes; i++)
+        free(m->by_hash[i]);
+    free(m->by_hash);
+    free(m->rows);
+    buf_free(&m->value);
+}
+
+/* The breakdown's rows are the first rows of the model. Returns the number of rounds. */
+static size_t assert_model(struct model *m, size_t limit)
+{
+    struct query q = query;
+    struct breakdown b;
+    q.limit = limit;
+    breakdown_init(&b, &q);
+    assert_true(add(&b, m->value.ptr));
+    size_t rounds = all_rounds(&b, m->by_hash, m->n_hashes), texts = 0;
+    assert_int_equal(b.n_rows, limit < m->n ? limit : m->n);
+    for (size_t i = 0; i < b.n_rows; i++) {
+        assert_row(&b, i, m->rows[i].text, m->rows[i].n);
+        texts += b.rows[i].text_len;
+    }
+    assert_int_equal(b.bytes, (limit + limit / 4 + 4096) * sizeof *b.rows + texts); /* the sums are freed */
+    breakdown_reset(&b);
+    assert_int_equal(b.bytes, 0);
+    return rounds;
+}
+
+/* Of many ties, those with the lowest texts are rows, though the lookups take many rounds. */
 static void test_hashed_ties(void **state)
 {
     (void)state;
     enum { KEYS = 60000, LIMIT = 20, WINNERS = 7 };
-    static char *by_hash[KEYS], *ties[KEYS];
+    struct model m = model_new(KEYS);
+    char text[32];
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(text, sizeof text, i % 3 ? "http://example.com/%08x" : "p%08x", i * 2654435761u);
+        model_add(&m, text, i >= KEYS - WINNERS ? 9 : 2);
+    }
+    model_sort(&m);
+    assert_in_range(assert_model(&m, LIMIT), 40000 / 4096, 40000 / 4096 + 2);
+    assert_int_equal(assert_model(&m, WINNERS), 1);
+    assert_int_equal(assert_model(&m, KEYS), 1);
+    model_free(&m);
+}
+
+/* Random counts, plain keys and hashes: every limit has the first rows of the model. */
+static void test_every_limit(void **state)
+{
+    (void)state;
+    enum { KEYS = 60 };
+    for (unsigned seed = 0; seed < 300; seed++) {
+        struct model m = model_new(KEYS);
+        char text[32];
+        srandom(seed);
+        unsigned counts = 1 + (unsigned)random() % 5, hashes = (unsigned)random() % 5;
+        for (unsigned i = 0; i < KEYS; i++) {
+            bool is_hash = (unsigned)random() % 4 < hashes;
+            snprintf(text, sizeof text, is_hash ? "%c, longer than a plain key %u" : "%c%u",
+                'a' + (int)(random() % 26), i);
+            model_add(&m, text, 1 + (unsigned)random() % counts);
+        }
+        model_sort(&m);
+        for (size_t limit = 1; limit <= KEYS + 1; limit++)
+            assert_model(&m, limit);
+        model_free(&m);
+    }
+}
+
+/* Two sources have different texts for one hash. The smaller text decides, also if the larger text is beyond the last row. */
+static void test_the_smaller_text_decides(void **state)
+{
+    (void)state;
+    static const char *const hashes[] = {"aaaaaaaaaaa=", "bbbbbbbbbbb=", "ccccccccccc="};
     struct query q = query;
     struct breakdown b;
-    struct buf text = {0}, value = {0};
-    char hash[COMPONENT_HASH + 1];
-    q.limit = LIMIT;
+    q.limit = 1;
     breakdown_init(&b, &q);
-    for (unsigned i = 0; i < KEYS; i++) {
-        struct bytes t = text_of(i, &text, hash);
-        ties[i] = by_hash[i] = mem_zalloc(COMPONENT_HASH + t.len + 1);
-        memcpy(by_hash[i], hash, COMPONENT_HASH);
-        memcpy(by_hash[i] + COMPONENT_HASH, t.ptr, t.len);
-        buf_printf(&value, "%s%s:%d", i ? " " : "", hash, i >= KEYS - WINNERS ? 9 : 2);
-    }
+    struct buf value = {0};
+    for (unsigned i = 0; i < 3; i++)
+        buf_printf(&value, "%s:1 ", hashes[i]);
+    for (unsigned i = 0; i < 6000; i++)
+        buf_printf(&value, "z%u:1%s", i, i < 5999 ? " " : "");
     buf_append_char(&value, '\0');
     assert_true(add(&b, value.ptr));
-    qsort(by_hash, KEYS, sizeof *by_hash, compare_keys);
-    while (!breakdown_select(&b))
-        ;
-    assert_in_range(b.bytes, 1, (LIMIT + 5000) * sizeof *b.rows);
-    look_up(&b, by_hash, KEYS);
-    breakdown_order(&b);
-    assert_int_equal(b.n_rows, LIMIT);
-    qsort(ties, KEYS - WINNERS, sizeof *ties, compare_keys);
-    qsort(ties, LIMIT - WINNERS, sizeof *ties, compare_texts);
-    for (size_t i = WINNERS; i < LIMIT; i++) {
-        assert_int_equal(b.rows[i].sum.n, 2);
-        assert_true(bytes_equal_str(breakdown_text(&b.rows[i]), ties[i - WINNERS] + COMPONENT_HASH));
-    }
-    assert_false(breakdown_add_lookup(&b, &(struct record){BYTES_LITERAL("u|k"), BYTES_LITERAL("x")}));
-    for (unsigned i = 0; i < KEYS; i++)
-        free(by_hash[i]);
-    buf_free(&text);
     buf_free(&value);
+    do {
+        while (!breakdown_select(&b))
+            ;
+        for (size_t i = 0; i < b.n_rows; i++) {
+            struct breakdown_row *row = &b.rows[i];
+            char key[32];
+            if (!breakdown_wants_text(&b, i))
+                continue;
+            snprintf(key, sizeof key, "lookup|%.*s", COMPONENT_HASH, row->sum.stored);
+            const char *smaller = row->sum.stored[0] == 'b' ? "a text of two" : "zz text";
+            assert_true(breakdown_add_lookup(&b, &(struct record){bytes_str(key), bytes_str("zzz text")}));
+            assert_true(breakdown_add_lookup(&b, &(struct record){bytes_str(key), bytes_str(smaller)}));
+            assert_true(breakdown_add_lookup(&b, &(struct record){bytes_str(key), bytes_str("zzzz text")}));
+            assert_false(breakdown_wants_text(&b, i));
+        }
+        assert_false(breakdown_add_lookup(&b, &(struct record){BYTES_LITERAL("u|k"), BYTES_LITERAL("x")}));
+    } while (!breakdown_order(&b));
+    assert_int_equal(b.n_rows, 1);
+    assert_row(&b, 0, "a text of two", 1);
     breakdown_reset(&b);
     assert_int_equal(b.bytes, 0);
 }
@@ -191,6 +303,8 @@ int main(void)
         cmocka_unit_test(test_largest_first),
         cmocka_unit_test(test_a_million_subtotals),
         cmocka_unit_test(test_hashed_ties),
+        cmocka_unit_test(test_every_limit),
+        cmocka_unit_test(test_the_smaller_text_decides),
         cmocka_unit_test(test_keys_that_collide_without_a_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
