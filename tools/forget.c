@@ -560,8 +560,12 @@ static int run(const struct options *o)
         .dry = options_bool(o, "dry_run")};
     if (!f.field || !f.value || !f.value[0])
         return tool_fail(EX_USAGE, "needs --field and --value");
-    if (strcmp(f.value, KEY_NONE) == 0 || strcmp(f.value, COMPONENT_OTHER) == 0)
+    if (strcmp(f.value, KEY_NONE) == 0)
         return tool_fail(EX_USAGE, "--value=%s: this key also has counts of other events", f.value);
+    if (strcmp(f.value, COMPONENT_OTHER) == 0)
+        return tool_fail(EX_USAGE,
+            "--value=%s: this key has the counts of keys over max_keys; write \\%s for the value %s", f.value,
+            f.value, f.value);
     if (!f.config || counters_read(f.config, &f.counters, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", f.config ? error.text : "needs --config, for the counters");
     int status = EX_USAGE;

@@ -34,6 +34,28 @@ const char *key_text_of(const struct json_value *v, char digits[KEY_TEXT_DIGITS]
     return "is an object";
 }
 
+static bool is_backslashes(struct bytes text)
+{
+    size_t n = 0;
+    while (n < text.len && text.ptr[n] == '\\')
+        n++;
+    return n == text.len;
+}
+
+/* Only keys over max_keys are `(other)`. A text that is `(other)`, or this after backslashes, gets a backslash before it. So different
+ * texts stay different. */
+static struct bytes escape_other(struct bytes text, struct buf *space)
+{
+    static const size_t n = sizeof COMPONENT_OTHER - 1;
+    if (text.len < n || memcmp(text.ptr + text.len - n, COMPONENT_OTHER, n) != 0 ||
+        !is_backslashes(bytes_of(text.ptr, text.len - n)))
+        return text;
+    buf_clear(space);
+    buf_append_char(space, '\\');
+    buf_append_bytes(space, text);
+    return buf_bytes(space);
+}
+
 const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *key)
 {
@@ -45,6 +67,7 @@ const char *key_text_make(const struct key_text_rule *rule, const struct json_va
         text = BYTES_LITERAL(KEY_NONE);
     else if (rule->function)
         text = key_function_apply(rule->function, text, rule->argument, &space->function);
+    text = escape_other(text, &space->escaped);
     *key = component_bound(text, rule->max_text, &space->bound);
     return NULL;
 }
@@ -52,5 +75,6 @@ const char *key_text_make(const struct key_text_rule *rule, const struct json_va
 void key_text_space_free(struct key_text_space *space)
 {
     buf_free(&space->function);
+    buf_free(&space->escaped);
     buf_free(&space->bound);
 }

@@ -4,6 +4,7 @@
  *     value                     text of the value       key
  *     missing, null, ""         empty                   None
  *     true, 42, "a\u0062"       true, 42, ab            the text, or a function of the text, bounded to max_text
+ *     "(other)"                 (other)                 \(other): only keys over max_keys are (other)
  *     1.5, [..], {..}           none                    none: the event is rejected
  */
 #ifndef MILLRACE_KEY_TEXT_H
@@ -26,7 +27,7 @@ struct key_text_rule {
 /* Memory for one key at a time; initially zero. */
 struct key_text_space {
     char digits[KEY_TEXT_DIGITS];
-    struct buf function, bound;
+    struct buf function, escaped, bound;
 };
 /* Sets *key, which is never empty, and is valid as long as the value and `space`. Returns as key_text_of. */
 const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,

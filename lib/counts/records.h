@@ -15,9 +15,9 @@
 
 #define RECORD_SEPARATOR ','
 #define SECONDS_PER_DAY 86400
-#define HOUR_TEXT_MAX 5                 /* characters of an hour, without NUL */
-#define COMPONENT_HASH 12               /* characters of a hashed component */
-#define COMPONENT_OTHER "(other)"       /* a counter's keys over max_keys */
+#define HOUR_TEXT_MAX 5           /* characters of an hour, without NUL */
+#define COMPONENT_HASH 12         /* characters of a hashed component */
+#define COMPONENT_OTHER "(other)" /* a counter's keys over max_keys; not the key of an event (key_text.h) */
 #define RECORD_WHOLE_MAX ((size_t)4096) /* bytes; an answer may end inside a longer record */
 #define NAMESPACE_MAX 16
 #define HOUR_FIRST INT64_C(946684800) /* 2000-01-01T00 */

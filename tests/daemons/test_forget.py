@@ -368,9 +368,9 @@ class Forget(harness.MillraceTest):
                            (["--field=user", "--value="], "needs --field and --value"),
                            (['--field="user"', "--value=x"], "is not a field"),
                            (["--field=a..b", "--value=x"], "is not a field"),
-                           # These keys also have the counts of events without the field, and of keys over max_keys.
+                           # These keys have the counts of events without the field, and of keys over max_keys.
                            (["--field=user", "--value=None"], "also has counts of other events"),
-                           (["--field=user", "--value=(other)"], "also has counts of other events")):
+                           (["--field=user", "--value=(other)"], r"write \(other) for the value (other)")):
             done = self.run_program("millrace", "forget", "--config", self.config, *args)
             self.assertEqual(done.returncode, 64, done.stderr)
             self.assertIn(text, done.stderr)

@@ -15,7 +15,7 @@ from record_text import stored
 TOTALS = {"all": "feed", "u": "user", "h": "link", "d": "domain"}
 # Order of keys, hashes and escapes: plain keys beside texts with commas, backslashes and control bytes, prefixes of each other.
 HARD = ["a", "a!x", "a+", "a,b", "a-", "aZ", "a\\b", "a\\", "a]", "a]&", "a\x01", "a\x7f", "a b", "ab", "a" * 11, "a" * 12, "b|c", "\u00e9",
-        "h0aMB8AuNw4=", "h0aM", "http://www.facebook.com/", ",", "\\", "\\x2c", "(other)", "Z"]
+        "h0aMB8AuNw4=", "h0aM", "http://www.facebook.com/", ",", "\\", "\\x2c", "(others)", "Z"]
 HARD_COUNTERS = """
 [input]
 time = t

@@ -459,6 +459,14 @@ def load_oracle():
     spec = importlib.util.spec_from_file_location("oracle", os.path.join(shared, "oracle", "oracle.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    key_of = module.key_of
+
+    def escaped_key(event, spec):
+        """The oracle has no max_keys, so it does not know that `(other)` is not the key of an event."""
+        key = key_of(event, spec)
+        return "\\" + key if key.lstrip("\\") == "(other)" else key
+
+    module.key_of = escaped_key
     return module
 
 

@@ -309,10 +309,10 @@ static void assert_counts(struct aggregate *a, uint64_t after, const char *expec
 static void keys_over_the_limit_count_as_other(void **state)
 {
     (void)state;
-    read_counters("[input]\ntime = t\n[total u]\nkey = l\nmax_keys = 2\n[total v]\nkey = c\n"
+    read_counters("[input]\ntime = t\n[total u]\nkey = l\nmax_keys = 3\n[total v]\nkey = c\n"
                   "[subtotal c.u]\nkey = c\n[subtotal d.u]\nkey = c\nmax_keys = 1\n");
     struct aggregate *a = open_good();
-    take_user(a, "(other)", "DE");
+    take_user(a, "(other)", "DE"); /* its own key, which is not that of the keys over the limit */
     take_user(a, "twelve_bytes", "US");
     settle(a, 0);
     aggregate_close(&a);
@@ -325,10 +325,12 @@ static void keys_over_the_limit_count_as_other(void **state)
     assert_int_equal(aggregate_over_max_keys(a, 1), 0);
     assert_int_equal(aggregate_over_max_keys(a, 3), 3 - 1);
     assert_counts(a, 0,
-        "c.u|(other).c3gi,DE:1 JP:1\nc.u|b.c3gi,DE:1 US:1\nc.u|j8mUUZ6j0Z4=.c3gi,US:1\n"
-        "d.u|(other).c3gi,(other):1 DE:1\nd.u|b.c3gi,(other):1 DE:1\nd.u|j8mUUZ6j0Z4=.c3gi,(other):1\n"
+        "c.u|(other).c3gi,JP:1\nc.u|\\(other).c3gi,DE:1\nc.u|b.c3gi,DE:1 US:1\nc.u|j8mUUZ6j0Z4=.c3gi,US:1\n"
+        "d.u|(other).c3gi,(other):1\nd.u|\\(other).c3gi,DE:1\nd.u|b.c3gi,(other):1 "
+        "DE:1\nd.u|j8mUUZ6j0Z4=.c3gi,(other):1\n"
         "lookup|j8mUUZ6j0Z4=,twelve_bytes\n"
-        "u|(other),c3gi:2\nu|b,c3gi:2\nu|j8mUUZ6j0Z4=,c3gi:1\nv|DE,c3gi:2\nv|JP,c3gi:1\nv|US,c3gi:2\n");
+        "u|(other),c3gi:1\nu|\\(other),c3gi:1\nu|b,c3gi:2\nu|j8mUUZ6j0Z4=,c3gi:1\nv|DE,c3gi:2\nv|JP,c3gi:"
+        "1\nv|US,c3gi:2\n");
     seal_good(a);
     settle(a, 0);
     take_user(a, "c_is_hashed_too", "JP");

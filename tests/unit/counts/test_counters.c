@@ -229,6 +229,11 @@ static void test_values_as_keys(void **state)
         {",\"l\":1,\"l\":\"last\"", "last"},
         {",\"l\":[],\"l\":2", "2"},
         {",\"\\u006c\":3", "3"},
+        {",\"l\":\"(other)\"", "\\(other)"},
+        {",\"l\":\"\\\\(other)\"", "\\\\(other)"},
+        {",\"l\":\"(other) \"", "(other) "},
+        {",\"l\":\"a(other)\"", "a(other)"},
+        {",\"l\":\"\\\\\"", "\\"},
     };
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {

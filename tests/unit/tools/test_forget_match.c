@@ -19,9 +19,10 @@ static const char *const fields[] = {"user", "user.id", "items[0].sku", "[\"user
 static const char *const values[] = {"null", "true", "false", "0", "-0", "5", "\"5\"", "-5", "5.0", "5e0",
     "1.5", "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616",
     "\"\"", "\" \"", "\"a\"", "\"A\"", "\"a\\u0062\"", "\"ab\"", "\"AB\"", "\"None\"", "\"(other)\"",
-    "\"true\"", "\"404\"", "404", "\"\\u00e4\"", "\"a\\nb\\t|c,d:e.f\"", "\"\\\"q\\\\\"", "\"a\\u0000b\"",
-    "\"http://Example.org/p?q=1\"", "\"/p?q=ab\"", "\"" LONG "\"", "\"" LONGER "\"", "[]", "[\"a\"]", "{}",
-    "{\"id\":\"a\"}", "{\"id\":5,\"id\":\"ab\"}", "{\"id\":{\"x\":1}}"};
+    "\"\\\\(other)\"", "\"\\\\\\\\(other)\"", "\"true\"", "\"404\"", "404", "\"\\u00e4\"",
+    "\"a\\nb\\t|c,d:e.f\"", "\"\\\"q\\\\\"", "\"a\\u0000b\"", "\"http://Example.org/p?q=1\"", "\"/p?q=ab\"",
+    "\"" LONG "\"", "\"" LONGER "\"", "[]", "[\"a\"]", "{}", "{\"id\":\"a\"}", "{\"id\":5,\"id\":\"ab\"}",
+    "{\"id\":{\"x\":1}}"};
 
 /* Lines with the value at each of the fields, and twice at one. */
 static const char *const lines[] = {"{\"t\":1331923249,\"user\":%s}",
