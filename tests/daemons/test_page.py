@@ -120,7 +120,7 @@ class Page(PageCase):
         self.assertEqual(failed, 0, said)
 
     def test_used_by_a_person(self):
-        self.check(["follows links, back and forward", "finds a key by its beginning", "keeps the focus on a choice",
+        self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by its beginning", "keeps the focus on a choice",
                     "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart"],
                    is_full=FULL, **self.put_recent())
 
@@ -146,6 +146,17 @@ class Page(PageCase):
 
     def test_first_event(self):
         self.check("shows old events that arrive")
+
+    def test_a_stopped_pipeline(self):
+        self.check("shows old numbers as old", up=self.pipeline.pid, **self.put_recent())
+
+    def test_a_token(self):
+        self.put_recent()
+        os.chmod(self.write("token", "right\n"), 0o600)
+        self.base = self.start("api", "--config", self.path("pipeline.conf"), "--archive=" + self.path("data", "archive"),
+                               "--auth-token-file=" + self.path("token"),
+                               *("--%s-url=%s" % (name, self.pipeline.daemon_url(name)) for name in ("aggregator", "pubsub"))).url
+        self.check("asks for a token until it is right", token="right")
 
     def test_by_hand(self):
         self.put_recent()

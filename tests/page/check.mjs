@@ -134,6 +134,7 @@ const checks = {
     const bar = page.locator(".bars th", { hasText: "JP" });
     await bar.click({ position: { x: (await bar.boundingBox()).width - 3, y: 5 } }); // far from the text
     await page.getByRole("heading", { name: /events? with country/ }).waitFor();
+    assert.equal(await page.locator(".of-all").textContent(), "The bars below are of all events of the key, not only of those with country \u2068JP\u2069.");
     assert.equal(new URL(page.url()).searchParams.get("sub"), "JP");
     await page.locator("select[name=unit]").selectOption("hour");
     await page.waitForURL(/unit=hour/);
@@ -144,6 +145,7 @@ const checks = {
     await page.goForward();
     await page.getByRole("link", { name: "Show all" }).click();
     await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
+    assert.equal(await page.locator(".of-all").count(), 0);
     await close(page);
   },
 
@@ -156,6 +158,67 @@ const checks = {
     await page.getByLabel("Key").press("Enter");
     await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();
     await close(page);
+  },
+
+  async "says that a key is unknown"() {
+    const page = await open(query({ view: "key", ns: "u", key: "bilty", period: "7d" }));
+    await page.getByText("No event has the user").waitFor();
+    assert.equal(await page.getByText("Post one").count(), 0);
+    await page.locator(".empty").getByRole("link", { name: "bitly" }).click();
+    await page.getByRole("heading", { name: /^[\d,]+ events$/ }).waitFor();
+    await visit(page, query({ view: "key", ns: "u", key: "zzzzzzzzzz" })); // nothing is written alike
+    await page.getByText("No event has the user").waitFor();
+    assert.equal(await page.getByText("Did you mean").count(), 0);
+    await visit(page, query({ view: "key", ns: "u", key: "nasa", from: "2012-03-01", to: "2012-03-08" })); // a key without events at that time
+    await page.getByText("No events have been counted in this time").waitFor();
+    await visit(page, query({ view: "key", ns: "u" }));
+    const latest = page.locator(".panel", { has: page.getByRole("heading", { name: "Your latest: user" }) });
+    await latest.waitFor();
+    assert.deepEqual((await latest.locator(".keys bdi").allTextContents()).map((text) => text.slice(1, -1)), ["nasa", "bitly"]);
+    await close(page);
+  },
+
+  async "asks for a token until it is right"() {
+    const page = await open("/", {});
+    page.forgiving = true;
+    const banner = page.locator("#banner");
+    const enter = async (token) => {
+      await banner.locator("input").fill(token);
+      await banner.getByRole("button").click();
+    };
+    await banner.filter({ hasText: "This API needs a token" }).waitFor();
+    for (const wrong of ["wrong", "\u65e5\u672c", "two words"]) {
+      await enter(wrong);
+      await banner.filter({ hasText: "The API refuses this token" }).waitFor();
+    }
+    await enter(` ${task.token} `);
+    await banner.waitFor({ state: "hidden" });
+    await page.locator(".bars a", { hasText: "bitly" }).first().waitFor();
+    await close(page);
+  },
+
+  /** Every daemon has ended. */
+  async "shows old numbers as old"() {
+    const period = { period: "7d", zone: "UTC" };
+    const addresses = [query(period), query({ view: "key", ns: "u", key: "bitly", ...period }), "/?view=pipeline"];
+    const [overview, key, pipeline] = await Promise.all(addresses.map((address) => open(address, {})));
+    await pipeline.getByText("Everything is ready.").waitFor();
+    for (const page of [overview, key]) await page.locator(".bars tbody a").first().waitFor();
+    for (const page of [overview, key, pipeline]) {
+      page.forgiving = true;
+      assert.equal(await page.locator(".old").count(), 0);
+    }
+    process.kill(task.up, "SIGTERM");
+    await pipeline.getByText(/^The API has not answered since \d+:\d\d:\d\d/).waitFor();
+    assert.equal(await pipeline.getByText("Everything is ready").count(), 0);
+    assert.equal(await pipeline.locator(".state.good").count(), 0);
+    for (const state of await pipeline.locator(".state").allTextContents()) assert.match(state, /^was /);
+    for (const page of [overview, key]) {
+      await page.locator("#banner", { hasText: /The numbers below are those of \d+:\d\d:\d\d/ }).waitFor();
+      await page.locator("#view.old").waitFor();
+      assert.equal(await page.locator("#trouble").textContent(), "?");
+    }
+    for (const page of [overview, key, pipeline]) await close(page);
   },
 
   async "zooms by dragging and by keys"() {
@@ -289,7 +352,9 @@ const checks = {
         const [width, height] = [png.readUInt32BE(16), png.readUInt32BE(20)]; // an empty image has fewer than 1,000 bytes
         assert.ok(width > 200 && height > 50 && png.length > 2000, `the image of ${width} x ${height} pixels has ${png.length} bytes`);
         await share.getByRole("button", { name: "curl" }).click();
-        await page.locator("#announce", { hasText: "Copied" }).waitFor({ state: "attached" });
+        await page.locator("#announce", { hasText: "Copied" }).waitFor();
+        const { width: seen, height: tall } = await page.locator("#announce").boundingBox();
+        assert.ok(seen > 50 && tall > 20, `"Copied" has ${seen} x ${tall} pixels`);
         const command = await page.evaluate(() => navigator.clipboard.readText());
         const child = spawn("sh", ["-c", `exec ${command} -sN`]); // a stream does not end
         let answer = "";

@@ -1,6 +1,7 @@
 // Requests to the API. Every answer is JSON; every failure becomes an ApiError.
 
 const TOKEN = "millrace-token";
+const TOKEN_BYTES = /^[\x21-\x7e]*$/; // of any token; others cannot be sent
 
 export class ApiError extends Error {
   constructor(status, problem, detail) {
@@ -30,6 +31,7 @@ export function target(path, parameters = {}) {
 
 async function open(address, signal, accept) {
   let reply;
+  if (!TOKEN_BYTES.test(sessionStorage.getItem(TOKEN) ?? "")) throw new ApiError(401, null, "The token is not one.");
   try {
     // The API lets past units be cached for a minute; the page shows late events at once, and unchanged answers cost no body.
     reply = await fetch(address, { signal, cache: "no-cache", headers: { ...headers(), Accept: accept } });
@@ -38,6 +40,7 @@ async function open(address, signal, accept) {
     throw new ApiError(0, null, "The API does not answer.");
   }
   if (reply.ok) return reply;
+  if (reply.status === 502 || reply.status === 504) throw new ApiError(0, null, "The API does not answer."); // says a proxy
   const problem = await reply.json().catch(() => null);
   throw new ApiError(reply.status, problem, problem?.detail ?? `The API answered ${reply.status}.`);
 }

@@ -18,8 +18,10 @@ function oldNote(state) {
     h("a", { href: address({ period }) }, `Show ${period === "today" ? "today" : "the last 30 days"}`)];
 }
 
-/** `showsChange`: the head has the change of the units that are complete. */
-export function seriesPanel(view, { showsChange = false } = {}) {
+/**
+ * `showsChange`: the head has the change of the units that are complete. `empty(state, signal)` gives what a time without events shows.
+ */
+export function seriesPanel(view, { showsChange = false, empty = async (state, signal) => emptyHint(await configured(signal), state) } = {}) {
   const p = panel("Events", { wide: true });
   const zone = zoneOf(view);
   const plot = chart({ label: "Events", zone, onZoom: (from, to) => go({ from, to, unit: "auto" }) });
@@ -49,7 +51,7 @@ export function seriesPanel(view, { showsChange = false } = {}) {
       const before = reply.before && `${span(reply.before.from, reply.before.to, zone)}: ${count(reply.before.total)}`;
       plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${count(reply.total)}`, before, to: reply.to });
       const isEmpty = !reply.total && !reply.before?.total;
-      p.show(...(isEmpty ? [] : [plot.element]), ...(reply.total ? [] : [hint ??= emptyHint(await configured(signal), state)]));
+      p.show(...(isEmpty ? [] : [plot.element]), ...(reply.total ? [] : [hint ??= await empty(state, signal)]));
       return reply;
     },
   };

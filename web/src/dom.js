@@ -17,9 +17,14 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 export const byId = (id) => document.getElementById(id);
 
-/** Announces a change to screen readers. */
+const ANNOUNCED = 3000; // ms
+let announced;
+
+/** Shows a short text for a moment, and announces it to screen readers. */
 export function announce(text) {
+  clearTimeout(announced);
   byId("announce").textContent = text;
+  announced = setTimeout(() => byId("announce").replaceChildren(), ANNOUNCED);
 }
 
 /** A select with [value, text] pairs. A value that the URL has from elsewhere is chosen too. */

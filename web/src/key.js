@@ -12,6 +12,7 @@ import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, panel } from "./panel.js";
 import { share } from "./share.js";
+import { unknownKey } from "./unknown_key.js";
 import { address, go, timeOf } from "./state.js";
 
 const FRESH = 1000; // ms
@@ -111,16 +112,27 @@ function show(totals, total, key, view, element, freshness) {
   const chosen = view.by && view.sub !== undefined ? total.subtotals.find((s) => s.label === view.by || s.ns === view.by) : null;
   const isFormer = !chosen && view.by && view.sub !== undefined; // a subtotal that is not configured
   const wanted = chosen ? { ns: chosen.ns, key, sub: view.sub } : { ns: total.ns, key, ...(isFormer ? { by: view.by, sub: view.sub } : {}) };
-  const series = seriesPanel(view, { showsChange: true });
+  const series = seriesPanel(view, { showsChange: true, empty });
   const grid = h("div", { class: "grid" });
   const resolve = latestTime(view);
   let state = view; // with the time that is shown
-  element.append(series.element, grid);
-  remember(total.ns, key);
+  let isRemembered = false;
+  const ofAll = view.sub === undefined ? "" : h("p", { class: "aside of-all" },
+    "The bars below are of all events of the key, not only of those with ", `${chosen?.label || view.by} `, h("bdi", {}, keyText(view.sub)), ".");
+  element.append(series.element, ofAll, grid);
+
+  /** A time without events: of a key that was counted at another time, or of one that is not known. */
+  async function empty(shown, signal) {
+    const { total: ever } = await getCounts("v1/series", { ns: total.ns, key, unit: "month", period: "all" }, signal);
+    if (ever) remember(total.ns, key);
+    return ever || isConstant(total) ? emptyHint(await configured(signal), shown) : unknownKey(total, key, signal);
+  }
 
   async function loadSeries(signal) {
     const reply = await series.load(state, wanted, signal);
     freshness(reply);
+    if (reply.total && !isRemembered) remember(total.ns, key);
+    isRemembered ||= reply.total > 0;
     const words = plural(reply.total, "event", "events");
     series.title(...(chosen ? [`${words} with ${chosen.label} `, h("bdi", {}, keyText(view.sub)), " "] : [words]),
       chosen ? h("a", { class: "clear", href: address({ by: "", sub: "" }) }, "Show all") : "");

@@ -18,13 +18,38 @@ export function showMissing(sources) {
   showBanner();
 }
 
+const oldListeners = new Set(); // {part, show, since}
+
+/** When the oldest numbers of a part of the page were new, if its requests fail. null: they are fresh. 0: there are none. */
+function oldSince(part) {
+  const times = [...failing].filter((f) => f.part === part).map((f) => f.answered);
+  return times.length ? Math.min(...times) : null;
+}
+
+/** Calls show(since), as oldSince, now and whenever it changes. Returns a function that stops it. */
+export function watchOld(part, show) {
+  const listener = { part, show, since: oldSince(part) };
+  oldListeners.add(listener);
+  show(listener.since);
+  return () => oldListeners.delete(listener);
+}
+
+function showOld() {
+  for (const listener of [...oldListeners]) {
+    const since = oldSince(listener.part);
+    if (since !== listener.since) listener.show(listener.since = since);
+  }
+}
+
 function wordsOf(error) {
-  if (error) return `${error.message}${error.status === 0 ? " Numbers below may be old." : ""} Trying again.`;
+  const since = oldSince("view") ?? oldSince("pipeline");
+  if (error) return `${error.message}${since ? ` The numbers below are those of ${clock(since)}.` : ""} Trying again.`;
   const lacks = missing.map((m) => `The ${m.source} has not answered since ${clock(m.since)}`);
   return lacks.length ? `${lacks.join(". ")}. Numbers below lack its counts.` : "";
 }
 
 function showBanner() {
+  showOld();
   const banner = byId("banner");
   const error = [...failing].at(-1)?.error;
   if (error?.status === 401) {
@@ -40,9 +65,9 @@ function showBanner() {
 function tokenForm() {
   return h("form", { onsubmit: (event) => {
     event.preventDefault();
-    setToken(new FormData(event.target).get("token"));
+    setToken(new FormData(event.target).get("token").trim());
     location.reload();
-  } }, h("label", {}, hasToken() ? "The API refuses this token. Enter another: " : "This API needs a token: ", h("input", { name: "token", type: "password", autocomplete: "off" })),
+  } }, h("label", {}, hasToken() ? h("strong", { class: "error" }, "The API refuses this token. Enter another: ") : "This API needs a token: ", h("input", { name: "token", type: "password", autocomplete: "off" })),
   h("button", {}, "Use it for this tab"));
 }
 
@@ -69,11 +94,11 @@ export async function loadParts(parts, signal) {
 /**
  * Calls load(signal, works) now and then every `interval` ms while the tab is visible, until stop(). A failure that may pass shows in the
  * banner and is tried again; any other is given to onError, once. `mayWait`: load may wait for news for any time; it calls works() once it
- * can wait.
+ * can wait. `part` names the part of the page whose numbers become old when requests fail.
  */
-export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
+export function keepFresh(interval, load, onError, { mayWait = false, part = mayWait ? null : "view" } = {}) {
   const controller = new AbortController();
-  const self = { error: null };
+  const self = { error: null, part, answered: 0 };
   let timer;
   const works = () => {
     failing.delete(self);
@@ -90,6 +115,7 @@ export function keepFresh(interval, load, onError, { mayWait = false } = {}) {
     }, SLOW);
     try {
       await load(controller.signal, works);
+      self.answered = Date.now() / 1000;
       failing.delete(self);
       if (!mayWait) wait = Math.max(wait, Math.min(BUSY_MAX, BUSY_SHARE * (performance.now() - began)));
     } catch (error) {

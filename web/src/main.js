@@ -4,6 +4,7 @@ import { byId, h } from "./dom.js";
 import { clock, isToday, moment, plural } from "./format.js";
 import { keyView } from "./key.js";
 import { liveView } from "./live.js";
+import { watchOld } from "./live_update.js";
 import { overview } from "./overview.js";
 import { pipelineView } from "./pipeline.js";
 import { startPipeline, watchPipeline } from "./pipeline_data.js";
@@ -33,13 +34,14 @@ function navigation(chosen, state) {
 }
 
 let troubles = 0;
+let isOld = false; // the state of the pipeline
 
 /** The number of problems, beside the view that names them. */
 function showTrouble() {
   const badge = byId("trouble");
-  badge.hidden = !troubles;
-  badge.textContent = troubles;
-  badge.title = plural(troubles, "problem", "problems");
+  badge.hidden = !troubles && !isOld;
+  badge.textContent = isOld ? "?" : troubles;
+  badge.title = isOld ? "The API does not answer" : plural(troubles, "problem", "problems");
 }
 
 function showView() {
@@ -78,4 +80,9 @@ watchPipeline((pipeline) => {
   troubles = problems(pipeline).length;
   showTrouble();
 });
+watchOld("pipeline", (since) => {
+  isOld = since !== null;
+  showTrouble();
+});
+watchOld("view", (since) => byId("view").classList.toggle("old", since !== null));
 startPipeline();

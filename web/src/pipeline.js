@@ -3,6 +3,7 @@
 import { sparkline } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, clock, count, duration, moment } from "./format.js";
+import { watchOld } from "./live_update.js";
 import { historySpan, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
 import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
@@ -57,20 +58,21 @@ function reasons(stats) {
     found.map((r) => h("li", {}, `${count(r.lines)} × ${r.reason}`))) : null;
 }
 
-function card(name, state, isGood, ...parts) {
-  return h("section", { class: isGood ? "panel daemon" : "panel daemon bad" },
-    h("div", { class: "panel-head" }, h("h2", {}, name), h("p", { class: isGood ? "state good" : "state bad" }, state)),
+/** `isOld`: the API does not answer, so the state of now is not known. */
+function card(name, state, isGood, isOld, ...parts) {
+  return h("section", { class: isGood || isOld ? "panel daemon" : "panel daemon bad" },
+    h("div", { class: "panel-head" }, h("h2", {}, name), h("p", { class: isOld ? "state" : isGood ? "state good" : "state bad" }, isOld ? `was ${state}` : state)),
     h("p", { class: "muted" }, ROLES[name] ?? ""), parts);
 }
 
 const numbers = (rows) => h("dl", {}, rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
-function daemonCard(d, p) {
+function daemonCard(d, p, isOld) {
   const rate = (total) => {
     const n = rateOf(p, total);
     return n === null ? "–" : perSecond(n);
   };
-  return card(d.name, d.state, d.state === "ready",
+  return card(d.name, d.state, d.state === "ready", isOld,
     d.stats ? numbers(NUMBERS[d.name]?.(p, d.stats, rate) ?? []) : h("p", {}, d.detail),
     d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
 }
@@ -86,7 +88,7 @@ function archiveOf(p) {
 }
 
 /** The compactor has no address: `millrace up` reports its last message. */
-function compactorCard(p) {
+function compactorCard(p, isOld) {
   const process = p.run?.daemons.compactor;
   archive = archiveOf(p) ?? archive;
   if (!process && !archive) return null;
@@ -96,13 +98,13 @@ function compactorCard(p) {
     ["Next compaction", next ? moment(Date.parse(next) / 1000) : "–"],
   ];
   const state = process?.state === "ready" || process?.state === "running" ? "ready" : process?.state ?? "not run by millrace up";
-  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), numbers(rows), spark("compactor", p));
+  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), isOld, numbers(rows), spark("compactor", p));
 }
 
-function cards(p) {
-  const all = p.daemons.map((d) => daemonCard(d, p));
+function cards(p, isOld) {
+  const all = p.daemons.map((d) => daemonCard(d, p, isOld));
   const sortdb = p.daemons.findIndex((d) => d.name === "sortdb");
-  all.splice(sortdb < 0 ? all.length - 1 : sortdb, 0, compactorCard(p));
+  all.splice(sortdb < 0 ? all.length - 1 : sortdb, 0, compactorCard(p, isOld));
   return all.filter(Boolean);
 }
 
@@ -113,22 +115,35 @@ export function pipelineView() {
   const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
     share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, grid);
   let history = [];
-  let last = "";
-  const stop = watchPipeline((p) => {
+  let shown = null; // the latest answer
+  let since = null; // it is old since then
+
+  const state = (p) => {
+    if (since) return h("p", { class: "problems" }, `The API has not answered since ${clock(since)}. What follows is the state of then, not of now.`);
     const found = problems(p);
+    return found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
+      : h("p", { class: "fine" }, "Everything is ready.");
+  };
+
+  function draw(p) {
+    shown = p;
     const columns = Object.keys(p.history[0] ?? {});
     history = [columns, ...p.history.map((s) => columns.map((name) => s[name]))];
     data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => (name === "archive_made" ? clock(s[name]) : count(s[name])))])]);
-    const text = JSON.stringify(found);
-    if (text !== last)
-      wrong.replaceChildren(found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
-        : h("p", { class: "fine" }, "Everything is ready."));
-    last = text;
-    const now = cards(p);
+    const words = state(p);
+    if (!wrong.firstChild?.isEqualNode(words)) wrong.replaceChildren(words);
+    grid.classList.toggle("old", Boolean(since));
+    const now = cards(p, Boolean(since));
     // A card that says the same stays, so that its text can be selected.
     if (now.length !== grid.childElementCount) grid.replaceChildren(...now);
     else now.forEach((next, i) => { if (!grid.children[i].isEqualNode(next)) grid.children[i].replaceWith(next); });
     if (!data.element.parentNode) element.append(data.element); // below the cards
-  }, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)));
-  return { element, stop };
+  }
+
+  const stopPipeline = watchPipeline(draw, (error) => wrong.replaceChildren(h("p", { class: "error" }, error.message)));
+  const stopOld = watchOld("pipeline", (t) => {
+    since = t;
+    if (shown) draw(shown);
+  });
+  return { element, stop() { stopPipeline(); stopOld(); } };
 }

@@ -44,7 +44,7 @@ export function startPipeline() {
   keepFresh(EVERY, poll, (error) => {
     failure = error;
     for (const listener of listeners) listener.fail?.(error);
-  });
+  }, { part: "pipeline" });
 }
 
 /** Calls show({time, daemons, run, history, totals}) now if it is known, and every second. Returns a function that stops it. */
