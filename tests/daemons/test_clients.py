@@ -130,6 +130,28 @@ class Python(Daemons):
         dead = self.queue.get("/dead?items=9").json()["buried"]
         self.assertEqual([(d["message"], d["reason"]) for d in dead], [("w7", "RuntimeError: never works")])
 
+    def test_work_that_fails_is_raised(self):
+        """Without on_error. The message comes again, and the others of the lease are not lost: also if work raises an Error of this client."""
+        millrace.Producer("p", url=self.queue.url).put(b"a", b"b", b"c")
+        done = set()
+        for failure in (RuntimeError("no"), millrace.Error(503, "overloaded", "of another daemon")):
+            queue, seen = millrace.Queue(url=self.queue.url, reader="worker"), []
+
+            def work(message):
+                seen.append(message.data)
+                if message.data == b"b":
+                    raise failure
+            with self.assertRaises(type(failure)) as caught:
+                queue.consume(work, wait=0.1, delay=0.001, stop=lambda: len(seen) == 9)
+            self.assertIs(caught.exception, failure)
+            self.assertEqual(seen[-1], b"b")
+            queue.close()
+            done.update(seen[:-1])
+        queue, tries = millrace.Queue(url=self.queue.url, reader="worker"), {}
+        queue.consume(lambda message: tries.update({message.data: message.tries}), wait=0.1, stop=lambda: b"b" in tries)
+        self.assertEqual((tries[b"b"], done | set(tries)), (3, {b"a", b"b", b"c"}))
+        wait_until(lambda: self.queue.get("/dump").body == b"", "an empty queue")
+
     def test_a_worker_outlives_the_queue_and_a_long_batch(self):
         """A lease of a second lasts for a batch of two, on a machine that does not stand still for the rest of a lease; messages that
         were not acknowledged come again after a kill."""

@@ -258,31 +258,36 @@ class Queue:
         self.server.ask("POST", "/release", {"queue": self.queue, "reader": self.reader})
 
     def consume(self, work: Callable[[Message], Any], *, items: int = 100, lease: float = 30, wait: float = 20, tries: int = 5,
-                delay: float = 60, stop: Callable[[], bool] = lambda: False, on_error: Callable[[Exception], Any] = lambda error: None) -> None:
+                delay: float = 60, stop: Callable[[], bool] = lambda: False, on_error: Optional[Callable[[Exception], Any]] = None) -> None:
         """Calls work(message) for each message until stop() is true. Each message is delivered at least once.
 
         If work returns, the message is acknowledged. If it raises, the message is delivered again after `delay` seconds,
         and buried after `tries` deliveries. The lease is extended between messages; one call of work must take less than
-        `lease` seconds. on_error gets the exceptions of work and of the queue.
+        `lease` seconds. on_error gets the exceptions of work, and the temporary ones of the queue, and consume() goes on.
+        Without on_error, consume() returns the message to the queue as above and raises the exception of work.
         """
         released = not self.reader
         while not stop():
-            held = Lease("", [])
+            failure = None
             try:
                 if not released:
                     self.release()
                     released = True
                 held = self.reserve(items, lease, wait)
-                self._work_through(held, work, lease, tries, delay, stop, on_error)
+                failure = self._work_through(held, work, lease, tries, delay, stop, on_error)
             except Error as error:
                 if not error.is_temporary and error.code not in ("lease-lost", "queue-held", "followed"):
                     raise
-                on_error(error)
+                if on_error:
+                    on_error(error)
                 released = not self.reader
                 time.sleep(0 if error.code == "lease-lost" else 1)
+            if failure:
+                raise failure  # not within the try: work may raise an Error of its own
 
     def _work_through(self, held: Lease, work: Callable[[Message], Any], lease: float, tries: int, delay: float, stop: Callable[[], bool],
-                      on_error: Callable[[Exception], Any]) -> None:
+                      on_error: Optional[Callable[[Exception], Any]]) -> Optional[Exception]:
+        """Returns the exception of work that ends the loop."""
         done: List[int] = []
         left = [m.id for m in held.messages]
         extend_at = time.monotonic() + lease / 3
@@ -299,15 +304,20 @@ class Queue:
                     work(message)
                     done.append(message.id)
                 except Exception as error:
-                    on_error(error)
+                    if on_error:
+                        on_error(error)
                     if message.tries >= tries:
                         self.bury(held, [message.id], "%s: %s" % (type(error).__name__, error))
                     else:
                         self.nack(held, [message.id], delay)
+                    if not on_error:
+                        left.remove(message.id)
+                        return error
                 left.remove(message.id)
         finally:
             self.ack(held, done)
             self.nack(held, left)
+        return None
 
     def close(self) -> None:
         self.server.close()
