@@ -32,6 +32,7 @@ static const struct tool {
     {"doctor", tool_doctor, "check disk, limits, files and that no event is lost or counted twice"},
     {"tail", tool_tail, "print the lines of a stream as they arrive"},
     {"top", tool_top, "show the most frequent values of a field over the last minute of a stream"},
+    {"grep", tool_grep, "print the archive's records of the keys that contain a text"},
     {"compact", tool_compact, "move the counts into the archive"},
     {"recount", tool_recount, "make an archive under changed counters"},
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},

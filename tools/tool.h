@@ -18,6 +18,7 @@ int tool_recount(int argc, char **argv);
 int tool_query(int argc, char **argv);
 int tool_status(int argc, char **argv);
 int tool_journal(int argc, char **argv);
+int tool_grep(int argc, char **argv);
 int tool_slice(int argc, char **argv);
 int tool_rejects(int argc, char **argv);
 int tool_forget(int argc, char **argv);

@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import subprocess
+import time
 
 import answers
 import harness
@@ -16,7 +17,7 @@ SCRIPT = os.path.join(harness.ROOT, "scripts", "run")
 
 class MakeRun(harness.MillraceTest):
     def environment(self, **settings):
-        return dict(os.environ, BUILD=harness.BUILD, RUN_DIR=self.dir, FREE_PORTS="1", **settings)
+        return {**os.environ, "BUILD": harness.BUILD, "RUN_DIR": self.dir, "FREE_PORTS": "1", **settings}
 
     def run_once(self, **settings):
         return subprocess.run([SCRIPT], env=self.environment(ONCE="1", **settings), stdin=subprocess.DEVNULL,
@@ -38,7 +39,7 @@ class MakeRun(harness.MillraceTest):
     def test_prints_what_was_counted(self):
         events = answers.generate(self.path("events.ndjson"))
         expected = answers.stored()
-        done = self.run_once(EVENTS=events)
+        done = self.run_once(EVENTS=events, KEEP="1")
         self.assertEqual(done.returncode, 0, done)
         summary = expected["summary"]
         self.assertIn("Counted: %(events)d events; %(skipped)d heartbeats skipped, %(rejected)d lines rejected" % summary,
@@ -54,10 +55,41 @@ class MakeRun(harness.MillraceTest):
             self.assertRegex(done.stdout.splitlines()[-1], r"^Page:    http://127\.0\.0\.1:\d+/\?view=key&ns=u&key=%s&" % re.escape(busiest["key"]))
         else:
             self.assertRegex(done.stdout.splitlines()[-1], r"^Page:    not built: install Node\.js and npm")
-        grep = re.search(r"(?m)^  (grep '\^u\|\S+,' \S+/current/\*\.csv)$", done.stdout).group(1)
+        grep = re.search(r"(?m)^  (/\S+/millrace grep --config=.* --ns=u --whole -- \S+)$", done.stdout).group(1)
         found = subprocess.run(grep, shell=True, capture_output=True, text=True).stdout
         self.assertEqual(sum(int(n) for n in re.findall(r":(\d+)", found)), sum(r["n"] for r in busiest["rows"]))
         self.nothing_left()
+
+    def test_a_data_dir_of_its_own_and_a_hashed_key(self):
+        """The data stay in the directory that the configuration names, and nothing else does. What the page begins with has the events."""
+        with open(os.path.join(harness.ROOT, "etc", "clicks.conf")) as f:
+            config = self.write("own.conf", re.sub(r"(?m)^data_dir = .*$", "data_dir = " + self.path("own data"), f.read()))
+        runs = self.path("runs")
+        os.mkdir(runs)
+        events = self.write("e.ndjson", '{"t":1332637200,"l":"a user with a long name, and a comma","c":"JP"}\n' * 3)
+        done = self.run_once(EVENTS=events, CONFIG=config, RUN_DIR=runs)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("Counted: 3 events;", done.stdout)
+        self.assertIn("\nData:    %s\n" % self.path("own data"), done.stdout)
+        self.assertTrue(os.path.isdir(self.path("own data", "archive", "current")))
+        self.assertEqual(os.listdir(runs), [])
+        grep = re.search(r"(?m)^Archive:\n  (/\S+/millrace grep .*)$", done.stdout).group(1)
+        found = subprocess.run(grep, shell=True, capture_output=True, text=True)
+        self.assertEqual(found.stdout, "u|a user with a long name, and a comma,c3p1:3\n", found)
+        self.nothing_left()
+
+    def test_generated_clicks_are_recent(self):
+        """So that the page has events of today in every zone."""
+        runs = self.path("runs")
+        os.mkdir(runs)
+        began = int(time.time())
+        done = self.run_once(RUN_DIR=runs)
+        self.assertEqual(done.returncode, 0, done)
+        start, end = map(int, re.search(r"clickgen --events=50000 --start=(\d+) --end=(\d+)", done.stdout).groups())
+        self.assertEqual(end - start, 7 * 86400)
+        self.assertTrue(began <= end <= time.time())
+        self.assertIn("Counted: ", done.stdout)
+        self.assertEqual(os.listdir(runs), [])
 
     def test_other_events(self):
         packed = self.path("few.ndjson.gz")
