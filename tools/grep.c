@@ -174,21 +174,21 @@ static void search(struct grep *g)
 /* Searches one generation. The bytes are valid only if its files are whole afterwards. */
 static int search_archive(struct grep *g, const char *archive)
 {
-    char error[GENERATION_ERROR_TEXT] = "";
+    struct error error = {0};
     char *current = mem_printf("%s/current", archive);
     bool is_there = access(current, F_OK) == 0;
     free(current);
     if (!is_there)
         return tool_fail(EX_NOINPUT, "no archive in %s; millrace compact makes the first one", archive);
     const struct generation_source source = {.archive = archive, .separator = RECORD_SEPARATOR};
-    enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, error);
+    enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, &error);
     if (opened != SORTED_FILE_OK)
-        return tool_fail(opened == SORTED_FILE_REFUSED ? EX_DATAERR : EX_TEMPFAIL, "%s", error);
+        return tool_fail(opened == SORTED_FILE_REFUSED ? EX_DATAERR : EX_TEMPFAIL, "%s", error.text);
     search(g);
-    bool is_whole = generation_is_whole(g->g, GENERATION_NO_SHARD, error);
+    bool is_whole = generation_is_whole(g->g, GENERATION_NO_SHARD, &error);
     generation_unref(&g->g);
     if (!is_whole)
-        return tool_fail(EX_TEMPFAIL, "%s", error);
+        return tool_fail(EX_TEMPFAIL, "%s", error.text);
     if (g->is_count && !g->is_quiet)
         printf("%" PRIu64 "\n", g->found);
     return tool_flush(g->found > 0 ? EX_OK : NOT_FOUND);
