@@ -8,34 +8,34 @@
 #define KEY_SHOWN 80
 #define COLLISION_TEXT 64
 
-/* The first 16 bytes of a text as a number, which decides most comparisons. */
+/* The first 16 bytes of a text as a number. Comparing prefixes decides most comparisons of texts. */
 struct prefix {
     uint64_t high, low;
 };
 
-/* A source in a heap. The heap is ordered by the keys of the sources' records, or by the names of their values. */
+/* A source in a heap. The heap is ordered by the keys of the current records of the sources, or by the names of the
+ * current values. */
 struct head {
     struct prefix prefix; /* of `text` */
     struct bytes text;
     struct count_source *source;
 };
 
-/* A binary min-heap. */
 struct heap {
     struct head *heads;
     size_t n, room;
 };
 
 struct count_merge {
-    struct heap records;  /* sources whose next record is after the current one */
-    struct heap values;   /* sources with values of the current record still to merge */
-    struct head *current; /* all sources that hold the current record */
+    struct heap records;  /* sources whose next record has a key after `key` */
+    struct heap values;   /* sources that have unmerged values of the current record */
+    struct head *current; /* all sources that have the current record */
     size_t n_current, room_current;
-    bool has_values;                  /* `values` is filled */
+    bool has_values;                  /* the heap `values` is filled */
     bool has_name;                    /* `name` holds the name of the previous value */
     struct prefix prefix, key_prefix; /* of `name` and `key` */
-    bool has_begun;                   /* the key is printed */
-    bool is_joined;                   /* the sources' keys differ from `key` */
+    bool has_begun;                   /* the key of the current record is printed */
+    bool is_joined;                   /* the keys of the sources differ from `key` (count_merge_join) */
     struct buf key, name, text;
     uint64_t collisions;
     char collision[COLLISION_TEXT];
@@ -69,7 +69,7 @@ enum count_next count_source_follow(
     return r;
 }
 
-/* If the prefixes are equal, texts within them differ at most in their length. */
+/* Two texts within their prefixes that have equal prefixes differ at most in their length. */
 static int compare_texts(struct prefix prefix_a, struct bytes a, struct prefix prefix_b, struct bytes b)
 {
     if (prefix_a.high != prefix_b.high)
@@ -104,7 +104,7 @@ static struct prefix prefix_of(struct bytes text)
     size_t word = sizeof p.high;
     if (text.len >= 2 * word)
         return (struct prefix){load(text.ptr), load(text.ptr + word)};
-    if (text.len > word) /* the last 8 bytes, without those of `high` */
+    if (text.len > word) /* `low`: the last 8 bytes without the bytes in `high` */
         return (struct prefix){load(text.ptr), load(text.ptr + text.len - word) << (2 * word - text.len) * 8};
     for (size_t i = 0; i < text.len; i++)
         p.high |= (uint64_t)(unsigned char)text.ptr[i] << (word - 1 - i) * 8;
@@ -145,7 +145,7 @@ static struct head heap_pop(struct heap *h)
     return first;
 }
 
-/* As heap_push and then heap_pop. */
+/* Same as heap_push followed by heap_pop. */
 static struct head heap_exchange(struct heap *h, struct head head)
 {
     if (h->n == 0 || !is_less(&h->heads[0], &head))
@@ -163,7 +163,7 @@ void count_merge_reset(struct count_merge *m, struct count_source **sources, siz
     m->records.n = m->n_current = 0;
     buf_clear(&m->key);
     m->key_prefix = (struct prefix){0, 0};
-    /* No source is at a record yet: count_merge_next_record first moves all sources in `current`. */
+    /* No source has a current record yet, so count_merge_next_record first moves all sources in `current`. */
     for (size_t i = 0; i < n; i++)
         m->current[m->n_current++] = (struct head){.source = sources[i]};
 }
@@ -206,7 +206,8 @@ static enum count_next record_failed(struct count_merge *m, const struct count_s
 
 enum count_next count_merge_next_record(struct count_merge *m)
 {
-    struct head last = {.source = NULL}; /* not in the heap yet; most records are of one source only */
+    /* latest source, not pushed into the heap yet, because most records are in one source only */
+    struct head last = {.source = NULL};
     for (size_t i = 0; i < m->n_current; i++) {
         struct count_source *s = m->current[i].source;
         enum count_next r = s->kind->next_record(s);
@@ -260,7 +261,7 @@ struct bytes count_merge_line(const struct count_merge *m)
     return m->n_current == 1 && !m->is_joined ? m->current[0].source->line : BYTES_NONE;
 }
 
-/* Returns the smallest text that a source has for the lookup. */
+/* Sets out->text to the smallest text that a source has for the lookup. */
 static enum count_next take_text(struct count_merge *m, struct count_value *out)
 {
     bool is_first = true;
@@ -302,7 +303,7 @@ static enum count_next fetch_value(struct count_merge *m, struct count_source *s
     return r;
 }
 
-/* A record that only one source has needs no heap. */
+/* Takes a value without the heap, because only one source has the record. */
 static enum count_next take_only(struct count_merge *m, struct count_value *out)
 {
     struct count_source *s = m->current[0].source;
@@ -327,7 +328,7 @@ static enum count_next skip_values(struct count_merge *m, struct count_source *s
     return source_failed(m, s);
 }
 
-/* Puts the next value of each source into the heap, after it has skipped what it can before `name`. */
+/* Pushes the next value of each source into the heap. Each source first skips values before `name` if it can skip. */
 static enum count_next fill_heap(struct count_merge *m, struct bytes name)
 {
     m->values.n = 0;

@@ -1,15 +1,16 @@
 /* count_merge: the k-way merge of sorted sources of counts.
  *
  * A source yields records in ascending order. A record is a key with its separator (`u|jehiah,`, `c.u|jehiah.c41l,`,
- * `lookup|HASH=,`) and its values in ascending order: counts by name, or the full text of a lookup. Tables in memory, runs in
- * a slice and shards of an archive are sources. Reads, background merging and the compactor use the merge.
+ * `lookup|HASH=,`) and a sequence of values. The values are counts with ascending names, or one text if the record is a
+ * lookup. Tables in memory, runs in a slice and shards of an archive are sources.
  *
- * 1. The merge yields each key once, in byte order. Under a key it yields each name once, with the sum over all sources.
+ * 1. The merge yields the keys in byte order, each key once. For each key, the merge yields each name once, with the
+ *    sum of the name's counts in all sources.
  * 2. If sources hold different texts for one lookup, the merge yields the smallest text and counts a collision.
  * 3. The merge fails if a source's keys or names do not ascend, if a read fails, or if a sum exceeds 2^64 - 1.
  * 4. The result does not depend on the order of the sources.
  *
- * One thread at a time.
+ * Only one thread at a time may use a merge and its sources.
  */
 #ifndef MILLRACE_COUNT_MERGE_H
 #define MILLRACE_COUNT_MERGE_H
@@ -20,31 +21,32 @@
 struct count_source;
 
 enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
-/* The code of the error after COUNT_FAILED. */
+/* The error codes of a source or a merge that has returned COUNT_FAILED. */
 enum count_failure {
-    COUNT_DAMAGED,    /* the data that was read is wrong */
-    COUNT_UNREADABLE, /* a read error */
+    COUNT_DAMAGED,    /* the stored data is damaged */
+    COUNT_UNREADABLE, /* a read of the file failed */
     COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
 };
 
 struct count_source_kind {
-    /* Moves to the next record, whether or not all values of the current record were read. Sets `key`, and `line` if
-     * the source holds text. */
+    /* Moves to the next record, even if some values of the current record were not read. Sets `key`, and also `line` if
+     * the source is archive text. */
     enum count_next (*next_record)(struct count_source *s);
-    /* Moves to the next value of the record. Sets `name` and `count`; for a lookup, sets `text`. */
+    /* Moves to the next value of the current record. Sets `text` if the record is a lookup, otherwise `name` and
+     * `count`. */
     enum count_next (*next_value)(struct count_source *s);
     void (*close)(struct count_source *s); /* frees the source */
-    /* Skips the values of the record before `name`, without reading all of them. COUNT_FOUND: next_value yields the first value at or after
-     * `name`, if there is one. NULL: the source cannot skip. */
+    /* Skips the values of the current record whose names sort before `name`. Returns COUNT_FOUND even if no value
+     * remains. The pointer is NULL if the source cannot skip values. */
     enum count_next (*skip_values)(struct count_source *s, struct bytes name);
 };
 
 struct count_source {
     const struct count_source_kind *kind;
-    const char *container; /* a file's path, for error texts; NULL: memory */
-    struct bytes key;      /* valid until next_record or next_value */
-    struct bytes
-        line; /* the whole record as archive text without LF, or BYTES_NONE; valid until next_record */
+    const char *container; /* path of the source's file, for error texts; NULL: the source is in memory */
+    struct bytes key;      /* valid until the next call of next_record or next_value */
+    /* the whole record as archive text without LF, or BYTES_NONE; valid until next_record */
+    struct bytes line;
     struct bytes name, text; /* valid until next_value */
     uint64_t count;
     struct error error; /* after COUNT_FAILED */
@@ -57,20 +59,20 @@ static inline void count_source_close(struct count_source **s)
     *s = NULL;
 }
 
-/* A list of sources, which it owns. A zeroed list is empty. */
+/* A list that owns its sources. A zeroed list is empty. */
 struct count_sources {
     struct count_source **list;
     size_t n;
 };
 void count_sources_add(struct count_sources *s, struct count_source *source);
-/* Closes all sources. */
 void count_sources_free(struct count_sources *s);
 
-/* For a source that wraps another source: takes over the position of `inner`, whose last call returned r. Returns r. */
+/* Copies the current record, value and error of the source `inner` to `s`, a source that wraps `inner`. `r` is the
+ * result of the latest call of `inner`. Returns r. */
 enum count_next count_source_follow(
     struct count_source *s, const struct count_source *inner, enum count_next r);
 
-/* Compares the first byte before the others, because this is asked for each value. */
+/* Compares the first byte first, because the merge calls count_key_is_lookup for each value. */
 static inline bool count_key_is_lookup(struct bytes key)
 {
     return key.len > 0 && key.ptr[0] == 'l' && bytes_starts_with(key, BYTES_LITERAL("lookup|"));
@@ -78,42 +80,44 @@ static inline bool count_key_is_lookup(struct bytes key)
 
 struct count_merge;
 
-/* Borrows the sources, which must outlive the merge. No record may have been read from them yet. */
+/* Borrows the sources, which must outlive the merge. No record of the sources may have been read yet. */
 struct count_merge *count_merge_new(struct count_source **sources, size_t n);
 void count_merge_free(struct count_merge **m);
-/* Begins a merge of other sources. Collisions go on being counted. */
+/* Reuses `m` for a merge of other sources. count_merge_reset keeps the number of collisions. */
 void count_merge_reset(struct count_merge *m, struct count_source **sources, size_t n);
 
 enum count_next count_merge_next_record(struct count_merge *m);
-/* Instead of count_merge_next_record after a reset: merges the first record of each source as one with this key.
- * COUNT_END: a source has no record. */
+/* Merges the first records of all sources into one record with the key `key`. Call count_merge_join directly after
+ * count_merge_reset, instead of count_merge_next_record. Returns COUNT_END if a source has no record. */
 enum count_next count_merge_join(struct count_merge *m, struct bytes key);
-/* Valid until the next record. */
+/* The key of the current record. The key is valid until the next record. */
 struct bytes count_merge_key(const struct count_merge *m);
-/* The whole record as text, if only one source has the record and holds text; else BYTES_NONE. The caller may then skip
- * the record's values. */
+/* The current record as text, if only one source has the record and that source is archive text. Otherwise BYTES_NONE.
+ * A caller that uses the text may skip the record's values. */
 struct bytes count_merge_line(const struct count_merge *m);
 
 struct count_value {
     struct bytes name, text; /* valid until the next value */
     uint64_t count;
 };
-/* The next value of the record. */
+/* Sets *out to the next value of the current record. */
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out);
 
-/* Skips values of the record before `name`, without reading all of them; some may remain. Not for lookups. COUNT_FOUND or COUNT_FAILED. */
+/* Skips values of the current record whose names sort before `name`, but may leave some of the values. The record must
+ * not be a lookup. Returns COUNT_FOUND or COUNT_FAILED. */
 enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name);
 
-/* Fails the merge at the current record, as if a source had failed. Returns COUNT_FAILED. */
+/* Makes the merge fail at the current record with the error text `what`. Returns COUNT_FAILED. */
 enum count_next count_merge_fail(struct count_merge *m, const char *what);
-/* After COUNT_FAILED. */
+/* The error of a merge that has returned COUNT_FAILED. */
 const struct error *count_merge_error(const struct count_merge *m);
-/* The number of lookups so far for which sources had different texts. *key is the key of the latest such lookup,
- * without separator. */
+/* Returns the number of merged lookups for which sources had different texts. Sets *key to the key of the latest such
+ * lookup, without separator. */
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);
 /* Appends the current record as archive text, with its LF. Returns COUNT_END on success. */
 enum count_next count_merge_print(struct count_merge *m, struct buf *out);
-/* The same in pieces. COUNT_FOUND: `out` has at least `enough` bytes, and the record continues; call again. */
+/* Appends the current record in pieces. Returns COUNT_FOUND if `out` has at least `enough` bytes and the next call
+ * continues the record. */
 enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough);
 
 #endif

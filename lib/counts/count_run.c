@@ -6,18 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A block is a sequence of records, each
- *     varint shared   length of the prefix shared with the previous key (0 for a block's first)
+/* A block is a sequence of records. Each record is:
+ *
+ *     varint shared: length of the prefix that the key shares with the previous key (0 for the first key of a block)
  *     varint rest, key bytes
- *     varint length of the values, values: { byte length, name, varint count } or the text of a lookup
- * A record with the same key as the previous one continues it. An index is: varint counts, varint blocks, for each block
- * { varint length, first key, varint bytes, 8 bytes checksum }, then 8 bytes checksum of the index. Little endian. */
+ *     varint length of the values, then the values: { byte length, name, varint count }, or the text of a lookup
+ *
+ * A record with the same key as the previous record continues the previous record. An index is: varint counts, varint
+ * blocks, for each block { varint length, first key, varint bytes, 8 bytes checksum }, then 8 bytes checksum of the
+ * index. Numbers of 8 bytes are little endian. */
 
 #define CHECKSUM_BYTES 8
 #define VARINT_MAX 10
 
-#define BLOCK_SEARCH 500       /* a search in a block takes as long as reading so many counts */
-#define INDEX_BLOCK UINT32_MAX /* instead of a block's number, seeds the checksum of the index */
+#define BLOCK_SEARCH 500 /* number of counts that can be read in the time of a search in a block */
+#define INDEX_BLOCK                                                                                          \
+    UINT32_MAX /* seeds the checksum of the index, where a block's number seeds that of a block */
 
 static uint64_t checksum(uint64_t run, uint32_t block, struct bytes data)
 {
@@ -83,7 +87,7 @@ struct count_run_writer {
     count_block_write *write;
     void *arg;
     struct buf block, values, last_key, entries;
-    bool in_record; /* the merge's current record is not completely stored */
+    bool in_record; /* the current record of the merge is only partly stored */
 };
 
 struct count_run_writer *count_run_writer_new(uint64_t run, count_block_write *write, void *arg)
@@ -151,7 +155,7 @@ static enum count_next copy_record(struct count_run_writer *w, struct count_merg
     while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
         w->counts++;
         if (is_lookup) {
-            /* The NUL distinguishes an empty text from a record without a value. */
+            /* A NUL precedes the text, so that an empty text differs from a record without a value. */
             buf_append_char(&w->values, 0);
             buf_append_bytes(&w->values, value.text);
             continue;
@@ -219,7 +223,7 @@ struct block {
 struct count_run_index {
     uint64_t run, checksum, counts;
     uint32_t n;
-    char *data; /* the blocks' keys point into this */
+    char *data; /* copy of the index; the keys of `blocks` point into it */
     struct block *blocks;
 };
 
@@ -244,7 +248,8 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     const unsigned char *at = (const unsigned char *)i->data;
     struct reader sum = {at + body.len, at + data.len}, r = {at, at + body.len};
     uint64_t n = 0, len;
-    /* Each block has more than 9 bytes of index. So a damaged count cannot cause a large allocation. */
+    /* The index has more than 9 bytes for each block. With this bound, a damaged block count cannot cause a large
+     * allocation. */
     bool ok = read_checksum(&sum, &i->checksum) && i->checksum == checksum(run, INDEX_BLOCK, body) &&
               read_varint(&r, &i->counts) && read_varint(&r, &n) && n <= (uint64_t)(r.end - r.at) / 9;
     if (ok) {
@@ -261,7 +266,7 @@ struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data)
     return i;
 }
 
-/* The first block whose first key is not below `key`. */
+/* Returns the first block whose first key is not below `key`. */
 static uint32_t find_block(const struct count_run_index *index, struct bytes key)
 {
     uint32_t low = 0, high = index->n;
@@ -275,14 +280,15 @@ static uint32_t find_block(const struct count_run_index *index, struct bytes key
     return low;
 }
 
-/* Records at or above `from` begin in this block or later: the last block whose first key is below `from`. */
+/* Returns the last block whose first key is below `from`. All records at or above `from` begin in this block or
+ * later. */
 static uint32_t first_block(const struct count_run_index *index, struct bytes from)
 {
     uint32_t next = find_block(index, from);
     return next > 0 ? next - 1 : 0;
 }
 
-/* The first block whose first key is above `key`. */
+/* Returns the first block whose first key is above `key`. */
 static uint32_t find_after(const struct count_run_index *index, struct bytes key)
 {
     uint32_t low = 0, high = index->n;
@@ -296,7 +302,6 @@ static uint32_t find_after(const struct count_run_index *index, struct bytes key
     return low;
 }
 
-/* The number of blocks from `first` on that may hold keys up to `last`. */
 static size_t blocks_from(const struct count_run_index *i, uint32_t first, struct bytes last)
 {
     uint32_t end = last.len > 0 ? find_after(i, last) : i->n;
@@ -329,13 +334,13 @@ struct run_source {
     const struct count_run_index *index;
     count_block_read *read;
     void *arg;
-    uint32_t next;     /* the block to read next */
-    uint32_t at_block; /* the block in `data` */
+    uint32_t next; /* next block to read */
+    uint32_t at_block;
     struct buf data, key;
     struct reader records, values;
     struct buf from;
     bool is_lookup;
-    bool ahead; /* `values` already holds the first piece of the next record */
+    bool ahead; /* `values` holds the first piece of the next record */
 };
 
 static enum count_next damaged(struct run_source *s, const char *what)
@@ -357,7 +362,7 @@ static enum count_next read_block(struct run_source *s, uint32_t block, struct b
     return COUNT_FOUND;
 }
 
-/* Reads the next piece of a record. Sets *same if the piece continues the current record. */
+/* Reads the next piece of a record into `values`. Sets *same if the piece continues the current record. */
 static enum count_next next_piece(struct run_source *s, bool *same)
 {
     uint64_t shared, rest, len;
@@ -386,7 +391,6 @@ static enum count_next next_piece(struct run_source *s, bool *same)
     return COUNT_FOUND;
 }
 
-/* Continues at a later block. */
 static void go_to(struct run_source *s, uint32_t block)
 {
     s->next = block;
@@ -403,7 +407,7 @@ static enum count_next run_next_record(struct count_source *base)
                                  bytes_equal(s->index->blocks[s->next].first, buf_bytes(&s->key))
                              ? find_after(s->index, buf_bytes(&s->key))
                              : 0;
-        if (after > s->next) /* the record ends in its last block */
+        if (after > s->next) /* skip to the last block of the record */
             go_to(s, after - 1);
         do {
             enum count_next r = next_piece(s, &same);
@@ -445,7 +449,7 @@ static enum count_next run_next_value(struct count_source *base)
     return ok ? COUNT_FOUND : damaged(s, "a malformed count");
 }
 
-/* Skips values in the current piece. True: it has a value at or after `name`. */
+/* Skips values in the current piece of the record. Returns true if the piece has a value at or after `name`. */
 static bool skip_in_piece(struct run_source *s, struct bytes name)
 {
     struct reader r = s->values;
@@ -482,7 +486,7 @@ static enum count_next compare_first(struct run_source *s, uint32_t block, struc
     return r;
 }
 
-/* Of the blocks that continue the record, finds the last one that does not begin after `name`. */
+/* Finds the last block that continues the record and does not begin after `name`. Reading goes on in this block. */
 static enum count_next run_skip_values(struct count_source *base, struct bytes name)
 {
     struct run_source *s = (struct run_source *)base;
@@ -490,7 +494,7 @@ static enum count_next run_skip_values(struct count_source *base, struct bytes n
     int order = 0;
     if (s->is_lookup || s->ahead || skip_in_piece(s, name))
         return COUNT_FOUND;
-    if (s->records.at < s->records.end) /* the record ends in this block */
+    if (s->records.at < s->records.end) /* another record follows in this block */
         return COUNT_FOUND;
     uint32_t first = s->next, low = first, high = find_after(s->index, buf_bytes(&s->key));
     while (low < high) {
@@ -507,7 +511,7 @@ static enum count_next run_skip_values(struct count_source *base, struct bytes n
     go_to(s, low - 1);
     enum count_next r = next_piece(s, &same);
     if (r != COUNT_FOUND || !same)
-        return r == COUNT_FAILED ? r : damaged(s, "a record does not continue");
+        return r == COUNT_FAILED ? r : damaged(s, "a record does not continue in its next block");
     skip_in_piece(s, name);
     return COUNT_FOUND;
 }

@@ -3,26 +3,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define KEY_BITS 4 /* of the part's index: from the key's id, so that a search for a key reads few parts */
+#define KEY_BITS                                                                                             \
+    4 /* bits of a part's index that the key's id determines, so that a search for a key reads few parts */
 #define PART_BITS 8
 #define PARTS (1u << PART_BITS)
-#define GROUP_PARTS (PARTS >> KEY_BITS) /* the parts of keys with the same KEY_BITS are neighbours */
-#define FIRST_SLOTS 16                  /* of a part */
-#define FETCHED 32                      /* slots at once */
+#define GROUP_PARTS (PARTS >> KEY_BITS) /* neighbouring parts, which have the keys with the same KEY_BITS */
+#define FIRST_SLOTS 16                  /* slots of a part that has not grown */
+#define FETCHED 32                      /* slots prefetched together */
 #define SECONDS_PER_HOUR 3600
 #define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
 
 struct part {
     struct count_slot *slots;
     uint32_t n_slots;
-    uint32_t left; /* so many keys more until it grows */
+    uint32_t left; /* keys to add before the part grows */
 };
 
 struct count_table {
     uint64_t seed[2];
     size_t n, bytes;
     struct part parts[PARTS];
-    struct count_slot first[PARTS * FIRST_SLOTS]; /* the slots of parts that have not grown */
+    struct count_slot first[PARTS * FIRST_SLOTS]; /* slots of the parts that have not grown */
 };
 
 uint32_t count_tag(size_t counter, int64_t hour)
@@ -31,8 +32,8 @@ uint32_t count_tag(size_t counter, int64_t hour)
            (uint32_t)((hour - HOUR_FIRST) / SECONDS_PER_HOUR);
 }
 
-/* The keys with which part i grows: from half to three quarters of its slots. With one limit for all, they would all grow
- * within a few thousand events, because the hash spreads the keys evenly. */
+/* Returns the number of keys with which part i grows: half to three quarters of its slots. The hash spreads keys
+ * evenly, so with one limit all parts would grow within a few thousand events. */
 static uint32_t limit_of(size_t i, uint32_t n_slots)
 {
     size_t rank = (i % GROUP_PARTS) * (PARTS / GROUP_PARTS) + i / GROUP_PARTS;
@@ -59,7 +60,7 @@ void count_table_free(struct count_table **t)
     *t = NULL;
 }
 
-/* The lowest bits of a key's id choose among groups of parts, and the highest bits of the hash choose within a group. */
+/* The lowest bits of a key's id choose a group of parts. The highest bits of the hash choose a part of the group. */
 static inline size_t part_of(uint32_t key, uint64_t hash)
 {
     return (size_t)(key << (PART_BITS - KEY_BITS) | hash >> (64 - PART_BITS + KEY_BITS)) & (PARTS - 1);
@@ -165,7 +166,7 @@ static bool is_wanted(const struct count_choice *c, const uint8_t *marks, const 
            (!c->subs || slot->sub == COUNT_NO_SUB || (marks[slot->sub] & WANTED_SUB));
 }
 
-/* Returns false if there are more counts than the choice may have. */
+/* Copies the chosen counts of a part. Returns false if the copy would have more than c->most counts. */
 static bool pick_from(
     const struct part *p, const struct count_choice *c, const uint8_t *marks, struct count_table *out)
 {
@@ -185,7 +186,7 @@ struct count_table *count_table_pick(const struct count_table *t, const struct c
     struct count_table *out = count_table_new(0);
     bool has_keys[1 << KEY_BITS] = {0}, fits = true;
     memcpy(out->seed, t->seed, sizeof out->seed);
-    if (c->n_keys == 0) /* often: the table is small beside what was counted before */
+    if (c->n_keys == 0) /* frequent, because the table has only the keys since the last flush */
         return out;
     uint8_t *marks = mem_zalloc((size_t)c->n_ids + 1);
     for (size_t i = 0; i < c->n_keys; i++) {
@@ -209,7 +210,7 @@ bool count_range_has(const struct count_range *r, struct bytes key)
            (r->last.len == 0 || bytes_compare(key, r->last) <= 0);
 }
 
-/* A sort item: 96 bits of sort key, then 32 bits of data. */
+/* An item to sort: 96 bits are the sort key, and the lowest 32 bits are data. */
 struct sortable {
     uint64_t high, low;
 };
@@ -233,7 +234,7 @@ static unsigned digit_of(const struct sortable *s, unsigned shift)
     return (unsigned)(word >> (shift & 63)) & (RADIX_SIZE - 1);
 }
 
-/* Sorts by one digit. If all items have the same digit, moves nothing and returns false. */
+/* Sorts by one digit of the sort key. If all items have the same digit, moves no item and returns false. */
 static bool radix_pass(const struct sortable *from, struct sortable *to, size_t n, unsigned shift)
 {
     size_t starts[RADIX_SIZE] = {0}, at = 0;
@@ -259,10 +260,9 @@ static int compare_sortables(const void *a, const void *b)
     return x->low < y->low ? -1 : x->low > y->low;
 }
 
-/* Sorts by the upper 96 bits. */
 static void sort(struct sortables *s)
 {
-    /* Six digits cover `high`; three cover the upper half of `low`. No two digits overlap. */
+    /* Six digits cover `high`, and three digits cover the upper half of `low`. The digits do not overlap. */
     static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
     if (s->n < RADIX_SIZE) {
         if (s->n > 1)
@@ -281,8 +281,9 @@ static void sort(struct sortables *s)
     free(other);
 }
 
-/* Makes the sort key of a text: the first 12 bytes of its stored form followed by the terminator `end`. These suffice:
- * a hash has 12 bytes, and a plain text with its terminator has at most 12 and never equals a hash. */
+/* Returns the sort key of a text: the first 12 bytes of the stored form with the terminator `end`. 12 bytes are
+ * sufficient: a hash has 12 bytes, and a plain text with its terminator has at most 12 bytes and is never equal to a
+ * hash. */
 static struct sortable order_of(const struct interned *t, uint32_t id, char end)
 {
     char text[COMPONENT_HASH + 4] = {0};
@@ -295,10 +296,10 @@ static struct sortable order_of(const struct interned *t, uint32_t id, char end)
     return (struct sortable){__builtin_bswap64(high), (uint64_t)__builtin_bswap32(low) << 32 | id};
 }
 
-/* The sort order of ids whose texts have the same terminator. */
+/* The sort order of a set of ids. Their texts are compared with the same terminator. */
 struct ranks {
-    uint32_t *rank_of; /* by id; ids with the same stored form have the same rank */
-    uint32_t *id_of;   /* by rank */
+    uint32_t *rank_of; /* rank of each id; ids with the same stored form have the same rank */
+    uint32_t *id_of;
     struct sortables texts;
 };
 
@@ -313,7 +314,6 @@ static void ranks_note(struct ranks *r, const struct interner *texts, uint32_t i
 
 #define NS_TEXT (2 * NAMESPACE_MAX + 3) /* "subtotal.total|" */
 
-/* A counter with the prefix of its keys. */
 struct space {
     char text[NS_TEXT];
     size_t len;
@@ -327,7 +327,7 @@ static int compare_spaces(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Makes an array with a space for each counter, in the order in which their records are sorted. */
+/* Returns an array with the key prefix of each counter, in the sort order of the counters' records. */
 static struct space *make_spaces(const struct counters *c, size_t *n)
 {
     *n = c->n_totals + c->n_subtotals;
@@ -349,14 +349,14 @@ static int compare_heads(struct bytes a, struct bytes b)
     return n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
 }
 
-/* False if no key that begins with `head` is in the range. */
+/* Returns false if the range has no key that begins with `head`. */
 static bool may_have(const struct count_range *r, struct bytes head)
 {
     return compare_heads(head, r->prefix) == 0 && compare_heads(head, r->from) >= 0 &&
            (r->last.len == 0 || compare_heads(head, r->last) <= 0);
 }
 
-/* True if every key that begins with `head` is in the range. */
+/* Returns true if the range has every key that begins with `head`. */
 static bool has_all(const struct count_range *r, struct bytes head)
 {
     return bytes_starts_with(head, r->prefix) && compare_heads(head, r->from) >= 0 &&
@@ -364,10 +364,10 @@ static bool has_all(const struct count_range *r, struct bytes head)
            (r->last.len == 0 || compare_heads(head, r->last) < 0);
 }
 
-/* Which counts of a counter to copy: none, all, or those of some ids. */
+/* The counts of a counter to copy: no counts, all counts, or the counts of some ids. */
 struct choice {
     bool none;
-    uint8_t *ids; /* NULL: all; else a `verdict` of each id */
+    uint8_t *ids; /* a `verdict` for each id; NULL: copy all counts */
     uint32_t rank;
 };
 enum verdict { UNKNOWN, TAKEN, LEFT };
@@ -393,14 +393,15 @@ static void append_key(struct buf *b, const struct space *s, const struct intern
 enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
-/* A table's sorted counts: high is {position of the counter, rank of the key, hour}, low {rank of the sub key, count}. */
+/* A source of a table's sorted counts. In each item, `high` has the position of the counter, the rank of the key and
+ * the hour; `low` has the rank of the sub key and the count. */
 struct table_source {
     struct count_source base; /* first */
     const struct interner *texts;
     struct space *spaces;
     struct ranks ranks[ENDS];
     struct sortables counts;
-    size_t at, end; /* the next value of the current record, and the record's end */
+    size_t at, end; /* positions of the next value and of the end of the current record */
     struct buf key;
     char hour[HOUR_TEXT_MAX + 1];
 };
@@ -408,7 +409,6 @@ struct table_source {
 #define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
 #define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
 
-/* Sorts the texts, and gives each id its rank. */
 static void rank(struct table_source *s, const struct choice *choices)
 {
     for (int end = 0; end < ENDS; end++) {
@@ -460,7 +460,7 @@ static enum count_next table_next_record(struct count_source *base)
         return COUNT_END;
     const struct sortable *first = &s->counts.items[s->at];
     const struct space *space = space_of(s, first);
-    /* A total's record has all hours of its key; a subtotal's record has one hour. */
+    /* The record of a total has all hours of a key. The record of a subtotal has one hour. */
     unsigned shift = space->is_subtotal ? 0 : KEY_RANK_SHIFT;
     while (s->end < s->counts.n && s->counts.items[s->end].high >> shift == first->high >> shift)
         s->end++;
@@ -609,7 +609,8 @@ static enum count_next lookup_next_record(struct count_source *base)
     return COUNT_FOUND;
 }
 
-/* Yields every text that has the hash. The merge keeps the smallest text and counts the other texts as collisions. */
+/* Yields every text with the hash of the record's key. The merge keeps the smallest text and counts the other texts as
+ * collisions. */
 static enum count_next lookup_next_value(struct count_source *base)
 {
     struct lookup_source *s = (struct lookup_source *)base;

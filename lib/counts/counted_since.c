@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets *ns to the namespace of a line such as `total u key = l`. False: another line. */
+/* Sets *ns to the namespace of a line such as `total u key = l`. Returns false if the line is not the line of a
+ * counter. */
 static bool namespace_of(struct bytes line, struct bytes *ns)
 {
     static const struct bytes kinds[] = {BYTES_LITERAL("total "), BYTES_LITERAL("subtotal ")};

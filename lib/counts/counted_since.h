@@ -1,10 +1,10 @@
-/* counted_since: from which time each counter counts, if it was added later than others.
+/* counted_since: the time from which each later added counter counts.
  *
- * A counter that was added to the configuration has counted only the events of the slices since then. Their first slice's start
- * is the counter's time. A counter that every slice had has no time. The compactor keeps the times in the manifest, and the
- * aggregator continues them over the slices that the archive does not include.
+ * A counter that was added to the configuration later counts only the events of later slices. The counter's time is the
+ * start of the first slice that has the counter. A counter of every slice has no time. The compactor keeps the times in
+ * the manifest, and the aggregator updates them for the slices that the archive does not include.
  *
- * A counter that was removed and added again has the time at which it was added again.
+ * If a counter was removed and added again, its time is the start of the first slice after the latest addition.
  */
 #ifndef MILLRACE_COUNTED_SINCE_H
 #define MILLRACE_COUNTED_SINCE_H
@@ -18,15 +18,15 @@ struct counted_since {
     struct {
         char ns[COUNTED_SINCE_NS_TEXT];
         int64_t since; /* Unix seconds */
-    } * list;          /* in the order of the counters' canonical text */
+    } * list;          /* sorted as the counters in their canonical text */
 };
 
-/* Continues the times over a slice. `before` is the canonical text of the counters before it (counters.h), empty before the first
- * slice; `counters` is that of the slice, which has begun at `started`. */
+/* Updates the times for a slice that began at `started`. `counters` is the canonical text (counters.h) of the slice's
+ * counters. `before` is that of the previous slice, and is empty for the first slice. */
 void counted_since_follow(struct counted_since *s, const char *before, const char *counters, int64_t started);
-/* True if the canonical text has the counter. */
+/* True if the canonical text `counters` contains the counter with the namespace `ns`. */
 bool counted_since_has(const char *counters, struct bytes ns);
-/* 0: the counter counts from the beginning. */
+/* Returns the time of a counter, or 0 if every slice has the counter. */
 int64_t counted_since_of(const struct counted_since *s, struct bytes ns);
 void counted_since_copy(const struct counted_since *from, struct counted_since *to);
 void counted_since_free(struct counted_since *s);

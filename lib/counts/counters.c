@@ -23,7 +23,7 @@ struct reading {
     const struct config *config;
     struct error *error;
     struct counters *out;
-    struct counter *totals, *subtotals; /* moved to `out` at the end */
+    struct counter *totals, *subtotals;
 };
 
 static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
@@ -89,7 +89,7 @@ static int read_input(struct reading *r)
             "time_format must be strict or lenient, not '%s'", format);
     if (otherwise && strcmp(otherwise, "now") != 0)
         return config_fail(r->error, r->config, line_of(s, "time_default"),
-            "time_default must be now, not '%s'; without it an event needs its time", otherwise);
+            "time_default must be now, not '%s'; without time_default each event needs a time", otherwise);
     if (!json_path_is_valid(bytes_str(time)))
         return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
     if (skip && !json_path_is_valid(bytes_str(skip)))
@@ -122,7 +122,6 @@ static int read_bounds(struct reading *r)
     return 0;
 }
 
-/* Parses `field`, `function(field)` or `"constant"`. */
 static bool parse_key(struct bytes text, struct counter *c)
 {
     struct bytes inner = text, argument = BYTES_NONE;
@@ -142,7 +141,7 @@ static bool parse_key(struct bytes text, struct counter *c)
     return is_valid;
 }
 
-/* Reads the settings that totals and subtotals have in common. c->ns is set. */
+/* Reads the settings that totals and subtotals have in common. The caller has set c->ns. */
 static int read_settings(
     struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
 {
@@ -359,12 +358,15 @@ const struct counter *counters_find_sub_label(
     return NULL;
 }
 
-/* A distinct key setting. Unlimited counters with the same key share it, so an event's text is computed once. */
+/* A distinct key setting. Unlimited counters with the same key share a source, so that an event's text is computed
+ * once. */
 struct source {
     bool is_limited;
-    bool is_seen, is_absent;       /* in the current sample; from the last complete one */
-    const struct counter *counter; /* the first with this key */
-    size_t value;                  /* index of the key's field in `values`; unused for a constant */
+    /* whether the field was in an event of the current sample, and whether it was absent from the latest complete
+     * sample */
+    bool is_seen, is_absent;
+    const struct counter *counter;
+    size_t value; /* index of the key's field in `values`; unused for a constant */
     struct bytes text;
     struct key_text_space space;
 };
@@ -375,11 +377,11 @@ struct counters_reader {
     struct json_value *values;
     struct source *sources;
     size_t n_sources;
-    size_t *source_of; /* for each total, then each subtotal */
+    size_t *source_of; /* index in `sources` for each total, then each subtotal */
     struct bytes *texts;
     int64_t latest;     /* the latest time that an event may have */
-    int64_t beyond;     /* the latest event time that was refused because it is after `latest`; 0: none */
-    unsigned to_sample; /* events that the sample still lacks */
+    int64_t beyond;     /* latest refused event time that was after `latest`; 0: none */
+    unsigned to_sample; /* events until the sample is complete */
     char reason[REASON_MAX];
 };
 
@@ -483,7 +485,7 @@ static const char *time_of(struct counters_reader *r, const struct json_value *t
     return "is a time more than max_ahead in the future";
 }
 
-/* Sets the key's text to the value of its field. Returns NULL, or the reason why the value cannot be a key. */
+/* Sets the text of the key to that of the field's value. Returns NULL, or the reason why the value cannot be a key. */
 static const char *make_text(struct source *s, const struct json_value *v, size_t max_text)
 {
     struct key_text_rule rule = {s->counter->function, s->counter->argument, max_text};

@@ -1,19 +1,21 @@
-/* counters: reads the configuration's sections [input], [counters], [total NS] and [subtotal S.NS], and extracts an
- * event's keys.
+/* counters: reads the configuration's sections [input], [counters], [total NS] and [subtotal S.NS], and extracts the
+ * keys of events.
  *
  *     [input]                              [total u]              [subtotal c.u]
  *     time = t                             key = l                key = c
  *     skip_if = _heartbeat_                label = user           label = country
  *
- * A key is a field, a function of a field (key_function.h), or a "constant". Paths (json_path.h) name fields. docs/guide/counting.md has the rules
- * for values: a missing, null or empty value counts as `None`, and an integer as its digits. If the value is an array,
- * an object or a number that is not an integer, the event is rejected.
+ * A key is a field, a function of a field (key_function.h), or a "constant". Paths (json_path.h) name fields.
+ * docs/guide/counting.md has the rules for values. A missing, null or empty value counts as `None`. An integer counts
+ * as its digits. An event is rejected if the value is an array, an object or a number that is not an integer.
  *
- * 1. The namespaces of totals and of subtotals are unique. A subtotal's second part names a total.
- * 2. Counters keep the configuration's order. A label defaults to the namespace, or to its first part for a subtotal.
- *    Labels are unique among the totals, and among the subtotals of each total.
- * 3. counters_extract either returns every key of an event or rejects the event. An event is counted under all
- *    counters or under none.
+ * 1. The namespaces of totals are unique, and so are those of subtotals. The second part of a subtotal's namespace is
+ *    the namespace of a total.
+ * 2. Counters keep the configuration's order. The default label of a total is its namespace. The default label of a
+ *    subtotal is the first part of its namespace. Labels are unique among the totals, and among the subtotals of each
+ *    total.
+ * 3. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
+ *    or under none.
  */
 #ifndef MILLRACE_COUNTERS_H
 #define MILLRACE_COUNTERS_H
@@ -29,42 +31,42 @@ struct key_function;
 struct counter {
     const char *ns;       /* "u", or "c.u" */
     const char *label;    /* "user", "country" */
-    const char *key_text; /* as configured: `l`, `host(u)`, `"all"` */
+    const char *key_text; /* key as configured: `l`, `host(u)`, `"all"` */
     enum counter_key_kind kind;
-    const char *field;                   /* or the constant's text */
-    const struct key_function *function; /* of a COUNTER_FUNCTION */
-    const char *argument;                /* of the function; NULL: none */
-    size_t total;                        /* of a subtotal: the index of its total in `totals` */
-    uint64_t
-        max_keys; /* different keys in a slice; 0: unlimited. A limited counter shares no text with another. */
+    const char *field; /* path of the field, or the constant's text */
+    const struct key_function *function;
+    const char *argument; /* second argument of the function; NULL: the function has one argument */
+    size_t total;         /* index in `totals` of a subtotal's total */
+    /* limit of different keys in a slice; 0: unlimited. A limited counter has texts of its own. */
+    uint64_t max_keys;
 };
 
 struct counters {
     const char *time_field;
     const char *time_unit; /* s, ms, us or ns */
     bool time_is_lenient;  /* event_seconds_read_lenient */
-    bool time_default_now; /* the API adds its time to an event without the time field */
+    bool time_default_now; /* the API adds the current time to an event without the time field */
     int64_t units_a_second;
     const char *skip_if; /* NULL: nothing is skipped */
-    size_t max_text;     /* bytes of a key; longer keys are bounded (component_bound) */
-    int64_t max_ahead;   /* seconds that an event's time may be ahead of the clock; 0: unlimited */
+    size_t max_text;     /* limit of bytes in a key; component_bound shortens longer keys */
+    int64_t max_ahead;   /* seconds by which an event's time may exceed the clock; 0: unlimited */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
-    /* Canonical form: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do not.
-     * Configurations with equal texts produce equal counts. */
+    /* The canonical text: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do
+     * not affect counts. Configurations with equal texts produce equal counts. */
     const char *text;
 };
 
-/* Returns 0, or -1 with an error that names file and line. Unknown settings in these sections are errors. At least one
- * total is required. */
+/* Returns 0, or -1 with an error that names file and line. Unknown settings are errors. At least one total is
+ * required. */
 int counters_read(const struct config *config, struct counters **out, struct error *error);
 void counters_free(struct counters **c);
 
-/* Compares two canonical texts. Returns the first line of `before` whose counter has a different key in `now`,
- * borrowed, or BYTES_NONE if there is none. A counter that only one of the texts has is no conflict. */
+/* Compares two canonical texts. If a counter has another key in `now` than in `before`, returns the line of the first
+ * such counter in `before`, borrowed; otherwise BYTES_NONE. A counter that only one text contains is not a conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
-/* Appends the lines of `before` whose counter is not in `now`. The archive keeps these lines, to notice if a later
- * counter reuses the name with another key. */
+/* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
+ * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
 /* The i-th counter: totals first, then subtotals. */
@@ -72,7 +74,7 @@ static inline const struct counter *counters_at(const struct counters *c, size_t
 {
     return i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
 }
-/* True if the counters have the same key, however it is written. */
+/* True if both counters have the same key, even if it is written differently. */
 bool counter_has_key_of(const struct counter *a, const struct counter *b);
 /* Finds a counter by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
@@ -85,29 +87,31 @@ enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
     int64_t time;              /* Unix seconds */
-    int64_t hour;              /* its first second */
+    int64_t hour;              /* first second of the event's hour */
     const struct bytes *texts; /* one text for each distinct key setting, bounded to max_text */
     size_t n_texts;            /* the same for every event */
-    const size_t *text_of;     /* for each total, then each subtotal: the index of its key in texts */
-    const char *reason;        /* with COUNTERS_REJECTED: one line, valid until the next extract */
+    const size_t *text_of;     /* index in `texts` of each counter's key, totals first, then subtotals */
+    const char *reason;        /* reason of COUNTERS_REJECTED: one line, valid until the next extraction */
 };
 
-/* Extracts events one after another. Each thread needs its own reader. The output is valid until the next extract. */
+/* A reader extracts the keys of one event after another. Each thread needs a reader of its own. The extracted event is
+ * valid until the next extraction. */
 struct counters_reader;
-struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive it */
+struct counters_reader *counters_reader_new(const struct counters *c); /* c must outlive the reader */
 void counters_reader_free(struct counters_reader **r);
 const size_t *counters_reader_text_of(
-    const struct counters_reader *r); /* counters_event.text_of of every event */
-/* Sets the time (Unix seconds) with which max_ahead compares events' times. Before the first call, max_ahead has no
- * effect. */
+    const struct counters_reader *r); /* Returns the counters_event.text_of of every event. */
+/* Sets the present time (Unix seconds). An event's time may exceed the present time by max_ahead. Until the first call
+ * of counters_reader_set_now, max_ahead has no effect. */
 void counters_reader_set_now(struct counters_reader *r, int64_t now);
-/* The event time (Unix seconds) that was last refused by max_ahead; 0: none. */
+/* The event time (Unix seconds) that max_ahead has refused most recently; 0: none. */
 int64_t counters_reader_beyond(const struct counters_reader *r);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* Returns the i-th configured field that is missing from all of the first COUNTERS_SAMPLE counted events; NULL: no
- * more. While there is such a field, each further COUNTERS_SAMPLE events decide again. */
+/* Returns the i-th configured field that no event of the sample has, or NULL if there are fewer such fields. The sample
+ * is the first COUNTERS_SAMPLE counted events. While the sample has no event with some field, each COUNTERS_SAMPLE
+ * further events become the new sample. */
 #define COUNTERS_SAMPLE 1000
 const char *counters_reader_absent(const struct counters_reader *r, size_t i);
 

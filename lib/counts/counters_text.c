@@ -1,4 +1,4 @@
-/* Canonical texts of counters, compared line by line. */
+/* counters_text: compares canonical texts of counters line by line. */
 #include "counts/counters.h"
 
 static const struct bytes KEY = {" key = ", 7};
@@ -14,7 +14,8 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* Returns the beginning of a key's line up to the value, such as "total u key = "; BYTES_NONE for any other line. */
+/* Returns the beginning of a line with a key, up to the value: "total u key = ". Returns BYTES_NONE for any other
+ * line. */
 static struct bytes definition_of(struct bytes line)
 {
     const char *at = line.len ? memmem(line.ptr, line.len, KEY.ptr, KEY.len) : NULL;
@@ -23,7 +24,7 @@ static struct bytes definition_of(struct bytes line)
     return is_counter && at ? bytes_of(line.ptr, (size_t)(at - line.ptr) + KEY.len) : BYTES_NONE;
 }
 
-/* The line of `text` that starts with `beginning`, or BYTES_NONE. */
+/* Returns the line of `text` that starts with `beginning`, or BYTES_NONE. */
 static struct bytes find_line(const char *text, struct bytes beginning)
 {
     for (; *text; text = next_line(text))

@@ -1,4 +1,4 @@
-/* event_seconds: the time of an event as a JSON value, for every program that reads one.
+/* event_seconds: reads the time of an event from a JSON value.
  *
  * A time is a number in one of the units below, or RFC 3339 text (rfc3339.h). Fractions of a second are dropped.
  */
@@ -9,11 +9,13 @@
 
 #define EVENT_SECONDS_UNITS "s|ms|us|ns"
 
-/* Units of this name in a second; 0: unknown. */
+/* Returns how many units with this name a second has, or 0 if the name is unknown. */
 int64_t event_seconds_units(const char *name);
-/* Sets *out to the time in Unix seconds. A number beyond 64 bits is a time beyond all others. False: no time. */
+/* Sets *out to the time in Unix seconds. A number beyond 64 bits becomes a time after or before all valid times.
+ * Returns false if the value is not a time. */
 bool event_seconds_read(const struct json_value *v, int64_t units_a_second, int64_t *out);
-/* Reads also a text of digits as a number, and the texts of rfc3339_read_lenient that have a zone. */
+/* As event_seconds_read, but also accepts a text that contains a number, and texts with a zone that
+ * rfc3339_read_lenient accepts. */
 bool event_seconds_read_lenient(const struct json_value *v, int64_t units_a_second, int64_t *out);
 
 #endif

@@ -12,7 +12,8 @@ static void put(struct id_index_part *p, uint64_t slot)
     p->slots[at & mask] = slot;
 }
 
-/* The ids with which part i grows: from 3/8 to 5/8 of its slots, so that the parts do not all grow at once. */
+/* Returns the number of ids with which part i grows: 3/8 to 5/8 of its slots, so that the parts do not all grow at
+ * once. */
 static uint32_t limit_of(size_t i, uint32_t n_slots)
 {
     return (uint32_t)((uint64_t)n_slots * (3 * ID_INDEX_PARTS + 1 + 2 * i) / (8 * ID_INDEX_PARTS));

@@ -1,10 +1,12 @@
-/* id_index: finds ids by 64-bit hashes. The interner keeps two: texts by their hash, and hashed texts by their stored form.
+/* id_index: finds ids by 64-bit hashes. The interner has two indexes: one finds texts by the hash of the text, and one
+ * finds hashed texts by their stored form.
  *
- * The index is open addressing in many small parts, each at most 5/8 full. Each part grows separately, at its own
- * time, so counting never pauses for a large table. A slot holds the upper half of the hash and the id + 1. Growing
- * needs only the slots, because the upper half also gives the part and the place in it.
+ * The index uses open addressing in many small parts, each at most 5/8 full. The parts grow separately and at different
+ * times, so counting never pauses for a large table. A slot holds the upper half of the hash and the id + 1. The upper
+ * half determines the part and the slot, so an index grows without the full hashes.
  *
- * Hashes may repeat. The caller compares the entries of the ids found. One thread at a time. */
+ * Different entries may have the same hash, so the caller compares the entries of the ids that a search finds. Only one
+ * thread at a time may use an index. */
 #ifndef MILLRACE_ID_INDEX_H
 #define MILLRACE_ID_INDEX_H
 
@@ -14,21 +16,21 @@
 
 #define ID_INDEX_PART_BITS 8
 #define ID_INDEX_PARTS (1u << ID_INDEX_PART_BITS)
-#define ID_INDEX_FIRST_SLOTS 4 /* of a part */
+#define ID_INDEX_FIRST_SLOTS 4 /* slots of a part that has not grown */
 
 struct id_index_part {
     uint64_t *slots;
     uint32_t n_slots;
-    uint32_t left; /* so many ids more until it grows */
+    uint32_t left; /* ids to add before the part grows */
 };
 
 struct id_index {
     struct id_index_part parts[ID_INDEX_PARTS];
     size_t bytes;
-    uint64_t first[ID_INDEX_PARTS * ID_INDEX_FIRST_SLOTS]; /* the slots of parts that have not grown */
+    uint64_t first[ID_INDEX_PARTS * ID_INDEX_FIRST_SLOTS]; /* slots of the parts that have not grown */
 };
 
-/* Begins an index in zeroed memory, which must not move. */
+/* Initializes an index in zeroed memory. The initialized index must not move. */
 void id_index_init(struct id_index *x);
 void id_index_free_parts(struct id_index *x);
 void id_index_add(struct id_index *x, uint64_t hash, uint32_t id);
@@ -44,7 +46,8 @@ static inline void id_index_prefetch(const struct id_index *x, uint64_t hash)
     __builtin_prefetch(&p->slots[hash >> 32 & (p->n_slots - 1)]);
 }
 
-/* A search: id_index_next sets *id to each id whose hash has the same upper half, and returns false after the last. */
+/* A search for a hash: id_index_next sets *id to each id whose hash has the same upper half, and returns false after
+ * the last id. */
 struct id_search {
     const struct id_index_part *part;
     uint32_t at, upper;

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define FETCHED 32 /* texts at once */
+#define FETCHED 32 /* texts prefetched together */
 #define CHUNK_IDS 4096
 #define CHUNK_TEXT ((size_t)64 * 1024)
 
@@ -18,12 +18,12 @@ struct text_chunk {
 struct interner {
     uint64_t seed;
     uint32_t n;
-    size_t bytes; /* without the indexes */
+    size_t bytes; /* memory in bytes, without the indexes */
     struct text_chunk *texts;
     size_t text_left;
     struct id_index by_text;
     struct id_index by_stored; /* hashed texts by their stored form */
-    /* The array has a fixed size: it must not move while another thread reads it. */
+    /* The array has a fixed size, because it must not move while another thread reads it. */
     struct interned *chunks[INTERNER_IDS_MAX / CHUNK_IDS];
 };
 
@@ -80,7 +80,7 @@ static uint64_t hash_of_stored(const struct interner *i, const char *stored)
     return XXH3_64bits_withSeed(stored, COMPONENT_HASH, i->seed);
 }
 
-/* Copies a text. Texts fill a chunk from its end, so that text_left alone says where the next text goes. */
+/* Copies a text. Texts fill a chunk from its end, so text_left alone determines the position of the next text. */
 static const char *copy_text(struct interner *i, struct bytes text)
 {
     if (text.len > i->text_left) {
@@ -107,7 +107,8 @@ static uint32_t add_new(struct interner *i, struct bytes text, uint64_t hash)
         *chunk = mem_zalloc(CHUNK_IDS * sizeof **chunk);
         i->bytes += CHUNK_IDS * sizeof **chunk;
     }
-    __atomic_store_n(&i->n, id + 1, __ATOMIC_RELAXED); /* another thread may call interner_count */
+    __atomic_store_n(
+        &i->n, id + 1, __ATOMIC_RELAXED); /* atomic, because another thread may call interner_count */
     struct interned *t = &(*chunk)[id % CHUNK_IDS];
     if (stored.len > 0)
         memcpy(t->stored, stored.ptr, stored.len);

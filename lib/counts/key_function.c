@@ -11,7 +11,7 @@ static void lower_ascii(struct buf *b)
             b->ptr[i] = (char)(b->ptr[i] | 0x20);
 }
 
-/* The start of the authority in scheme://authority..., or NULL. */
+/* Returns the start of the authority in scheme://authority..., or NULL. */
 static const char *authority_of(struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -54,7 +54,7 @@ static struct bytes host(struct bytes text, const char *argument, struct buf *sp
     return buf_bytes(space);
 }
 
-/* The text before the first of these bytes. */
+/* Returns the text before the first byte that is in `stops`. */
 static struct bytes before_any(struct bytes text, const char *stops)
 {
     size_t n = 0;
@@ -75,7 +75,8 @@ static struct bytes path(struct bytes text, const char *argument, struct buf *sp
     return found.len > 0 ? found : BYTES_LITERAL("/");
 }
 
-/* Decodes escapes, and + as a space. A text with a bad escape, or that does not decode to UTF-8, is unchanged. */
+/* Decodes %-escapes and decodes + to a space. Returns the text unchanged if an escape is invalid or the result is not
+ * UTF-8. */
 static struct bytes decode(struct bytes text, struct buf *space)
 {
     bool is_plain = before_any(text, "%+").len == text.len;

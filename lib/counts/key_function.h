@@ -6,7 +6,8 @@
  *     lower(name)          the text, ASCII letters in lowercase
  *     status_class(code)   4xx                         of 404
  *
- * docs/guide/counting.md has the rules. Any bytes may be a text. The result is never empty: instead it is KEY_NONE. */
+ * docs/guide/counting.md has the rules. A text may contain any bytes. A function returns KEY_NONE instead of an empty
+ * result. */
 #ifndef MILLRACE_KEY_FUNCTION_H
 #define MILLRACE_KEY_FUNCTION_H
 
@@ -17,10 +18,11 @@
 
 struct key_function;
 
-/* Splits `name(field)` or `name(field,argument)`. Returns NULL, and leaves the parts unchanged, if the text is not a
- * call of a function. They are not empty, except *argument of a function without one. */
+/* Splits `name(field)` or `name(field,argument)`. The parts are not empty, but *argument is empty if the function has
+ * only one argument. If the text does not call a known function, returns NULL and leaves *field and *argument
+ * unchanged. */
 const struct key_function *key_function_parse(struct bytes text, struct bytes *field, struct bytes *argument);
-/* The result is valid as long as `text` and `space` are unchanged. */
+/* Applies the function to the text. The result is valid while `text` and `space` are unchanged. */
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space);
 

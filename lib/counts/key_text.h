@@ -1,5 +1,5 @@
-/* key_text: the key under which a JSON value is counted. docs/guide/counting.md has the rules. Every program that compares a value
- * with a key calls these functions, so that none differs from counting.
+/* key_text: computes the key under which a JSON value is counted. docs/guide/counting.md has the rules. Every program
+ * that compares a value with a key calls these functions, so that all programs follow the same rules.
  *
  *     value                     text of the value       key
  *     missing, null, ""         empty                   None
@@ -15,21 +15,22 @@
 
 #define KEY_TEXT_DIGITS 24
 
-/* Sets *text, which is valid as long as the value and `digits`. Returns NULL, or the reason why the value has no text ("is
- * an array"); *text is then unchanged. */
+/* Sets *text to the text of the value. *text is valid as long as the value and `digits`. If the value has no text,
+ * returns the reason ("is an array") and leaves *text unchanged; otherwise returns NULL. */
 const char *key_text_of(const struct json_value *v, char digits[KEY_TEXT_DIGITS], struct bytes *text);
 
 struct key_text_rule {
     const struct key_function *function; /* NULL: the text itself */
-    const char *argument;                /* of the function; NULL: none */
-    size_t max_text;                     /* at least COMPONENT_BOUND_MIN */
+    const char *argument; /* second argument of the function; NULL: the function has one argument */
+    size_t max_text;      /* limit of bytes in a key; at least COMPONENT_BOUND_MIN */
 };
-/* Memory for one key at a time; initially zero. */
+/* The memory that holds one key. Must be zeroed before the first use. */
 struct key_text_space {
     char digits[KEY_TEXT_DIGITS];
     struct buf function, escaped, bound;
 };
-/* Sets *key, which is never empty, and is valid as long as the value and `space`. Returns as key_text_of. */
+/* Sets *key to the key of the value. *key is never empty, and is valid as long as the value and `space`. Returns the
+ * same as key_text_of. */
 const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *key);
 void key_text_space_free(struct key_text_space *space);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define HASH_DIGITS 16
-#define READ_TRIES 8 /* attempts, if generations are removed while they are read */
+#define READ_TRIES 8 /* limit of attempts, because generations may be removed during a read */
 #define POINTER_TEXT 192
 #define CONTENT_FACTOR UINT64_C(0x9e3779b97f4a7c15) /* odd, so that multiplication loses no bits */
 
@@ -37,7 +37,6 @@ static enum manifest_result system_failed(struct error *error, const char *path)
     return error_errno(error, errno == ENOENT ? MANIFEST_ABSENT : MANIFEST_FAILED, path);
 }
 
-/* Reads the records, bytes and checksum of a file or an import. */
 static bool parse_sums(const struct json_doc *d, uint64_t *records, uint64_t *bytes, uint64_t *xxh3)
 {
     char hash[HASH_DIGITS + 1];
@@ -163,7 +162,7 @@ static bool parse_coarse(const struct json_doc *d, struct coarse *c)
     return true;
 }
 
-/* Returns NULL, or the error. */
+/* Parses the members of a manifest. Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
     uint64_t until, made, shards, hours_from = 0;
@@ -196,19 +195,19 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     m->streams = mem_zalloc((m->n_streams + 1) * sizeof *m->streams);
     for (size_t i = 0; i < m->n_streams; i++)
         if (!parse_stream(d, i, &m->streams[i]))
-            return "a stream without name, id or end";
+            return "a stream has no name, id or end";
     if (!parse_files(d, MANIFEST_RECORDS, m->shards, &m->files))
-        return "a shard without a file, or a file without its name, counts or checksum";
+        return "a shard has no file, or a file has no valid name, sizes or checksum";
     if (!parse_files(d, MANIFEST_TEXTS, m->shards, &m->texts))
-        return "a shard without texts, or texts without name, counts or checksum";
+        return "a shard has no texts, or a file of texts has no valid name, sizes or checksum";
     if (!parse_imports(d, m))
-        return "an import without its name, counts or checksum";
+        return "an import has no valid name, sizes or checksum";
     if (!parse_recount(d, &m->recounted))
-        return "a recount without its content, its time or the end of a stream";
+        return "a recount has no valid content, time or end of a stream";
     if (!parse_since(d, &m->since))
-        return "since is not a time for each counter";
+        return "since does not have a valid time for each counter";
     if (!parse_coarse(d, &m->coarse))
-        return "coarse is not a unit and a span for each counter";
+        return "coarse does not have a valid unit and span for each counter";
     return NULL;
 }
 
@@ -235,7 +234,7 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, str
     return r;
 }
 
-/* True if the path ends in the generation's directory name, with or without ".tmp". */
+/* Returns true if the path ends in the name of the generation's directory, with or without ".tmp". */
 static bool is_directory_of(const char *directory, uint64_t generation)
 {
     char name[MANIFEST_NAME_TEXT];

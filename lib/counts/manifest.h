@@ -1,11 +1,13 @@
-/* manifest: reads and writes manifest.json, which describes a generation of the archive, and finds the current generation.
+/* manifest: reads and writes manifest.json, which describes a generation of the archive, and finds the current
+ * generation.
  *
- * The compactor writes manifests. sortdb reads a manifest to find its files. The aggregator reads it to learn which slices the
- * archive includes. docs/guide/archive.md describes the layout and shows a manifest.
+ * The compactor writes manifests. sortdb finds its files with a manifest. The aggregator reads in the manifest which
+ * slices the archive includes. docs/guide/archive.md describes the layout and shows a manifest.
  *
- * 1. A parsed manifest describes one file of records and one file of texts for each shard. Shard k's files have the names
- *    manifest_file_name(KIND, k).
- * 2. manifest_parse reads every text that manifest_print writes. Equal manifests print equal texts.
+ * 1. A parsed manifest describes two files for each shard: a file of records and a file of texts. The files of shard k
+ *    have the names manifest_file_name(KIND, k).
+ * 2. manifest_parse reads every text that manifest_print writes. manifest_print writes the same text for equal
+ *    manifests.
  * 3. An unknown format version is refused. Unknown members are ignored.
  */
 #ifndef MILLRACE_MANIFEST_H
@@ -18,7 +20,7 @@
 
 #define MANIFEST_FORMAT 3
 #define MANIFEST_SHARDS_MAX 4096
-#define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* of manifest.json; a longer one is not read */
+#define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* limit for manifest.json; a longer file is not read */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
 #define MANIFEST_NAME_TEXT 48                 /* buffer for a directory's or a file's name */
 #define MANIFEST_CHANGE_TEXT 16               /* buffer for the name of a change */
@@ -40,17 +42,19 @@ struct manifest_stream {
     uint64_t end;
 };
 
-/* A file of records that an import added. */
+/* A file of records that an import added to the archive. */
 struct manifest_import {
-    char name[MANIFEST_IMPORT_NAME]; /* the file's name, without directories; not unique */
+    /* name of the file, without directories; several imports may have the same name */
+    char name[MANIFEST_IMPORT_NAME];
     uint64_t records, bytes, xxh3;
 };
 
-/* The latest recount whose counts replaced those of the archive. It has judged all lines below `end` of each stream and file
- * again, including the lines that were rejected before. A file has the name ".CONTENT" (rejects.h). */
+/* The latest recount whose counts replaced the counts of the archive. The recount has counted, skipped or rejected
+ * again all lines below `end` of each stream and file, including lines that were rejected before. A file has the name
+ * ".CONTENT" (rejects.h). */
 struct manifest_recount {
     uint64_t content;                /* manifest_content of the recounted archive */
-    int64_t made;                    /* of the recounted archive; 0: there was no recount */
+    int64_t made;                    /* `made` of the recounted archive; 0: the archive was never replaced */
     struct manifest_stream *streams; /* without ids */
     size_t n_streams;
 };
@@ -58,24 +62,25 @@ struct manifest_recount {
 struct manifest {
     uint64_t generation;
     uint64_t through; /* the last slice that the archive includes; 0: none */
-    int64_t until;    /* each event accepted before is in slices up to `through`; Unix seconds, 0: unknown */
-    int64_t made;     /* wall clock, seconds */
-    char *counters;   /* canonical text; "" before the first slice is merged */
-    char *retired; /* lines of counters that the files still contain, but `counters` does not; "" for none */
-    uint32_t shards;             /* 1.. */
+    /* slices up to `through` contain each event accepted before this time; Unix seconds, 0: unknown */
+    int64_t until;
+    int64_t made;    /* wall clock, seconds */
+    char *counters;  /* canonical text; "" before the first slice is merged */
+    char *retired;   /* lines of counters that the files contain, but `counters` does not; may be "" */
+    uint32_t shards; /* 1.. */
     struct manifest_file *files; /* as many as shards */
     struct manifest_file *texts; /* as many as shards */
-    int64_t
-        hours_from; /* the archive has no subtotals of earlier hours, only of their days; 0: it has all hours */
-    char change
-        [MANIFEST_CHANGE_TEXT]; /* what made the generation, besides slices: "import", "drop", ...; "": only slices */
+    /* time before which the archive has no subtotals by hour, only by day; 0: it has all hours */
+    int64_t hours_from;
+    /* change that made the generation, such as "import"; "": only a merge of slices */
+    char change[MANIFEST_CHANGE_TEXT];
     struct manifest_stream *streams;
     size_t n_streams;
     struct manifest_import *imports;
     size_t n_imports;
     struct manifest_recount recounted;
-    struct counted_since since; /* of the counters in `counters` */
-    struct coarse coarse;       /* counts that were imported for whole days or months */
+    struct counted_since since;
+    struct coarse coarse; /* counts that were imported for whole days or months */
 };
 
 enum manifest_result {
@@ -91,13 +96,14 @@ void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
 /* "shard-0-of-4.csv" or "texts-0-of-4.csv" */
 void manifest_file_name(
     enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
-/* Parses a directory's name. False unless the name has exactly twelve digits. */
+/* Parses the name of a generation's directory. Returns false unless the name has exactly twelve digits. */
 bool manifest_directory_number(const char *name, uint64_t *generation);
 
-/* With MANIFEST_OK the caller frees *out with manifest_free; otherwise *out is zeroed. `error` may be NULL, here and below. */
+/* With MANIFEST_OK, the caller frees *out with manifest_free; otherwise *out is zeroed. In all functions of this file,
+ * `error` may be NULL. */
 enum manifest_result manifest_parse(struct bytes text, struct manifest *out, struct error *error);
-/* Reads DIRECTORY/manifest.json. The directory's name must be the manifest's generation ("000000000007"; with the
- * suffix ".tmp" until the generation is complete). */
+/* Reads DIRECTORY/manifest.json. The directory's name must be the manifest's generation ("000000000007"), with the
+ * suffix ".tmp" until the generation is complete. */
 enum manifest_result manifest_read(const char *directory, struct manifest *out, struct error *error);
 void manifest_free(struct manifest *m);
 /* A checksum (64 bits) of all files of records, which identifies the content of a generation. */
@@ -107,8 +113,8 @@ void manifest_print(const struct manifest *m, struct buf *out);
 
 /* Reads the link ARCHIVE/current. MANIFEST_ABSENT: the archive has no current generation. */
 enum manifest_result manifest_current(const char *archive, uint64_t *generation, struct error *error);
-/* Reads the manifest of the current generation. If the compactor removes that generation meanwhile, reads its
- * replacement. */
+/* Reads the manifest of the current generation. If the compactor removes that generation during the read,
+ * manifest_read_current reads the new current generation. */
 enum manifest_result manifest_read_current(const char *archive, struct manifest *out, struct error *error);
 
 #endif

@@ -3,7 +3,7 @@
 #define COUNT_DIGITS_MAX 20 /* of 2^64 - 1 */
 #define DELETE 0x7f
 
-/* Takes the digits of a count. Returns NULL, or the reason. */
+/* Reads the digits of a count and moves *at after them. Returns NULL, or the reason why the count is invalid. */
 static const char *take_count(const char **at, const char *end)
 {
     const char *p = *at, *first = p;
@@ -20,7 +20,7 @@ static const char *take_count(const char **at, const char *end)
     return *first == '0' ? "a count is 0 or begins with 0" : NULL;
 }
 
-/* Takes a name and its colon. Returns NULL, or the reason. */
+/* Reads a name and its colon and moves *at after them. Returns NULL, or the reason why the name is invalid. */
 static const char *take_name(const char **at, const char *end, bool is_hour, struct bytes *name)
 {
     const char *limit = *at + component_length(bytes_of(*at, (size_t)(end - *at)));

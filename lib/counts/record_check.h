@@ -1,15 +1,15 @@
 /* record_check: checks that a line is a record exactly as the archive writes it (docs/formats/records.md).
  *
- * 1. A line passes only if its parts, written again, are the same bytes.
- * 2. The hash of a lookup is the hash of its text.
- * 3. The sum of a record with the same key in another line is not checked; the merge does that. */
+ * 1. A line passes only if the parsed record, written again, has the same bytes.
+ * 2. The hash in a lookup must be the hash of the lookup's text.
+ * 3. If several lines have the same key, record_check does not check that their sum is below 2^64; the merge does. */
 #ifndef MILLRACE_RECORD_CHECK_H
 #define MILLRACE_RECORD_CHECK_H
 
 #include "counts/records.h"
 
-/* `line` has no LF. Returns NULL and sets *key, which borrows from the line; or returns the reason, a constant text.
- * `space` holds the text of a lookup. */
+/* Checks a line without its LF. If the line passes, returns NULL and sets *key, which borrows from the line; otherwise
+ * returns the reason, a constant text. `space` is memory for the text of a lookup. */
 const char *record_check(struct bytes line, struct record_key *key, struct buf *space);
 
 #endif

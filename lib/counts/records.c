@@ -7,8 +7,8 @@
 #define CENTURY_YEAR 100 /* 2100 is divisible by four but has no 29 February */
 #define BASE 32
 #define LONG_YEAR_LEADS "wxyz"
-#define HASHED_BYTES 8                  /* of an MD5 */
-#define CUT_MARK (1 + 4 * HASHED_BYTES) /* bytes that end a cut text */
+#define HASHED_BYTES 8                  /* number of MD5 bytes in a hash */
+#define CUT_MARK (1 + 4 * HASHED_BYTES) /* number of bytes that component_bound appends to a cut text */
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuv";
 static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -18,7 +18,7 @@ static int year_first_day(int year)
     return 365 * year + (year + 3) / 4 - (year > CENTURY_YEAR);
 }
 
-/* The days of a year before each month, from January (0) to the month after the last (12). */
+/* Returns the days of a year before each month, from January (0) to the month after December (12). */
 static const short *month_starts(int year)
 {
     static const short days[2][13] = {{0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365},
@@ -36,7 +36,7 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
         year++;
     day -= year_first_day(year);
     const short *starts = month_starts(year);
-    int month = day / 31 + 1; /* this one or the next */
+    int month = day / 31 + 1; /* `month` is now the month of `day` or the next month */
     month += day >= starts[month];
     day -= starts[month - 1];
     size_t n = 0;
@@ -50,7 +50,7 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1])
     return n;
 }
 
-/* The value of a digit, or -1. By a table, because the processor could not predict whether a digit is a letter. */
+/* Returns the value of a digit, or -1. A table avoids branches that the processor cannot predict. */
 static int digit_of(char c)
 {
     static const signed char values_plus_1[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -91,7 +91,7 @@ int64_t period_end(enum period_unit unit, int64_t start)
     int64_t next = HOUR_END;
     if (unit != PERIOD_MONTH)
         return start + (unit == PERIOD_HOUR ? SECONDS_PER_HOUR : SECONDS_PER_DAY);
-    size_t n = hour_encode(start + 31 * SECONDS_PER_DAY, text); /* within the next month */
+    size_t n = hour_encode(start + 31 * SECONDS_PER_DAY, text); /* a time within the next month */
     if (n > 0)
         period_decode(period_enclosing(bytes_of(text, n), PERIOD_HOUR, PERIOD_MONTH), &unit, &next);
     return next;
@@ -147,8 +147,8 @@ static void append_hex(struct buf *out, const unsigned char *bytes, size_t n)
         buf_printf(out, "%02x", bytes[i]);
 }
 
-/* The length of a text without what component_bound has appended; the whole length if the text is not cut. Sets `hash`
- * to the first bytes of the MD5 of the text that was cut. */
+/* Returns the length of a cut text without the bytes that component_bound has appended. Sets `hash` to the first bytes
+ * of the MD5 of the whole text. If the text is not cut, returns its length. */
 static size_t uncut_length(struct bytes text, unsigned char hash[HASHED_BYTES])
 {
     unsigned char hex[2 * HASHED_BYTES], digest[MD5_DIGEST_LENGTH];
@@ -191,7 +191,8 @@ void component_hash(struct bytes text, char out[COMPONENT_HASH + 1])
     unsigned char digest[MD5_DIGEST_LENGTH];
     if (uncut_length(text, digest) == text.len)
         digest_of(text, digest);
-    digest[HASHED_BYTES] = 0; /* pads the last group of three bytes; its last character becomes '=' */
+    digest[HASHED_BYTES] =
+        0; /* pads the last group of three bytes; the last character of this group becomes '=' */
     for (size_t in = 0, o = 0; in < HASHED_BYTES + 1; in += 3, o += 4) {
         uint32_t three = (uint32_t)digest[in] << 16 | (uint32_t)digest[in + 1] << 8 | digest[in + 2];
         for (int i = 0; i < 4; i++)
@@ -235,7 +236,8 @@ void lookup_escape(struct bytes text, struct buf *out)
     }
 }
 
-/* Decodes the escape at the start of `text` and sets *len to its length. -1 if it is invalid. */
+/* Decodes the escape at the start of `text` and sets *len to the escape's length. Returns -1 if the escape is
+ * invalid. */
 static int unescape_one(struct bytes text, size_t *len)
 {
     if (text.len >= 2 && text.ptr[1] == '\\') {
@@ -313,8 +315,9 @@ void text_key_decode(struct bytes key, struct buf *out)
     buf_free(&escaped);
 }
 
-/* An escape sorts as a backslash followed by an x. Plain keys with a backslash at its place have two of them and sort before it, keys with
- * a larger byte after it. So the search must be after all keys with the backslash: these have fewer bytes than a hash. */
+/* Among plain keys, an escape sorts as `\x`. Plain keys with a backslash at the escape's position sort before the
+ * escape, because the backslash is doubled. Keys with a larger byte sort after the escape. So the search begins after
+ * all keys with the backslash, which are shorter than a hash. */
 void text_order_seek_plain(struct bytes text, struct buf *out)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -328,7 +331,8 @@ void text_order_seek_plain(struct bytes text, struct buf *out)
     }
 }
 
-/* The bytes of [a-z0-9_] that a text begins with, of which a namespace and the two parts of a subtotal's consist. */
+/* Returns the number of bytes of [a-z0-9_] at the beginning of `text`. Namespaces and the parts of subtotals' names
+ * consist of [a-z0-9_]. */
 static size_t namespace_length(struct bytes text)
 {
     static const bool allowed[256] = {['0' ... '9'] = true, ['a' ... 'z'] = true, ['_'] = true};
@@ -367,7 +371,7 @@ int record_key_compare(struct bytes a, struct bytes b, char separator)
     int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
     if (order != 0 || a.len == b.len)
         return order;
-    /* a is a prefix of b, so the separator after a is compared with b's next byte. If that byte is a separator too, a
+    /* a is a prefix of b, so the separator after a is compared with b's next byte. If this byte is a separator too, a
      * sorts first. */
     order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
     return order ? order : -1;
@@ -399,7 +403,6 @@ bool component_is_stored(struct bytes component)
     return !has_reserved(component) && (component.len < COMPONENT_HASH || component_is_hash(component));
 }
 
-/* Reads the period after the last dot of out->key, and leaves the key before it. */
 static bool take_period(struct record_key *out)
 {
     const char *end = out->key.ptr + out->key.len, *dot = end;

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
-#define FILES_A_LIMIT 8            /* so many files share max_bytes and max_age */
+#define FILES_A_LIMIT 8            /* number of files in max_bytes and in max_age */
 #define NAME_TEXT 64
 #define SUM_BEGIN ",\"xxh3\":\""
 #define SUM_TEXT (sizeof SUM_BEGIN - 1 + 16 + 2) /* `,"xxh3":"0123456789abcdef"}` */
@@ -26,7 +26,6 @@ struct rejects {
     usec_t begun;
 };
 
-/* A file of entries. */
 struct part {
     struct rejects_place begin;
     uint64_t size;
@@ -39,8 +38,8 @@ struct rejects_reader {
     struct part *parts;
     size_t n, next;
     FILE *file;
-    int error;                           /* of the list; 0: none */
-    struct rejects_place begin, at, end; /* `begin`: of the latest entry */
+    int error;                           /* errno of list_parts, or 0 */
+    struct rejects_place begin, at, end; /* `begin` is that of the latest entry */
 };
 
 static size_t replacements(struct bytes text)
@@ -54,7 +53,7 @@ static size_t replacements(struct bytes text)
     return n;
 }
 
-/* Appends an entry up to its checksum. */
+/* Appends the members of an entry before its checksum. */
 static void append_members(struct buf *out, const struct rejects_entry *e)
 {
     buf_printf(out, "{\"%s\":", e->is_file ? "file" : "stream");
@@ -68,7 +67,7 @@ static void append_members(struct buf *out, const struct rejects_entry *e)
     buf_printf(out, ",\"time\":%" PRId64 ",\"bytes\":%" PRIu64 ",\"line\":", e->time, e->length);
     size_t start = out->len;
     buf_append_json(out, e->line);
-    /* If the text has more replacement characters than the line, some of the line's bytes were not UTF-8. */
+    /* If the JSON text has more U+FFFD than the line, the line was not valid UTF-8. */
     if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(e->line)) {
         buf_append_str(out, ",\"hex\":\"");
         for (size_t i = 0; i < e->line.len; i++)
@@ -97,7 +96,8 @@ bool rejects_format_erased(struct buf *out, struct bytes text, const struct reje
     size_t start = out->len;
     char *line = mem_alloc(text.len + ERASED_LINE_MIN);
     bool fits = false;
-    /* The number of bytes of the line is a member too. If its digits leave a gap of one byte, the reason fills it. */
+    /* The member `bytes` also has a variable length. If the digits of `bytes` leave a gap of one byte, a longer reason
+     * fills the gap. */
     for (size_t r = 0; r < 4 && !fits; r++) {
         e.reason = bytes_str(reasons[r]);
         for (size_t n = ERASED_LINE_MIN; n < text.len && !fits;) {
@@ -206,7 +206,7 @@ static char *part_path(const char *dir, struct rejects_place begin)
     return text;
 }
 
-/* Lists the files in order. The caller frees *out. Returns 0, or -1 with errno and no list. */
+/* Lists the files of entries in order. The caller frees *out. Returns 0, or -1 with errno and no list. */
 static int list_parts(const char *dir, struct part **out, size_t *n)
 {
     DIR *d = opendir(dir);
@@ -230,7 +230,7 @@ static int list_parts(const char *dir, struct part **out, size_t *n)
         if (strcmp(again, e->d_name) != 0)
             continue;
         if (fstatat(dirfd(d), e->d_name, &st, 0) != 0) {
-            error = errno == ENOENT ? 0 : errno; /* the file may have expired meanwhile */
+            error = errno == ENOENT ? 0 : errno; /* another thread may have deleted the file */
             continue;
         }
         p.size = (uint64_t)st.st_size;
@@ -250,7 +250,6 @@ static int list_parts(const char *dir, struct part **out, size_t *n)
     return -1;
 }
 
-/* Opens the file that begins at `begin` and truncates it to `size`. */
 static int open_part(struct rejects *r, struct rejects_place begin, uint64_t size, usec_t now)
 {
     char *path = part_path(r->dir, begin);
@@ -272,8 +271,8 @@ static int open_part(struct rejects *r, struct rejects_place begin, uint64_t siz
     return 0;
 }
 
-/* Truncates the sequence to `length` and opens the file that contains its end. Deletes later files first, newest first:
- * after a failure, the call can be repeated. */
+/* Truncates the sequence to `length` and opens the file that contains its end. Deletes later files first, newest first,
+ * so that the call can be repeated after a failure. */
 static int open_at(struct rejects *r, uint64_t slice, uint64_t length, usec_t now)
 {
     struct part *parts;
@@ -328,7 +327,7 @@ void rejects_close(struct rejects **rp)
     *rp = NULL;
 }
 
-/* The bytes of entries that were not put back. */
+/* Returns the number of bytes of a file's entries that were not put back. */
 static uint64_t live_bytes(const struct part *p, struct rejects_place front)
 {
     struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
@@ -337,7 +336,7 @@ static uint64_t live_bytes(const struct part *p, struct rejects_place front)
     return rejects_compare(front, p->begin) > 0 ? end.offset - front.offset : p->size;
 }
 
-/* True if an uncommitted write at `at` needs the file: it ends or goes on there. */
+/* Returns true if a write at `at` needs the file: the file ends at `at` or has `at` inside. */
 static bool is_needed(const struct part *p, struct rejects_place at)
 {
     return p->begin.slice == at.slice && p->begin.offset <= at.offset &&
@@ -383,13 +382,13 @@ int rejects_write(struct rejects *r, struct bytes entries, uint64_t at, const st
     struct rejects_place first = {r->begin.slice, at};
     uint64_t most =
         limits->max_bytes > 0 ? (limits->max_bytes + FILES_A_LIMIT - 1) / FILES_A_LIMIT : UINT64_MAX;
-    /* A failed transaction may have begun new files after `at`. */
+    /* Files that begin after `at` belong to a failed transaction. */
     if (at < r->begin.offset && open_at(r, r->begin.slice, at, now) != 0)
         return -1;
     while (entries.len > 0) {
         uint64_t size = at - r->begin.offset;
         bool is_old = limits->max_age > 0 && now - r->begun >= limits->max_age / FILES_A_LIMIT;
-        /* Before a new file is begun, truncate the current file: a failed transaction may have left entries after
+        /* Truncate the current file before a new file begins, because a failed transaction may have left entries after
          * `at`. */
         if (size > 0 && (size >= most || is_old)) {
             if (io->ftruncate(r->fd, (off_t)size) != 0 ||
@@ -416,7 +415,7 @@ struct rejects_reader *rejects_reader_new(
 {
     struct rejects_reader *r = mem_zalloc(sizeof *r);
     *r = (struct rejects_reader){.dir = mem_strdup(dir), .at = from, .end = end};
-    if (list_parts(dir, &r->parts, &r->n) != 0 && errno != ENOENT) /* no directory: no entries */
+    if (list_parts(dir, &r->parts, &r->n) != 0 && errno != ENOENT) /* a missing directory has no entries */
         r->error = errno;
     return r;
 }
@@ -435,7 +434,7 @@ void rejects_reader_free(struct rejects_reader **rp)
     *rp = NULL;
 }
 
-/* Opens the next file with entries after r->at. Returns 1, or 0 if there is none, or -1 with errno. */
+/* Opens the next file that has entries after r->at. Returns 1, 0 if no such file exists, or -1 with errno. */
 static int next_part(struct rejects_reader *r)
 {
     if (r->file)
@@ -449,7 +448,7 @@ static int next_part(struct rejects_reader *r)
         char *path = part_path(r->dir, p->begin);
         r->file = fopen(path, "re");
         free(path);
-        if (!r->file && errno != ENOENT) /* the file may have expired meanwhile */
+        if (!r->file && errno != ENOENT) /* another thread may have deleted the file */
             return -1;
         if (rejects_compare(p->begin, r->at) > 0)
             r->at = p->begin;
@@ -473,13 +472,13 @@ int rejects_reader_next(struct rejects_reader *r, struct bytes *text, struct rej
             const struct part *p = &r->parts[r->next - 1];
             struct rejects_place end = {p->begin.slice, p->begin.offset + p->size};
             n = getline(&r->line, &r->room, r->file);
-            /* getline returns the part of a line before a read error. */
+            /* getline returns the part of the line that precedes a read error. */
             if (ferror(r->file) || (n < 0 && !feof(r->file)))
                 return -1;
-            /* Only the LF is damaged if the checksum before it is right. */
+            /* If the checksum before the LF is correct, only the LF is damaged. */
             if (n < 0 ? rejects_compare(r->at, end) < 0
                       : r->line[n - 1] != '\n' && !has_right_sum(bytes_of(r->line, (size_t)n - 1))) {
-                errno = EBADMSG; /* the file ends too early */
+                errno = EBADMSG;
                 return -1;
             }
         }

@@ -37,7 +37,6 @@ static const char *const statement_sql[STATEMENTS] = {
     [SET_META] = "INSERT INTO meta VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 };
 
-/* A run being written in a transaction. */
 struct run_sink {
     struct slice *slice;
     uint64_t run;
@@ -45,23 +44,21 @@ struct run_sink {
     struct error *error;
 };
 
-/* Blocks of a deleted run. */
 struct garbage {
     uint64_t run;
     uint32_t next;
 };
 
-/* A merge of runs in progress. */
 struct merge {
     struct slice_run into;
     struct count_run_index **indexes;
     struct count_source **sources;
-    uint64_t *runs; /* their ids */
+    uint64_t *runs;
     size_t n;
     struct count_merge *merge;
     struct run_sink sink;
     struct count_run_writer *writer;
-    uint64_t collisions; /* collisions that earlier steps have reported */
+    uint64_t collisions; /* number of collisions that earlier steps have reported */
 };
 
 struct slice {
@@ -71,7 +68,7 @@ struct slice {
     unsigned log_pages;
     struct slice_state state;
     uint64_t next_run;
-    struct merge *merge; /* NULL: none in progress */
+    struct merge *merge;
     struct garbage *garbage;
     size_t n_garbage, room_garbage;
 };
@@ -86,7 +83,6 @@ unsigned slice_log_pages(const struct slice *s)
     return s->log_pages;
 }
 
-/* Executes a bound statement and resets it. */
 static enum slice_result finish(struct slice *s, int which, struct error *error)
 {
     sqlite3_stmt *statement = s->statements[which];
@@ -121,7 +117,7 @@ static enum slice_result set_cursors(
     return r;
 }
 
-/* Writes the part of the state that a batch changes, and the checksum. */
+/* Writes the part of the state that a batch changes, and the checksum of the state. */
 static enum slice_result set_state(struct slice *s, const struct slice_state *next, struct error *error)
 {
     const struct {
@@ -162,7 +158,8 @@ static enum slice_result prepare(struct slice *s, struct error *error)
     return slice_sql_prepare_block(s->db, &s->block, error);
 }
 
-/* Creates the slice in one transaction. If interrupted, the database stays empty and is created again. */
+/* Creates the slice in one transaction. If the creation is interrupted, the database stays empty, and slice_open
+ * creates the slice again. */
 static enum slice_result make(struct slice *s, const struct slice_config *c, struct error *error)
 {
     struct slice_state state = {.number = c->number,
@@ -207,7 +204,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, str
                        : error_set(error, SLICE_FAILED, "cannot sync the directory of %.400s", c->path);
 }
 
-/* Appends the lines of `a` that `b` does not contain. Each line begins with `mark`. */
+/* Appends the lines of `a` that `b` does not contain, each with `mark` before it. */
 static void append_missing(struct buf *out, char mark, const char *a, const char *b)
 {
     while (*a) {
@@ -247,7 +244,7 @@ static void add_garbage(struct slice *s, uint64_t run)
     *ARRAY_ADD(s->garbage, s->n_garbage, s->room_garbage) = (struct garbage){.run = run};
 }
 
-/* Finds blocks that belong to no run, because a crash interrupted their merge. Checks that the ids ascend, because a
+/* Finds blocks that belong to no run, because a crash interrupted a merge. Checks that the ids ascend, because a
  * damaged id could make the search endless. */
 static enum slice_result find_garbage(struct slice *s, struct error *error)
 {
@@ -285,7 +282,7 @@ enum slice_result slice_open(const struct slice_config *config, struct slice **o
         slice_sql_open(config->path, config->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &s->db, error);
     if (r == SLICE_OK)
         r = slice_state_check_format(s->db, config->path, &is_new, error);
-    /* Turns off automatic checkpoints. slice_checkpoint moves the log, at a time when the readers were renewed. */
+    /* Automatic checkpoints are off, because slice_checkpoint moves the log at a time when the readers were renewed. */
     if (r == SLICE_OK)
         r = slice_sql_run(s->db,
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; "
@@ -416,7 +413,7 @@ static enum slice_result write_counts(struct slice *s, const struct slice_batch 
     return r;
 }
 
-/* Commits, and makes `next` the state. After a failure, rolls back. */
+/* Commits and makes `next` the state. If r or the commit is a failure, rolls back. */
 static enum slice_result end(
     struct slice *s, enum slice_result r, struct slice_state *next, struct error *error)
 {
@@ -428,7 +425,7 @@ static enum slice_result end(
         struct slice_state old = s->state;
         s->state = *next;
         *next = old;
-    } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back already */
+    } else if (!sqlite3_get_autocommit(s->db) && /* SQLite may have rolled back by itself */
                sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK) {
         r = error_set(error, SLICE_FAILED, "%s", error->text);
     }
@@ -460,7 +457,7 @@ enum slice_result slice_commit(
     return r;
 }
 
-/* The lowest level with at least `runs` runs; -1: none. */
+/* Returns the lowest level with at least `runs` runs, or -1 if no level has as many. */
 static int find_level(const struct slice *s, size_t runs)
 {
     size_t n[SLICE_LEVEL_MAX + 1] = {0};
@@ -536,7 +533,6 @@ static enum slice_result merge_part(
     if (copied == COUNT_FAILED && !write_failed)
         r = slice_counts_failed(count_merge_error(m->merge), error);
     if (*is_over) {
-        /* Replace the input runs by the merged run. */
         for (size_t i = 0; i < m->n && r == SLICE_OK; i++) {
             sqlite3_bind_int64(s->statements[DROP_RUN], 1, (sqlite3_int64)m->runs[i]);
             r = finish(s, DROP_RUN, error);

@@ -8,7 +8,7 @@
 
 #define STEP 4096 /* pages */
 
-/* The transaction of `source` is open, so every step reads the same snapshot. */
+/* Copies all pages. The transaction of `source` is open, so every step reads the same snapshot. */
 static enum slice_result copy_pages(
     sqlite3 *source, sqlite3 *copy, void (*meanwhile)(void *arg), void *arg, struct error *error)
 {
@@ -27,7 +27,8 @@ enum slice_result slice_copy(
     sqlite3 *source = NULL, *copy = NULL;
     /* In WAL mode a reader writes to the shared-memory index, so READONLY does not work. */
     enum slice_result r = slice_sql_open(from, from, SQLITE_OPEN_READWRITE, &source, error);
-    /* Closing the last connection would write the log into the slice and delete the log. The slice belongs to the aggregator. */
+    /* Closing the last connection must not move the log into the slice and delete the log, because the slice belongs to
+     * the aggregator. */
     if (r == SLICE_OK)
         sqlite3_db_config(source, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (r == SLICE_OK)
@@ -41,7 +42,6 @@ enum slice_result slice_copy(
     return r;
 }
 
-/* Reads a run. Returns the last result of next_record. */
 static enum count_next read_run(
     struct count_source *source, bool (*pace)(void *arg, size_t bytes), void *arg, bool *stopped)
 {

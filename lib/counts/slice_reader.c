@@ -11,10 +11,10 @@ struct slice_reader {
     char *path;
     sqlite3 *db;
     sqlite3_stmt *block;
-    pthread_mutex_t lock; /* of `db` and `block` while a source reads a block */
+    pthread_mutex_t lock; /* protects `db` and `block` while a source reads a block */
     struct slice_state state;
-    struct count_run_index **indexes; /* one for each of state.runs */
-    struct error failure;             /* of the last renewal; code SLICE_OK: none */
+    struct count_run_index **indexes;
+    struct error failure; /* code SLICE_OK: no failure */
 };
 
 static void free_indexes(struct count_run_index **indexes, size_t n)

@@ -1,14 +1,14 @@
 /* slice_reader: a snapshot of a slice's state and counts.
  *
- * A reader of an open slice holds an SQLite read transaction. It shows the last commit before the reader was opened or
+ * A reader of an open slice holds an SQLite read transaction, and shows the last commit before the reader was opened or
  * renewed. A reader of a sealed slice opens the file as immutable.
  *
- * 1. Between two renewals every source yields the same counts. Until the next renewal, runs that a merge has replaced
- *    stay readable.
- * 2. The reader verifies the state, the indexes and each block. Damage causes an error that names the file.
+ * 1. Between two renewals of the reader, every source yields the same counts. Runs that a merge has replaced stay
+ *    readable until the next renewal.
+ * 2. The reader verifies the slice's state, the indexes and each block. If a check fails, the error names the file.
  *
- * Several threads may read sources of one reader at once, each a source of its own. Opening, renewing and closing need
- * that no source is in use. Reads block on the disk.
+ * Several threads may read sources of one reader at the same time, each thread a source of its own. No source may be in
+ * use while the reader is opened, renewed or closed. Reads block on the disk.
  */
 #ifndef MILLRACE_SLICE_READER_H
 #define MILLRACE_SLICE_READER_H
@@ -18,13 +18,12 @@
 
 struct slice_reader;
 
-/* Opens a slice that exists. */
 enum slice_result slice_reader_open(const char *path, struct slice_reader **out, struct error *error);
-/* Opens a slice whose log was moved into its file. SLICE_UNSEALED: the slice is not sealed. */
+/* Opens a sealed slice whose log was moved into its file. SLICE_UNSEALED: the slice is not sealed. */
 enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error);
 void slice_reader_close(struct slice_reader **r);
-/* Makes the reader show the latest commit. After a failure, slice_reader_failure has the reason, and the reader has no
- * sources until a renewal succeeds. */
+/* Makes the reader show the latest commit. After a failure, slice_reader_failure returns the error, and the reader has
+ * no sources until a renewal succeeds. */
 enum slice_result slice_reader_renew(struct slice_reader *r);
 /* The error of the last renewal, or NULL if it succeeded. */
 const struct error *slice_reader_failure(const struct slice_reader *r);
@@ -32,11 +31,12 @@ const struct error *slice_reader_failure(const struct slice_reader *r);
 /* Valid until the next renewal. */
 const struct slice_state *slice_reader_state(const struct slice_reader *r);
 size_t slice_reader_runs(const struct slice_reader *r);
-/* A source of the i-th run that begins at the first key at or after `from`. Close it before the next renewal. */
+/* Returns a source of the i-th run, which begins at the first key at or after `from`. Close the source before the next
+ * renewal. */
 struct count_source *slice_reader_source(struct slice_reader *r, size_t i, struct bytes from);
-/* Adds the source of each run. */
+/* Adds a source of each run to `out`. Each source begins at the first key at or after `from`. */
 void slice_reader_add_sources(struct slice_reader *r, struct bytes from, struct count_sources *out);
-/* The sums over all runs of count_run_index_counts and of count_run_index_records. */
+/* Return the sums of count_run_index_counts and of count_run_index_records over all runs. */
 size_t slice_reader_counts(const struct slice_reader *r, struct bytes from, struct bytes last);
 size_t slice_reader_records(const struct slice_reader *r, struct bytes from, struct bytes last);
 

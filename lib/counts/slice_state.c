@@ -161,7 +161,7 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
 
 static void take_cursor(struct slice_cursor **list, size_t *n, sqlite3_stmt *row)
 {
-    if ((*n & (*n - 1)) == 0) /* at each power of two */
+    if ((*n & (*n - 1)) == 0)
         *list = mem_realloc(*list, (*n ? 2 * *n : 1) * sizeof **list);
     struct slice_cursor *c = &(*list)[(*n)++];
     *c = (struct slice_cursor){.offset = column_number(row, 2), .until = sqlite3_column_int64(row, 3)};
@@ -211,7 +211,8 @@ enum slice_result slice_state_load(
     return r;
 }
 
-/* Checked too, because a forged state can have a valid checksum. */
+/* Returns false if a run has an impossible id or level. The checksum does not suffice, because a forged state can have
+ * a valid checksum. */
 static bool has_possible_runs(const struct slice_state *state)
 {
     for (size_t i = 0; i < state->n_runs; i++)
