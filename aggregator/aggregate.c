@@ -11,57 +11,56 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECKPOINT_PAGES 4000 /* of 4 KiB: a checkpoint is due at about 16 MiB of log */
+#define CHECKPOINT_PAGES 4000 /* pages of 4 KiB; at this size of the log (16 MiB) a checkpoint is due */
 
-/* The progress of a seal. */
 enum phase {
     PHASE_COUNTING,
-    PHASE_ENDING,    /* the last batch is being committed, with the seal */
+    PHASE_ENDING,    /* the last batch and the sealed state are being committed */
     PHASE_FOLDING,   /* the log is being moved into the file and removed */
-    PHASE_BEGINNING, /* the slice is sealed; the next one is being created */
+    PHASE_BEGINNING, /* the slice is sealed; the next slice is being created */
 };
 
 struct aggregate {
     struct aggregate_config config;
     char *slices_dir, *rejects_dir;
     struct sealed sealed;
-    uint64_t number; /* of the open slice */
+    uint64_t number;
     struct slice_tally before;
     char *slice_path;
     struct slice_reader *reader; /* NULL in PHASE_BEGINNING */
     struct storage *storage;
     struct tally *tally;
     struct batch flushing;
-    struct slice_tally counted; /* of the slice that lines count into */
-    struct slice_tally ending;  /* of the slice being sealed */
-    uint64_t rejects_length;    /* as committed */
-    /* One for each stream, in the configuration's order, then one for each input. */
+    struct slice_tally counted; /* tally of the slice that lines count into */
+    struct slice_tally ending;  /* tally of the slice that is being sealed */
+    uint64_t rejects_length;
+    /* The arrays have one cursor for each stream, in the configuration's order, then one for each input. */
     struct slice_cursor *cursors, *job_cursors, *committed;
     size_t n_cursors, max_cursors;
     const char *input_path, *input_content;
     struct storage_job job, clear_job;
-    struct storage_job *running; /* the job that the storage thread has; NULL: none */
-    bool job_waits;              /* the job failed and waits for a retry */
-    bool renewal_waits;          /* the job is complete, but the reader could not be renewed; retried too */
-    bool is_cleared;             /* clear_job has a result */
-    bool is_held;                /* aggregate_hold */
+    struct storage_job *running; /* job that the storage thread runs; NULL: no job */
+    bool job_waits;              /* `job` failed and waits for a retry */
+    bool renewal_waits; /* `job` is complete, but the reader could not be renewed and waits for a retry */
+    bool is_cleared;    /* `clear_job` has a result */
+    bool is_held;
     enum phase phase;
-    struct chain_next next; /* job.begin points into this */
+    struct chain_next next; /* start of the next slice; job.begin points into it */
     int64_t open_started;
     usec_t last_swap, started_job, retry_at, background_at;
-    bool has_flushed; /* since the start */
-    usec_t turned_at; /* wall clock */
-    usec_t trusted;   /* the present trusted time */
-    usec_t latest;    /* the latest trusted time */
-    usec_t wall;      /* the wall clock, but not before `latest` */
+    bool has_flushed;
+    usec_t turned_at; /* trusted time at which the current or latest seal began */
+    usec_t trusted;
+    usec_t latest;
+    usec_t wall; /* wall clock, or `latest` if that is later */
     unsigned log_pages;
     bool merge_is_due, merge_is_behind;
-    struct slice_reader **layers; /* the latest result of aggregate_layers */
+    struct slice_reader **layers; /* readers of the latest result of aggregate_layers */
     bool latched;
-    struct error failure; /* code SLICE_OK: none */
+    struct error failure; /* code SLICE_OK: no failure */
     struct aggregate_numbers numbers;
-    struct slice_tally at_start; /* of all slices, as committed at the start */
-    int64_t *newest;             /* of each stream: the latest event time counted since the start */
+    struct slice_tally at_start; /* committed tally of all slices at the start */
+    int64_t *newest;             /* latest event time of each stream that was counted since the start */
 };
 
 static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y)
@@ -69,7 +68,6 @@ static struct slice_tally add_tallies(struct slice_tally x, struct slice_tally y
     return (struct slice_tally){x.events + y.events, x.skipped + y.skipped, x.rejected + y.rejected};
 }
 
-/* Prepares the STORAGE_BEGIN job for the slice that begins at a->next. */
 static void prepare_begin(struct aggregate *a, usec_t wall)
 {
     free(a->slice_path);
@@ -94,7 +92,6 @@ static enum slice_result make_directory(const char *parent, const char *name, ch
     return io_make_dirs(*out) == 0 ? SLICE_OK : storage_fail_errno("make", *out, error);
 }
 
-/* Recovers the slices and begins the open one. */
 static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct error *error)
 {
     const struct chain_config c = {.slices_dir = a->slices_dir,
@@ -336,8 +333,7 @@ void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
-/* A time that was not in the future when it was counted may be now, if the clock was ahead at the start. The next event then takes
- * its place. */
+/* If the clock was ahead at the start, *newest may be in the future now. The next event then replaces *newest. */
 static void keep_newest(const struct aggregate *a, int64_t time, int64_t *newest)
 {
     int64_t now = a->trusted / USEC_PER_SEC;
@@ -373,7 +369,7 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
 
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length)
 {
-    reject(a, stream, head, length, "the line is over max_line");
+    reject(a, stream, head, length, "the line is longer than max_line");
     move_cursor(a, stream, a->cursors[stream].offset + length + 1);
 }
 
@@ -418,7 +414,7 @@ static void start_job(struct aggregate *a, struct storage_job *job, usec_t now)
     storage_start(a->storage, job);
 }
 
-/* Swaps the batches and starts the commit of the previously active one. */
+/* Makes the active batch the flushing batch and starts its commit. */
 static void start_flush(struct aggregate *a, usec_t now, bool seal)
 {
     a->flushing = tally_take(a->tally, seal);
@@ -468,12 +464,12 @@ static void wait_for_space(struct aggregate *a, usec_t now, const struct error *
     a->retry_at = a->background_at = now + AGGREGATE_RETRY;
 }
 
-/* Renews the reader if the completed job requires it, and begins the next step of a seal. */
+/* Renews the reader if the completed job requires it, and starts the next job of a seal. */
 static void finish_job(struct aggregate *a, usec_t now)
 {
     enum storage_kind kind = a->job.kind;
     enum slice_result r = SLICE_OK;
-    /* The reader must show a commit. A renewed reader also lets SQLite reuse the log from its start. */
+    /* The reader must show a new commit. After the renewal, SQLite can also overwrite the log from its start. */
     if (kind == STORAGE_COMMIT || kind == STORAGE_CHECKPOINT || a->job.runs_changed)
         r = slice_reader_renew(a->reader);
     a->renewal_waits = r == SLICE_FULL;
@@ -531,8 +527,8 @@ bool aggregate_tick(struct aggregate *a, usec_t now)
     }
     bool is_due =
         !a->has_flushed || now - a->last_swap >= a->config.flush_interval || tally_is_large(a->tally);
-    /* Flushes wait while too many runs await a merge, unless a merge failed recently. The first flush never waits: the
-     * aggregator would count nothing if every restart came before the end of a long merge. */
+    /* Flushes wait while too many runs await a merge, unless a merge failed recently. The first flush never waits,
+     * because otherwise no line would be counted if every restart came before the end of a long merge. */
     bool merge_first = a->merge_is_behind && a->has_flushed && now >= a->background_at;
     if (is_due && !merge_first)
         aggregate_flush(a, now);
@@ -564,7 +560,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     }
     if (job->result == SLICE_FULL) {
         wait_for_space(a, now, &job->error);
-        /* A failed merge or checkpoint starts over later. Any other job is retried unchanged. */
+        /* A failed merge or checkpoint begins again later. Any other job is retried unchanged. */
         a->job_waits = job->kind != STORAGE_MERGE && job->kind != STORAGE_CHECKPOINT;
         return;
     }
@@ -582,7 +578,7 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     if (job->kind == STORAGE_COMMIT) {
         a->rejects_length = job->commit.rejects_length;
         for (size_t i = 0; i < job->commit.n_cursors; i++)
-            if (a->job_cursors[i].id[0] != '\0') /* else the stream may have begun since */
+            if (a->job_cursors[i].id[0] != '\0') /* empty: the stream may have begun after the commit */
                 a->committed[i] = a->job_cursors[i];
         a->numbers.flushes++;
         a->numbers.rows_flushed += job->written.counts;
@@ -609,7 +605,8 @@ enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, s
         return SLICE_OK;
     size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MAX;
     if (a->sealed.n >= most)
-        return error_set(error, SLICE_FULL, "%zu sealed slices wait to be cleared", most);
+        return error_set(
+            error, SLICE_FULL, "%zu slices are sealed but not cleared, which is the limit", most);
     a->turned_at = wall;
     a->phase = PHASE_ENDING;
     start_flush(a, now, true);
@@ -630,7 +627,7 @@ enum aggregate_clear aggregate_clear(struct aggregate *a, usec_t now, uint64_t t
                : a->clear_job.result == SLICE_FOREIGN ? AGGREGATE_CLEAR_NOT_ARCHIVED
                                                       : AGGREGATE_CLEAR_FAILED;
     }
-    /* This job does not replace one that waits for space: clearing slices may make that space. */
+    /* The clear does not replace a job that waits for space, because the clear may free that space. */
     if (!a->running) {
         a->clear_job = (struct storage_job){
             .kind = STORAGE_CLEAR, .archive = a->config.archive, .sealed = &a->sealed, .through = through};

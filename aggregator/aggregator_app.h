@@ -1,4 +1,5 @@
-/* app: the state that the aggregator's wiring and its HTTP endpoints share. The loop's thread only. */
+/* app: the state that is shared by the aggregator's wiring and its HTTP endpoints. Only the loop's thread uses this
+ * state. */
 #ifndef MILLRACE_AGGREGATOR_APP_H
 #define MILLRACE_AGGREGATOR_APP_H
 
@@ -14,30 +15,32 @@
 struct app {
     struct daemon *daemon;
     struct counters *counters;
-    struct counted_since since; /* of the counters; a replaced archive changes it */
+    struct counted_since since; /* times of the counters; change when the archive is replaced */
     struct stream_names streams;
-    struct aggregate *aggregate; /* NULL until recovery is complete, as are the members below */
+    struct aggregate *aggregate; /* NULL until recovery is complete; so are the members below */
     struct count_watermark *watermark;
     struct follower *followers[COUNT_STREAMS_MAX];
     struct line_watch *watch;
-    bool answers;                                      /* every stream has caught up at least once */
-    struct slice_waiter *seal_waiters, *clear_waiters; /* requests that wait for a seal or a clear */
-    struct put_back_waiter *put_back_waiter; /* the put-back request whose step is not committed yet */
+    bool answers; /* every stream has caught up at least once since the start */
+    /* requests that wait for a seal, and requests that wait for a clear */
+    struct slice_waiter *seal_waiters, *clear_waiters;
+    /* put-back request whose step is not committed yet; NULL: no such request */
+    struct put_back_waiter *put_back_waiter;
     struct http_reads reads;
     size_t max_answer;
-    bool is_damaged;  /* /health names a damaged slice (slice_scrub.h) */
+    bool is_damaged;  /* true: /health names a damaged slice (slice_scrub.h) */
     usec_t began;     /* trusted time at which counting began */
-    char health[512]; /* the latest reason reported to /health; "": ready */
+    char health[512]; /* latest reason that /health shows; "": the aggregator is ready */
 };
 
-/* Requests may wait for a seal, a clear or a put back. Continues these operations, and answers the requests whose
- * operation is complete or refused. Call it after aggregate_poll and before aggregate_tick. */
+/* Continues each seal, clear or put back that requests wait for. Answers the requests whose operation is complete or
+ * refused. Call app_answer_waiters after aggregate_poll and before aggregate_tick. */
 void app_answer_waiters(struct app *app);
 
 extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 
-/* Brings the window up to this moment, before it is shown. */
+/* Brings the window of the line watch up to the present moment. Call app_watch_lines before the window is shown. */
 static inline void app_watch_lines(struct app *app)
 {
     struct aggregate_numbers n;

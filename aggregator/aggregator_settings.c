@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define KEYS_SHARE 4                    /* fraction of the memory: the keys of limited counters */
-#define REJECTS_MAX_BYTES_MIN (1 << 20) /* below it, each commit could delete the rejects of the last */
+#define REJECTS_MAX_BYTES_MIN (1 << 20) /* a lower limit could delete the rejects of each previous commit */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
@@ -20,7 +20,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_STRING,
         .min = 1,
         .max = 4096,
-        .help = "directory of the compactor's archive; default with [millrace] data_dir: as for the "
+        .help = "directory of the compactor's archive; default with [millrace] data_dir: that of the "
                 "compactor; without an archive no slice is cleared"},
     {.name = "pubsub_url",
         .type = OPTION_STRING,
@@ -42,14 +42,14 @@ const struct option_row settings_rows[] = {
         .help = "name of the cursor on each stream at pubsub; each aggregator needs its own"},
     {.name = "accept_loss",
         .type = OPTION_BOOL,
-        .help = "for one start: continue although lines expired uncounted or the stream is a restored copy; "
+        .help = "for one start: continue even if uncounted lines expired or the stream is a restored copy; "
                 "otherwise the aggregator stays not ready"},
     {.name = "accept_loss_from",
         .type = OPTION_INT,
         .fallback = "-1",
         .min = -1,
         .max = INT64_MAX,
-        .help = "as accept_loss, and continue at this offset of the copy (-1: none chosen)"},
+        .help = "as accept_loss, and continue at this offset of the copy (-1: no offset is chosen)"},
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",
@@ -63,17 +63,17 @@ const struct option_row settings_rows[] = {
         .min = AGGREGATE_MEMORY_MIN,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "memory of the aggregator; at the limit it pauses the streams"},
+        .help = "memory of the aggregator, which pauses the streams at this limit"},
     {.name = "max_line",
         .type = OPTION_SIZE,
         .fallback = "1M",
         .min = 64,
         .max = 64 << 20,
         .unit = "bytes",
-        .help = "longest line; longer ones are rejected"},
+        .help = "longest line; longer lines are rejected"},
     REJECT_LIMIT_ROWS(
         "delete the oldest files of rejected lines once all exceed this size, at least 1M; 0: unlimited",
-        "delete files of rejected lines after this time; 0: keep them"),
+        "delete files of rejected lines after this time; 0: keep all files"),
     {.name = "scrub_rate",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -88,9 +88,9 @@ const struct option_row settings_rows[] = {
     {.name = "recount",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
-        .help = "count all streams of this archive again, up to where it ends, and exit; each FILE of "
-                "ps_to_file stands for its part of a stream (millrace recount)"},
-    READ_PROTOCOL_SETTING("4M"), /* one turn of the loop composes an answer */
+        .help = "count all streams of this archive again, up to the archive's end, and exit; each FILE of "
+                "ps_to_file replaces its part of a stream (millrace recount)"},
+    READ_PROTOCOL_SETTING("4M"), /* limit of an answer, because one turn of the loop composes it */
     {0},
 };
 
@@ -107,7 +107,8 @@ int settings_read_counters(struct options *o, struct counters **out, struct erro
         return 0;
     counters_free(out);
     return config_fail(error, config, 0,
-        "max_keys: with this max_memory at most %zu in all counters together; lower it or raise max_memory",
+        "max_keys: this max_memory allows at most %zu in all counters together; lower max_keys or raise "
+        "max_memory",
         most / KEY_LIMIT_BYTES);
 }
 
@@ -117,7 +118,6 @@ void stream_names_free(struct stream_names *s)
     *s = (struct stream_names){0};
 }
 
-/* Splits the list of names in place. */
 int settings_read_streams(const struct options *o, struct stream_names *out, struct error *error)
 {
     char *save = NULL;
@@ -130,7 +130,7 @@ int settings_read_streams(const struct options *o, struct stream_names *out, str
         if (again || !bytes_is_name(bytes_str(s)) || s[0] == AGGREGATE_INPUT_MARK ||
             out->n == COUNT_STREAMS_MAX)
             return options_refuse(o, "streams", error, "%s is %s", s,
-                again ? "a duplicate" : "not a valid name, or too many streams are named");
+                again ? "a duplicate" : "not a valid name, or there are too many streams");
         out->names[out->n++] = s;
     }
     return out->n > 0 ? 0 : options_refuse(o, "streams", error, "no stream is named");
@@ -142,7 +142,7 @@ struct rejects_limits settings_rejects_limits(const struct options *o)
         (uint64_t)options_int(o, "rejects_max_bytes"), options_int(o, "rejects_max_age") * USEC_PER_MSEC};
 }
 
-/* Without data_dir, the directories are those of `millrace up`. */
+/* Without data_dir, uses the directories of `millrace up`. */
 static int inherit_directories(struct options *o, struct error *error)
 {
     const struct config *config = options_config(o);
@@ -175,7 +175,7 @@ int settings_check(struct options *o, struct error *error)
         return error_set(error, -1, "data_dir is missing; set it to a directory for the slices");
     int64_t max_bytes = options_int(o, "rejects_max_bytes");
     if (max_bytes > 0 && max_bytes < REJECTS_MAX_BYTES_MIN)
-        return options_refuse(o, "rejects_max_bytes", error, "less than 1M; set 0 for no limit");
+        return options_refuse(o, "rejects_max_bytes", error, "less than 1M; set it to 0 for no limit");
     int result = settings_read_streams(o, &streams, error);
     if (result == 0)
         result = options_check_name(o, "cursor", error);

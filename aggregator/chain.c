@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The state of chain_open. */
 struct opening {
     const struct chain_config *config;
-    struct manifest manifest; /* zeroed, so `through` is 0, without an archive */
+    struct manifest manifest; /* zeroed if there is no archive, so that `through` is 0 */
     struct slice_range slices;
-    struct slice_state newest; /* number 0: there is none, or its creation was interrupted */
+    /* state of the newest slice; number 0: there is no slice, or its creation was interrupted */
+    struct slice_state newest;
     struct error *error;
 };
 
@@ -27,20 +27,21 @@ void chain_next_free(struct chain_next *next)
     *next = (struct chain_next){0};
 }
 
-/* The slices and the archive are copies of different ages: appends the commands that continue. Without slices the aggregator
- * begins where the archive ends, and the follower refuses if lines after this end have expired. */
+/* Refuses slices and an archive of different ages. Appends to the error the commands with which counting can continue.
+ * Without slices, counting begins at the archive's end; the follower refuses if lines after this end have expired. */
 static enum slice_result refuse_copies(const struct opening *o)
 {
     const char *slices = o->config->slices_dir, *rejects = o->config->rejects_dir;
     return error_set(o->error, SLICE_FOREIGN,
-        "%s; one of them is an old copy. Restore both from one backup, or count again from the archive's "
+        "%s; the slices or the archive are an old copy. Restore both from one backup, or count again from "
+        "the archive's "
         "end: "
         "mkdir "
         "%s.old && mv %s %s %s.old",
         o->error->text, slices, slices, rejects, slices);
 }
 
-/* Finds the slices. Their numbers must be consecutive, and the first must not be after slice `through` + 1. */
+/* Finds the slices. The numbers must be consecutive, and the first slice must not be after slice `through` + 1. */
 static enum slice_result find_slices(struct opening *o)
 {
     const char *dir = o->config->slices_dir, *archive = o->config->archive;
@@ -53,7 +54,7 @@ static enum slice_result find_slices(struct opening *o)
     if (!archive || found->first <= o->manifest.through + 1)
         return SLICE_OK;
     error_set(o->error, SLICE_FOREIGN,
-        "the archive %.100s goes through slice %" PRIu64 ", but the oldest slice in %.100s is %" PRIu64,
+        "the archive %.100s includes slices up to %" PRIu64 ", but the oldest slice in %.100s is %" PRIu64,
         archive, o->manifest.through, dir, found->first);
     return refuse_copies(o);
 }
@@ -66,7 +67,7 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
         return SLICE_OK;
     enum manifest_result r = manifest_read_current(archive, m, &why);
     if (r == MANIFEST_OK) {
-        /* Syncs the archive: a killed compactor may have switched `current` without syncing it. */
+        /* Syncs the archive, because a killed compactor may have switched `current` without a sync. */
         struct buf path = {0};
         buf_printf(&path, "%s/current", archive);
         buf_append_char(&path, '\0');
@@ -92,8 +93,8 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
         what, (int)(line.len > 200 ? 200 : line.len), line.ptr);
 }
 
-/* Compares the cursors with the positions in the manifest. A stream that was never read, or that the manifest does not
- * contain, may have any position. */
+/* Compares the cursors with the positions in the manifest. If a stream was never read or is not in the manifest, any
+ * position is accepted. */
 static enum slice_result check_meeting(const struct manifest *m, uint64_t slice, const char *verb,
     const struct slice_cursor *cursors, size_t n, struct error *error)
 {
@@ -104,7 +105,7 @@ static enum slice_result check_meeting(const struct manifest *m, uint64_t slice,
             continue;
         return error_set(error, SLICE_FOREIGN,
             "slice %" PRIu64 " %s in stream %s at %" PRIu64 " of %s, but in the archive at %" PRIu64
-            " of %s: they do not belong together",
+            " of %s: slices and archive do not belong together",
             slice, verb, s->name, c->offset, c->id, s->end, s->id);
     }
     return SLICE_OK;
@@ -120,14 +121,13 @@ enum slice_result chain_archived(
         r = check_meeting(&m, m.through, "ends", last->state.cursors, last->state.n_cursors, error);
     } else if (r == SLICE_OK && sealed->n > 0 && m.through >= sealed->slices[0].state.number) {
         r = error_set(error, SLICE_FOREIGN,
-            "the current archive goes through slice %" PRIu64 ", which was never sealed here", m.through);
+            "the current archive includes slice %" PRIu64 ", which was never sealed here", m.through);
     }
     *through = m.through;
     manifest_free(&m);
     return r;
 }
 
-/* Checks that a slice begins where its predecessor ends. */
 static enum slice_result check_follows(
     const struct opening *o, const struct slice_state *before, const struct slice_state *next)
 {
@@ -138,7 +138,7 @@ static enum slice_result check_follows(
             continue;
         return error_set(o->error, SLICE_FOREIGN,
             "slice %" PRIu64 " in %.200s does not begin where slice %" PRIu64
-            " ends in stream %s: one of them "
+            " ends in stream %s: one of these slices "
             "is an old copy",
             next->number, o->config->slices_dir, before->number, end->stream);
     }
@@ -193,11 +193,11 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
         r = error_set(o->error, SLICE_FOREIGN, "%.400s is not sealed, but a later slice exists", path);
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
-    /* After slice_look, a slice has a log only while another process has it open. */
+    /* After slice_look, a slice has a log only while another process has the slice open. */
     if (r != SLICE_OK && state.sealed && slice_has_log(path))
         r = error_set(o->error, SLICE_FULL,
-            "%.200s: its log is not in its file yet; another process may have it open: %s", path,
-            o->error->text);
+            "%.200s: the slice's log is not in its file yet; another process may have the slice open: %s",
+            path, o->error->text);
     slice_state_free(&state);
     if (r == SLICE_OK)
         sealed_add(sealed, path, reader);
@@ -271,8 +271,8 @@ enum slice_result chain_open(
     }
     if (r == SLICE_OK && next->number <= m->through) {
         error_set(error, SLICE_FOREIGN,
-            "slice %" PRIu64 " in %.100s is open, but the archive %.100s goes through slice %" PRIu64
-            " already",
+            "slice %" PRIu64
+            " in %.100s is open, but the archive %.100s already includes slices up to %" PRIu64,
             next->number, config->slices_dir, config->archive, m->through);
         r = refuse_copies(&o);
     }

@@ -11,8 +11,7 @@
 struct count_stream {
     struct watermark counted;
     struct stream_statement last;
-    usec_t
-        unknown_since; /* since boot: the first statement in a row that knows no time; 0: the last one does */
+    usec_t unknown_since; /* time since boot of the first of consecutive statements without a time; 0: none */
 };
 
 struct count_watermark {

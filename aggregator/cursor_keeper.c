@@ -18,11 +18,12 @@ struct stream_cursor_state {
     struct cursor_keeper *keeper;
     size_t stream;
     bool is_sent, is_asking;
-    uint64_t sent, asked; /* sent UINT64_MAX: nothing since pubsub has started */
+    /* positions of the latest successful and the latest request; UINT64_MAX: no success since pubsub's start */
+    uint64_t sent, asked;
     struct stream_place place;
-    uint64_t
-        first;  /* the first line that pubsub still has, if lines after the committed cursor have expired */
-    int logged; /* the last logged status; 0: none */
+    /* offset of the first line that pubsub still has, if lines after the committed cursor have expired */
+    uint64_t first;
+    int logged;
 };
 
 struct cursor_keeper {
@@ -55,7 +56,7 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct error *err
     if (!ok && (is_new || fd < 0))
         error_set(error, -1, "%s: %s", path, strerror(why));
     else if (!ok)
-        error_set(error, -1, "%s is damaged: restore it, or delete it for a new key", path);
+        error_set(error, -1, "%s is damaged: restore the file, or delete it to create a new key", path);
     errno = ok || is_new || fd < 0 ? why : 0;
     return ok ? 0 : -1;
 }
@@ -82,8 +83,8 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-/* Logs nothing if pubsub does not answer, or has another history than the committed cursor, because the follower reports
- * that. */
+/* Logs no error if pubsub does not answer or has another history than the committed cursor, because the follower
+ * reports both. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;
@@ -124,7 +125,7 @@ void cursor_keeper_tick(struct cursor_keeper *k)
             s->place = *place;
             s->sent = UINT64_MAX;
         }
-        bool is_left = s->first > c->offset; /* its opening is unknown */
+        bool is_left = s->first > c->offset; /* the opening (a run of pubsub) of this line is unknown */
         uint64_t from = is_left ? s->first : c->offset;
         if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == from))
             continue;

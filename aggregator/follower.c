@@ -16,7 +16,7 @@ static bool is_full(const struct follower *f)
     return aggregate_is_full(f->config.aggregate);
 }
 
-/* Prints the id as slices store it: the stream's id, and the opening if known. */
+/* Prints the id in the form of slices: the stream's id and, if known, the opening (a run of pubsub). */
 static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
 {
     snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);
@@ -92,8 +92,8 @@ struct follower *follower_new(const struct follower_config *config)
     struct follower *f = mem_zalloc(sizeof *f);
     const struct slice_cursor *c = aggregate_cursor(config->aggregate, config->stream);
     struct stream_cursor from = {.offset = c->offset};
-    _Static_assert(
-        SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT, "a stream's id, a point, an opening");
+    _Static_assert(SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT,
+        "an id in a slice is a stream's id, a dot and an opening");
     (void)sscanf(c->id, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
     f->config = *config;
     f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(config->daemon),

@@ -1,5 +1,5 @@
-/* The HTTP endpoints (docs/guide/protocol.md) besides the read protocol (http_reads.h): sealing, clearing, putting rejects
- * back, and the list of slices. */
+/* http: the HTTP endpoints (docs/guide/protocol.md) besides the read protocol (http_reads.h): sealing, clearing,
+ * putting rejects back, and the list of slices. */
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
 #include "base/xxh3.h"
@@ -59,7 +59,7 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     buf_append_char(out, ']');
 }
 
-/* Sealing, clearing and putting back: requests wait for the storage thread. */
+/* A request to seal or clear, which waits for the storage thread. */
 struct slice_waiter {
     struct app *app;
     struct http_request *req;
@@ -67,7 +67,7 @@ struct slice_waiter {
     struct slice_waiter *next, **link;
 };
 
-/* Lists the streams. There may be thousands of inputs besides. */
+/* Lists the streams, but not the inputs, which may be thousands. */
 static void append_streams(struct buf *out, const struct slice_state *state)
 {
     const char *separator = "";
@@ -136,7 +136,7 @@ static void answer_seals(struct app *app)
     struct error error;
     if (!app->seal_waiters)
         return;
-    /* All waiting requests name the same slice, because only one slice can be open. */
+    /* All requests that wait for a seal name the same slice, because only one slice is open. */
     uint64_t number = app->seal_waiters->slice;
     const struct sealed_slice *sealed = sealed_find(aggregate_sealed(app->aggregate), number);
     enum slice_result r =
@@ -155,7 +155,7 @@ static void answer_seals(struct app *app)
     }
 }
 
-/* A request to put rejects back, which waits until its step is committed. There is at most one. */
+/* A request to put rejects back, which waits until its step is committed. At most one such request waits. */
 struct put_back_waiter {
     struct app *app;
     struct http_request *req;
@@ -312,7 +312,7 @@ static void slices(struct http_request *req, void *ctx)
     if (!http_reads_check_open(app, req))
         return;
     const struct sealed *sealed = aggregate_sealed(app->aggregate);
-    /* The hash as text, because JSON numbers of 64 bits are not exact everywhere. */
+    /* The hash is printed as text, because some JSON parsers read numbers of 64 bits inexactly. */
     buf_printf(&out, "{\"open\":%" PRIu64 ",\"counters\":\"%" PRIu64 "\",\"slices\":[",
         aggregate_open_slice(app->aggregate),
         (uint64_t)XXH3_64bits(app->counters->text, strlen(app->counters->text)));

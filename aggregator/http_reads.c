@@ -8,22 +8,20 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define WORK_MAX 50000 /* counts that the loop looks at for one request: a few milliseconds */
-#define WORK_KEY                                                                                             \
-    (WORK_MAX / 2) /* of each of few keys: API questions that share a request wait no longer than alone */
-#define WORK_TINY                                                                                            \
-    4096 /* for a read of so many counts of each of few keys the loop always has time: a part of a millisecond */
-#define TINY_KEYS 9 /* as many as the API unites in a request */
+#define WORK_MAX 50000          /* counts that the loop reads for one request, in a few milliseconds */
+#define WORK_KEY (WORK_MAX / 2) /* counts per key of a request with few keys, which API questions share */
+#define WORK_TINY 4096          /* counts of each of few keys that the loop reads even in a full turn */
+#define TINY_KEYS 9             /* limit of keys that the API combines in one request */
 #define TURN (50 * USEC_PER_MSEC)
-#define TURN_READS (20 * USEC_PER_MSEC) /* of each turn */
+#define TURN_READS (20 * USEC_PER_MSEC) /* part of TURN for small reads */
 
-/* How to answer with the records that were found. */
+/* The form of the answer with the records that were found. */
 enum reply_kind { REPLY_VALUE, REPLY_ALL, REPLY_RECORDS, REPLY_PAGE };
 
-/* A read that waits for the thread or is there. */
+/* A read that waits for the thread or runs in it. */
 struct large_read {
     struct app *app;
-    struct http_request *req; /* NULL: the client is gone */
+    struct http_request *req; /* NULL: the client has disconnected */
     enum reply_kind kind;
     struct reads *reads;
     struct reads_answer answer;
@@ -47,7 +45,7 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
     return app->answers;
 }
 
-/* The counter of the request was added later than others, or is not configured. */
+/* Adds headers if the request's counter was added later than others or is not configured. */
 static void add_since(struct http_request *req, const struct app *app)
 {
     struct bytes ns = read_protocol_namespace(req);
@@ -55,7 +53,7 @@ static void add_since(struct http_request *req, const struct app *app)
     read_protocol_add_since(req, counted_since_of(&app->since, ns), is_not_counted);
 }
 
-/* Describes the state that a read sees. Call this once for a request, as its read begins. */
+/* Adds headers with the state that a read sees. Call add_headers once for each request, when the read begins. */
 static void add_headers(struct http_request *req, const struct app *app)
 {
     http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
@@ -78,11 +76,11 @@ static bool find_layers(struct http_request *req, struct app *app, struct reads_
         http_add_header_u64(req, "X-Millrace-Cleared", aggregate_cleared_slice(app->aggregate));
         http_problem(req, 410, "slice-cleared",
             "read the archive's last slice from its manifest, then start over",
-            "a slice after %" PRIu64 " is cleared", after);
+            "a slice after slice %" PRIu64 " was cleared", after);
         return false;
     case AGGREGATE_AFTER_AHEAD:
         http_problem(req, 409, "slice-ahead", "the archive does not belong to this aggregator's slices",
-            "slice %" PRIu64 " was never sealed; the open one is %" PRIu64, after,
+            "slice %" PRIu64 " was never sealed; the open slice is %" PRIu64, after,
             aggregate_open_slice(app->aggregate));
         return false;
     }
@@ -103,7 +101,7 @@ static void reply(
         slice_scrub_report(app, &a->error);
         http_problem(req, 503, "storage-failed", NULL, "%s", a->error.text);
     } else if ((kind == REPLY_ALL || kind == REPLY_VALUE) && a->more) {
-        /* The keys are in the order of the request, so X-Millrace-Next could not name where to continue. */
+        /* The answer has the keys in the request's order, so X-Millrace-Next cannot name where to continue. */
         http_problem(req, 413, "answer-too-large",
             "ask for fewer keys, or use /range, which answers in parts",
             "the answer exceeds max_answer (%zu bytes)", app->max_answer);
@@ -184,7 +182,6 @@ static void answer_later(
     append_read(large);
 }
 
-/* Whether small reads have used their part of the loop's turn. */
 static bool is_turn_over(struct http_reads *reads, usec_t now)
 {
     if (now - reads->turn >= TURN) {
@@ -194,8 +191,8 @@ static bool is_turn_over(struct http_reads *reads, usec_t now)
     return reads->spent >= TURN_READS;
 }
 
-/* Begins the read. If the read needs too many counts from the batch in memory, flushes the batch. Returns false if the storage thread
- * is busy. */
+/* Begins the read. If the read needs too many counts of the batch in memory, flushes the batch. Returns false if the
+ * storage thread is busy. */
 static bool begin_read(
     struct app *app, struct http_request *req, struct reads *r, struct reads_layers *layers)
 {
@@ -265,7 +262,7 @@ void http_reads_next(struct app *app)
         http_on_gone(r->req, on_gone, r);
         if (!begin_read(app, r->req, r->reads, &layers)) {
             reads_end(r->reads);
-            return; /* the storage thread notifies when it is done */
+            return; /* the storage thread calls `notify` when its job is complete */
         }
         unlink_read(r);
         start(r);

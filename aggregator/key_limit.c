@@ -10,7 +10,8 @@
 struct key_limit {
     const struct counter *counter;
     uint64_t exceeded;
-    /* Open addressing, at most two thirds full. A stored form never begins with NUL, which marks an empty slot. */
+    /* A table with open addressing, at most two thirds full. NUL marks an empty slot, because a stored form never
+     * begins with NUL. */
     char (*slots)[COMPONENT_HASH];
     size_t n_slots, n;
 };
@@ -49,7 +50,7 @@ void key_limit_clear(struct key_limit *l)
     l->slots = mem_zalloc(l->n_slots * sizeof *l->slots);
 }
 
-/* The slot of the key, or the empty slot where it belongs. */
+/* Returns the slot of the key, or an empty slot for the key. */
 static char *find_slot(const struct key_limit *l, const char stored[COMPONENT_HASH])
 {
     size_t mask = l->n_slots - 1;
@@ -95,12 +96,12 @@ static void load_key(struct key_limit *l, struct bytes component)
 {
     char stored[COMPONENT_HASH] = {0};
     if (component.len == 0 || component.len > COMPONENT_HASH)
-        return; /* not written by an aggregator */
+        return; /* an aggregator never writes a component of this length */
     memcpy(stored, component.ptr, component.len);
     key_limit_admits(l, stored);
 }
 
-/* Loads the keys of a merge that begins at the counter's first record. */
+/* Adds the keys of the records with the prefix, at the first of which the merge begins. */
 static enum count_next load_records(struct key_limit *l, struct count_merge *m, struct bytes prefix)
 {
     struct count_value value;

@@ -6,25 +6,25 @@
 
 /* A lookup, or a key of a total. */
 struct found {
-    char *text; /* as in a file of texts; allocated */
+    char *text; /* text as a key of a file of texts; allocated */
     size_t len;
     char stored[COMPONENT_HASH];
     size_t ns;
     uint64_t count;
 };
 
-/* The first texts that were added, and their end: no text at or after `end` is complete. */
+/* The smallest texts of those that were added. Texts at or after `end` are excluded. */
 struct found_list {
     struct found *items;
     size_t n;
-    struct buf end; /* empty: none was left out */
+    struct buf end; /* empty: no text was excluded */
 };
 
 struct key_search {
     struct key_search_query q;
-    struct buf start, text; /* as in a file of texts */
+    struct buf start, text; /* texts as keys of a file of texts */
     struct found_list lookups, keys;
-    bool is_sorted; /* the lookups, by hash */
+    bool is_sorted;
 };
 
 static struct bytes text_of(const struct found *f)
@@ -49,7 +49,7 @@ static bool is_past(struct bytes text, const struct buf *end)
     return end->len > 0 && record_key_compare(text, buf_bytes(end), RECORD_SEPARATOR) >= 0;
 }
 
-/* Leaves out all but the first texts. All entries of one text are kept or left out together. */
+/* Keeps only the smallest texts, at most SEARCH_KEPT. All entries of one text are kept or removed together. */
 static void trim(struct found_list *l)
 {
     qsort(l->items, l->n, sizeof *l->items, compare_texts);
@@ -104,7 +104,7 @@ void key_search_free(struct key_search **sp)
     free(s);
 }
 
-/* Sets s->text. False: the text does not have the prefix, or is before the start. */
+/* Sets s->text. Returns false if the text does not have the prefix or is before the start. */
 static bool is_wanted(struct key_search *s, struct bytes text)
 {
     if (!bytes_starts_with(text, s->q.prefix))
@@ -115,7 +115,7 @@ static bool is_wanted(struct key_search *s, struct bytes text)
            record_key_compare(buf_bytes(&s->text), buf_bytes(&s->start), RECORD_SEPARATOR) >= 0;
 }
 
-/* The component of a total or of a lookup. */
+/* Returns the component in the key of a total or a lookup. */
 static struct bytes component_of(struct bytes key)
 {
     const char *bar = memchr(key.ptr, '|', key.len);

@@ -1,9 +1,11 @@
-/* key_search: the keys of totals in slices and batches, in the order of their texts, as sortdb has them (archive/key_walk.h).
+/* key_search: finds the keys of totals in slices and batches, in the order of their texts. sortdb finds keys in the
+ * same order (archive/key_walk.h).
  *
- * Slices have no lookups in the order of texts. So a search reads all their lookups, and then all records of the totals.
+ * Slices do not store lookups in the order of texts. Therefore a search first reads all lookups, and then all records
+ * of the totals.
  *
- * 1. Lines, `next` and their order are those of key_walk. Each line has the sums over all layers.
- * 2. Of the keys that it finds, a search holds the first SEARCH_KEPT twice at most.
+ * 1. The lines, their order and `next` are the same as those of key_walk. Each line has the sums over all layers.
+ * 2. A search holds at most twice the first SEARCH_KEPT keys that it finds.
  */
 #ifndef MILLRACE_KEY_SEARCH_H
 #define MILLRACE_KEY_SEARCH_H
@@ -13,8 +15,8 @@
 #define SEARCH_KEPT 4096
 
 struct key_search_query {
-    struct bytes prefix, start; /* texts, not escaped */
-    const struct bytes *ns;     /* of totals; different, fewer than SEARCH_KEPT */
+    struct bytes prefix, start; /* texts without escapes */
+    const struct bytes *ns;     /* namespaces of totals, all different; fewer than SEARCH_KEPT */
     size_t n_ns;
     uint64_t limit;
 };
@@ -25,11 +27,13 @@ struct key_search;
 struct key_search *key_search_new(const struct key_search_query *q);
 void key_search_free(struct key_search **s);
 
-/* Take the current record of the merge: first every lookup, then every record of each total. Return COUNT_FAILED if a value cannot be read. */
+/* Take the current record of the merge into the search. Take every lookup first, then every record of each total.
+ * Return COUNT_FAILED if a value cannot be read. */
 enum count_next key_search_take_lookup(struct key_search *s, struct count_merge *m);
 enum count_next key_search_take_total(struct key_search *s, size_t ns, struct count_merge *m);
 
-/* Appends the lines. Returns the number of keys. *more: more keys follow, from the text `next` on. */
+/* Appends the lines of the search's result. Returns the number of keys. If *more is set, more keys follow, from the
+ * text `next` on. */
 uint64_t key_search_print(struct key_search *s, struct buf *lines, bool *more, struct buf *next);
 
 #endif

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 
 struct reason {
-    struct line_watch_reason shown; /* lines 0: unused */
+    struct line_watch_reason shown; /* `lines` is 0 if the entry is unused */
     uint32_t in[LINE_WATCH_SECONDS];
 };
 
 struct line_watch {
-    usec_t began; /* of the current second */
-    unsigned now; /* its place in the rings */
+    usec_t began; /* start of the current second */
+    unsigned now; /* index of the current second in the rings */
     struct slice_tally before;
     struct slice_tally in[LINE_WATCH_SECONDS];
     struct reason reasons[LINE_WATCH_REASONS];
@@ -56,10 +56,11 @@ void line_watch_tick(struct line_watch *w, usec_t now, const struct slice_tally 
         w->began += USEC_PER_SEC;
     }
     if (now - w->began >= USEC_PER_SEC)
-        w->began = now; /* no tick for more than a window */
+        w->began = now; /* the latest tick was more than a window ago */
 }
 
-/* The entry of a reason: an existing one, an unused one, or the last one for all others. */
+/* Returns the entry of a reason: an existing entry, an unused entry, or the last entry, which counts all other
+ * reasons. */
 static struct reason *find(struct line_watch *w, struct bytes text, bool *is_new)
 {
     struct reason *unused = NULL;
@@ -117,7 +118,6 @@ const struct line_watch_reason *line_watch_reason(const struct line_watch *w, si
     return NULL;
 }
 
-/* The most frequent reason. */
 static const struct line_watch_reason *most(const struct line_watch *w)
 {
     const struct line_watch_reason *r, *found = NULL;
@@ -127,7 +127,7 @@ static const struct line_watch_reason *most(const struct line_watch *w)
     return found;
 }
 
-/* All reasons with their numbers, which add up to the rejected lines. */
+/* Appends all reasons with the numbers of their lines, which add up to the number of rejected lines. */
 static void append_reasons(const struct line_watch *w, struct buf *out)
 {
     const struct line_watch_reason *r;

@@ -22,8 +22,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define PIECE ((size_t)128 << 10) /* of a stream, counted in one turn of the loop; requests wait as long */
-#define COMPLETE_AGE_MAX 120.0    /* seconds; from this age on /health names the producer that is behind */
+#define PIECE ((size_t)128 << 10) /* bytes of a stream that the loop counts per turn */
+/* From this age of complete_until (seconds) on, /health names the producer that holds completeness back. */
+#define COMPLETE_AGE_MAX 120.0
 
 #define TICKS_A_FLUSH 4
 #define TICK_MAX (250 * USEC_PER_MSEC)
@@ -34,25 +35,25 @@ struct wiring {
     struct loop_notify *notify;
     struct http_client *client;
     struct cursor_keeper *keeper;
-    struct slice_scrub *scrub; /* NULL: none */
+    struct slice_scrub *scrub; /* NULL: sealed slices are not re-read */
     char cursor_key[RANDOM_ID_SIZE];
-    usec_t log_lines_at; /* not before this time are rejected lines logged again */
+    usec_t log_lines_at; /* rejected lines are not logged again before this time */
     struct event *tick, *keep;
     bool drained;
-    /* Recovery runs in a thread of its own; meanwhile the daemon answers that it is not ready. */
+    /* Recovery runs in a thread of its own. During recovery the daemon answers that it is not ready. */
     struct aggregate_config config;
     pthread_t thread;
     bool is_opening;       /* the thread was started and is not joined yet */
     atomic_bool recovered; /* the thread has set the members below */
     struct aggregate *aggregate;
-    struct error error; /* if `aggregate` is NULL */
-    /* Totals on /metrics count from the start of the process and never decrease. */
+    struct error error; /* set if `aggregate` is NULL */
+    /* The totals on /metrics count from the start of the process and never decrease. */
     struct aggregate_numbers shown;
     struct stats_counter *events, *skipped, *rejected, *rows, *collisions, *holes;
     struct stats_histogram *flush_seconds;
-    struct stats_counter **over_max_keys; /* for each counter; NULL: not limited */
+    struct stats_counter **over_max_keys; /* NULL: the counter is not limited */
 };
-static_assert(offsetof(struct wiring, app) == 0, "handlers get its address");
+static_assert(offsetof(struct wiring, app) == 0, "handlers receive the address of `app`");
 
 static void update_metrics(struct wiring *w)
 {
@@ -99,7 +100,7 @@ static double complete_until(void *ctx)
     return (double)count_watermark_until(((struct app *)ctx)->watermark);
 }
 
-/* Returns the seconds since `time`, or since counting began if `time` is unknown. */
+/* Returns the age of `time`, or the time since counting began if `time` is unknown. */
 static double age_of(const struct app *app, int64_t time)
 {
     double age =
@@ -130,8 +131,8 @@ static void register_metrics(struct wiring *w)
     w->rejected = stats_counter(s, "lines_rejected_total", NULL, "lines written to the rejects file");
     w->rows = stats_counter(s, "rows_flushed_total", NULL, "rows written to the slice");
     w->collisions =
-        stats_counter(s, "lookup_collisions_total", NULL, "collisions of two texts with the same hash");
-    w->holes = stats_counter(s, "holes_crossed_total", NULL, "holes in streams crossed");
+        stats_counter(s, "lookup_collisions_total", NULL, "lookups in which two texts have the same hash");
+    w->holes = stats_counter(s, "holes_crossed_total", NULL, "holes crossed in streams");
     w->flush_seconds = stats_histogram(
         s, "flush_seconds", NULL, "time from the swap of a batch to its committed transaction");
     const struct counters *c = app->counters;
@@ -150,10 +151,11 @@ static void register_metrics(struct wiring *w)
     stats_gauge(s, "complete_until_seconds", NULL, "every event accepted before this time is counted",
         complete_until, app);
     stats_gauge(s, "complete_age_seconds", NULL,
-        "age of complete_until_seconds; until that is known, time since counting began", complete_age, app);
+        "age of complete_until_seconds; before complete_until is known, time since counting began",
+        complete_age, app);
     stats_gauge(s, "newest_event_age_seconds", NULL,
-        "age of the latest event counted; before the first, time since counting began", newest_event_age,
-        app);
+        "age of the latest event counted; before the first event, time since counting began",
+        newest_event_age, app);
 }
 
 static void health_set_not_ready(struct app *app, const char *text)
@@ -164,8 +166,8 @@ static void health_set_not_ready(struct app *app, const char *text)
     daemon_set_not_ready(app->daemon, "%s", app->health);
 }
 
-/* Describes the first stream that was refused. Until all streams have caught up once, also describes a stream that is
- * still behind. */
+/* Describes the first stream that was refused. Until all streams have caught up once, otherwise describes a stream that
+ * has not caught up. */
 static bool describe_streams(const struct app *app, char *out, size_t size)
 {
     for (size_t i = 0; i < app->streams.n; i++) {
@@ -186,7 +188,7 @@ static void on_reject(const struct rejects_entry *entry, void *arg)
     line_watch_reject(((struct wiring *)arg)->app.watch, entry);
 }
 
-/* Appends the configured fields that no event has. Ends with a NUL that the length does not include. */
+/* Appends the configured fields that no event has, and a NUL that the length does not include. */
 static void append_absent_fields(const struct aggregate *a, struct buf *out)
 {
     const char *field;
@@ -194,7 +196,8 @@ static void append_absent_fields(const struct aggregate *a, struct buf *out)
         buf_printf(out, "%s%s", i ? ", " : "", field);
 }
 
-/* Lines from the future: the clock of this host may be wrong as well as that of the sender. */
+/* If lines from the future were rejected, appends this host's clock and a sender's time, because either clock may be
+ * wrong. */
 static void append_clocks(const struct app *app, struct buf *out)
 {
     char here[RFC3339_TEXT], there[RFC3339_TEXT];
@@ -208,8 +211,8 @@ static void append_clocks(const struct app *app, struct buf *out)
             rfc3339_write(aggregate_time_beyond(app->aggregate), there));
 }
 
-/* /health shows rejected lines as soon as they are half of the lines, and the producer that holds completeness back. The log has
- * rejected lines once a minute. */
+/* Shows on /health the rejected lines once they are half of all lines, and the producer that holds completeness back.
+ * Logs rejected lines once per minute. */
 static void report_lines(struct wiring *w)
 {
     struct app *app = &w->app;
@@ -242,7 +245,8 @@ static void report_lines(struct wiring *w)
     buf_free(&notice);
 }
 
-/* The aggregator is not ready if its storage fails, a stream is refused, or a stream has not caught up since the start. */
+/* Reports that the aggregator is not ready if its storage fails, a stream is refused, or a stream has not caught up
+ * since the start. */
 static void health_update(struct app *app)
 {
     char text[512];
@@ -260,14 +264,14 @@ static void health_update(struct app *app)
             daemon_set_ready(app->daemon);
         app->health[0] = '\0';
     }
-    /* With --daemon, the parent process exits even if a stream is in trouble: the daemon retries it in the
-     * background. */
+    /* With --daemon, the parent process exits even if a stream has a problem, because the daemon retries the stream in
+     * the background. */
     for (size_t i = 0; i < app->streams.n; i++)
         if (follower_trouble(app->followers[i], NULL))
             daemon_notify_parent();
 }
 
-/* Until recovery is complete there are no counts to flush. */
+/* Ends the process if it drains and all counts are committed. Before recovery is complete, there are no counts. */
 static void check_drained(struct wiring *w)
 {
     struct app *app = &w->app;
@@ -310,7 +314,7 @@ static void on_keep(evutil_socket_t fd, short what, void *arg)
     report_lines(w);
 }
 
-/* Moves the cursor as soon as a stream begins, so that retention waits for it. */
+/* Moves the cursor at pubsub as soon as a stream begins, so that retention does not delete uncounted lines. */
 static void on_stream(void *arg)
 {
     struct wiring *w = arg;
@@ -371,7 +375,7 @@ static void begin_counting(struct wiring *w)
     w->scrub = slice_scrub_new(app);
 }
 
-/* Recovery is complete, or the storage thread has completed a job, or a large read is complete. */
+/* Runs when recovery is complete, the storage thread has completed a job, or a large read is complete. */
 static void on_notify(void *arg)
 {
     struct wiring *w = arg;
@@ -389,7 +393,8 @@ static void on_notify(void *arg)
         http_reads_finish(&w->app);
         aggregate_poll(w->app.aggregate, clock_monotonic());
         app_answer_waiters(&w->app);
-        http_reads_next(&w->app); /* before a merge begins, because it may need a flush */
+        /* Large reads begin before aggregate_tick, because a merge would delay the flush that a read may need. */
+        http_reads_next(&w->app);
         aggregate_tick(w->app.aggregate, clock_monotonic());
         after_change(w);
     }
@@ -446,7 +451,7 @@ static int open_parts(struct wiring *w, struct options *o, struct error *error)
         .max_memory = (size_t)options_int(o, "max_memory"),
         .lateness = stats_delay_histogram(daemon_stats(app->daemon), "event_lateness_seconds", NULL,
             "time from an event's own time until it is counted"),
-        .max_inputs = 1, /* the rejects */
+        .max_inputs = 1, /* the input for rejects that were put back */
         .rejects_limits = settings_rejects_limits(o),
         .notify = loop_notify_wake,
         .notify_arg = w->notify,

@@ -29,7 +29,8 @@ enum put_back_result put_back_begin(struct put_back *p, const char *archive, str
         return PUT_BACK_OK;
     char *path = mem_printf("%s/lock", archive);
     p->lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    bool has_lock = p->lock >= 0 || errno == ENOENT; /* without the file there was no compaction yet */
+    bool has_lock =
+        p->lock >= 0 || errno == ENOENT; /* a missing file means that no compaction has begun yet */
     bool is_held = p->lock < 0 || flock(p->lock, LOCK_SH | LOCK_NB) == 0;
     free(path);
     if (!has_lock || (!is_held && errno != EWOULDBLOCK))
@@ -50,7 +51,6 @@ void put_back_end(struct put_back *p)
     manifest_free(&p->archive);
 }
 
-/* True if the recount has judged the line. */
 static bool is_recounted(const struct manifest_recount *r, const struct rejects_entry *e)
 {
     for (size_t i = 0; i < r->n_streams; i++) {

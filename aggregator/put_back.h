@@ -1,23 +1,24 @@
 /* put_back: counts rejected lines again, after the configuration was corrected.
  *
- * The rejects (rejects.h) are a queue. The slice stores the queue's front as a cursor with the name `.rejects`: the
- * cursor's id is the number of a slice, and its offset is a position in that slice's entries. Each step takes entries
- * from the front. If an entry is selected, its line is counted like any other line. If the line is rejected again, or
- * the entry is not selected or has only a part of the line, the entry moves to the end of the rejects.
+ * The rejects (rejects.h) are a queue. The slice stores the queue's front as a cursor with the name `.rejects`. The
+ * cursor's id is the number of a slice, and its offset is a position in the entries of that slice. Each step takes
+ * entries from the front. If the filter selects an entry, its line is counted like any other line. All other entries
+ * move to the end of the rejects: unselected entries, entries with only a part of their line, and entries whose line is
+ * rejected again.
  *
  * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
  *    counted once or is in the rejects once, and another put back continues.
- * 2. A put back ends where the rejects ended when it began, so it does not reach entries that it has moved.
- * 3. If the rejects cannot be read, the front stays before the first entry that was not read. A damaged entry is logged
- *    and moves to the end.
- * 4. Files before the committed front are deleted.
- * 5. If a recount has replaced the archive (manifest.h), it has judged all lines of streams and files below its
- *    ends again. Their entries move to the end, and are never counted. A put back and a compaction exclude each
- *    other by the lock of the archive. The compactor refuses a recount whose lines were put back before
+ * 2. A put back ends at the position where the rejects ended when the put back began. So a put back does not reach
+ *    entries that it has moved.
+ * 3. If an entry cannot be read, the front stays before this entry. A damaged entry is logged and moves to the end.
+ * 4. Files of rejects before the committed front are deleted.
+ * 5. If a recount has replaced the archive (manifest.h), the recount has already counted or rejected all lines below
+ *    its ends. Their entries move to the end, and are never counted. A put back and a compaction exclude each other by
+ *    the lock of the archive. The compactor refuses a recount if lines of the recount were put back before
  *    (compactor/replace.h). So each line is counted once.
  *
- * Lines that are put back increase `events` and `skipped`. `rejected` does not change, because it counted these lines
- * when they were first rejected. */
+ * Lines that are put back increase `events` or `skipped`. `rejected` does not change, because the lines were already
+ * included when they were first rejected. */
 #ifndef MILLRACE_PUT_BACK_H
 #define MILLRACE_PUT_BACK_H
 
@@ -25,26 +26,28 @@
 #include "counts/manifest.h"
 #include "counts/rejects.h"
 
-#define PUT_BACK_STEP_BYTES (512 << 10) /* of entries; bounds the time of a step */
+#define PUT_BACK_STEP_BYTES                                                                                  \
+    (512 << 10) /* limit of bytes of entries in a step, which bounds the step's time */
 
 struct put_back {
     struct rejects_filter filter;
-    struct rejects_place until; /* the end; the first step sets it. slice 0: not set yet */
-    struct rejects_place at;    /* the front after the step */
+    struct rejects_place until; /* end of the put back, which the first step sets; slice 0: not set yet */
+    struct rejects_place at;    /* front after the latest step */
     uint64_t counted, skipped, rejected, kept;
-    uint64_t damaged;        /* of those kept */
-    struct manifest archive; /* between put_back_begin and put_back_end; zeroed without an archive */
+    uint64_t damaged; /* number of damaged entries among `kept` */
+    /* manifest, valid between put_back_begin and put_back_end; zeroed without an archive */
+    struct manifest archive;
     int lock;
 };
 
 enum put_back_result { PUT_BACK_OK, PUT_BACK_BUSY, PUT_BACK_FAILED };
-/* Locks the archive and reads its manifest; `archive` NULL: there is none. PUT_BACK_BUSY: a compaction has the lock. Call
- * put_back_end in any case. */
+/* Locks the archive and reads its manifest. `archive` is NULL if there is no archive. PUT_BACK_BUSY: a compaction holds
+ * the lock. Call put_back_end after every result. */
 enum put_back_result put_back_begin(struct put_back *p, const char *archive, struct error *error);
 void put_back_end(struct put_back *p);
 
-/* Takes the next entries. Returns 0, or -1 with the error: the rejects cannot be read. */
+/* Takes the next entries of the rejects. Returns 0, or -1 with the error if the rejects cannot be read. */
 int put_back_step(struct aggregate *a, struct put_back *p, struct error *error);
-/* True once the transaction with the step is committed. */
+/* Returns true once the transaction with the latest step is committed. */
 bool put_back_is_committed(const struct aggregate *a, const struct put_back *p);
 #endif

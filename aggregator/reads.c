@@ -4,32 +4,33 @@
 #include <stdlib.h>
 
 #define SEARCH_COUNTS                                                                                        \
-    1500                 /* reading as many takes as long as a search for a name in a long record of a run */
-#define PICKED_MAX 50000 /* counts that reads_begin copies one by one, */
-#define COPIED_MAX ((size_t)64 << 20) /* and bytes that it copies as a whole */
+    1500 /* number of counts that can be read in the time of a search for a name in a long record */
+#define PICKED_MAX 50000              /* limit of counts that reads_begin copies one by one */
+#define COPIED_MAX ((size_t)64 << 20) /* limit of bytes that reads_begin copies as a whole */
 
 struct reads {
-    struct reads_layers layers; /* with arrays of its own */
+    struct reads_layers layers;
     struct slice_reader **readers;
-    struct batch copies[READS_BATCHES]; /* no table: the layer's own batch is read */
+    /* copies of the layers' batches; without a table, the layer's batch itself is read */
+    struct batch copies[READS_BATCHES];
     struct count_range *ranges;
     size_t n_ranges;
     struct reads_bounds bounds;
-    struct bytes *names; /* of the bounds */
-    struct buf texts;    /* of the names and of start_name */
+    struct bytes *names;
+    struct buf texts;
     struct bytes start_name;
-    struct buf keys;         /* the ranges' texts */
-    struct bytes prefix_end; /* of a range with a prefix: after nearly all keys with this prefix */
-    /* A search reads the range of lookups, and then that of each total. */
+    struct buf keys;
+    struct bytes prefix_end; /* last key of a range with a prefix, after nearly all keys with this prefix */
+    /* A search first reads the range of the lookups, and then the range of each total. */
     bool is_search;
     struct key_search_query search;
-    struct bytes *ns; /* of the search */
+    struct bytes *ns;
 };
 
 /* The form of a range's answer. */
 struct sink {
     const struct reads *reads;
-    struct key_search *search; /* NULL: they are printed */
+    struct key_search *search; /* NULL: records are printed */
     size_t range;
     struct reads_answer *answer;
 };
@@ -59,7 +60,7 @@ static void end_record(struct reads_answer *a, bool is_empty)
     a->records += !is_empty;
 }
 
-/* Moves to the first value at or after `name`. */
+/* Moves to the first value of the record at or after `name`. */
 static enum count_next skip_to(struct count_merge *m, struct bytes name, struct count_value *value)
 {
     enum count_next r = count_merge_skip_values(m, name);
@@ -69,7 +70,8 @@ static enum count_next skip_to(struct count_merge *m, struct bytes name, struct 
     return r;
 }
 
-/* Appends the counts of the names in the bounds, which are sorted, as a record, unless the merge's record has none of them. */
+/* Appends a record with the counts of the names in the bounds, which are sorted. Appends no record if the merge's
+ * record has no count with a name in the bounds. */
 static enum count_next print_names(
     struct count_merge *m, const struct reads_bounds *bounds, struct reads_answer *a)
 {
@@ -89,7 +91,8 @@ static enum count_next print_names(
     return r;
 }
 
-/* Appends the counts from `start` on as a record. COUNT_FOUND: the answer is full before the record's end. */
+/* Appends a record with the counts from `start` on. Returns COUNT_FOUND if the answer is full before the record's
+ * end. */
 static enum count_next print_counts(
     struct count_merge *m, struct bytes start, const struct reads_bounds *bounds, struct reads_answer *a)
 {
@@ -112,7 +115,7 @@ static enum count_next print_counts(
     return r;
 }
 
-/* COUNT_END: the answer is full. */
+/* Takes the current record of the merge into the answer. Returns COUNT_END if the answer is full. */
 static enum count_next take_record(struct count_merge *m, const struct sink *sink)
 {
     const struct reads *reads = sink->reads;
@@ -179,7 +182,7 @@ static int answer_range(
     return r == COUNT_FAILED ? -1 : 0;
 }
 
-/* Finds the component after the first '|' of a key. False if the key ends before the component does. */
+/* Finds the component after the first '|' of a key. Returns false if the key ends inside the component. */
 static bool find_component(struct bytes key, struct bytes *out)
 {
     const char *end = key.ptr + key.len, *bar = key.len > 0 ? memchr(key.ptr, '|', key.len) : NULL;
@@ -191,7 +194,8 @@ static bool find_component(struct bytes key, struct bytes *out)
     return false;
 }
 
-/* Finds the component that all keys of the range have. Most ranges have one: they are one key, or one key's hours. */
+/* Finds the component that all keys of the range have in common. Most ranges have such a component, because they are
+ * one key or all hours of one key. */
 static bool find_common_component(const struct count_range *range, struct bytes *out)
 {
     size_t n = 0;
@@ -207,8 +211,8 @@ static bool is_single(const struct count_range *range)
     return range->from.len > 0 && bytes_equal(range->from, range->last);
 }
 
-/* Copies the counts with the components of the read's ranges. A batch that does not change is read itself if it has many of them.
- * Returns false if the batch that changes has too many. */
+/* Copies the counts that have the components of the read's ranges. If a batch that does not change has too many such
+ * counts, the batch itself is read. Returns false if the batch that still counts lines has too many. */
 static bool pick(struct reads *r, size_t i, struct batch_choice *choice, bool any_size)
 {
     const struct batch *b = r->layers.batches[i];
@@ -222,7 +226,7 @@ static bool pick(struct reads *r, size_t i, struct batch_choice *choice, bool an
     return r->copies[i].table || !changes;
 }
 
-/* Copies what the read needs of the batches: counts with the components of its ranges, or everything. */
+/* Copies the counts that the read needs from the batches: counts with the components of its ranges, or all counts. */
 static bool copy_batches(struct reads *r, bool any_size)
 {
     const struct counters *counters = r->layers.counters;
@@ -233,7 +237,7 @@ static bool copy_batches(struct reads *r, bool any_size)
         count_range_note_counters(&r->ranges[i], counters, wanted);
         if (find_common_component(&r->ranges[i], &components[n]))
             n++;
-        else if (!is_single(&r->ranges[i])) /* a single key without a component matches no count */
+        else if (!is_single(&r->ranges[i])) /* a single key without a component matches no counts */
             all = true;
     }
     struct batch_choice choice = {.wanted = wanted,
@@ -255,7 +259,6 @@ static bool copy_batches(struct reads *r, bool any_size)
     return fits;
 }
 
-/* Appends the bound with its separator. */
 static size_t append_bound(struct buf *out, struct bytes key)
 {
     size_t start = out->len;

@@ -2,8 +2,9 @@
  *
  * Invariants
  * 1. Numbers are consecutive.
- * 2. The log of each slice was moved into its file, which never changes again. Readers open it as immutable.
- * 3. Clearing unlinks the oldest first and syncs the directory, so a crash leaves no gap.
+ * 2. The log of each sealed slice was moved into the slice's file, which never changes again. Readers open the file as
+ *    immutable.
+ * 3. A clear unlinks the oldest slice first and syncs the directory, so a crash leaves no gap between slices.
  *
  * The aggregate owns the list and uses it from one thread.
  */
@@ -12,11 +13,11 @@
 
 #include "counts/slice_reader.h"
 
-#define SEALED_MAX 1000 /* limit, because every read goes through all sealed slices */
+#define SEALED_MAX 1000 /* limit of sealed slices, because every read reads all of them */
 
 struct sealed_slice {
     char *path;
-    struct slice_state state; /* the state at the seal */
+    struct slice_state state; /* state of the slice at its seal */
     struct slice_reader *reader;
 };
 struct sealed {
@@ -26,14 +27,14 @@ struct sealed {
 
 /* Adds the newest slice and takes ownership of its reader. */
 void sealed_add(struct sealed *s, const char *path, struct slice_reader *reader);
-/* Returns NULL if the slice was cleared or is not sealed yet. */
+/* Finds a sealed slice. Returns NULL if the slice was cleared or is not sealed yet. */
 const struct sealed_slice *sealed_find(const struct sealed *s, uint64_t number);
-/* Deletes the files of the slices up to `through` inclusive. *removed: how many were deleted. Blocks. Does not change
- * the list, so that another thread may read the list meanwhile. */
+/* Deletes the files of the slices up to `through`, inclusive, and sets *removed to their number. Blocks. Does not
+ * change the list, so that another thread may read the list at the same time. */
 enum slice_result sealed_unlink(
     const struct sealed *s, uint64_t through, size_t *removed, struct error *error);
-/* Takes the oldest `n` slices from the list. Returns an array of their readers. The last close of a deleted file frees its
- * space, which blocks, so the caller passes the array to a thread that may block. */
+/* Removes the oldest `n` slices from the list. Returns an array of their readers. The last close of a deleted file
+ * blocks because it frees the file's space. Therefore the caller passes the array to a thread that may block. */
 struct slice_reader **sealed_forget(struct sealed *s, size_t n);
 /* Closes the readers and frees the array. */
 void sealed_close_readers(struct slice_reader **readers, size_t n);

@@ -17,10 +17,9 @@ struct slice_scrub {
     struct app *app;
     struct work_thread *thread;
     uint64_t rate;
-    uint64_t number; /* of the slice last verified in this pass; 0: none */
-    usec_t pass;     /* when it began */
-    /* The job. */
-    char *path; /* NULL: the thread is idle */
+    uint64_t number; /* latest slice that this pass has verified; 0: no slice */
+    usec_t pass;
+    char *path; /* path of the slice to verify; NULL: the thread is idle */
     size_t unpaid;
     enum slice_result result;
     struct error error;
@@ -29,7 +28,7 @@ struct slice_scrub {
     struct stats_counter *slices, *damaged;
 };
 
-/* Sleeps for as long as the bytes since the last sleep may take. */
+/* Sleeps for as long as reading the bytes since the last sleep may take. */
 static bool pace(void *arg, size_t bytes)
 {
     struct slice_scrub *s = arg;
@@ -48,7 +47,7 @@ static void run(void *ctx, void *job)
     (void)ctx;
     int fd = open(s->path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* read the disk, not the page cache */
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drop the page cache, so that the disk is read */
         close(fd);
     }
     s->result = slice_verify(s->path, pace, s, NULL, &s->error);
@@ -56,7 +55,7 @@ static void run(void *ctx, void *job)
 
 static void no_notify(void *arg)
 {
-    (void)arg; /* slice_scrub_tick asks */
+    (void)arg; /* slice_scrub_tick polls the thread instead */
 }
 
 static double bytes_read(void *arg)
@@ -68,7 +67,7 @@ struct slice_scrub *slice_scrub_new(struct app *app)
 {
     struct stats *stats = daemon_stats(app->daemon);
     static const struct stats_row rows[] = {
-        {"scrub_bytes_total", "Bytes of counts in sealed slices re-read", bytes_read}, {0}};
+        {"scrub_bytes_total", "bytes of counts in sealed slices that were re-read", bytes_read}, {0}};
     uint64_t rate = (uint64_t)options_int(daemon_options(app->daemon), "scrub_rate");
     if (rate == 0)
         return NULL;
@@ -81,14 +80,14 @@ struct slice_scrub *slice_scrub_new(struct app *app)
     }
     stats_gauges(stats, rows, NULL, s);
     s->slices = stats_counter(stats, "scrub_slices_total", NULL, "sealed slices verified");
-    s->damaged =
-        stats_counter(stats, "scrub_damaged_total", NULL, "sealed slices found damaged or unreadable");
+    s->damaged = stats_counter(
+        stats, "scrub_damaged_total", NULL, "sealed slices found damaged or unreadable by the re-reading");
     return s;
 }
 
 static void take_result(struct slice_scrub *s)
 {
-    bool is_there = access(s->path, F_OK) == 0; /* a slice may be cleared meanwhile */
+    bool is_there = access(s->path, F_OK) == 0; /* the slice may have been cleared during the verification */
     free(s->path);
     s->path = NULL;
     if (!is_there)

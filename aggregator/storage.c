@@ -14,9 +14,9 @@
 
 struct storage {
     struct storage_config config;
-    struct slice *slice; /* only the thread uses slice and rejects */
+    struct slice *slice; /* only the thread uses `slice` and `rejects` */
     struct rejects *rejects;
-    struct rejects_place front; /* of the rejects, as committed */
+    struct rejects_place front; /* committed front */
     usec_t expired_at;
     struct work_thread *thread;
 };
@@ -27,7 +27,7 @@ enum slice_result storage_fail_errno(const char *what, const char *path, struct 
         path, errno == ERANGE ? "shorter than recorded" : strerror(errno));
 }
 
-/* Deletes expired rejects, after rejects were added or put back, and otherwise every EXPIRE_EVERY. */
+/* Deletes expired rejects if rejects were added or put back, and otherwise every EXPIRE_EVERY. */
 static void expire_rejects(struct storage *s, usec_t trusted, bool has_grown)
 {
     const struct slice_state *state = slice_committed(s->slice);
@@ -68,7 +68,7 @@ static enum slice_result fold(struct storage *s, struct storage_job *job)
     enum slice_result r = slice_checkpoint(s->slice, &whole, &job->error);
     if (r == SLICE_OK && !whole)
         r = error_set(&job->error, SLICE_FULL,
-            "cannot move the slice's log into its file; another process has it open");
+            "cannot move the slice's log into its file; another process has the slice open");
     return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, &job->error) : r;
 }
 
@@ -93,7 +93,8 @@ static enum slice_result clear(struct storage_job *job)
         return SLICE_FOREIGN;
     if (job->through <= archived)
         return sealed_unlink(job->sealed, job->through, &job->removed, &job->error);
-    return error_set(&job->error, SLICE_FOREIGN, "the current archive goes through slice %" PRIu64, archived);
+    return error_set(
+        &job->error, SLICE_FOREIGN, "the current archive includes only slices up to %" PRIu64, archived);
 }
 
 static void run_job(void *ctx, void *arg)
@@ -126,7 +127,7 @@ static void run_job(void *ctx, void *arg)
     case STORAGE_CLEAR:
         job->result = clear(job);
         break;
-    case STORAGE_CLOSE_CLEARED: /* the result remains that of the clear */
+    case STORAGE_CLOSE_CLEARED: /* does not change the result, which is that of STORAGE_CLEAR */
         sealed_close_readers(job->readers, job->removed);
         break;
     }

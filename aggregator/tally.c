@@ -5,20 +5,21 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define TABLE_SHARE 8 /* fraction of the memory: the table of a batch */
-#define TEXTS_SHARE 4 /* fraction of the memory: the interner */
+#define TABLE_SHARE 8 /* fraction of the memory for a batch's table */
+#define TEXTS_SHARE 4 /* fraction of the memory for the interner */
 #define PICKED_FIRST 16
-#define SORT_BYTES 32 /* memory to sort one count for the flush */
+#define SORT_BYTES 32 /* bytes of memory to sort one count for the flush */
 
 struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
     size_t max_memory, n_counters;
-    uint32_t slice; /* current lookup mark; changes with the slice and with the interner */
+    uint32_t slice; /* current lookup mark, which changes with the slice and with the interner */
     struct batch batch;
-    uint32_t *ids;             /* of an event's texts */
+    uint32_t *ids;
     struct count_slot *counts; /* the counts of the event, one for each counter */
-    struct key_limit **limits; /* of each text, NULL: not limited; NULL if no counter is */
+    /* limit of each text (NULL: unlimited); the array is NULL if no counter is limited */
+    struct key_limit **limits;
 };
 
 static void begin_batch(struct tally *t, struct interner *texts)
@@ -71,7 +72,7 @@ void tally_free(struct tally **tp)
 enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error)
 {
     enum slice_result r = SLICE_OK;
-    assert(count_table_counts(t->batch.table) == 0); /* before the first line */
+    assert(count_table_counts(t->batch.table) == 0); /* tally_load_keys is called before the first line */
     for (size_t i = 0; t->limits && i < t->n_counters && r == SLICE_OK; i++)
         if (t->limits[i])
             r = key_limit_load(t->limits[i], slice, error);

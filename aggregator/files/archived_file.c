@@ -41,12 +41,13 @@ const char *archived_file_parse(struct bytes text, struct archived_file *out)
     if (is_other)
         return "unknown format version";
     return is_good ? NULL
-                   : "it does not describe one part of a stream; files named by event time do not have the "
+                   : "the manifest does not describe one part of a stream; files named by event time do not "
+                     "have the "
                      "order of the "
                      "stream";
 }
 
-/* Reads "X.manifest.json" for "X", "X.gz" and "X.zst". Returns 0, or -1 with errno. */
+/* Reads the manifest "X.manifest.json" of the file "X", "X.gz" or "X.zst". Returns 0, or -1 with errno. */
 static int read_manifest(const char *path, struct buf *text)
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
@@ -76,7 +77,7 @@ int archived_file_read(const char *path, struct archived_file *out, struct error
     out->path = path;
     buf_free(&text);
     if (why)
-        error_set(error, -1, "%.400s: its manifest: %s", path, why);
+        error_set(error, -1, "manifest of %.400s: %s", path, why);
     return why ? -1 : 0;
 }
 
@@ -96,7 +97,7 @@ int archived_file_verify(struct archived_file *f, const volatile sig_atomic_t *s
     bool is_whole = r == LINE_SOURCE_END && line_source_offset(s) == f->end - f->first &&
                     XXH3_64bits_digest(hash) == f->xxh3;
     if (r == LINE_SOURCE_END && !is_whole)
-        error_set(error, -1, "%.400s: differs from its manifest; restore both from a copy", f->path);
+        error_set(error, -1, "%.400s: the file differs from its manifest; restore both from a copy", f->path);
     XXH3_freeState(hash);
     line_source_close(&s);
     f->is_verified = is_whole;

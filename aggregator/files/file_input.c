@@ -30,16 +30,16 @@ struct file_input {
     size_t max_line;
     sem_t job_done;
     struct progress progress;
-    uint64_t packed_before,
-        packed;           /* sizes in bytes: of the files before the current one, and of all files */
-    uint64_t files_known; /* counted completely before this run */
+    /* sizes in bytes of the files before the current file, and of all files */
+    uint64_t packed_before, packed;
+    uint64_t files_known; /* files that were counted completely before this run */
 };
 
-/* The part of a file before an offset. */
+/* The part of a file before `offset`, which is the end of a line. */
 struct prefix {
     XXH3_state_t *hash;
-    uint64_t offset; /* the end of the last line added */
-    bool ends_in_cr; /* that line */
+    uint64_t offset;
+    bool ends_in_cr;
     char first[HEX64];
 };
 
@@ -67,8 +67,8 @@ static void prefix_begin(struct prefix *p)
     p->ends_in_cr = false;
 }
 
-/* Adds a line to the prefix. `length` is the line's length without its LF. `line` is shorter only if the line was too
- * long to read. */
+/* Adds a line to the prefix. `length` is the line's length without its LF. `line` is shorter than `length` only if the
+ * line was too long to read. */
 static void prefix_add(struct prefix *p, struct bytes line, uint64_t length)
 {
     char text[32];
@@ -107,7 +107,8 @@ static enum line_source_result next_line(
     return r;
 }
 
-/* True if at most LF can follow: an object that is cut off is not JSON, and lines may end in CR LF. */
+/* Returns true if only an LF can follow the line, because a cut-off object is not valid JSON. Lines may end in CR
+ * LF. */
 static bool is_whole(const struct prefix *p, struct bytes line)
 {
     const char *why;
@@ -117,8 +118,8 @@ static bool is_whole(const struct prefix *p, struct bytes line)
     return is_object && (!p->ends_in_cr || line.ptr[line.len - 1] == '\r');
 }
 
-/* Finds the cursor for whose bytes the file begins with the same bytes. If there are several, takes the one with the
- * greatest offset. NO_INPUT: the file is new. Returns 0, or an exit status after printing the error. */
+/* Finds the cursor with the greatest offset for which the file begins with the bytes before the cursor. *found is
+ * NO_INPUT if the file is new. Returns 0, or an exit status after printing the error. */
 static int find_input(struct file_input *in, const char *path, size_t *found)
 {
     const struct aggregate *a = in->aggregate;
@@ -126,7 +127,7 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
     char id[SLICE_ID_TEXT];
     struct prefix p = {0};
     size_t *like = mem_alloc((aggregate_inputs_end(a) + 1) * sizeof *like), n = 0;
-    uint64_t last = 1; /* the greatest offset of a cursor with this first line */
+    uint64_t last = 1; /* greatest offset of the cursors with this first line */
     enum line_source_result r = LINE_SOURCE_END;
     struct line_source *s = line_source_open(path, &error);
     prefix_begin(&p);
@@ -166,7 +167,7 @@ static int find_input(struct file_input *in, const char *path, size_t *found)
     if (n == 0 || *found != NO_INPUT)
         return 0;
     error_set(&error, EX_DATAERR,
-        "%.200s: begins like a file that was counted before, but was changed or cut off since; append new "
+        "%.200s: the file begins like a counted file, but was changed or cut off since then; append new "
         "lines to the counted file instead",
         path);
     return print_error(error.text, EX_DATAERR);
@@ -178,7 +179,7 @@ static void notify(void *arg)
 }
 
 /* Starts jobs of the storage thread and collects their results. With `to_end`, waits until all counts are committed;
- * without, until memory has room for more lines. Returns 0, or an exit status after printing the error. */
+ * otherwise waits until memory has room for more lines. Returns 0, or an exit status after printing the error. */
 static int store(struct file_input *in, bool to_end)
 {
     struct aggregate *a = in->aggregate;
@@ -231,7 +232,7 @@ static size_t add_input(struct aggregate *a)
     return aggregate_add_input(a, name);
 }
 
-/* Counts a file from the cursor of `input`; NO_INPUT: from its start. */
+/* Counts a file from the cursor of `input`; with NO_INPUT, from the file's start. */
 static int count_lines(struct file_input *in, struct line_source *s, const char *path, size_t input)
 {
     struct error error = {0};
@@ -243,7 +244,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
     int status = 0;
     enum line_source_result r = LINE_SOURCE_LINE;
     prefix_begin(&p);
-    aggregate_set_input_file(in->aggregate, path, p.first); /* known before the first line is counted */
+    aggregate_set_input_file(in->aggregate, path, p.first); /* prefix_add sets p.first */
     for (; status == 0 && !stopped; n++) {
         r = next_line(s, &line, &length, &has_lf, &error);
         if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)
@@ -259,7 +260,7 @@ static int count_lines(struct file_input *in, struct line_source *s, const char 
         }
         if (is_counted && p.offset >= from &&
             (p.offset > from || strcmp(id, aggregate_cursor(in->aggregate, input)->id) != 0)) {
-            error_set(&error, EX_DATAERR, "%.200s: changed while it was read", path);
+            error_set(&error, EX_DATAERR, "%.200s: the file changed while it was read", path);
             is_changed = true;
             r = LINE_SOURCE_FAILED;
             break;
@@ -304,7 +305,7 @@ static int count_file(struct file_input *in, const char *path)
         return status;
     if (input == NO_INPUT && aggregate_inputs_end(in->aggregate) >= FILE_INPUT_FILES_MAX) {
         error_set(
-            &error, EX_USAGE, "%.200s: too many files were counted; concatenate the remaining ones", path);
+            &error, EX_USAGE, "%.200s: too many files were counted; concatenate the remaining files", path);
         return print_error(error.text, EX_USAGE);
     }
     struct line_source *s = line_source_open(path, &error);
@@ -315,11 +316,11 @@ static int count_file(struct file_input *in, const char *path)
     return status;
 }
 
-/* Opens every file, checks its format and adds up the sizes. */
 static int check_files(struct file_input *in, char **files, size_t n)
 {
     struct error error;
-    int status = n <= FILE_INPUT_FILES_MAX ? 0 : print_error("too many files; concatenate some", EX_USAGE);
+    int status =
+        n <= FILE_INPUT_FILES_MAX ? 0 : print_error("too many files; concatenate some of them", EX_USAGE);
     for (size_t i = 0; i < n; i++) {
         struct stat st;
         struct line_source *s = NULL;

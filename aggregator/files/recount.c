@@ -24,7 +24,8 @@
 #define EXIT_STOPPED (128 + SIGINT)
 
 struct recount {
-    struct manifest target, so_far; /* of ARCHIVE, and of the archive made from this data directory */
+    /* manifests of ARCHIVE, and of the archive made from this data directory */
+    struct manifest target, so_far;
     const struct counters *counters;
     struct archived_file *files;
     size_t n_files;
@@ -35,11 +36,11 @@ struct recount {
     struct event *tick;
     struct http_client *client;
     struct progress progress;
-    /* The stream that is being followed. */
+    /* The members below describe the stream that is being followed. */
     struct stream_client *stream;
     size_t at;
     uint64_t until;
-    int status; /* of the first failure; 0: none */
+    int status; /* exit status of the first failure, or 0 */
 };
 
 static volatile sig_atomic_t stopped;
@@ -82,7 +83,6 @@ static void show(struct recount *r, bool last)
         last, clock_monotonic());
 }
 
-/* The storage thread has completed a job, or a tick. */
 static void advance(void *arg)
 {
     struct recount *r = arg;
@@ -115,7 +115,7 @@ static void set_id(struct recount *r, size_t i, const char *id, const char *open
     aggregate_set_stream_id(r->aggregate, i, text);
 }
 
-/* Counts the line and returns true until the cursor is at `until`. */
+/* Counts the line. Returns true until the cursor is at `until`. */
 static bool take(struct recount *r, struct bytes line)
 {
     if (line.len > r->max_line)
@@ -129,11 +129,11 @@ static void check_end(struct recount *r)
 {
     uint64_t at = offset_of(r, r->at);
     if (at > r->until)
-        fail(r, EX_DATAERR, "stream %s: no line ends at offset %" PRIu64 ", but at %" PRIu64,
+        fail(r, EX_DATAERR,
+            "stream %s: no line ends at offset %" PRIu64 "; the line across this offset ends at %" PRIu64,
             r->target.streams[r->at].name, r->until, at);
 }
 
-/* Counts the lines of a file from the cursor to `until`. */
 static void count_file(struct recount *r, struct archived_file *f)
 {
     struct error error = {0};
@@ -143,7 +143,7 @@ static void count_file(struct recount *r, struct archived_file *f)
     if (!f->is_verified && archived_file_verify(f, &stopped, &error) != 0)
         return fail(r, EX_DATAERR, "%s", error.text);
     struct line_source *s = stopped ? NULL : line_source_open(f->path, &error);
-    set_id(r, r->at, f->id, ""); /* the openings inside the file are unknown */
+    set_id(r, r->at, f->id, ""); /* the openings (runs of pubsub) of the lines in the file are unknown */
     if (s && line_source_skip(s, skip, &reached, &error) == 0) {
         for (unsigned n = 1; goes_on(r) && offset_of(r, r->at) < r->until; n++) {
             if ((next = line_source_next(s, false, &line, &error)) != LINE_SOURCE_LINE)
@@ -211,12 +211,12 @@ static void on_change(void *arg)
     const char *trouble = stream_client_trouble(r->stream, &refused);
     if (trouble && refused)
         fail(r, EX_DATAERR,
-            "stream %s: %s; if files of ps_to_file have the missing lines, name them with millrace recount "
+            "stream %s: %s; if files of ps_to_file have the missing lines, name these files with millrace "
+            "recount "
             "--from",
             r->target.streams[r->at].name, trouble);
 }
 
-/* Counts the lines at pubsub from the cursor to `until`. */
 static void follow(struct recount *r)
 {
     const struct slice_cursor *c = aggregate_cursor(r->aggregate, r->at);
@@ -238,7 +238,7 @@ static void follow(struct recount *r)
     stream_client_free(&r->stream);
 }
 
-/* Refuses the history of a restored copy at the archive's end, also if a former run has counted it. */
+/* Refuses the history of a restored copy at the archive's end, even if an earlier run of recount has counted it. */
 static void check_history(struct recount *r)
 {
     const struct manifest_stream *s = &r->target.streams[r->at];
@@ -246,13 +246,13 @@ static void check_history(struct recount *r)
     if (!theirs || !ours || strcmp(theirs, ours) == 0)
         return;
     fail(r, EX_DATAERR,
-        "stream %s: the line before offset %" PRIu64
-        " is not the line that the archive includes: one of them is a restored copy; if a former recount "
+        "stream %s: the line before offset %" PRIu64 " is not the line that the archive includes: the stream "
+        "or the archive is a restored copy; if a former recount "
         "counted it, remove that recount's directory to begin again",
         s->name, s->end);
 }
 
-/* Takes each part of the stream from a file if there is one, otherwise from pubsub. */
+/* Reads each part of the stream from a file if a file has the part, otherwise from pubsub. */
 static void count_stream(struct recount *r, size_t i)
 {
     const struct manifest_stream *s = &r->target.streams[i];
@@ -263,7 +263,7 @@ static void count_stream(struct recount *r, size_t i)
         aggregate_begin_stream(r->aggregate, i, id, 0);
     if (strncmp(aggregate_cursor(r->aggregate, i)->id, id, strlen(id)) != 0 || offset_of(r, i) > s->end)
         fail(r, EX_CONFIG,
-            "stream %s: counted to offset %" PRIu64 ", past the archive's end %" PRIu64
+            "stream %s: counted to offset %" PRIu64 ", after the archive's end %" PRIu64
             ", or of another stream; remove the data directory to begin again",
             s->name, offset_of(r, i), s->end);
     while (goes_on(r) && offset_of(r, i) < s->end) {
@@ -288,7 +288,6 @@ static bool is_at_end(const struct recount *r)
     return true;
 }
 
-/* Waits until all counts are committed. */
 static void store(struct recount *r)
 {
     while (r->status == 0 && !aggregate_is_clean(r->aggregate)) {
@@ -309,7 +308,7 @@ static void seal(struct recount *r)
     }
 }
 
-/* A slice of other counters was sealed at opening, or merged before. */
+/* Refuses slices of other counters, which were sealed when the directory was opened, or were merged before. */
 static void check_counters(struct recount *r, const char *dir)
 {
     const struct sealed *sealed = aggregate_sealed(r->aggregate);
@@ -318,7 +317,8 @@ static void check_counters(struct recount *r, const char *dir)
     for (size_t i = 0; i < sealed->n; i++)
         differ = differ || strcmp(sealed->slices[i].state.counters, r->counters->text) != 0;
     if (differ)
-        fail(r, EX_CONFIG, "%s was begun with other counters; remove it to begin again", dir);
+        fail(r, EX_CONFIG, "the data directory %s has counts of other counters; remove it to begin again",
+            dir);
 }
 
 static void count_streams(struct recount *r)
@@ -358,16 +358,16 @@ static void read_files(struct recount *r, char **paths, size_t n)
         for (size_t k = 0; k < r->target.n_streams && !s; k++)
             s = strcmp(r->target.streams[k].name, f->stream) == 0 ? &r->target.streams[k] : NULL;
         if (!s || strncmp(s->id, f->id, strlen(f->id)) != 0)
-            fail(r, EX_DATAERR, "%s: the archive has no counts of its stream %s (%s)", f->path, f->stream,
-                f->id);
+            fail(r, EX_DATAERR, "%s: the archive has no counts of the file's stream %s (%s)", f->path,
+                f->stream, f->id);
     }
     size_t twice = archived_files_sort(r->files, r->n_files);
     if (twice < r->n_files)
-        fail(r, EX_DATAERR, "%s and %s have the same part of stream %s; name only one of them",
+        fail(r, EX_DATAERR, "%s and %s overlap in stream %s; name only one of these files",
             r->files[twice - 1].path, r->files[twice].path, r->files[twice].stream);
 }
 
-/* Reads the ends of the streams. Cursors of files and of rejects are left out. */
+/* Reads the end of each stream from the archive's manifest, without the cursors of files and of rejects. */
 static void read_target(struct recount *r, const char *archive, const char *own)
 {
     struct error error;

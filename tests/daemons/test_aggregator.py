@@ -412,7 +412,7 @@ max_keys = 7
         self.write("counters.conf", limit(200000))
         r = self.run_program("aggregator", "--config", self.config, "--data-dir", self.path("data"), "--max-memory=32M")
         self.assertEqual(r.returncode, 78)
-        self.assertIn(b"max_keys: with this max_memory at most 155344", r.stderr)
+        self.assertIn(b"max_keys: this max_memory allows at most 155344", r.stderr)
 
     def limited_counts(self, lines, ends):
         counts, lookups, at, limits = collections.Counter(), {}, 0, {}

@@ -95,7 +95,7 @@ class ArchiveAlone(harness.MillraceTest):
         holder = sqlite3.connect(self.path("a", "slices", "0000000001.db"), isolation_level=None)
         holder.execute("BEGIN")
         holder.execute("SELECT * FROM meta").fetchall()
-        self.assertIn("another process has it open", self.aggregator.post("/seal?slice=1").text)
+        self.assertIn("another process has the slice open", self.aggregator.post("/seal?slice=1").text)
         self.publish()
         self.wait_for(2, feed="")
         holder.close()

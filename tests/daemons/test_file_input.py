@@ -105,7 +105,7 @@ class FileInput(InputTest):
         for changed in (b"".join(lines[:-1]), b"".join(lines[:250] + lines[251:]), lines[0], same_length, same_length + lines[1]):
             self.write("log", changed)
             self.write("other", other)
-            self.assertRegex(self.count("log", "other", expect=65), "log: begins like a file that was counted before")
+            self.assertRegex(self.count("log", "other", expect=65), "log: the file begins like a counted file")
         self.check_counted(data, other)
 
     def test_a_file_that_changes_between_its_two_reads_is_known_again(self):

@@ -262,17 +262,17 @@ class Files(RecountTest):
         expected = self.undisturbed()
         self.expire()
         said = self.millrace("recount", expect=65)
-        self.assertRegex(said, r"stream clicks: lines from offset 0 to \d+ have expired; if files of ps_to_file have the missing lines, name them with "
+        self.assertRegex(said, r"stream clicks: lines from offset 0 to \d+ have expired; if files of ps_to_file have the missing lines, name these files with "
                          "millrace recount --from")
         missing = self.millrace("recount", "--from", *files[1:], expect=65)
         self.assertRegex(missing, r"lines from offset 0 to \d+ have expired")
-        self.assertRegex(self.millrace("recount", "--from", *files, files[0], expect=65), "have the same part of stream clicks")
+        self.assertRegex(self.millrace("recount", "--from", *files, files[0], expect=65), "overlap in stream clicks")
         packed = harness.read_file(files[2])
         text = subprocess.run(["zstd", "-dqc", files[2]], capture_output=True, check=True).stdout
         changed = text[:-10] + bytes([text[-10] ^ 1]) + text[-9:]
         with open(files[2], "wb") as f:
             subprocess.run(["zstd", "-qc"], input=changed, stdout=f, check=True)
-        self.assertIn(files[2] + ": differs from its manifest", self.millrace("recount", "--from", *files, expect=65))
+        self.assertIn(files[2] + ": the file differs from its manifest", self.millrace("recount", "--from", *files, expect=65))
         with open(files[2], "wb") as f:
             f.write(packed)
         self.millrace("recount", "--from", *files)

@@ -277,11 +277,11 @@ class Seal(harness.MillraceTest):
         reader = sqlite3.connect(self.path("data", "slices", "0000000001.db"), isolation_level=None)
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM meta").fetchall()
-        self.assertIn("another process has it open", self.post("/seal?slice=1", 503, "storage-full")["detail"])
+        self.assertIn("another process has the slice open", self.post("/seal?slice=1", 503, "storage-full")["detail"])
         self.aggregator.kill9()
         d = self.begin(COUNTERS)
         self.assertEqual(d.process.wait(harness.PATIENCE), 75)
-        self.assertIn("another process may have it open", d.log)
+        self.assertIn("another process may have the slice open", d.log)
         reader.close()
         self.restart(COUNTERS)
         self.assertEqual((self.aggregator.get("/slices").json()["open"], self.total()), (2, 2))
@@ -301,7 +301,7 @@ class Seal(harness.MillraceTest):
         os.symlink("000000000000", os.path.join(self.archive, "current"))
         d = self.begin(COUNTERS)
         self.assertEqual(d.process.wait(harness.PATIENCE), 78)
-        self.assertIn("goes through slice 0", d.log)
+        self.assertIn("includes slices up to 0", d.log)
 
 
 if __name__ == "__main__":

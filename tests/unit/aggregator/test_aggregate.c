@@ -1229,7 +1229,7 @@ static void many_slices_are_read_and_one_more_is_refused(void **state)
     }
     take(a, 1);
     assert_int_equal(seal(a), SLICE_FULL);
-    assert_non_null(strstr(error.text, "wait to be cleared"));
+    assert_non_null(strstr(error.text, "sealed but not cleared"));
     assert_int_equal(count_after(a, 0), SLICES + 1);
     assert_int_equal(count_after(a, SLICES), 1);
     settle(a, 0);
@@ -1255,7 +1255,7 @@ static void only_what_is_archived_is_cleared(void **state)
     put_manifest(2, 3 * LENGTH);
     a = open_good();
     assert_int_equal(clear(a, 3), AGGREGATE_CLEAR_NOT_ARCHIVED);
-    assert_non_null(strstr(error.text, "through slice 2"));
+    assert_non_null(strstr(error.text, "only slices up to 2"));
     assert_int_equal(count_after(a, 0), 6);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
     assert_int_equal(clear(a, 2), AGGREGATE_CLEAR_OK);
@@ -1381,9 +1381,9 @@ static void it_begins_behind_the_archive(void **state)
     a = open_good();
     aggregate_close(&a);
     put_manifest(2, 0);
-    refused(SLICE_FOREIGN, "goes through slice 2, but the oldest");
+    refused(SLICE_FOREIGN, "includes slices up to 2, but the oldest");
     put_manifest(6, 0);
-    refused(SLICE_FOREIGN, "goes through slice 6 already");
+    refused(SLICE_FOREIGN, "already includes slices up to 6");
 }
 
 /* While it runs somebody puts another pipeline's archive in place of its own. */
