@@ -127,7 +127,7 @@ bool bytes_next_word(const char **list, const char *separators, struct bytes *wo
 
 #define LANE_COUNT_MAX 255 /* the highest count that fits in a lane */
 
-/* Counts 16 bytes at once. The comparison yields -1 in the lane of each LF and 0 in the other lanes. */
+/* Checks 16 bytes at once. The comparison yields -1 in the lane of each LF and 0 in the other lanes. */
 uint64_t bytes_count_lines(struct bytes text)
 {
     typedef unsigned char lanes __attribute__((vector_size(16), aligned(1)));
@@ -220,7 +220,7 @@ void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
-    buf_reserve(b, 64); /* most texts fit without growing */
+    buf_reserve(b, 64); /* enough for most texts */
     int n = vsnprintf(b->ptr + b->len, b->cap - b->len, fmt, ap);
     assert(n >= 0);
     if ((size_t)n >= b->cap - b->len) {
@@ -245,7 +245,7 @@ void buf_free(struct buf *b)
     *b = (struct buf){0};
 }
 
-/* The length of the UTF-8 sequence at p; 0 if it is malformed, overlong or a surrogate (RFC 3629). */
+/* The length of the UTF-8 sequence at p; 0 if the sequence is malformed, overlong or a surrogate (RFC 3629). */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
 {
     static const unsigned char low[] = {0xA0, 0x80, 0x90, 0x80}, high[] = {0xBF, 0x9F, 0xBF, 0x8F};

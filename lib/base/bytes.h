@@ -1,9 +1,9 @@
 /* bytes: spans of bytes, and a buffer that grows.
  *
- * A message, a line or a key may contain any byte, NUL included, so no function here looks for a terminator. A
- * `struct bytes` does not own its memory. A function may use a span argument only until it returns, unless its header
- * says otherwise. `struct buf` owns its memory; a zeroed `struct buf` is empty and ready. Appends cannot fail: if
- * memory runs out, the process aborts. */
+ * A message, a line or a key may contain any byte, NUL included, so no function of this header looks for a
+ * terminator. A `struct bytes` does not own its memory. A function uses a span argument only until the function
+ * returns, unless a header says otherwise. `struct buf` owns its memory; a zeroed `struct buf` is empty and ready.
+ * Appends cannot fail: if memory runs out, the process aborts. */
 #ifndef MILLRACE_BYTES_H
 #define MILLRACE_BYTES_H
 
@@ -45,7 +45,7 @@ static inline bool bytes_equal_str(struct bytes a, const char *s)
     return bytes_equal(a, bytes_str(s));
 }
 
-/* Orders as memcmp does; a prefix sorts before the longer span. */
+/* Compares as memcmp does; a prefix sorts before the longer span. */
 int bytes_compare(struct bytes a, struct bytes b);
 bool bytes_starts_with(struct bytes a, struct bytes prefix);
 bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case */
@@ -53,36 +53,36 @@ struct bytes bytes_trim(struct bytes text);              /* without white space 
 struct bytes bytes_without_line_end(struct bytes text);  /* without CR, LF or CRLF at the end */
 int bytes_hex_digit(char c);                             /* the value, or -1 */
 
-/* Accepts only decimal digits, at least one, without a sign or a space. Returns false and leaves *out unchanged if
- * `text` has any other byte or exceeds the range. */
+/* Reads one or more decimal digits, without a sign or a space. Returns false and leaves *out unchanged if `text` has
+ * another form or exceeds a uint64_t. */
 bool bytes_to_u64(struct bytes text, uint64_t *out);
-/* Reads seconds with an optional fraction ("1332612345.25"). Digits after the sixth are cut. False if the text is anything else,
- * or the microseconds exceed an int64_t. */
+/* Reads seconds with an optional fraction ("1332612345.25") as microseconds. Ignores fraction digits after the sixth.
+ * Returns false if `text` has another form or the microseconds exceed an int64_t. */
 bool bytes_to_usec(struct bytes text, int64_t *out);
 /* As bytes_to_u64, but `text` may begin with '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 
-/* The name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or "..", so that it is safe as a file
- * name. */
+/* True if `text` is valid as the name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or
+ * "..". A valid name is safe as a file name. */
 #define NAME_LEN_MAX 64
 bool bytes_is_name(struct bytes text);
 /* True if each byte is one of [A-Za-z0-9_.-]. */
 bool bytes_are_of_name(struct bytes text);
-/* Bytes of a producer's name, a NUL and the tag of its mark. */
+/* Limit of a producer's name, a NUL and the tag of the producer's mark together, in bytes. */
 #define MARK_LABEL_MAX 255
 
-/* Removes the text up to the first space, and the space, from *text. Returns the text without the space. */
+/* Removes the first word and the space after it from *text. Returns the word. */
 struct bytes bytes_take_word(struct bytes *text);
-/* Removes the next word from *list and stores it in *word. *list may be NULL. Returns false if the list has no more
- * words. */
+/* Removes the next word from *list and stores the word in *word. *list may be NULL. Returns false if the list has no
+ * more words. */
 bool bytes_next_word(const char **list, const char *separators, struct bytes *word);
 /* The number of LFs. */
 uint64_t bytes_count_lines(struct bytes text);
 
-/* A NUL-terminated copy from malloc; the caller frees it. */
+/* Returns a NUL-terminated copy from malloc, which the caller frees. */
 char *bytes_dup(struct bytes b);
 
-/* A size with a unit: 512, 64K, 64M, 2G (powers of 1024; K, KB and KiB are the same). */
+/* Reads a size with an optional unit: 512, 64K, 64M, 2G (powers of 1024; K, KB and KiB are the same). */
 bool bytes_to_size(struct bytes text, uint64_t *out);
 
 struct buf {
@@ -93,7 +93,7 @@ struct buf {
 
 void buf_grow(struct buf *b, size_t more); /* called by buf_reserve */
 
-static inline void buf_reserve(struct buf *b, size_t more) /* room for `more` bytes past len */
+static inline void buf_reserve(struct buf *b, size_t more) /* makes room for `more` bytes after `len` */
 {
     if (more > b->cap - b->len)
         buf_grow(b, more);
@@ -125,42 +125,44 @@ static inline void buf_append_str(struct buf *b, const char *s)
 }
 
 void buf_append_u64(struct buf *b, uint64_t n); /* decimal digits */
-/* Appends the bytes of hexadecimal digits. False: the text is not pairs of digits; what came before was appended. */
+/* Appends the bytes that pairs of hexadecimal digits encode. Returns false at the first character outside a pair; the
+ * bytes of earlier pairs stay appended. */
 bool buf_append_unhex(struct buf *b, struct bytes hex);
-/* These two functions also write a terminating NUL, which len does not count. The other appends write no NUL. */
+/* buf_printf and buf_vprintf also write a terminating NUL, which `len` does not count. The other append functions
+ * write no NUL. */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 bool bytes_is_utf8(struct bytes s); /* RFC 3629 */
-/* Appends a JSON string with its quotes. Escapes quotes, backslashes and control characters, and replaces invalid
+/* Appends `s` as a JSON string with quotes. Escapes quotes, backslashes and control characters, and replaces invalid
  * UTF-8 by U+FFFD. */
 void buf_append_json(struct buf *b, struct bytes s);
-/* Appends one CSV field and quotes it if RFC 4180 requires that. If a spreadsheet would read the text as a formula,
- * an apostrophe goes before the text. */
+/* Appends one CSV field, with quotes if RFC 4180 requires them. If a spreadsheet would read the text as a formula, an
+ * apostrophe precedes the text. */
 void buf_append_csv(struct buf *b, struct bytes s);
 static inline void buf_clear(struct buf *b) /* keeps the memory */
 {
     b->len = 0;
 }
-void buf_free(struct buf *b); /* back to zeroed */
+void buf_free(struct buf *b); /* frees the memory and zeroes *b */
 
 static inline struct bytes buf_bytes(const struct buf *b)
 {
     return (struct bytes){b->ptr, b->len};
 }
 
-/* malloc, calloc, realloc and strdup that abort with a message on stderr instead of returning NULL. */
+/* The mem_ functions replace malloc, calloc, realloc and strdup, but abort with a message on stderr instead of
+ * returning NULL. */
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *old, size_t size);
 char *mem_strdup(const char *s);
-/* An array `ptr` with room for `cap` items, both zero at first, gets room for `n`; `cap` at least doubles. The macros evaluate their
- * arguments several times. Aborts if memory runs out or the size exceeds a size_t. */
+/* Gives the array `ptr` room for `n` items. `cap` is the present room; `ptr` and `cap` start as zero. A growing array
+ * at least doubles. ARRAY_ROOM and ARRAY_ADD evaluate their arguments several times. */
 #define ARRAY_ROOM(ptr, cap, n)                                                                              \
     ((n) > (cap) ? (void)((ptr) = mem_grow((ptr), &(cap), (n), sizeof *(ptr))) : (void)0)
-/* Adds an item to the `n` of the array, and returns its address. Its bytes are not set. */
+/* Adds an uninitialized item to an array of `n` items, and returns the address of the item. */
 #define ARRAY_ADD(ptr, n, cap) (ARRAY_ROOM(ptr, cap, (n) + 1), &(ptr)[(n)++])
 void *mem_grow(void *old, size_t *cap, size_t n, size_t size); /* called by ARRAY_ROOM */
-/* A formatted text from malloc. */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __cplusplus

@@ -11,8 +11,8 @@ typedef int64_t usec_t;
 #define USEC_PER_MSEC INT64_C(1000)
 
 usec_t clock_monotonic(void);
-usec_t clock_boot(void); /* monotonic, and includes the time in suspend */
+usec_t clock_boot(void); /* monotonic clock that includes the time in suspend */
 usec_t clock_wall(void);
-void clock_sleep(usec_t t); /* a signal ends it early */
+void clock_sleep(usec_t t); /* a signal ends the sleep early */
 
 #endif

@@ -10,8 +10,8 @@ usec_t clock_watch_look(struct clock_watch *w, usec_t wall, usec_t boot)
     if (llabs(jump) >= CLOCK_JUMP_MIN) {
         w->jumps++;
         w->last_jump = jump;
-        if (llabs(jump) >=
-            llabs(w->ahead) / 16) /* frequent small jumps must not postpone the trust for ever */
+        /* Frequent small jumps must not delay the trust for ever. */
+        if (llabs(jump) >= llabs(w->ahead) / 16)
             w->jumped_at = boot;
         w->ahead += jump;
     }

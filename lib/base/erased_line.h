@@ -1,14 +1,13 @@
-/* erased_line: what remains of a line of a stream whose content was erased: an empty JSON object and spaces up to the
- * length of the line. So no offset changes, and every line still is JSON. Consumers skip such lines. */
+/* erased_line: the replacement of an erased line in a stream: an empty JSON object, padded with spaces to the length
+ * of the line. Therefore an erasure changes no offset, and every line is still JSON. Consumers skip erased lines. */
 #ifndef MILLRACE_ERASED_LINE_H
 #define MILLRACE_ERASED_LINE_H
 
 #include "base/bytes.h"
 
-#define ERASED_LINE_MIN                                                                                      \
-    ((size_t)3) /* bytes without LF; an event's own `{}` is not taken for an erased line */
+#define ERASED_LINE_MIN ((size_t)3) /* bytes without LF; a line `{}` is shorter and counts as an event */
 
-/* `line` without its LF. */
+/* True if `line`, which is passed without its LF, is an erased line. */
 static inline bool erased_line_is(struct bytes line)
 {
     if (line.len < ERASED_LINE_MIN || line.ptr[0] != '{' || line.ptr[1] != '}')
@@ -19,7 +18,7 @@ static inline bool erased_line_is(struct bytes line)
     return true;
 }
 
-/* Erases a line of len >= ERASED_LINE_MIN bytes, without its LF. */
+/* Erases a line of `len` bytes (at least ERASED_LINE_MIN), not counting the LF. */
 static inline void erased_line_write(char *line, size_t len)
 {
     memset(line, ' ', len);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-/* The call would block, or a signal interrupted it. Nothing failed. */
+/* The system call would block, or a signal interrupted the call. Nothing failed. */
 static inline bool errno_is_retry(int error)
 {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;

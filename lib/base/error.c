@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATH_SHOWN (ERROR_TEXT - 200) /* leaves room for the reason */
+#define PATH_SHOWN (ERROR_TEXT - 200) /* leaves room for the reason after the path */
 
 int error_set(struct error *e, int code, const char *fmt, ...)
 {

@@ -1,9 +1,9 @@
 /* heap: a binary min-heap with int64 priorities. Daemons keep their timers in heaps: the ends of leases, delays and
  * backoff.
  *
- * Each node knows its index, so the heap can remove or move any node in O(log n). The caller embeds a struct heap_node and
- * initializes it by heap_node_init. A node is in at most one heap. Nodes of equal priority come out in the order of
- * insertion. */
+ * Each node contains its index in the heap, so the heap can remove or move any node in O(log n). The caller embeds a
+ * struct heap_node and initializes the node with heap_node_init. A node is in at most one heap. heap_first returns
+ * nodes of equal priority in the order of their insertion. */
 #ifndef MILLRACE_HEAP_H
 #define MILLRACE_HEAP_H
 

@@ -19,8 +19,8 @@ static int system_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
-/* On a file system without RENAME_NOREPLACE this function checks and then renames. On such a file system, no other
- * process may create `to` between the check and the rename. */
+/* On a file system without RENAME_NOREPLACE, the function first checks that `to` does not exist and then renames. The
+ * caller ensures that no other process creates `to` between the check and the rename. */
 static int system_rename_new(const char *from, const char *to)
 {
     struct stat st;

@@ -2,7 +2,7 @@
  *
  * Modules that make bytes durable call io->pwrite(...) and so on, never the system call. A test can set `io` to its
  * own table, for example to fail the third fsync, to cut a write short or to drop unsynced bytes. Set `io` only while
- * no thread runs code that uses it. All operations return as the system calls do, with errno. */
+ * no thread uses `io`. Each operation has the result and the errno of its system call. */
 #ifndef MILLRACE_IO_H
 #define MILLRACE_IO_H
 
@@ -25,7 +25,7 @@ struct io_ops {
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t at);
     ssize_t (*pwritev)(int fd, const struct iovec *parts, int n, off_t at);
     int (*fdatasync)(int fd);
-    int (*fsync)(int fd); /* also of directories */
+    int (*fsync)(int fd); /* also for directories */
     int (*ftruncate)(int fd, off_t length);
     int (*fallocate)(int fd, int mode, off_t at, off_t length);
     int (*rename)(const char *from, const char *to);
@@ -39,34 +39,33 @@ struct io_ops {
 extern const struct io_ops io_system;
 extern const struct io_ops *io;
 
-/* Writes all n bytes. Returns 0, or -1 with errno. If the system writes no byte, errno is ENOSPC. */
+/* The following functions return 0, or -1 with errno. io_write_all writes all n bytes. If the system call writes 0
+ * bytes without an error, errno is ENOSPC. */
 int io_write_all(int fd, const void *p, size_t n, off_t at);
-/* As io_write_all, for several parts, one after the other. No part may be empty. */
+/* Writes several parts one after the other, as io_write_all does. No part may be empty. */
 int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
-/* fallocate, retried after a signal. */
+/* Calls fallocate, and repeats the call after a signal. */
 int io_allocate(int fd, int mode, off_t from, off_t n);
-/* Appends the content of a file or of a pipe to `out`. Returns 0, or -1 with errno: EFBIG if the file has more than `max` bytes. */
+/* Appends the content of a file or a pipe to `out`. errno is EFBIG if the file has more than `max` bytes. */
 int io_read_file(const char *path, size_t max, struct buf *out);
-/* Appends a file that holds a secret: at most `max` bytes, which other users may not access. Returns 0, or -1 with the error,
- * which calls the file `what` ("token file"). */
+/* Appends the content of a file with a secret. The file may have at most `max` bytes, and other users may not access
+ * it. `what` is the name of the file in the error ("token file"). */
 int io_read_secret(const char *path, const char *what, size_t max, struct buf *out, struct error *error);
-/* Replaces or creates a file, so that a crash leaves the old content or the new one: writes PATH.new, syncs it, renames it and syncs the
- * directory. Returns 0, or -1 with errno. */
+/* Replaces or creates a file. A crash leaves either the old content or the new content, because io_replace_file
+ * writes and syncs PATH.new before it renames PATH.new to PATH and syncs the directory. */
 int io_replace_file(const char *path, struct bytes content, mode_t mode);
-/* Opens, fsyncs and closes a directory. */
 int io_sync_dir(const char *path);
-/* The directory of `path`; "." for a bare name. */
+/* Stores the directory of `path` in `out`: "." if `path` has no slash. */
 void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
-/* True if both paths name the same file. The file need not exist. */
+/* True if both paths name the same file, which need not exist. */
 bool io_is_same_file(const char *one, const char *other);
-/* Syncs the directory that contains `path`, so that the file's name is durable. The process that created the file may
- * have been killed before it did this. It is not an error if the directory is unreadable or its file system is
- * read-only. */
+/* Syncs the directory that contains `path`, so that the file's name is durable. A killed process may have created the
+ * file without a sync of the directory. An unreadable directory or a read-only file system is not an error. */
 int io_sync_name(const char *path);
-/* mkdir -p. 0, or -1 with errno. After a success the directory survives a power cut, even if another process created
- * it. The function syncs the name of each new directory before it creates anything inside. It also syncs the name of
- * the deepest directory that already existed. */
+/* Creates a directory and its missing parents. After a success the directory survives a power cut, even if another
+ * process created the directory. io_make_dirs syncs the name of each new directory before the directory gets an
+ * entry, and the name of the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
 /* After EACCES or EPERM: appends "; PATH belongs to user NAME, this process to user NAME" for the path or its nearest existing parent.

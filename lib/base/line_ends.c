@@ -4,7 +4,8 @@
 
 #include <assert.h>
 
-/* Searches from offset `from`. `ends` already contains the `found` line ends before that offset. */
+/* Searches `block` from offset `from`, and returns the new number of line ends. `ends` already contains the `found`
+ * line ends before `from`. */
 static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t *ends)
 {
     const char *end = block.ptr + block.len, *at = block.ptr + from;
@@ -14,8 +15,8 @@ static size_t find_from(struct bytes block, size_t from, size_t found, uint16_t 
 }
 
 #ifdef __x86_64__
-/* Each step stores one line end without checking that there is one, and then counts that end only if the step
- * contained an LF. So a step without an LF costs no branch. */
+/* Each step stores a line end unconditionally, and then counts the line end only if the step contained an LF.
+ * Therefore a step without an LF costs no branch. */
 SIMD static size_t find_wide(struct bytes block, uint16_t *ends)
 {
     size_t found = 0, at = 0;

@@ -5,9 +5,10 @@
 
 #include "base/bytes.h"
 
-#define LINE_ENDS_BLOCK_MAX ((size_t)8 << 10) /* fits the first-level cache */
+#define LINE_ENDS_BLOCK_MAX ((size_t)8 << 10) /* fits in the first-level cache */
 
-/* Stores the offsets of all LFs of `block`, at most LINE_ENDS_BLOCK_MAX bytes, in order. Returns their number. */
+/* Stores the offsets of all LFs of `block` in ascending order, and returns the number of LFs. `block` has at most
+ * LINE_ENDS_BLOCK_MAX bytes. */
 size_t line_ends_find(struct bytes block, uint16_t ends[LINE_ENDS_BLOCK_MAX]);
 
 #endif

@@ -17,14 +17,14 @@
 
 enum kind { UNKNOWN, PLAIN, GZIP, ZSTD, FOREIGN };
 
-/* At the position `loose`, only the upper four bits of the byte must match. The second zstd entry is the skippable
- * frame with which files from pzstd begin. */
+/* Of the magic byte at index `loose`, only the upper four bits must match. The second zstd entry is the skippable
+ * frame at the beginning of a file from pzstd. */
 static const struct magic {
     enum kind kind;
     const char *name;
     struct bytes bytes;
     size_t loose;
-    const char *command; /* FOREIGN: unpacks the file */
+    const char *command; /* FOREIGN: command that decompresses the file */
 } magics[] = {
 #define MAGIC(text)                                                                                          \
     {                                                                                                        \
@@ -50,15 +50,15 @@ struct line_source {
     int fd;
     char *name;
     size_t limit;   /* of a line */
-    enum kind kind; /* detected from the first bytes, at the first read */
+    enum kind kind; /* format of the input, detected at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
     bool skipping;   /* inside a line that is too long */
     bool in_frame;   /* inside a gzip or zstd frame, where the input must not end */
     bool unpacked;   /* at least one whole gzip member */
     bool padded;     /* zeros follow the last gzip member */
-    struct buf raw;  /* read but not unpacked; empty for a plain file */
-    struct buf text; /* unpacked; [at, len) is not yet returned */
+    struct buf raw;  /* bytes read but not decompressed; empty for a plain file */
+    struct buf text; /* decompressed bytes; the part [at, len) is not returned yet */
     size_t at, searched;
     uint64_t offset, consumed;
     uint64_t filled_from; /* packed bytes used before the last unpacking */
@@ -80,7 +80,7 @@ static int read_more(struct line_source *s, struct buf *into, struct error *erro
 {
     struct pollfd input = {.fd = s->fd, .events = POLLIN};
     ssize_t n;
-    /* A signal ends the wait early. */
+    /* A signal makes poll return early. */
     while (s->idle && !s->given_up && poll(&input, 1, LINE_SOURCE_IDLE / USEC_PER_MSEC) <= 0)
         s->given_up = !s->idle(s->idle_arg);
     s->at_end = s->given_up;
@@ -98,7 +98,7 @@ static int read_more(struct line_source *s, struct buf *into, struct error *erro
     return 0;
 }
 
-/* Finds the format. For a plain file the bytes read so far become text. */
+/* Finds the format of the input. For a plain file, moves the bytes read so far from `raw` to `text`. */
 static int find_kind(struct line_source *s, struct error *error)
 {
     const struct magic *found = NULL;
@@ -120,7 +120,8 @@ static int find_kind(struct line_source *s, struct error *error)
     }
     if (found && found->kind == FOREIGN)
         return error_set(error, -1,
-            "%.200s: packed with %s; unpack it first with `%s` (plain text, gzip and zstd can be read)",
+            "%.200s: compressed with %s; decompress the file first with `%s` (plain text, gzip and zstd are "
+            "supported)",
             s->name, found->name, found->command);
     s->kind = found ? found->kind : PLAIN;
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
@@ -201,8 +202,8 @@ static int refuse_garbage(const struct line_source *s, uint64_t at, struct error
         error, -1, "%.200s: trailing garbage from byte %llu on", s->name, (unsigned long long)at);
 }
 
-/* The file may have several gzip members, as after `cat a.gz b.gz`. After the last member, only zeros may follow up
- * to the end. */
+/* A file may have several gzip members, such as the output of `cat a.gz b.gz`. Only zeros may
+ * follow the last member. */
 static int inflate_some(struct line_source *s, struct error *error)
 {
     bool behind = s->unpacked && !s->in_frame;
@@ -449,14 +450,14 @@ int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, 
     *reached = s->offset;
     if (last == '\n' || s->offset < offset)
         return 0;
-    /* The end of the input also ends a line. If the last line was returned without an LF, the LF may have been
-     * written meanwhile. */
+    /* The end of the input also ends a line. An earlier run may have read the last line before its LF was written, so
+     * an LF at `offset` is valid, too. */
     if (s->text.len == s->at && fill(s, error) != 0)
         return -1;
     if (s->text.len == s->at || s->text.ptr[s->at] == '\n')
         return 0;
     return error_set(error, -1,
-        "%.200s: no line ends at byte %llu: this producer has posted another input, which needs another "
+        "%.200s: no line ends at byte %llu, where the mark of this producer is; another input needs another "
         "--producer",
         s->name, (unsigned long long)offset);
 }

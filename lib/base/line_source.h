@@ -1,9 +1,9 @@
 /* line_source: reads lines from a file (plain, gzip or zstd) or from standard input.
  *
- * The first bytes of a file show its format. Formats that are known but not supported are refused. Zeros may follow
- * gzip data, as with gzip itself. Offsets count unpacked bytes. A last line without an LF counts as a line. The
- * memory is limited by the longest line. A line longer than LINE_SOURCE_LINE_MAX, or than the limit that the caller sets,
- * is skipped in steps. */
+ * line_source detects the format of a file from its first bytes, and refuses other compression formats that it
+ * recognizes. Zeros may follow gzip data, as with gzip itself. Offsets count uncompressed bytes. A last line without
+ * an LF counts as a line. Memory grows with the longest line. A line that is longer than the limit
+ * (LINE_SOURCE_LINE_MAX or line_source_limit) is skipped in several calls. */
 #ifndef MILLRACE_LINE_SOURCE_H
 #define MILLRACE_LINE_SOURCE_H
 
@@ -15,14 +15,14 @@
 
 struct line_source;
 
-/* Opens a file, or standard input if the path is "-". Returns NULL with the reason if this fails. */
+/* Opens a file, or standard input for the path "-". On failure, returns NULL with the error. */
 struct line_source *line_source_open(const char *path, struct error *error);
-/* Takes over an open file. */
+/* Takes ownership of `fd`, also on failure. On failure, returns NULL with the error. */
 struct line_source *line_source_of(int fd, const char *name, struct error *error);
 void line_source_close(struct line_source **s);
-/* Checks the format of the first bytes. Returns 0, or -1 with the reason. */
+/* Checks whether the format of the input is supported. Returns 0, or -1 with the error. */
 int line_source_check(struct line_source *s, struct error *error);
-/* Sets the longest line, with its LF. */
+/* Sets the limit of a line's length, in bytes with the LF. */
 void line_source_limit(struct line_source *s, size_t bytes);
 
 /* Reads text of any origin as UTF-8 with LF: converts it from `encoding` (iconv; NULL: UTF-8, or UTF-16 with its byte order mark), and if
@@ -41,11 +41,12 @@ uint64_t line_source_take_hole(struct line_source *s);
  * returns false, the input ends and an unfinished line is dropped. */
 #define LINE_SOURCE_IDLE (100 * USEC_PER_MSEC)
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg);
-/* Skips to `offset`, or to the end if the input is shorter. *reached is the new offset. If no line ends at the
- * offset, the input cannot be the same as before, and the function fails. Returns 0, or -1 with the reason. */
+/* Skips to `offset`, or to the end of a shorter input, and stores the new offset in *reached. Returns 0, or -1 with
+ * the error. line_source_skip also fails if no line ends at `offset`, because the input then differs from the input
+ * of the earlier run. */
 int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, struct error *error);
 enum line_source_result {
-    LINE_SOURCE_FAILED, /* unreadable or damaged; the error has the reason */
+    LINE_SOURCE_FAILED, /* the input is unreadable or damaged; the error has the reason */
     LINE_SOURCE_END,
     LINE_SOURCE_LINE,
     LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long; call again */
@@ -55,18 +56,19 @@ enum line_source_result {
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,
 };
-/* Returns the next line with its LF. The line is valid until the next call. If `more_may_come` is true, a last line
- * without an LF is not returned yet, and the caller may call again after LINE_SOURCE_END. */
+/* Stores the next line with its LF in *line. The line is valid until the next call. If `more_may_come` is true,
+ * line_source_next keeps a last line without an LF, and the caller may call line_source_next again after
+ * LINE_SOURCE_END. */
 enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, struct error *error);
-/* The offset after the last line returned or skipped. */
+/* The offset after the last line that was returned or skipped. */
 uint64_t line_source_offset(const struct line_source *s);
-/* How many bytes of the file the returned lines occupy. For a packed file this is an estimate. */
+/* The number of bytes that the returned lines occupy in the file. For a compressed file the number is an estimate. */
 uint64_t line_source_consumed(const struct line_source *s);
-/* How many bytes of the file have been read so far. */
+/* The number of bytes of the file that were read so far. */
 uint64_t line_source_fetched(const struct line_source *s);
-/* For a plain file, returns up to `most` bytes before line_source_offset that are still in memory. They are valid
- * until the next call. */
+/* For a plain file, returns up to `most` bytes before line_source_offset that are still in memory. The bytes are
+ * valid until the next line is read. */
 struct bytes line_source_recent(const struct line_source *s, size_t most);
 int line_source_fd(const struct line_source *s);
 

@@ -7,7 +7,8 @@ static void keep(struct line_splitter *s, struct bytes part)
     s->length += part.len;
 }
 
-/* `length` includes the LF. `head` may contain only the first max_line + 1 bytes. */
+/* `length` is the length of the whole line with its LF, of which `head` may contain only the first max_line + 1
+ * bytes. */
 static void give_overlong(struct line_splitter *s, struct bytes head, uint64_t length)
 {
     s->overlong(s->arg, bytes_of(head.ptr, head.len < s->max_line ? head.len : s->max_line), length - 1);
@@ -45,7 +46,7 @@ void line_splitter_feed(struct line_splitter *s, struct bytes piece)
         const char *lf = piece.len > 0 ? memchr(piece.ptr, '\n', piece.len) : NULL;
         size_t n = lf ? (size_t)(lf - piece.ptr) + 1 : piece.len;
         keep(s, bytes_of(piece.ptr, n));
-        if (lf) { /* forget the line first: the callback may feed the splitter */
+        if (lf) { /* reset the splitter first, because the callback may feed it */
             struct buf line = s->partial;
             uint64_t length = s->length;
             s->partial = (struct buf){0};

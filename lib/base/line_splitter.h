@@ -4,9 +4,9 @@
  *    unfinished line, because the rest of that line comes with a later piece.
  * 2. The splitter keeps at most max_line + 1 bytes of an unfinished line. If a line is longer than max_line, the
  *    callback `overlong` gets the beginning of the line and the line's length without LF.
- * 3. A callback may call line_splitter_reset. The splitter then drops the remainder of the piece.
+ * 3. If a callback calls line_splitter_reset, the splitter drops the remainder of the piece.
  *
- * A zeroed splitter with max_line and callbacks set is ready. */
+ * To make a splitter ready, zero the struct and set max_line and the callbacks. */
 #ifndef MILLRACE_LINE_SPLITTER_H
 #define MILLRACE_LINE_SPLITTER_H
 
@@ -15,7 +15,7 @@
 struct line_splitter {
     size_t max_line;
     struct buf partial;
-    uint64_t length; /* of the unfinished line so far */
+    uint64_t length; /* bytes of the unfinished line so far */
     uint64_t resets;
     void (*lines)(void *arg, struct bytes run);
     void (*overlong)(void *arg, struct bytes head, uint64_t length);

@@ -15,7 +15,7 @@
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 #define N_LEVELS (sizeof level_names / sizeof *level_names)
 
-/* log_init sets these values before threads start. */
+/* log_init sets `settings` before threads start. */
 static struct {
     const char *part;
     enum log_level least;

@@ -10,7 +10,7 @@
  * 4. After log_init, no call waits for the reader of the log. A line that does not fit into the reader's pipe is dropped and counted. The
  *    next line that fits is preceded by a line with the number of dropped lines. The program must ignore SIGPIPE.
  *
- * Safe from any thread after log_init. */
+ * After log_init, any thread may log. */
 #ifndef MILLRACE_LOG_H
 #define MILLRACE_LOG_H
 
@@ -40,7 +40,7 @@ struct log_field {
  * info, the format is text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
-/* The number of lines logged at that level, for a metric. */
+/* The number of events of that level, for a metric. Events below the level of log_init count, too. */
 uint64_t log_count(enum log_level level);
 
 /* Writes a line of another program, with its LF. */

@@ -1,6 +1,6 @@
 /* name_table: a sorted table that finds an object by its name, for up to thousands of queues or streams. An insertion
- * shifts all later entries. There is no function to remove an entry. A zeroed table is empty. The table does not copy
- * the names, so they must stay valid and unchanged. */
+ * shifts all later entries. Entries cannot be removed. A zeroed table is empty. The table does not copy the names, so
+ * the names must stay valid and unchanged. */
 #ifndef MILLRACE_NAME_TABLE_H
 #define MILLRACE_NAME_TABLE_H
 
@@ -15,7 +15,7 @@ struct name_table {
     size_t n, cap;
 };
 
-/* NULL if the name is unknown. */
+/* Returns NULL if the name is unknown. */
 void *name_table_find(const struct name_table *t, const char *name);
 void name_table_add(struct name_table *t, const char *name, void *thing);
 static inline void *name_table_at(const struct name_table *t, size_t i)

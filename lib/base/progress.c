@@ -9,7 +9,8 @@
 #define WIDTH 30
 #define ERASE_REST "\033[K"
 
-static bool open_line; /* one for the process, because standard error is shared */
+/* a progress line is open; one flag for the process, because standard error is shared */
+static bool open_line;
 
 void progress_begin(struct progress *p, const char *unit, bool quiet, usec_t now)
 {

@@ -20,7 +20,7 @@ static int close_and_fail(int fd)
     return -1;
 }
 
-/* Polls for the lock instead of blocking, because a caller with an event loop must not wait without a bound. */
+/* Polls for the lock instead of blocking, because a caller with an event loop must not wait without a limit. */
 static bool lock(int fd, usec_t end)
 {
     bool locked = io->flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -32,8 +32,8 @@ static bool lock(int fd, usec_t end)
     return locked || errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS;
 }
 
-/* Opens the file and locks it; close unlocks it. If another process has renamed the file meanwhile, opens its successor. As
- * long as the file is empty, each call syncs the directory, so that the file's name is durable. */
+/* Opens and locks the file; closing the file unlocks it. If another process has renamed the file meanwhile, opens the
+ * new file at `path`. While the file is empty, each call syncs the directory, so that the file's name is durable. */
 static int open_file(const char *path, struct stat *st)
 {
     usec_t end = clock_monotonic() + REJECT_FILE_LOCK_WAIT_MAX;
@@ -57,7 +57,7 @@ static usec_t age_since(int64_t seconds)
     return clock_wall() - seconds * USEC_PER_SEC;
 }
 
-/* The time since the file was created, or since its last line if the file system does not record the former. */
+/* The time since the file was created, or since its last line if the file system does not record creation times. */
 static usec_t age_of(int fd, const struct stat *st)
 {
     struct statx x;
@@ -65,8 +65,8 @@ static usec_t age_of(int fd, const struct stat *st)
     return age_since(is_known ? x.stx_btime.tv_sec : st->st_mtim.tv_sec);
 }
 
-/* Makes room for a line: deletes PATH.1 if it is too old, and renames the file if it is too large or too old. Returns 1 if the file was
- * renamed, 0, or -1 with errno. */
+/* Makes room for a line: deletes PATH.1 if it is too old, and renames the file if it is too large or too old. Returns
+ * 1 if the file was renamed, 0 if not, or -1 with errno. */
 static int roll(const struct reject_file *f, int fd, const struct stat *st, size_t more, bool *expired)
 {
     char former[PATH_MAX];

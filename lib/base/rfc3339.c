@@ -16,7 +16,7 @@ int rfc3339_digits(const char *at, int n)
     return value;
 }
 
-/* Reads the zone offset that ends an RFC 3339 time, in seconds. False if it is malformed. */
+/* Reads the zone at the end of an RFC 3339 time, as an offset in seconds. Returns false if the zone is malformed. */
 static bool read_zone(struct bytes zone, int *seconds)
 {
     *seconds = 0;

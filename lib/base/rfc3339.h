@@ -1,11 +1,12 @@
-/* rfc3339: reads and writes times as text, 2012-03-16T18:40:47.5+01:00. */
+/* rfc3339: reads and writes times as text, such as 2012-03-16T18:40:47.5+01:00. */
 #ifndef MILLRACE_RFC3339_H
 #define MILLRACE_RFC3339_H
 
 #include "base/bytes.h"
 
-/* Reads a time with its zone (Z or an offset). The date and the time may be separated by T, t or a space. Drops a fraction.
- * Converts a leap second to the second before it. False: malformed, or no such date. *out: Unix seconds. */
+/* Reads a time with its zone (Z or an offset). The date and the time may be separated by T, t or a space. Ignores a
+ * fraction of a second. Converts a leap second to the previous second. Stores Unix seconds in *out. Returns false if
+ * the text is malformed or the date does not exist. */
 bool rfc3339_read(struct bytes text, int64_t *out);
 /* Reads also what databases and libraries write: the zones +0000, +00, " UTC" and " GMT", a blank before a zone, and no seconds. A
  * naive time, without a zone, is one of the process's zone (TZ); *is_naive is set to true. is_naive NULL: it is malformed. */
@@ -18,7 +19,7 @@ bool rfc3339_use_zone(const char *zone);
 int rfc3339_digits(const char *at, int n);
 
 #define RFC3339_TEXT 24
-/* Writes Unix seconds as "2012-03-16T17:40:47Z", or "-" if they have no such text. Returns `out`. */
+/* Writes Unix seconds as "2012-03-16T17:40:47Z", or "-" if the text would not fit in `out`. Returns `out`. */
 const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT]);
 
 #endif

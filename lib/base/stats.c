@@ -20,13 +20,13 @@ static const usec_t delay_bounds[] = {USEC_PER_SEC, 10 * USEC_PER_SEC, MINUTE, 5
 static const struct scale {
     const usec_t *bounds;
     size_t n;
-    usec_t sum_unit; /* a sum of delays in microseconds could exceed 64 bits */
+    usec_t sum_unit; /* unit of the sum; a sum of delays in microseconds could exceed 64 bits */
 } latencies = {bounds, N_BOUNDS, 1},
   delays = {delay_bounds, sizeof delay_bounds / sizeof *delay_bounds, USEC_PER_SEC};
 
 struct stats_histogram {
     const struct scale *scale;
-    _Atomic uint64_t buckets[N_BOUNDS + 1]; /* scale->n + 1 are used */
+    _Atomic uint64_t buckets[N_BOUNDS + 1]; /* the first scale->n + 1 buckets are used */
     _Atomic uint64_t sum;                   /* in scale->sum_unit */
 };
 
@@ -49,7 +49,7 @@ struct family {
 };
 
 struct stats {
-    pthread_mutex_t lock; /* of the families and their members */
+    pthread_mutex_t lock; /* protects the families and their members */
     char *daemon;
     usec_t started;
     struct family *first, **last;
@@ -194,7 +194,7 @@ static struct stats_histogram *histogram(
 {
     pthread_mutex_lock(&s->lock);
     struct stats_histogram *h = &member_of(family_of(s, name, HISTOGRAM, help), labels)->histogram;
-    if (!h->scale) /* other threads may observe */
+    if (!h->scale) /* set only once, because other threads may observe */
         h->scale = scale;
     pthread_mutex_unlock(&s->lock);
     return h;
@@ -320,7 +320,7 @@ static void print_histogram(
     buf_printf(out, "%llu\n", n);
 }
 
-/* Shows a histogram by its count and quantiles. */
+/* Appends the value of a metric; the value of a histogram is its count and its quantiles. */
 static void append_value(const struct family *f, const struct member *m, struct buf *out)
 {
     static const double quantiles[] = {0.5, 0.9, 0.99};

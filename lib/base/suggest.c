@@ -7,7 +7,7 @@
 #define NAME_LENGTH_MAX 80
 #define DISTANCE_MAX 3
 
-/* The Levenshtein distance, or `most` if it is not less. `known` is shorter than NAME_LENGTH_MAX. */
+/* The Levenshtein distance, but at most `most`. `known` is shorter than NAME_LENGTH_MAX. */
 static size_t distance(const char *name, const char *known, size_t most)
 {
     size_t row[NAME_LENGTH_MAX], n = strlen(known);
@@ -24,7 +24,7 @@ static size_t distance(const char *name, const char *known, size_t most)
             row[j] = change < gap ? change : gap;
             least = row[j] < least ? row[j] : least;
         }
-        if (least >= most) /* so are all later rows */
+        if (least >= most) /* the minimum of later rows is not smaller */
             return most;
     }
     return row[n];
@@ -40,7 +40,7 @@ void suggest_try(struct suggest *s, const char *known)
     size_t n = strlen(known), m = strlen(s->name);
     bool may_be = n < NAME_LENGTH_MAX && n < m + DISTANCE_MAX && m < n + DISTANCE_MAX;
     size_t d = may_be ? distance(s->name, known, s->distance) : DISTANCE_MAX;
-    /* If every character of `known` would have to change, the name is not a typing error. */
+    /* If every character of `known` would have to change, the mistyped name does not resemble `known`. */
     if (d < s->distance && d < n) {
         s->distance = d;
         s->nearest = known;

@@ -1,11 +1,11 @@
-/* suggest: the known name nearest to a mistyped one.
+/* suggest: finds the known name that is nearest to a mistyped name.
  *
  *     struct suggest s = suggest_for("max_dept");
  *     for (each known name) suggest_try(&s, name);
  *     if (s.nearest != NULL) ... "did you mean max_depth?"
  *
- * A known name is near if at most two edits turn the mistyped name into it. An edit deletes, inserts or replaces one
- * character. Case does not matter. */
+ * A known name is near if at most two edits turn the mistyped name into the known name. An edit deletes, inserts or
+ * replaces one character. The comparison ignores case. */
 #ifndef MILLRACE_SUGGEST_H
 #define MILLRACE_SUGGEST_H
 
@@ -13,7 +13,7 @@
 
 struct suggest {
     const char *name;    /* the mistyped name, borrowed */
-    const char *nearest; /* NULL: none is near; borrowed from suggest_try */
+    const char *nearest; /* the nearest known name, borrowed from suggest_try; NULL: no known name is near */
     size_t distance;
 };
 

@@ -7,7 +7,7 @@
 
 static uint64_t seed;
 
-/* Runs before main, so no thread can see a zero seed. */
+/* draw_seed runs before main, so no thread can see a zero seed. */
 __attribute__((constructor)) static void draw_seed(void)
 {
     ssize_t got = getrandom(&seed, sizeof seed, 0);

@@ -1,7 +1,7 @@
 /* text_hash: a hash for tables in memory whose keys are chosen by clients. The seed is random in each process, so a
- * client cannot choose keys that collide. The value must never be stored in a file.
+ * client cannot choose keys that collide. Never store a hash in a file.
  *
- * Include this header before uthash.h; the tables of that file then use this hash. */
+ * If a source file includes this header before uthash.h, its tables use text_hash. */
 #ifndef MILLRACE_TEXT_HASH_H
 #define MILLRACE_TEXT_HASH_H
 

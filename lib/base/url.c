@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/un.h>
 
-/* Decodes into `to`, which has room for text.len bytes. The length, or -1. */
+/* Decodes into `to`, which has room for text.len bytes. Returns the decoded length, or -1 for an invalid escape. */
 static ssize_t decode(struct bytes text, bool plus_is_space, char *to)
 {
     size_t n = 0;
@@ -34,7 +34,7 @@ static struct bytes take_until(struct bytes *rest, char stop)
     return taken;
 }
 
-/* One allocation holds the table, followed by the decoded text. */
+/* One allocation contains the table of parameters, followed by the decoded text. */
 int url_query_parse(struct bytes text, struct url_query *out)
 {
     *out = (struct url_query){0};

@@ -14,7 +14,7 @@ struct work_thread {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* Guarded by the lock. */
+    /* The lock guards the following members. */
     void *todo, *done;
     bool busy, stopping;
 };
@@ -47,7 +47,8 @@ struct work_thread *work_thread_new(const struct work_thread_config *config)
     w->config = *config;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    /* The owner's thread handles all signals, but for those that an instruction raises. */
+    /* The owner's thread handles all signals except SIGBUS, which the kernel sends to the thread of the faulting
+     * instruction. */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);

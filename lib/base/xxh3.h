@@ -1,5 +1,5 @@
-/* xxh3: 64-bit XXH3 from libxxhash, the checksum of journals and manifests (docs/formats/journal.md) . On x86 the
- * library selects vector instructions at run time. These do not change the checksums. */
+/* xxh3: 64-bit XXH3 from libxxhash, the checksum of journals and manifests (docs/formats/journal.md). On x86 the
+ * library selects vector instructions at run time, which do not change the checksums. */
 #ifndef MILLRACE_XXH3_H
 #define MILLRACE_XXH3_H
 

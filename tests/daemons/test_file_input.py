@@ -142,7 +142,7 @@ class FileInput(InputTest):
         said = self.count("good", "absent", "dir", expect=66)
         self.assertRegex(said, r"absent: No such file")
         self.assertRegex(said, r"dir: Is a directory")
-        self.assertRegex(self.count("good", "bad.xz", expect=65), "bad.xz: packed with xz; unpack it first with `xz -dk`")
+        self.assertRegex(self.count("good", "bad.xz", expect=65), "bad.xz: compressed with xz; decompress the file first with `xz -dk`")
         self.assertEqual(self.slices(), [])
         self.count("good")
         self.check_counted(data)

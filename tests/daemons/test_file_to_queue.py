@@ -58,7 +58,7 @@ class Files(QueueTest):
             for args, stdin in (([good, name], b""), ([], content), (["--follow", "--producer=f", name], b"")):
                 done = self.put(*args, input=stdin)
                 self.assertEqual((done.returncode, self.depth()), (65, 0), done)
-                self.assertIn(b"packed with %s; unpack it first" % packer.encode(), done.stderr)
+                self.assertIn(b"compressed with %s; decompress the file first" % packer.encode(), done.stderr)
 
     def test_text_that_begins_as_something_packed_does(self):
         lines = [b"BZh9 is how bzip2 begins", b"PK", b"7z"]
