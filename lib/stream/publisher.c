@@ -12,9 +12,9 @@
 struct publisher {
     struct publisher_config config;
     struct publisher_destination destination;
-    struct http_call *call;         /* NULL: none under way */
-    enum publisher_result expected; /* the result of this request if it succeeds */
-    /* of the latest outcome */
+    struct http_call *call;         /* NULL: no request in progress */
+    enum publisher_result expected; /* the result of the current request if the request succeeds */
+    /* The following members belong to the latest outcome. */
     struct publisher_outcome outcome;
     struct buf body;
     struct json_doc *reply;
@@ -59,7 +59,7 @@ static void read_reply(struct publisher *p, const struct http_reply_view *reply)
     p->reply = json_doc_parse(buf_bytes(&p->body));
     struct bytes code = json_doc_text(p->reply, "/code"), opening = json_doc_text(p->reply, "/opening");
     struct json_value known = json_doc_at(p->reply, "/known");
-    struct json_value duplicate = json_doc_at(p->reply, "/duplicate"); /* of a pubsub */
+    struct json_value duplicate = json_doc_at(p->reply, "/duplicate"); /* only in replies of pubsub */
     o->status = reply->status;
     o->body = buf_bytes(&p->body);
     o->detail = json_doc_text(p->reply, "/detail");
@@ -148,7 +148,7 @@ static void request(struct publisher *p, enum publisher_result expected, const s
             .content_type = run->lines.len > 0 ? "application/octet-stream" : NULL,
             .body = run->lines,
             .body_is_lent = true,
-            .may_resend = has_marks, /* they make a repeated run harmless */
+            .may_resend = has_marks, /* marks make a repeated run harmless */
             .arg = p,
             .on_done = on_done});
     buf_free(&target);

@@ -17,7 +17,7 @@
 
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
-/* Short, so that the first line of a new stream arrives within a second. */
+/* RETRY_UNKNOWN is short, so that the first line of a new stream arrives within a second. */
 #define RETRY_UNKNOWN (200 * USEC_PER_MSEC)
 #define RETRY_REFUSED (5 * USEC_PER_SEC)
 #define STATEMENT_MAX 256
@@ -25,23 +25,19 @@ _Static_assert(STREAM_OPENING_TEXT == OPENING_TEXT, "an opening");
 
 struct stream_client {
     struct stream_client_config config;
-    struct stream_cursor cursor; /* after the last line handed out */
+    struct stream_cursor cursor; /* cursor after the last line that a callback got */
     struct stream_place place;
-    char opening[STREAM_OPENING_TEXT]; /* of the bytes of the response */
-    char before[STREAM_OPENING_TEXT];  /* of the byte before `asked_from` */
+    char opening[STREAM_OPENING_TEXT]; /* opening of the bytes of the response */
+    char before[STREAM_OPENING_TEXT];  /* opening of the byte before `asked_from` */
     char *stream, *begin;
     struct http_call *call;
     struct event *timer;
     struct backoff backoff;
     struct line_splitter lines;
-    struct buf statement; /* the beginning of one that is not complete */
-    enum {
-        AFTER_LINE,
-        INSIDE_LINE,
-        INSIDE_STATEMENT
-    } at; /* where in the response; if it asks for statements */
+    struct buf statement;                                  /* the beginning of an incomplete statement */
+    enum { AFTER_LINE, INSIDE_LINE, INSIDE_STATEMENT } at; /* position in a response with statements */
     bool stopped, paused, caught_up, has_target, ignoring, refused;
-    uint64_t target;     /* the end in the first response */
+    uint64_t target;     /* the end of the stream in the first response */
     uint64_t asked_from; /* the cursor at the last request */
     char trouble[600];
 };
@@ -103,7 +99,7 @@ const char *stream_client_opening_at(const struct stream_client *c, uint64_t off
     return offset > c->asked_from ? c->opening : offset == c->asked_from ? c->before : NULL;
 }
 
-/* Moves the cursor over bytes of this response. */
+/* Moves the cursor forwards over bytes of the current response. */
 static void move_cursor(struct stream_client *c, uint64_t bytes)
 {
     c->cursor.offset += bytes;
@@ -127,13 +123,13 @@ static void on_overlong(void *arg, struct bytes head, uint64_t length)
         return;
     }
     snprintf(
-        text, sizeof text, "a line of %" PRIu64 " bytes is over max_line (%zu)", length, c->config.max_line);
+        text, sizeof text, "a line of %" PRIu64 " bytes exceeds max_line (%zu)", length, c->config.max_line);
     set_trouble(c, true, text);
     c->ignoring = true;
     line_splitter_reset(&c->lines);
 }
 
-/* Takes the bytes of a statement from the piece, up to its LF. */
+/* Moves the bytes of a statement, up to its LF, from the piece to c->statement. */
 static void take_statement(struct stream_client *c, struct bytes *piece)
 {
     struct stream_statement s;
@@ -156,8 +152,8 @@ static void take_statement(struct stream_client *c, struct bytes *piece)
     buf_clear(&c->statement);
 }
 
-/* The number of bytes up to the first LF that another one follows; all if there is none. A search for the LFs of lines is several times as
- * fast as memmem. */
+/* Returns the number of bytes up to the first LF that is followed by another LF, or piece.len. A memchr for each LF
+ * is several times as fast as a memmem. */
 static size_t lines_before_statement(struct bytes piece)
 {
     const char *end = piece.ptr + piece.len;
@@ -214,7 +210,7 @@ static bool header_number(const struct http_reply_view *reply, const char *name,
     return bytes_to_u64(bytes_str(http_reply_header(reply, name)), out);
 }
 
-/* Cancels the call instead of waiting for its end, because such a response might never end. */
+/* Cancels the call, because a response that the client cannot use might never end. */
 static void give_up(struct stream_client *c, struct http_call *call, const char *text)
 {
     set_trouble(c, true, text);
@@ -242,7 +238,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
         c->cursor.offset = c->asked_from = start;
     }
     if (strcmp(c->cursor.id, id) != 0 || c->cursor.offset != start) {
-        give_up(c, reply->call, "pubsub answered with another stream or offset");
+        give_up(c, reply->call, "pubsub answered with another stream or offset than the requested one");
         return;
     }
     c->ignoring = false;
@@ -261,7 +257,7 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
     check_caught_up(c);
 }
 
-/* `opening` is that of the byte before `after`; empty: not to be checked. */
+/* `opening` is the opening of the byte before `after`. If `opening` is empty, pubsub does not check it. */
 static void skip_lost(struct stream_client *c, const char *text, uint64_t after, struct bytes opening)
 {
     uint64_t from = c->cursor.offset;
@@ -273,14 +269,15 @@ static void skip_lost(struct stream_client *c, const char *text, uint64_t after,
     ask_after(c, 0);
 }
 
-/* Whether the operator continues with a command, which ends with the place, and not with an option of the program. */
+/* True if accept_option is a command that ends with the place, and false if it is an option of the program. */
 static bool has_command(const struct stream_client *c)
 {
     const char *option = c->config.accept_option;
     return option && option[0] && option[strlen(option) - 1] == '=';
 }
 
-/* Refuses to continue, and names the option or the command that continues. `place` NULL: the option needs none. */
+/* Refuses to continue. The message names the option or the command with which the operator can continue. `place` is
+ * NULL if the option needs no place. */
 static void refuse_loss(struct stream_client *c, const char *text, const char *effect, const uint64_t *place)
 {
     const char *option = c->config.accept_option;
@@ -298,7 +295,8 @@ static void on_gone(struct stream_client *c, struct bytes body)
     uint64_t from = c->cursor.offset, after = json_doc_number(doc, "/after");
     char text[200];
     if (after <= from) {
-        refuse(c, "the bytes at the cursor are gone, and pubsub does not say where the stream continues");
+        refuse(c, "the bytes at the cursor are deleted or lost, and pubsub does not say where the stream "
+                  "continues");
     } else if (c->config.loss == STREAM_LOSS_REFUSED && from < json_doc_number(doc, "/earliest")) {
         snprintf(text, sizeof text, "lines from offset %" PRIu64 " to %" PRIu64 " have expired", from, after);
         refuse_loss(c, text, "without them", NULL);
@@ -308,7 +306,7 @@ static void on_gone(struct stream_client *c, struct bytes body)
     json_doc_free(&doc);
 }
 
-/* True if an opening of the copy begins at the place. */
+/* True if an opening of the copy begins at the offset `place`. */
 static bool is_listed(const struct json_doc *doc, uint64_t place)
 {
     for (size_t i = 0; i < json_doc_length(doc, "/openings"); i++) {
@@ -319,7 +317,7 @@ static bool is_listed(const struct json_doc *doc, uint64_t place)
     return false;
 }
 
-/* For an operator who knows the time of the restore. */
+/* Logs where and when each opening of the copy began, for an operator who knows the time of the restore. */
 static void log_openings(const struct stream_client *c, const struct json_doc *doc)
 {
     struct buf list = {0};
@@ -329,7 +327,8 @@ static void log_openings(const struct stream_client *c, const struct json_doc *d
         buf_printf(
             &list, "%s%.*s at %.*s", i > 0 ? ", " : "", (int)first.len, first.ptr, (int)began.len, began.ptr);
     }
-    log_warn("the restored copy was opened", LOG_S("stream", c->stream), LOG_B("openings", buf_bytes(&list)));
+    log_warn(
+        "openings of the restored copy", LOG_S("stream", c->stream), LOG_B("openings", buf_bytes(&list)));
     buf_free(&list);
 }
 
@@ -348,7 +347,7 @@ static void refuse_copy(struct stream_client *c, const struct json_doc *doc, uin
         has_command(c) || !is_certain ? &place : NULL);
 }
 
-/* A place that the clocks have found needs the operator's word. */
+/* If pubsub found the place only by comparing clocks, the operator must confirm the place (accepts_place). */
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
     static const char going_on[] = "continuing in a restored copy of the stream";
@@ -371,7 +370,7 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     json_doc_free(&doc);
 }
 
-/* While the stream does not exist, everything that was accepted before pubsub's present is in it. */
+/* A stream that does not exist is complete up to pubsub's present time. */
 static void note_no_stream(struct stream_client *c, const struct http_reply_view *reply)
 {
     struct stream_statement s = {0};
@@ -400,7 +399,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     } else if (status == 200 || (result == HTTP_CLIENT_CANCELLED && c->refused)) {
         if (c->refused)
             ask_after(c, RETRY_REFUSED);
-        else /* at once after lines */
+        else /* request again at once if the response had lines */
             ask_after(c, c->cursor.offset > c->asked_from ? 0 : backoff_failed(&c->backoff));
     } else if (status == 404 && begins) {
         clear_trouble(c);

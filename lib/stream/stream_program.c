@@ -10,8 +10,8 @@
 
 #define INTO_ITSELF "a stream cannot be republished into itself: its lines would multiply without end"
 
-/* Reads bitly's form of pubsub_url, http://HOST:PORT/sub?multipart=0, as the address, and as the stream `default` unless the URL or
- * `stream` names another. */
+/* Splits bitly's form of pubsub_url (http://HOST:PORT/sub?multipart=0) into an address and a stream. The stream is
+ * `default` unless the URL or the setting `stream` names another stream. */
 static int read_sub_url(struct options *o, struct error *error)
 {
     static const char scheme[] = "http://";
@@ -33,8 +33,8 @@ static int read_sub_url(struct options *o, struct error *error)
             unknown = options_keep(o, query.params[i].name);
     url_query_free(&query);
     if (unknown)
-        return options_refuse(
-            o, "pubsub_url", error, "of /sub only multipart and stream are accepted, not %s", unknown);
+        return options_refuse(o, "pubsub_url", error,
+            "unknown parameter %s; only multipart and stream may follow /sub", unknown);
     bool named = options_is_set(o, "stream");
     if (named && stream && strcmp(stream, options_string(o, "stream")) != 0)
         return options_refuse(o, "stream", error, "pubsub_url names another stream, %s", stream);

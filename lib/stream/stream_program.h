@@ -1,7 +1,7 @@
 /* stream_program: settings and checks of the daemons that follow a stream.
  *
- *     static const struct option_row rows[] = {STREAM_OPTIONS("what is written", "the longest line"), ...own..., {.name = NULL}};
- */
+ * static const struct option_row rows[] = {STREAM_OPTIONS("what is written", "the longest line"), ...own...,
+ * {.name = NULL}}; */
 #ifndef MILLRACE_STREAM_PROGRAM_H
 #define MILLRACE_STREAM_PROGRAM_H
 
@@ -18,13 +18,13 @@
         .help = "start of the first run: earliest, latest or @UNIXTIME"},                                \
     {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \
         .unit = "bytes", .help = (LINE_HELP)}
-/* For a program that stores the opening with its cursor (stream_client.h). */
+/* Options of a program that stores the opening with its cursor (stream_client.h). */
 #define STREAM_ACCEPT_LOSS_OPTION                                                                            \
     {.name = "accept_loss", .type = OPTION_BOOL,                                                             \
         .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
                 "not ready"},                                                                                \
     {.name = "accept_loss_from", .type = OPTION_INT, .fallback = "-1", .min = -1, .max = INT64_MAX,           \
-        .help = "as accept_loss, and continue at this offset of the copy (-1: none chosen)"}
+        .help = "as accept_loss, but continue at this offset of the copy (-1: no offset)"}
 /* clang-format on */
 
 static inline bool stream_program_accepts_loss(const struct options *o)
@@ -32,29 +32,30 @@ static inline bool stream_program_accepts_loss(const struct options *o)
     return options_bool(o, "accept_loss") || options_int(o, "accept_loss_from") >= 0;
 }
 
-/* Checks these settings, before any of them is used: bitly's form of pubsub_url is replaced. Returns 0, or -1 with the error. */
+/* Checks the settings of STREAM_OPTIONS, and replaces bitly's form of pubsub_url. Call stream_program_check before
+ * the settings are used. Returns 0, or -1 with the error. */
 int stream_program_check(struct options *o, struct error *error);
 
-/* Checks that to_stream is not the source stream. `url` is the address of the pubsub with to_stream (NULL: the pubsub
- * of the source). The function compares addresses as text, but treats all loopback names as equal. Returns 0, or -1
- * with the error. */
+/* Checks that the setting to_stream is not the source stream. `url` is the address of the pubsub with to_stream
+ * (NULL: the source's pubsub). Addresses are compared as text, except that all loopback names are equal. Returns 0,
+ * or -1 with the error. */
 int stream_program_check_target(struct options *o, const char *url, struct error *error);
 
-/* Ends the daemon with exit status 78 and the error that source and destination are the same stream. */
+/* Logs that source and destination are the same stream, and ends the daemon with exit status 78. */
 void stream_program_fail_into_itself(struct daemon *d);
 
-/* Whether `from` is `latest`. */
+/* True if the setting `from` is `latest`. */
 bool stream_program_begins_at_end(struct daemon *d);
 
-/* Reports the problem through /health and to the service manager. NULL means no problem: the daemon becomes ready,
- * unless it is stopping. */
+/* Reports the problem through /health and to the service manager. If `trouble` is NULL, the daemon becomes ready,
+ * unless the daemon is stopping. */
 void stream_program_set_trouble(struct daemon *d, const char *trouble);
 
 struct stream_client;
 struct stream_client_config;
 /* Starts to follow the configured stream. The caller sets the pubsub, the cursor and the callbacks in config.
- * has_state means that an earlier run stored a state. If that state has no cursor, the stream did not exist then,
- * and is read from its beginning whatever `from` is. */
+ * has_state is true if an earlier run stored a state. A state without a cursor means that the stream did not exist
+ * during the earlier run. The client then reads from the beginning even if `from` is `latest`. */
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config);
 /* True if pubsub does not have the stream yet. */

@@ -24,7 +24,8 @@ void stream_statement_append(const struct stream_statement *s, struct buf *out)
         s->now % USEC_PER_SEC, s->producer[0] ? " " : "", s->producer, s->is_restored ? " restored" : "");
 }
 
-/* Converts a time that was stated before pubsub's clock fell. A result after the present is unknown (0). */
+/* Converts a time that was stated before pubsub's clock was set back by `fall`. Returns 0 (unknown) if the result is
+ * after `now`. */
 static usec_t lowered(usec_t until, usec_t fall, usec_t now)
 {
     until -= fall;
@@ -33,7 +34,7 @@ static usec_t lowered(usec_t until, usec_t fall, usec_t now)
 
 void watermark_state(struct watermark *w, const struct stream_statement *s)
 {
-    usec_t fall = w->now > s->now ? w->now + (s->at - w->at) - s->now : 0; /* of pubsub's clock */
+    usec_t fall = w->now > s->now ? w->now + (s->at - w->at) - s->now : 0; /* decrease of pubsub's clock */
     size_t n = 0;
     w->until = lowered(w->until, fall, s->now);
     for (size_t i = 0; i < w->n_pending; i++) {

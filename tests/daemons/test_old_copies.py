@@ -222,7 +222,7 @@ class OldCopies(CopiesTest):
         self.aggregator()
         B = len(block(0))
         self.refused("from offset %d on it differs" % (2 * B), "found by the clocks")
-        self.assertRegex(self.counting.log, r"was opened stream=s openings=\"0 at \S+, %d at \S+, %d at " % (B, 2 * B))
+        self.assertRegex(self.counting.log, r"openings of the restored copy stream=s openings=\"0 at \S+, %d at \S+, %d at " % (B, 2 * B))
         self.counting.stop()
         for wrong in B + 1, 4 * B:
             self.aggregator("--accept-loss-from=%d" % wrong)
