@@ -19,7 +19,7 @@ static bool read_limits(struct http_request *req, struct read_span *out)
            http_param_u64(req, "max_bytes", 0, 1, INT64_MAX, &out->max_bytes);
 }
 
-/* Splits a place inside a record. A key contains no separator. */
+/* If `start` is KEY SEPARATOR NAME, splits it into `start` and `start_name`. A key contains no separator. */
 static void split_place(char separator, struct read_span *s)
 {
     struct record place;
@@ -61,7 +61,7 @@ bool read_protocol_mget(struct http_request *req)
         return false;
     if (read_protocol_next_key(req, &at, &key))
         return true;
-    http_problem(req, 400, "missing-parameter", NULL, "k= is missing; give one for each key");
+    http_problem(req, 400, "missing-parameter", NULL, "k= is missing; give k= for each key");
     return false;
 }
 
@@ -76,7 +76,7 @@ bool read_protocol_fwmatch(struct http_request *req, char separator, bool has_pl
     return required(req, "key", &out->prefix) && read_limits(req, out);
 }
 
-/* Adds a sub key to those that are sorted. */
+/* Inserts a sub key into the sorted array, unless the array already contains the sub key. */
 static void add_sub(struct read_span *s, struct bytes sub)
 {
     size_t i = s->n_subs;
@@ -90,7 +90,7 @@ static void add_sub(struct read_span *s, struct bytes sub)
 
 static bool read_rollups(struct http_request *req, struct read_span *out)
 {
-    static const char *const units[] = {"hour", "day", "month"}; /* as enum period_unit */
+    static const char *const units[] = {"hour", "day", "month"}; /* in the order of enum period_unit */
     const struct url_query *q = http_query(req);
     struct bytes text;
     out->has_rollups = http_param(req, "rollups", &text);
@@ -109,7 +109,8 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
     }
     if (!known)
         http_problem(req, 400, "bad-parameter", NULL,
-            "rollups must be hour, day or month; sub needs rollups, and there are at most %d", READ_SUBS_MAX);
+            "rollups= must be hour, day or month; sub= requires rollups= and may occur at most %d times",
+            READ_SUBS_MAX);
     return known;
 }
 
@@ -154,7 +155,7 @@ bool read_protocol_keys(struct http_request *req, struct read_keys *out)
             valid = add_total(out, q->params[i].value);
     if (!valid || out->n_ns == 0)
         http_problem(req, 400, "bad-parameter", NULL,
-            "give ns= for each total: different namespaces, at most %d", READ_TOTALS_MAX);
+            "ns= must occur 1 to %d times, each time with another valid namespace", READ_TOTALS_MAX);
     return valid && out->n_ns > 0;
 }
 
@@ -192,7 +193,7 @@ void read_protocol_add_next(struct http_request *req, struct bytes key)
     buf_free(&next);
 }
 
-/* A client that ignores the status must not take an error for a value. */
+/* The default body is empty, because a client that ignores the status would take an error text for a value. */
 void read_protocol_reply_missing(struct http_request *req)
 {
     struct bytes accept = http_header(req, "Accept"), problem = BYTES_LITERAL("application/problem+json");

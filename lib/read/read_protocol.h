@@ -3,7 +3,8 @@
  *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=&max_bytes=    /range?start=&end=&limit=&max_bytes=&rollups=&sub=
  *     /keys?prefix=&ns=&ns=&start=&limit=
  *
- * The caller looks up the records. The keys that these functions return are valid until the request ends. */
+ * The functions only parse requests; the caller looks up the records. The keys that the functions return are valid
+ * until the request ends. */
 #ifndef MILLRACE_READ_PROTOCOL_H
 #define MILLRACE_READ_PROTOCOL_H
 
@@ -32,58 +33,62 @@
     READ_PROTOCOL_ROUTE("/keys", keys_, "?prefix=&ns=&start=&limit= keys of totals, by text")
 /* clang-format on */
 
-/* Each function parses its kind of request, whose parameters may also be an HTML form in the body. If the request is invalid, the
- * function replies and returns false. */
+/* Each parsing function reads one kind of request. The parameters may also be an HTML form in the body. If the
+ * request is invalid, the function replies to the client and returns false. */
 bool read_protocol_get(struct http_request *req, struct bytes *key);
-/* The part of a record's line that /get answers: all after the first separator. */
+/* Returns the part of a record's line that /get sends: all bytes after the first separator. */
 struct bytes read_protocol_value(struct bytes line, char separator);
 
 /* read_protocol_mget refuses a request without a key. read_protocol_next_key stores the next key, or returns false if
- * there is none. Set *at to 0 before the first call. */
+ * no key is left. Set *at to 0 before the first key. */
 bool read_protocol_mget(struct http_request *req);
 bool read_protocol_next_key(const struct http_request *req, size_t *at, struct bytes *key);
 
-#define READ_SUBS_MAX 101 /* as many as the API's series, and `(other)` */
+#define READ_SUBS_MAX 101 /* the API requests at most 100 series and `(other)` */
 
 struct read_span {
-    struct bytes prefix;     /* of fwmatch */
-    struct bytes start, end; /* of range; fwmatch: only an optional `start`, the key to continue at */
-    /* `start` may be a place inside a record, KEY SEPARATOR NAME: the name of the count to continue at. Empty: `start` is none. */
+    struct bytes prefix; /* for fwmatch: beginning of each key */
+    /* for range: limits of the keys; for fwmatch: optional `start`, the key to continue at */
+    struct bytes start, end;
+    /* The name of the count to continue at, if the request's start is a place inside a record (KEY SEPARATOR NAME);
+     * otherwise empty. */
     struct bytes start_name;
     uint64_t limit;     /* records; 0: unlimited */
-    uint64_t max_bytes; /* of the answer, about; 0: only max_answer limits it */
-    /* Of range: */
+    uint64_t max_bytes; /* approximate size limit of the answer; 0: only max_answer limits the answer */
+    /* The following members are only for range. */
     bool has_rollups; /* rollups= was given */
     enum period_unit largest;
-    size_t n_subs; /* sub=: only these sub keys, sorted, each once */
+    size_t n_subs; /* sub=: number of the selected sub keys, which are sorted and distinct */
     struct bytes subs[READ_SUBS_MAX];
 };
-/* `has_places`: records are lists of counts, so `start` may be a place inside a record. */
+/* `has_places` is true if records are lists of counts, so that `start` may be a place inside a record. */
 bool read_protocol_fwmatch(struct http_request *req, char separator, bool has_places, struct read_span *out);
-/* Refuses a request whose `start` is after `end`. Keys are compared with `separator` appended. */
+/* read_protocol_range refuses a request whose `start` is after `end`, comparing both keys with `separator` appended. */
 bool read_protocol_range(struct http_request *req, char separator, bool has_places, struct read_span *out);
 
 #define READ_TOTALS_MAX 256
 #define READ_KEYS_MAX 1000
 
 struct read_keys {
-    struct bytes prefix, start; /* texts, not escaped */
+    struct bytes prefix, start; /* unescaped texts */
     uint64_t limit;             /* 1..READ_KEYS_MAX */
     size_t n_ns;
-    struct bytes ns[READ_TOTALS_MAX]; /* different */
+    struct bytes ns[READ_TOTALS_MAX]; /* distinct namespaces */
 };
 bool read_protocol_keys(struct http_request *req, struct read_keys *out);
 
-/* The namespace of the first key that the request names; BYTES_NONE: it names none. */
+/* Returns the namespace of the request's first key, or BYTES_NONE if the request has no key with a namespace. */
 struct bytes read_protocol_namespace(struct http_request *req);
-/* Adds the headers of a counter that counts since a time (counts/counted_since.h), or that the source does not count. 0: adds none. */
+/* Adds headers about the counter of the records. `since` is the time when the counter was added
+ * (counts/counted_since.h). `not_counted` is not 0 if the source does not count the counter. A value of 0 adds no
+ * header. */
 void read_protocol_add_since(struct http_request *req, int64_t since, int64_t not_counted);
 /* Adds the header of counts that were imported for whole days or months (counts/coarse.h), if there are any. */
 void read_protocol_add_coarse(struct http_request *req, const struct coarse_counter *coarse);
 
-/* Adds the header of a truncated answer: `key`, or a place inside a record, is where the client should continue. */
+/* Adds the header of a truncated answer. The client should continue at `key`, which may be a place inside a record. */
 void read_protocol_add_next(struct http_request *req, struct bytes key);
-/* Replies 404: empty, or a problem if the request accepts one. */
+/* Replies 404 with an empty body, or with a problem if the request accepts application/problem+json. */
 void read_protocol_reply_missing(struct http_request *req);
 
 #endif
