@@ -16,7 +16,7 @@ namespace
 constexpr size_t MAX_DEPTH = 1000;
 constexpr size_t FIRST_CAPACITY = 4096;
 
-/* A copy of the text with the padding that simdjson reads beyond its end. */
+/* A copy of a text with the padding that simdjson reads after the end of the text. */
 class padded
 {
   public:
@@ -61,7 +61,7 @@ const char *refusal(error_code code)
     case UNCLOSED_STRING:
         return "not JSON: a string is not closed";
     case UNESCAPED_CHARS:
-        return "not JSON: a string holds a control character";
+        return "not JSON: a string contains a control character";
     case NUMBER_ERROR:
         return "not JSON: a number is malformed or out of range";
     case T_ATOM_ERROR:
@@ -100,7 +100,7 @@ struct document {
 
     [[noreturn]] static void no_memory()
     {
-        mem_alloc(SIZE_MAX / 2); /* ends the process with its message */
+        mem_alloc(SIZE_MAX / 2); /* aborts with the message of mem_alloc */
         abort();
     }
 };
@@ -144,8 +144,9 @@ struct json_value value_of(dom::element e)
     return out;
 }
 
-/* The requested names of an object, each with an id, in a hash table over length, first and last byte. Most members of
- * an event are not requested: for most of them the slot is empty, so no name is compared. */
+/* A hash table of the requested member names of an object, each with an id. The hash uses the length, the first byte
+ * and the last byte of a name. Most members of an event are not requested and hash to an empty slot, so no name is
+ * compared. */
 class name_table
 {
   public:
@@ -162,7 +163,7 @@ class name_table
         names_.push_back({std::string(name), id, heads_[s]});
         heads_[s] = names_.size() - 1;
     }
-    /* A name may have several ids. */
+    /* Calls `found` for each id of the name. */
     template <class Found> void find(std::string_view name, Found found) const
     {
         for (size_t i = heads_[slot(name)]; i != NONE; i = names_[i].next)
@@ -187,12 +188,12 @@ class name_table
     std::vector<size_t> heads_;
 };
 
-/* An object or array in which paths select members or elements. An id below the number of values is the index of a
- * value; any larger id is that of a place. */
+/* An object or array in which paths select members or elements. An id below json_fields.n is the index of a value.
+ * Any other id is json_fields.n plus the index of a place. */
 struct place {
     name_table members;
-    std::vector<std::pair<uint32_t, size_t>> elements; /* index and id */
-    std::vector<size_t> values;                        /* the values of all paths through this place */
+    std::vector<std::pair<uint32_t, size_t>> elements; /* index of an element, and id of its value or place */
+    std::vector<size_t> values; /* indexes of the values of all paths through this place */
     explicit place(size_t n) : members(n)
     {
     }
@@ -201,9 +202,10 @@ struct place {
 
 struct json_fields {
     document doc;
-    size_t n_paths, n; /* values of the paths, then of the members that have a path's text as their name */
-    std::vector<place> places;      /* the first is the line's object */
-    std::vector<size_t> named_like; /* the path of each value from n_paths on */
+    /* number of paths; n also counts the values of members that have a path's text as their name */
+    size_t n_paths, n;
+    std::vector<place> places;      /* all places; the first is the line's object */
+    std::vector<size_t> named_like; /* index of the path for each value from n_paths on */
     std::vector<json_value> all;    /* room for n values, if n > n_paths */
     bool is_valid = true;
 
@@ -237,7 +239,8 @@ struct json_fields {
         is_valid = is_valid && path.len > 0 && p.rest.len == 0;
     }
 
-    /* If `value` is an index, makes the step select this value. Otherwise returns the place to which the step leads. */
+    /* If `value` is not SIZE_MAX, makes the step from place `at` select the value with this index. If `value` is
+     * SIZE_MAX, returns the place to which the step leads, and adds the place if it is new. */
     size_t enter(size_t at, const struct json_step &step, size_t value)
     {
         std::string_view name(step.name.ptr, step.name.len);
@@ -262,7 +265,8 @@ struct json_fields {
         return found;
     }
 
-    /* Reads the values below a place. Resets them first, because the container may repeat an earlier member. */
+    /* Reads the values of all paths through the place `from`. Resets the values first, because a repeated member
+     * replaces the earlier member. */
     void read(const place &from, dom::element container, struct json_value *values) const
     {
         for (size_t i : from.values)

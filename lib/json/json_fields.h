@@ -1,13 +1,14 @@
-/* json_fields: extracts selected fields of a JSON object with simdjson's DOM parser. Paths (json_path.h) name the fields.
+/* json_fields: extracts selected fields of a JSON object with simdjson's DOM parser. Paths (json_path.h) select the
+ * fields.
  *
- * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. It
- *    refuses a byte order mark, numbers out of range, lone surrogates, and nesting deeper than 1000 levels, a
- *    scalar included.
- * 2. If a member occurs twice, the last one wins, also inside a path. Names are compared after unescaping. A path that leads
- *    nowhere yields JSON_MISSING.
- * 3. Memory grows only for a line that is longer than all lines before it, and is freed only by json_fields_free.
+ * 1. The parser validates the whole line (UTF-8, escapes, numbers, nesting), whichever fields are selected. The
+ *    parser refuses a byte order mark, numbers out of range, lone surrogates, and more than 1000 nested levels. A
+ *    scalar counts as a level.
+ * 2. If an object has two members with the same name, the last member counts, also inside a path. Names are unescaped
+ *    before they are compared. The value of a path that matches no member or element is JSON_MISSING.
+ * 3. Memory grows only for a line that is longer than all earlier lines. Only json_fields_free frees the memory.
  *
- * One thread at a time. */
+ * Only one thread at a time may use a struct json_fields. */
 #ifndef MILLRACE_JSON_FIELDS_H
 #define MILLRACE_JSON_FIELDS_H
 
@@ -32,26 +33,27 @@ enum json_type {
 };
 
 struct json_value {
-    enum json_type type; /* U64 only for numbers that do not fit I64 */
+    enum json_type type; /* JSON_U64 only for numbers above INT64_MAX */
     union {
         bool boolean;
         int64_t i64;
         uint64_t u64;
         double f64;
-        struct bytes string; /* unescaped; valid until the next extract or free */
+        struct bytes string; /* unescaped; valid until the next json_fields_extract or json_fields_free */
     } v;
 };
 
-/* The paths are copied; n may be 0. Returns NULL if one is not a valid path. */
+/* Copies the paths; n may be 0. Returns NULL if a path is invalid. */
 struct json_fields *json_fields_new(const char *const *paths, size_t n);
 void json_fields_free(struct json_fields **f);
 
-/* Sets values[i] to the field at paths[i]. Returns 0, or -1 with a static text in *reason: "not JSON: ...", "not an object". */
+/* Sets values[i] to the field at paths[i]. Returns 0, or -1 with a static text in *reason: "not JSON: ..." or "not an
+ * object". */
 int json_fields_extract(
     struct json_fields *f, struct bytes line, struct json_value *values, const char **reason);
 
-/* A small parsed document, such as another daemon's reply. json_doc_parse returns NULL if the text is not JSON. In a document that is NULL,
- * every value is absent. */
+/* A small parsed document, such as another daemon's reply. json_doc_parse returns NULL if the text is not JSON. A
+ * NULL document contains no values. */
 struct json_doc;
 struct json_doc *json_doc_parse(struct bytes text);
 void json_doc_free(struct json_doc **d);
@@ -60,13 +62,15 @@ void json_doc_free(struct json_doc **d);
 struct json_value json_doc_at(const struct json_doc *d, const char *pointer);
 /* Appends "/" and a member's name to a JSON pointer. */
 void json_pointer_append(struct buf *pointer, struct bytes name);
-/* The text of a string, or BYTES_NONE for any other value. */
+/* Returns the text of a string, or BYTES_NONE if the value is not a string. `pointer` is formatted as by printf. */
 struct bytes json_doc_text(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));
-/* Copies a string without NUL that fits into `room` bytes, and terminates it. On failure *out is unchanged. */
+/* Copies a string to `out` and terminates the copy. Fails and leaves *out unchanged if the value is not a string,
+ * contains a NUL or does not fit in `room` bytes. */
 bool json_doc_copy(const struct json_doc *d, char *out, size_t room, const char *pointer, ...)
     __attribute__((format(printf, 4, 5)));
-/* Reads a non-negative integer, or a string of digits such as an offset above 2^53. On failure *out is unchanged. */
+/* Reads a non-negative integer, or a string of digits such as an offset above 2^53. Returns false and leaves *out
+ * unchanged for any other value. */
 static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, uint64_t *out)
 {
     struct json_value v = json_doc_at(d, pointer);
@@ -77,17 +81,17 @@ static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, u
     *out = v.type == JSON_U64 ? v.v.u64 : (uint64_t)v.v.i64;
     return true;
 }
-/* The same, but 0 instead of a failure. */
+/* As json_doc_u64, but returns the number, or 0 on failure. */
 uint64_t json_doc_number(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));
-size_t json_doc_length(
-    const struct json_doc *d, const char *pointer); /* elements of an array, members of an object */
-/* The name of an object's i-th member, or BYTES_NONE. Valid until the document is freed. */
+size_t json_doc_length(const struct json_doc *d,
+    const char *pointer); /* number of elements of an array or members of an object */
+/* Returns the name of an object's i-th member, or BYTES_NONE. The name is valid until the document is freed. */
 struct bytes json_doc_name(const struct json_doc *d, const char *pointer, size_t i);
 
-/* Calls `item` for each element of an array, in order, with a document of the element, which is valid during the call. An absent
- * array has no elements. False: the value is not an array, or `item` has returned false, and the rest was left out. Takes time in
- * proportion to the array, as json_doc_at for each element does not. */
+/* Calls `item` for each element of an array, in order. The document that `item` gets contains the element and is
+ * valid during the call. Returns true for an absent array. Returns false if the value is not an array, or as soon as
+ * `item` returns false. The time is linear in the array's length; json_doc_at for each element takes quadratic time. */
 bool json_doc_each(const struct json_doc *d, const char *pointer,
     bool (*item)(const struct json_doc *item, size_t i, void *arg), void *arg);
 

@@ -1,4 +1,4 @@
-/* json_path: names a field of a JSON object, also inside other fields.
+/* json_path: a text that names a field of a JSON object or of a nested object or array.
  *
  *     user              a member of the object
  *     user.id           a member of the object `user`
@@ -7,9 +7,9 @@
  *
  * If the object has a member whose whole name is the text of the path (user.id), the path names that member instead.
  *
- * A name outside of brackets is not empty, does not begin with a quote, and has none of . [ ] ( ). A name in brackets ends at
- * the first `"]`. An index counts from 0 and has at most nine digits. A path begins with a name.
- */
+ * A name outside of brackets is not empty, does not begin with a quote, and contains no character of . [ ] ( ). A
+ * name in brackets ends at the first `"]`. An index counts from 0 and has at most nine digits. A path begins with a
+ * name. */
 #ifndef MILLRACE_JSON_PATH_H
 #define MILLRACE_JSON_PATH_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 struct json_path {
-    struct bytes rest; /* at first the whole path; the steps point into its text */
+    struct bytes rest; /* the part of the path that is not read yet; steps point into the path's text */
     bool has_begun;
 };
 
@@ -30,7 +30,7 @@ struct json_step {
     struct bytes name;
 };
 
-/* Returns false at the end of the path and at a malformed step. Only at the end is `rest` empty. */
+/* Stores the next step in *out. Returns false at the end of the path, where `rest` is empty, or at a malformed step. */
 bool json_path_next(struct json_path *p, struct json_step *out);
 bool json_path_is_valid(struct bytes path);
 
