@@ -14,7 +14,7 @@ struct block {
     uint64_t offset, end;
     uint64_t use;    /* block_cache.uses at the last use */
     usec_t used;     /* time of the last use */
-    usec_t verified; /* about when the bytes were verified */
+    usec_t verified; /* approximate time at which the bytes were verified */
     struct window *window;
     struct journal_file *file;
     uint64_t stamp;
@@ -22,7 +22,7 @@ struct block {
     size_t n_spans;
 };
 
-/* Blocks in the order of their offsets. No two blocks have the same offset. */
+/* Blocks in the order of their offsets, which all differ. */
 struct block_list {
     struct block **at;
     size_t n, cap;
@@ -38,7 +38,7 @@ struct cache_reader {
     struct journal_reader *reader; /* NULL: free */
     uint64_t at;
     size_t reach; /* maximum bytes of the read in progress; 0: idle */
-    bool large;   /* the read may return a large window or spans */
+    bool large;   /* true: the read may return a large window or spans */
     uint64_t use;
     usec_t used;
     struct block_waiters waiters;
@@ -49,8 +49,8 @@ struct block_cache {
     struct block_list windows, spans;
     size_t count[N_KINDS];
     struct cache_reader readers[BLOCK_CACHE_READERS_MAX];
-    struct block_waiters queue; /* for a reader */
-    uint64_t asked;             /* the highest offset of all requests */
+    struct block_waiters queue; /* subscribers that wait for an idle reader */
+    uint64_t asked;             /* the highest offset that a subscriber has requested */
     uint64_t expected;          /* offset at which a subscriber waits for the next commit */
     uint64_t uses;
     usec_t now;
@@ -139,7 +139,7 @@ static void touch(struct block_cache *c, struct block *b)
     b->used = c->now;
 }
 
-/* If two blocks begin at the same offset, only the longer one is kept. */
+/* If two blocks begin at the same offset, the list keeps only the longer block. */
 static void insert(struct block_cache *c, struct block *b)
 {
     struct block_list *list = list_of(c, b->kind);
@@ -229,8 +229,8 @@ static void close_reader(struct cache_reader *r)
     r->reach = 0;
 }
 
-/* Calls the waiters of a read that began at `at`. Before these, it calls waiters that need an idle reader, because
- * the waiters of this read will find their bytes in the cache. */
+/* Calls the waiters of a read that began at `at`. First calls the waiters that need an idle reader, because the
+ * waiters of the read will find their bytes in the cache. */
 static void call_waiters(
     struct cache_reader *r, uint64_t at, enum journal_result result, const struct journal_edges *edges)
 {
@@ -246,8 +246,8 @@ static void call_waiters(
         call_first(&waiters, waiters.first->offset == at ? result : JOURNAL_OK, edges);
 }
 
-/* Makes a block of the result. A small window is a copy, because the reader's buffer is large and a slow client could
- * pin it for a long time. */
+/* Makes a block of the result of a read. A small window is a copy, because a slow client could pin the reader's large
+ * buffer for a long time. */
 static void block_read(const struct journal_window *w, void *arg)
 {
     struct cache_reader *r = arg;
@@ -288,8 +288,8 @@ static void block_read(const struct journal_window *w, void *arg)
 enum journal_result block_cache_read(struct block_cache *c, const struct block_request *want,
     struct block_wait *wait, struct journal_edges *edges)
 {
-    /* Use an idle reader at this offset if there is one. Otherwise use a reader that is not open, or else the idle
-     * reader that was used least recently. */
+    /* Prefer an idle reader at the wanted offset, then a reader that is not open, then the idle reader that was used
+     * least recently. */
     struct cache_reader *r = NULL;
     wait->offset = want->offset;
     for (size_t i = 0; i < BLOCK_CACHE_READERS_MAX; i++) {

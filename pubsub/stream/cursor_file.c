@@ -33,11 +33,11 @@ enum {
 
 struct slot {
     struct cursor_record record;
-    uint64_t sequence; /* of the newer copy; the next put overwrites the older copy */
+    uint64_t sequence; /* sequence number of the newer copy; the next put overwrites the older copy */
     bool dirty;
 };
 
-/* A copy that the thread must write. */
+/* A copy of a record that the thread must write. */
 struct write {
     size_t slot;
     off_t at;
@@ -62,7 +62,7 @@ struct cursor_file {
     struct work_thread *thread; /* while under_way is set, the thread uses batch and error */
 };
 
-/* The seed is the position of the unit, so that a unit that was written for another position is invalid. */
+/* The seed of the checksum is the position of the unit, so that a unit from another position is invalid. */
 static uint64_t checksum(const char *unit, uint64_t place)
 {
     return XXH3_64bits_withSeed(unit, CHECKSUM_AT, place);
@@ -97,8 +97,7 @@ static bool decode_name(const char *text, uint8_t length, char out[NAME_LEN_MAX 
     return true;
 }
 
-/* Returns false if the copy is invalid. A copy of zeros is valid: it was never written, and its sequence number is
- * 0. */
+/* Returns false if the copy is invalid. A copy of zeros was never written, and is valid with the sequence number 0. */
 static bool decode(const char *unit, uint64_t place, struct cursor_record *r, uint64_t *sequence)
 {
     static const char zeros[UNIT];
@@ -109,7 +108,7 @@ static bool decode(const char *unit, uint64_t place, struct cursor_record *r, ui
     if (get_le64(unit + CHECKSUM_AT) != checksum(unit, place))
         return false;
     *sequence = get_le64(unit + AT_SEQUENCE);
-    if (*sequence > INT64_MAX) /* a higher number must exist */
+    if (*sequence > INT64_MAX) /* a put needs a higher number */
         return false;
     if (unit[AT_NAME_LENGTH] == 0)
         return true;
@@ -127,7 +126,7 @@ static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, struct
     bool valid = false;
     if (io->pread(f->fd, units, sizeof units, (off_t)(place_of(i, 0) * UNIT)) != (ssize_t)sizeof units)
         return error_set(
-            error, CURSOR_FILE_IO, "%s: file too short; delete it to start without cursors", f->path);
+            error, CURSOR_FILE_IO, "%s: file too short; delete the file to start without cursors", f->path);
     for (size_t copy = 0; copy < 2; copy++) {
         struct cursor_record r;
         uint64_t sequence;
@@ -143,7 +142,7 @@ static enum cursor_file_result read_slot(struct cursor_file *f, size_t i, struct
         "%s: both copies of slot %zu are damaged; delete the file to start without cursors", f->path, i);
 }
 
-/* Extends the file to `slots` slots with zeros, so that the file system allocates the blocks. */
+/* Extends the file to `slots` slots by writing zeros, so that the file system allocates the blocks. */
 static int extend(int fd, size_t from, size_t slots)
 {
     size_t size = (1 + 2 * slots) * UNIT;
@@ -155,7 +154,7 @@ static int extend(int fd, size_t from, size_t slots)
     return failed ? -1 : 0;
 }
 
-/* Creates the file with another name. When the file is complete and synced, renames it. */
+/* Creates the file under another name, and renames the file once the file is complete and synced. */
 static int make(struct cursor_file *f, size_t slots)
 {
     char unit[UNIT] = {0};
@@ -173,8 +172,8 @@ static int make(struct cursor_file *f, size_t slots)
 }
 
 /* Writes every record again and syncs the file. The previous process may have been killed before its sync, or the
- * kernel may treat unsynced bytes as clean after a failed sync. If the disk is full, the copies are left as they are.
- * This can only happen on a copy-on-write file system, where acknowledged records are safe. */
+ * kernel may treat unsynced bytes as clean after a failed sync. On a full copy-on-write file system, where
+ * acknowledged records are safe, a failed write is ignored. */
 static int rewrite(const struct cursor_file *f)
 {
     char unit[UNIT];
@@ -204,8 +203,8 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, struct 
     if (is_ours && get_le32(unit + sizeof magic) != VERSION)
         return error_set(error, CURSOR_FILE_VERSION, "%s: unknown format version", f->path);
     if (!is_ours || get_le64(unit + CHECKSUM_AT) != checksum(unit, 0))
-        return error_set(
-            error, CURSOR_FILE_DAMAGED, "%s: not a cursor file; delete it to start without cursors", f->path);
+        return error_set(error, CURSOR_FILE_DAMAGED,
+            "%s: not a cursor file; delete the file to start without cursors", f->path);
     size_t there = ((size_t)st.st_size / UNIT - 1) / 2;
     if (there > CURSOR_FILE_SLOTS_MAX)
         return error_set(error, CURSOR_FILE_DAMAGED,
@@ -224,7 +223,7 @@ static enum cursor_file_result load(struct cursor_file *f, size_t slots, struct 
     return CURSOR_FILE_OK;
 }
 
-/* In the thread. */
+/* The work thread runs write_batch. */
 static void write_batch(void *ctx, void *job)
 {
     struct cursor_file *f = ctx;
@@ -289,7 +288,7 @@ const char *cursor_file_failure(const struct cursor_file *f)
     return f->failure[0] ? f->failure : NULL;
 }
 
-/* First empties the list, because a callback may make another put. */
+/* Empties the list before the first callback, because a callback may call cursor_file_put. */
 static void call_back(struct cursor_put **list, bool stored)
 {
     struct cursor_put *put = *list, *next;
@@ -339,7 +338,7 @@ void cursor_file_put(
     *f->waiting_end = put;
     f->waiting_end = &put->next;
     if (f->failure[0])
-        f->notify(f->notify_arg); /* callbacks run only in cursor_file_poll */
+        f->notify(f->notify_arg); /* the callback must run in cursor_file_poll */
     else
         begin_next(f);
 }

@@ -9,16 +9,17 @@
 
 struct lag_meter {
     struct journal_reader *reader; /* NULL: no measurement is in progress */
-    /* The measurement in progress. */
-    uint64_t from, to;         /* `to` is a point of the stream's line_index */
-    uint64_t lines;            /* between `from` and the reader */
-    usec_t time;               /* of the frame at `from` */
-    struct line_point *passed; /* points found on the way, with the number of lines after `from` */
+    /* The following members belong to the measurement in progress. */
+    uint64_t from, to; /* `to` is a point of the stream's line_index */
+    uint64_t lines;    /* number of lines between `from` and the reader */
+    usec_t time;       /* time of the frame at `from` */
+    /* points between `from` and the reader, with the number of lines after `from` */
+    struct line_point *passed;
     size_t n_passed, cap_passed;
-    /* The last result. */
+    /* The following members are the last result. */
     bool seen;
     uint64_t at;
-    int64_t lines_at; /* as a line number of the index */
+    int64_t lines_at; /* line number of the line at the cursor in the index */
     usec_t time_at;
 };
 
@@ -44,7 +45,7 @@ static void window_read(const struct journal_window *w, void *arg)
 {
     struct named_cursor *c = arg;
     struct lag_meter *m = c->meter;
-    if (w->result == JOURNAL_GONE) { /* the offset is in a hole, which has no lines */
+    if (w->result == JOURNAL_GONE) { /* the offset is in a hole, which contains no lines */
         journal_reader_close(&m->reader);
         if (journal_reader_open(stream_journal(c->stream), w->edges.after, &m->reader, NULL) == JOURNAL_OK)
             read_on(c);
@@ -71,7 +72,7 @@ static void read_on(struct named_cursor *c)
         journal_reader_read(m->reader, m->to - at < WINDOW ? (size_t)(m->to - at) : WINDOW, window_read, c);
         return;
     }
-    /* Count back from `to`, whose line number the index has. */
+    /* Compute line numbers from the line number of `to`, which the index contains. */
     struct line_point point = line_index_at(index, m->to);
     int64_t base = point.lines - (int64_t)m->lines;
     for (size_t i = 0; i < m->n_passed; i++)
@@ -86,7 +87,7 @@ static void read_on(struct named_cursor *c)
     end_measurement(m);
 }
 
-/* Starts a measurement, unless one is in progress or the last one was at the same offset. */
+/* Starts a measurement, unless a measurement is in progress or the last measurement was at the same offset. */
 static void measure_lag(struct named_cursor *c)
 {
     struct lag_meter *m = c->meter;
@@ -158,8 +159,8 @@ static void drop(struct cursors *cs, struct named_cursor *c)
     free(c);
 }
 
-/* Returns up to which offset the stream's lines are those before the cursor. A stream that alone has been restored has, or
- * will have, other lines after that. */
+/* Returns the offset up to which the stream still contains the lines before the cursor. A stream that was restored
+ * without its cursors contains, or will contain, other lines after this offset. */
 static uint64_t held_from(struct stream *s, const struct cursor_record *r)
 {
     uint64_t differs_from;
@@ -228,7 +229,7 @@ void cursors_tick(struct cursors *cs)
 
 static void change_stored(struct cursor_put *put, bool stored)
 {
-    struct cursor_change *change = (struct cursor_change *)put; /* its first member */
+    struct cursor_change *change = (struct cursor_change *)put; /* `put` is the first member */
     struct named_cursor *c = change->cursor;
     c->under_way--;
     if (stored && !change->deletes) {
@@ -248,7 +249,7 @@ static void change_stored(struct cursor_put *put, bool stored)
 
 enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *change)
 {
-    struct cursor_record r = {0}; /* empty, for a deleted cursor */
+    struct cursor_record r = {0}; /* an empty record deletes the cursor */
     struct named_cursor *c = find(cs, change->stream, change->name);
     bool any_key = strcmp(change->key, CURSORS_ANY_KEY) == 0;
     if (!c && change->deletes)
@@ -261,7 +262,7 @@ enum cursors_result cursors_change(struct cursors *cs, struct cursor_change *cha
             return CURSORS_TOO_MANY;
         c = add(cs, slot, change->stream, change->name);
         c->offset = c->latest = change->offset;
-        c->held = c->low = change->offset; /* from now on retention keeps this offset */
+        c->held = c->low = change->offset; /* retention keeps the lines from this offset on */
         cs->config.made(cs->config.arg, c);
     }
     if (c->deleting)

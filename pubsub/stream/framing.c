@@ -7,7 +7,8 @@
 
 #define RETRY_MS 1000
 #define BOUNDARY "--xXPubSubXx\r\n"
-#define EVENT_SLICE ((size_t)256) /* bytes formatted at once; two bytes may become an event of ninety bytes */
+/* Bytes formatted at once; an event of ninety bytes may result from two bytes */
+#define EVENT_SLICE ((size_t)256)
 
 void framing_free(struct framing *f)
 {
@@ -20,7 +21,7 @@ void framing_set_offset(struct framing *f, uint64_t offset)
     f->until = 0;
 }
 
-/* The opening of the byte before the offset, which may be the byte before a gap. */
+/* Returns the opening of the byte before the offset, which may be the byte before a gap. */
 static const char *opening_before(struct framing *f)
 {
     if (f->until == 0 || f->offset > f->until) {
@@ -34,7 +35,7 @@ static void add_id(struct framing *f, struct buf *out)
 {
     const char *opening = f->journal ? opening_before(f) : "";
     if (f->journal && f->offset > 0 &&
-        !opening[0]) { /* retention has passed this place: a gap event will follow */
+        !opening[0]) { /* retention deleted the byte before the offset, so a gap event follows */
         buf_append_char(out, '\n');
         return;
     }
@@ -71,7 +72,7 @@ static void add_cut(struct framing *f, struct buf *out)
     buf_free(&f->cut);
 }
 
-/* Removes n bytes from the front of the piece and returns them. */
+/* Removes n bytes from the front of the piece and returns the removed bytes. */
 static struct bytes cut_off(struct bytes *piece, size_t n)
 {
     struct bytes front = bytes_of(piece->ptr, n);

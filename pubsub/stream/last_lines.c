@@ -10,10 +10,11 @@ struct last_lines {
     struct last_lines **place; /* the owner's pointer to this search */
     struct journal *journal;
     struct journal_reader *reader;
-    uint64_t from, to; /* the step: its bytes are read into `text` */
-    uint64_t floor;    /* nothing below is searched */
+    uint64_t from, to; /* range of the current step, whose bytes are read into `text` */
+    uint64_t floor;    /* lowest offset that is searched */
     size_t step;
-    uint64_t ends; /* LFs still to find: the end of each of the lines, and of the line before them */
+    /* number of LFs still to find: one for each of the last lines, and one for the line before them */
+    uint64_t ends;
     struct buf text;
     last_lines_fn *done;
     void *arg;
@@ -50,7 +51,7 @@ static void read_on(struct last_lines *s)
     journal_reader_read(s->reader, (size_t)left, read_window, s);
 }
 
-/* Opens the reader at the beginning of the next step, or at the end of the hole that this is in. */
+/* Opens the reader at the beginning of the next step, or after a hole that contains the beginning. */
 static void begin_step(struct last_lines *s)
 {
     struct journal_edges edges = {0};
@@ -73,7 +74,7 @@ static void begin_step(struct last_lines *s)
         finish(s, r == JOURNAL_GONE ? JOURNAL_OK : r, s->floor);
 }
 
-/* Returns false if the lines do not begin in this step. */
+/* Returns false if the last lines do not begin in this step. */
 static bool search_step(struct last_lines *s, uint64_t *offset)
 {
     size_t len = s->text.len;
@@ -92,7 +93,7 @@ static void read_window(const struct journal_window *w, void *arg)
 {
     struct last_lines *s = arg;
     uint64_t offset;
-    if (w->result == JOURNAL_GONE) { /* a hole: the search begins anew behind it */
+    if (w->result == JOURNAL_GONE) { /* a hole: search again, but only after the hole */
         journal_reader_close(&s->reader);
         buf_clear(&s->text);
         s->floor = w->edges.after;

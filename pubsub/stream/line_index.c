@@ -7,7 +7,7 @@ void line_index_begin(struct line_index *x, uint64_t end)
     *x = (struct line_index){.end = {.offset = end}, .spacing = LINE_INDEX_SPACING};
 }
 
-/* Drops every second point, but keeps the first one, so that the index still covers the same range. */
+/* Drops every second point and keeps the first point, so that the index still covers the same range. */
 static void thin(struct line_index *x)
 {
     size_t kept = 0;

@@ -1,11 +1,11 @@
-/* line_index: tells how many lines are between an offset and the end of a stream, without reading all of these lines.
+/* line_index: counts the lines between an offset and the end of a stream without reading all these lines.
  *
- * The index is a list of points in the order of their offsets, up to the end of the stream. Each point is an offset
- * and the number of lines between the beginning of the index and this offset. The module cursors adds points before
- * the beginning, with negative numbers. If an offset is between two points, the caller must read from the offset to
- * the next point and count the lines.
+ * The index is a list of points in the order of their offsets, up to the end of the stream. A point consists of an
+ * offset and the number of lines between the beginning of the index and the offset. The module cursors adds points
+ * before the beginning, with negative numbers. If an offset is between two points, the caller must read from the
+ * offset to the next point and count the lines.
  *
- * When there are LINE_INDEX_POINTS_MAX points, every second point is dropped and the spacing is doubled. */
+ * When the index has LINE_INDEX_POINTS_MAX points, it drops every second point and doubles the spacing. */
 #ifndef MILLRACE_PUBSUB_LINE_INDEX_H
 #define MILLRACE_PUBSUB_LINE_INDEX_H
 
@@ -26,12 +26,12 @@ struct line_index {
 };
 
 void line_index_begin(struct line_index *x, uint64_t end);
-/* Call this when the stream has grown by `lines` lines to the offset `end`. */
+/* Call line_index_add when the stream has grown by `lines` lines to the offset `end`. */
 void line_index_add(struct line_index *x, uint64_t end, uint64_t lines);
-/* Returns the first point whose offset is at least `offset`, or the end if there is none. */
+/* Returns the first point whose offset is at least `offset`, or `end` if no point follows. */
 struct line_point line_index_at(const struct line_index *x, uint64_t offset);
-/* Adds those of the points whose offset is below the first point of the index. The points must be in the order of
- * their offsets. */
+/* Adds those `points` whose offset is below the first point of the index. `points` must be in the order of their
+ * offsets. */
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
 /* Drops the points below the offset. */
 void line_index_trim(struct line_index *x, uint64_t offset);

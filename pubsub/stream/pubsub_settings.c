@@ -8,8 +8,9 @@
 
 #include <assert.h>
 
-#define DIR_BESIDE "pubsub-data" /* for `pubsub --port=N` alone, as bitly's was started */
-#define SEGMENTS_MIN 3 /* the current segment, the prepared next segment, and one that is being read */
+/* Used without options for data, because bitly's pubsub is started as `pubsub --port=N` */
+#define DIR_BESIDE "pubsub-data"
+#define SEGMENTS_MIN 3 /* the current segment, the prepared next segment, and a segment that is being read */
 
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
@@ -47,7 +48,7 @@ const struct option_row settings_rows[] = {
         .min = 10000,
         .max = INT64_C(366) * 24 * 3600 * 1000,
         .unit = "s",
-        .help = "time after which a silent producer no longer holds completeness back"},
+        .help = "time after which a silent producer no longer holds the complete-until time back"},
     {.name = "max_line",
         .type = OPTION_SIZE,
         .fallback = "1M",
@@ -68,7 +69,7 @@ const struct option_row settings_rows[] = {
         .min = 0,
         .max = INT64_C(1) << 50,
         .unit = "bytes",
-        .help = "delete the oldest lines once the newer ones have at least this size; 0: unlimited"},
+        .help = "delete the oldest lines once the newer lines have at least this size; 0: unlimited"},
     {.name = "retain_age",
         .type = OPTION_DURATION,
         .fallback = "0",
@@ -98,7 +99,7 @@ const struct option_row settings_rows[] = {
         .min = 100,
         .max = 3600000,
         .unit = "s",
-        .help = "interval of comments in an event stream that has no new lines"},
+        .help = "interval of comments in an event stream without new lines"},
     {.name = NNG_PUBLISH_SETTING,
         .type = OPTION_STRING,
         .min = 1,
@@ -129,7 +130,7 @@ static int read_limits(const struct options *o, const struct config_section *sec
             which++;
         if (which == 3)
             return config_fail(error, c, e->line,
-                "unknown setting %s; a stream's settings are retain_bytes, retain_age and disk_limit",
+                "unknown setting %s; a stream section accepts only retain_bytes, retain_age and disk_limit",
                 e->key);
         while (strcmp(row->name, e->key) != 0)
             row++;
@@ -146,7 +147,7 @@ static int read_limits(const struct options *o, const struct config_section *sec
     return conflict ? options_refuse(o, "disk_limit", error, "%s", conflict) : 0;
 }
 
-/* The stream name or prefix to which a section applies. */
+/* Returns the stream name or prefix to which a section applies. */
 static struct bytes section_name(const struct config_section *s, bool *is_prefix)
 {
     struct bytes name = bytes_str(s->name);
@@ -165,12 +166,14 @@ int settings_check(struct options *o, struct error *error)
     if (!options_text(o, "data_dir") && !options_text(o, "config")) {
         log_warn("data_dir is not set: streams are stored in the working directory",
             LOG_S("path", DIR_BESIDE),
-            LOG_S("hint", "--data-dir names another directory, --retain-bytes and --retain-age limit it"));
+            LOG_S(
+                "hint", "--data-dir sets another directory; --retain-bytes and --retain-age limit its size"));
         if (options_inherit(o, "data_dir", DIR_BESIDE, "default", error) != 0)
             return -1;
     }
     if (!options_text(o, "data_dir"))
-        return error_set(error, -1, "data_dir is not set: set the directory of the streams (--data-dir=DIR)");
+        return error_set(
+            error, -1, "data_dir is not set; set data_dir to the directory of the streams (--data-dir=DIR)");
     while (bytes_next_word(&list, SETTINGS_SEPARATORS, &name))
         if (!bytes_is_name(name))
             return options_refuse(o, "streams", error,

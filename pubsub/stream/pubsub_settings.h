@@ -3,8 +3,8 @@
  *     [pubsub]              [stream clicks]           [stream raw*]
  *     retain_age = 7d       retain_bytes = 100G       retain_age = 1d
  *
- * A section [stream NAME] overrides three settings for one stream. A section [stream PREFIX*] overrides them for all
- * streams whose name begins with PREFIX. If several sections match, only the most specific one applies. */
+ * A section [stream NAME] overrides three settings for one stream, and [stream PREFIX*] for all streams whose name
+ * begins with PREFIX. If several sections match, only the most specific section applies. */
 #ifndef MILLRACE_PUBSUB_SETTINGS_H
 #define MILLRACE_PUBSUB_SETTINGS_H
 
@@ -16,9 +16,10 @@
 
 extern const struct option_row settings_rows[];
 
-/* Checks the settings and the [stream NAME] sections: 0, or -1 with the error. */
+/* Checks the settings and the [stream NAME] sections. Returns 0, or -1 with the error. */
 int settings_check(struct options *o, struct error *error);
-/* The limits of one stream, from checked settings. `options` is a struct options: the type fits streams_config. */
+/* Returns the limits of one stream from checked settings. `options` is a struct options; its type is void because
+ * streams_config requires it. */
 struct stream_limits settings_limits(void *options, const char *stream);
 
 #endif

@@ -16,14 +16,14 @@ struct stream {
     struct journal *journal;
     LIST_HEAD(, stream_observer) observers; /* newest first */
     size_t n_observers, n_internal;
-    uint64_t lines; /* committed since the daemon started */
+    uint64_t lines; /* lines committed since the daemon started */
     struct line_index index;
     struct block_cache *cache;
     struct stream_limits limits;
     bool refusing, failed;
     uint64_t disk;              /* size of the files at the last measurement */
-    uint64_t since;             /* bytes published after that */
-    struct stream_lines erased; /* of the erasure under way */
+    uint64_t since;             /* bytes published since the last measurement */
+    struct stream_lines erased; /* lines of the erasure in progress */
     struct stream_erasure erasure;
     char erase_error[JOURNAL_ERROR_TEXT];
 };
@@ -149,12 +149,12 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
     if (earliest != before) {
         line_index_trim(&s->index, earliest);
         for (struct stream_observer *o = LIST_FIRST(&s->observers), *next; o; o = next) {
-            next = LIST_NEXT(o, link); /* an observer may add another at the head */
+            next = LIST_NEXT(o, link); /* an observer may add another observer at the head */
             o->calls->trimmed(o, earliest);
         }
         block_cache_trim(s->cache, earliest);
     }
-    /* Trimmed segments do not count, even if a read still uses their files, because publishers must not wait for
+    /* The size excludes trimmed segments, even if a read still uses their files, because publishers must not wait for
      * reads. */
     s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
     s->since = 0;
@@ -166,8 +166,8 @@ bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)
     if (!limit || s->disk + s->since <= limit)
         return false;
     stream_retain(s, hold, now);
-    /* After a large publish the newest file alone may exceed the limit. This does not count, because retention never
-     * deletes that file. */
+    /* After a large publish the newest file alone may exceed the limit. The newest file alone does not make a stream
+     * full, because retention never deletes the newest file. */
     return s->disk > limit && journal_earliest_end(s->journal) != journal_committed_end(s->journal);
 }
 
@@ -183,7 +183,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
             line_index_add(&s->index, commit->end, p->lines);
-        if (commit->end > commit->start && s->n_observers > 0) /* no cache while closing */
+        if (commit->end > commit->start && s->n_observers > 0) /* a closing stream needs no cache */
             block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
     p->done(p, commit);
@@ -207,7 +207,7 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
     return journal_append(s->journal, &append, time, publish_committed, p, mark);
 }
 
-/* Removes a number and the byte behind it. */
+/* Removes a number and the byte after the number from *text. */
 static bool take_number(struct bytes *text, char behind, uint64_t *number)
 {
     const char *end = text->len ? memchr(text->ptr, behind, text->len) : NULL;
@@ -247,7 +247,7 @@ static bool erase_line(char *payload, size_t len, size_t from, size_t to, bool i
     return true;
 }
 
-/* Subscribers that begin to read now must not get the old bytes from the cache. */
+/* Clears the cache, because subscribers that begin to read after the erasure must not get erased bytes. */
 static void on_erased(enum journal_result r, const char *error, void *arg)
 {
     struct stream *s = arg;
@@ -286,7 +286,8 @@ struct stream_erasure stream_erasure(const struct stream *s)
 
 enum lines_result lines_from_body(struct bytes body, size_t max_line, struct lines *out)
 {
-    const char *end = body.ptr + body.len, *copied = body.ptr; /* `rewritten` ends at `copied` */
+    const char *end = body.ptr + body.len,
+               *copied = body.ptr; /* `rewritten` contains the body up to `copied` */
     *out = (struct lines){0};
     if (body.len == 0)
         return LINES_EMPTY_BODY;

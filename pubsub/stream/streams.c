@@ -53,7 +53,7 @@ void streams_free(struct streams **ss)
     *ss = NULL;
 }
 
-/* Retention deletes whole segments, so they are small against what it keeps. */
+/* Retention deletes whole segments, so segments must be small compared with the bytes that retention keeps. */
 static uint64_t segment_bytes(const struct streams *ss, const struct stream_limits *limits)
 {
     uint64_t part = limits->retain_bytes / RETAINED_SEGMENTS, most = ss->config.segment_bytes;

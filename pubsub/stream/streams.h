@@ -7,8 +7,8 @@
  *    opened.
  * 4. streams_at returns the streams in byte order of their names.
  *
- * Only one thread at a time may call these functions. streams_recover may run in another thread. Until it ends, the
- * loop must not call any other function. */
+ * Only one thread at a time may call the functions of this header. streams_recover may run in another thread. Until
+ * streams_recover returns, the event loop must not call any other function. */
 #ifndef MILLRACE_PUBSUB_STREAMS_H
 #define MILLRACE_PUBSUB_STREAMS_H
 
@@ -16,10 +16,10 @@
 
 struct streams;
 
-/* With NO_SPACE, OUT_OF_DESCRIPTORS and STORAGE, the error text is filled. */
+/* STREAMS_NO_SPACE, STREAMS_OUT_OF_DESCRIPTORS and STREAMS_STORAGE come with an error text. */
 enum streams_result {
     STREAMS_OK,
-    STREAMS_TOO_MANY, /* max_streams exist */
+    STREAMS_TOO_MANY, /* max_streams streams already exist */
     STREAMS_NO_SPACE, /* the disk is full */
     STREAMS_OUT_OF_DESCRIPTORS,
     STREAMS_STORAGE,

@@ -12,7 +12,7 @@
 
 enum subscriber_state {
     SUBSCRIBER_NEW,
-    SUBSCRIBER_SEEKING,  /* waits until the offset of a time, or of the last lines, is found */
+    SUBSCRIBER_SEEKING,  /* waits until the offset of a time or of the last lines is found */
     SUBSCRIBER_CHECKING, /* waits for the block with the byte before the cursor */
     SUBSCRIBER_READING,  /* waits for a block */
     SUBSCRIBER_WAITING,  /* waits for a commit */
@@ -30,15 +30,16 @@ struct subscriber {
     struct last_lines *last_lines;
     struct block_wait wait;
     enum subscriber_state state;
-    uint64_t offset;  /* of the next byte to write */
-    uint64_t last;    /* the committed end at the start */
-    uint64_t until;   /* the subscriber ends here; UINT64_MAX: nowhere */
-    bool is_slow;     /* wrote less than SUBSCRIBER_BURST in the last tick and so far in this tick */
+    uint64_t offset; /* offset of the next byte to write */
+    uint64_t last;   /* the committed end when the subscriber started */
+    uint64_t until;  /* offset at which the subscriber ends; UINT64_MAX: the subscriber does not end */
+    /* the subscriber wrote less than SUBSCRIBER_BURST in the last tick and in this tick */
+    bool is_slow;
     uint64_t at_tick; /* the offset at the last tick */
     uint64_t again;   /* bytes below this offset were already written before subscriber_go_back */
     bool wrote_spans; /* the last piece consisted of spans, which need no memory while pending */
     bool started;
-    bool at_part; /* a line is known to begin at the cursor */
+    bool at_part; /* a line certainly begins at the cursor */
 };
 static_assert(offsetof(struct subscriber, observer) == 0, "the stream's calls get its address");
 
@@ -98,8 +99,8 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* Called if the byte at the offset cannot be read. The offset is below the earliest one only if the subscriber went
- * back to bytes that were deleted meanwhile. */
+/* Ends or refuses a subscriber if the byte at its offset cannot be read. The offset is below the earliest offset only
+ * if the subscriber went back to bytes that were deleted meanwhile. */
 static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
 {
     bool gone = r == JOURNAL_GONE;
@@ -114,7 +115,7 @@ static void fail(struct subscriber *sub, enum journal_result r, const struct jou
         end(sub, r == JOURNAL_CLOSED ? SUBSCRIBER_CLOSED : SUBSCRIBER_DAMAGED, NULL);
 }
 
-/* With start_only the function returns false, and `sub` may already be freed. */
+/* With start_only, `start` ends the subscriber and returns false, and `sub` may already be freed. */
 static bool start(struct subscriber *sub)
 {
     sub->started = true;
@@ -132,12 +133,12 @@ static uint64_t limit(const struct subscriber *sub)
     return sub->until < end ? sub->until : end;
 }
 
-/* Writes a piece. Before the first piece, starts the sink. Returns false if the block must be read first or the
+/* Writes a piece, and starts the sink before the first piece. Returns false if the block must be read first or the
  * subscriber has ended.
  *
- * Only fast subscribers get large windows and spans, because a subscriber whose client stops reading would pin their
- * memory. Other subscribers get a small copy. Bytes that are written again are always windows and not spans, because
- * the sink can count parts of windows. */
+ * Only fast subscribers get large windows and spans, because a subscriber whose client stops reading would pin large
+ * windows. Other subscribers get a small copy. Bytes that are written again are never spans, because the sink cannot
+ * count the lines in a part of a span. */
 static bool write_piece(struct subscriber *sub)
 {
     const struct subscriber_sink *sink = &sub->config.sink;
@@ -184,8 +185,8 @@ static bool write_piece(struct subscriber *sub)
 }
 
 /* Writes pieces until the subscriber must wait or ends. If the cursor is at the committed end, the subscriber starts
- * at once. Otherwise the first block is read before the start, because a subscriber at a hole must be refused
- * (invariant 3). */
+ * at once. At any other cursor the first block is read before the start, because a subscriber at a hole must be
+ * refused (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->started && sub->offset == sub->last && !start(sub))
@@ -221,8 +222,9 @@ static void cursor_is_good(struct subscriber *sub)
         read_on(sub);
 }
 
-/* The byte before the cursor must be an LF. If this byte is gone, the cursor is valid only if it is at the end of a
- * hole or at the earliest offset. The read at the cursor will show this. */
+/* The byte before the cursor must be an LF. If the byte before the cursor is deleted or lost, the cursor is
+ * valid only at the end of a hole or at the earliest offset. The read at the cursor then shows whether the
+ * cursor is valid. */
 static void check_cursor(struct subscriber *sub)
 {
     struct block_cache *cache = stream_block_cache(sub->stream);

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define TICK_MAX UNTILS_STORE_EVERY /* a longer time between ticks is a suspension */
+/* The rest of a longer time between ticks is a suspension, which does not count as silence */
+#define TICK_MAX UNTILS_STORE_EVERY
 #define SILENCE_STEPS 8
-#define FALL_MIN (100 * USEC_PER_MSEC) /* of the clock; less may be the time between two readings */
+/* A smaller difference may only be the time between reading two clocks */
+#define FALL_MIN (100 * USEC_PER_MSEC)
 
 struct key {
     const struct stream *stream;
@@ -24,21 +26,22 @@ struct entry {
     struct untils *all;
     struct key key;
     UT_hash_handle hh;
-    usec_t time;      /* as stated */
-    usec_t booted;    /* when the machine booted, by the trusted time when that was stated */
-    usec_t stated;    /* in the time of `ran` */
-    usec_t stored_at; /* since boot: the last attempt to store the tag */
-    usec_t published; /* since boot: the last publish with a statement */
+    usec_t time;      /* the stated time, not lowered when the clock was set back */
+    usec_t booted;    /* boot time of the machine, computed from the trusted time at the statement */
+    usec_t stated;    /* value of untils.ran at the last statement */
+    usec_t stored_at; /* clock_boot at the last attempt to store the tag */
+    usec_t published; /* clock_boot at the last publish with a statement */
     bool is_storing, is_removed;
-    bool
-        is_due; /* the log has a later time, or still leaves the producer out: store the tag at the next tick */
+    /* The next tick must store the tag, because the log has a later time or still excludes the producer. */
+    bool is_due;
 };
 
 struct untils {
     struct untils_config config;
     struct entry *table;
-    usec_t ran, ticked_at;  /* the sum of the times between ticks; the last tick, since boot; 0: none */
-    usec_t trusted, booted; /* at the last tick; booted: as in struct entry */
+    /* sum of the times between ticks; clock_boot at the last tick (0: no tick yet) */
+    usec_t ran, ticked_at;
+    usec_t trusted, booted; /* trusted time and boot time at the last tick */
 };
 
 static struct key key_of(const struct stream *s, struct bytes producer)
@@ -158,7 +161,8 @@ static void release(struct entry *e)
         free(e);
 }
 
-/* A put is repeated if it was refused, or if a publish overtook it, because the tag of that publish may be older. */
+/* The tag is stored again if the put was refused, or if a publish, whose tag may be older, was committed before the
+ * put. */
 static void stored(struct stream_publish *put, const struct journal_commit *commit)
 {
     struct entry *e = (struct entry *)((char *)put - offsetof(struct entry, put));
@@ -170,7 +174,7 @@ static void stored(struct stream_publish *put, const struct journal_commit *comm
     release(e);
 }
 
-/* Stores the tag if it has changed, beside the present mark. */
+/* Stores the tag with the present mark, if the tag has changed. */
 static void store(struct entry *e)
 {
     struct journal *j = stream_journal(e->until.stream);
@@ -220,7 +224,8 @@ void untils_close(struct untils **p)
     *p = NULL;
 }
 
-/* At the start, a clock that is behind a stored time or behind the log was ahead before. Such times are unknown. */
+/* At the start, if the trusted clock is earlier than a stored time or the log, the clock was ahead in an earlier run.
+ * The stored times are then unknown. */
 static void begin(struct untils *us, usec_t trusted, usec_t boot)
 {
     usec_t latest = 0;
@@ -236,7 +241,7 @@ static void begin(struct untils *us, usec_t trusted, usec_t boot)
     }
 }
 
-/* If the clock was set back since the statement, the time falls with it. */
+/* If the clock was set back since the statement, lowers the time by the same amount. */
 static void follow_clock(struct entry *e, usec_t booted)
 {
     usec_t fall = e->booted - booted, time = fall >= FALL_MIN ? e->time - fall : e->time;

@@ -10,11 +10,11 @@ struct window {
     size_t refs; /* 0: a spare block */
     struct window *next_spare;
     size_t len;
-    size_t fresh;   /* position of the data that was added after the last window_lines */
-    uint64_t lines; /* in that data */
+    size_t fresh;   /* position of the data that was added after the last call of window_lines */
+    uint64_t lines; /* number of LFs in the data from `fresh` on */
     bool asked;     /* window_lines was called after the last window_add */
     char *data;
-    struct buf memory; /* large window: the memory of `data` */
+    struct buf memory; /* memory of `data` in a large window */
 };
 #define BLOCK_HEAD (WINDOW_BLOCK - WINDOW_BYTES)
 _Static_assert(sizeof(struct window) <= BLOCK_HEAD, "a window fits its block");
