@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* /cursors. A subscriber checks the new offset as for /sub, but with start_only, so that it ends after the check. */
+/* /cursors. A subscriber with start_only checks the new offset of a cursor as for /sub, and ends after the check. */
 
 struct change {
     struct cursor_change of; /* first */
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
-    struct subscriber *check; /* checks the new offset; NULL when done */
+    struct subscriber *check; /* checks the new offset; NULL after the check */
 };
 
 static void finish(struct change *c)
@@ -24,7 +24,7 @@ static void finish(struct change *c)
     server_check_drained(server);
 }
 
-/* If the change is already being stored, it continues even though the client is gone. */
+/* A change that is already being stored continues after the client has disconnected. */
 static void client_gone(struct http_request *req, void *arg)
 {
     struct change *c = arg;
@@ -52,14 +52,14 @@ static void answer_refused(const struct change *c, enum cursors_result r)
         break;
     case CURSORS_TOO_MANY:
         http_problem(c->req, 409, "too-many-cursors", "delete an unused cursor, or raise max_cursors",
-            "there are already %zu cursors", cursors_count(c->server->cursors));
+            "max_cursors is reached: %zu cursors exist", cursors_count(c->server->cursors));
         break;
     case CURSORS_BUSY:
         http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");
         break;
     case CURSORS_OWNED:
         http_problem(c->req, 403, "cursor-owned",
-            "send its key in X-Millrace-Cursor-Key, or the daemon's token",
+            "send the cursor's key in X-Millrace-Cursor-Key, or the daemon's token",
             "cursor %s of stream %s belongs to another client", c->of.name, stream_name(c->of.stream));
         break;
     case CURSORS_STORAGE:
@@ -134,7 +134,7 @@ static void position_checked(void *arg, enum subscriber_end why, const struct jo
     carry_out(c);
 }
 
-/* Reads the key. If it is invalid, replies with the error and returns false. */
+/* Reads the key of a cursor. If the key is invalid, replies with the error and returns false. */
 static bool read_key(struct http_request *req, char key[CURSOR_KEY_TEXT])
 {
     struct bytes text = http_header(req, "X-Millrace-Cursor-Key");
@@ -154,7 +154,7 @@ static void change_cursor(struct pubsub_server *server, struct http_request *req
     struct stream_from from;
     struct bytes id = BYTES_NONE, text;
     if (!deletes && !http_param(req, "from", &text)) {
-        http_problem(req, 400, "missing-parameter", "from=OFFSET: the offset at which the consumer continues",
+        http_problem(req, 400, "missing-parameter", "set from= to the offset at which the consumer continues",
             "from is required");
         return;
     }

@@ -21,17 +21,17 @@ static void reply_state(struct http_request *req, int status, struct stream *s)
         stream_name(s), journal_id(stream_journal(s)), states[e.state], e.lines, e.examined, e.total);
     if (e.state == STREAM_ERASE_FAILED) {
         buf_append_str(&out, ",\"error\":");
-        buf_append_json(
-            &out, e.result == JOURNAL_CONFLICT
-                      ? BYTES_LITERAL("a range is not one whole line of at least 4 bytes with its LF")
-                      : bytes_str(e.error));
+        buf_append_json(&out,
+            e.result == JOURNAL_CONFLICT
+                ? BYTES_LITERAL("a range is not exactly one whole line of at least 4 bytes, including the LF")
+                : bytes_str(e.error));
     }
     buf_append_str(&out, "}\n");
     http_reply(req, status, "application/json", buf_bytes(&out));
     buf_free(&out);
 }
 
-/* Offsets of another stream, or of another history, would name other lines. */
+/* Checks id=, because the same offsets are other lines in another stream or another history. */
 static bool is_of_this_history(struct http_request *req, struct stream *s, const struct stream_lines *lines)
 {
     struct bytes id = BYTES_NONE;
@@ -40,7 +40,8 @@ static bool is_of_this_history(struct http_request *req, struct stream *s, const
     (void)http_param(req, "id", &id);
     if (id.len > 0)
         return server_check_stream_id(req, s, id, &end);
-    http_problem(req, 400, "missing-parameter", "id=STREAM, as /streams states it", "id is required");
+    http_problem(req, 400, "missing-parameter", "set id= to the stream's id, which /streams shows",
+        "id= is missing from the request");
     return false;
 }
 
@@ -55,13 +56,13 @@ static void start(struct http_request *req, struct stream *s)
     enum journal_result r = wrong ? JOURNAL_CONFLICT : stream_erase(s, &lines);
     if (wrong)
         http_problem(req, 400, "bad-request",
-            "send lines \"OFFSET LENGTH\", ascending; LENGTH includes the LF",
-            "line %zu of the body is not \"OFFSET LENGTH\", or overlaps the line before", wrong);
+            "send lines \"OFFSET LENGTH\" in ascending order; LENGTH includes the LF",
+            "line %zu of the body is not \"OFFSET LENGTH\", or overlaps the previous range", wrong);
     else if (r == JOURNAL_CONFLICT)
-        http_problem(req, 416, "cursor-beyond-end", NULL, "a line is past the end of the stream");
+        http_problem(req, 416, "cursor-beyond-end", NULL, "a range is after the end of the stream");
     else if (r == JOURNAL_BUSY)
-        http_problem(req, 409, "erasure-running", "GET /erase?stream= shows its progress",
-            "another erasure of stream %s is under way", stream_name(s));
+        http_problem(req, 409, "erasure-running", "GET /erase?stream= shows the progress of the erasure",
+            "another erasure of stream %s is in progress", stream_name(s));
     else if (r != JOURNAL_OK)
         http_problem(
             req, 503, r == JOURNAL_LATCHED ? "storage-failed" : "not-ready", NULL, "%s", journal_strerror(r));

@@ -17,7 +17,7 @@ struct pub {
     struct stream_publish publish; /* first */
     struct pubsub_server *server;
     struct http_request *req; /* NULL: the client has disconnected */
-    bool is_bitlys;           /* the request has no stream= and gets bitly's reply */
+    bool is_bitlys;           /* the request has no stream= and gets the reply of bitly's pubsub */
     bool sets_mark;           /* the request is a POST or DELETE /producers */
     char producer[NAME_LEN_MAX + 1];
     struct until_parameter until;
@@ -30,17 +30,17 @@ static const struct {
     [JOURNAL_TOO_MANY_PRODUCERS] = {409, "too-many-producers",
         "reuse producer names (marks are never forgotten), or raise max_producers",
         "the stream already has max_producers producers"},
-    [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines at a time", "the publish is too large"},
+    [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines per request", "the publish is too large"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes are waiting for a commit"},
     [JOURNAL_MARK_BUSY] = {503, "overloaded", "try again", "another request is moving the producer's mark"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
-        "check the disk and restart pubsub; afterwards the lines may or may not be stored: with marks a "
-        "retry stores them only once",
+        "check the disk and restart pubsub; the lines may be stored or not, and a retry with marks stores "
+        "them only once",
         "a write or a sync failed; the stream is read-only"},
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
-/* Records whether publishes are refused because space is short. Logs each change. */
+/* Records whether publishes are refused because space is short, and logs each change. */
 static void set_refusing(struct pubsub_server *server, struct stream *s, bool refusing, const char *why)
 {
     if (!stream_set_refusing(s, refusing))
@@ -54,9 +54,9 @@ static void set_refusing(struct pubsub_server *server, struct stream *s, bool re
         log_info("publishes are accepted again", LOG_S("stream", stream_name(s)));
 }
 
-/* Bytes that retention would delete if there were no named cursor. */
+/* Bytes that retention would delete without named cursors. */
 struct held {
-    const char *cursor; /* NULL: there are no such bytes */
+    const char *cursor; /* the cursor with the lowest offset; NULL: `bytes` is 0 */
     struct stream *stream;
     uint64_t bytes, from;
 };
@@ -70,7 +70,7 @@ static struct held held_in(struct pubsub_server *server, struct stream *s)
     return h;
 }
 
-/* Until a restart, /health reports the failure. */
+/* /health reports a failure of the storage until a restart. */
 static void note_failed(struct pubsub_server *server, struct stream *s)
 {
     const char *failure = journal_failure(stream_journal(s));
@@ -94,7 +94,7 @@ static void refuse(
     char why[2 * NAME_LEN_MAX + 160] = "the disk is full";
     stats_add(server->refused, 1);
     if (r == JOURNAL_NO_SPACE) {
-        struct held most = {0}; /* the largest of all streams, because they share the disk */
+        struct held most = {0}; /* the stream with the most held bytes, because all streams share the disk */
         for (size_t i = 0; i < streams_count(server->streams); i++) {
             struct held h = held_in(server, streams_at(server->streams, i));
             if (h.bytes > most.bytes)
@@ -176,7 +176,7 @@ static struct until_statement statement_of(const struct until_parameter *until)
         bytes_str(until->producer), bytes_str(until->name), until->time, until->booted};
 }
 
-/* Forgets a producer whose mark was removed, or set to 0. */
+/* Forgets a producer whose mark was removed or set to 0. */
 static void forget_removed(struct pubsub_server *server, struct stream *s, const char *producer)
 {
     bool known;
@@ -234,7 +234,8 @@ static void publisher_gone(struct http_request *req, void *arg)
     ((struct pub *)arg)->req = NULL;
 }
 
-/* Reads until=, era= and name=. A time in the future, or of another era, says nothing: a clock is ahead. False after an error reply. */
+/* Reads until=, era= and name=. A time in the future or of another era counts as not known, because a clock may have
+ * been ahead. Returns false after an error reply. */
 static bool read_until(struct pubsub_server *server, struct http_request *req, struct until_parameter *until)
 {
     struct bytes text;
@@ -243,8 +244,8 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
     if (!until->is_given)
         return true;
     if (!bytes_to_usec(text, &until->time)) {
-        http_problem(
-            req, 400, "bad-parameter", "Unix seconds, with an optional fraction", "until is not a time");
+        http_problem(req, 400, "bad-parameter", "set until= to Unix seconds, with an optional fraction",
+            "until= is not a valid time");
         return false;
     }
     usec_t now = daemon_trusted_time(server->daemon);
@@ -256,8 +257,8 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
            (!http_param(req, "name", &text) || http_param_name(req, "name", NULL, until->name));
 }
 
-/* For a request with until= and without next=. The producer's committed mark shows that all its lines are committed, and
- * that no other process has replaced it. */
+/* Handles a request with until= and without next=. The producer's committed mark shows that all lines of the producer
+ * are committed, and that no other process has replaced the producer. */
 static void state_only(
     struct pubsub_server *server, struct http_request *req, const struct until_parameter *until)
 {
@@ -270,8 +271,9 @@ static void state_only(
     mark = journal_mark(stream_journal(s), bytes_str(until->producer), &known);
     if (http_body(req).len > 0 || http_param(req, "opening", &text) || !http_param(req, "mark", &text)) {
         http_problem(req, 400, "bad-parameter",
-            "producer=NAME&mark=A&until=T, where A is the producer's mark; to publish lines, also set next=B",
-            "until needs the producer's mark, and lines need next");
+            "send producer=NAME&mark=A&until=T, where A is the producer's mark; to publish lines, also set "
+            "next=B",
+            "until= requires the producer's mark, and lines require next=");
     } else if (!known || stated != mark) {
         reply_conflict(req, mark);
     } else {
@@ -282,7 +284,7 @@ static void state_only(
     }
 }
 
-/* False after an error reply. */
+/* Reads the marks of a publish. Returns false after an error reply. */
 static bool read_marks(struct http_request *req, struct stream_marks *marks)
 {
     char name[NAME_LEN_MAX + 1];
@@ -294,7 +296,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     if (given == 0 && !has_opening)
         return true;
     if (given != 3) {
-        http_problem(req, 400, "bad-parameter", "give all of producer=NAME&mark=A&next=B, or none",
+        http_problem(req, 400, "bad-parameter", "set all of producer=NAME&mark=A&next=B, or none of them",
             "producer, mark and next must be given together");
         return false;
     }
@@ -308,14 +310,14 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
         return true;
     if (opening_fits)
         http_problem(req, 400, "bad-parameter", NULL,
-            "next must be greater than mark, or equal to store only an opening");
+            "next= must be greater than mark=, or equal to mark= to store only an opening");
     else
         http_problem(req, 400, "bad-parameter", NULL,
-            "opening must consist of 1 to %d characters of [A-Za-z0-9_.-]", NAME_LEN_MAX);
+            "opening= must consist of 1 to %d characters of [A-Za-z0-9_.-]", NAME_LEN_MAX);
     return false;
 }
 
-/* False after an error reply. */
+/* Reads the lines of a publish. Returns false after an error reply. */
 static bool read_lines(
     struct pubsub_server *server, struct http_request *req, bool may_be_empty, struct lines *lines)
 {
@@ -326,16 +328,16 @@ static bool read_lines(
         http_problem(req, 400, "empty-body", "send lines in the body of a POST", "the body is empty");
     else if (r == LINES_EMPTY_LINE)
         http_problem(
-            req, 400, "empty-line", "nothing of the body was stored", "line %" PRIu64 " is empty", lines->n);
+            req, 400, "empty-line", "no line of the body was stored", "line %" PRIu64 " is empty", lines->n);
     else
-        http_problem(req, 413, "line-too-large", "nothing of the body was stored; see max_line",
+        http_problem(req, 413, "line-too-large", "no line of the body was stored; see max_line",
             "line %" PRIu64 " is longer than %zu bytes", lines->n, server->max_line);
     stats_add(server->refused, 1);
     lines_free(lines);
     return false;
 }
 
-/* If the stream is at its disk limit, refuses the publish and returns true. A retry of lines that are already stored
+/* Refuses a publish and returns true if the disk is short or the stream is at its disk_limit. A retry of stored lines
  * is not refused. */
 static bool refuse_when_full(struct pubsub_server *server, struct http_request *req, struct stream *s,
     const struct lines *lines, const struct stream_marks *marks)
@@ -348,7 +350,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     if (disk_guard_refuses(server->guard)) {
         stats_add(server->refused, 1);
         set_refusing(server, s, true, disk_guard_why(server->guard));
-        http_problem(req, 503, "storage-full", "free disk space; publishes are then accepted again", "%s",
+        http_problem(req, 503, "storage-full", "free disk space; pubsub then accepts publishes again", "%s",
             disk_guard_why(server->guard));
         return true;
     }
@@ -358,7 +360,8 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     char why[2 * NAME_LEN_MAX + 128];
     if (h.cursor)
         snprintf(why, sizeof why,
-            "stream %s is at its disk_limit, and cursor %s holds its lines from offset %" PRIu64 " on",
+            "stream %s is at its disk_limit, and cursor %s keeps retention from deleting lines from offset "
+            "%" PRIu64 " on",
             stream_name(s), h.cursor, h.from);
     else
         snprintf(why, sizeof why, "stream %s is at its disk_limit", stream_name(s));
@@ -415,7 +418,7 @@ static void publish(struct pubsub_server *server, struct http_request *req, stru
     reply_conflict(req, mark);
 }
 
-/* Only a valid request may create a stream, so the handler looks the stream up at the end. */
+/* Only a valid request may create a stream, so the handler finds or creates the stream after all checks. */
 void http_publish(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;
@@ -473,7 +476,7 @@ static void append_producer(const struct journal_producer *p, void *arg)
     buf_append_char(&list->out, '}');
 }
 
-/* Reads `producer`, a producer or the name by which people know it. False after an error reply. */
+/* Reads producer=, which is the name or the display name of a producer. Returns false after an error reply. */
 static bool read_producer(
     struct pubsub_server *server, struct http_request *req, struct stream *s, char producer[NAME_LEN_MAX + 1])
 {
@@ -485,8 +488,8 @@ static bool read_producer(
     if (named)
         snprintf(producer, NAME_LEN_MAX + 1, "%s", named->producer);
     else if (!known)
-        http_problem(req, 404, "unknown-producer", "GET /producers lists them",
-            "the stream has no producer %s, or several of this name", producer);
+        http_problem(req, 404, "unknown-producer", "GET /producers lists the producers",
+            "the stream has no producer %s, or several producers with this name", producer);
     return known || named;
 }
 
@@ -503,11 +506,10 @@ static void leave_out(
     if (untils_leave_out(server->untils, s, bytes_str(producer)))
         reply_producer(server, req, s, producer);
     else
-        http_problem(
-            req, 409, "no-until", NULL, "producer %s states no time, so it holds nothing back", producer);
+        http_problem(req, 409, "no-until", NULL,
+            "producer %s has stated no time, so it does not hold the complete-until time back", producer);
 }
 
-/* Changes one producer. */
 static void change_producer(struct pubsub_server *server, struct http_request *req, struct stream *s)
 {
     char producer[NAME_LEN_MAX + 1];
@@ -530,7 +532,8 @@ static void change_producer(struct pubsub_server *server, struct http_request *r
     }
 }
 
-/* A POST sets a producer's mark or leaves it out, a DELETE removes the producer. Both need the token or a client on this host. */
+/* A POST sets a producer's mark or excludes the producer, a DELETE removes the producer. Both require the token or a
+ * client on the same host. */
 void http_producers(struct http_request *req, void *ctx)
 {
     struct pubsub_server *server = ctx;

@@ -6,10 +6,11 @@
 
 /* /rate: how many lines are committed each second, as Server-Sent Events.
  *
- * 1. The numbers come from the counters of the streams, so an event costs the same at any rate.
- * 2. A line counts once, when its publish is committed. Repeated publishes and erasures do not count.
+ * 1. The numbers come from the counters of the streams, so the cost of an event does not depend on the rate.
+ * 2. A line counts once, when its publish is committed. Repeated publishes and erasures count no lines.
  * 3. The events of a response add up to the lines committed since the response began.
- * 4. write_timeout closes the connection of a client that does not read, so few events wait for one client. */
+ * 4. The setting write_timeout closes the connection of a client that does not read, so only a few events wait for a
+ *    client. */
 
 #define RATE_SECONDS 1
 
@@ -19,8 +20,8 @@ struct rate_client {
     struct http_request *req;
     const struct stream *stream; /* NULL: all streams together */
     struct event *timer;
-    uint64_t lines; /* counted up to the last event */
-    usec_t at;      /* of the last event, monotonic */
+    uint64_t lines; /* number of lines at the last event */
+    usec_t at;      /* time of the last event, by the monotonic clock */
 };
 
 static uint64_t lines_of(const struct rate_client *c)

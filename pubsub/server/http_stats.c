@@ -13,8 +13,8 @@ void http_stats_append_stream(struct buf *out, struct stream *s)
         (int64_t)(n.last_time / USEC_PER_SEC), (int64_t)(n.last_time % USEC_PER_SEC));
 }
 
-/* bitly's five numbers. pubsub does not disconnect slow clients. The last number shows subscribers whose next bytes
- * retention has deleted. */
+/* The five numbers of bitly's pubsub. millrace's pubsub does not disconnect slow clients; kicked_clients counts
+ * subscribers whose next bytes retention has deleted. */
 static const struct {
     const char *member, *text, *header;
 } bitly_names[] = {
@@ -35,7 +35,7 @@ static void bitly_numbers(const struct pubsub_server *server, uint64_t n[N_BITLY
     n[4] = stats_read(server->passed);
 }
 
-/* bitly's ?reset=1 resets only these two numbers. */
+/* As in bitly's pubsub, ?reset=1 resets only messages_received and messages_sent. */
 void http_stats_reset(void *ctx)
 {
     struct pubsub_server *server = ctx;
@@ -83,17 +83,18 @@ void http_stats_register(struct pubsub_server *server)
 {
     struct stats *st = daemon_stats(server->daemon);
     server->lines = stats_counter(st, "published_lines_total", NULL, "Lines committed");
-    server->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of lines committed");
+    server->bytes = stats_counter(st, "published_bytes_total", NULL, "Bytes of committed lines");
     server->duplicates = stats_counter(
-        st, "publish_duplicates_total", NULL, "Publishes recognized as retries of stored lines");
+        st, "publish_duplicates_total", NULL, "Publishes that repeated stored lines and stored nothing");
     server->refused = stats_counter(st, "publish_refused_total", NULL, "Publishes refused");
-    server->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines handed to subscribers");
-    server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines handed to subscribers");
+    server->sent_bytes = stats_counter(st, "sent_bytes_total", NULL, "Bytes of lines sent to subscribers");
+    server->sent_lines = stats_counter(st, "sent_lines_total", NULL, "Lines sent to subscribers");
     server->passed = stats_counter(st, "subscribers_passed_total", NULL,
         "Subscribers that ended because retention deleted their next bytes");
     server->cursors_gone = stats_counter(
-        st, "cursors_gone_total", NULL, "Requests whose offset or cursor is at deleted or lost bytes");
-    server->sent_streams = stats_counter(st, "subscriptions_total", NULL, "Responses to subscribers begun");
+        st, "cursors_gone_total", NULL, "Requests with an offset or a cursor at deleted or lost bytes");
+    server->sent_streams =
+        stats_counter(st, "subscriptions_total", NULL, "Responses to subscribers that have begun");
 }
 
 static double disk_bytes(void *ctx)
@@ -141,8 +142,8 @@ static double lag_seconds(void *ctx)
 static const struct stats_row stream_gauges[] = {
     {"stream_disk_bytes", "Bytes of a stream's files", disk_bytes},
     {"stream_disk_limit_bytes", "The disk_limit of a stream; 0: unlimited", disk_limit},
-    {"stream_cut_bytes", "Bytes that the last start cut off the end of the stream's files", cut_bytes},
-    {"stream_full", "1 while publishes are refused for lack of space", is_full},
+    {"stream_cut_bytes", "Bytes that the last start removed from the end of the stream's files", cut_bytes},
+    {"stream_full", "1 while the stream refuses publishes because space is short", is_full},
     {"stream_subscribers", "Subscribers of a stream", subscribers},
     {0},
 };

@@ -17,25 +17,27 @@
  *
  * 1. An http_subscriber lives as long as its request.
  * 2. Before a response ends or an event stream reports a gap, the response waits until the client has received all
- *    bytes sent so far. During this time `subscriber` is NULL. So a client that stops reading gets only one gap
- *    event, however much retention deletes meanwhile.
+ *    sent bytes. During the wait `subscriber` is NULL. Therefore a client that stops reading gets only one gap event,
+ *    even if retention deletes more lines meanwhile.
  * 3. Events, parts and lines (framing.h) are formatted only as long as at most SUBSCRIBER_LOW bytes are pending. The
- *    rest of the piece stays in its window. The end of the response, or a gap event, comes after this rest.
+ *    rest of a piece stays in its window. The end of the response or a gap event follows after the rest.
  * 4. The pending bytes of a fast client may pin large windows in memory. If a client receives less than
- *    SUBSCRIBER_BURST between two ticks, its response is rewound. From then on it pins at most SUBSCRIBER_LOW bytes
- *    and a small window.
- * 5. With statements=1, a raw response has statements (stream/watermark.h) between its lines: one at the start, and one at each tick. The
- *    pieces of such a response are small and copied, so it need not be rewound.
- * 6. A response with follow=0 ends normally only at its X-Millrace-End, or where the opening of its bytes ends. If a hole,
- *    retention or a stop ends it earlier, it is truncated: the last chunk is missing.
- * 7. A raw response to a request with id= has bytes of one opening (journal/opening.h). */
+ *    SUBSCRIBER_BURST between two ticks, its response is rewound. A rewound response pins at most SUBSCRIBER_LOW
+ *    bytes and a small window.
+ * 5. With statements=1, a raw response has statements (stream/watermark.h) between its lines: one at the start, and
+ *    one at each tick. The pieces of a response with statements are small and copied, so no rewind is needed.
+ * 6. A response with follow=0 ends normally only at its X-Millrace-End, or where the opening of its bytes ends. If a
+ *    hole, retention or a stop ends the response earlier, the response is truncated: the last chunk is missing.
+ * 7. A raw response to a request with id= contains bytes of one opening (run of pubsub, journal/opening.h). */
 
-#define SHARE_MIN ((size_t)16 * 1024 + 1) /* smaller pieces are copied, so that one write sends several */
-#define FORMED_WINDOW ((size_t)16 * 1024) /* as events or parts, short lines are up to thirty times as long */
-#define DRAIN_SECONDS_MAX 2               /* after this time a drain aborts the remaining responses */
+/* Smaller pieces are copied, so that one write sends several pieces */
+#define SHARE_MIN ((size_t)16 * 1024 + 1)
+/* Short lines are up to thirty times as long when formatted as events or parts */
+#define FORMED_WINDOW ((size_t)16 * 1024)
+#define DRAIN_SECONDS_MAX 2 /* time after which a drain aborts the remaining responses */
 /* A client that has shut down its sending side still gets its response. But if descriptors run short, the first read
- * for the response may wait for the descriptor of this very connection. So if the first read takes longer than this
- * time, such a client counts as disconnected. */
+ * for the response may wait for the descriptor of the same connection. If the first read takes longer than
+ * FIRST_READ_TIME_MAX, a client that has shut down counts as disconnected. */
 #define FIRST_READ_TIME_MAX USEC_PER_SEC
 
 enum sub_form {
@@ -66,21 +68,21 @@ struct http_subscriber {
     struct window *window;  /* holds `rest` */
     bool begun;             /* the response has begun */
     bool states;            /* the response has statements */
-    bool owes_statement;    /* one is due as soon as a line has ended */
+    bool owes_statement;    /* a statement must be written as soon as a line has ended */
     bool in_line;           /* raw: the last byte sent is inside a line */
     bool follow;
     bool one_opening;
     bool ending;    /* the response ends when the client has received all sent bytes */
     bool gap_waits; /* events: `gap` is reported when the client has received all sent bytes */
     struct journal_edges gap;
-    uint64_t reported; /* end of the gap that was logged; 0: none */
-    uint64_t end;      /* with follow=0: where the response ends normally */
+    uint64_t reported; /* end of the gap that was logged; 0: no gap was logged */
+    uint64_t end;      /* with follow=0: offset at which the response ends normally */
     uint64_t sent;     /* offset of the stream's next byte to send */
     uint64_t counted;  /* bytes below this offset are already in the statistics (after a rewind) */
-    uint64_t taken;    /* http_stream_taken at the last tick */
-    bool lends;        /* pending bytes may pin large windows, or many small ones */
-    usec_t connected;  /* wall clock */
-    usec_t wrote;      /* monotonic */
+    uint64_t taken;    /* value of http_stream_taken at the last tick */
+    bool lends;        /* pending bytes may pin large windows, or many small windows */
+    usec_t connected;  /* time of the request, by the wall clock */
+    usec_t wrote;      /* time of the last write, by the monotonic clock */
 };
 
 static void report_gap(struct http_subscriber *h);
@@ -93,7 +95,7 @@ static void drop_rest(struct http_subscriber *h)
     h->rest = BYTES_NONE;
 }
 
-/* Frees the http_subscriber of a request that is answered or whose client is gone. */
+/* Frees the http_subscriber of a request that is answered or whose client has disconnected. */
 static void forget(struct http_subscriber *h)
 {
     struct pubsub_server *server = h->server;
@@ -129,7 +131,7 @@ static bool form_rest(struct http_subscriber *h)
     return true;
 }
 
-/* If a response with follow=0 ended normally before its end, the client would take this for the end of the stream. */
+/* Truncates a response with follow=0 that ends early, because a client takes a normal end for the end of the stream. */
 static void last_bytes_taken(struct http_request *req, void *arg)
 {
     const struct http_subscriber *h = arg;
@@ -164,7 +166,8 @@ static void write_formed(struct http_subscriber *h, struct buf *text)
     buf_free(text);
 }
 
-/* A stream's statement, the text with an empty line before it. It stays true, so it serves all responses until the next tick. */
+/* The text of a stream's statement, after an empty line. A statement stays true, so all responses use it until the
+ * next tick. */
 struct stated {
     const struct stream *stream;
     struct buf text;
@@ -221,7 +224,7 @@ static void state(struct http_subscriber *h)
         write_statement(h);
 }
 
-/* The first id of an event stream is `cursor`. If the client disconnects before the gap event, it resumes at the
+/* The first id of an event stream is `cursor`, so that a client that disconnects before the gap event resumes at the
  * gap. */
 static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t offset, uint64_t end)
 {
@@ -245,14 +248,14 @@ static void begin_response(struct http_subscriber *h, uint64_t cursor, uint64_t 
     write_formed(h, &text);
 }
 
-/* As long as a rest of the last piece is not formatted, the sink counts as full. */
+/* While a rest of the last piece is not formatted, the sink counts as full. */
 static size_t sink_pending(void *arg)
 {
     const struct http_subscriber *h = arg;
     return h->rest.len ? SIZE_MAX : http_stream_pending(h->req);
 }
 
-/* When the client has received all sent bytes, reports the gap and continues after the gap. */
+/* Once the client has received all sent bytes, reports the gap and continues after the gap. */
 static void wait_to_report_gap(struct http_subscriber *h, uint64_t after)
 {
     subscriber_free(&h->subscriber);
@@ -302,8 +305,8 @@ static void write_raw(struct http_subscriber *h, struct bytes piece, struct wind
     if (piece.len < SHARE_MIN) {
         http_stream_write(h->req, piece);
     } else {
-        /* Large pieces are sent from the window without a copy. They are split into parts, because a rewind can only
-         * remove whole parts. */
+        /* Large pieces are sent from the window without a copy, and split into parts because a rewind can only remove
+         * whole parts. */
         struct evbuffer *shared = evbuffer_new();
         for (size_t done = 0, len; done < piece.len; done += len) {
             len = piece.len - done < WINDOW_BYTES + SHARE_MIN ? piece.len - done : WINDOW_BYTES;
@@ -385,8 +388,8 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     if (edges && (h->form == SUB_PARTS || h->form == SUB_LINES)) {
         missed.before = h->sent - after_lf - (lf ? 0 : h->framing.cut.len);
     } else if (edges && h->form == SUB_EVENTS && (lf || !h->framing.in_line)) {
-        /* No byte of the incomplete line was sent, so the response can continue after a gap event. Otherwise the
-         * response would end, and the client would drop the incomplete event and get the gap when it reconnects. */
+        /* No byte of the incomplete line was sent, so the response can continue after a gap event. A response that
+         * has sent the beginning of an event must end: the client drops the event, reconnects and gets the gap. */
         continues = true;
         missed.before = lf ? h->sent - after_lf : h->framing.offset;
         if (lf)
@@ -400,7 +403,7 @@ static void sink_end(void *arg, enum subscriber_end why, const struct journal_ed
     }
     if (why == SUBSCRIBER_DAMAGED) {
         const char *failure = journal_failure(stream_journal(h->stream));
-        log_error("cannot read a stream further", LOG_S("stream", stream_name(h->stream)),
+        log_error("cannot continue to read a stream", LOG_S("stream", stream_name(h->stream)),
             LOG_U("offset", h->sent), LOG_S("error", failure ? failure : "unknown"));
         http_stream_abort(h->req);
         forget(h);
@@ -427,15 +430,14 @@ static void subscribe(struct http_subscriber *h, const struct stream_from *from)
     subscriber_begin(h->subscriber);
 }
 
-/* Retention may have deleted more lines meanwhile, so the gap extends at least to the stream's current earliest
- * offset. */
+/* A gap extends at least to the stream's earliest offset, because retention may have deleted more lines. */
 static void report_gap(struct http_subscriber *h)
 {
     struct buf text = {0};
     uint64_t earliest = journal_earliest(stream_journal(h->stream));
     if (h->gap.after < earliest)
         h->gap.after = earliest;
-    h->gap.before = h->framing.offset; /* after the last line sent */
+    h->gap.before = h->framing.offset; /* the offset after the last sent line */
     h->gap_waits = false;
     if (h->reported && h->reported < h->gap.after)
         report_passed(h, "retention passed a subscriber again before its gap event", &h->gap);
@@ -469,7 +471,7 @@ static bool read_begin(struct http_request *req, struct stream_from *from)
     if (!http_param(req, "last", &ignored))
         return server_read_from(req, "latest", from);
     if (http_param(req, "from", &ignored)) {
-        http_problem(req, 400, "bad-parameter", NULL, "use from or last, not both");
+        http_problem(req, 400, "bad-parameter", NULL, "from= and last= exclude each other");
         return false;
     }
     if (!http_param_u64(req, "last", 0, 0, STREAM_LAST_MAX, &lines))
@@ -491,7 +493,7 @@ static bool read_cursor(struct http_request *req, const struct http_subscriber *
     *from = (struct stream_from){.kind = STREAM_FROM_OFFSET};
     if (framing_parse_id(last, &from->offset, &id))
         return server_check_stream_id(req, h->stream, id, from);
-    http_problem(req, 400, "bad-parameter", "send the id of the last event: OFFSET:STREAM_ID",
+    http_problem(req, 400, "bad-parameter", "send the id of the last event, OFFSET:STREAM_ID.OPENING",
         "invalid Last-Event-ID");
     return false;
 }
@@ -503,7 +505,7 @@ void http_sub(struct http_request *req, void *ctx)
     struct stream_from from;
     bool events = server_wants_events(req), has_stream = http_param(req, "stream", &name), follow, parts,
          states;
-    /* A request without stream= is from one of bitly's clients: it gets parts, unless multipart=0. */
+    /* A request without stream= is from a client of bitly's pubsub, and gets parts unless multipart=0. */
     if (!http_param_bool(req, "multipart", !events && !has_stream, &parts))
         return;
     enum sub_form form = parts ? SUB_PARTS : events ? SUB_EVENTS : has_stream ? SUB_RAW : SUB_LINES;
@@ -515,8 +517,8 @@ void http_sub(struct http_request *req, void *ctx)
         return;
     if (states && form != SUB_RAW) {
         http_problem(req, 400, "bad-parameter",
-            "leave out multipart and Accept: text/event-stream, and name a stream",
-            "statements need a raw response");
+            "set stream=, and omit multipart= and Accept: text/event-stream",
+            "statements= requires a raw response");
         return;
     }
     struct stream *s = server_find_stream(server, req, DEFAULT_STREAM, !has_stream);
@@ -543,13 +545,13 @@ void http_sub(struct http_request *req, void *ctx)
     server->n_subscribers++;
     http_on_gone(req, client_gone, h);
     http_on_drain(req, SUBSCRIBER_LOW, response_drained, h);
-    if (h->follow) /* so that a disconnect is noticed even before the first write */
+    if (h->follow) /* notices a disconnect even before the first write */
         http_set_long_poll(req);
     subscribe(h, &from);
 }
 
-/* If a client has become slow, removes its pending bytes from the output, so that they are written again from small
- * windows. */
+/* If a client has become slow, removes the client's pending bytes from the output, so that the bytes are written
+ * again from small windows. */
 static void rewind_if_slow(struct http_subscriber *h)
 {
     uint64_t taken = http_stream_taken(h->req), before = h->taken;
@@ -648,7 +650,7 @@ static void add_json(const struct http_subscriber *h, struct buf *out)
         http_stream_pending(h->req));
 }
 
-/* The line has bitly's fields, followed by the state, the stream and the offset. */
+/* Appends a line with the fields of bitly's pubsub, followed by the state, the stream and the offset. */
 static void add_text(const struct http_subscriber *h, struct buf *out)
 {
     char connected[32];

@@ -18,7 +18,7 @@
 #include <sysexits.h>
 
 #define TICK_MAX USEC_PER_SEC
-#define ERASE_BODY_MAX ((size_t)8 << 20) /* some 400,000 lines, which are parsed on the loop */
+#define ERASE_BODY_MAX ((size_t)8 << 20) /* about 400,000 lines, which are parsed on the event loop */
 
 struct wiring {
     struct pubsub_server server;
@@ -26,10 +26,11 @@ struct wiring {
     struct event *tick;
     struct scrubber *scrubber;
     struct nng_publish *nng; /* NULL: none */
-    /* The recovery runs in a thread. Streams and cursors belong to this thread until it is joined. */
+    /* The recovery runs in a thread of its own. Only the recovery thread uses streams and cursors
+     * until it is joined. */
     pthread_t recovery;
     bool recovering;
-    struct error error; /* the code is an enum streams_result */
+    struct error error; /* error of the recovery; the code is an enum streams_result */
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get its address");
 
@@ -65,7 +66,7 @@ static void join_recovery(struct wiring *w)
     w->recovering = false;
 }
 
-/* Called when the streams are recovered. Starts the parts that need the streams. */
+/* Joins the recovery thread and starts the parts that need the streams. */
 static void take_recovered(void *arg)
 {
     struct wiring *w = arg;
@@ -101,7 +102,8 @@ static void take_recovered(void *arg)
     for (size_t i = 0; i < cursors_count(server->cursors); i++)
         http_stats_add_cursor(server, cursors_at(server->cursors, i));
     untils_each(server->untils, http_stats_add_until, server);
-    /* A tick at least every half heartbeat, so that a heartbeat is late by at most half of its interval. */
+    /* Ticks follow each other in at most half a heartbeat interval, so that a heartbeat is late by at most half of
+     * its interval. */
     usec_t interval = server->heartbeat / 2 < TICK_MAX ? server->heartbeat / 2 : TICK_MAX;
     struct timeval tv = {(time_t)(interval / USEC_PER_SEC), (suseconds_t)(interval % USEC_PER_SEC)};
     w->tick = event_new(daemon_base(server->daemon), -1, EV_PERSIST, on_tick, w);
@@ -117,7 +119,7 @@ static void take_recovered(void *arg)
         daemon_set_ready(server->daemon);
 }
 
-/* The recovery thread: opens the streams and cursors, and creates the streams in the setting `streams`. */
+/* Runs in the recovery thread. Opens the streams and cursors, and creates the streams of the setting `streams`. */
 static void *recover(void *arg)
 {
     struct wiring *w = arg;
@@ -148,7 +150,7 @@ static void *recover(void *arg)
         w->error.code = streams_make(w->server.streams, text, &s, &w->error);
         if (w->error.code == STREAMS_TOO_MANY)
             error_set(&w->error, STREAMS_TOO_MANY,
-                "streams: cannot create %s: max_streams is reached; raise max_streams", text);
+                "setting streams: cannot create stream %s: max_streams is reached; raise max_streams", text);
         free(text);
     }
     errno = 0;
@@ -216,7 +218,7 @@ static void stop(void *ctx)
     if (!w)
         return;
     join_recovery(w);
-    w->server.drained = true; /* the loop has ended, so no part may report the end of the drain */
+    w->server.drained = true; /* the event loop has ended, so no part may report the end of the drain */
     if (w->tick)
         event_free(w->tick);
     disk_guard_free(&w->server.guard);
@@ -258,7 +260,8 @@ static const struct http_route routes[] = {
         .on_overload = retry_events_if_wanted,
         .handler = http_rate,
         .params = "stream",
-        .help = "once a second the number of new lines in stream= (or in all), as Server-Sent Events"},
+        .help =
+            "once per second the number of new lines in stream= (or in all streams), as Server-Sent Events"},
     HTTP_ROUTE("/cursors", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_cursors,
         "stream name from id backwards",
         "named cursors; POST stream=, name=, from= creates or moves a cursor (backwards=1); DELETE "
@@ -270,14 +273,14 @@ static const struct http_route routes[] = {
     HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
         "stream producer mark stating left_out",
         "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
-        "mark= sets one, left_out=1 leaves one out; DELETE producer= removes one"),
+        "mark= sets a mark, left_out=1 excludes a producer; DELETE producer= removes a producer"),
     {.path = "/erase",
         .methods = HTTP_GET_ | HTTP_POST_,
         .max_body = ERASE_BODY_MAX,
         .handler = http_erase,
         .params = "stream id",
-        .help =
-            "POST lines \"OFFSET LENGTH\": erases these lines of stream=, in the background; GET: its state"},
+        .help = "POST lines \"OFFSET LENGTH\": erase these lines of stream= in the background; GET: state of "
+                "the erasure"},
     HTTP_ROUTE("/streams", HTTP_GET_, 0, http_streams, "", "every stream, as JSON"),
     {.path = NULL},
 };

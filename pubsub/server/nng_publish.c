@@ -10,20 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A stream whose lines are sent. */
+/* A stream whose lines are sent to the socket. */
 struct nng_stream {
     struct nng_stream *next;
     struct nng_publish *nng;
     struct stream *stream;
-    struct subscriber *subscriber; /* NULL: to be started at the next tick, at `from` */
+    struct subscriber *subscriber; /* NULL: the next tick starts a subscriber at `from` */
     struct stream_from from;
     struct buf cut;  /* the beginning of an incomplete line */
-    uint64_t offset; /* of `cut` or, if `cut` is empty, of the next line */
+    uint64_t offset; /* offset of `cut` or, if `cut` is empty, of the next line */
 };
 
 struct peer {
     uint64_t id;
-    uint64_t base; /* when the peer was first seen: messages sent minus messages it had received */
+    uint64_t base; /* messages sent minus messages that the peer had received, when the peer was first seen */
     uint64_t dropped;
     bool connected;
 };
@@ -32,8 +32,8 @@ struct nng_publish {
     struct streams *streams;
     nng_socket socket;
     struct nng_stream *list;
-    _Atomic int n_pipes; /* counted by nng's threads */
-    bool begun;          /* the streams that existed at startup are in the list */
+    _Atomic int n_pipes; /* number of peers, which nng's threads count */
+    bool begun;          /* true once the list contains the streams that existed at startup */
     struct peer *peers;
     size_t n_peers, cap_peers;
     struct stats *stats;
@@ -72,7 +72,7 @@ static size_t nothing_pending(void *arg)
     return 0;
 }
 
-/* Makes the stream start again at the next tick, after the gap. */
+/* Ends the subscriber. The next tick starts a new subscriber after the gap. */
 static void begin_again(struct nng_stream *d, const struct journal_edges *edges)
 {
     subscriber_free(&d->subscriber);
@@ -130,8 +130,8 @@ static void repeat_streams(struct nng_publish *t)
     t->begun = true;
 }
 
-/* Counts the messages dropped for a connected peer: the messages sent, minus those that the peer has received, minus
- * those that may still wait. */
+/* Counts the messages dropped for a connected peer: messages sent, minus messages received by the peer, minus
+ * messages that may still wait. */
 static void count_dropped(struct nng_publish *t, uint64_t id, uint64_t received)
 {
     uint64_t sent = stats_read(t->messages), may_come = NNG_PUBLISH_QUEUE_MAX + 1;
@@ -178,7 +178,7 @@ static void look_at_peers(struct nng_publish *t)
     t->n_peers = kept;
 }
 
-/* Called by nng's threads. */
+/* nng's threads call on_pipe. */
 static void on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     struct nng_publish *t = arg;
@@ -204,7 +204,7 @@ struct nng_publish *nng_publish_open(
     t->dropped =
         stats_counter(stats, "tap_dropped_total", NULL, "Messages dropped for slow peers (at least)");
     t->gaps = stats_counter(stats, "tap_gaps_total", NULL,
-        "Gaps while a peer was connected: lines deleted or lost before they were sent");
+        "Gaps while a peer was connected, in which lines were deleted or lost before they were sent");
     stats_gauge(stats, "tap_peers", NULL, "Connections to the nng socket", count_peers, t);
     int why = nng_pub0_open(&t->socket);
     if (why == 0)
@@ -219,7 +219,7 @@ struct nng_publish *nng_publish_open(
         nng_publish_close(&t);
         return NULL;
     }
-    log_info("nng_publish is lossy: a slow peer misses lines and must detect this by the offsets");
+    log_info("nng_publish is lossy: a slow peer misses lines and must compare offsets to detect the loss");
     nng_publish_tick(t);
     return t;
 }

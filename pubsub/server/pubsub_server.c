@@ -43,7 +43,7 @@ void server_retry_events(struct http_request *req)
     http_reply(req, 200, "text/event-stream", SERVER_RETRY);
 }
 
-/* If the stream cannot be created, replies with the error and returns NULL. The next publish tries again. */
+/* Creates a stream. On failure, replies with the error and returns NULL; the next publish tries again. */
 static struct stream *make_stream(struct pubsub_server *server, struct http_request *req, const char *name)
 {
     struct error error;
@@ -54,8 +54,8 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
         return s;
     }
     if (r == STREAMS_TOO_MANY) {
-        http_problem(req, 409, "too-many-streams", "raise max_streams", "there are already %zu streams",
-            streams_count(server->streams));
+        http_problem(req, 409, "too-many-streams", "raise max_streams",
+            "max_streams is reached: %zu streams exist", streams_count(server->streams));
         return NULL;
     }
     log_error("cannot create a stream", LOG_S("stream", name), LOG_S("error", error.text));
@@ -77,7 +77,7 @@ void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT])
     snprintf(out, SERVER_ERA_TEXT, "%s-%" PRIu64, server->life, daemon_clock_jumps(server->daemon));
 }
 
-/* The trusted time, which a producer may state (docs/guide/protocol.md, "until"). */
+/* Adds the trusted time, which a producer may state (docs/guide/protocol.md, "until"). */
 static void add_time(const struct pubsub_server *server, struct http_request *req)
 {
     char era[SERVER_ERA_TEXT];
@@ -99,8 +99,8 @@ struct stream *server_find_stream(
     if (make && server->auto_create)
         return make_stream(server, req, name);
     add_time(server, req);
-    http_problem(req, 404, "unknown-stream", "publish to it, or add it to the setting streams",
-        "there is no stream %s", name);
+    http_problem(req, 404, "unknown-stream", "publish to the stream, or add its name to the setting streams",
+        "stream %s does not exist", name);
     return NULL;
 }
 
@@ -131,7 +131,7 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
         break;
     case SUBSCRIBER_INSIDE:
         http_problem(req, 416, "cursor-inside-line", "a cursor is the offset directly after an LF",
-            "this offset is inside a line");
+            "the offset of the cursor is inside a line");
         break;
     case SUBSCRIBER_GONE:
         stats_add(server->cursors_gone, 1);
@@ -141,10 +141,10 @@ void server_refuse_cursor(struct pubsub_server *server, struct http_request *req
             edges->before, edges->after, journal_earliest(stream_journal(s)),
             journal_opening_before(stream_journal(s), edges->after));
         http_problem_with(req, 410, "cursor-gone", members,
-            "the bytes at this cursor are gone; the stream continues at %" PRIu64, edges->after);
+            "the bytes at the cursor are deleted or lost; the stream continues at %" PRIu64, edges->after);
         break;
     case SUBSCRIBER_UNREADABLE:
-        http_problem(req, 503, "storage-failed", NULL, "cannot read the stream there: %s",
+        http_problem(req, 503, "storage-failed", NULL, "cannot read the stream at the cursor: %s",
             failure ? failure : "try again");
         break;
     }
@@ -157,8 +157,8 @@ static void append_opening(struct buf *members, const char *between, const struc
         o->first, o->opening, rfc3339_write(o->began / USEC_PER_SEC, time));
 }
 
-/* Appends the latest openings, with the present one, even if it has not appended yet. Returns when the one that begins at the place
- * began; -1: none begins there. */
+/* Appends the latest openings, including the present opening even if it has stored no byte yet. Returns the start
+ * time of the opening that begins at `place`, or -1. */
 static usec_t append_openings(struct buf *members, const struct journal *j, uint64_t place)
 {
     struct journal_opening *list;
@@ -180,7 +180,7 @@ static usec_t append_openings(struct buf *members, const struct journal *j, uint
     return began;
 }
 
-/* `differs_from` and `is_certain` are of journal_is_past. */
+/* `differs_from` and `is_certain` are results of journal_is_past. */
 static void refuse_history(struct http_request *req, const struct journal *j, uint64_t offset,
     uint64_t differs_from, bool is_certain)
 {
@@ -211,7 +211,8 @@ bool server_check_stream_id(
         return true;
     if (!bytes_equal_str(bytes_of(asked.ptr, dot ? (size_t)(dot - asked.ptr) : asked.len), id)) {
         snprintf(members, sizeof members, "\"id\":\"%s\"", id);
-        http_problem_with(req, 409, "wrong-stream", members, "the stream with this name has another id");
+        http_problem_with(
+            req, 409, "wrong-stream", members, "the stream with this name has another id than the request");
         return false;
     }
     if (!dot || !from || from->kind != STREAM_FROM_OFFSET || from->offset == 0)

@@ -68,7 +68,7 @@ class FailedSync(PubsubTest):
         for _ in range(2):
             for p in publishers:
                 hint = self.assertProblem(p.publish(p.acknowledged), 503, "storage-failed")["hint"]
-                self.assertIn("may or may not be stored: with marks a retry stores them only once", hint)
+                self.assertIn("the lines may be stored or not, and a retry with marks stores them only once", hint)
             status, text = self.health()
             self.assertEqual(status, 503)
             self.assertIn("storage failed", text)
