@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Parses a number followed by `stop`, and removes both from the front of `rest`. */
+/* Parses a number that is followed by `stop`, and removes the number and `stop` from the front of `rest`. */
 static bool take_number(struct bytes *rest, char stop, uint64_t *out)
 {
     const char *end = rest->len ? memchr(rest->ptr, stop, rest->len < 21 ? rest->len : 21) : NULL;

@@ -8,26 +8,26 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define LANES 4096 /* for DISPATCH_BY_KEY; keys that share a lane only wait for each other */
+#define LANES 4096 /* for DISPATCH_BY_KEY; messages of different keys in one lane wait for each other */
 #define LANE_NONE UINT32_MAX
-#define HELD_FACTOR 8 /* leases' messages that are held outside runs at most, while many wait for a retry */
+#define HELD_FACTOR 8 /* maximum leases of messages outside runs, while many messages wait for a retry */
 
 enum item_state {
-    ITEM_BEHIND, /* an earlier message of its lane is not settled */
+    ITEM_BEHIND, /* the item waits for an earlier message of its lane */
     ITEM_READY,
     ITEM_RETRYING,
     ITEM_RUNNING,
-    ITEM_OVER, /* delivered, poison, or dropped */
+    ITEM_OVER, /* the message is delivered, poison, or dropped */
 };
 
 struct item {
-    struct heap_node node; /* in `ready` by age, or in `retries` by time */
+    struct heap_node node; /* node in `ready`, ordered by age, or in `retries`, ordered by time */
     struct lease *lease;
     struct message *message;
-    struct item *next; /* of the lane */
+    struct item *next; /* next message of the lane */
     uint64_t age;
-    usec_t delay; /* before the last retry, as backoff.current */
-    size_t most;  /* messages of a run that has this one */
+    usec_t delay; /* delay before the last retry, as in backoff.current */
+    size_t most;  /* maximum messages of a run that contains this message */
     uint32_t lane;
     enum item_state state;
 };
@@ -36,11 +36,11 @@ struct lease {
     struct lease *next;
     struct batch batch;
     struct item *items;
-    size_t unsettled; /* not acknowledged, buried, returned or dropped */
-    size_t running;   /* in runs */
+    size_t unsettled; /* messages that are not acknowledged, buried, returned or dropped */
+    size_t running;   /* messages in runs */
     usec_t ends, touch_at;
-    bool nack_first; /* the order in which acknowledgements and returns are tried changes with each failure */
-    bool may_be_over; /* an acknowledgement of all that was unsettled was not answered */
+    bool nack_first;  /* true: try returns before acknowledgements; changes with each failure */
+    bool may_be_over; /* an acknowledgement of all unsettled messages got no reply */
 };
 
 struct run {
@@ -48,16 +48,17 @@ struct run {
     struct item **items;
 };
 static_assert(offsetof(struct item, node) == 0 && offsetof(struct run, view) == 0,
-    "items and runs are found by these members");
+    "these members must be first, because items and runs are found by them");
 
 struct dispatch {
     struct dispatch_config config;
-    struct lease *leases; /* the oldest first */
+    struct lease *leases; /* list of leases, the oldest first */
     struct item *tails[LANES];
     struct heap ready, retries;
     uint64_t next_age;
     size_t runs;
-    size_t held, running, done; /* messages that are not over, in runs, delivered but not acknowledged */
+    size_t held, running,
+        done; /* numbers of messages that are not over, in runs, and delivered but not acknowledged */
     struct rate_limit rate_limit;
     struct backoff backoff;
     usec_t paused_until;
@@ -116,7 +117,7 @@ static void free_settled_leases(struct dispatch *d)
 
 bool dispatch_wants_more(const struct dispatch *d)
 {
-    if (d->stopping) /* then runs may have messages of a lost lease */
+    if (d->stopping) /* runs may contain messages of a lost lease */
         return false;
     size_t idle = d->held - d->running;
     return idle - d->retries.n <= d->config.items / 2 && idle <= d->config.items * HELD_FACTOR;
@@ -195,14 +196,14 @@ void dispatch_add(struct dispatch *d, struct batch *batch, usec_t asked)
     }
 }
 
-/* The first message of a lane is over: the next one is the first. */
+/* Ends the first message of a lane, and makes the next message of the lane the first. */
 static void end_item(struct dispatch *d, struct item *it)
 {
     struct item *next = it->next;
     it->state = ITEM_OVER;
     it->next = NULL;
     d->held--;
-    if (it->lane == LANE_NONE || d->stopping) /* then `next` may be gone */
+    if (it->lane == LANE_NONE || d->stopping) /* `next` may be freed */
         return;
     if (!next)
         d->tails[it->lane] = NULL;
@@ -218,13 +219,13 @@ static void wake_retries(struct dispatch *d, usec_t now)
     }
 }
 
-/* The message that may follow `last` in a run: the next of its lane, or the oldest that is ready. */
+/* Returns the message that may follow `last` in a run: the next message of the lane, or the oldest ready message. */
 static struct item *following(const struct dispatch *d, const struct item *last)
 {
     return last->next ? last->next : (struct item *)heap_first(&d->ready);
 }
 
-/* Moves messages from `ready` to the run. Those that are not a lane's first follow directly on it. */
+/* Moves messages from `ready` to the run. The messages of a lane are adjacent in a run. */
 static void fill_run(struct dispatch *d, struct run *run)
 {
     struct item *it = (struct item *)heap_first(&d->ready);
@@ -252,13 +253,14 @@ static bool is_first_of_lane(const struct run *run, size_t i)
     return i == 0 || run->items[i - 1]->next != run->items[i];
 }
 
-/* Takes the messages out of the run, and frees it. The first of each lane are ready, or wait until `retry`. */
+/* Removes the messages from the run, and frees the run. The first message of each lane becomes ready, or waits until
+ * time `retry`. */
 static void put_back(struct dispatch *d, struct run *run, usec_t retry)
 {
     for (size_t i = 0; i < run->view.n; i++) {
         struct item *it = run->items[i];
         it->lease->running--;
-        if (it->state != ITEM_RUNNING) /* over, or its lease is lost */
+        if (it->state != ITEM_RUNNING) /* the message is over, or its lease is lost */
             continue;
         if (!is_first_of_lane(run, i)) {
             it->state = ITEM_BEHIND;
@@ -327,7 +329,7 @@ void dispatch_run_delivered(struct dispatch *d, struct dispatch_run *view)
     put_back(d, run, 0);
 }
 
-/* When a poison message is found, the others of its run are whole again. */
+/* Removes the limits on the length of runs. Called after a poison message is found. */
 static void forget_limits(struct dispatch *d)
 {
     for (struct lease *l = d->leases; l; l = l->next)
@@ -375,7 +377,8 @@ void dispatch_pause(struct dispatch *d, usec_t until)
     d->paused_until = until;
 }
 
-/* Appends the ids of the lease's messages that are in `state` and in no run, as "A-B,C". Gives them the state `then`. */
+/* Appends the ids of the lease's messages that are in `state` and in no run, as "A-B,C". Changes these messages to the
+ * state `then`. */
 static void take_ids(struct lease *l, enum message_state state, enum message_state then, struct buf *ids)
 {
     struct message *m = l->batch.messages;
@@ -398,7 +401,7 @@ static void take_ids(struct lease *l, enum message_state state, enum message_sta
     }
 }
 
-/* Returns the number of messages changed. */
+/* Changes all messages of the lease in state `from` to state `to`. Returns the number of changed messages. */
 static size_t change_state(struct lease *l, enum message_state from, enum message_state to)
 {
     size_t n = 0;
@@ -463,7 +466,8 @@ static struct lease *lease_of_step(const struct dispatch *d)
     return l;
 }
 
-/* Messages that go back to the queue leave their lanes. Nothing is ready any more: the dispatch stops. */
+/* Removes messages that return to the queue from their lanes. No message is ready afterwards, because the dispatch
+ * stops. */
 static void give_back(struct dispatch *d, struct lease *l)
 {
     for (size_t i = 0; i < l->batch.n; i++) {
@@ -481,13 +485,13 @@ void dispatch_step_done(struct dispatch *d)
 {
     struct lease *l = lease_of_step(d);
     size_t n;
-    l->may_be_over = false; /* an earlier acknowledgement has not ended it */
+    l->may_be_over = false; /* an earlier acknowledgement has not ended the lease */
     switch (d->doing.action) {
     case DISPATCH_TOUCH:
         extend(d, l, d->doing_since);
         break;
     case DISPATCH_ACK:
-        n = change_state(l, MESSAGE_TAKEN, MESSAGE_BURIED); /* settled, as a buried one is */
+        n = change_state(l, MESSAGE_TAKEN, MESSAGE_BURIED); /* BURIED: settled without a further request */
         d->done -= n;
         l->unsettled -= n;
         break;
@@ -539,7 +543,8 @@ static size_t count_done(const struct lease *l)
     return n;
 }
 
-/* Forgets the messages of the lease. Those in runs become done, because the runs go on and may deliver them. */
+/* Drops the messages of the lease. Messages in runs become done, because the runs continue and may deliver these
+ * messages. */
 static void forget(struct dispatch *d, struct lease *l)
 {
     d->done -= count_done(l);
@@ -580,7 +585,7 @@ bool dispatch_has_expired(const struct dispatch *d, usec_t now)
 void dispatch_stop(struct dispatch *d)
 {
     for (struct lease *l = d->leases; l && !d->stopping; l = l->next)
-        l->nack_first = true; /* the time to stop may be too short for acknowledgements that fail */
+        l->nack_first = true; /* failing acknowledgements may use up the time for the stop */
     d->stopping = true;
 }
 
@@ -606,7 +611,7 @@ bool dispatch_has_outcomes(const struct dispatch *d)
 void dispatch_resume(struct dispatch *d)
 {
     assert(dispatch_is_empty(d));
-    memset(d->tails, 0, sizeof d->tails); /* lanes whose messages went back */
+    memset(d->tails, 0, sizeof d->tails); /* empties the lanes, whose messages returned to the queue */
     d->stopping = false;
 }
 

@@ -15,9 +15,9 @@
 #define DRAIN (10 * USEC_PER_SEC)
 
 enum phase {
-    PHASE_RELEASE, /* ends the leases of an earlier process or start */
+    PHASE_RELEASE, /* ends the leases of an earlier process or of an earlier start */
     PHASE_WORK,
-    PHASE_LAST_RELEASE, /* before the end */
+    PHASE_LAST_RELEASE, /* ends all leases before the dispatcher ends */
     PHASE_ENDED,
 };
 
@@ -27,18 +27,18 @@ struct dispatcher {
     char queue_id[NAME_LEN_MAX + 1];
     struct dispatch *dispatch;
     struct http_client *client;
-    struct http_call *call, *reserve; /* NULL: none */
-    usec_t reserve_at;                /* when the reserve was sent */
-    usec_t pause;                     /* no request to the queue before this time */
+    struct http_call *call, *reserve; /* calls in progress, or NULL */
+    usec_t reserve_at;                /* time when the current reserve was sent */
+    usec_t pause;                     /* time before which no request is sent to the queue */
     struct backoff queue_backoff, destination_backoff;
     enum phase phase;
     bool stopping, ended;
-    bool has_lost_acks;            /* since the last reserve */
-    usec_t give_up;                /* when stopping */
-    const struct message *burying; /* during a DISPATCH_BURY */
+    bool has_lost_acks;            /* acknowledgements were lost since the last reserve */
+    usec_t give_up;                /* time when a stopping dispatcher ends its retries */
+    const struct message *burying; /* the message of the current DISPATCH_BURY */
     uint64_t poison_in_row, failures_in_row;
     usec_t delivered_at, failed_at; /* 0: never */
-    bool failing;                   /* since on_failing; until CALM after failed_at */
+    bool failing;                   /* true from the call of on_failing until CALM after failed_at */
     bool queue_answered, troubled;
     char trouble[256];
     struct event *advance;
@@ -59,7 +59,7 @@ static void set_trouble(struct dispatcher *x, const char *side, const char *what
         x->config.reader.on_trouble(x->trouble, x->config.reader.arg);
 }
 
-/* The side works. */
+/* Records that one side, the queue or the destination, works. */
 static void clear_trouble(struct dispatcher *x, const char *side)
 {
     bool first = !x->queue_answered;
@@ -104,7 +104,7 @@ static void queue_works(struct dispatcher *x)
     clear_trouble(x, "queue: ");
 }
 
-/* Returns true for a reply of 200 or 409. Otherwise the queue has failed. */
+/* Returns true for a reply of 200 or 409. Handles any other reply as a failure of the queue. */
 static bool queue_replied(
     struct dispatcher *x, enum http_client_result result, const struct http_reply_view *reply)
 {
@@ -123,13 +123,13 @@ static void released(enum http_client_result result, const struct http_reply_vie
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     bool replied = queue_replied(x, result, reply);
-    if (x->phase == PHASE_LAST_RELEASE) { /* tried only once */
+    if (x->phase == PHASE_LAST_RELEASE) { /* the last release is tried only once */
         x->phase = PHASE_ENDED;
     } else if (replied && reply->status == 200 && memmem(reply->body.ptr, reply->body.len, "released", 8)) {
         queue_works(x);
         x->phase = PHASE_WORK;
     } else if (replied) {
-        queue_failed(x, "does not answer /release as a simplequeue does");
+        queue_failed(x, "the reply to /release is not that of a simplequeue");
     }
 }
 
@@ -148,7 +148,7 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     struct batch batch = {0};
     struct bytes id;
     if (!queue_call_parse_batch(reply, &batch, &id)) {
-        queue_failed(x, "does not answer /reserve as a simplequeue does");
+        queue_failed(x, "the reply to /reserve is not that of a simplequeue");
         return;
     }
     queue_works(x);
@@ -157,7 +157,7 @@ static void reserved(enum http_client_result result, const struct http_reply_vie
     snprintf(x->queue_id, sizeof x->queue_id, "%.*s", (int)id.len, id.ptr);
     x->numbers.reserved += batch.n;
     if (dispatch_is_stopping(x->dispatch))
-        batch_free(&batch); /* the release returns them, or the end of their lease */
+        batch_free(&batch); /* the release or the end of the lease returns the messages */
     else {
         x->has_lost_acks = false;
         dispatch_add(x->dispatch, &batch, x->reserve_at);
@@ -173,7 +173,8 @@ static void report_lost(struct dispatcher *x, const char *why, const struct buf 
         x->config.on_ack_lost(why, buf_bytes(ids), x->config.reader.arg);
 }
 
-/* The queue's answer to a step. A refused acknowledgement is not repeated: its messages come again when their lease ends. */
+/* Handles the queue's answer to a step. A refused acknowledgement is not repeated. The queue delivers its messages
+ * again when their lease ends. */
 static void step_answered(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct dispatcher *x = arg;
@@ -185,13 +186,13 @@ static void step_answered(enum http_client_result result, const struct http_repl
         x->numbers.acks_refused++;
         advance_at(x, 0);
         dispatch_step_refused(x->dispatch, &ids);
-        report_lost(x, "the queue refused their acknowledgement", &ids);
+        report_lost(x, "the queue refused the acknowledgement of these messages", &ids);
     } else if (!queue_replied(x, result, reply)) {
         dispatch_step_failed(x->dispatch, result != HTTP_CLIENT_REFUSED);
     } else if (reply->status == 409) {
         queue_works(x);
         dispatch_step_lost(x->dispatch, &ids);
-        report_lost(x, "their lease ended before the queue answered their acknowledgement", &ids);
+        report_lost(x, "the lease ended before the queue answered the acknowledgement", &ids);
     } else {
         queue_works(x);
         dispatch_step_done(x->dispatch);
@@ -214,7 +215,7 @@ static void reserve(struct dispatcher *x)
 {
     struct buf target = {0};
     const struct queuereader_config *c = &x->config.reader;
-    usec_t wait = x->pause > 0 ? 0 : c->wait; /* after a fault, a quick answer shows that the queue works */
+    usec_t wait = x->pause > 0 ? 0 : c->wait; /* 0 after a fault: a quick answer shows that the queue works */
     buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&lease=%" PRId64 "&wait=%" PRId64, x->queue,
         c->items, c->lease / USEC_PER_MSEC, wait / USEC_PER_MSEC);
     if (!x->config.is_shared)
@@ -255,7 +256,7 @@ static void begin_step(struct dispatcher *x, const struct dispatch_step *step)
     x->call = queue_call_send(x->client, "POST", &target, body, 0, done, x);
 }
 
-/* When nothing is left: begins again after a lost lease, or ends. */
+/* Called when the dispatch is empty. Restarts the dispatch after a lost lease, or ends the dispatcher. */
 static void leave(struct dispatcher *x)
 {
     if (x->reserve)
@@ -268,7 +269,7 @@ static void leave(struct dispatcher *x)
     }
 }
 
-/* Sends the next request to the queue, or returns the time until then. */
+/* Sends the next request to the queue if it is due. Returns the time until the next request. */
 static usec_t advance_queue(struct dispatcher *x, usec_t now)
 {
     bool has_failed = x->pause > 0, no_runs = dispatch_runs(x->dispatch) == 0;
@@ -290,7 +291,7 @@ static usec_t advance_queue(struct dispatcher *x, usec_t now)
     return step.until;
 }
 
-/* Begins runs, and returns the time from which another may begin. */
+/* Begins runs, and returns the time of the next possible run. */
 static usec_t advance_runs(struct dispatcher *x, usec_t now)
 {
     usec_t until = INT64_MAX;
@@ -299,7 +300,7 @@ static usec_t advance_runs(struct dispatcher *x, usec_t now)
     return until;
 }
 
-/* After a minute without a failure, reports it. Returns the time when this is due. */
+/* Reports a minute without a failure. Returns the time when this report is due. */
 static usec_t advance_calm(struct dispatcher *x, usec_t now)
 {
     if (x->failing && now - x->failed_at >= CALM) {
@@ -318,7 +319,7 @@ static void advance(struct dispatcher *x)
     if (dispatch_has_expired(x->dispatch, now))
         dispatch_stop(x->dispatch);
     bool is_over = x->stopping && !x->config.is_shared
-                       ? !dispatch_has_outcomes(x->dispatch) /* the release does the rest */
+                       ? !dispatch_has_outcomes(x->dispatch) /* the release returns the rest */
                        : dispatch_is_empty(x->dispatch);
     if (x->phase == PHASE_WORK && dispatch_is_stopping(x->dispatch) && is_over && !x->call)
         leave(x);
@@ -344,7 +345,7 @@ struct dispatcher *dispatcher_new(const struct dispatcher_config *config)
     uint64_t seed = (uint64_t)clock_wall() ^ ((uint64_t)getpid() << 40);
     struct http_client *client = http_client_new(&(struct http_client_config){.base = c->base,
         .url = c->queue_url,
-        .max_connections = 2, /* a reserve that waits, and everything else */
+        .max_connections = 2, /* one for the reserve, which may wait, and one for all other requests */
         .timeout = c->timeout,
         .auth_token = c->auth_token});
     if (!client)
@@ -391,7 +392,7 @@ void dispatcher_free(struct dispatcher **p)
     *p = NULL;
 }
 
-/* If a cancelled reserve has leased messages, they become ready at the release, or when their lease expires. */
+/* Messages that a cancelled reserve has leased become ready at the release, or when their lease expires. */
 void dispatcher_stop(struct dispatcher *x)
 {
     usec_t now = clock_monotonic();
@@ -445,7 +446,7 @@ void dispatcher_down(struct dispatcher *x, struct dispatch_run *run, const char 
     note_failure(x, why, true);
     if (wait < 0)
         wait = backoff_failed(&x->destination_backoff);
-    dispatch_run_failed(x->dispatch, run, now); /* a message may be the reason: another is tried first */
+    dispatch_run_failed(x->dispatch, run, now); /* tries another message first */
     dispatch_pause(x->dispatch, now + wait);
 }
 

@@ -25,27 +25,28 @@
  *         dispatcher_free(&x);
  *         event_base_free(base);
  *     }
+ * readers/example_reader.c is a longer example, which also stops cleanly.
  *
- * readers/example_reader.c also stops cleanly.
- *
- * `deliver` gets a run, and the caller answers the run exactly once, immediately or later:
+ * `deliver` gets a run. The caller answers each run exactly once, immediately or later, with one of these outcomes:
  *
  *     delivered   the messages are acknowledged, and deleted from the queue
- *     refused     the run can never be delivered: it is halved; a single message is buried with the reason
+ *     refused     the run can never be delivered: the run is halved; a single message is buried with the reason
  *     failed      the messages are delivered again after a backoff; other messages are not delayed
- *     down        the destination accepts nothing: no run begins for the time `wait`, unless another run is delivered
- *     again       the run is repeated at once, for example at another server
+ *     down        the destination accepts nothing: no run begins for the time `wait`, or until another run is delivered
+ *     again       the run is repeated immediately, for example at another server
  *     later       the run was not sent: no run begins for the time `wait`
  *
  * 1. dispatch.h describes order, retries and the messages that are repeated after a crash.
- * 2. The destination is in trouble, and on_trouble gets the reason, if it is down, or if DISPATCHER_FAILURES runs in a row
- *    have failed and no run was delivered for DISPATCHER_PATIENCE. Single failures are reported only by on_failing.
- * 3. In t seconds the destination gets at most rate * t + rate / 10 + 1 messages, failed attempts included. A run has at
- *    most rate / 20 + 1.
- * 4. A shared dispatcher has no name at the queue, and shares the messages with other shared readers. If it dies, its
- *    messages become ready when their lease expires; without is_shared, also when a reader of the same name starts.
- * 5. dispatcher_stop waits for the answers to the current runs, returns all other messages at once, acknowledges, releases
- *    the leases and calls on_stopped. It retries acknowledgements for the time `drain`.
+ * 2. on_trouble reports a destination that is down. on_trouble also reports a destination if DISPATCHER_FAILURES runs
+ *    in a row have failed and no run was delivered for DISPATCHER_PATIENCE. on_failing reports single failures.
+ * 3. In t seconds the destination gets at most rate * t + rate / 10 + 1 messages, including failed attempts. A run has
+ *    at most rate / 20 + 1 messages.
+ * 4. A shared dispatcher has no name at the queue, and shares the messages with other shared readers. If a shared
+ *    dispatcher dies, its messages become ready when their lease expires. The messages of any other dispatcher also
+ *    become ready when a reader with the same name starts.
+ * 5. dispatcher_stop returns all messages that are not in runs to the queue, and waits for the answers to the current
+ *    runs. The dispatcher then acknowledges the delivered messages, releases the leases and calls on_stopped.
+ *    dispatcher_stop retries acknowledgements for the time `drain`.
  *
  * All calls and callbacks happen on the loop's thread. Nothing blocks. */
 #ifndef MILLRACE_DISPATCHER_H
@@ -61,48 +62,52 @@ struct dispatcher;
 
 struct dispatcher_config {
     struct queuereader_config reader; /* without `destination` */
-    size_t parallel;                  /* runs under way; 0: 1 */
+    size_t parallel;                  /* maximum number of runs in progress; 0: 1 */
     enum dispatch_order order;
     uint64_t (*key)(struct bytes text, void *arg); /* as in dispatch_config */
     bool is_shared;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_items; /* maximum messages in a run; 0: reader.items */
-    size_t max_bytes; /* maximum bytes in a run, unless one message is longer; 0: unlimited */
-    uint64_t rate;    /* messages a second, at most 1000000000; 0: unlimited */
-    /* After this many refused single messages in a row, a refusal counts as `down`, so that a mistyped address does not
-     * bury a queue. 0: unlimited. */
+    size_t max_bytes; /* maximum bytes in a run with several messages; 0: unlimited */
+    uint64_t rate;    /* messages per second, at most 1000000000; 0: unlimited */
+    /* Number of refused single messages in a row after which a refusal counts as `down`, so that a mistyped address
+     * does not bury all messages. 0: unlimited. */
     uint64_t poison_limit;
-    usec_t drain; /* how long dispatcher_stop retries acknowledgements (the last may take longer); 0: 10 s */
+    usec_t drain; /* time for which dispatcher_stop retries acknowledgements; 0: 10 s */
     void (*deliver)(struct dispatcher *x, struct dispatch_run *run, void *arg);
-    /* Some runs fail, with the reason of the latest; NULL: none has failed for a minute. May be NULL. */
+    /* Called when runs fail, with the reason of the latest failure, and with NULL after a minute without a failure. May
+     * be NULL. */
     void (*on_failing)(const char *why, void *arg);
-    /* Delivered messages are not acknowledged and may be delivered again: their lease ended before the queue answered their
-     * acknowledgement, or the queue refused it. `ids` is "A-B,C", valid during the call. Gets reader.arg. May be NULL. */
+    /* Called when delivered messages may be delivered again, because their lease ended before the queue answered their
+     * acknowledgement, or because the queue refused it. `ids` is "A-B,C", valid during the call. `arg` is reader.arg.
+     * May be NULL. */
     void (*on_ack_lost)(const char *why, struct bytes ids, void *arg);
-    void *arg; /* of key, deliver and on_failing */
+    void *arg; /* argument of key, deliver and on_failing */
 };
 
-/* Starts in the next iteration of the loop. Returns NULL if queue_url is invalid. */
+/* The dispatcher starts in the next iteration of the loop. Returns NULL if queue_url is invalid. */
 struct dispatcher *dispatcher_new(const struct dispatcher_config *config);
-/* All runs must have been answered. */
+/* Frees the dispatcher. The caller must have answered all runs. */
 void dispatcher_free(struct dispatcher **x);
-/* Stops (invariant 5). A second call retries each pending acknowledgement at once and for the last time. */
+/* Stops the dispatcher (invariant 5). A second call retries each pending acknowledgement immediately and for the last
+ * time. */
 void dispatcher_stop(struct dispatcher *x);
 
 void dispatcher_delivered(struct dispatcher *x, struct dispatch_run *run);
 void dispatcher_refused(struct dispatcher *x, struct dispatch_run *run, const char *reason);
 void dispatcher_failed(struct dispatcher *x, struct dispatch_run *run, const char *why);
-/* `wait` may be QUEUEREADER_BACKOFF. */
+/* Answers `down`. `wait` may be QUEUEREADER_BACKOFF. */
 void dispatcher_down(struct dispatcher *x, struct dispatch_run *run, const char *why, usec_t wait);
 void dispatcher_again(struct dispatcher *x, struct dispatch_run *run);
 void dispatcher_later(struct dispatcher *x, struct dispatch_run *run, usec_t wait);
 
 const char *dispatcher_queue_id(const struct dispatcher *x);
-/* As queuereader_trouble. */
+/* Returns the current problem, as queuereader_trouble does. */
 const char *dispatcher_trouble(const struct dispatcher *x);
-/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These may be delivered again. */
+/* Appends the ids of messages that are delivered but not acknowledged, as "A-B,C". These messages may be delivered
+ * again. */
 void dispatcher_unacknowledged(const struct dispatcher *x, struct buf *ids);
-/* True if acknowledgements were lost (on_ack_lost), and the dispatcher has not taken new messages since. */
+/* Returns true if acknowledgements were lost (on_ack_lost) and the dispatcher has received no messages since then. */
 bool dispatcher_has_lost_acks(const struct dispatcher *x);
 struct queuereader_numbers dispatcher_numbers(const struct dispatcher *x);
 

@@ -87,7 +87,8 @@ void queue_call_describe_holder(const struct http_reply_view *reply, char why[QU
     bool follows = bytes_equal_str(queuereader_reply_member(reply->body, "code"), "followed");
     snprintf(why, QUEUE_CALL_REASON_MAX, "%s%.*s %s", holder.len ? "the reader " : "a reader without a name",
         printable_len(holder), holder.len ? holder.ptr : "",
-        follows ? "follows this queue; if it is gone for good, POST /unfollow" : "has leases on this queue");
+        follows ? "follows this queue; if this reader will not return, POST /unfollow"
+                : "has leases on this queue");
 }
 
 bool queue_call_parse_batch(const struct http_reply_view *reply, struct batch *out, struct bytes *id)

@@ -1,13 +1,13 @@
 /* queue_exec: runs a command once for each batch of messages, with the batch as standard input.
  *
- * 1. The command runs in a process group of its own. After the timeout the whole group gets SIGTERM, and GRACE later
- *    it gets SIGKILL. If this process dies, the command also gets SIGKILL.
- * 2. The command's standard output and standard error are the same pipe. queue_exec reads this pipe all the time, so
- *    the command never blocks on output. At most output_max bytes of a run's output are logged, as whole lines
- *    without empty ones. All other bytes are only counted.
- * 3. The command need not read its input. The part that it does not read is dropped.
- * 4. A run ends when the command exits, even if another process still has its pipes open. There is only one run at a
- *    time. */
+ * 1. The command runs in a separate process group. After the timeout this group gets SIGTERM, and after the further
+ *    time GRACE it gets SIGKILL. If this process dies, the command also gets SIGKILL.
+ * 2. The command's standard output and standard error are the same pipe. queue_exec reads this pipe continuously, so
+ *    that the command never blocks on output. queue_exec logs whole non-empty lines, at most output_max bytes per run,
+ *    and only counts all other bytes.
+ * 3. The command need not read its input. Input that the command does not read is dropped.
+ * 4. A run ends when the command exits, even if another process still has the pipes open. Only one run is in progress
+ *    at a time. */
 #include "base/errno_class.h"
 #include "base/log.h"
 #include "readers/reader_program.h"
@@ -25,7 +25,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define INPUT_MAX ((size_t)16 << 20) /* maximum bytes of a run's input, unless one message is longer */
+#define INPUT_MAX ((size_t)16 << 20) /* maximum input bytes of a run with several messages */
 #define GRACE USEC_PER_SEC
 #define OUTPUT_LINE_MAX 1000 /* maximum bytes of a logged line */
 
@@ -34,18 +34,18 @@ struct executor {
     struct reader_program *program;
     bool framed;
     char *shell[4]; /* argv of the `command` setting */
-    char **argv;    /* argv[0] is searched for in PATH */
+    char **argv;    /* execvp searches PATH for argv[0] */
     usec_t timeout;
     size_t output_max;
     struct stats_counter *hidden_total;
-    /* the run */
-    pid_t pid; /* 0: none */
+    /* the current run */
+    pid_t pid; /* 0: no command is running */
     bool timed_out;
-    int in, out;              /* our ends of the pipes; -1: closed */
+    int in, out;              /* queue_exec's ends of the pipes; -1: closed */
     struct dispatch_run *run; /* NULL: none */
     struct buf input, line;
     size_t written;
-    uint64_t shown, hidden; /* bytes of output logged, and not logged */
+    uint64_t shown, hidden; /* bytes of output that were logged, and that were not logged */
     char last_line[OUTPUT_LINE_MAX + 1];
     struct event *child_event, *in_event, *out_event, *timer;
 };
@@ -63,13 +63,13 @@ static const struct option_row option_rows[] = {
         .choices = "lines|framed",
         .help = "format of standard input: lines (messages that contain an LF are buried), or framed: ID "
                 "TRIES LENGTH, LF, the bytes, LF"},
-    READER_MS("timeout", "60s", 10, 86400000, "maximum duration of a run; then its process group is killed"),
+    READER_MS("timeout", "60s", 10, 86400000, "maximum duration of a run, after which queue_exec kills it"),
     {.name = "output_max",
         .type = OPTION_SIZE,
         .fallback = "4K",
         .max = 1 << 20,
         .unit = "bytes",
-        .help = "maximum output of a run to log"},
+        .help = "maximum output of a run that is logged"},
     {.name = NULL},
 };
 
@@ -87,7 +87,7 @@ static int check(struct options *o, struct error *error)
               : "required: --command='...', or -- PROGRAM ARGUMENT...");
 }
 
-/* `lf` is 1 if the line ended with an LF, otherwise 0. The LF counts as a byte of output. */
+/* Logs a line of output. `lf` is 1 if the line ended with an LF, otherwise 0. The LF counts as a byte of output. */
 static void show_line(struct executor *x, size_t lf)
 {
     struct bytes line = buf_bytes(&x->line);
@@ -115,8 +115,8 @@ static void close_end(int *fd, struct event **event)
     *fd = -1;
 }
 
-/* Reads at most as many bytes as a pipe's buffer has, so that a flood of output does not block the loop. Returns
- * false at the end of the output. */
+/* Reads output of the command, at most the size of a pipe's buffer per call, so that much output does not block the
+ * loop. Returns false at the end of the output. */
 static bool read_output(struct executor *x)
 {
     char piece[65536];
@@ -152,7 +152,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
         close_end(&x->in, &x->in_event);
 }
 
-/* `exited` is true only if the command exited by itself. */
+/* Ends the run. `exited` is true if the command exited without a signal. */
 static void end_run(struct executor *x, const char *how, int code, bool exited)
 {
     struct dispatcher *dispatcher = reader_program_dispatcher(x->program);
@@ -188,7 +188,7 @@ static void on_child(evutil_socket_t fd, short what, void *arg)
     if (!x->pid || waitpid(x->pid, &status, WNOHANG) != x->pid)
         return;
     if (x->timed_out)
-        kill(-x->pid, SIGKILL); /* processes of the group that have ignored SIGTERM */
+        kill(-x->pid, SIGKILL); /* kills processes of the group that have ignored SIGTERM */
     if (WIFSIGNALED(status))
         end_run(x, "killed by signal", WTERMSIG(status), false);
     else
@@ -213,7 +213,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     set_timer(x, GRACE);
 }
 
-/* Runs in the child. The parent has only one thread, so the child may call any function. */
+/* Executes the command in the child process. The parent has only one thread, so the child may call any function. */
 static void become(const struct executor *x, int in, int out, pid_t parent)
 {
     sigset_t none;
@@ -233,7 +233,7 @@ static void become(const struct executor *x, int in, int out, pid_t parent)
     _exit(127);
 }
 
-/* Returns false with errno if the command cannot be started. */
+/* Starts the command. Returns false with errno if the command cannot be started. */
 static bool start_run(struct executor *x)
 {
     int in[2], out[2];
@@ -258,7 +258,7 @@ static bool start_run(struct executor *x)
     errno = error;
     if (x->pid < 0)
         return false;
-    setpgid(x->pid, x->pid); /* the child also does this, because either may run first */
+    setpgid(x->pid, x->pid); /* the child also calls setpgid, because either process may run first */
     x->in_event = event_new(daemon_base(x->daemon), x->in, EV_WRITE | EV_PERSIST, on_writable, x);
     x->out_event = event_new(daemon_base(x->daemon), x->out, EV_READ | EV_PERSIST, on_output, x);
     event_add(x->in_event, NULL);
@@ -333,7 +333,7 @@ static bool abort_drain(void *ctx)
 {
     struct executor *x = ctx;
     if (x->pid && !x->timed_out)
-        set_timer(x, 0); /* ends the run like the timeout */
+        set_timer(x, 0); /* ends the run as the timeout does */
     return reader_program_cut_short(x->program, x->pid != 0);
 }
 

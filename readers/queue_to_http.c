@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define BODY_MAX ((size_t)4 << 20) /* maximum bytes of a request's body, unless one message is longer */
+#define BODY_MAX ((size_t)4 << 20) /* maximum bytes of a body with several messages */
 
-/* A request under way. */
+/* A request in progress. */
 struct sending {
     struct sender *sender;
     struct dispatch_run *run; /* NULL: none */
@@ -22,10 +22,10 @@ struct sending {
     struct buf body, target, headers;
 };
 
-/* A message that was refused when it was sent alone, and is sent to other hosts. */
+/* A message that a host refused when it was sent alone. The message is also sent to the other hosts. */
 struct refused {
     uint64_t id;    /* 0: none */
-    uint64_t hosts; /* that refused it (http_pool_host_bit) */
+    uint64_t hosts; /* set of hosts that refused the message (http_pool_host_bit) */
 };
 
 struct sender {
@@ -34,11 +34,11 @@ struct sender {
     bool post;
     bool lines; /* an LF follows each message */
     const char *content_type;
-    struct json_fields *key; /* of --order-by; NULL: none */
+    struct json_fields *key; /* field of --order-by; NULL: the option is not set */
     size_t parallel;
-    struct sending *sendings; /* `parallel` of them */
-    struct refused *refused;  /* likewise */
-    size_t next_refused;      /* the oldest */
+    struct sending *sendings; /* array of `parallel` sendings */
+    struct refused *refused;  /* array of `parallel` refused messages */
+    size_t next_refused;      /* index of the oldest refused message */
 };
 
 static const struct option_row option_rows[] = {
@@ -63,15 +63,16 @@ static const struct option_row option_rows[] = {
         .fallback = "1",
         .min = 1,
         .max = 256,
-        .help = "requests at once; with more than one, messages are in no order unless order_by is set"},
+        .help = "maximum requests in progress; with more than one, messages have no order unless order_by is "
+                "set"},
     {.name = "order_by",
         .type = OPTION_STRING,
-        .help = "field of JSON messages, such as user.id: messages of equal value are sent in order"},
+        .help = "field of JSON messages, such as user.id; messages with equal values are sent in order"},
     {.name = "shared",
         .type = OPTION_BOOL,
         .fallback = "false",
         .help = "read the queue together with other shared readers, without a name"},
-    READER_BATCH_OPTIONS("1", "POST, each followed by an LF (1: the message alone, without LF)"),
+    READER_BATCH_OPTIONS("1", "POST, in which an LF follows each message (1: one message without an LF)"),
     READER_MS("timeout", "3s", 10, 600000, "timeout of a request"),
     {.name = NULL},
 };
@@ -132,7 +133,7 @@ static struct refused *find_refused(struct sender *s, uint64_t id)
     return i < s->parallel ? &s->refused[i] : NULL;
 }
 
-/* Records that the host refused the message, and returns all hosts that did. */
+/* Records that the host refused the message, and returns all hosts that refused the message. */
 static uint64_t add_refused(struct sender *s, uint64_t id, const struct http_pool_host *host)
 {
     struct refused *r = find_refused(s, id);
@@ -152,7 +153,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     struct dispatch_run *run = g->run;
     char why[200], text[300];
     if (result == HTTP_CLIENT_CANCELLED)
-        return; /* by abort_sendings, which answers the run */
+        return; /* cancelled by abort_sendings, which answers the run */
     g->run = NULL;
     g->call = NULL;
     http_pool_describe(reply, why, sizeof why);
@@ -161,7 +162,7 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     bool fault = http_pool_is_fault(result, reply->status), alone = run->n == 1;
     bool poison = !fault && http_pool_is_poison(reply->status);
     uint64_t id = run->messages[0]->id;
-    /* A single message that was refused is also sent to the other hosts, because hosts may have different limits. */
+    /* A refused single message is also sent to the other hosts, because hosts may have different limits. */
     if (poison && alone && http_pool_next(s->pool, add_refused(s, id, g->host))) {
         dispatcher_again(x, run);
         return;
@@ -206,7 +207,7 @@ static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
     g->run = run;
     g->host = other ? other : http_pool_next(s->pool, 0);
     buf_clear(&g->body);
-    buf_clear(&g->headers); /* with these headers a destination can recognize repeated messages */
+    buf_clear(&g->headers); /* headers by which a destination can recognize repeated messages */
     buf_printf(&g->headers, "X-Millrace-Queue-Id: %s\r\nX-Millrace-Ids: ", dispatcher_queue_id(x));
     for (size_t i = 0, end; i < run->n; i = end) {
         for (end = i + 1; end < run->n && run->messages[end]->id == run->messages[i]->id + (end - i);)
@@ -233,7 +234,8 @@ static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
     g->call = http_pool_request(g->host, &spec);
 }
 
-/* The lane of a message: its field's value. All messages without the field, and all that are not JSON objects, share one lane. */
+/* Returns a hash of the field's value. All messages without the field, and all messages that are not JSON objects,
+ * share one lane. */
 static uint64_t key_of(struct bytes text, void *arg)
 {
     struct sender *s = arg;
@@ -252,7 +254,7 @@ static void log_failing(const char *why, void *arg)
 {
     (void)arg;
     if (why)
-        log_warn("some deliveries fail, and are repeated", LOG_S("error", why));
+        log_warn("some deliveries fail and are repeated", LOG_S("error", why));
     else
         log_info("no delivery has failed for a minute");
 }
@@ -296,7 +298,7 @@ static void drain(void *ctx)
     reader_program_drain(((struct sender *)ctx)->program);
 }
 
-/* Returns true if requests were under way. */
+/* Aborts all requests. Returns true if requests were in progress. */
 static bool abort_sendings(struct sender *s)
 {
     bool any = false;

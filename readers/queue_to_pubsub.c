@@ -13,9 +13,9 @@
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
-    struct http_pool *pubsub; /* one server, which keeps the marks */
+    struct http_pool *pubsub; /* a pool with one server, which stores the marks */
     struct publisher *publisher;
-    const char *name, *queue; /* name: NULL: HOST.QUEUE */
+    const char *name, *queue; /* if name is NULL, HOST.QUEUE is the name */
     struct buf body;
 };
 
@@ -30,7 +30,8 @@ static const struct option_row option_rows[] = {
         .help = "stream to publish to"},
     {.name = "name",
         .type = OPTION_STRING,
-        .help = "name by which people know this producer (default: HOST.QUEUE, with the queue's host)"},
+        .help = "name by which people know this producer (default: HOST.QUEUE; HOST is the name of the "
+                "queue's host)"},
     READER_MS("publish_timeout", "3s", 10, 600000, "timeout of a publish"),
     {.name = NULL},
 };
@@ -49,11 +50,11 @@ static void on_outcome(const struct publisher_outcome *o, void *arg)
     struct queuereader *reader = reader_program_reader(r->program);
     const struct publisher_destination *pubsub = publisher_destination(r->publisher);
     queuereader_set_time(reader, pubsub->time, o->is_new_era);
-    queuereader_set_destination(reader, bytes_str(pubsub->id)); /* the queue stores what this stream has */
+    queuereader_set_destination(reader, bytes_str(pubsub->id));
     if (o->result == PUBLISHER_ASKED)
         queuereader_asked(reader, o->mark, o->opening);
     else if (o->result == PUBLISHER_CONFLICT ||
-             o->is_duplicate) /* perhaps of another reader (reader_plan.h, rule 1) */
+             o->is_duplicate) /* the stored publish may be of another reader (reader_plan.h, rule 1) */
         queuereader_conflict(reader);
     else if (o->result == PUBLISHER_STORED)
         queuereader_delivered(reader);
@@ -71,13 +72,14 @@ static void ask(struct queuereader *qr, const char *queue_id, void *arg)
     publisher_ask(((struct relay *)arg)->publisher, queue_id);
 }
 
-/* With messages, or only a statement. `until` is stated even if it is not known, so that pubsub knows that this producer states it. */
+/* Publishes messages, or only `until`. A publish contains `until` even if it is not known, so that pubsub knows that
+ * this producer sends `until`. */
 static void publish(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;
     struct relay *r = arg;
     char name[NAME_LEN_MAX + 1] = "";
-    int host = NAME_LEN_MAX - 1 - (int)strlen(r->queue); /* at most so many bytes of it */
+    int host = NAME_LEN_MAX - 1 - (int)strlen(r->queue); /* maximum bytes of the host's name */
     if (run->host[0] && host > 0)
         snprintf(name, sizeof name, "%.*s.%s", host, run->host, r->queue);
     buf_clear(&r->body);

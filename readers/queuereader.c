@@ -13,7 +13,7 @@
 
 #define QUEUEREADER_MAGIC 0x51524452
 #define BEGAN_TEXT 32
-#define STATE_WAIT USEC_PER_SEC /* with `state`, the longest wait: the queue's answer has a time to state */
+#define STATE_WAIT USEC_PER_SEC /* longest wait with `state`: each answer contains a new time */
 
 struct queuereader {
     unsigned magic;
@@ -21,15 +21,15 @@ struct queuereader {
     char *queue, *reader; /* percent-encoded */
     struct plan *plan;
     struct http_client *client;
-    struct http_call *call; /* to the queue; NULL: none */
+    struct http_call *call; /* call to the queue in progress; NULL: none */
     bool reading;           /* the call is a PLAN_READ, which may be a long poll */
-    bool with_destination;  /* the destination has a run or a request for its mark */
-    size_t run_length;      /* of that run */
-    size_t burying;         /* during PLAN_BURY: the index of the message in plan_batch */
-    char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* "": unnamed */
-    char host[NAME_LEN_MAX + 1];                          /* of the queue; "": unknown */
+    bool with_destination;  /* the destination must answer a run or a request for its mark */
+    size_t run_length;      /* messages in the destination's run */
+    size_t burying;         /* during PLAN_BURY: index of the message in plan_batch */
+    char destination[QUEUEREADER_DESTINATION_DIGITS + 1]; /* id; "": unknown */
+    char host[NAME_LEN_MAX + 1];                          /* host of the queue; "": unknown */
     struct queuereader_old_copy old_copy;
-    struct buf openings; /* text of old_copy */
+    struct buf openings; /* text of old_copy.openings */
     char began[BEGAN_TEXT];
     bool stopping, ended;
     struct event *advance;
@@ -54,10 +54,10 @@ static void set_trouble(struct queuereader *qr, const char *side, const char *wh
         qr->config.on_trouble(qr->trouble, qr->config.arg);
 }
 
-/* If two processes keep taking over from each other, the operator has given both the same reader name. Both report
- * this on /health. */
-#define RIVAL_TEXT "another process with this reader's name keeps taking over: stop one of them"
-#define RIVAL_TURNS 4 /* a takeover is remembered for this many times backoff_max */
+/* If two processes repeatedly take over from each other, the operator has given both the same reader name. Both report
+ * RIVAL_TEXT on /health. */
+#define RIVAL_TEXT "another process with this reader's name repeatedly takes over: stop one of them"
+#define RIVAL_TURNS 4 /* a takeover is remembered for RIVAL_TURNS * backoff_max */
 
 static bool have_both_answered(const struct queuereader *qr)
 {
@@ -109,14 +109,14 @@ static void on_advance(evutil_socket_t fd, short what, void *arg)
     advance(arg);
 }
 
-/* Ends the call. If the call has failed, handles the fault and returns false. */
+/* Ends a call to the queue. If the call has failed, handles the fault and returns false. */
 static bool queue_replied(
     struct queuereader *qr, enum http_client_result result, const struct http_reply_view *reply)
 {
     assert(qr->magic == QUEUEREADER_MAGIC);
     qr->call = NULL;
     qr->reading = false;
-    if (result == HTTP_CLIENT_CANCELLED) { /* by stop or free */
+    if (result == HTTP_CLIENT_CANCELLED) { /* cancelled by queuereader_stop or queuereader_free */
         plan_cancelled(qr->plan, PLAN_QUEUE);
         return false;
     }
@@ -159,7 +159,7 @@ static void followed(enum http_client_result result, const struct http_reply_vie
         .opening = queuereader_reply_member(body, "opening"),
     };
     if (!queue.id.len || !queue.number) {
-        queue_faulted(qr, "does not answer /follow as a simplequeue does");
+        queue_faulted(qr, "the reply to /follow is not that of a simplequeue");
         return;
     }
     queue.is_takeover = memmem(body.ptr, body.len, takeover.ptr, takeover.len) != NULL;
@@ -169,7 +169,8 @@ static void followed(enum http_client_result result, const struct http_reply_vie
     plan_followed(qr->plan, &queue);
 }
 
-/* The number of this follower is over: another process of this name has taken over, or the queue was restarted. */
+/* Handles the end of this reader's follow: another process with this name has taken over, or the queue was
+ * restarted. */
 static void superseded(struct queuereader *qr, bool by_another)
 {
     usec_t now = clock_monotonic(), memory = RIVAL_TURNS * qr->config.backoff_max;
@@ -246,7 +247,7 @@ static void was_read(enum http_client_result result, const struct http_reply_vie
     }
     bool is_of_queue = bytes_equal_str(queue_id_of(reply), plan_queue_id(qr->plan));
     if (!is_of_queue || !batch_parse(reply->body, 0, &batch)) {
-        queue_faulted(qr, "does not answer /reserve as a simplequeue does");
+        queue_faulted(qr, "the reply to /reserve is not that of a simplequeue");
         return;
     }
     answered(qr, PLAN_QUEUE);
@@ -374,7 +375,8 @@ static void ask(struct queuereader *qr, const struct plan_step *step)
     qr->config.destination.ask(qr, plan_queue_id(qr->plan), qr->config.destination.arg);
 }
 
-/* The destination may answer before `deliver` returns. So the next step starts in the next iteration of the loop. */
+/* Starts the next step in the next iteration of the loop, because the destination may answer before `deliver`
+ * returns. */
 static void destination_answers(struct queuereader *qr)
 {
     assert(qr->magic == QUEUEREADER_MAGIC && qr->with_destination);
@@ -431,7 +433,7 @@ void queuereader_conflict(struct queuereader *qr)
 
 void queuereader_refused(struct queuereader *qr, const char *reason)
 {
-    if (qr->run_length == 0) { /* no message is to blame */
+    if (qr->run_length == 0) { /* the run has no message that could be the reason */
         queuereader_faulted(qr, reason, QUEUEREADER_BACKOFF);
         return;
     }
@@ -457,7 +459,7 @@ const char *queuereader_end_text(enum queuereader_end end)
     case QUEUEREADER_OLD_COPY:
         return "the queue is an old copy: the destination already has later messages of this queue";
     case QUEUEREADER_OLD_DESTINATION:
-        return "the destination is an old copy: it lacks messages that were acknowledged";
+        return "the destination is an old copy: acknowledged messages are missing from it";
     }
     return "unknown end";
 }
@@ -493,8 +495,8 @@ static void end(struct queuereader *qr, enum plan_action action)
 
 typedef void act_fn(struct queuereader *qr, const struct plan_step *step);
 
-/* Starts the next step of the lane if it is due. Otherwise, if the time of the step is earlier than *again, sets
- * *again to this time. */
+/* Starts the next step of the lane if the step is due. If the step is due later, but before *again, sets *again to the
+ * time of the step. */
 static void advance_lane(struct queuereader *qr, enum plan_lane lane, usec_t now, usec_t *again)
 {
     static act_fn *const acts[] = {
@@ -575,7 +577,7 @@ void queuereader_free(struct queuereader **qr)
     *qr = NULL;
 }
 
-/* Cancels a long poll. */
+/* Stops the plan, and cancels a long poll. */
 void queuereader_stop(struct queuereader *qr)
 {
     if (!qr->stopping && qr->reading)

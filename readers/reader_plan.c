@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #define BATCHES_MAX 2
-#define STATE_EVERY USEC_PER_SEC      /* longest time between statements */
-#define STATE_PAUSE (STATE_EVERY / 2) /* shortest time, for statements without a delivery */
+#define STATE_EVERY USEC_PER_SEC      /* longest time between two watermarks */
+#define STATE_PAUSE (STATE_EVERY / 2) /* shortest time between two watermarks without a delivery */
 
 enum plan_phase {
     PHASE_FOLLOW,
@@ -18,9 +18,9 @@ enum plan_phase {
     PHASE_OLD_DESTINATION,
 };
 
-/* A watermark once the mark exceeds last_id. */
+/* A time that becomes a watermark once the mark exceeds last_id. */
 struct claim {
-    usec_t time; /* 0: none */
+    usec_t time; /* 0: no claim */
     uint64_t last_id;
 };
 
@@ -28,38 +28,38 @@ struct plan {
     struct plan_config config;
     enum plan_phase phase;
     bool stopping;
-    bool over;           /* the work ends when both lanes are idle */
+    bool over;           /* true: the work ends when both lanes are idle */
     enum plan_phase end; /* the phase after the work */
     bool busy[PLAN_LANES];
     struct plan_step doing[PLAN_LANES];
     usec_t since[PLAN_LANES];
     struct backoff backoff[PLAN_LANES];
-    usec_t pause[PLAN_LANES]; /* no step begins before this time */
-    struct backoff rival;     /* rule 8 */
+    usec_t pause[PLAN_LANES]; /* times before which no step of the lane begins */
+    struct backoff rival;     /* backoff after takeovers (rule 8) */
     usec_t works_since;       /* time of the first read after FOLLOW; 0: none */
     unsigned conflicts;       /* number of conflicts since the last delivery */
 
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t number, mark;
-    bool follows;                  /* `number` is valid, as far as known, and M belongs to it */
-    bool is_checked;               /* since FOLLOW, the queue has accepted M as of its past */
-    bool has_unfollowed;           /* UNFOLLOW is done */
-    uint64_t acked_below;          /* as plan_destination_behind states */
-    char opening[MARK_LABEL_MAX];  /* as the destination stored it with the mark */
-    char latest[NAME_LEN_MAX + 1]; /* of the queue's latest message at the last FOLLOW */
-    /* The oldest is kept until it is stated, so that the watermark rises even if there is always a backlog. */
+    bool follows;         /* as far as known, `number` is the present follow, and M was read in this follow */
+    bool is_checked;      /* since FOLLOW, the queue has accepted M as a mark of its past */
+    bool has_unfollowed;  /* the queue has answered UNFOLLOW */
+    uint64_t acked_below; /* argument of plan_destination_behind */
+    char opening[MARK_LABEL_MAX];  /* opening that the destination stores with the mark */
+    char latest[NAME_LEN_MAX + 1]; /* opening of the queue's latest message at the last FOLLOW */
+    /* The oldest claim is kept until it is sent, so that the watermark rises even if the queue is never empty. */
     struct claim oldest, newest;
     usec_t stated_at;
     usec_t destination_time,
-        time_at_read; /* by the destination's clock, as last known, and when the READ began; 0: not known */
+        time_at_read; /* latest known time of the destination's clock, now and when the READ began; 0: not known */
 
-    uint64_t from;                     /* the first id that was not read */
-    struct batch batches[BATCHES_MAX]; /* the first is being delivered */
+    uint64_t from;                     /* the first id that the plan has not read */
+    struct batch batches[BATCHES_MAX]; /* the first batch is being delivered */
     size_t n_batches;
     bool dry;           /* the last read emptied the queue */
     bool unresolved;    /* an earlier delivery may still reach the destination (rule 5) */
     size_t limit;       /* messages per delivery */
-    size_t suspect_end; /* end of the refused run; up to this message `limit` stays halved */
+    size_t suspect_end; /* end of the refused run, up to which `limit` stays halved */
 };
 
 struct plan *plan_new(const struct plan_config *config)
@@ -88,7 +88,7 @@ static struct batch *front(struct plan *p)
     return &p->batches[0];
 }
 
-/* Returns the first unsettled message of the first batch, or SIZE_MAX. */
+/* Returns the index of the first unsettled message in the first batch, or SIZE_MAX. */
 static size_t first_unsettled(const struct plan *p)
 {
     size_t first = batch_unsettled(&p->batches[0]);
@@ -130,7 +130,7 @@ static void leave_work_if_due(struct plan *p)
     p->over = false;
     if (!p->stopping || p->end != PHASE_FOLLOW) {
         p->phase = p->end;
-        p->follows = false; /* M is of a follow that is over */
+        p->follows = false; /* M is of a follow that has ended */
         return;
     }
     if (!p->is_checked)
@@ -158,8 +158,9 @@ static void claims_clear(struct plan *p)
     p->oldest = p->newest = (struct claim){0, 0};
 }
 
-/* If a clock was set back, the former times may lie after messages that are accepted from now on. If the queue states
- * no time, messages below last_id of an earlier claim may get new ids. */
+/* Adds the claim of a READ. If a clock was set back, earlier claims are dropped, because messages that the queue
+ * accepts from now on may have earlier times. If the reply has no time, earlier claims are also dropped, because
+ * messages below their last_id may get new ids. */
 static void add_claim(struct plan *p, const struct plan_accepted *a)
 {
     usec_t time = a->before < p->time_at_read ? a->before : p->time_at_read;
@@ -192,7 +193,7 @@ static struct plan_step state_step(const struct plan *p, usec_t now)
     return step;
 }
 
-/* The run begins with the first unsettled message. */
+/* Returns the step that delivers a run from the first unsettled message on. */
 static struct plan_step deliver_step(const struct plan *p, size_t first)
 {
     const struct batch *b = &p->batches[0];
@@ -212,8 +213,8 @@ static struct plan_step deliver_step(const struct plan *p, size_t first)
     return step;
 }
 
-/* True for a queue without a mark, so that the destination knows this producer, and for a mark without an opening, which
- * an operator has set. */
+/* Returns true if the destination has no mark of the queue, so that the destination learns of this producer. Also
+ * returns true for a mark without an opening, which an operator has set. */
 static bool needs_mark(const struct plan *p, struct plan_step *step)
 {
     *step = mark_step(p, p->mark ? p->mark : 1, p->latest);
@@ -236,12 +237,12 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
     return is_poison(p, first) ? wait : deliver_step(p, first);
 }
 
-/* A READ waits for messages only if the plan has none, and not before M is checked. */
+/* Returns the next READ. A READ waits for messages only if the plan has no messages and M is checked. */
 static struct plan_step read_step(const struct plan *p)
 {
     bool is_stating = p->busy[PLAN_DESTINATION] && p->doing[PLAN_DESTINATION].action == PLAN_STATE;
     bool more = p->n_batches == 0 || (p->n_batches < BATCHES_MAX && !p->dry);
-    if (!more || is_stating) /* the reply to a statement has a later time */
+    if (!more || is_stating) /* the reply to PLAN_STATE contains a later time */
         return (struct plan_step){.action = PLAN_WAIT};
     struct plan_step step = {
         .action = PLAN_READ, .mark = p->mark, .from = p->from, .wait = p->n_batches == 0 && p->is_checked};
@@ -325,8 +326,8 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     p->phase = PHASE_WORK;
 }
 
-/* Takes over the batch. Messages below the mark become DONE: the queue sends them again if their removal failed or was
- * lost. Messages that cannot be lines become POISON. Returns false if the batch has a message that the plan already has. */
+/* Takes over the batch. Messages below the mark become DONE, because the queue repeats messages whose removal failed.
+ * Messages that cannot be lines become POISON. Returns false if the batch has a message that the plan already has. */
 static bool add_batch(struct plan *p, struct batch *batch)
 {
     for (size_t i = 0; i < batch->n; i++) {
@@ -417,7 +418,7 @@ void plan_delivered(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    if (step->next > p->mark) /* an earlier delivery still fits an unchanged mark */
+    if (step->next > p->mark) /* a higher mark excludes earlier deliveries */
         p->unresolved = false;
     p->mark = step->next;
     memcpy(p->opening, step->opening, sizeof p->opening);
@@ -443,7 +444,7 @@ void plan_stated(struct plan *p)
     statement_done(p);
 }
 
-/* Another process has changed the mark, and may have further deliveries under way. */
+/* Another process has changed the mark, and may have further deliveries in progress. */
 void plan_conflict(struct plan *p, usec_t now)
 {
     succeed_step(p, PLAN_DESTINATION, p->doing[PLAN_DESTINATION].action);
@@ -470,7 +471,7 @@ void plan_refused(struct plan *p, const char *reason)
 void plan_buried(struct plan *p)
 {
     succeed_step(p, PLAN_QUEUE, PLAN_BURY);
-    p->suspect_end = 0; /* the poison is found */
+    p->suspect_end = 0; /* the poison message is found */
     run_is_settled(p, p->doing[PLAN_QUEUE].first, 1, MESSAGE_BURIED);
 }
 

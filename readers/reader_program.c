@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* At most this many burials are logged per minute. Others are only counted. */
+/* Maximum number of burials that are logged per minute. Further burials are only counted. */
 #define BURIALS_LOGGED_MAX 100
 #define MINUTE (60 * USEC_PER_SEC)
 #define IDS_LOGGED_MAX ((size_t)1000) /* bytes */
 
 struct reader_program {
     struct daemon *daemon;
-    struct queuereader *reader; /* NULL: `dispatcher` */
+    struct queuereader *reader; /* NULL: the program has a dispatcher */
     struct dispatcher *dispatcher;
     bool stopped;
-    bool redelivers;                      /* stopped too early: some messages will be delivered again */
-    usec_t minute;                        /* start of the current minute of burials */
-    uint64_t burials, burials_not_logged; /* in that minute */
+    bool redelivers; /* the program stopped too early, and some messages will be delivered again */
+    usec_t minute;   /* start of the current minute of burials */
+    uint64_t burials, burials_not_logged; /* burials in the current minute */
 };
 
 int reader_program_check(struct options *o, struct error *error)
@@ -75,7 +75,7 @@ static void register_stats(struct reader_program *p)
         {"deliveries_refused_total", "Deliveries refused and halved", read_refused},
         {"mark_conflicts_total", "Deliveries whose mark was not that of the destination", read_conflicts},
         {"superseded_total", "Takeovers by another process of this reader's name", read_superseded},
-        {"acks_refused_total", "Acknowledgements refused for good", read_acks_refused},
+        {"acks_refused_total", "Acknowledgements that the queue refused permanently", read_acks_refused},
         {"queue_faults_total", "Failed requests to the queue", read_queue_faults},
         {"deliveries_failed_total", "Deliveries that failed and are retried", read_deliveries_failed},
         {0},
@@ -139,13 +139,14 @@ static void warn_unacknowledged(struct reader_program *p)
         p->redelivers = p->redelivers || dispatcher_has_lost_acks(p->dispatcher);
     }
     if (ids.len > 0) {
-        warn_redelivery(p, "the queue did not accept their acknowledgement", buf_bytes(&ids));
+        warn_redelivery(p, "the queue did not accept the acknowledgement of these messages", buf_bytes(&ids));
         p->redelivers = true;
     }
     buf_free(&ids);
 }
 
-/* Names the place and the command that continues. Only queue_to_pubsub has a queuereader, and a stream. */
+/* Writes the id at which the copies differ, and the command with which the operator continues. Only queue_to_pubsub has
+ * a queuereader and a stream. */
 static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
@@ -169,8 +170,8 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             copy.began[0] ? ", in the opening that began at " : "", copy.began);
         if (!copy.is_certain)
             buf_printf(out,
-                "The place was found by the clocks: compare this time with the time of the restore. This "
-                "copy was opened: %s. ",
+                "This id was found by the clocks: compare this time with the time of the restore. "
+                "The openings of this copy: %s. ",
                 copy.openings);
         buf_append_str(out, "To publish them, run: ");
     }
@@ -178,7 +179,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
         from, '\0');
 }
 
-/* The messages that are missing, and the command that continues without them. */
+/* Writes the ids of the missing messages, and the command with which the operator continues without these messages. */
 static void describe_old_destination(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_destination old = queuereader_old_destination(p->reader);
@@ -218,7 +219,7 @@ static void on_stopped(enum queuereader_end end, void *arg)
         LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
     daemon_set_not_ready(p->daemon, "%s", why);
     buf_free(&text);
-    daemon_fail(p->daemon, EX_DATAERR); /* a retry cannot help: the operator must decide */
+    daemon_fail(p->daemon, EX_DATAERR); /* only the operator can decide how to continue */
 }
 
 static struct queuereader_config reader_config(struct reader_program *p, const char *token)
@@ -242,7 +243,7 @@ static struct queuereader_config reader_config(struct reader_program *p, const c
     };
 }
 
-/* Adds READER_BATCH_OPTIONS to the caller's config. */
+/* Returns the caller's config with the values of READER_BATCH_OPTIONS. */
 static struct dispatcher_config dispatcher_config(
     const struct options *o, const struct dispatcher_config *given, const struct queuereader_config *reader)
 {

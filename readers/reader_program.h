@@ -1,10 +1,10 @@
-/* reader_program: the common part of the daemons that read a queue: settings, statistics, readiness and the stop.
- * Each program adds its destination.
+/* reader_program: settings, statistics, readiness and stop for the daemons that read a queue. Each of these programs
+ * adds its destination.
  *
  *     static const struct option_row rows[] = {READER_OPTIONS("queue_to_pubsub", "2000"), ..., {.name = NULL}};
  *
- * A program is ready when the queue and the destination answer. If no retry can help, the program logs the reason,
- * shows it on /health, notifies the service manager and exits with 65 (EX_DATAERR). */
+ * A program is ready when the queue and the destination answer. If a retry cannot help, the program logs the reason,
+ * shows it on /health, notifies the service manager and exits with status 65 (EX_DATAERR). */
 #ifndef MILLRACE_READER_PROGRAM_H
 #define MILLRACE_READER_PROGRAM_H
 
@@ -26,20 +26,21 @@
     {.name = "reader", .type = OPTION_STRING, .fallback = (READER_NAME),                                     \
         .help = "name of this reader at the queue"},                                                          \
     {.name = "items", .type = OPTION_INT, .fallback = (ITEMS), .min = 1, .max = 100000,                        \
-        .help = "maximum messages that a request to the queue gets"},                                                                         \
-    READER_MS("wait", "20s", 1, 600000, "longest time a request waits for messages"),                          \
-    READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"),              \
+        .help = "maximum messages per request to the queue"}, \
+    READER_MS("wait", "20s", 1, 600000, "longest time that a request to the queue waits for messages"), \
+    READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"), \
     READER_MS("backoff_min", "50ms", 1, 60000, "delay after the first failure"),                              \
     READER_MS("backoff_max", "2s", 1, 600000, "longest delay between attempts")
-/* For programs with a dispatcher. ITEMS_HELP names what contains the messages of a batch, such as "POST". */
+/* Options for programs with a dispatcher. ITEMS_HELP names the unit that contains the messages of a batch, such as
+ * "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \
-    READER_MS("lease", "30s", 100, 3600000, "duration of a lease; extended while its messages are processed"), \
+    READER_MS("lease", "30s", 100, 3600000, "duration of a lease, which is extended while needed"), \
     {.name = "batch", .type = OPTION_INT, .fallback = (BATCH), .min = 1, .max = 100000,                      \
-        .help = "maximum messages per " ITEMS_HELP "; if rate is set, also at most rate / 20 + 1"},                     \
+        .help = "maximum messages per " ITEMS_HELP "; if `rate` is set, at most rate / 20 + 1"},                     \
     {.name = "rate", .type = OPTION_INT, .fallback = "0", .max = 1000000000, .unit = "messages/s",           \
-        .help = "maximum rate, including failed attempts, with bursts of rate / 10 + 1 (0: unlimited)"},      \
+        .help = "maximum rate, including failed attempts; bursts have rate / 10 + 1 messages (0: unlimited)"},      \
     {.name = "poison_limit", .type = OPTION_INT, .fallback = "100", .max = 1000000,                          \
-        .help = "after this many refused messages in a row, a refusal counts as a failure and no more messages are buried (0: unlimited)"}
+        .help = "refused messages in a row after which a refusal counts as a failure and buries nothing (0: unlimited)"}
 /* clang-format on */
 
 struct reader_program;
@@ -50,19 +51,19 @@ int reader_program_check(struct options *o, struct error *error);
  * explicit `items`. */
 int reader_program_check_batch(struct options *o, struct error *error);
 
-/* Starts to read for a destination that keeps marks. Returns NULL with the error if this fails. */
+/* Starts a queuereader for a destination that keeps marks. Returns NULL with the error if the start fails. */
 struct reader_program *reader_program_new(
     struct daemon *d, const struct queuereader_destination *destination, struct error *error);
 struct queuereader *reader_program_reader(struct reader_program *p);
-/* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain and on_ack_lost come from the settings. If some
- * delivered messages are not acknowledged at the end, the program logs their ids and exits with 75. */
+/* Starts a dispatcher. `reader`, max_items, rate, poison_limit, drain and on_ack_lost come from the settings. If
+ * delivered messages are not acknowledged at the end, the program logs their ids and exits with status 75. */
 struct reader_program *reader_program_new_dispatcher(
     struct daemon *d, const struct dispatcher_config *config, struct error *error);
 struct dispatcher *reader_program_dispatcher(struct reader_program *p);
-void reader_program_drain(struct reader_program *p); /* daemon_drained follows */
-/* Call this if the drain takes too long. `run` is true if the program has aborted the current run. Returns true if
- * acknowledgements must still be sent. In this case the daemon must wait for daemon_drained. The exit status is 0 if
- * the queue accepts these acknowledgements and no run was aborted. */
+void reader_program_drain(struct reader_program *p); /* stops the reader, and then calls daemon_drained */
+/* Shortens a drain that takes too long. `run` is true if the program has aborted the current run. Returns true if
+ * acknowledgements must still be sent; the daemon must then wait for daemon_drained. If the queue accepts these
+ * acknowledgements and no run was aborted, the exit status is 0. */
 bool reader_program_cut_short(struct reader_program *p, bool run);
 void reader_program_free(struct reader_program **p);
 

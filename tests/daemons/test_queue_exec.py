@@ -80,7 +80,7 @@ class Flow(Exec):
 
     def test_help_says_that_the_rate_bounds_a_batch(self):
         for name in ("queue_exec", "queue_to_http"):
-            self.assertIn("if rate is set, also at most rate / 20 + 1", " ".join(self.run_program(name, "--help").stdout.decode().split()))
+            self.assertIn("if `rate` is set, at most rate / 20 + 1", " ".join(self.run_program(name, "--help").stdout.decode().split()))
 
     def test_the_configuration_says_where_the_queue_is(self):
         """What is in force is shown, and where it is from."""

@@ -196,7 +196,7 @@ class Takeover(RelayTest):
         wait_until(lambda: taken_turns(3), "turns")
         seen, end = set(), time.monotonic() + harness.SOON
         while not seen or not taken_turns(8) and time.monotonic() < end:
-            seen |= {(d.get("/health").status, b"keeps taking over" in d.get("/health").body) for d in both}
+            seen |= {(d.get("/health").status, b"repeatedly takes over" in d.get("/health").body) for d in both}
         self.assertEqual(seen, {(503, True)}, "it says so, whoever's turn it is")
 
 
