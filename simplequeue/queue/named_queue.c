@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first lease number of a session is the wall-clock time in microseconds. But if the base of the last session
- * plus LEASE_STEP is higher, this sum is the first number. No session uses as many as LEASE_STEP numbers. */
+/* Each run of the daemon has a lease base: the wall-clock time in microseconds, or the previous base plus LEASE_STEP if
+ * this sum is higher. A run uses fewer than LEASE_STEP lease numbers. */
 #define LEASE_STEP (UINT64_C(1) << 36)
 
 const char *queue_strerror(enum queue_result r)
@@ -17,7 +17,7 @@ const char *queue_strerror(enum queue_result r)
         [QUEUE_TOO_MANY_PRODUCERS] = "the queue already has its maximum number of producers",
         [QUEUE_FULL] = "the queue is full",
         [QUEUE_MEMORY_FULL] = "all queues together exceed max_memory",
-        [QUEUE_NEVER_FITS] = "the request is larger than the queue's limits",
+        [QUEUE_NEVER_FITS] = "the request exceeds the limits of the queue",
         [QUEUE_OVERFLOW_FAILED] = "the queue is full, and the overflow log cannot be written",
         [QUEUE_TOO_LARGE] = "the request is larger than a journal record",
         [QUEUE_OVERLOADED] = "too many bytes wait to be committed",
@@ -85,7 +85,7 @@ void *named_queue_data(const struct named_queue *q)
 struct recovery {
     struct named_queue *q;
     struct queue_now now;
-    usec_t written; /* wall clock at the current record */
+    usec_t written; /* wall-clock time of the current record */
     char *error;
     size_t error_size;
     bool failed;
@@ -99,9 +99,9 @@ static bool recovery_fail(struct recovery *r, uint64_t offset, const char *reaso
     return false;
 }
 
-/* Returns the time when a delay ends. A record states this time on the wall clock, but the clock may have been ahead
- * when the record was written, or may be behind now. So the message waits at most as long as its delay was at the
- * time of the record. */
+/* Returns the monotonic time when a delay ends. A record contains the wall-clock time, but the clock may have been
+ * ahead at the time of the record, or may be behind now. The message therefore waits at most for the delay that the
+ * record began. */
 static usec_t due_at(const struct recovery *r, usec_t time)
 {
     usec_t wait = time - r->now.wall, delay = time - r->written;
@@ -115,7 +115,7 @@ static bool replay_messages(struct recovery *r, struct queue_record *record, uin
     usec_t due = due_at(r, record->time);
     for (uint64_t id = record->id; queue_record_next(record, &item); id++) {
         if (!queue_restore_add(core, id, &item.message, 1, offset))
-            return recovery_fail(r, offset, "its ids are not above the earlier ids");
+            return recovery_fail(r, offset, "the ids are not above the ids of earlier records");
         if (record->type == RECORD_MOVE) {
             queue_set_tries(core, id, item.tries);
             queue_restore_remove(core, item.ids);
@@ -172,7 +172,7 @@ static bool replay(const struct journal_scanned *frame, void *arg)
     if (queue_record_is_dense(&record)) {
         if (record.n && !replay_messages(r, &record, frame->offset))
             return false;
-        if (record.n) /* a full disk may have refused the OPEN */
+        if (record.n) /* needed if a full disk has refused the OPEN record */
             queue_openings_add(&r->q->openings, frame->opening, record.id);
     } else if (record.type == RECORD_KEEP) {
         replay_kept(r, &record, frame->offset);
@@ -199,9 +199,9 @@ static bool replay(const struct journal_scanned *frame, void *arg)
     return true;
 }
 
-/* A hole in the journal means that messages may be lost that were already delivered. The queue skips their ids, so
- * that a relay never takes a new message for one that it has already published. The number of skipped ids depends
- * on the holes, not on the last known id: an earlier OPEN may be lost, too. */
+/* A hole in the journal may have contained messages that were already delivered. The queue skips their ids, so that a
+ * relay never mistakes a new message for a published message. The number of skipped ids depends on the holes and not on
+ * the last known id, because earlier OPEN records may also be lost. */
 static bool recover(struct named_queue *q, struct queue_now now, char *error, size_t error_size)
 {
     struct journal *j = q->config.journal;
@@ -225,7 +225,7 @@ static bool recover(struct named_queue *q, struct queue_now now, char *error, si
     return true;
 }
 
-/* The journal calls this after each commit, load and erasure. */
+/* The journal calls named_queue_turn after each commit, load and erasure. */
 static void named_queue_turn(struct journal *j, bool moved, void *arg)
 {
     struct named_queue *q = arg;
@@ -259,7 +259,7 @@ struct named_queue *named_queue_open(const struct named_queue_config *config, st
         return NULL;
     }
     follower_restore(q);
-    q->config.id = NULL; /* belongs to the caller */
+    q->config.id = NULL; /* the caller owns the id */
     queue_restore_lease_base(q->core, (uint64_t)now.wall);
     queue_reset_high_water(q->core);
     q->lease_base = queue_last_lease(q->core);

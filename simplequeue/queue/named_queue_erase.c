@@ -3,18 +3,19 @@
  *     files       journal_erase: end the newest segment, and remove the old bytes in recycled files
  *     segments    commit an OPEN record, so that no earlier record is the last one; rewrite the messages in the old
  *                 segments (keep in named_queue_storage.c), oldest segment first, and trim each segment
- *     removal     wait until the files of the trimmed segments are removed
+ *     removal     wait until the files of the trimmed segments are deleted
  *
- * It ends when the journal begins at or above the offset at which all appends before the call end: all messages that were
- * removed before are below. This includes appends that are not committed yet, because a page that is being rewritten may
- * have such a message. So an erasure needs the space of about one segment more than the queue. */
+ * The call notes the offset at which all accepted appends end, and all messages to be erased are below this offset. The
+ * erasure ends when the journal begins at or above this offset. The offset includes appends that are not committed yet,
+ * because a page that is being rewritten may contain such a message. An erasure needs disk space for the queue plus
+ * about one segment. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include "journal/journal_erase.h"
 
 #include <stdio.h>
 
-#define REFUSALS_MAX 3 /* another append of the commit may be the cause */
+#define REFUSALS_MAX 3 /* retries, because another append of the same commit may cause a refusal */
 
 static void end(struct named_queue *q, enum journal_result r, const char *error)
 {
@@ -45,14 +46,15 @@ static void on_files_erased(enum journal_result r, const char *error, void *arg)
     storage_append_open(q);
 }
 
-/* Fails if the OPEN record, which is retried by itself, or a KEEP record was refused. */
+/* Ends the erasure with an error after several refusals of an OPEN or KEEP record. */
 static void check_refusal(struct named_queue *q)
 {
     enum journal_result r = q->rewrite_result;
     if (r == JOURNAL_OK || (r == JOURNAL_NO_SPACE && !q->open_missing && q->rewrite_failures <= REFUSALS_MAX))
         return;
     end(q, r,
-        r == JOURNAL_TOO_LARGE ? "a message is too long to be rewritten: take it" : journal_strerror(r));
+        r == JOURNAL_TOO_LARGE ? "a message is too long to be rewritten; remove it from the queue"
+                               : journal_strerror(r));
 }
 
 void erase_continue(struct named_queue *q)
@@ -64,7 +66,7 @@ void erase_continue(struct named_queue *q)
         end(q, JOURNAL_LATCHED, failure);
     } else if (!erases(q)) {
         if (!q->loader.busy)
-            load_stop(q); /* its stream may use an old segment */
+            load_stop(q); /* the stream of the loader may use an old segment */
         q->erase_step = ERASE_REMOVAL;
         journal_await_removal(q->config.journal, on_removed, q);
     } else {
@@ -79,7 +81,7 @@ enum queue_result named_queue_erase(struct named_queue *q)
         return QUEUE_OK;
     if (q->config.journal) {
         enum journal_result r = journal_erase(q->config.journal, &what, on_files_erased, q);
-        /* JOURNAL_BUSY: the stop has ended the queue's erasure, but the journal's part of it not yet. */
+        /* JOURNAL_BUSY: named_queue_stop_erasure has ended the queue's erasure, but journal_erase is still running. */
         if (r != JOURNAL_OK)
             return r == JOURNAL_LATCHED ? QUEUE_LATCHED : QUEUE_CLOSED;
         q->erase_end = journal_accepted_end(q->config.journal);

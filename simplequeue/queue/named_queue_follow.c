@@ -1,15 +1,15 @@
-/* Follow and unfollow. The name of the follower is in the table of marks, as the opening of a mark that no producer can have. */
+/* Follow and unfollow. The table of marks contains the name of the follower, as the opening of FOLLOWER_MARK. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A change of the name, until it is recorded. */
+/* A change of the follower's name that is not yet recorded. */
 struct change {
     struct named_queue *q;
     queue_done_fn *done;
     void *arg;
-    bool follows, is_new; /* is_new: the queue had no follower */
+    bool follows, is_new; /* follows: false for an unfollow; is_new: the queue had no follower */
 };
 
 void follower_restore(struct named_queue *q)
@@ -36,8 +36,9 @@ static void recorded(const struct queue_outcome *outcome, void *arg)
     free(c);
 }
 
-/* Records the name, "": none, and calls recorded(); at once if it is recorded already, or can be only in memory. A follower must not
- * learn of an opening whose record a crash may lose, so it waits for an OPEN record in progress. */
+/* Records the follower's name ("": no follower) and then calls recorded(). If the name is already recorded, or the disk
+ * is full, calls recorded() at once. record() also waits for an OPEN record in progress, because a reader must not
+ * learn an opening (a run of the daemon) that a crash may lose. */
 static enum queue_result record(const struct change *change, const char *reader, struct queue_now now)
 {
     struct named_queue *q = change->q;
@@ -67,7 +68,7 @@ enum queue_result named_queue_follow(
         return QUEUE_HELD;
     if (!is_new && strcmp(s->follower, reader) != 0)
         return QUEUE_FOLLOWED;
-    if (is_new) /* no other reader gets in from now on */
+    if (is_new) /* from now on, the queue refuses other readers */
         queue_set_follower(q->core, reader);
     enum queue_result r = record(&(struct change){q, done, arg, true, is_new}, reader, now);
     if (r != QUEUE_OK && is_new)

@@ -1,8 +1,8 @@
 /* Operations on leased, sent and taken messages: remove, delay, bury, return. */
 #include "simplequeue/queue/named_queue_internal.h"
 
-/* Appends the record for the op's busy messages. If the record is refused, the messages belong to their lease again,
- * or become ready. */
+/* Appends the record for the op's busy messages. If the record is refused, the messages return to their lease, or
+ * become ready. */
 static enum queue_result settle(struct op *o, struct queue_now now, queue_done_fn *done, void *arg)
 {
     o->done = done;
@@ -50,7 +50,8 @@ void named_queue_undo_evict(struct named_queue *q, struct id_ranges *ids)
     notify_ready(q);
 }
 
-/* Begins an op on the messages `held`. Fails if there are none, or if a full disk has just refused such an op. */
+/* Begins an op on the messages `held`. Fails if `held` is empty, or if a full disk has just refused an op of this
+ * type. */
 static enum queue_result begin(struct named_queue *q, const struct op_type *type, struct id_ranges *held,
     struct queue_now now, struct op **out)
 {

@@ -1,19 +1,20 @@
-/* The limits on depth, bytes and memory, the eviction of messages to make room, and the reserve on the disk. */
+/* The limits on depth, bytes and memory, the eviction of messages, and the reserved disk space. */
 #include "simplequeue/queue/named_queue_internal.h"
 
-#define EVICT_ITEMS_MAX 50000 /* in one call */
+#define EVICT_ITEMS_MAX 50000 /* messages per call */
 #define EVICT_BYTES_MAX (4u << 20)
-/* A REMOVE of one message needs a frame of 88 bytes, and 8 for a destination; each further range adds 16. */
+/* A REMOVE record of one message needs a frame of 88 bytes, plus 8 for a destination. Each further range adds 16
+ * bytes. */
 #define REMOVE_BYTES 96
-#define MOVE_BYTES 128 /* a frame for the MOVE of one message, without the bytes of the message */
+#define MOVE_BYTES 128 /* frame of a MOVE record with one message, without the bytes of the message */
 
 static uint64_t cost_of(struct amount a)
 {
     return a.bytes + a.n * QUEUE_MESSAGE_COST;
 }
 
-/* With a journal, messages are spilled before the memory is full. So the limit applies only to the memory that
- * spilled messages still need. */
+/* Queues with a journal spill messages before the memory is full. For these queues the limit therefore applies only to
+ * the memory that spilled messages still need. */
 static bool memory_has_room(
     uint64_t limit, const struct queue_shared *shared, bool on_disk, struct amount in, struct amount out)
 {
@@ -74,7 +75,7 @@ enum queue_eviction named_queue_evict(
     struct id_ranges more = {0};
     uint64_t most = out.bytes + EVICT_BYTES_MAX, sent_bytes, sent = queue_count_sent(q->core, &sent_bytes);
     uint64_t stay = queue_depth(q->core) - s->n[MESSAGE_READY] + sent - out.n + s->n[MESSAGE_PENDING];
-    /* Tests whether eviction can help at all, before any message is made busy. */
+    /* Before any message becomes busy, checks whether eviction can make enough room. */
     if ((l->max_depth && stay + n > l->max_depth) || (l->max_bytes && bytes > l->max_bytes) ||
         (q->config.journal && !has_memory(q, in, out)))
         return EVICTION_IMPOSSIBLE;
@@ -103,12 +104,11 @@ enum queue_eviction named_queue_evict(
     return room;
 }
 
-/* The journal reserves disk space behind its end, so that a queue can be drained even if the disk is full.
+/* The journal reserves disk space after its end, so that readers can drain a queue even if the disk is full.
  *
- * Invariant: the reserve has room for one REMOVE record for each message in the queue and one MOVE record for each
- * delayed message. If an op would increase this sum, it is refused unless the journal can reserve the new sum.
- * REMOVE and the MOVE of an ended delay need no reserve: their records are no larger than what they free of the
- * sum. */
+ * Invariant: the reserved space is enough for a REMOVE record per message in the queue and a MOVE record per delayed
+ * message. An op that would increase this sum is refused unless the journal can reserve the new sum. A REMOVE record,
+ * and a MOVE record of an ended delay, decrease the sum by at least their size, and need no further space. */
 uint64_t reserve_for_all(const struct named_queue *q, uint64_t spare)
 {
     const struct queue_state *s = queue_state(q->core);

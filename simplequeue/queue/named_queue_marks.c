@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PRODUCERS_MAX 4096 /* without a journal; the journal has the same limit */
+#define PRODUCERS_MAX 4096 /* limit of a queue without a journal; journals have the same limit */
 
 static struct mark *find_mark(const struct named_queue *q, const char *producer)
 {

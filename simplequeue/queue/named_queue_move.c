@@ -1,17 +1,17 @@
-/* A move takes buried messages, or delayed messages that are due, and appends them to the end of the queue with new
- * ids, in one record. A discard removes buried messages. */
+/* A move appends buried messages, or delayed messages that are due, to the end of the queue, with new ids and in one
+ * record. A discard removes buried messages. */
 #include "simplequeue/queue/named_queue_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* If the disk is full, a put and a MOVE in the same commit are refused together. So this pause is shorter than
+/* On a full disk, a put and a MOVE in the same commit are refused together. MOVE_RETRY is therefore shorter than
  * RETRY_SPACE, the pause after a refused put. */
 #define MOVE_RETRY (USEC_PER_SEC / 2)
-#define DISCARD_MAX 100000 /* messages of a REMOVE record, which lists ranges */
+#define DISCARD_MAX 100000 /* messages per REMOVE record of a discard */
 
-/* Makes the messages delayed or buried again. Delayed messages become due at `retry_at`, in the same order as
- * before. */
+/* Undoes a move: makes the messages delayed or buried again. Delayed messages become due at `retry_at`, in the former
+ * order. */
 static void put_back(struct named_queue *q, const struct id_ranges *ids, usec_t retry_at)
 {
     for (struct id_walk w = {.ids = ids}; id_walk_next(&w);)
@@ -48,8 +48,8 @@ static void move_finish(struct op *o, const struct journal_commit *c, struct que
 
 static const struct op_type move_type = {OP_MOVE, move_finish, NULL, false};
 
-/* QUEUE_OK: the op belongs to the journal. QUEUE_LOADING: a message is spilled. Until the commit, the queue contains
- * both the old messages and their copies. */
+/* Appends the MOVE record. QUEUE_OK: the op belongs to the journal. QUEUE_LOADING: a message is spilled. Until the
+ * commit, the queue contains the old messages and their copies. */
 static enum queue_result try_move(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -137,8 +137,8 @@ void moves_resume(struct named_queue *q, enum queue_result result)
     }
 }
 
-/* Makes up to max_items buried messages of the range busy, but beyond the first no more than MOVE_BYTES_MAX bytes. False: a
- * limit is reached. */
+/* Makes up to max_items buried messages of the range busy. Several messages have at most max_bytes bytes. Returns false
+ * if a limit is reached. */
 static bool set_aside_buried(
     struct op *o, struct id_range range, size_t max_items, size_t max_bytes, size_t *bytes)
 {
@@ -211,8 +211,8 @@ enum queue_result named_queue_discard(struct named_queue *q, const struct id_ran
 void named_queue_move_due(struct named_queue *q, struct queue_now now)
 {
     if (q->move_limit < MOVE_BYTES_MAX) {
-        /* A full disk has refused a MOVE. If no other MOVE is in progress, try again with as many messages as may
-         * fit. The other messages become due later, in the same order. */
+        /* A full disk has refused a MOVE. If no other MOVE is in progress, try again with at most move_limit bytes. The
+         * other messages become due later, in the same order. */
         struct id_ranges few = {0};
         size_t bytes = 0;
         usec_t later = now.monotonic + MOVE_RETRY + (usec_t)q->due.count;

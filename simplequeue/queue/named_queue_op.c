@@ -4,7 +4,7 @@
 
 #define RETRY_SPACE (1 * USEC_PER_SEC)
 #define RETRIES_MAX 3
-#define PIECES_KEPT_MAX 4096 /* larger buffers are freed after the append */
+#define PIECES_KEPT_MAX 4096 /* a larger array is freed after the append */
 #define RECORD_KEPT_MAX 65536
 
 static enum queue_result result_of(enum journal_result r)
@@ -91,7 +91,7 @@ enum queue_result op_append_record(struct op *o, struct queue_now now)
     enum queue_result r = op_append(o, &a, NULL, 0, now, NULL);
     if (r == QUEUE_OK || r == QUEUE_CLOSED || r == QUEUE_LATCHED || !a.producer.len)
         return r;
-    a = (struct journal_append){0}; /* the message is removed nevertheless: the mark may stay too low */
+    a = (struct journal_append){0}; /* the mark may be too low */
     producer_mark_decided(o);
     return op_append(o, &a, NULL, 0, now, NULL);
 }
@@ -118,15 +118,15 @@ void op_finish(const struct journal_commit *c, void *arg)
     reserve_forget_move(o);
     if (c->result == JOURNAL_OK && kind == OP_PUT && !c->duplicate)
         q->full = false;
-    /* The journal refuses all appends of one commit together. So an op without a reserve may be refused because of
-     * another op of the commit, while the disk is not full. A refused MOVE always counts, because its reserve may
-     * be lost after an unclean stop. */
+    /* The journal refuses all appends of a commit together. Another op of the commit may therefore be the reason why an
+     * op without reserved space is refused. A refused MOVE always counts, because an unclean stop may have lost its
+     * reserved space. */
     if (c->result == JOURNAL_NO_SPACE && (o->reserve || kind == OP_MOVE)) {
         q->full = true;
         if (o->reserve)
             q->retry_space[kind] = q->now.monotonic + RETRY_SPACE;
     }
-    /* This op, too, may be refused only because of another op in the same commit. */
+    /* Another op in the same commit may be the reason for the refusal. */
     if (c->result == JOURNAL_NO_SPACE && o->type->repeats && o->refused++ < RETRIES_MAX &&
         op_append_record(o, q->now) == QUEUE_OK)
         return;

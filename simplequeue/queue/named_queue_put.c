@@ -20,9 +20,8 @@ static void put_finish(struct op *o, const struct journal_commit *c, struct queu
     queue_note_depth(q->core);
 }
 
-/* A duplicate gets the same result as the put in progress that changed the mark. It is not passed to the journal: if
- * the original were refused meanwhile, the journal would accept the duplicate as new, although its messages are
- * missing. */
+/* A duplicate gets the result of the put in progress that raises the mark. A duplicate is not passed to the journal,
+ * because after a refusal of the first put, the journal would accept the duplicate without its messages. */
 static void put_again(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -38,8 +37,8 @@ static void put_again(struct op *o)
     }
 }
 
-/* Checks the mark of the put before the journal does, because a duplicate needs neither ids nor space. Without a
- * journal this is the only check. */
+/* Checks the mark of the put before the journal checks it, because a duplicate needs neither ids nor space. Without a
+ * journal, only this function checks the mark. */
 static enum queue_result check_mark(
     struct op *o, const struct queue_put *put, uint64_t *mark, bool *duplicate)
 {
@@ -47,7 +46,7 @@ static enum queue_result check_mark(
     snprintf(o->producer, sizeof o->producer, "%.*s", (int)put->producer.len, put->producer.ptr);
     o->next = put->next;
     o->sets_mark = put->sets_mark;
-    /* The mark once everything in progress is committed. */
+    /* `expected` is the mark after all operations in progress are committed. */
     const struct op *last = producer_newest_put(q, o->producer);
     uint64_t expected = last ? last->next : named_queue_mark(q, o->producer, NULL);
     if (last && (put->sets_mark || last->sets_mark))
@@ -91,7 +90,7 @@ enum queue_result named_queue_put(struct named_queue *q, const struct queue_put 
     o->n = put->n;
     o->first_id = put->n ? queue_add(q->core, put->messages, put->n) : queue_state(q->core)->next_id;
     o->time = put->delay ? now.monotonic + put->delay : 0;
-    if (o->producer[0]) /* producer_newest_put finds the put until producer_mark_decided */
+    if (o->producer[0]) /* lets producer_newest_put find this put until producer_mark_decided */
         producer_mark_begin(o);
     if (put->delay)
         reserve_expect_move(o, in);

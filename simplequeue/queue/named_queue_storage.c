@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #define CHUNK ((size_t)512 << 10)
-#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* if the gap is longer, open a new stream */
+#define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* after a longer gap, the loader opens a new stream */
 
-/* If the disk is full, the messages in a sparse segment are rewritten only if all of these, with their records, have
- * room in SPARE_FOR_KEEP. */
+/* Maximum message bytes of a sparse segment that is rewritten on a full disk. The KEEP records of these messages fit
+ * into SPARE_FOR_KEEP. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
 
 static void close_stream(struct message_loader *r)
@@ -37,7 +37,7 @@ static void load_finish(struct named_queue *q, const char *failure)
     if (failure)
         snprintf(q->failure, sizeof q->failure, "%s", failure);
     else if (!whole && !q->failure[0])
-        snprintf(q->failure, sizeof q->failure, "the journal lacks messages from %llu on",
+        snprintf(q->failure, sizeof q->failure, "the journal has no messages from id %llu on",
             (unsigned long long)q->span.first_id);
     queue_demand_turn(q->core);
     q->demand_items = q->demand_bytes = 0;
@@ -46,7 +46,8 @@ static void load_finish(struct named_queue *q, const char *failure)
 
 static void read_more(struct named_queue *q, size_t bytes);
 
-/* Moves to the next record. Returns false if the record is incomplete or damaged. If damaged, sets *failure. */
+/* Moves to the next record. Returns false if the record is incomplete or damaged. If the record is damaged, sets
+ * *failure. */
 static bool next_record(struct message_loader *r, const char **failure)
 {
     struct bytes rest = bytes_of(r->in.ptr + r->at, r->in.len - r->at);
@@ -64,7 +65,7 @@ static bool next_record(struct message_loader *r, const char **failure)
     return true;
 }
 
-/* Loads the messages in the bytes read so far, and reads more if messages of the span are still missing. */
+/* Loads the messages from the bytes in the buffer, and reads more bytes if messages of the span are still missing. */
 static void go_on(struct named_queue *q, bool ended)
 {
     struct message_loader *r = &q->loader;
@@ -78,7 +79,7 @@ static void go_on(struct named_queue *q, bool ended)
             if (dense)
                 r->passed = id;
             if (!store_load(store, id, item.message))
-                snprintf(q->failure, sizeof q->failure, "message %llu differs in the journal",
+                snprintf(q->failure, sizeof q->failure, "the journal has a different length for message %llu",
                     (unsigned long long)id);
             bool more = q->span.kept ? store_load_misses(store, &q->span) : id < q->span.last_id;
             if (!more || q->failure[0]) {
@@ -93,7 +94,8 @@ static void go_on(struct named_queue *q, bool ended)
         read_more(q, CHUNK);
 }
 
-/* journal_reader_open cannot fail here: at `offset` begins a committed record or, after a hole, a segment. */
+/* journal_reader_open cannot fail in open_stream, because a committed record or, after a hole, a segment begins at
+ * `offset`. */
 static void open_stream(struct named_queue *q, uint64_t offset)
 {
     struct message_loader *r = &q->loader;
@@ -118,7 +120,7 @@ static void on_window(const struct journal_window *w, void *arg)
         load_finish(q, why ? why : journal_strerror(w->result));
         return;
     } else {
-        /* The current record points into the buffer, and the buffer may move. */
+        /* The current record points into the buffer, and the append may move the buffer. */
         size_t table = r->in_record ? (size_t)(r->record.table.ptr - r->in.ptr) : 0;
         size_t text = r->in_record ? (size_t)(r->record.text.ptr - r->in.ptr) : 0;
         buf_append_bytes(&r->in, w->data);
@@ -143,9 +145,9 @@ static void read_more(struct named_queue *q, size_t bytes)
     journal_reader_read(r->reader, bytes, on_window, q);
 }
 
-/* Finds the span to load next. There are three reasons for a load: a single message, messages for waiting requests,
- * and the read-ahead. Single messages and waiting requests alternate. After each load every waiting request states
- * its needs again, so the queue must store only one wanted message. */
+/* Finds the span to load next. There are three reasons for a load: a single message, messages for waiting requests, and
+ * the read-ahead. Single messages and waiting requests alternate. After each load, every waiting request repeats its
+ * demand, so the queue stores only one wanted message. */
 static bool next_span(struct named_queue *q, struct store_span *out)
 {
     uint64_t wanted = q->wanted, limit = q->config.limits->max_memory;
@@ -167,8 +169,9 @@ static bool next_span(struct named_queue *q, struct store_span *out)
 
 /* Starts the next load, unless one is in progress.
  *
- * If the span is only a little ahead of the open stream, the load continues with that stream. Even if the buffer
- * already contains the messages, at least one byte is read, so that load_finish is called within journal_set_poll. */
+ * If the span begins only a little after the position of the open stream, the load continues with this stream. The
+ * loader reads at least one byte even if the buffer already contains the messages, so that load_finish is called within
+ * journal_set_poll. */
 static void load_next(struct named_queue *q)
 {
     struct message_loader *r = &q->loader;
@@ -215,8 +218,8 @@ const char *named_queue_failure(const struct named_queue *q)
     return why ? why : q->failure[0] ? q->failure : NULL;
 }
 
-/* If the disk is full, only the space that the previous session reserved is available. This may be a little less than
- * a put reserves. So each retry reserves less. */
+/* On a full disk, only the space that the previous run reserved is available, which may be a little less than a put
+ * reserves. Each retry therefore reserves less. */
 static void open_encode(struct op *o)
 {
     struct named_queue *q = o->q;
@@ -257,8 +260,8 @@ void storage_append_open(struct named_queue *q)
     op_free(o);
 }
 
-/* Fills in record items for the messages of the page. Returns false if an op on one of these messages is in progress
- * or a message is spilled. In the latter case *spilled is its id. */
+/* Fills in record items for the messages of the page. Returns false if an op on one of these messages is in progress,
+ * or if a message is spilled. *spilled is the id of the spilled message. */
 static bool describe_page(struct named_queue *q, const struct store_span *page,
     struct queue_record_item **items, size_t *n, uint64_t *spilled)
 {
@@ -316,8 +319,8 @@ static bool append_keep(
     return r == QUEUE_OK;
 }
 
-/* The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue. So
- * the queue rewrites at most a fourth of each segment, or about as many bytes as are put. */
+/* The oldest segment is sparse if at most a fourth of it is needed, or if the journal is much longer than the queue.
+ * The queue therefore rewrites at most a fourth of each segment, or about as many bytes as puts add. */
 static bool oldest_is_sparse(struct named_queue *q)
 {
     const struct journal *j = q->config.journal;
@@ -336,8 +339,8 @@ static bool oldest_is_sparse(struct named_queue *q)
     return is_sparse && needed > 0 && !(q->full && needed > KEEP_ON_FULL_DISK_MAX);
 }
 
-/* Appends the messages of the first page that is below `end`, not before `from`, and can be rewritten now. Returns false
- * if there is none. */
+/* Rewrites the first page that is below offset `end`, begins at id `from` or later, and can be rewritten now. Returns
+ * false if no page matches. */
 static bool keep_page(struct named_queue *q, uint64_t end, uint64_t from)
 {
     struct store_span page;
@@ -349,7 +352,7 @@ static bool keep_page(struct named_queue *q, uint64_t end, uint64_t from)
         if (describe_page(q, &page, &items, &n, &spilled))
             q->keeping = append_keep(q, &page, items, n);
         else
-            q->keep_changes = SIZE_MAX; /* look again in the next turn */
+            q->keep_changes = SIZE_MAX; /* repeat the search in the next turn */
         if (q->keeping)
             q->keep_from = page.last_id + 1;
         free(items);
@@ -359,8 +362,9 @@ static bool keep_page(struct named_queue *q, uint64_t end, uint64_t from)
     return q->keeping || spilled;
 }
 
-/* Appends the last messages of the oldest segment again, a page at a time, so that it can be deleted: if it is sparse, or
- * an erasure wants it gone. An erasure goes on after the last page, so that it does not visit all pages for each page. */
+/* Rewrites the remaining messages of the oldest segment, one page per turn, so that the segment can be deleted. Only
+ * sparse segments are rewritten, except during an erasure. An erasure continues after the last rewritten page, so that
+ * it does not search all pages for each page. */
 static void keep(struct named_queue *q)
 {
     uint64_t end = journal_earliest_end(q->config.journal);
@@ -376,8 +380,8 @@ static void keep(struct named_queue *q)
     }
 }
 
-/* Returns the offset below which no record is needed. The last record contains the next id. A load reads from the offset
- * that its first page had when the load began: a KEEP record committed since may have moved the page. */
+/* Returns the offset below which no record is needed. The last record is needed because it contains the next id. A load
+ * needs the offset that its first page had when the load began, because a later KEEP record may have moved the page. */
 static uint64_t lowest_needed(struct named_queue *q)
 {
     uint64_t lowest = store_lowest_offset(queue_store(q->core));
@@ -386,7 +390,7 @@ static uint64_t lowest_needed(struct named_queue *q)
     return q->loader.busy && lowest > q->span.offset ? q->span.offset : lowest;
 }
 
-/* Before the last OPEN record is trimmed, a new one is committed, unless the disk is full. */
+/* Commits a new OPEN record before the last OPEN record is trimmed, unless the disk is full. */
 void storage_maintain(struct named_queue *q)
 {
     if (!q->config.journal)
@@ -400,7 +404,7 @@ void storage_maintain(struct named_queue *q)
             storage_append_open(q);
         } else if (!loses_open || q->full) {
             if (q->loader.reader && !q->loader.busy && position(&q->loader) < needed)
-                close_stream(&q->loader); /* releases its segment */
+                close_stream(&q->loader); /* releases the segment that the stream uses */
             journal_trim(q->config.journal, needed);
         }
     }

@@ -21,8 +21,8 @@ struct batch {
     struct buf text;
     overflow_log_done *done;
     void *arg;
-    bool latched;    /* invariant 2: it is not written */
-    bool is_unknown; /* the file's content is unknown now */
+    bool latched;    /* true if the log must not write the batch (invariant 2) */
+    bool is_unknown; /* true if the content of the file is unknown after the batch */
     char error[512]; /* "": none */
 };
 
@@ -37,18 +37,18 @@ struct overflow_log {
     struct work_thread *thread;  /* NULL: stopped */
     struct batch *first, **last; /* the batches that wait for the thread */
     bool is_writing;
-    bool latched;       /* invariant 2 */
-    struct known known; /* the file written last; only for the batch that is being written */
+    bool latched;       /* true if the log must not write until overflow_log_reopen (invariant 2) */
+    struct known known; /* the file of the last batch; used only by the batch that is being written */
 };
 
-/* The following functions run in the thread. */
+/* The following functions run in the writing thread. */
 
 /* Opens the file for writing at position st->st_size. Syncs the directory, because an earlier process may have been
- * killed before it did so. Pipes and sockets are refused, because they lose lines without a reader, and block
- * devices, because they have no end. Returns the descriptor, or -1 with errno. */
+ * killed before it synced the directory. Refuses pipes and sockets, which lose lines without a reader, and block
+ * devices, which have no end. Returns the descriptor, or -1 with errno. */
 static int open_file(const char *path, const struct known *known, struct stat *st)
 {
-    int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* O_NONBLOCK is for devices */
+    int fd = io->open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0); /* O_NONBLOCK: for devices */
     bool made = fd < 0 && errno == ENOENT;
     if (made)
         fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
@@ -85,7 +85,7 @@ static void set_error(struct batch *b, int why)
     snprintf(b->error, sizeof b->error, "%s: %s", b->path, why_not(why));
 }
 
-/* Waits for the device for a limited time only, because a stopped terminal may never become writable. */
+/* Writes the batch to a device. Waits only DEVICE_TIMEOUT_MS, because a stopped terminal may never become writable. */
 static bool write_to_device(int fd, struct batch *b)
 {
     struct pollfd device = {.fd = fd, .events = POLLOUT};
@@ -102,12 +102,12 @@ static bool write_to_device(int fd, struct batch *b)
     return true;
 }
 
-/* Returns false if the content of the file is now unknown. */
+/* Writes the batch to a file. Returns false if the content of the file is unknown after the call. */
 static bool write_to_file(int fd, const struct stat *st, struct batch *b, struct known *known)
 {
     char last = '\n';
     if (st->st_size > 0 && io->pread(fd, &last, 1, st->st_size - 1) == 1 && last != '\n') {
-        /* A crash has left a partial last line. A line ending separates this line from the batch. */
+        /* After a crash, the last line of the file may be incomplete. The added LF ends this line before the batch. */
         struct buf ended = {0};
         buf_append_char(&ended, '\n');
         buf_append_bytes(&ended, buf_bytes(&b->text));
@@ -131,8 +131,7 @@ static void run_batch(void *ctx, void *batch)
     struct stat st;
     int fd;
     if (b->latched) {
-        snprintf(
-            b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to write again", b->path);
+        snprintf(b->error, sizeof b->error, "%s: an earlier write failed; send SIGHUP to retry", b->path);
     } else if ((fd = open_file(b->path, &log->known, &st)) < 0) {
         set_error(b, errno);
     } else {
@@ -212,7 +211,7 @@ int overflow_log_check_place(const char *path, const char *data_dir, char *error
     if (!realpath(path, place)) { /* the file does not exist yet */
         io_parent_of(path, parent);
         if (!realpath(parent, place))
-            return 0; /* opening it reports the error */
+            return 0; /* the open of the file reports the error */
         const char *slash = strrchr(path, '/');
         size_t len = strlen(place);
         int n = snprintf(place + len, sizeof place - len, "/%s", slash ? slash + 1 : path);

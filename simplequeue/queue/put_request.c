@@ -15,7 +15,7 @@ const char *put_request_marks(const struct url_query *query, struct queue_put *p
     if (!has_producer && !has_mark && !has_next)
         return NULL;
     if (!has_producer || !has_mark || !has_next)
-        return "producer, mark and next are not all given";
+        return "producer, mark and next must be given together";
     if (!bytes_is_name(put->producer))
         return "producer is not a name";
     if (!bytes_to_u64(mark, &put->mark))
@@ -42,7 +42,7 @@ void records_free(struct records *r)
     *r = (struct records){0};
 }
 
-/* Advances *data over separators. A compressed body may consist of nothing else. */
+/* Advances *data over separators. A large compressed body may consist only of separators. */
 static void skip_separators(struct bytes *data, struct bytes separator)
 {
     const char *at = data->ptr, *end = at + data->len;

@@ -7,24 +7,24 @@
 
 static_assert((int)MESSAGE_GONE == (int)STORE_GONE && (int)MESSAGE_PENDING == (int)STORE_PENDING &&
                   (int)MESSAGE_READY == (int)STORE_READY,
-    "the store uses these states");
+    "the states of the store and of the queue must agree");
 
-/* The first member of each struct that message.owner can point to. Ready and pending messages have no owner. */
+/* The first member of each struct to which message.owner can point. Ready and pending messages have no owner. */
 enum owner_kind { OWNER_LEASE, OWNER_DELAY, OWNER_BURIAL };
 
 struct lease {
     enum owner_kind kind;
-    struct queue_timer timer; /* timer.id is the number */
+    struct queue_timer timer; /* timer.id is the number of the lease */
     UT_hash_handle hh;        /* by timer.id */
-    bool ended;               /* to be freed when it has no busy messages */
-    size_t leased, busy;      /* its messages, by state */
+    bool ended;               /* the lease is freed when it has no busy messages */
+    size_t leased, busy;      /* numbers of leased and busy messages of the lease */
     size_t n;
-    uint64_t ids[]; /* rising */
+    uint64_t ids[]; /* in ascending order */
 };
 
 struct delay {
     enum owner_kind kind;
-    struct queue_timer timer; /* timer.id is the message's id */
+    struct queue_timer timer; /* timer.id is the id of the message */
 };
 
 struct burial {
@@ -47,13 +47,13 @@ struct queue {
     void *owner;
     struct store store;
     struct queue_state state;
-    uint64_t frontier; /* no message below it is ready */
-    /* Ids of messages that queue_take or queue_block_reserves has made busy. Ids of messages that are not busy any
-     * more may remain here for a while; they are skipped. */
+    uint64_t frontier; /* no message below this id is ready */
+    /* Ids of busy messages, from queue_take and queue_block_reserves. The heap may also contain ids of messages that
+     * are no longer busy. lowest_taken removes them. */
     struct id_heap taken;
-    uint64_t demand;   /* requests wait for messages up to this id; such messages are not spilled */
+    uint64_t demand;   /* requests wait for messages up to this id, which are therefore not spilled */
     uint64_t demanded; /* the value of `demand` at the previous load */
-    uint64_t spill_at; /* the next attempt to spill is made above this many bytes of memory */
+    uint64_t spill_at; /* bytes of memory above which the queue tries to spill again */
     struct lease *leases;
     uint64_t position; /* the next id to send to the follower */
     struct queue_timer pause;
@@ -124,7 +124,7 @@ struct queue *queue_new(struct queue_shared *shared, uint64_t next_id, uint64_t 
     return q;
 }
 
-/* The memory of an owner, including its entry in the heap. */
+/* Returns the memory of an owner, including its entry in the heap. */
 static size_t owner_cost(const void *owner)
 {
     const struct lease *l = owner;
@@ -301,7 +301,8 @@ static void ready_take(struct queue *q, uint64_t id, struct message *m, enum mes
     set_state(q, id, m, state);
 }
 
-/* Returns the lowest id in q->taken whose message is still busy, or UINT64_MAX if there is none. */
+/* Returns the lowest id in q->taken whose message is still busy, or UINT64_MAX if all messages in q->taken have left
+ * that state. */
 static uint64_t lowest_taken(struct queue *q)
 {
     for (; q->taken.n; id_heap_take(&q->taken)) {
@@ -312,7 +313,7 @@ static uint64_t lowest_taken(struct queue *q)
     return UINT64_MAX;
 }
 
-/* Gives ready messages the state, and appends their ids to *out. MESSAGE_READY: they stay ready. */
+/* Changes ready messages to `state` (MESSAGE_READY: no change), and appends their ids to *out. */
 static void take(struct queue *q, enum message_state state, uint64_t from, size_t max_items, size_t max_bytes,
     uint64_t before, struct id_ranges *out)
 {
@@ -443,7 +444,7 @@ uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, si
     return l->timer.id;
 }
 
-/* Returns the index of the lease's first id that is at least `id`. */
+/* Returns the index of the first id in the lease that is at least `id`. */
 static size_t lease_index(const struct lease *l, uint64_t id)
 {
     size_t low = 0, high = l->n;
@@ -457,8 +458,8 @@ static size_t lease_index(const struct lease *l, uint64_t id)
     return low;
 }
 
-/* Processes those messages of `wanted` that belong to this lease. If `out` is NULL, makes them ready. Otherwise makes
- * them busy and adds them to *out. Returns their number. */
+/* Changes those messages of `wanted` that belong to the lease. If `out` is NULL, makes the messages ready. If not,
+ * makes the messages busy and adds their ids to *out. Returns the number of changed messages. */
 static uint64_t lease_take(
     struct queue *q, struct lease *l, const struct id_range *wanted, size_t n, struct id_ranges *out)
 {
@@ -515,7 +516,7 @@ bool queue_touch(struct queue *q, uint64_t lease, usec_t deadline)
     return true;
 }
 
-/* Ends the lease. Makes its leased messages ready again. Its busy messages leave the lease when their change is
+/* Ends the lease and makes its leased messages ready again. Busy messages leave the lease when their change is
  * committed or aborted. */
 static uint64_t lease_end(struct queue *q, struct lease *l)
 {
@@ -763,14 +764,14 @@ bool queue_next_ready(struct queue *q, uint64_t from, uint64_t *id)
 
 /* Spilling */
 
-/* The size of the read-ahead: bytes of the next ready messages that are kept in memory. */
+/* Returns the size of the read-ahead, that is, the bytes of the next ready messages that stay in memory. */
 static uint64_t window(uint64_t limit)
 {
     uint64_t share = limit / 64;
     return share < QUEUE_WINDOW_MIN ? QUEUE_WINDOW_MIN : share > QUEUE_WINDOW_MAX ? QUEUE_WINDOW_MAX : share;
 }
 
-/* The next message to deliver. A follower has those before it. */
+/* Returns the id at which the next delivery begins. A follower already has the messages below this id. */
 static uint64_t reading_from(const struct queue *q)
 {
     return q->position > q->frontier ? q->position : q->frontier;

@@ -135,7 +135,8 @@ void queue_log_bury(
     buf_append_bytes(out, reason);
 }
 
-/* For each type: the number of bytes between the head and the items, and the size of an item. */
+/* For each record type, `fixed` is the number of bytes between the head and the items, and `item` is the size of an
+ * item. */
 static const struct {
     size_t fixed, item;
 } layouts[] = {
@@ -149,7 +150,7 @@ static const struct {
     [RECORD_KEEP] = {0, 32},
 };
 
-/* True if each item ends with the length of its message. */
+/* Returns true if each item of this record type ends with the length of a message. */
 static bool has_messages(enum queue_record_type type)
 {
     return type == RECORD_PUT || type == RECORD_PUT_LATE || type == RECORD_MOVE || type == RECORD_KEEP;
@@ -190,7 +191,7 @@ static bool read_item(struct queue_record *r, struct queue_record_item *item)
             return false;
         item->kept = kind;
         item->time = (usec_t)get_le64(row.ptr + 16);
-        item->reason = cut(&r->text, reason); /* the message before it is already removed */
+        item->reason = cut(&r->text, reason); /* the message before the reason is already cut off */
     }
     return item->ids.first > 0 && item->ids.first <= item->ids.last && item->ids.last < UINT64_MAX;
 }
@@ -213,7 +214,7 @@ static void read_fixed(struct queue_record *r, struct bytes fixed, uint32_t *rea
 
 static bool read_head(struct bytes *rest, struct queue_record *out, const char **reason)
 {
-    *reason = "shorter than a record's head";
+    *reason = "the record is shorter than its head";
     if (rest->len < RECORD_HEAD)
         return false;
     struct bytes head = cut(rest, RECORD_HEAD);
@@ -255,7 +256,7 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
     if (!read_head(&rest, out, reason))
         return false;
     size_t fixed = layouts[out->type].fixed, item = layouts[out->type].item;
-    *reason = "shorter than its items";
+    *reason = "the record is shorter than its items";
     if (rest.len < fixed || out->n > (rest.len - fixed) / item)
         return false;
     uint32_t reason_length;
@@ -266,7 +267,7 @@ bool queue_log_decode(struct bytes payload, struct queue_record *out, const char
         return false;
     out->reason = cut(&rest, reason_length);
     out->text = rest;
-    *reason = "the items do not end where the record does";
+    *reason = "the items do not end at the end of the record";
     struct queue_record rest_of = *out;
     struct queue_record_item one;
     while (rest_of.table.len > 0)

@@ -1,14 +1,19 @@
-/* queue_openings: the openings of a queue (journal/opening.h) that assigned message ids. In memory only: the OPEN records of
- * the journal contain the list.
+/* queue_openings: a list of the queue's openings (runs of the daemon, journal/opening.h) that assigned message ids. The
+ * list is in memory. The OPEN records of the journal contain copies of the list.
  *
- * 1. The first ids ascend, so each id belongs to one opening. An opening without ids falls away when the next one begins.
- * 2. The list has the latest QUEUE_OPENINGS_MAX openings. The queue refuses marks of older openings, as of unknown ones.
+ * 1. The first ids of the openings ascend, so each id belongs to one opening. When an opening begins, the list deletes
+ *    earlier openings that assigned no id.
+ * 2. The list contains the latest QUEUE_OPENINGS_MAX openings. The queue refuses marks of older or unknown openings.
+ * 3. Ids that were skipped after a hole of the journal belong to no opening (""). No queue has other messages with
+ *    these ids.
  *
- * 3. Ids that were skipped after a hole of the journal belong to no opening (""). No queue has other messages with these ids.
+ * The mark M of a destination names the opening that assigned message M - 1. A mark belongs to the queue's past in
+ * these cases:
  *
- * The mark M of a destination names the opening that assigned message M - 1. The mark is of the queue's past if the queue knows the
- * opening, and M is not above the first id of the next one, or if M - 1 was skipped. Otherwise the queue is a copy, and the
- * destination has messages of the original. */
+ * - The list contains the named opening, and M is not above the first id of the next opening.
+ * - The queue skipped the id M - 1.
+ *
+ * In all other cases the queue is a copy, and the destination has messages of the queue that was copied. */
 #ifndef SIMPLEQUEUE_QUEUE_OPENINGS_H
 #define SIMPLEQUEUE_QUEUE_OPENINGS_H
 
@@ -17,7 +22,7 @@
 #define QUEUE_OPENINGS_MAX 256
 
 struct queue_opening {
-    uint64_t first; /* id */
+    uint64_t first; /* the first id that the opening assigned */
     char opening[OPENING_TEXT];
 };
 
@@ -26,20 +31,21 @@ struct queue_openings {
     size_t n;
 };
 
-/* Ids from `first` on belong to the opening; "": to none. No effect for the opening that the list ends with. */
+/* Adds an opening that assigns the ids from `first` on; "": these ids belong to no opening. Has no effect if the last
+ * opening in the list is the same. */
 void queue_openings_add(struct queue_openings *o, const char *opening, uint64_t first);
 
-/* The opening that assigned the id, or the oldest in the list. NULL: the list is empty. */
+/* Returns the opening that assigned the id, or the oldest opening for a lower id, or NULL if the list is empty. */
 const struct queue_opening *queue_openings_of(const struct queue_openings *o, uint64_t id);
-/* The first id after those of this opening. UINT64_MAX: it is the latest, or NULL. */
+/* Returns the first id of the opening after `of`, or UINT64_MAX if `of` is the last opening or NULL. */
 uint64_t queue_openings_end(const struct queue_openings *o, const struct queue_opening *of);
 
 struct queue_difference {
-    uint64_t from;   /* messages from this id on differ; at most the mark */
-    bool is_certain; /* false: found by the clocks (opening.h) */
+    uint64_t from;   /* the first id whose message differs between the copies; at most the mark */
+    bool is_certain; /* false: `from` was found by comparing the times of openings (opening.h) */
 };
-/* Whether the mark is of the past of a queue with this next id. False: *out is filled. An operator sets marks without an
- * opening, so these are only compared with the next id. */
+/* Returns true if the mark belongs to the past of a queue with this next id. If false, fills *out. A mark without an
+ * opening, which an operator has set, is only compared with the next id. */
 bool queue_openings_is_past(const struct queue_openings *o, uint64_t next_id, uint64_t mark,
     struct bytes opening, struct queue_difference *out);
 

@@ -22,9 +22,9 @@
 #define QUEUE_FILES 2 /* descriptors of a queue: its directory and its newest segment */
 #define OWN_FILES 24  /* descriptors of the daemon */
 #define NEW_QUEUE_BYTES                                                                                      \
-    ((uint64_t)128 << 10)     /* disk space for the files of a queue and for the reserve of a put */
+    ((uint64_t)128 << 10)     /* disk space for the files of a queue and for the space that a put reserves */
 #define NEW_MESSAGE_BYTES 128 /* disk space for each message, in addition to its bytes */
-#define TICK_TIMERS_MAX 1000  /* handled in one turn of the loop */
+#define TICK_TIMERS_MAX 1000  /* timers that queues_tick handles per call */
 #define ID_FILE "queue-id"
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
@@ -33,7 +33,7 @@ struct queues {
     char *dir; /* NULL: memory only */
     struct queue_shared shared;
     struct journal_set *journals;
-    struct name_table table; /* of struct named_queue */
+    struct name_table table; /* contains each struct named_queue */
     char **found;            /* names of the queues to recover */
     size_t n_found, room_found;
 };
@@ -47,8 +47,8 @@ static char *directory_of(const struct queues *qs, const char *name)
     return dir;
 }
 
-/* Removes the directory if it is empty. An empty directory remains if a crash or a full disk interrupts the creation
- * of a queue. */
+/* Removes a queue's directory if it is empty. A crash or a full disk during the creation of a queue leaves an empty
+ * directory. */
 static bool drop_empty(const struct queues *qs, const char *name)
 {
     char *dir = directory_of(qs, name);
@@ -87,8 +87,8 @@ int queues_check_copy(const char *data_dir, char *error, size_t error_size)
     char *path = mem_printf("%s" DIRECTORY, data_dir);
     int found = access(path, F_OK);
     if (found != 0)
-        snprintf(error, error_size, "restored: %s: %s; the directory must be a copy of a queue's data", path,
-            strerror(errno));
+        snprintf(error, error_size, "restored: %s: %s; the directory must be a copy of a data directory",
+            path, strerror(errno));
     free(path);
     return found;
 }
@@ -149,16 +149,17 @@ static bool is_id(const char *text)
     return strspn(text, "0123456789abcdef") == ID_DIGITS;
 }
 
-/* The id of a queue is usually the id of its journal. A queue in a restored copy gets another id, which is stored in
- * the file `queue-id` (docs/formats/simplequeue.md).
+/* The id of a queue is usually the id of its journal. A queue in a restored copy gets a new id, which is stored in the
+ * file `queue-id` (docs/formats/simplequeue.md).
  *
- * 1. The file is either missing, or complete and synced. Any other content is an error.
- * 2. The file also contains the id of the journal. With another journal's id the file is ignored: in a new journal
- *    message ids start again.
- * 3. The file is read after journal_open, which has synced the directory. So if a client has seen an id, the id
+ * 1. The file is missing, or it is complete and synced. Any other content is an error.
+ * 2. The file also contains the id of the journal. If this is the id of another journal, the file is ignored, because
+ *    message ids start again in a new journal.
+ * 3. The file is read after journal_open, which has synced the directory. An id that a client has seen therefore
  *    survives a power cut.
  *
- * Sets the id to "" if there is no file for `journal`, the id of the journal. Returns 0, or -1 with the error. */
+ * `journal` is the id of the journal. If the file is missing or ignored, sets `id` to "". Returns 0, or -1 with the
+ * error. */
 static int read_id(
     const char *dir, const char *journal, char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
@@ -173,7 +174,7 @@ static int read_id(
     const char *of = text + JOURNAL_ID_TEXT;
     if (n != 2 * JOURNAL_ID_TEXT || !is_id(text) || text[ID_DIGITS] != ' ' || !is_id(of) ||
         of[ID_DIGITS] != '\n')
-        return id_fail(error, error_size, dir, "it must hold two ids of 32 hexadecimal digits");
+        return id_fail(error, error_size, dir, "the file must contain two ids of 32 hexadecimal digits");
     if (memcmp(of, journal, ID_DIGITS) == 0)
         snprintf(id, JOURNAL_ID_TEXT, "%.*s", ID_DIGITS, text);
     return 0;
@@ -189,7 +190,7 @@ static int write_id(const char *dir, const char *journal, const char *id, char *
     return id_fail(error, error_size, dir, strerror(errno));
 }
 
-/* Opens the journal and then reads the queue's id. With `restored`, gives the queue a new id. */
+/* Opens the journal and then reads the queue's id. With the setting `restored`, gives the queue a new id. */
 static enum queue_result open_directory(struct queues *qs, const char *dir, struct named_queue_config *config,
     char id[JOURNAL_ID_TEXT], char *error, size_t error_size)
 {
@@ -275,7 +276,8 @@ struct named_queue *queues_get(struct queues *qs, const char *name, struct queue
         return NULL;
     if (qs->dir && qs->config.owns && !qs->config.owns(qs->config.data_dir)) {
         snprintf(error, error_size,
-            "%s: not the directory that was locked at the start; it was moved, or its lock removed",
+            "%s: not the directory that the daemon locked at its start; the directory was moved, or its lock "
+            "was removed",
             qs->config.data_dir);
         *result = QUEUE_LATCHED;
         return NULL;
@@ -319,7 +321,7 @@ enum queue_result queues_may_add(const struct queues *qs, const struct first_put
         return QUEUE_TOO_MANY_QUEUES;
     if (queues_count(qs) >= queues_descriptor_limit(qs))
         return QUEUE_NO_DESCRIPTORS;
-    /* The required space is a little more than the first put reserves, so that no queue is created whose first put is
+    /* The required space is a little more than the first put reserves, so that the first put of a new queue is not
      * refused. */
     struct statvfs disk;
     if (!qs->dir || put->n == 0 || statvfs(qs->dir, &disk) != 0 || disk.f_blocks == 0)

@@ -5,17 +5,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define DEEP_PAGES 16 /* if a store has more pages than this, it will probably fill the next page, too */
-#define SPARSE 4      /* a page is sparse if it uses this many times the memory that its messages need */
+#define DEEP_PAGES 16 /* a store with more pages than this will probably fill its next page */
+#define SPARSE 4 /* a page is sparse if it uses more than SPARSE times the memory that its messages need */
 
 /* A page has one of three forms:
  *
- *     PAGE_BLOCK   bytes and records in one piece of memory, filled by puts
- *     PAGE_SLOTS   a record with an id for each message; the bytes are in one piece of memory, or spilled
+ *     PAGE_BLOCK   bytes and records in one block of memory, filled by puts
+ *     PAGE_SLOTS   a record with an id for each message; the bytes are in one block of memory, or spilled
  *     PAGE_BARE    only the length of each message (0 if removed); all messages are ready, never delivered and spilled
  *
- * A spilled page becomes BARE if its messages allow this, otherwise SLOTS. page_find converts BARE to SLOTS and need
- * not read the disk for this. */
+ * A page that is spilled becomes BARE if its messages allow this form, and SLOTS if not. page_find converts BARE to
+ * SLOTS without reading the disk. */
 enum page_form { PAGE_BLOCK, PAGE_SLOTS, PAGE_BARE };
 
 struct page_slot {
@@ -26,15 +26,15 @@ struct page_slot {
 struct store_page {
     enum page_form form;
     bool loading;
-    bool kept; /* rewritten: the offset is not in the order of the ids */
+    bool kept; /* the page was rewritten, and its offset is not in the order of ids */
     uint64_t first_id;
-    size_t span; /* ids, from first_id on */
+    size_t span; /* number of ids from first_id on */
     size_t held, ready, pending;
-    uint64_t bytes;  /* of its messages */
-    uint64_t offset; /* in the journal; no message of the page is at a lower offset */
-    char *memory;    /* SLOTS: only bytes of messages; NULL if spilled */
+    uint64_t bytes;  /* bytes of the messages in the page */
+    uint64_t offset; /* journal offset; no message of the page is at a lower offset */
+    char *memory;    /* SLOTS: only the bytes of messages; NULL if the page is spilled */
     size_t size, used;
-    struct page_slot *slots; /* rising ids */
+    struct page_slot *slots; /* in ascending order of ids */
     size_t n_slots;
     uint32_t *lens;
 };
@@ -49,7 +49,7 @@ static struct message *block_record(const struct store_page *p, size_t i)
     return (struct message *)(void *)(p->memory + p->size) - (i + 1);
 }
 
-/* Makes the page empty, as a block. */
+/* Makes the page an empty block. */
 static void page_reset(struct store_page *p, uint64_t first_id)
 {
     assert(p->form == PAGE_BLOCK);
@@ -67,7 +67,7 @@ static struct store_page *page_new(size_t len, uint64_t first_id, bool will_fill
     size_t need = len + sizeof(struct message);
     size_t size = need > STORE_PAGE_BYTES ? need : STORE_PAGE_BYTES;
     struct store_page *p = mem_zalloc(sizeof *p);
-    p->size = (size + align - 1) / align * align; /* so that records at the end are aligned */
+    p->size = (size + align - 1) / align * align; /* aligns the records at the end of the page */
     p->memory = mem_alloc(p->size);
     page_reset(p, first_id);
     uintptr_t unit = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)p->memory;
@@ -133,7 +133,7 @@ static void make_slots(struct store_page *p)
     p->form = PAGE_SLOTS;
 }
 
-/* Returns the record, whatever its state, or NULL if there is none. */
+/* Returns the record in any state, or NULL if the page has no record for the id. */
 static struct message *record_of(const struct store_page *p, uint64_t id)
 {
     if (id < p->first_id || id - p->first_id >= p->span)
@@ -177,7 +177,7 @@ static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t 
     return false;
 }
 
-/* Bytes of memory. */
+/* Returns the bytes of memory that the page uses. */
 static uint64_t page_cost(const struct store_page *p)
 {
     uint64_t cost = sizeof *p;
@@ -187,7 +187,7 @@ static uint64_t page_cost(const struct store_page *p)
     return cost + (p->lens ? p->span * sizeof *p->lens : 0);
 }
 
-/* True if the bytes of a message are not in memory. */
+/* Returns true if the bytes of any message in the page are not in memory. */
 static bool page_is_partial(const struct store_page *p)
 {
     for (size_t i = 0; i < p->n_slots; i++)
@@ -196,7 +196,7 @@ static bool page_is_partial(const struct store_page *p)
     return p->form == PAGE_BARE;
 }
 
-/* True if the lengths alone are enough to describe the messages, and need less memory than slots. */
+/* Returns true if lengths alone can describe the messages of the page, and need less memory than slots. */
 static bool can_be_bare(const struct store_page *p)
 {
     if (p->held != p->ready || p->span * sizeof *p->lens > p->held * sizeof *p->slots)
@@ -297,7 +297,7 @@ static struct store_page *last_page(const struct store *s)
 }
 
 /* Returns the index of the last page whose first id is not above `id`, or s->head. The store must have pages. First
- * tries the page used last and the page after it. */
+ * tries the last used page and the next page. */
 static size_t page_index(struct store *s, uint64_t id)
 {
     for (size_t i = s->hint; i >= s->head && i < s->n && i <= s->hint + 1 && s->pages[i]->first_id <= id; i++)
@@ -430,9 +430,8 @@ static void compact(struct store *s, size_t i)
     charge(s, p);
 }
 
-/* If messages are removed in order, the first page becomes empty and is freed without copying. Other pages are
- * checked for compaction only when the number of their messages falls to a power of two, so that most drops cost
- * little. */
+/* Messages that are removed in order empty the first page, which is then freed without copying. Other pages are checked
+ * for compaction only when the number of their messages falls to a power of two, so that most drops are cheap. */
 void store_drop(struct store *s, uint64_t id)
 {
     assert(page_of(s, id) && page_peek(page_of(s, id), id).state != STORE_GONE);
@@ -521,7 +520,8 @@ uint64_t store_commit(struct store *s, uint64_t first, uint64_t n, uint64_t offs
     return bytes;
 }
 
-/* After an erasure many pages are rewritten, and the next operations must not visit all of them. */
+/* Stores the result, because after an erasure many pages are rewritten, and later calls must not visit all of these
+ * pages. */
 uint64_t store_lowest_offset(struct store *s)
 {
     uint64_t lowest = STORE_NO_OFFSET;
@@ -541,8 +541,8 @@ uint64_t store_lowest_offset(struct store *s)
     return lowest;
 }
 
-/* The offsets of pages that were not rewritten ascend. So a search for pages below an offset can end at the first
- * such page that is not below it. */
+/* Returns true if a search for pages below `offset` can end at this page. The offsets of pages that were not rewritten
+ * ascend. */
 static bool is_beyond(const struct store_page *p, uint64_t offset)
 {
     return p->held > 0 && !p->kept && p->offset >= offset;
@@ -585,7 +585,7 @@ void store_set_kept(struct store *s, const struct store_span *page, uint64_t off
     s->lowest_known = false;
 }
 
-/* If no page covers the id, the message joins the preceding page of the same record, or a new page. */
+/* If no page covers the id, adds the message to the preceding page of the same record, or to a new page. */
 void store_insert(struct store *s, uint64_t id, size_t len, uint64_t offset)
 {
     struct store_page *p = page_of(s, id);
@@ -666,7 +666,7 @@ bool store_span_of(struct store *s, uint64_t id, struct store_span *out)
     return true;
 }
 
-/* Adds the following pages, as far as the same read of the journal can load them. */
+/* Extends the span by the following pages that the same read of the journal can load. */
 static void extend_span(const struct store *s, size_t i, uint64_t chunk, struct store_span *out)
 {
     uint64_t bytes = s->pages[i]->bytes;

@@ -209,7 +209,7 @@ class Everywhere:
         for bad in ("producer=p", "mark=1&next=2", "producer=p&mark=2&next=2", "producer=p&mark=x&next=2",
                     "producer=p/p&mark=1&next=2"):
             self.expect(q.post("/put?" + bad, b"x"), 400, "bad-parameter")
-        for bad, fault in (("mark=5&next=5", "producer, mark and next are not all given"),
+        for bad, fault in (("mark=5&next=5", "producer, mark and next must be given together"),
                            ("producer=p&mark=5&next=5", "mark is not below next"),
                            ("producer=p/p&mark=5&next=6", "producer is not a name"),
                            ("producer=p&mark=x&next=6", "mark is not a number"),

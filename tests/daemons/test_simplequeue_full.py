@@ -82,7 +82,7 @@ class Full:
                 q = start(bound)
                 self.expect(q.post("/mput?queue=x", fits), 200)
                 reply = self.expect(q.post("/mput?queue=x", never), 413, "too-large")
-                self.assertIn("larger than the queue's limits", reply.json()["detail"])
+                self.assertIn("exceeds the limits of the queue", reply.json()["detail"])
                 self.assertEqual(q.get("/mget?queue=x&items=5").body, fits)
                 q.stop()
 

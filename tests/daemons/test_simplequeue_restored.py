@@ -56,7 +56,7 @@ class RestoredTest(OnDisk, QueueTest):
     def test_a_mistyped_directory_is_not_made(self):
         done = self.restore(self.path("copi"))
         self.assertEqual(done.returncode, 78)
-        self.assertIn(b"the directory must be a copy of a queue's data", done.stderr)
+        self.assertIn(b"the directory must be a copy of a data directory", done.stderr)
         self.assertFalse(os.path.exists(self.path("copi")))
 
     def test_a_directory_in_use_keeps_its_ids(self):

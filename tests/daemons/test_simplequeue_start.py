@@ -68,7 +68,7 @@ class StartTest(QueueTest):
         for _ in range(2):
             self.expect(q.post("/put?queue=new", b"2"), 503, "storage-failed")
         self.assertFalse(os.path.exists(data))
-        self.assertEqual(q.log.count("not the directory that was locked at the start"), 1)
+        self.assertEqual(q.log.count("not the directory that the daemon locked at its start"), 1)
         self.expect(q.post("/put?queue=old", b"3"), 200)
         os.mkdir(data)
         with open(os.path.join(data, "lock"), "w"):
