@@ -1,4 +1,4 @@
-/* PAUSE, EMPTY and EXIT. These routes require the token or --allow-exit. */
+/* PAUSE, EMPTY and EXIT. PAUSE, EMPTY and EXIT require the token or --allow-exit. */
 #include "simplequeue/server/http_common.h"
 
 #define JSON "application/json"
@@ -26,8 +26,8 @@ void http_pause(struct http_request *req, void *ctx)
 
 static void empty_done(const struct queue_outcome *outcome, void *arg);
 
-/* Deletes the next part of the messages, or replies if none is left. empty_done posts this function instead of
- * calling it, because without a journal named_queue_remove calls empty_done before it returns. */
+/* Deletes the next part of the messages, or replies if no message is left. empty_done posts empty_more to the loop,
+ * because without a journal named_queue_remove calls empty_done before it returns. */
 static void empty_more(void *arg)
 {
     struct pending *p = arg;
@@ -42,7 +42,7 @@ static void empty_more(void *arg)
     empty_done(&(struct queue_outcome){.result = result}, p);
 }
 
-/* Called when a part is deleted. If the count is 0, the request is done. */
+/* Called when a part of the messages is deleted. If no message was deleted, the request is done. */
 static void empty_done(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -63,7 +63,7 @@ static void empty_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Deletes the messages that are ready now, in parts. Messages that are put later are not deleted. */
+/* Deletes the messages that are ready when the request arrives, in parts. Later messages are not deleted. */
 void http_empty(struct http_request *req, void *ctx)
 {
     struct named_queue *q;

@@ -111,7 +111,7 @@ void reply_refused(
     }
     struct buf members = {0};
     buf_printf(&members,
-        "\"mark\":\"%llu\",\"hint\":\"messages below the mark are stored: continue from it\"",
+        "\"mark\":\"%llu\",\"hint\":\"messages below the mark are stored: continue from the mark\"",
         (unsigned long long)mark);
     buf_append_char(&members, '\0');
     http_problem_with(req, r->status, r->code, members.ptr, "%s", queue_strerror(result));

@@ -1,4 +1,4 @@
-/* ERASE begins an erasure of the bytes of deleted messages, and returns its state. */
+/* ERASE begins an erasure of the bytes of deleted messages, and returns the state of the erasure. */
 #include "simplequeue/server/http_common.h"
 
 static void reply_erasure(struct http_request *req, int status, const struct named_queue *q)

@@ -5,7 +5,7 @@
 
 #define JSON "application/json"
 
-/* Refuses the waiting requests of other readers, and of a follow that has ended. */
+/* Wakes the waiting requests, so that requests of other readers and of an ended follow are refused. */
 static void recheck_waits(const struct named_queue *q)
 {
     wait_wake_all(&served_of(q)->reserves, WAIT_RECHECK);
@@ -46,8 +46,8 @@ static void follow_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Creates the queue if needed: a reader follows before the first put, and needs the queue's id for its name as a
- * producer. */
+/* Creates the queue if needed, because a reader may follow before the first put, and needs the queue's id as its
+ * producer name. */
 void http_follow(struct http_request *req, void *ctx)
 {
     struct queue_server *server = ctx;
@@ -85,7 +85,7 @@ static void unfollow_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Meanwhile the follow may have ended. */
+/* Called after the settlement of an unfollow. The follow may have ended in the meantime. */
 static void settled(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -103,7 +103,7 @@ static void settled(const struct queue_outcome *outcome, void *arg)
     if (r == QUEUE_OK)
         r = named_queue_unfollow(q, queue_loop_now(), unfollow_done, p);
     if (r == QUEUE_OK) {
-        log_change("the queue is not followed any more", q, reader);
+        log_change("the queue is no longer followed", q, reader);
         recheck_waits(q);
     } else {
         unfollow_done(&(struct queue_outcome){.result = r == QUEUE_NOTHING ? QUEUE_OK : r}, p);

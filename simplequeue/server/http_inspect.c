@@ -1,11 +1,11 @@
-/* DUMP, DEAD, PRODUCER and PRODUCERS return messages and marks; POST PRODUCERS sets a mark. If the next message is
- * spilled, the request waits in the queue's line of loads and then continues with that message. */
+/* DUMP, DEAD, PRODUCER and PRODUCERS return messages and marks. POST PRODUCERS sets a mark. If the next message is
+ * spilled, the request waits in the queue's line of loads, and then continues with this message. */
 #include "simplequeue/server/http_common.h"
 
 #include <stdlib.h>
 
 struct inspection;
-/* Appends messages with ids of at least i->from to the body, and at last the end of the body. QUEUE_LOADING: the next
+/* Appends messages with ids of at least i->from, and finally the end of the reply, to the body. QUEUE_LOADING: the next
  * message is being loaded from disk. */
 typedef enum queue_result inspect_fn(struct inspection *i);
 
@@ -15,17 +15,17 @@ struct inspection {
     struct named_queue *q;
     inspect_fn *inspect;
     const char *type;
-    uint64_t from;   /* the next id */
-    size_t n, items; /* number of messages so far, and its maximum */
+    uint64_t from;   /* id at which the inspection continues */
+    size_t n, items; /* number of messages in the body, and the maximum number */
     struct buf body;
 };
 
-/* Returns true if the request is answered and the inspection is freed. */
+/* Continues the inspection. Returns true if the request is answered and the inspection is freed. */
 static bool go_on(struct inspection *i, struct wait *w)
 {
     enum queue_result r = i->inspect(i);
     if (r == QUEUE_LOADING) {
-        http_set_held_bytes(i->req, i->body.cap); /* counts towards max_buffered */
+        http_set_held_bytes(i->req, i->body.cap); /* these bytes count towards max_buffered */
         return false;
     }
     if (w)
@@ -168,7 +168,7 @@ static void mark_set(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Sets the mark, or removes the producer. */
+/* Sets a producer's mark, or removes the producer. */
 static void set_mark(struct queue_server *server, struct http_request *req, struct named_queue *q)
 {
     char producer[NAME_LEN_MAX + 1];
@@ -201,7 +201,7 @@ void http_producers(struct http_request *req, void *ctx)
     if (!may_inspect(server, req) || !param_queue(req, name))
         return;
     struct named_queue *q = queues_find(server->queues, name);
-    if (http_method(req) != HTTP_GET_) { /* it may lower the mark */
+    if (http_method(req) != HTTP_GET_) { /* the request may lower the mark */
         if (http_require_local(req))
             set_mark(server, req, q);
         return;

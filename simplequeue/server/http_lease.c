@@ -1,4 +1,5 @@
-/* ACK, NACK, BURY, TOUCH, RELEASE and KICK: end or extend leases, and make buried messages ready. DELETE /dead deletes them. */
+/* ACK, NACK, BURY, TOUCH and RELEASE end or extend leases. KICK makes buried messages ready, and DELETE /dead deletes
+ * them. */
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
 
@@ -10,7 +11,7 @@
 struct lease_request {
     struct named_queue *q;
     uint64_t lease;
-    struct id_range *ids; /* the handler frees them */
+    struct id_range *ids; /* the handler must free the ranges */
     size_t n;
 };
 
@@ -23,8 +24,8 @@ static bool param_lease(struct http_request *req, uint64_t *lease)
     return false;
 }
 
-/* Reads the ids from id=. Because the length of a target is limited, the ids may be in the body instead. If a
- * parameter is wrong, replies with the error and returns false. */
+/* Reads the queue, the lease and the ids. The ids are in id= or, because the length of a target is limited, in the
+ * body. If a parameter is wrong, replies with the error and returns false. */
 static bool parse_lease_request(
     struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
@@ -34,7 +35,7 @@ static bool parse_lease_request(
     struct bytes text, body = http_body(req);
     bool in_target = http_param(req, "id", &text);
     if (in_target && body.len)
-        http_problem(req, 400, "bad-parameter", NULL, "ids are given twice: as id= and as the body");
+        http_problem(req, 400, "bad-parameter", NULL, "give the ids either as id= or as the body");
     else if (!in_target && !body.len)
         http_problem(
             req, 400, "missing-parameter", "give id=A-B,C or send the list as the body", "id is missing");
@@ -87,7 +88,7 @@ void http_ack(struct http_request *req, void *ctx)
     free(r.ids);
 }
 
-/* As parse_lease_request, for requests that are refused while the queue has a follower. */
+/* Calls parse_lease_request for a request that is refused while the queue has a follower. */
 static bool parse_change(struct queue_server *server, struct http_request *req, struct lease_request *out)
 {
     if (!parse_lease_request(server, req, out))
@@ -118,7 +119,7 @@ void http_nack(struct http_request *req, void *ctx)
     free(r.ids);
 }
 
-/* The follower buries the message id=. */
+/* Buries the message id= for the follower. */
 static void bury_sent(struct queue_server *server, struct http_request *req, struct bytes reason)
 {
     struct named_queue *q;
@@ -205,7 +206,8 @@ static void reply_moved(struct pending *p, enum queue_result r, const char *verb
     pending_free(p);
 }
 
-/* The buried messages of id=A-B,C; without it, all. The caller frees them. False: a parameter is wrong, or there is no queue. */
+/* Reads the queue and id=A-B,C; without id=, all ids. The caller frees the ranges. If a parameter is wrong or the queue
+ * does not exist, replies and returns false. */
 static bool param_buried(struct queue_server *server, struct http_request *req, const char *verb,
     struct named_queue **q, struct id_range **ids, size_t *n)
 {
@@ -224,7 +226,8 @@ static bool param_buried(struct queue_server *server, struct http_request *req, 
     return false;
 }
 
-/* The body is a message. False, with the error, if it cannot replace the only message of `ids`. */
+/* Reads the body as a new text for the only message of `ids`. If the body cannot replace this message, replies with the
+ * error and returns false. */
 static bool takes_body(struct queue_server *server, struct http_request *req, const struct id_range *ids,
     size_t n, struct bytes *body)
 {
@@ -233,7 +236,8 @@ static bool takes_body(struct queue_server *server, struct http_request *req, co
     if (body->len == 0)
         return true;
     if (n != 1 || ids->first != ids->last)
-        http_problem(req, 400, "bad-parameter", NULL, "a body replaces one message: give its id=");
+        http_problem(req, 400, "bad-parameter", NULL,
+            "a body replaces one message: give the id of this message as id=");
     else if (server->lines && !messages_as_lines(body, &lines))
         http_problem(req, 400, "not-a-line", NOT_A_LINE_HINT, NOT_A_LINE);
     else if (lines == 0)

@@ -1,8 +1,10 @@
-/* RESERVE leases messages, or sends them to the follower. If no message is ready, the request waits in the queue's line,
- * and requests are answered in order. The reply contains messages, or is empty if the deadline passes or the daemon
- * stops. It is 409 if another reader has leases or follows, or if the follow has ended. While ready messages are being
- * read from disk, the request waits even beyond its deadline. Messages are leased or sent when the reply is
- * written, so each lease has a reply. */
+/* RESERVE leases messages, or sends messages to the follower.
+ *
+ * 1. If no message is ready, the request waits in the queue's line. Requests are answered in order.
+ * 2. The reply contains messages. The reply is empty if the deadline passes or the daemon stops.
+ * 3. The reply is a 409 if another reader has leases or follows the queue, or if the follow has ended.
+ * 4. While ready messages are being read from disk, the request waits even beyond its deadline.
+ * 5. Messages are leased or sent when the reply is written, so each lease has a reply. */
 #include "base/rfc3339.h"
 #include "simplequeue/queue/id_list.h"
 #include "simplequeue/server/http_common.h"
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 
 #define OCTETS "application/octet-stream"
-#define OPENINGS_TOLD 16 /* in a refusal, the latest */
+#define OPENINGS_TOLD 16 /* number of latest openings that a refusal contains */
 
 struct reserve {
     struct queue_server *server;
@@ -21,20 +23,22 @@ struct reserve {
     char queue[NAME_LEN_MAX + 1], reader[NAME_LEN_MAX + 1];
     size_t items;
     usec_t lease, timeout;
-    uint64_t follow; /* the number; 0: not of the follower */
-    uint64_t from;   /* follow: the first id that the follower does not have */
+    uint64_t follow; /* number of the follow; 0: the request is not from the follower */
+    uint64_t from;   /* follower only: the first id that the follower does not have */
     bool acks;       /* the request has the parameter ack */
-    uint64_t acked;  /* number of messages that the ack has deleted */
+    uint64_t acked;  /* number of messages that the parameter ack has deleted */
 };
 
-/* What the follower's destination has: the messages below an id, the last of them of this opening. */
+/* The follower's destination has the messages below id `below`. `opening` (a run of the daemon) assigned the id below -
+ * 1. */
 struct settled {
     uint64_t below;
     struct bytes opening, destination; /* borrowed from the request */
 };
 
-/* For a relay that states `until` (docs/guide/protocol.md). A delayed message gets a new id later, so the ids do not show how
- * long the message has waited. The reply then has neither header. A message that is being put counts as accepted later. */
+/* Adds two headers for a relay that sends `until` (docs/guide/protocol.md). While messages are delayed, the reply has
+ * neither header, because a delayed message later gets a new id that does not show its age. Messages of a put in
+ * progress count as accepted later. */
 static void add_accepted(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;
@@ -48,7 +52,7 @@ static void add_accepted(struct reserve *r, const struct named_queue *q)
     http_add_header_u64(req, "X-Millrace-Accepted-Last", is_empty ? 0 : s->next_id - 1);
 }
 
-/* Frees `r` and returns the request. The caller must answer the request. */
+/* Frees the reserve and returns its request, which the caller must answer. */
 static struct http_request *end(struct reserve *r, const struct named_queue *q)
 {
     struct http_request *req = r->req;
@@ -70,8 +74,8 @@ static void answer_nothing(struct reserve *r)
     http_reply(end(r, q), 200, OCTETS, BYTES_NONE);
 }
 
-/* If the follow has ended, or another reader than the client follows, refuses the request and returns true. `q` is NULL if
- * the queue does not exist. */
+/* Refuses the request and returns true if its follow has ended or another reader follows the queue. `q` is NULL if the
+ * queue does not exist. */
 static bool answer_refused(struct reserve *r, const struct named_queue *q)
 {
     bool has_follower = q && queue_state(named_queue_core(q))->follower[0];
@@ -82,7 +86,8 @@ static bool answer_refused(struct reserve *r, const struct named_queue *q)
     return true;
 }
 
-/* Reads only messages of one opening, so that each mark between them names this opening. */
+/* Reads only messages of one opening (a run of the daemon), so that each mark between these messages names this
+ * opening. */
 static void follow_read(struct reserve *r, const struct named_queue *q, struct id_ranges *ids)
 {
     struct queue *core = named_queue_core(q);
@@ -103,7 +108,7 @@ static enum queue_result prepare(const struct reserve *r, struct named_queue *q)
     return named_queue_prepare(q, r->items, REPLY_BYTES_MAX);
 }
 
-/* True if the request was answered. */
+/* Answers the request if messages are ready. Returns true if the request was answered. */
 static bool try_answer(struct reserve *r, struct named_queue *q)
 {
     struct queue *core = named_queue_core(q);
@@ -128,7 +133,7 @@ static bool try_answer(struct reserve *r, struct named_queue *q)
         follow_read(r, q, &ids);
     else
         lease = queue_reserve(core, r->reader, r->items, REPLY_BYTES_MAX, deadline, &ids);
-    if (ids.count == 0) /* nothing is ready */
+    if (ids.count == 0) /* no message is ready */
         return false;
     for (struct id_walk w = {.ids = &ids}; id_walk_next(&w);) {
         struct buf *out = &server->frames;
@@ -191,7 +196,7 @@ static void reserve(struct reserve *r, usec_t now)
     struct wait_line *line = q ? &served_of(q)->reserves : &server->strays;
     if (answer_refused(r, q))
         return;
-    if (r->follow) /* the follower has only one request: the reply to an earlier one is lost */
+    if (r->follow) /* a follower sends one request at a time, so the reply to an earlier request is lost */
         wait_wake_all(line, WAIT_STOPPED);
     if (q && !line->first && try_answer(r, q))
         return;
@@ -239,7 +244,7 @@ static void ack_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* The parameter is ack=L:A-B,C, or ack=L with the ids in the body. */
+/* Acknowledges messages before the reserve. The parameter is ack=L:A-B,C, or ack=L with the ids in the body. */
 static void ack_then_reserve(struct reserve *r, struct named_queue *q, struct bytes ack)
 {
     struct queue_server *server = r->server;
@@ -276,7 +281,7 @@ static const char *began(const struct queue_opening *o, char out[RFC3339_TEXT])
     return o && o->opening[0] ? rfc3339_write(opening_time(o->opening) / USEC_PER_SEC, out) : "-";
 }
 
-/* The destination has messages of another copy of this queue. */
+/* Refuses the request because the destination has messages of another copy of the queue. */
 static void refuse_history(struct http_request *req, const struct named_queue *q,
     const struct queue_difference *differs, uint64_t acked)
 {
@@ -299,8 +304,8 @@ static void refuse_history(struct http_request *req, const struct named_queue *q
     buf_free(&members);
 }
 
-/* Settles the messages below `settle`, unless the destination has messages of another copy, or more were settled for it than
- * it has. */
+/* Settles the messages below s->below. Refuses the request if the destination has messages of another copy of the
+ * queue, or if the destination has lost settled messages. */
 static void settle_then_reserve(struct reserve *r, struct named_queue *q, const struct settled *s)
 {
     char members[48];
@@ -329,7 +334,7 @@ static void settle_then_reserve(struct reserve *r, struct named_queue *q, const 
     }
 }
 
-/* The parameters that only the follower may give, or only other readers. */
+/* Reads the parameters of the follower. Refuses parameters that only the follower, or only other readers, may give. */
 static bool param_follow(struct reserve *r, struct settled *s)
 {
     static const char *const of_follower[] = {"from", "settle", "opening", "destination", NULL};

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* Each of these macros defines a function that returns one number of a queue or of the daemon, for /stats and
- * /metrics. */
+/* OF_QUEUE, OF_STATE and OF_SERVER each define a function that returns one number of a queue or of the daemon, for
+ * /stats and /metrics. */
 #define OF_QUEUE(name, expression)                                                                           \
     static double read_##name(void *arg)                                                                     \
     {                                                                                                        \
@@ -52,8 +52,8 @@ static double read_limit_queues(void *server)
     return (double)(room < max ? room : max);
 }
 
-/* The numbers of a queue. /stats shows the number as `name`, /metrics as `metric`. If one of these is NULL, the
- * number is not shown there. */
+/* The numbers of a queue. /stats shows a number as `name`, unless `name` is NULL. /metrics shows the number as
+ * `metric`, unless `metric` is NULL. */
 static const struct field {
     const char *name;
     stats_gauge_fn *read;
@@ -82,7 +82,7 @@ static const struct field {
 #define FIELDS (sizeof fields / sizeof *fields)
 #define FIELDS_STATS (FIELDS - 3) /* the fields in /stats */
 #define FIELDS_BITLY                                                                                         \
-    6 /* the first fields have bitly's names; the top level of /stats shows those of the default queue */
+    6 /* fields that bitly's /stats has; the top level of /stats shows them for the default queue */
 
 static unsigned long long read_field(size_t i, struct named_queue *q)
 {

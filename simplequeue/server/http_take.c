@@ -18,8 +18,8 @@ static void take_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* If messages must be loaded from disk, the request waits, and later `handler` is called again. If the reply has
- * fewer messages than `items`, it ends with the separator, as in bitly's simplequeue. */
+/* Takes up to `items` messages. If messages must be loaded from disk, the request waits, and later `handler` is called
+ * again. A reply with fewer messages than `items` ends with the separator, as in bitly's simplequeue. */
 static void take(struct queue_server *server, struct http_request *req, size_t items, struct bytes separator,
     http_handler *handler)
 {

@@ -18,10 +18,10 @@
 #define LOG_AGAIN (10 * USEC_PER_SEC)
 
 struct wiring {
-    struct queue_server server; /* first member, because handlers get it as their ctx */
+    struct queue_server server; /* the ctx of handlers; must be the first member */
     struct loop_notify *notify;
     struct scrubber *scrubber;
-    struct nng_ingest *ingest; /* NULL: no nng */
+    struct nng_ingest *ingest; /* NULL: the daemon does not use nng */
 };
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -69,7 +69,7 @@ static void recover_next(void *arg)
             daemon_begin_stop(daemon);
             break;
         }
-        if (!server->loop.storage_failed) /* opening a queue may have failed to write */
+        if (!server->loop.storage_failed) /* the recovery of a queue may have failed to write */
             daemon_set_ready(daemon);
         if (queues_journals(server->queues))
             w->scrubber = scrubber_start(daemon, queues_journals(server->queues));
@@ -100,7 +100,7 @@ static void on_new_queue(struct named_queue *q, void *arg)
 static void on_stray(const char *name, void *arg)
 {
     (void)arg;
-    log_warn("ignored: not a directory, among the queues", LOG_S("name", name));
+    log_warn("ignored a file in the directory of the queues", LOG_S("name", name));
 }
 
 static void stop_waits(void *loop)
@@ -108,8 +108,8 @@ static void stop_waits(void *loop)
     wait_stop(loop);
 }
 
-/* On a nearly full disk, short messages may have room while long ones have not. So a full disk is logged only from
- * time to time. After a storage failure the daemon is not ready, because readers could not acknowledge their work. */
+/* On a nearly full disk, short messages may fit while long messages do not, so the daemon logs a full disk at most once
+ * per LOG_AGAIN. After a storage failure the daemon is not ready, because readers cannot acknowledge messages. */
 static void note_health(struct queue_server *server, const struct named_queue *q)
 {
     struct queue_loop *loop = &server->loop;
@@ -118,7 +118,7 @@ static void note_health(struct queue_server *server, const struct named_queue *q
     bool full = named_queue_disk_is_full(q);
     if (error) {
         loop->storage_failed = true;
-        log_error("storage failed: nothing is written any more", LOG_S("error", error));
+        log_error("storage failed: the daemon writes nothing more", LOG_S("error", error));
         daemon_set_not_ready(loop->daemon, "storage failed: %s", error);
         daemon_post(loop->daemon, stop_waits, loop);
     }
@@ -140,7 +140,7 @@ static void note_health(struct queue_server *server, const struct named_queue *q
     }
 }
 
-/* May also be called before on_new_queue and while the queues are freed. */
+/* A queue may also call on_ready before on_new_queue and while the queues are freed. */
 static void on_ready(struct named_queue *q, void *arg)
 {
     struct queue_server *server = arg;
@@ -192,7 +192,7 @@ static struct queues *open_queues(struct wiring *w, const struct options *o, str
     return queues_new(&config, error->text, sizeof error->text);
 }
 
-/* 0, or the exit status. */
+/* Opens the parts of the server. Returns 0, or the exit status. */
 static int open_parts(struct wiring *w, const struct options *o, struct error *error)
 {
     struct queue_server *server = &w->server;
@@ -207,7 +207,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct error *e
             .what = "puts",
             .on_look = on_disk,
             .arg = server});
-    /* The overflow log may be in the data directory. So this check comes after open_queues, which creates that
+    /* Check the place of the overflow log after open_queues, which creates the data directory. The log may be in this
      * directory. */
     if (log && data_dir && overflow_log_check_place(log, data_dir, error->text, sizeof error->text) != 0)
         return EX_CONFIG;
@@ -217,7 +217,7 @@ static int open_parts(struct wiring *w, const struct options *o, struct error *e
         return daemon_start_status(errno);
     size_t found = queues_unopened(server->queues), max = queues_max(server->queues);
     size_t room = queues_descriptor_limit(server->queues);
-    /* Warns only if max_queues is set explicitly, because most hosts have too few descriptors for the default. */
+    /* Warn only if max_queues is set explicitly, because most hosts have too few descriptors for the default. */
     if (room == 0 || (options_is_set(o, "max_queues") && room < max))
         log_warn("the limit of open files is too low for max_queues: raise it (LimitNOFILE, ulimit -Hn)",
             LOG_U("max_queues", max), LOG_U("room_for", room),
@@ -242,7 +242,7 @@ static void stop(void *ctx)
         queues_flush(server->queues);
         for (size_t i = 0; i < queues_count(server->queues); i++)
             wait_refuse_all(&served_of(queues_at(server->queues, i))->puts, QUEUE_CLOSED);
-        nng_ingest_close(&w->ingest); /* after every batch is answered */
+        nng_ingest_close(&w->ingest); /* every batch is answered before this call */
         overflow_close(&server->overflow);
         for (size_t i = 0; i < queues_count(server->queues); i++) {
             struct named_queue *q = queues_at(server->queues, i);
@@ -317,7 +317,7 @@ static void drain(void *ctx)
 
 #define GET_OR_POST (HTTP_GET_ | HTTP_POST_)
 #define MARKS "producer mark next opening"
-#define READY HTTP_ROUTE_WHEN_READY /* not for inspections, which work even after the storage has failed */
+#define READY HTTP_ROUTE_WHEN_READY /* excludes inspections, which work even after the storage has failed */
 #define BITLY HTTP_ROUTE_LENIENT    /* unknown parameters are ignored, as in bitly's simplequeue */
 #define NO_HEAD HTTP_ROUTE_NO_HEAD
 #define TOKEN HTTP_ROUTE_NEEDS_TOKEN

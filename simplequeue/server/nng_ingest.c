@@ -25,7 +25,7 @@ struct nng_ingest {
     struct event *readable, *sendable;
     bool on, receiving;
     struct batch *unsent, **unsent_tail; /* batches whose reply nng has not accepted yet */
-    size_t waiting;                      /* number of batches without a reply or with an unsent reply */
+    size_t waiting;                      /* number of batches that have no reply or an unsent reply */
     uint64_t waiting_bytes;
     usec_t replied_at;
     _Atomic int connections; /* counted by nng's threads */
@@ -33,10 +33,10 @@ struct nng_ingest {
     struct stats_histogram *seconds;
 };
 
-/* A request that is not answered, or whose reply is not sent. */
+/* A request without a reply, or with an unsent reply. */
 struct batch {
     struct nng_ingest *in;
-    struct batch *next; /* unsent */
+    struct batch *next; /* next batch in the list `unsent` */
     nng_msg *msg;
     size_t len;
     struct named_queue *q;
@@ -130,8 +130,7 @@ static void on_sendable(evutil_socket_t fd, short what, void *arg)
         event_add(in->sendable, NULL);
 }
 
-/* Replaces the body of the request's message by the reply. The header of the message contains the address of the
- * client. */
+/* Sends the reply in the request's message, whose header contains the address of the client. */
 static void answer(struct batch *b, const struct buf *text)
 {
     struct nng_ingest *in = b->in;
@@ -215,7 +214,7 @@ static const char *parse_header(
         for (k = 0; k < n_known && !bytes_equal_str(query->params[i].name, known[k]);)
             k++;
         if (k == n_known)
-            return "the first line must be the header: queue=&producer=&mark=&next=&delay=, or empty";
+            return "the first line must be empty or the header queue=&producer=&mark=&next=&delay=";
     }
     url_query_get(query, "queue", &queue);
     if (!bytes_is_name(queue))
@@ -237,7 +236,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
     struct queue_server *server = b->in->server;
     struct first_put first = first_put_of(what);
     uint64_t mark = 0;
-    if (server->loop.storage_failed) { /* HTTP requests get 503 in this case */
+    if (server->loop.storage_failed) { /* over HTTP, such a request also gets a 503 */
         refuse(b, QUEUE_CLOSED, NULL, 0);
         return;
     }
@@ -255,7 +254,7 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         refuse(b, r, NULL, mark);
 }
 
-/* Handles a request. It consists of a header line and a line for each message. */
+/* Handles a request, which consists of a header line and a line per message. */
 static void handle(struct batch *b)
 {
     struct nng_ingest *in = b->in;
@@ -266,13 +265,13 @@ static void handle(struct batch *b)
     char name[NAME_LEN_MAX + 1];
     struct queue_put what = {0};
     if (url_query_parse(bytes_of(text.ptr, header), &query) != 0) {
-        refuse_with(b, 400, "bad-parameter", "the first line is the header: invalid %-escape", NULL);
+        refuse_with(b, 400, "bad-parameter", "the header (the first line) has an invalid %-escape", NULL);
         return;
     }
     const char *wrong = parse_header(&query, name, &what);
     bool fits =
         records_split(&in->server->records, bytes_of(text.ptr + skip, text.len - skip), BYTES_LITERAL("\n"));
-    if (in->server->lines) /* none contains an LF */
+    if (in->server->lines) /* no message contains an LF */
         (void)messages_as_lines(in->server->records.at, &in->server->records.n);
     what.messages = in->server->records.at;
     what.n = in->server->records.n;
@@ -350,9 +349,9 @@ struct nng_ingest *nng_ingest_open(struct queue_server *server, const char *urls
     stats_gauge(
         s, "nng_waiting_bytes", NULL, "bytes of nng batches not answered yet", gauge_waiting_bytes, in);
     stats_gauge(s, "nng_connections", NULL, "nng connections", gauge_connections, in);
-    /* If a request exceeds RECVMAXSZ, nng closes the connection without a reply. RECVMAXSZ is higher than --max-body,
-     * so requests between the two limits get an error as a reply. */
-    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* the header of a request */
+    /* If a request exceeds RECVMAXSZ, nng closes the connection without a reply. RECVMAXSZ is above --max-body, so a
+     * request between the two limits gets an error reply. */
+    size_t largest = NNG_INGEST_RECEIVE_FACTOR * in->max_body + 64; /* 64 bytes for the header of a request */
     int failure = nng_rep0_open_raw(&in->socket);
     if (failure == 0)
         failure = nng_socket_set_int(in->socket, NNG_OPT_SENDBUF, NNG_INGEST_BATCHES_MAX);
@@ -400,9 +399,9 @@ void nng_ingest_close(struct nng_ingest **p)
     struct nng_ingest *in = *p;
     if (!in)
         return;
-    /* When the socket is closed, nng drops replies that are not yet written, and there is no way to know whether they
-     * are. So this function waits FLUSH_MS after the last reply. If a reply is lost nevertheless, the client repeats
-     * the request. */
+    /* A closing socket drops replies that nng has not yet written, and nng does not report whether it has written them.
+     * This function therefore waits FLUSH_MS after the last reply. If a reply is lost, the client repeats the
+     * request. */
     usec_t since = clock_monotonic() - in->replied_at;
     if (in->replied_at && since < FLUSH_MS * USEC_PER_MSEC)
         nanosleep(&(struct timespec){.tv_nsec = FLUSH_MS * 1000000L}, NULL);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define SAVE_BYTES_MAX (1u << 20) /* of one batch */
+#define SAVE_BYTES_MAX (1u << 20) /* bytes of messages per batch */
 #define LOG_AGAIN (60 * USEC_PER_SEC)
 
 struct overflow {
@@ -25,8 +25,8 @@ struct eviction {
     struct overflow *o;
     struct named_queue *q;
     struct id_ranges ids;     /* the messages of the batch; they are busy */
-    enum queue_result result; /* of the last batch */
-    bool held_up;             /* waits for an operation or a load of the queue */
+    enum queue_result result; /* result of the last batch */
+    bool held_up;             /* the eviction waits for an operation or a load of the queue */
 };
 
 struct overflow *overflow_open(struct queue_loop *loop, const char *path, void (*notify)(void *arg),
@@ -63,7 +63,7 @@ static void append_line(struct buf *out, struct named_queue *q, uint64_t id)
     buf_append_char(out, '\n');
 }
 
-/* Retries or refuses the puts that the batch covers. If a put still has no room, it waits again, at the end of the
+/* Retries or refuses the puts that the batch covers. A put that still has no room waits again, at the end of the
  * line. */
 static void answer_covered(struct named_queue *q, enum queue_result result)
 {
@@ -78,20 +78,20 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
     served->room_granted = false;
 }
 
-/* True if messages must be read from disk before they can be evicted to make room for this put. */
+/* Returns true if messages must be read from disk before an eviction can make room for the put. */
 static bool is_loading(struct named_queue *q, const struct wait *put)
 {
     uint64_t sent = queue_state(named_queue_core(q))->sent, id;
-    if (sent > 0) /* messages below it are not evicted */
+    if (sent > 0) /* messages below `sent` are not evicted */
         return queue_next_ready(named_queue_core(q), sent, &id) &&
                named_queue_prepare_message(q, id) == QUEUE_LOADING;
     return named_queue_prepare(q, put->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
            named_queue_prepare(q, SIZE_MAX, put->put.bytes) == QUEUE_LOADING;
 }
 
-/* Chooses the messages of the next batch to make room for the first puts in the line. The batch covers a put if the
- * put has enough room afterwards. If a put needs several batches, only the last one covers the put. Puts that already
- * have room are retried, and puts that can never have room are refused. */
+/* Chooses the messages of the next batch to make room for the first puts in the line. A batch covers a put if the batch
+ * makes enough room for it. If a put needs several batches, only the last batch covers the put. Puts that already have
+ * room are retried, and puts that can never have room are refused. */
 static void find_room(struct eviction *e)
 {
     const struct wait_line *line = &served_of(e->q)->puts;
@@ -108,8 +108,8 @@ static void find_room(struct eviction *e)
         }
         if (e->ids.count)
             return;
-        /* Wait if an operation in progress may make room or make messages evictable, or if the first messages must be
-         * read from disk. */
+        /* The eviction waits if an operation in progress may make room or release messages, or if the first messages
+         * must be read from disk. */
         e->held_up = !first->covered &&
                      (states[MESSAGE_PENDING] + states[MESSAGE_BUSY] > 0 || is_loading(e->q, first));
         if (e->held_up)
@@ -128,7 +128,7 @@ static void serve_line(void *arg)
 {
     struct eviction *e = arg;
     struct wait *first = served_of(e->q)->puts.first;
-    if (e->result != QUEUE_OK && first) /* refuse it even if it needs more batches */
+    if (e->result != QUEUE_OK && first) /* refuse the first put even if it needs more batches */
         first->covered = true;
     answer_covered(e->q, e->result);
     e->result = QUEUE_OK;
@@ -166,10 +166,10 @@ static void on_removed(const struct queue_outcome *outcome, void *arg)
     e->result = outcome->result;
     if (e->result == QUEUE_OK)
         stats_add(served_of(e->q)->overflowed, outcome->count);
-    serve_soon(e); /* later, so that readers that wait for this commit come first */
+    serve_soon(e); /* in a later turn, so that readers that wait for this commit are served first */
 }
 
-/* Every put that needs room tries again to write, so only the first failure and the recovery are logged. */
+/* Every put that needs room writes again after a failure, so only the first failure and the recovery are logged. */
 static void on_written(const char *error, void *arg)
 {
     struct eviction *e = arg;
@@ -236,7 +236,7 @@ void overflow_reopen(struct overflow *o)
 struct saving {
     uint64_t n; /* messages in the current batch */
     uint64_t saved, lost;
-    char *error; /* the first */
+    char *error; /* the first error */
 };
 
 static void on_saved(const char *error, void *arg)
@@ -283,7 +283,7 @@ void overflow_close(struct overflow **p)
         return;
     struct queues *qs = o->loop->queues;
     overflow_log_stop(o->log);
-    queues_flush(qs); /* the last removals must be committed before their evictions are freed */
+    queues_flush(qs); /* commits the last removals before their evictions are freed */
     if (queues_count(qs) > 0 && !named_queue_journal(queues_at(qs, 0))) {
         struct queue_now late = {
             INT64_MAX / 2, queue_loop_now().wall}; /* a time after the end of all leases and delays */

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Logs and counts a refusal if the operator could prevent it, but not if the put itself is too large. */
+/* Logs and counts a refusal that the operator could prevent. Excludes a put that is too large for any queue. */
 static void note_unmade(
     struct queue_creation *c, const char *name, enum queue_result result, const char *error)
 {
@@ -32,7 +32,7 @@ static void serve_soon(struct queue_creation *c)
     c->posted = c->line.first != NULL;
 }
 
-/* Creates at most one queue. The first put is checked before its queue exists. In a new queue all marks are 0. */
+/* Creates at most one queue. Checks the first put before its queue exists. In a new queue all marks are 0. */
 static void serve_line(void *arg)
 {
     struct queue_creation *c = arg;

@@ -12,20 +12,20 @@
 const struct option_row settings_rows[] = {
     {.name = "data_dir",
         .type = OPTION_STRING,
-        .help = "directory of the queues (default: none; queues are in memory only)"},
+        .help = "directory of the queues (default: none; the queues are in memory only)"},
     {.name = "name",
         .type = OPTION_STRING,
         .inherits = "name",
-        .help = "name of this host, which names its queues to people (default: the host's name)"},
+        .help = "name by which people know this host in the names of its queues (default: the host's name)"},
     {.name = "restored",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .help = "treat data_dir as a restored copy: give its queues new ids, then exit"},
+        .help = "treat data_dir as a restored copy: give the queues in it new ids, then exit"},
     {.name = "sync",
         .type = OPTION_SYNC,
         .fallback = "0",
         .unit = "ms",
-        .help = "sync before replies to puts: 0 for each commit, N at most once every N ms, or never"},
+        .help = "sync before replies to puts: 0: for each commit; N: at most once per N ms; or never"},
     {.name = "segment_bytes",
         .type = OPTION_SIZE,
         .fallback = "64M",
@@ -56,7 +56,8 @@ const struct option_row settings_rows[] = {
     {.name = "when_full",
         .type = OPTION_CHOICE,
         .choices = "reject|overflow",
-        .help = "effect of a put to a full queue: reject refuses the put, overflow moves the oldest messages "
+        .help = "action if a put finds the queue full: reject refuses the put, overflow moves the oldest "
+                "messages "
                 "to the "
                 "overflow log (default: overflow if overflow_log is set, else reject)"},
     {.name = "overflow_log",
@@ -85,7 +86,7 @@ const struct option_row settings_rows[] = {
         .type = OPTION_INT,
         .fallback = "10000",
         .max = 1000000,
-        .help = "maximum messages in one reply; 0: limited only by the size of a reply (16M)"},
+        .help = "maximum messages in one reply; 0: only the size of a reply (16M) is limited"},
     {.name = "max_queues",
         .type = OPTION_INT,
         .fallback = "1000",
@@ -127,7 +128,7 @@ void settings_warn(const struct options *o)
     static const char *const of_disk[] = {"sync", "segment_bytes", "scrub_rate"};
     int64_t message = options_int(o, "max_message"), body = options_int(o, "max_body");
     if (options_is_set(o, "max_message") && message > body)
-        log_warn("max_message has no effect above max_body: larger bodies are refused",
+        log_warn("max_message has no effect above max_body, because larger bodies are refused",
             LOG_U("max_message", (uint64_t)message), LOG_U("max_body", (uint64_t)body));
     for (size_t i = 0; i < sizeof of_disk / sizeof *of_disk && !options_string(o, "data_dir"); i++)
         if (options_is_set(o, of_disk[i]))
@@ -152,7 +153,7 @@ int settings_check(struct options *o, struct error *error)
     if (options_check_name(o, "name", error))
         return -1;
     if (options_bool(o, "restored") && !options_string(o, "data_dir"))
-        return options_refuse(o, "restored", error, "it needs data_dir, the directory of the copy");
+        return options_refuse(o, "restored", error, "restored needs data_dir, the directory of the copy");
     if (urls && nng_listen_check(NNG_LISTEN_SETTING, urls, token, error) != 0)
         return -1;
     if (overflows(o) && !options_string(o, "overflow_log"))

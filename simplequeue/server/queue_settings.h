@@ -10,10 +10,11 @@ extern const struct option_row settings_rows[];
 
 int settings_check(struct options *o, struct error *error);
 
-/* The setting `name`, or else the host's name, as a name: other characters become '-'. */
+/* Stores the setting `name`, or the host's name if `name` is unset. Characters that a name must not contain become
+ * '-'. */
 void settings_host_name(const struct options *o, char out[NAME_LEN_MAX + 1]);
 
-/* Logs a warning for each setting without effect. */
+/* Logs a warning for each setting that has no effect. */
 void settings_warn(const struct options *o);
 
 /* Returns the path of the overflow log, or NULL if full queues refuse puts. */

@@ -6,13 +6,13 @@ static const struct refusal refusals[] = {
     [QUEUE_FULL] = {503, "queue-full", "take messages from the queue, or raise --max-depth or --max-bytes"},
     [QUEUE_MEMORY_FULL] = {503, "queue-full", "take messages from the largest queue, or raise --max-memory"},
     [QUEUE_NEVER_FITS] = {413, "too-large",
-        "put less at once, or raise --max-depth, --max-bytes or --max-memory"},
+        "put fewer messages or bytes at once, or raise --max-depth, --max-bytes or --max-memory"},
     [QUEUE_OVERFLOW_FAILED] = {503, "queue-full",
-        "see the error in the daemon's log; repair it, then send SIGHUP"},
+        "find the error in the daemon's log; mend its cause, then send SIGHUP"},
     [QUEUE_TOO_LARGE] = {413, "too-large", "put fewer messages at once"},
     [QUEUE_OVERLOADED] = {503, "overloaded", "try again"},
     [QUEUE_MARK_BUSY] = {503, "overloaded", "try again"},
-    [QUEUE_NO_SPACE] = {503, "storage-full", "free disk space; puts are then accepted again"},
+    [QUEUE_NO_SPACE] = {503, "storage-full", "free disk space; the queue then accepts puts again"},
     [QUEUE_LATCHED] = {503, "storage-failed",
         "repair the storage and restart; this put may be stored nevertheless: with a mark, a retry stores it "
         "only once"},
@@ -21,12 +21,13 @@ static const struct refusal refusals[] = {
         "the lease has expired or its messages are already acknowledged; reserve again"},
     [QUEUE_NOTHING] = {404, "not-found", NULL},
     [QUEUE_TOO_MANY_QUEUES] = {503, "too-many-queues",
-        "raise --max-queues, or remove a queue: stop, delete its directory in DIR/queues, start"},
+        "raise --max-queues, or stop the daemon, delete the directory of a queue in DIR/queues, and start "
+        "the daemon"},
     [QUEUE_NO_DESCRIPTORS] = {503, "out-of-descriptors",
         "raise the limit of open files (LimitNOFILE, ulimit -Hn)"},
-    [QUEUE_HELD] = {409, "queue-held", "its leases expire, or end at once with /release?reader="},
+    [QUEUE_HELD] = {409, "queue-held", "wait until the leases expire, or end them with /release?reader="},
     [QUEUE_FOLLOWED] = {409, "followed",
-        "stop this reader; if it is gone for good, end its follow with /unfollow"},
+        "stop the reader that follows; if it will not return, end its follow with /unfollow"},
     [QUEUE_FOLLOW_ENDED] = {409, "follow-ended", "follow the queue again"},
 };
 

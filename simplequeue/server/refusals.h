@@ -1,4 +1,4 @@
-/* refusals: for each queue_result except QUEUE_OK, the status, code and hint of the reply over HTTP and nng. */
+/* refusals: a table with the status, code and hint of HTTP and nng replies for each queue_result except QUEUE_OK. */
 #ifndef SIMPLEQUEUE_REFUSALS_H
 #define SIMPLEQUEUE_REFUSALS_H
 
@@ -6,7 +6,7 @@
 
 struct refusal {
     int status;
-    const char *code, *hint; /* hint: NULL: none */
+    const char *code, *hint; /* hint may be NULL */
 };
 const struct refusal *refusal_of(enum queue_result result);
 

@@ -1,5 +1,5 @@
-/* served_queue: what the server stores for each queue (named_queue_data): waiting requests, counters, and which
- * failures are already logged. */
+/* served_queue: the server's data for each queue (named_queue_data): waiting requests, counters, and flags for failures
+ * that are already logged. */
 #ifndef SIMPLEQUEUE_SERVED_QUEUE_H
 #define SIMPLEQUEUE_SERVED_QUEUE_H
 
@@ -11,20 +11,20 @@ struct eviction;
 
 struct served_queue {
     struct wait_line reserves; /* requests that wait for messages */
-    struct wait_line loads;    /* requests that wait for messages to be read from disk */
+    struct wait_line loads;    /* requests that wait until messages are read from disk */
     struct wait_line puts;     /* puts that wait for room */
     struct eviction *eviction; /* the eviction in progress (overflow.c); NULL: none */
-    bool room_granted;         /* the puts that are being retried have room */
-    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* header of its replies */
+    bool room_granted;         /* the queue has room for the puts that are being retried */
+    char id_line[sizeof "X-Millrace-Queue-Id: \r\n" + JOURNAL_ID_TEXT]; /* header in replies for this queue */
     size_t id_line_len;
     struct stats_counter *overflowed, *rejected;
-    bool is_disk_full; /* counted in queue_loop.n_disk_full */
+    bool is_disk_full; /* true if queue_loop.n_disk_full includes this queue */
     bool disk_full_logged, overflow_failure_logged;
-    bool was_full;           /* a put was refused because the queue was full ... */
-    uint64_t puts_when_full; /* ... after this number of puts */
+    bool was_full;           /* a put was refused because the queue was full */
+    uint64_t puts_when_full; /* number of stored messages at that refusal */
     usec_t log_disk_full_at, log_overflow_at,
-        log_full_at;                   /* not before this time is the failure logged again */
-    uint64_t puts_before, gets_before; /* counted before /stats?reset=1 */
+        log_full_at;                   /* earliest times for logging these failures again */
+    uint64_t puts_before, gets_before; /* numbers at the last /stats?reset=1 */
 };
 
 static inline struct served_queue *served_of(const struct named_queue *q)
@@ -32,13 +32,13 @@ static inline struct served_queue *served_of(const struct named_queue *q)
     return named_queue_data(q);
 }
 
-/* True if a new put must wait because earlier puts wait. */
+/* Returns true if a new put must wait because earlier puts wait. */
 static inline bool served_queue_puts_wait(const struct named_queue *q)
 {
     return served_of(q)->puts.first && !served_of(q)->room_granted;
 }
 
-/* True if the queue had no room for the last put. */
+/* Returns true if the queue had no room for the last put. */
 static inline bool served_queue_is_full(const struct named_queue *q)
 {
     const struct served_queue *served = served_of(q);
@@ -47,7 +47,7 @@ static inline bool served_queue_is_full(const struct named_queue *q)
 
 #define SERVED_QUEUE_LOG_FULL_EVERY (60 * USEC_PER_SEC)
 
-/* If the queue had no room, counts the refused put as `rejected`, and logs it once a minute at most. */
+/* If the queue had no room, counts the refused put as `rejected`, and logs the refusal at most once per minute. */
 static inline void served_queue_count_refused(const struct named_queue *q, enum queue_result why)
 {
     struct served_queue *served = served_of(q);

@@ -195,13 +195,13 @@ class DiskTest(Acts, OnDisk, QueueTest):
         open(self.path("data", "queues", "stray"), "w").close()
         q = self.queue()
         self.assertEqual(list(q.stats()["queues"]), ["kept"])
-        self.assertIn("ignored: not a directory, among the queues name=stray", q.log)
+        self.assertIn("ignored a file in the directory of the queues name=stray", q.log)
 
     def test_a_queue_is_removed_with_its_directory(self):
         q = self.queue("--max-queues=2")
         self.expect(q.post("/put?queue=a", b"x"), 200)
         before = q.post("/put?queue=b", b"x").header("X-Millrace-Queue-Id")
-        self.assertIn("delete its directory", self.expect(q.post("/put?queue=c", b"x"), 503, "too-many-queues").json()["hint"])
+        self.assertIn("delete the directory of a queue", self.expect(q.post("/put?queue=c", b"x"), 503, "too-many-queues").json()["hint"])
         q.stop()
         shutil.rmtree(self.path("data", "queues", "b"))
         q = self.queue("--max-queues=2")

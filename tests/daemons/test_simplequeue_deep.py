@@ -105,7 +105,7 @@ class DeepTest(Deep):
         for refused in (q.get("/health"), q.post("/put?queue=other", b"x"), q.get("/reserve")):
             detail = self.expect(refused, 503, "not-ready").json()["detail"]
             self.assertTrue(detail.startswith("storage failed: " + segment), detail)
-        self.assertEqual(q.log.count("storage failed: nothing is written any more"), 1)
+        self.assertEqual(q.log.count("storage failed: the daemon writes nothing more"), 1)
         self.expect(q.get("/stats"), 200)
 
 

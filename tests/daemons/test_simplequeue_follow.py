@@ -161,7 +161,7 @@ class Everywhere:
         self.assertEqual(self.ids(q, f, 1, "items=9"), [1, 2, 3])
         reply = self.expect(q.post("/unfollow?settle=3&destination=dest&follow=" + f), 200)
         self.assertEqual(reply.json(), {"unfollowed": True, "reader": "relay"})
-        self.assertEqual(q.log.count("the queue is not followed any more queue=default reader=relay"), 1)
+        self.assertEqual(q.log.count("the queue is no longer followed queue=default reader=relay"), 1)
         self.ended(q.post("/unfollow?follow=" + f), "")
         self.assertEqual(q.get("/producer?producer=dest").json()["mark"], "3")
         self.assertEqual(self.numbers(q)["follower"], "")

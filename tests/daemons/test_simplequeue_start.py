@@ -15,7 +15,7 @@ class StartTest(QueueTest):
         return q.log
 
     def test_a_message_that_no_body_holds(self):
-        warning = "warn simplequeue max_message has no effect above max_body: larger bodies are refused"
+        warning = "warn simplequeue max_message has no effect above max_body, because larger bodies are refused"
         self.assertIn(warning + " max_message=16777216 max_body=1048576", self.said("--max-message=16M", "--max-body=1M"))
         for args in ((), ("--max-body=1000",), ("--max-message=2M", "--max-body=2M")):
             self.assertNotIn(warning, self.said(*args))
