@@ -13,8 +13,8 @@ static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_p
     "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file", "ps_to_http",
     "pubsub_filtered", "file_to_queue", "stream", "input", "counters", "total", "subtotal"};
 
-/* The entries of all sections are in one growing array. While the file is being read, the n_entries of a section is
- * the index of its first entry. */
+/* The entries of all sections are in one growing array. While the file is being read, a section's n_entries contains
+ * the index of the section's first entry. */
 struct reading {
     struct config *config;
     struct config_section *sections;
@@ -25,14 +25,14 @@ struct reading {
     struct error *error;
 };
 
-/* Puts "FILE:LINE: " before the text; only "FILE: " for line 0. */
+/* Inserts "FILE:LINE: " before the error's text, or "FILE: " if `line` is 0. */
 static int locate(struct error *error, const struct config *c, int line)
 {
     return line > 0 ? error_set(error, -1, "%s:%d: %s", c->path, line, error->text)
                     : error_set(error, -1, "%s: %s", c->path, error->text);
 }
 
-/* Only the first error of a file is kept. */
+/* Stores the error, unless an earlier error of the file is already stored. */
 __attribute__((format(printf, 2, 3))) static void fail(struct reading *r, const char *fmt, ...)
 {
     va_list ap;
@@ -54,7 +54,7 @@ int config_fail(struct error *error, const struct config *c, int line, const cha
     return locate(error, c, line);
 }
 
-/* A comment after a setting begins with a ; that follows a space. */
+/* Returns the text without its comment, which begins with a ; after a space. */
 static struct bytes before_comment(struct bytes text)
 {
     for (size_t i = 1; i < text.len; i++)
@@ -63,7 +63,7 @@ static struct bytes before_comment(struct bytes text)
     return text;
 }
 
-/* `text` begins with a bracket. */
+/* Reads a line that begins with an opening bracket. */
 static void take_section(struct reading *r, struct bytes text)
 {
     const char *end = memchr(text.ptr, ']', text.len);
@@ -74,7 +74,7 @@ static void take_section(struct reading *r, struct bytes text)
     struct bytes after = bytes_trim(bytes_of(end + 1, (size_t)(text.ptr + text.len - end - 1)));
     if (after.len > 0 && after.ptr[0] != ';' && after.ptr[0] != '#')
         fail(r, "there is text after the ] of the section");
-    /* Between the brackets is `kind` or `kind NAME`. */
+    /* The text between the brackets: `kind` or `kind NAME`. */
     struct bytes all = bytes_trim(bytes_of(text.ptr + 1, (size_t)(end - text.ptr - 1)));
     size_t n = 0;
     while (n < all.len && !isspace((unsigned char)all.ptr[n]))

@@ -1,12 +1,12 @@
 /* config: reads the configuration file, which describes one pipeline.
  *
- * The file is INI: `[section]` or `[section NAME]`, `key = value` or `key: value`. Comments begin with `;` or `#` at the start of a
- * line, or with ` ;` after a value. Quotes are part of a value. This module does not interpret values. The settings
- * of daemons belong to options.h, the sections of counters to counters.h.
+ * The configuration file is an INI file with lines `[section]` or `[section NAME]`, and `key = value` or `key: value`.
+ * A comment begins with `;` or `#` at the start of a line, or with ` ;` after a value. Quotes are part of a value. This
+ * module does not interpret values: options.h reads the settings of daemons, and counters.h the sections of counters.
  *
  * 1. Sections and entries are in the order of the file, with their line numbers.
- * 2. config_read fails on a syntax error, a line over CONFIG_LINE_MAX, an indented setting, a repeated section or
- *    key, or an unknown kind of section. So no setting silently overrides another. */
+ * 2. config_read fails on a syntax error, a line over CONFIG_LINE_MAX, an indented setting, a repeated section or key,
+ *    or an unknown kind of section. Therefore no setting silently overrides another setting. */
 #ifndef MILLRACE_CONFIG_H
 #define MILLRACE_CONFIG_H
 
@@ -22,38 +22,40 @@ struct config_entry {
 };
 
 struct config_section {
-    const char *kind; /* "simplequeue", "total", ... */
-    const char *name; /* the second word, or "" */
+    const char *kind; /* first word of the section: "simplequeue", "total", ... */
+    const char *name; /* second word of the section, or "" */
     int line;
     size_t n_entries;
     const struct config_entry *entries;
 };
 
 struct config {
-    const char *path; /* as given */
+    const char *path; /* path of the file, as given to config_read */
     size_t n_sections;
     const struct config_section *sections;
-    size_t n_entries; /* of all sections together */
+    size_t n_entries; /* number of entries in all sections together */
     const struct config_entry *entries;
 };
 
-/* 0, or -1 with the error. Free *out with config_free. */
+/* Returns 0, or -1 with the error. The caller frees *out with config_free. */
 int config_read(const char *path, struct config **out, struct error *error);
-/* Parses text from memory, for config_read and tests; `path` names it in errors. */
+/* Parses a configuration from memory, for config_read and tests. Errors name the text `path`. */
 int config_parse(const char *path, struct bytes text, struct config **out, struct error *error);
 void config_free(struct config **c);
 
-/* The file that a program reads without --config: that of MILLRACE_CONFIG, or else of the installation that the running program belongs to:
- * PREFIX/etc/millrace/millrace.conf, and /etc/millrace/millrace.conf if PREFIX is /usr or /usr/local. Returns false if MILLRACE_CONFIG is
- * empty, or if it is unset and the program is not installed (PREFIX/bin, PREFIX/libexec/millrace) or has no such file. */
+/* Finds the file that a program without --config reads: the file that MILLRACE_CONFIG names, or the installation's file
+ * if MILLRACE_CONFIG is unset. The installation's file is PREFIX/etc/millrace/millrace.conf, or
+ * /etc/millrace/millrace.conf if PREFIX is /usr or /usr/local. PREFIX is known if the program is in PREFIX/bin or
+ * PREFIX/libexec/millrace. Returns false if MILLRACE_CONFIG is empty, or if MILLRACE_CONFIG is unset and the
+ * installation has no such file. */
 bool config_default(char *path, size_t size);
 
-/* NULL if the section does not exist; c may be NULL. `name` "" is the unnamed section. */
+/* Returns NULL if the section does not exist. `c` may be NULL. `name` "" finds the section without a name. */
 const struct config_section *config_section(const struct config *c, const char *kind, const char *name);
-/* NULL if the entry or the section does not exist. A dash and an underscore in a key are the same. */
+/* Returns NULL if the entry does not exist. `s` may be NULL. In a key, a dash equals an underscore. */
 const struct config_entry *config_entry(const struct config_section *s, const char *key);
 const char *config_value(const struct config_section *s, const char *key);
-/* config_value from the unnamed section of that kind; c may be NULL. */
+/* Returns a value from the section `[kind]` without a name, or NULL. `c` may be NULL. */
 static inline const char *config_setting(const struct config *c, const char *kind, const char *key)
 {
     return config_value(config_section(c, kind, ""), key);

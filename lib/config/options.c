@@ -15,12 +15,12 @@
 
 struct option_value {
     const struct option_row *row;
-    bool is_set; /* from a source or the default */
-    char *text;  /* as written */
+    bool is_set; /* a source or the table's default has set the value */
+    char *text;  /* the value as written in its source */
     char *source;
-    int64_t number;                   /* INT, SIZE, DURATION (ms), BOOL (0, 1), SYNC (-1: never) */
-    int rank;                         /* option_rank of the source; the highest wins */
-    const char *shown, *shown_source; /* of options_show_as */
+    int64_t number; /* the value of an INT, SIZE, DURATION (ms), BOOL (0, 1) or SYNC (-1: never) */
+    int rank;       /* option_rank of the source; the source with the highest rank sets the value */
+    const char *shown, *shown_source; /* the texts that options_show_as has set */
 };
 
 enum option_rank { RANK_UNSET, RANK_DEFAULT, RANK_INHERITED, RANK_FILE, RANK_ENVIRONMENT, RANK_COMMAND_LINE };
@@ -32,7 +32,7 @@ struct options {
     char **operands;
     size_t n_operands;
     struct config *config;
-    char **kept; /* texts of options_keep */
+    char **kept; /* the copies that options_keep has made */
     size_t n_kept, room_kept;
     struct error error;
 };
@@ -45,13 +45,13 @@ static const struct unit duration_units[] = {
     {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
 #define N_UNITS (sizeof duration_units / sizeof *duration_units)
 
-/* The unit of a bare number: "ms" or "s". */
+/* Returns the unit, "ms" or "s", that a bare number of this setting has. */
 static const char *bare_unit_of(const struct option_row *row)
 {
     return row->unit ? row->unit : "ms";
 }
 
-/* Uses the largest unit that divides the duration. */
+/* Appends the duration in the largest unit that divides the duration. */
 static void append_duration(struct buf *out, int64_t ms)
 {
     const struct unit *u = &duration_units[N_UNITS - 1];
@@ -206,7 +206,8 @@ static void append_note(struct buf *notes, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Appends the words of `text` from HELP_COLUMN on, in lines of at most HELP_WIDTH. No line begins with a dash, like an option. */
+/* Appends the words of `text` from column HELP_COLUMN on, in lines of at most HELP_WIDTH. No line begins with a dash,
+ * because such a line would look like an option. */
 static void append_wrapped(struct buf *out, struct bytes text)
 {
     size_t column = HELP_COLUMN;
@@ -351,7 +352,7 @@ static struct option_value *find(const struct options *o, const char *name)
     return NULL;
 }
 
-/* " (did you mean max_depth?)" if a name is near, otherwise "". */
+/* Returns " (did you mean max_depth?)" if a setting has a similar name, otherwise "". */
 static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
 {
     struct suggest s = suggest_for(name);
@@ -375,7 +376,7 @@ const char *options_keep(struct options *o, struct bytes text)
 
 static int set(struct options *o, struct option_value *v, const char *text, int rank, const char *source);
 
-/* Sets what the row `means`. */
+/* Sets the settings that row->means lists. */
 static int set_meant(
     struct options *o, const struct option_row *row, const char *text, int rank, const char *source)
 {
@@ -493,7 +494,7 @@ static int read_arguments(struct options *o, int argc, char **argv)
     return 0;
 }
 
-/* Whether the variable begins with MILLRACE_<PROGRAM>_. */
+/* Returns whether the variable begins with MILLRACE_<PROGRAM>_. */
 static bool has_prefix(const char *variable, const char *program)
 {
     char prefix[80];
@@ -530,8 +531,8 @@ static int read_environment(struct options *o)
     return 0;
 }
 
-/* True if a person has set X_url beside the token file of X: the token of this file's daemon is not for another address.
- * The command line of a daemon is not a person's: `millrace up` writes the addresses of its own daemons there. */
+/* True if the operator has set X_url, so that the inherited X_token_file may belong to another address. On the command
+ * line of a daemon, X_url comes from `millrace up` and is the address of a daemon of this configuration. */
 static bool is_for_another(struct options *o, const struct option_row *row, const struct config_section *own)
 {
     char url[80];
@@ -543,7 +544,7 @@ static bool is_for_another(struct options *o, const struct option_row *row, cons
     return v && ((o->spec->is_tool && v->rank > RANK_DEFAULT) || (own && config_entry(own, url)));
 }
 
-/* Sets what the own section may still override. */
+/* Sets inherited values, which the program's own section may still override. */
 static int inherit(struct options *o, const struct config_section *own)
 {
     for (size_t i = 0; i < o->n_values; i++) {
@@ -603,7 +604,7 @@ static int read_file(struct options *o)
     return 0;
 }
 
-/* The first setting of the list that is set to anything but false, 0 or "". NULL: none. */
+/* Returns the first setting of the list whose value is set and is not false, 0 or "". NULL: no such setting. */
 static const struct option_row *find_active(const struct options *o, const char *list)
 {
     struct bytes word;
@@ -711,9 +712,9 @@ int options_rewrite(struct options *o, const char *name, const char *text, struc
 {
     struct option_value *v = find(o, name);
     assert(v && v->rank > RANK_DEFAULT);
-    char *kept = mem_strdup(text), *source = mem_strdup(v->source); /* set frees both */
+    char *kept = mem_strdup(text), *source = mem_strdup(v->source); /* `set` frees v->text and v->source */
     int rank = v->rank;
-    v->rank = RANK_UNSET; /* replaces a list instead of adding to it */
+    v->rank = RANK_UNSET; /* makes `set` replace an OPTION_LIST instead of extending it */
     int result = set(o, v, kept, rank, source);
     free(kept);
     free(source);

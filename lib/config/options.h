@@ -1,8 +1,8 @@
-/* options: a program's settings. A table describes the settings. Their values come from argv, the environment and the
- * configuration file. --help and --check-config print them.
+/* options: a program's settings. A table describes the settings. The values of settings come from argv, the environment
+ * and the configuration file. --help prints the table, and --check-config prints the values.
  *
- * A setting gets its value from the first of these sources that has a value. The example is `max_depth` of
- * `simplequeue`:
+ * A setting gets its value from the first source in this list that has a value. The example is the setting `max_depth`
+ * of the program `simplequeue`:
  *     --max-depth=N or --max_depth N        on the command line
  *     MILLRACE_SIMPLEQUEUE_MAX_DEPTH        in the environment
  *     max_depth = N under [simplequeue]     in the file of --config, or of config_default;
@@ -10,13 +10,13 @@
  *     an inherited setting                  in the same file, under another section (option_row.inherits)
  *     the default in the table
  *
- * 1. A value must have the row's type and bounds, whatever its source. Errors name file and line, variable, or
- *    option.
- * 2. Unknown settings in the program's own section, options and variables MILLRACE_<PROGRAM>_... are errors. Other
- *    sections are not checked.
+ * 1. A value from any source must have the row's type and be within the row's bounds. Errors name the source of the
+ *    value: file and line, variable, or option.
+ * 2. Unknown options, unknown variables MILLRACE_<PROGRAM>_... and unknown settings in the program's own section are
+ *    errors. The settings in other programs' sections are not checked.
  *
- * Every program has the options --help, --version, --config, --instance and --check-config. daemon.c adds the
- * settings that all daemons have. */
+ * Every program has the options --help, --version, --config, --instance and --check-config. Every daemon also has the
+ * settings of daemon_settings.c. */
 #ifndef MILLRACE_OPTIONS_H
 #define MILLRACE_OPTIONS_H
 
@@ -25,41 +25,43 @@
 
 enum option_type {
     OPTION_BOOL,     /* --x, --no-x, --x=true|false|yes|no|on|off|1|0 */
-    OPTION_INT,      /* decimal, within min..max */
-    OPTION_SIZE,     /* bytes: 64M; within min..max */
+    OPTION_INT,      /* a decimal number from min to max */
+    OPTION_SIZE,     /* a number of bytes from min to max, such as 512 or 64M */
     OPTION_DURATION, /* 500ms, 5s, 2m, 1h, 7d, or a number in the row's unit; stored in ms */
-    OPTION_STRING,   /* any text of min..max bytes; max 0: of any length */
-    OPTION_CHOICE,   /* one of `choices`, separated by '|' */
+    OPTION_STRING,   /* a text of min to max bytes; max 0: a text of any length */
+    OPTION_CHOICE,   /* one of the texts in `choices`, which are separated by '|' */
     OPTION_SYNC,     /* `never`, or milliseconds (0: sync each commit); read with options_sync */
 };
 
-#define OPTION_WARN_OBSOLETE 1 /* bitly's setting that the service manager replaces: logs a warning */
-#define OPTION_COMMAND_LINE 2  /* not allowed in the file: --config, --daemon */
-#define OPTION_FIRST 4         /* inherits only the first name of a list */
+#define OPTION_WARN_OBSOLETE 1 /* the service manager replaces the setting: using it logs a warning */
+#define OPTION_COMMAND_LINE 2  /* not allowed in the configuration file, such as --config and --daemon */
+#define OPTION_FIRST 4         /* inherits only the first word of a list */
 #define OPTION_LIST 8          /* the values of a repeated --x are joined by spaces */
-#define OPTION_OPERAND 16      /* with `means`: the value is an operand */
+#define OPTION_OPERAND 16      /* a setting with `means` whose value becomes an operand of the program */
 
 struct option_row {
-    const char *name; /* with underscores */
+    const char *name; /* name of the setting, with underscores */
     enum option_type type;
-    const char *fallback; /* the default as text; NULL: unset, and false for a BOOL */
+    const char *fallback; /* the default as text; NULL: the setting is unset, and a BOOL is false */
     int64_t min, max;
-    const char *unit;    /* for --help, such as "bytes"; DURATION: the unit of a bare number, "ms" or "s" */
-    const char *choices; /* OPTION_CHOICE */
-    const char *help;    /* one line */
+    const char *unit; /* unit in --help, such as "bytes"; a DURATION's unit of a bare number: "ms" or "s" */
+    const char *choices; /* the allowed texts of an OPTION_CHOICE */
+    const char *help;    /* description in one line */
     unsigned flags;
-    char letter;       /* -p, or 0 */
+    char letter;       /* short form of the option, such as 'p' for -p; 0: none */
     const char *alone; /* the value of --x without `=`; NULL: --x requires a value */
-    /* The setting that is its default: `inherits` of the section [of] (NULL: none), or else of [millrace]. So a
-     * name or file that several daemons need is written once. X_token_file
-     * inherits nothing if X_url is set in the own section: a token is not sent to another address. */
+    /* Another setting whose value is this row's default: `inherits` in section [of] (NULL: no such section), or in
+     * [millrace]. A file or name that several daemons need is therefore written only once. X_token_file inherits
+     * nothing if the program's own section sets X_url, because a token must not be sent to another address. */
     const char *inherits, *of;
-    /* For a setting of bitly's simplehttp that has a better name here: the settings that it sets, separated by spaces. "drop" gets its
-     * value, "method=GET" the value GET; "": none. Using it logs a warning. Two settings of one source that set different values are an
-     * error. NULL: not such a setting. */
+    /* The settings, separated by spaces, that this setting of bitly's simplehttp sets. The list "drop method=GET" sets
+     * `drop` to the value of this setting and `method` to GET. An empty list: this setting has no effect. Using this
+     * setting logs a warning. If one source sets a setting to two different values, parsing fails. NULL: this setting
+     * is not from simplehttp. */
     const char *means;
-    /* For an option that has an effect only with, or only without, others: `|` separates the settings, and a setting counts once it is
-     * set to anything but false, 0 or "". On the command line, the option without effect is refused. NULL: has always an effect. */
+    /* This option has an effect only if a setting in `needs`, and no setting in `excludes`, is active. `|` separates
+     * the settings of a list. A setting is active if its value is set and is not false, 0 or "". On the command line
+     * an option without effect is refused. NULL: no condition. */
     const char *needs, *excludes;
 };
 
@@ -69,78 +71,87 @@ struct option_row {
 enum options_result {
     OPTIONS_OK,
     OPTIONS_EXIT,   /* --help or --version was printed to stdout: exit 0 */
-    OPTIONS_USAGE,  /* exit 64; the message is in options_error */
-    OPTIONS_CONFIG, /* exit 78; likewise */
+    OPTIONS_USAGE,  /* the command line is wrong (options_error): exit 64 */
+    OPTIONS_CONFIG, /* the environment or the file is wrong (options_error): exit 78 */
 };
 
 struct options;
 #define OPTIONS_TABLES_MAX 4
 
 struct options_spec {
-    const char *program;  /* "simplequeue": section, environment prefix, --help's first word */
-    const char *usage;    /* the command; NULL: "millrace PROGRAM" */
-    const char *summary;  /* one line for --help */
-    const char *operands; /* for --help, "FILE..."; NULL: operands are errors */
-    const char *more;     /* the end of --help, whole lines; NULL: nothing */
-    bool is_tool;         /* a person writes its command line: an address there gets no inherited token */
+    const char
+        *program; /* name of the section, of the variables' prefix and in --help, such as "simplequeue" */
+    const char *usage;    /* the command in --help; NULL: "millrace PROGRAM" */
+    const char *summary;  /* description of the program in one line, for --help */
+    const char *operands; /* the operands in --help, such as "FILE..."; NULL: operands are errors */
+    const char *more;     /* whole lines that --help prints last; NULL: nothing */
+    bool is_tool; /* people write the command line, so an address on the command line inherits no token */
     const char *sections; /* a further kind of section that --check-config prints; NULL: none */
     const struct option_row
         *rows[OPTIONS_TABLES_MAX]; /* tables; a row with a NULL name ends each table; NULL ends the list */
 };
 
-/* Never exits. Prints only if the result is OPTIONS_EXIT. Always sets *out; free it with options_free. */
+/* Parses all sources. Never exits, and prints only if the result is OPTIONS_EXIT. Always sets *out, which the caller
+ * frees with options_free. */
 enum options_result options_parse(
     const struct options_spec *spec, int argc, char **argv, struct options **out);
 const char *options_error(const struct options *o);
 void options_free(struct options **o);
 
-/* These functions return the current value. The table must have a row with this name and this type (asserted). A
- * string is valid until options_free, and NULL if the setting is unset. */
+/* The functions from options_bool to options_sync return the current value of a setting. The table must have a row with
+ * this name and type (asserted). A string is valid until options_free. The string of an unset setting is NULL. */
 bool options_bool(const struct options *o, const char *name);
 int64_t options_int(const struct options *o, const char *name);        /* INT, SIZE (bytes), DURATION (ms) */
 const char *options_string(const struct options *o, const char *name); /* STRING, CHOICE */
-const char *options_text(const struct options *o, const char *name); /* STRING, CHOICE; NULL also if empty */
-/* OPTION_SYNC: -1 for `never`, else milliseconds. */
+/* Like options_string, but returns NULL also for an empty value. */
+const char *options_text(const struct options *o, const char *name);
+/* Returns -1 for an OPTION_SYNC with the value `never`, otherwise milliseconds. */
 int64_t options_sync(const struct options *o, const char *name);
 /* The source of the current value: "default", "FILE:LINE", "$MILLRACE_...", "--option" or "unset". */
 const char *options_source(const struct options *o, const char *name);
-bool options_is_set(const struct options *o, const char *name);     /* the value is not the default */
-bool options_has_effect(const struct options *o, const char *name); /* by `needs` and `excludes` */
+/* True if a source has set the value. False for the default. */
+bool options_is_set(const struct options *o, const char *name);
+/* True if the conditions in the row's `needs` and `excludes` are met. */
+bool options_has_effect(const struct options *o, const char *name);
 
-/* Sets a default that depends on another setting. An explicit value is kept. Returns 0, or -1 with the error if the
- * default is out of bounds. */
+/* Sets a default that depends on another setting, unless a source has set the value. Returns 0, or -1 with the error if
+ * the default is out of bounds. */
 int options_set_default(struct options *o, const char *name, int64_t number, struct error *error);
-/* The same for a text. --check-config prints `source`. */
+/* Sets a default that is a text, unless a source has set the value. --check-config prints `source` as the source. */
 int options_inherit(
     struct options *o, const char *name, const char *text, const char *source, struct error *error);
 
-/* Replaces the text of a set setting by the same in another form. The source remains. Returns 0, or -1 with the error. */
+/* Replaces the text of a value that a source has set, for example by the same address in another form. The recorded
+ * source does not change. Returns 0, or -1 with the error. */
 int options_rewrite(struct options *o, const char *name, const char *text, struct error *error);
 
 /* Copies a text. The copy is valid until options_free. */
 const char *options_keep(struct options *o, struct bytes text);
-/* For an unset setting whose value follows from others: sets the value and source that --check-config prints. Both
- * texts must be valid until options_free. */
+/* Sets the value and source that --check-config prints for an unset setting whose value is computed from other
+ * settings. `text` and `source` must be valid until options_free. */
 void options_show_as(struct options *o, const char *name, const char *text, const char *source);
 
 size_t options_operands(const struct options *o, char ***operands);
-/* The configuration file, valid until options_free; NULL if there is none. */
+/* Returns the configuration file, valid until options_free, or NULL if the program reads no file. */
 const struct config *options_config(const struct options *o);
-/* Stores the error "--OPTION: message", "SOURCE: NAME: message", or "NAME: message" if it is unset. Returns -1. */
+/* Stores the error "--OPTION: message", "SOURCE: NAME: message", or for an unset setting "NAME: message". Returns
+ * -1. */
 int options_refuse(const struct options *o, const char *name, struct error *error, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Checks that the setting is a valid name of a stream, queue or reader. If the table has no default, the setting may
- * also be empty. Returns 0, or -1 with the error. */
+/* Checks that the value is a valid name of a stream, queue or reader. A setting without a default may also be empty.
+ * Returns 0, or -1 with the error. */
 int options_check_name(const struct options *o, const char *name, struct error *error);
 
-/* Parses `text` by the type and bounds of the row, for sections such as [stream NAME]. Returns 0, or -1 with the
- * error, such as "is not a size ...". The caller puts the name of the setting before the reason. */
+/* Parses `text` by the row's type and bounds, for sections such as [stream NAME]. Returns 0, or -1 with an error such
+ * as "is not a size ...". The caller inserts the name of the setting before this error. */
 int option_value_read(const struct option_row *row, const char *text, int64_t *number, struct error *error);
 
-/* Appends the current settings in the form that --check-config prints: one line `name = value ; source` each. */
+/* Appends the current settings as --check-config prints them: one line `name = value ; source` per setting. */
 void options_print_settings(const struct options *o, struct buf *out);
-void options_show_settings(const struct options *o); /* on standard output, with spec->sections */
-/* True if --check-config is set. The program must then check its other input, print the settings and exit with 0. */
+/* Prints the current settings and the sections of the kind spec->sections on standard output. */
+void options_show_settings(const struct options *o);
+/* True if --check-config is set. With --check-config, a program must check its other input, print the settings and exit
+ * with 0. */
 bool options_check_only(const struct options *o);
 
 #endif

@@ -29,7 +29,7 @@ void peer_configured_url(const struct peer *peer, const struct config *config, s
         buf_append_str(out, host);
         return;
     }
-    /* If a daemon listens on all addresses, programs reach it at the loopback address. */
+    /* A daemon that listens on all addresses is also reachable at the loopback address. */
     if (!host || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
         host = "127.0.0.1";
     bool bare_ipv6 = strchr(host, ':') && host[0] != '[';

@@ -1,8 +1,8 @@
 /* peers: how the daemons of one pipeline find each other.
  *
- * A setting such as `pubsub_url` is the URL of a daemon. If the setting is unset or empty, the URL is built from the
- * address and port in the daemon's own section of the configuration file. The default address is the loopback
- * address. The default port is that of the daemon (docs/guide/protocol.md). */
+ * A setting such as `pubsub_url` is the URL of a daemon. If the setting is unset or empty, the URL consists of the
+ * address and port in the daemon's own section of the configuration file. The default address is the loopback address.
+ * Each daemon has its own default port (docs/guide/protocol.md). */
 #ifndef MILLRACE_PEERS_H
 #define MILLRACE_PEERS_H
 
@@ -12,13 +12,15 @@
 #define PORT_PUBSUB 8081
 #define PORT_AGGREGATOR 8082
 #define PORT_SORTDB 8083
-#define PORT_QUEUE_TO_PUBSUB 8084 /* under `millrace up`; otherwise the daemon serves HTTP only with --port */
+#define PORT_QUEUE_TO_PUBSUB                                                                                 \
+    8084 /* used only by `millrace up`: alone, queue_to_pubsub serves HTTP only with --port */
 #define PORT_API 8088
 
-/* The settings PREFIX_url and PREFIX_token_file of a program that asks DAEMON. WHY follows in the help. */
+/* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of
+ * PREFIX_url contains WHY. */
 /* clang-format off */
 #define PEER_OPTIONS(PREFIX, DAEMON, WHY) PEER_OPTIONS_NEEDING(PREFIX, DAEMON, WHY, NULL, NULL)
-/* The same for options that have an effect only with, and only without, others (options.h). */
+/* Like PEER_OPTIONS, for options that have an effect only under the conditions NEEDS and EXCLUDES (options.h). */
 #define PEER_OPTIONS_NEEDING(PREFIX, DAEMON, WHY, NEEDS, EXCLUDES)                                           \
     {.name = PREFIX "_url", .type = OPTION_STRING, .needs = NEEDS, .excludes = EXCLUDES,                     \
         .help = "address of " DAEMON WHY " (default: [" DAEMON "] of the configuration)"},                   \
@@ -30,18 +32,19 @@
 struct peer {
     const char *name;
     int port;
-    const char *setting; /* "pubsub_url" */
+    const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
 #define PEERS 6
-extern const struct peer peers[PEERS];           /* in the order of data flow */
-const struct peer *peer_named(const char *name); /* NULL: unknown */
+extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
+const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
-/* Appends the daemon's URL according to `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may be NULL. */
+/* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may
+ * be NULL. */
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out);
 
-/* Returns the URL at which this program connects to the daemon. The program's own setting takes precedence over the
- * daemon's section. The text is valid until options_free. */
+/* Returns the URL at which this program connects to the daemon. The program's own setting overrides the daemon's
+ * section. The returned URL is valid until options_free. */
 const char *peer_url(struct options *o, const char *name);
 /* Checks that the result of peer_url is a valid address. Returns 0, or -1 with the error. */
 int peer_check(struct options *o, const char *name, struct error *error);

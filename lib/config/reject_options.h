@@ -1,4 +1,5 @@
-/* reject_options: the settings of a file of refused lines (base/reject_file.h). The row `rejects` belongs to the program. */
+/* reject_options: the settings of a file of refused lines (base/reject_file.h). Each program defines the row of its
+ * setting `rejects` itself. */
 #ifndef MILLRACE_REJECT_OPTIONS_H
 #define MILLRACE_REJECT_OPTIONS_H
 
@@ -17,7 +18,8 @@
         "delete the oldest lines of rejects once FILE and FILE.1 exceed this size; 0: unlimited",            \
         "delete lines of rejects after this time; 0: keep them")
 
-/* The path is NULL if `rejects` is not set. It is borrowed from the options. */
+/* Returns the reject file of the settings. The path of the file is borrowed from the options, and NULL if `rejects` is
+ * unset. */
 static inline struct reject_file reject_options_file(const struct options *o)
 {
     return (struct reject_file){options_text(o, "rejects"), (uint64_t)options_int(o, "rejects_max_bytes"),
