@@ -30,11 +30,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TOKEN_MAX 512 /* bytes */
+#define TOKEN_MAX 512 /* maximum length of a token in bytes */
 #define TOKEN_FILE_MAX 4096
 #define DRAIN_POLL_MS 10
-#define NEW_CONNECTION (2 * USEC_PER_SEC) /* so long a first request may be on its way */
-#define LOCK_WAIT_MS 15000                /* above the default drain_timeout */
+#define NEW_CONNECTION (2 * USEC_PER_SEC) /* longest time from a connect to the first request */
+#define LOCK_WAIT_MS 15000                /* longer than the default drain_timeout */
 #define LOCK_POLL_MS 20
 
 static int fail(struct error *error, int status, const char *what, const char *name)
@@ -59,7 +59,7 @@ void daemon_raise_file_limit(void)
     }
 }
 
-static int parent_pipe = -1; /* with --daemon: the parent process reads the other end */
+static int parent_pipe = -1; /* with --daemon: a pipe whose other end the parent process reads */
 
 /* Forks. The parent process exits with status 0 as soon as the child is ready. If the child ends first, the parent
  * exits with the child's status. */
@@ -92,12 +92,12 @@ void daemon_notify_parent(void)
 {
     if (parent_pipe < 0)
         return;
-    (void)!write(parent_pipe, "r", 1); /* the parent may be gone */
+    (void)!write(parent_pipe, "r", 1); /* the write fails if the parent has ended */
     close(parent_pipe);
     parent_pipe = -1;
 }
 
-/* Applies --user and --group, after the sockets are bound. */
+/* Applies --user and --group. Called after the sockets are bound, so that the daemon can use privileged ports. */
 static int change_identity(const struct options *o, struct error *error)
 {
     const char *group = options_string(o, "group"), *user = options_string(o, "user");
@@ -153,7 +153,7 @@ int daemon_lock_status(void)
     return errno == EWOULDBLOCK ? EX_TEMPFAIL : daemon_start_status(errno);
 }
 
-static int own_lock = -1; /* open as long as the process lives */
+static int own_lock = -1; /* descriptor of DIR/lock, open until the process ends */
 
 int daemon_lock_directory(const char *dir, struct error *error)
 {
@@ -168,7 +168,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
     buf_free(&path);
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
-    /* Under a service manager, the previous process of this daemon may still hold the lock until it ends. */
+    /* Under a service manager, the previous process of this daemon may hold the lock until that process ends. */
     int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (--tries > 0) {
@@ -181,7 +181,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
         errno = EWOULDBLOCK;
         return -1;
     }
-    /* This write need not be durable, because nothing reads the pid after a crash. So it does not use io.h. */
+    /* The pid is written without io.h, because the pid need not be durable: no program reads the pid after a crash. */
     int n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     ssize_t did = ftruncate(fd, 0) == 0 ? pwrite(fd, pid, (size_t)n, 0) : -1;
     if (did != n) {
@@ -192,11 +192,11 @@ int daemon_lock_directory(const char *dir, struct error *error)
         errno = why;
         return -1;
     }
-    own_lock = fd; /* the lock ends with the process */
+    own_lock = fd;
     return 0;
 }
 
-/* Of the disk with the locked directory: its size, or without an argument the bytes left. */
+/* Returns the size of the disk with the locked directory, or its free bytes if `is_size` is NULL. */
 static double disk_bytes(void *is_size)
 {
     struct statvfs fs;
@@ -229,21 +229,22 @@ struct daemon {
     struct event_base *base;
     struct http_server *http;
     struct service *service; /* NULL: spec->is_service is false */
-    struct workers *workers; /* NULL: the loop alone serves */
+    struct workers *workers; /* NULL: only the daemon's loop serves requests */
     struct event *signals[3], *drain_begin, *drain_check, *drain_limit, *clock_tick;
     struct clock_watch clocks;
     struct stats_counter *clock_jumps;
     void *ctx;
     char *auth_token;
     bool ready, draining, drained, aborting;
-    pthread_mutex_t state_lock; /* of what /health of a worker reads: ready, draining and the texts below */
-    char *not_ready;            /* the reason */
-    char *degraded;             /* the reason, or NULL */
-    char *refusing;             /* likewise; it ends by itself */
-    char *notice;               /* the replaceable warning, or NULL */
-    struct buf warnings;        /* lines, ended by NUL */
+    pthread_mutex_t
+        state_lock;      /* protects ready, draining and the texts below, which workers read for /health */
+    char *not_ready;     /* reason why the daemon is not ready */
+    char *degraded;      /* reason that daemon_set_degraded has set, or NULL */
+    char *refusing;      /* reason that daemon_set_refusing has set, or NULL */
+    char *notice;        /* warning that daemon_set_notice has set, or NULL */
+    struct buf warnings; /* lines that daemon_add_warning has added, ended by a NUL */
     size_t n_warnings;
-    struct buf shown_warnings; /* notice and warnings, for /health */
+    struct buf shown_warnings; /* the lines of notice and warnings, for /health */
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -376,7 +377,7 @@ void daemon_add_warning(struct daemon *d, const char *fmt, ...)
         pthread_mutex_unlock(&d->state_lock);
         return;
     }
-    d->warnings.len -= d->warnings.len > 0; /* the NUL */
+    d->warnings.len -= d->warnings.len > 0; /* removes the NUL */
     buf_append_str(&d->warnings, "warning: ");
     if (d->n_warnings > DAEMON_WARNINGS_MAX) {
         buf_append_str(&d->warnings, "there are more, see the log\n");
@@ -441,7 +442,7 @@ static struct timeval after_ms(int64_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-/* The drain ends when the daemon has called daemon_drained and all connections are closed. */
+/* Ends the drain if the daemon has called daemon_drained and all connections are closed. */
 static void check_drain(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -500,8 +501,8 @@ static void begin_drain(struct daemon *d)
     event_active(d->drain_check, EV_TIMEOUT, 0);
 }
 
-/* Begins the drain when each new connection has sent its first request, or is NEW_CONNECTION old. Until then the daemon
- * serves as before, but accepts no connections. */
+/* Begins the drain once each new connection has sent its first request or is NEW_CONNECTION old. While the drain waits
+ * for this, the daemon still answers requests but accepts no connections. */
 static void try_drain(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *d = arg;
@@ -585,7 +586,8 @@ static int start_workers(struct daemon *d, struct http_server_config config, int
     return d->workers ? 0 : error_set(error, EX_TEMPFAIL, "cannot start %zu threads", n);
 }
 
-/* Listens at the address and port of these settings. Returns -1 with the error, which names the setting to change. */
+/* Listens at an address and port. `address` and `port` are names of settings. Returns a descriptor, or -1 with the
+ * error. */
 static int listen_at(const struct options *o, const char *address, const char *port, struct error *error)
 {
     int fd = listen_open(options_string(o, address), (int)options_int(o, port), error);
@@ -631,13 +633,13 @@ static int start_http(struct daemon *d, int fd, struct error *error)
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};
-    /* Most hosts allow fewer open files than the default of max_connections needs. So the warning is only for an
-     * explicit value. */
+    /* The warning is only for an explicit max_connections, because most hosts allow fewer open files than its default
+     * needs. */
     int room = http_descriptors_for_connections();
     if (options_is_set(o, "max_connections") && config.max_connections > room)
-        log_warn(
-            "the limit of open files leaves fewer connections than max_connections: raise it (LimitNOFILE, "
-            "ulimit -Hn)",
+        log_warn("the limit of open files allows fewer connections than max_connections: raise the limit "
+                 "(LimitNOFILE, "
+                 "ulimit -Hn)",
             LOG_I("max_connections", config.max_connections), LOG_I("room_for", room),
             LOG_U("limit_wanted", http_descriptors_with_connections((size_t)config.max_connections)));
     if (d->spec->is_service) {
@@ -730,13 +732,13 @@ static int start(struct daemon *d, struct error *error)
             sigaddset(&all, signals[i]);
         pthread_sigmask(SIG_BLOCK, &all, &before);
         for (int i = 0; i < 3; i++) {
-            /* event_free restores the handler that was set before evsignal_new. With the default handler, a late
-             * signal would kill a daemon that is ending cleanly. */
+            /* event_free restores the handler from before evsignal_new. With the default handler, a late signal would
+             * kill a daemon that is ending cleanly. */
             signal(signals[i], ignore_signal);
             d->signals[i] = evsignal_new(d->base, signals[i], on_signal, d);
             event_add(d->signals[i], NULL);
         }
-        sigdelset(&before, SIGHUP); /* held since daemon_main */
+        sigdelset(&before, SIGHUP); /* daemon_main has blocked SIGHUP */
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         d->drain_begin = evtimer_new(d->base, try_drain, d);
         d->drain_check = evtimer_new(d->base, check_drain, d);
@@ -747,7 +749,7 @@ static int start(struct daemon *d, struct error *error)
         status = d->spec->start(d, &d->ctx, error);
     }
     if (status == 0 && own_lock >= 0) {
-        stats_gauge(d->stats, "disk_free_bytes", NULL, "Space left on the disk of the data directory",
+        stats_gauge(d->stats, "disk_free_bytes", NULL, "Free space on the disk of the data directory",
             disk_bytes, NULL);
         stats_gauge(d->stats, "disk_size_bytes", NULL, "Size of the disk of the data directory", disk_bytes,
             &own_lock);
@@ -787,7 +789,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
     d.stats = stats_new(spec->name);
     d.clock_jumps =
         stats_counter(d.stats, "clock_jumps_total", NULL, "jumps of the wall clock by two seconds or more");
-    stats_gauge(d.stats, "healthy", NULL, "1: /health answers 200; 0: 503, with the reason", is_healthy, &d);
+    stats_gauge(d.stats, "healthy", NULL, "1: /health answers 200; 0: /health answers 503 with the reason",
+        is_healthy, &d);
     stats_gauge(d.stats, "health_warnings", NULL, "Warnings that /health shows", count_warnings, &d);
     daemon_trusted_time(&d);
     d.base = event_base_new();
@@ -803,7 +806,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
         run_posts(&d);
     if (d.ctx && spec->stop)
         spec->stop(d.ctx);
-    for (struct post *p; (p = d.first_post);) { /* `stop` has freed the arguments of the daemon's posts */
+    for (struct post *p;
+         (p = d.first_post);) { /* fn is not called, because `stop` may have freed its argument */
         d.first_post = p->next;
         free(p);
     }
@@ -837,14 +841,14 @@ static int run(const struct daemon_spec *spec, struct options *o)
     return status;
 }
 
-/* With --check-config nothing was to start: a reload, for example, lets each daemon judge the new file. */
+/* Logs an error in the settings. With --check-config the message is not "cannot start", because no start was asked. */
 static int refuse(const struct options *o, const char *why, int status)
 {
     log_error(options_check_only(o) ? "wrong configuration" : "cannot start", LOG_S("error", why));
     return status;
 }
 
-/* A SIGHUP before the event loop runs waits for it, so that a reload does not end a daemon that starts. */
+/* Blocks or unblocks SIGHUP. Blocked, a SIGHUP waits for the event loop and does not end a daemon that is starting. */
 static void hold_hangup(int how)
 {
     sigset_t set;
@@ -859,7 +863,7 @@ static int run_checked(const struct daemon_spec *spec, struct options *o)
     struct error error;
     enum log_level level = LOG_LEVEL_DEBUG;
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG */
+    signal(SIGXFSZ, SIG_IGN); /* makes a write beyond the file size limit fail with EFBIG */
     while (!options_bool(o, "enable_logging") && strcmp(levels[level], options_string(o, "log_level")) != 0)
         level++;
     log_init(spec->name, level,

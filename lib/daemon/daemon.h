@@ -1,20 +1,26 @@
-/* daemon: start, readiness, signals and stop of every daemon. A daemon's main.c only wires its parts:
+/* daemon: start, readiness, signals and stop of every daemon. A daemon's main.c only connects the daemon's parts:
  *
  *     int main(int argc, char **argv) { return daemon_main(&spec, argc, argv); }
  *
- * daemon_main parses the options, calls spec->start, starts the HTTP server, runs the event loop, and drains on
- * SIGTERM or SIGINT. Exit status: 0 after a clean stop, 64 usage, 78 configuration (also a port in use, a locked or
- * unwritable directory), 75 a temporary failure, 1 other.
+ * daemon_main parses the options, calls spec->start, starts the HTTP server, runs the event loop, and drains on SIGTERM
+ * or SIGINT. The exit status is one of:
+ *     0   after a clean stop
+ *     64  usage
+ *     78  configuration, also a port in use, or a locked or unwritable directory
+ *     75  a temporary failure
+ *     1   any other failure
  *
- * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID), otherwise from --address and
- *    --port. The address is logged.
- * 2. /ping and /health answer from the start, HTTP_ROUTE_WHEN_READY routes with 503 until daemon_set_ready, which
- *    sends READY=1 to NOTIFY_SOCKET and logs `ready`. With --daemon, the parent process exits then, at
- *    daemon_notify_parent, or with the daemon's status.
- * 3. At a second SIGTERM, or after drain_timeout, the drain is aborted, and the exit status is 75. Acknowledged
- *    data is safe. spec->abort_drain has DAEMON_ABORT_TIME_MAX to report the work that it aborts.
- * 4. SIGHUP reloads the service's files and calls spec->hangup; during the start it waits. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
- * 5. If the start fails, the daemon logs one error line that states the cause and a remedy. */
+ * 1. The listening socket comes from the service manager (LISTEN_FDS, LISTEN_PID). Without a service manager, the
+ *    daemon opens a socket at --address and --port. The daemon logs the address.
+ * 2. /ping and /health answer during the start. Routes with HTTP_ROUTE_WHEN_READY answer 503 until daemon_set_ready.
+ *    daemon_set_ready also sends READY=1 to NOTIFY_SOCKET and logs `ready`. With --daemon, the parent process exits
+ *    with 0 at daemon_set_ready or daemon_notify_parent. If the daemon ends first, the parent exits with the daemon's
+ *    status.
+ * 3. A second SIGTERM, or the end of drain_timeout, aborts the drain. The exit status is then 75. No acknowledged data
+ *    is lost. spec->abort_drain may take DAEMON_ABORT_TIME_MAX to report the aborted work.
+ * 4. SIGHUP reloads the service's files (service.h) and calls spec->hangup. A SIGHUP during the start takes effect
+ *    after the start. The daemon ignores SIGPIPE and SIGXFSZ. Signal handlers run in the loop (evsignal).
+ * 5. If the start fails, the daemon logs one line with the error, its cause and a remedy. */
 #ifndef MILLRACE_DAEMON_H
 #define MILLRACE_DAEMON_H
 
@@ -36,51 +42,55 @@ struct http_pool_config;
 /* clang-format off */
 #define DAEMON_PUBLIC_PORT_SETTINGS                                                                          \
     {.name = "public_port", .type = OPTION_INT, .min = 0, .max = 65535,                                      \
-        .help = "TCP port with only the endpoints for web pages, without a token; unset: none"},             \
+        .help = "TCP port that serves only the endpoints for web pages, without a token; unset: none"},      \
     {.name = "public_address", .type = OPTION_STRING, .fallback = "127.0.0.1",                               \
         .help = "address of the public port, or unix:PATH"},                                                 \
     {.name = "public_max_body", .type = OPTION_SIZE, .fallback = "64K", .min = 1, .max = INT64_C(1) << 30,   \
         .unit = "bytes", .help = "largest request body at the public port"},                                 \
     {.name = "public_rate", .type = OPTION_INT, .fallback = "1000", .min = 0, .max = 1000000,                \
-        .help = "requests a second at the public port, from all clients; 0: unlimited"},                     \
+        .help = "requests per second at the public port, from all clients; 0: unlimited"},                   \
     {.name = "public_path", .type = OPTION_STRING,                                                           \
-        .help = "further path of the public endpoints, for browsers that block their own: /p serves "        \
-                "/p/events and /p/pixel.gif (default: none)"}
+        .help = "second path of the public endpoints, on every port, which ad blockers do not block: /p "    \
+                "serves /p/events and /p/pixel.gif (default: none)"}
 /* clang-format on */
 
 struct daemon_spec {
-    const char *name;                 /* "simplequeue" */
-    const char *summary;              /* one line */
-    const char *operands;             /* NULL: none */
-    const struct option_row *options; /* its own settings; a row with a NULL name ends them; may be NULL */
-    const char *sections;             /* as in options_spec */
-    int default_port; /* of --port; 0: any free port; -1: no HTTP server unless --port is set */
-    bool has_public_port;
-    bool is_service; /* its table of options has SERVICE_SETTINGS (service.h); not with a setting `threads` */
-    const struct http_route *routes; /* the handlers' ctx is the one from `start`; may be NULL */
-    /* Makes further checks of the settings, also for --check-config; may be NULL. 0, or -1 with the error. */
+    const char *name;     /* name of the daemon, such as "simplequeue" */
+    const char *summary;  /* description of the daemon in one line */
+    const char *operands; /* the operands in --help; NULL: operands are errors */
+    const struct option_row
+        *options;         /* the daemon's own settings, ended by a row with a NULL name; may be NULL */
+    const char *sections; /* see options_spec */
+    int default_port;     /* default of --port; 0: any free port; -1: no HTTP server unless --port is set */
+    bool has_public_port; /* `options` has the rows DAEMON_PUBLIC_PORT_SETTINGS */
+    bool is_service;      /* `options` has the rows SERVICE_SETTINGS (service.h), but no setting `threads` */
+    const struct http_route *routes; /* may be NULL; the handlers' ctx is the *ctx that `start` has set */
+    /* Makes further checks of the settings, also for --check-config. May be NULL. Returns 0, or -1 with the error. */
     int (*check)(struct options *o, struct error *error);
-    /* For a command line that does not start the daemon: does its work, sets the exit status and returns true. May
-     * be NULL. */
+    /* For a command line that does not start the daemon, does the work of the command, sets the exit status and returns
+     * true. Returns false for all other command lines. May be NULL. */
     bool (*instead)(struct options *o, int *status);
-    /* Builds the daemon's parts and sets *ctx, the argument of all callbacks. 0, or an exit status with the error.
-     * Must not block for long: a slow recovery runs in a thread and ends with daemon_post. */
+    /* Builds the daemon's parts and sets *ctx, the argument of all callbacks. Returns 0, or an exit status with the
+     * error. Must not block for long: a slow recovery should run in a thread, which reports its end by daemon_post. */
     int (*start)(struct daemon *d, void **ctx, struct error *error);
-    /* For a setting `threads`: the ctx of the handlers that run in worker `worker` (from 0; threads - 1 of them),
-     * with its event base (daemon/workers.h). NULL: only the loop serves. */
+    /* For a daemon with a setting `threads`: returns the ctx of the handlers in one worker thread (workers.h). `worker`
+     * is the number of the thread, from 0 to threads - 2, and `base` the thread's event base. NULL: only the daemon's
+     * loop serves requests. */
     void *(*worker)(void *ctx, size_t worker, struct event_base *base);
-    void (*worker_end)(void *worker_ctx); /* the thread has ended; its event base is freed next */
-    void (*hangup)(void *ctx);            /* SIGHUP; may be NULL */
+    /* Called after a worker thread has ended, before its event base is freed. */
+    void (*worker_end)(void *worker_ctx);
+    void (*hangup)(void *ctx); /* called at SIGHUP; may be NULL */
     /* Refuses new work, finishes work in flight, then calls daemon_drained once. May be NULL. */
     void (*drain)(void *ctx);
-    /* The drain takes too long: aborts and reports the work in flight, and calls daemon_drained within
-     * DAEMON_ABORT_TIME_MAX. False: nothing to report. May be NULL. */
+    /* Called if the drain takes too long. Aborts and reports the work in flight, calls daemon_drained within
+     * DAEMON_ABORT_TIME_MAX, and returns true. Returns false if no work needs a report. May be NULL. */
     bool (*abort_drain)(void *ctx);
-    /* Frees everything, after the event loop and every on_gone. */
+    /* Frees all parts. Called after the event loop has ended and every on_gone (http_server.h) has run. */
     void (*stop)(void *ctx);
-    void (*extra_stats)(void *ctx, bool json, struct buf *out); /* see http_server_config */
-    void (*reset_stats)(void *ctx);                             /* likewise; may be NULL */
-    void (*stats_headers)(void *ctx, struct http_request *req); /* likewise */
+    /* See http_server_config for the last three callbacks. reset_stats may be NULL. */
+    void (*extra_stats)(void *ctx, bool json, struct buf *out);
+    void (*reset_stats)(void *ctx);
+    void (*stats_headers)(void *ctx, struct http_request *req);
 };
 
 int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
@@ -88,61 +98,66 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
-/* The trusted time (base/clock_watch.h), for deletions by age and the watermark. Checked here and once a second;
- * jumps are logged and counted. Loop's thread only. */
+/* Returns the trusted time (base/clock_watch.h), for deletions by age and for the watermark. The daemon checks the wall
+ * clock for jumps at each call and once per second, and logs and counts each jump. Only for the loop's thread. */
 usec_t daemon_trusted_time(struct daemon *d);
-uint64_t daemon_clock_jumps(const struct daemon *d); /* so far */
+/* Returns the number of jumps of the wall clock since the start. */
+uint64_t daemon_clock_jumps(const struct daemon *d);
 
 void daemon_set_ready(struct daemon *d);
-/* With --daemon: lets the parent exit with 0. For daemons that wait for another daemon before they are ready;
- * daemon_set_ready calls it. */
+/* With --daemon, lets the parent process exit with 0. A daemon calls daemon_notify_parent if it must wait for another
+ * daemon before it is ready. daemon_set_ready also calls daemon_notify_parent. */
 void daemon_notify_parent(void);
-/* Sets the reason, such as "recovering" or "storage failed: ...", for /health and 503 replies. */
+/* Makes the daemon not ready, with a reason such as "recovering" or "storage failed: ..." for /health and 503
+ * replies. */
 void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* For damaged files: /health is 503 with the reason until `why` is NULL, while all other endpoints work. */
+/* For damaged files: makes /health answer 503 with the reason `why`, while all other endpoints work. If `why` is NULL,
+ * /health answers 200 again. */
 void daemon_set_degraded(struct daemon *d, const char *why);
-/* For a condition that ends by itself, such as a full disk: /health is 503 with "refusing WHAT since TIME: WHY"
- * until why is NULL. */
+/* For a temporary condition such as a full disk: makes /health answer 503 with "refusing WHAT since TIME: WHY". If
+ * `why` is NULL, /health answers 200 again. */
 void daemon_set_refusing(struct daemon *d, const char *what, const char *why);
-/* Sets the one warning that a later call replaces; NULL: none. /health shows it before the others. */
+/* Sets the notice, one warning that /health shows before all other warnings. A later call replaces the notice; NULL
+ * removes the notice. */
 void daemon_set_notice(struct daemon *d, const char *text);
-/* Adds "warning: TEXT" to all later 200 replies of /health. If there are more than DAEMON_WARNINGS_MAX warnings,
- * /health refers to the log for the others. */
+/* Adds "warning: TEXT" to all later 200 replies of /health. /health shows the first DAEMON_WARNINGS_MAX warnings and
+ * refers to the log for further warnings. */
 #define DAEMON_WARNINGS_MAX 16
 void daemon_add_warning(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);
-void daemon_begin_stop(struct daemon *d);       /* drains, as SIGTERM does */
-void daemon_fail(struct daemon *d, int status); /* ends the daemon at once with that status */
-/* Sets the exit status. For spec->stop, and for work that continues after spec->abort_drain. */
+void daemon_begin_stop(struct daemon *d);       /* starts the drain, as SIGTERM does */
+void daemon_fail(struct daemon *d, int status); /* ends the daemon at once, with exit status `status` */
+/* Sets the exit status. Called by spec->stop, and by work that continues after spec->abort_drain. */
 void daemon_set_status(struct daemon *d, int status);
 
-/* Makes the event loop call fn(arg) once, in the order of the posts, at the latest before spec->stop. May be called
- * from any thread. */
+/* Makes the event loop call fn(arg) once, before spec->stop. Functions are called in the order of the calls of
+ * daemon_post. daemon_post may be called from any thread. */
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg);
 
-/* Creates the directory and its parents, checks that it is writable, and locks DIR/lock until the process ends;
- * under NOTIFY_SOCKET waits up to 15 s for the lock. 0, or -1 with errno and the error, which for EWOULDBLOCK names
- * the holder. */
+/* Creates the directory and its parents, checks that the directory is writable, and locks DIR/lock until the process
+ * ends. If NOTIFY_SOCKET is set, waits up to 15 s for the lock. Returns 0, or -1 with errno and the error. If errno is
+ * EWOULDBLOCK, the error names the process that holds the lock. */
 int daemon_lock_directory(const char *dir, struct error *error);
-/* Returns false if DIR was moved or DIR/lock was removed. */
+/* Returns false if the locked directory is no longer at `dir`, or if DIR/lock was removed. */
 bool daemon_holds_directory(const char *dir);
-/* Returns the exit status for a start that failed with this errno: EX_TEMPFAIL if a resource ran short
+/* Returns the exit status for a start that failed with the errno `why`: EX_TEMPFAIL if a resource ran short
  * (errno_class.h), otherwise EX_CONFIG. */
 int daemon_start_status(int why);
-/* The same for a command after daemon_lock_directory: EX_TEMPFAIL also if another process has the lock. */
+/* Returns the exit status for a command whose daemon_lock_directory failed: EX_TEMPFAIL also if another process has the
+ * lock. */
 int daemon_lock_status(void);
 
-/* Raises the limit of open files to its hard limit. daemon_main calls it. */
+/* Raises the limit of open files to the hard limit. Called by daemon_main. */
 void daemon_raise_file_limit(void);
 
-/* Reads a token into *token, which the caller frees (NULL for a NULL or empty path). 0, or an exit status with the error:
- * unreadable, open to all users, or no valid token. */
+/* Reads a token file into *token, which the caller frees. *token is NULL if the path is NULL or empty. Returns 0, or an
+ * exit status with the error. The file must be readable, closed to other users, and contain a valid token. */
 int daemon_read_token(const char *path, char **token, struct error *error);
 
-/* Create a client or a pool with the daemon's event base and the token from `token_file` (NULL: none). /stats show
- * the pool's metrics. NULL with the error: the token is not readable. */
+/* Create a client or a pool with the daemon's event base and the token from `token_file` (NULL: no token). /stats shows
+ * the pool's metrics. Both functions return NULL with the error if they cannot read the token. */
 struct http_client *daemon_client_new(
     struct daemon *d, const char *token_file, const struct http_client_config *config, struct error *error);
 struct http_pool *daemon_pool_new(

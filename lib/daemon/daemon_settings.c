@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#define HEAD_BYTES (256 * 1024) /* of a request, besides its body */
+#define HEAD_BYTES (256 * 1024) /* memory for a request, besides its body */
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 static const struct option_row common_rows[DAEMON_SETTINGS] = {
@@ -48,15 +48,15 @@ static const struct option_row common_rows[DAEMON_SETTINGS] = {
         .fallback = "20000",
         .min = 1,
         .max = 1000000,
-        .help = "limit on connections; above it requests get 503"},
+        .help = "maximum number of connections; requests on further connections get 503"},
     {.name = "max_buffered",
         .type = OPTION_SIZE,
         .fallback = "256M",
         .min = 1 << 20,
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "memory for requests and replies of all clients; above it requests get 503; at least "
-                "2 * max_body + 256K"},
+        .help = "memory for requests and replies of all clients, at least 2 * max_body + 256K; requests that "
+                "need more get 503"},
     {.name = "max_body",
         .type = OPTION_SIZE,
         .fallback = "16M",
@@ -97,7 +97,7 @@ static const struct option_row common_rows[DAEMON_SETTINGS] = {
     {.name = "root",
         .type = OPTION_STRING,
         .flags = OPTION_WARN_OBSOLETE,
-        .help = "change to this directory first"},
+        .help = "working directory, to which the daemon changes first"},
     {.name = "user", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this user"},
     {.name = "group", .type = OPTION_STRING, .flags = OPTION_WARN_OBSOLETE, .help = "run as this group"},
     {.name = "daemon",
@@ -118,7 +118,7 @@ void daemon_settings_rows(
             r->fallback = port;
 }
 
-/* While a body arrives, its buffer may grow to twice the length of the body. If max_buffered were smaller than that,
+/* While a body arrives, its buffer may grow to twice the length of the body. With a max_buffered below twice max_body,
  * a single large request would get 503 every time. */
 int daemon_settings_check(const struct daemon_spec *spec, struct options *o, struct error *error)
 {
@@ -126,7 +126,7 @@ int daemon_settings_check(const struct daemon_spec *spec, struct options *o, str
         return -1;
     if (!http_origin_hosts_valid(options_string(o, "allowed_hosts")))
         return options_refuse(o, "allowed_hosts", error,
-            "it must list host names or addresses without scheme and port, separated by commas");
+            "must be a list of host names or addresses without scheme and port, separated by commas");
     int64_t body = options_int(o, "max_body"), needed = 2 * body + HEAD_BYTES;
     if (options_int(o, "max_buffered") >= needed)
         return 0;

@@ -4,9 +4,9 @@
 
 #include "daemon/daemon.h"
 
-#define DAEMON_SETTINGS 21 /* with the final row */
+#define DAEMON_SETTINGS 21 /* number of rows, including the final row */
 
-/* Sets the rows, which borrow `port`, the text of the daemon's default port. */
+/* Sets the rows. Writes the text of the daemon's default port into `port`, which the rows borrow. */
 void daemon_settings_rows(
     const struct daemon_spec *spec, struct option_row rows[DAEMON_SETTINGS], char port[16]);
 /* Returns 0, or -1 with the error. */

@@ -16,8 +16,9 @@ struct disk_guard {
     char *dir;
     struct event *timer;
     bool warns, refuses;
-    bool was_full; /* of disk_guard_note_full, with the free bytes of that moment */
-    uint64_t free, free_when_full;
+    bool was_full;           /* disk_guard_note_full was called, and the disk has no room yet */
+    uint64_t free;           /* free bytes at the last check */
+    uint64_t free_when_full; /* free bytes at the last disk_guard_note_full */
     char why[128];
 };
 

@@ -15,7 +15,7 @@
 
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
-/* The inode of the socket that listens at a port; 0: none. */
+/* Returns the inode of the socket that listens at the port, or 0 if no socket does. */
 static unsigned long listening_inode(int port)
 {
     static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
@@ -25,7 +25,7 @@ static unsigned long listening_inode(int port)
     for (size_t i = 0; i < 2; i++) {
         FILE *f = fopen(tables[i], "re");
         while (f && !found && fgets(line, sizeof line, f))
-            /* NOLINTNEXTLINE(cert-err34-c): the kernel's own numbers */
+            /* NOLINTNEXTLINE(cert-err34-c): the kernel writes valid numbers */
             if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu", &at, &state,
                     &inode) == 3 &&
                 (int)at == port && state == TCP_LISTEN)
@@ -53,7 +53,7 @@ static bool has_socket(const char *pid, const char *socket)
     return found;
 }
 
-/* "process 123 (nginx)", or "another process" if this user may not see which. */
+/* Writes "process 123 (nginx)", or "another process" if this user may not see the process. */
 static void name_listener(int port, char *out, size_t size)
 {
     char socket[40], path[64], name[32] = "";
@@ -112,7 +112,7 @@ static int open_unix(const char *path, struct error *error)
         return fail(-1, error, path, -1, why);
     }
     strcpy(name.sun_path, path);
-    if (exists) { /* a process that was killed leaves a socket file that refuses connections */
+    if (exists) { /* the socket file of a killed process refuses connections */
         int probe = socket(AF_UNIX, SOCKET_FLAGS, 0);
         if (probe >= 0 && connect(probe, (const struct sockaddr *)&name, sizeof name) != 0 &&
             errno == ECONNREFUSED)

@@ -11,21 +11,24 @@
 #include <stddef.h>
 
 #define LISTEN_BACKLOG 4096
-#define LISTEN_FILE_MODE 0660 /* mode of a socket file, whatever the umask: the daemon's group may connect */
+#define LISTEN_FILE_MODE                                                                                     \
+    0660 /* mode of a socket file under any umask, so that the daemon's group may connect */
 
-/* Returns a listening socket, or -1 with errno and the error. Port 0 selects a free port. For EADDRINUSE the error names the process that
- * listens there, if this user may see it, and the caller appends the setting to change. */
+/* Returns a listening socket, or -1 with errno and the error. Port 0 selects a free port. If errno is EADDRINUSE, the
+ * error names the process that listens at the address, unless this user may not see the process. The caller appends
+ * the setting to change. */
 int listen_open(const char *address, int port, struct error *error);
 
-/* The address of a listening socket: a numeric IP address and a port for TCP, or the path of a Unix socket and port
- * 0. */
+/* The address of a listening socket. For TCP, `address` is a numeric IP address. For a Unix socket, `address` is the
+ * path and `port` is 0. */
 struct listen_name {
     bool is_unix;
     char address[256];
     int port;
 };
 int listen_name(int fd, struct listen_name *out);
-/* "http://127.0.0.1:8080", "http://[::1]:8080" or "unix:PATH". A wildcard address becomes the loopback address. */
+/* Writes the socket's URL: "http://127.0.0.1:8080", "http://[::1]:8080" or "unix:PATH". For a wildcard address, the URL
+ * contains the loopback address. */
 void listen_url(int fd, char *out, size_t size);
 
 #endif

@@ -8,14 +8,14 @@
 
 struct loop_notify {
     int fd;
-    struct event *event; /* of fd */
-    struct event *turn;  /* without fd; activated by the loop's thread */
-    pthread_t thread;    /* of the loop */
+    struct event *event; /* active when fd is readable */
+    struct event *turn;  /* an event without a descriptor, which the loop's thread activates */
+    pthread_t thread;    /* the loop's thread */
     void (*fn)(void *arg);
     void *arg;
 };
 
-/* The eventfd is readable, or its event was activated without it. */
+/* Called when the eventfd is readable, or with fd -1 when `turn` is active. */
 static void on_due(evutil_socket_t fd, short what, void *arg)
 {
     struct loop_notify *n = arg;
@@ -39,7 +39,7 @@ struct loop_notify *loop_notify_new(struct event_base *base, void (*fn)(void *ar
     return n;
 }
 
-/* The write fails only if the eventfd's counter is at its maximum. In this case the loop wakes anyway. */
+/* The write fails only if the eventfd's counter is at its maximum, so that the loop is already being woken. */
 void loop_notify_wake(void *notify)
 {
     const struct loop_notify *n = notify;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* The next URL of the list; NULL at its end. The caller frees it. */
+/* Returns the next URL of the list, which the caller frees, or NULL at the end of the list. */
 static char *next_url(const char **list)
 {
     struct bytes url;
@@ -14,7 +14,7 @@ static char *next_url(const char **list)
 
 int nng_listen_check(const char *setting, const char *urls, bool token, struct error *error)
 {
-    /* If a URL is missing before or after a comma, a shell variable was probably empty. */
+    /* A missing URL before or after a comma is an error, because a shell variable was probably empty. */
     bool has_url = false, has_gap = false;
     for (const char *c = urls; *c; c++) {
         has_gap = has_gap || (*c == ',' && !has_url);

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #define FLUSH_BYTES ((size_t)64 << 10)
-#define PATH_SHOWN_MAX 1000 /* bytes */
+#define PATH_SHOWN_MAX 1000 /* bytes of a path in a line */
 
 struct request_log {
     char *path;
-    int fd; /* -1: the file could not be opened */
+    int fd; /* descriptor of the file; -1: the file could not be opened */
     struct buf lines;
     uint64_t n_lines;
     struct event *flush_event;

@@ -1,11 +1,10 @@
 /* request_log: a file with one line of JSON for each request.
  *
- * 1. A line has the path without its parameters, and the name of the token but not the token.
- * 2. Lines are written together, at the latest after a second. A crash loses at most these lines.
- * 3. After a failed write, or without the file, requests are answered as before. The lost lines are counted, and the log names the error
- *    once. No line in the file is cut off.
- * 4. request_log_reopen writes to a new file if the old one was renamed.
- */
+ * 1. A line contains the path without its parameters, and the name of the token but not the token.
+ * 2. Lines are buffered for at most a second and written together. A crash loses at most the buffered lines.
+ * 3. If the file cannot be opened or written, the daemon still answers requests. The daemon counts the lost lines and
+ *    logs the error once. The file never contains a part of a line.
+ * 4. After the file was renamed, request_log_reopen creates a new file for later lines. */
 #ifndef MILLRACE_REQUEST_LOG_H
 #define MILLRACE_REQUEST_LOG_H
 

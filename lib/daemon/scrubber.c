@@ -38,7 +38,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set)
 {
-    static const struct stats_row rows[] = {{"scrub_bytes_total", "Bytes of old segments re-read", bytes},
+    static const struct stats_row rows[] = {
+        {"scrub_bytes_total", "Bytes of old segments read by the scrub", bytes},
         {"scrub_segments_total", "Old segments verified", segments},
         {"scrub_passes_total", "Passes over all old segments", passes},
         {"scrub_damaged_total", "Segments found damaged", damaged}, {0}};

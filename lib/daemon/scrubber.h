@@ -1,6 +1,6 @@
 /* scrubber: runs journal_set_scrub from a daemon's event loop. The counters scrub_bytes_total, scrub_segments_total,
- * scrub_passes_total and scrub_damaged_total show its progress. After the first damage, /health names the file and
- * the byte, and the daemon keeps serving. */
+ * scrub_passes_total and scrub_damaged_total show the progress of the scrub. After the first damage, /health names the
+ * damaged file and byte, and the daemon continues to serve requests. */
 #ifndef MILLRACE_SCRUBBER_H
 #define MILLRACE_SCRUBBER_H
 
@@ -11,14 +11,14 @@
 #define SCRUBBER_SETTING                                                                                     \
     {                                                                                                        \
         .name = "scrub_rate", .type = OPTION_SIZE, .fallback = "1M", .min = 0, .max = 8 << 20,               \
-        .unit = "bytes a second",                                                                            \
-        .help = "rate at which old segments are re-read to find damage on the disk; 0: never"                \
+        .unit = "bytes per second",                                                                          \
+        .help = "rate at which old segments are read to find damage on the disk; 0: never"                   \
     }
 
 struct scrubber;
 
-/* Loop thread. NULL if scrub_rate is 0. */
+/* Returns NULL if scrub_rate is 0. Must be called from the loop's thread. */
 struct scrubber *scrubber_start(struct daemon *d, struct journal_set *set);
-void scrubber_stop(struct scrubber **s); /* call it before the set is freed */
+void scrubber_stop(struct scrubber **s); /* must be called before the set is freed */
 
 #endif

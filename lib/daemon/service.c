@@ -11,7 +11,7 @@
 #define TOKENS_FILE_MAX (1 << 20)
 
 struct service {
-    const char *tokens_path, *allowed_origins; /* of the options */
+    const char *tokens_path, *allowed_origins; /* borrowed from the options */
     struct http_tokens *tokens;
     struct request_log *log;
 };
@@ -21,7 +21,7 @@ int service_check(const struct options *o, struct error *error)
     if (http_origin_list_valid(options_string(o, "allowed_origins")))
         return 0;
     return options_refuse(o, "allowed_origins", error,
-        "it must list origins such as https://stats.example, without a path, separated by commas");
+        "must be a list of origins such as https://stats.example, without a path, separated by commas");
 }
 
 static struct http_tokens *read_tokens(const char *path, struct error *error)
@@ -88,7 +88,7 @@ void service_hangup(struct service *s, struct http_server *http)
         return;
     tokens = read_tokens(s->tokens_path, &error);
     if (!tokens) {
-        log_error("the tokens in use stay in force", LOG_S("error", error.text));
+        log_error("cannot load the tokens file: the tokens in use stay in force", LOG_S("error", error.text));
         return;
     }
     http_tokens_unref(&s->tokens);

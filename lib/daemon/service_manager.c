@@ -21,7 +21,7 @@ static void send_to_manager(struct bytes lines)
         return;
     memcpy(to.sun_path, path, len);
     if (path[0] == '@')
-        to.sun_path[0] = '\0'; /* an abstract name */
+        to.sun_path[0] = '\0'; /* the name of an abstract socket begins with a NUL */
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
@@ -41,7 +41,7 @@ void service_notify(const char *fmt, ...)
     buf_free(&lines);
 }
 
-/* Returns 0 if the variable is not set or no number from 1 to `most`. */
+/* Returns the variable's number, or 0 if the variable is not set or its value is not a number from 1 to `most`. */
 static long take_number(const char *name, long most)
 {
     const char *text = getenv(name);

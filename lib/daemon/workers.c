@@ -13,8 +13,8 @@ struct worker {
     struct event_base *base;
     struct http_server *http;
     struct loop_notify *notify;
-    void *ctx;           /* of the handlers */
-    struct buf texts[3]; /* of /health: not_ready, degraded, warnings */
+    void *ctx;           /* the handlers' argument */
+    struct buf texts[3]; /* copies of the texts of /health: not_ready, degraded, warnings */
 };
 
 struct workers {

@@ -1,13 +1,12 @@
 /* workers: threads that serve HTTP beside the daemon's own loop.
  *
- * Each worker has an event loop, an HTTP server and a duplicate of the daemon's listening socket. A connection stays with the thread that
- * accepted it. The servers share routes, statistics and the limits on connections and memory.
+ * Each worker has an event loop, an HTTP server and a duplicate of the daemon's listening socket. One thread serves a
+ * connection from its accept to its end. The servers share routes, statistics and the limits on connections and memory.
  *
- * 1. Handlers run in the thread of their connection, with the ctx that `begin` returned for that worker. What they share is theirs to
- *    protect, except the statistics.
- * 2. The daemon's reasons for /health are read and copied under `state_lock`.
- * 3. workers_free stops the loops and joins the threads. Only then it closes the connections, in the caller's thread.
- */
+ * 1. Handlers run in the thread of their connection, with the ctx that `begin` returned for this thread. Handlers must
+ *    protect all data that they share, except the statistics.
+ * 2. The servers read and copy the daemon's reasons for /health under `state_lock`.
+ * 3. workers_free stops the loops and joins the threads, and then closes the connections in the caller's thread. */
 #ifndef MILLRACE_WORKERS_H
 #define MILLRACE_WORKERS_H
 
@@ -18,13 +17,13 @@
 struct workers;
 
 struct workers_config {
-    struct http_server_config
-        http; /* each worker has its own base and ctx; the texts are borrowed only by workers_new */
-    int fd;   /* the listening socket; duplicated */
-    size_t n;
+    /* The configuration of each worker's server, except base and ctx. workers_new only borrows the texts. */
+    struct http_server_config http;
+    int fd;   /* the listening socket, which workers_new duplicates */
+    size_t n; /* number of workers */
     pthread_mutex_t *state_lock;
     void *(*begin)(void *ctx, size_t worker, struct event_base *base); /* called before the threads start */
-    void (*end)(void *worker_ctx); /* called after the thread ended, before its event base is freed */
+    void (*end)(void *worker_ctx); /* called after the thread has ended, before its event base is freed */
     void *ctx;
 };
 

@@ -259,7 +259,7 @@ class OriginsTest(AccessTest):
         for wrong in ("stats.example", "https://", "https://a.example/", "https://*.example", "https://a b://"):
             result = self.run_program("api", "--check-config", "--config", self.config, "--allowed-origins=" + wrong)
             self.assertEqual(result.returncode, 78, wrong)
-            self.assertIn(b"--allowed-origins: it must list", result.stderr)
+            self.assertIn(b"--allowed-origins: must be a list", result.stderr)
 
 
 class RequestLogTest(AccessTest):
