@@ -17,11 +17,11 @@
 #include <zstd.h>
 
 #define OUTPUT_STEP ((size_t)128 << 10)
-#define GZIP_WINDOW (15 + 16) /* adding 16 makes zlib write a gzip header */
+#define GZIP_WINDOW (15 + 16) /* zlib's window bits; zlib writes a gzip header if 16 is added */
 #define ZSTD_CHECKSUM 1
-#define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has about 300 bytes plus the file's name */
+#define MANIFEST_MAX ((size_t)8 << 10) /* a manifest has about 300 bytes and the file's name */
 #define READ_STEP ((size_t)256 << 10)
-#define THREADS 4 /* several syncs at once cost a disk little more than one */
+#define THREADS 4 /* for a disk, several concurrent syncs cost little more than one sync */
 #define RETRY (1 * USEC_PER_SEC)
 #define RETRY_MAX (30 * USEC_PER_SEC)
 
@@ -60,7 +60,8 @@ static void compressor_end(struct compressor *p)
     ZSTD_freeCCtx(p->zstd);
 }
 
-/* Appends the compressed bytes that are ready, or all of them with `last`. Returns -1 if the library fails. */
+/* Compresses `piece` and appends the compressed bytes that zlib returns, or all remaining compressed bytes if `last` is
+ * true. Returns -1 if zlib fails. */
 static int add_gzip(struct compressor *p, struct bytes piece, bool last, struct buf *out)
 {
     p->gzip.next_in = (Bytef *)(uintptr_t)piece.ptr;
@@ -93,14 +94,14 @@ static int add_zstd(struct compressor *p, struct bytes piece, bool last, struct 
 
 struct finish {
     const struct archive_finish_spec *spec;
-    enum archive_compression compression; /* of the file that is published */
-    struct buf packed, summary_path;      /* paths beside the staged file */
-    struct buf identity,
-        summary; /* parts of the manifest's text; the summary is all of it after the file's name */
+    enum archive_compression compression; /* compression of the published file */
+    struct buf packed, summary_path;      /* paths of STAGED.packed and STAGED.summary */
+    struct buf identity;                  /* the part of the manifest's text that identifies the lines */
+    struct buf summary;                   /* the part of the manifest's text after the file's name */
     struct error *error;
 };
 
-/* A dangling symbolic link counts as existing, because a file cannot be created under its name. */
+/* Returns true also for a dangling symbolic link, because no file can be created under the link's name. */
 static bool exists(const char *path)
 {
     struct stat st;
@@ -120,8 +121,8 @@ static int fail_content(struct finish *f, const char *path, const char *what)
     return error_set(f->error, -1, "%s: %s", path, what);
 }
 
-/* A rename between two directories is durable once both are synced. A directory that another program has deleted needs
- * no sync. */
+/* Syncs both directories of a rename, which makes the rename durable. A directory that another program has deleted
+ * needs no sync. */
 static int sync_rename(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -141,7 +142,8 @@ static int write_synced(struct finish *f, const char *path, struct bytes text)
     return rc;
 }
 
-/* Reads the staged file once: describes it in f->summary and, for compression, writes the packed file. */
+/* Reads the staged file once, writes the file's description into f->summary and, with compression, writes
+ * STAGED.packed. */
 static int pack(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -169,7 +171,7 @@ static int pack(struct finish *f)
         if (n < 0)
             rc = error_errno(f->error, -1, file->staged);
         else if (n == 0 && !last)
-            rc = fail_content(f, file->staged, "shorter than its length in the state");
+            rc = fail_content(f, file->staged, "the file is shorter than the state records");
         XXH3_64bits_update(hash, piece.ptr, piece.len);
         lines += bytes_count_lines(piece);
         at += piece.len;
@@ -182,7 +184,7 @@ static int pack(struct finish *f)
         stored += packed.len;
     }
     if (rc == 0 && lines != file->lines)
-        rc = fail_content(f, file->staged, "its number of lines differs from the state");
+        rc = fail_content(f, file->staged, "the number of lines differs from the state");
     buf_clear(&f->summary);
     buf_append_bytes(&f->summary, buf_bytes(&f->identity));
     buf_printf(&f->summary,
@@ -213,7 +215,7 @@ static bool is_published(const char *name)
     return found;
 }
 
-/* Publishes the data as NAME, its manifest first. Returns 1 if NAME is taken. */
+/* Publishes the manifest and then the data under the name `name`. Returns 1 if another file has this name. */
 static int publish_as(struct finish *f, const char *from, const char *name)
 {
     struct buf target = {0}, manifest = {0}, fresh = {0}, text = {0}, old = {0};
@@ -228,7 +230,7 @@ static int publish_as(struct finish *f, const char *from, const char *name)
                contains(buf_bytes(&old), buf_bytes(&f->identity));
     int rc = is_published(name) || (!own && exists(manifest.ptr));
     bool unmanifest =
-        rc == 1 && own; /* an earlier attempt published the manifest, then another file got NAME */
+        rc == 1 && own; /* an earlier attempt published the manifest, and then another file got the name */
     if (rc == 0)
         rc = write_synced(f, fresh.ptr, buf_bytes(&text));
     if (rc == 0 && (own ? io->rename(fresh.ptr, manifest.ptr) : io->rename_new(fresh.ptr, manifest.ptr)) != 0)
@@ -251,7 +253,8 @@ static int publish_as(struct finish *f, const char *from, const char *name)
     return rc;
 }
 
-/* The first write created the target directory. Another program may have deleted it while it was empty. */
+/* Publishes the file under the first free name. Creates the target directory if another program has deleted the
+ * directory. */
 static int publish(struct finish *f, const char *from)
 {
     const char *plain_name = f->spec->file->name;
@@ -270,7 +273,7 @@ static int publish(struct finish *f, const char *from)
         rc = sync_rename(f);
     if (rc == 0 && (f->compression != ARCHIVE_PLAIN || f->spec->retried)) {
         io->unlink(f->summary_path.ptr);
-        io->unlink(f->packed.ptr); /* left by an earlier attempt */
+        io->unlink(f->packed.ptr); /* an earlier attempt may have left STAGED.packed */
     }
     int saved = errno;
     buf_free(&name);
@@ -278,7 +281,7 @@ static int publish(struct finish *f, const char *from)
     return rc;
 }
 
-/* Continues an attempt that was interrupted after it had deleted or published the staged file. */
+/* Continues an attempt that was interrupted after the staged file was deleted or published. */
 static int resume(struct finish *f)
 {
     const struct archive_file_state *file = f->spec->file;
@@ -296,21 +299,22 @@ static int resume(struct finish *f)
         log_warn("file was published and moved away, or its staged file was deleted",
             LOG_S("path", file->name), LOG_U("first", file->first), LOG_U("end", file->end),
             LOG_U("lines", file->lines));
-    /* If a crash undoes the rename, the next attempt needs the summary. */
+    /* The rename must be durable before the summary is deleted. If a crash undoes the rename, the next attempt needs
+     * the summary. */
     if (sync_rename(f) != 0)
         return -1;
     io->unlink(f->summary_path.ptr);
     return 0;
 }
 
-/* Packs and publishes the staged file. */
+/* Publishes the staged file, after compressing the file if configured. */
 static int finish_staged(struct finish *f)
 {
     const char *staged = f->spec->file->staged;
     bool plain = f->compression == ARCHIVE_PLAIN;
     int rc = pack(f);
-    /* Once the staged file is deleted, the packed file is the only copy. Its manifest is made from the summary, so the
-     * summary must be durable first. */
+    /* The summary must be durable before the staged file is deleted. After the deletion, the manifest can only be
+     * written from the summary. */
     if (rc == 0 && !plain)
         rc = write_synced(f, f->summary_path.ptr, buf_bytes(&f->summary));
     if (rc == 0 && !plain &&
@@ -320,7 +324,7 @@ static int finish_staged(struct finish *f)
         return publish(f, plain ? staged : f->packed.ptr);
     if (!plain && exists(staged)) {
         int saved = errno;
-        io->unlink(f->packed.ptr); /* leave the space to other files */
+        io->unlink(f->packed.ptr); /* frees the space for other files */
         errno = saved;
     }
     return -1;
@@ -340,7 +344,8 @@ int archive_finish(const struct archive_finish_spec *spec, bool *shortage, struc
         spec->stream, spec->id, known ? "\",\"opening\":\"" : "", file->opening, file->first, file->end,
         file->lines, file->length);
     if (file->length == 0) {
-        /* An interrupted attempt may have deleted the file without syncing its directory. */
+        /* The directory is synced even if the file is missing, because an interrupted attempt may have deleted the file
+         * without a sync. */
         bool gone = io->unlink(file->staged) == 0 || errno == ENOENT;
         if (!gone || (io_sync_parent(file->staged) != 0 && errno != ENOENT))
             rc = error_errno(error, -1, file->staged);
@@ -361,14 +366,14 @@ struct attempt {
     struct work_thread *thread;
     struct archive_finish_spec spec;
     char id[STREAM_ID_TEXT];
-    struct archive_finished result; /* .part is NULL while no attempt is under way */
+    struct archive_finished result; /* .part is NULL while no attempt is in progress */
 };
 
 struct archive_finisher {
     const char *stream;
     enum archive_compression compression;
     struct attempt attempts[THREADS];
-    usec_t pause, due; /* while attempts fail: pause between attempts, time of the next one */
+    usec_t pause, due; /* while attempts fail: pause between attempts, and time of the next attempt */
 };
 
 static void run(void *ctx, void *attempt)
@@ -415,10 +420,10 @@ void archive_finisher_start(struct archive_finisher *f, struct archive_part *con
         for (size_t k = 0; k < n && !a->result.part; k++) {
             struct archive_part *q = parts[k];
             bool due = now >= q->finish_at || (at_once && f->compression == ARCHIVE_PLAIN);
-            /* After a failure the shortest file is next, because it needs the least space. Once it is published, an
-             * operator can remove it. */
+            /* After a failed attempt, the next file is the shortest file, because a short file needs the least space.
+             * An operator can free space by removing published files. */
             bool better = !p || (f->pause > 0 && q->state.length < p->state.length);
-            /* Files with the same name are published in order, unless a shortage delays an earlier file. */
+            /* Files with the same name are published in order, except files that a shortage delays. */
             bool behind = false;
             for (size_t m = 0; m < k && !behind; m++)
                 behind = strcmp(parts[m]->state.name, q->state.name) == 0 && !parts[m]->shortage;
@@ -464,7 +469,7 @@ struct archive_finished archive_finisher_collect(struct archive_finisher *f, use
             f->pause = f->due = 0;
         else
             wait_longer(now, &p->finish_pause, &p->finish_at);
-        /* If several concurrent attempts fail, the pause is lengthened only once. */
+        /* The condition `now >= f->due` prevents that several concurrent failures each lengthen the pause. */
         if (result.error.code != 0 && now >= f->due)
             wait_longer(now, &f->pause, &f->due);
         return result;

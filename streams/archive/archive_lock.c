@@ -54,14 +54,15 @@ size_t archive_fixed_directory(const char *format)
     return fixed;
 }
 
-/* Records the archive with this state as the owner of the names. Refuses if the previous owner has unfinished files. */
+/* Records the archive with this state as the owner of the name pattern. Fails if the previous owner has unfinished
+ * files. */
 static int take_over(int fd, const char *lock, const char *state_path, struct error *error)
 {
     char owner[PATH_MAX], directory[PATH_MAX], real[PATH_MAX];
     const char *slash = strrchr(state_path, '/');
     struct buf own = {0};
     int rc = 0;
-    /* The lock file holds an absolute path, because later processes may have other working directories. */
+    /* The lock file contains an absolute path, because later processes may have other working directories. */
     io_parent_of(state_path, directory);
     if (!realpath(directory, real))
         return error_errno(error, -1, directory);
@@ -92,7 +93,7 @@ static int take_over(int fd, const char *lock, const char *state_path, struct er
     return rc;
 }
 
-/* Returns the path of the lock or of the staging directory. */
+/* Returns .ps_to_file-names-HASH with the suffix `end`, beside the files of `format`. */
 static char *path_for_pattern(const char *format, const char *end)
 {
     size_t fixed = archive_fixed_directory(format);
@@ -116,7 +117,7 @@ int archive_lock_names(const char *format, const char *state_path, struct error 
     char *path = path_for_pattern(format, "lock");
     int fd = -1;
     if (make_directory(bytes_of(format, archive_fixed_directory(format)), error) == 0)
-        fd = lock_file(path, "another process writes files of these names", error);
+        fd = lock_file(path, "another process writes files with these names", error);
     if (fd >= 0 && take_over(fd, path, state_path, error) != 0) {
         io->close(fd);
         fd = -1;

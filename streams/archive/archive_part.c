@@ -88,7 +88,7 @@ static int open_file(struct archive_part *p, struct error *error)
         return 0;
     io_parent_of(p->state.name, directory);
     bool found = io_make_dirs(directory) == 0 && fstat(p->fd, &staged) == 0 && stat(directory, &target) == 0;
-    /* Publishing renames the file, which is impossible between file systems. */
+    /* Publishing renames the file, and a rename between two file systems is impossible. */
     if (found && staged.st_dev == target.st_dev) {
         p->created = p->unsynced_name = true;
         return 0;
@@ -127,18 +127,18 @@ int archive_part_write(struct archive_part *p, struct error *error)
     return 0;
 }
 
-/* Cuts the staged file back to the length in the state and closes it, so that recovery of many files needs few
+/* Truncates the staged file to its length in the state. Closes the file, so that the recovery of many files needs few
  * descriptors. */
 static int cut_back(struct archive_part *p, struct error *error)
 {
     const char *path = p->state.staged;
     struct stat st;
     p->fd = io->open(path, O_RDWR | O_CLOEXEC, 0);
-    /* A process killed after creating the file may not have synced its name. */
+    /* The directory is synced, because the earlier process may have been killed before its sync of the directory. */
     if (p->fd < 0 || fstat(p->fd, &st) != 0 || io_sync_parent(path) != 0)
         return error_errno(error, -1, path);
     if ((uint64_t)st.st_size < p->state.length)
-        return error_set(error, -1, "%s: %lld bytes, but %llu were written to it", path,
+        return error_set(error, -1, "%s: the file has %lld bytes, but %llu bytes were written", path,
             (long long)st.st_size, (unsigned long long)p->state.length);
     if (io->ftruncate(p->fd, (off_t)p->state.length) != 0)
         return error_errno(error, -1, path);

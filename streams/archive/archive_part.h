@@ -1,13 +1,14 @@
-/* archive_part: one file of an archive while lines are added to it, in the staging directory.
+/* archive_part: one file of an archive, in the staging directory, while lines are added to the file.
  *
- * 1. Lines are added without a copy, as pieces of the caller's memory. Before the caller frees that memory,
- *    archive_part_write must write them or archive_part_keep must copy them. [0, written) is in the file, [written,
- *    state.length) in memory. A failed write is repeated at the same position.
- * 2. The first write creates the file, and the directory in which it will be published. Both must be on one file
- *    system.
- * 3. This module syncs nothing. `unsynced` and `unsynced_name` tell a commit what to sync before it stores a state that
- *    includes the lines. The commit moves both to `syncing` and `syncing_name`, and back if a sync fails.
- * 4. A complete file that is written and synced needs no descriptor: call archive_part_close. */
+ * 1. A part first refers to lines in the caller's memory. Before the caller frees this memory, archive_part_write must
+ *    write the lines, or archive_part_keep must copy them. The bytes [0, written) are in the file, and the bytes
+ *    [written, state.length) are in memory. A failed write is repeated at the same position.
+ * 2. The first write creates the staged file, and the directory in which the file will be published. The staging
+ *    directory and this directory must be on the same file system.
+ * 3. This module syncs nothing. Before a commit stores a state that includes the lines, the commit must sync the file
+ *    if `unsynced` is true, and the file's directory if `unsynced_name` is true. The commit moves both flags to
+ *    `syncing` and `syncing_name`, and back if a sync fails.
+ * 4. A complete file that is written and synced needs no descriptor, so the caller closes it by archive_part_close. */
 #ifndef MILLRACE_ARCHIVE_PART_H
 #define MILLRACE_ARCHIVE_PART_H
 
@@ -16,52 +17,56 @@
 
 #include <sys/uio.h>
 
-#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* write as soon as this many bytes are in memory */
-#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* write a piece of this many bytes instead of copying it */
+#define ARCHIVE_PART_BUFFER ((size_t)256 << 10) /* number of bytes in memory that triggers a write */
+#define ARCHIVE_PART_PIECE ((size_t)32 << 10)   /* size from which a piece is written instead of copied */
 
 /* Lines that are still in the caller's memory. */
 struct archive_pieces {
-    struct iovec *at; /* the first element is reserved for `pending` */
+    struct iovec *at; /* the pieces, after a first element that is reserved for `pending` */
     size_t n, room;
-    size_t bytes; /* the sum of all pieces */
+    size_t bytes; /* total length of the pieces */
 };
 
-/* OPEN: lines are added. CLOSED: complete. SETTLED: a durable state records the file as complete. FINISHING: a thread
- * is publishing the file. */
-enum archive_part_stage { PART_OPEN, PART_CLOSED, PART_SETTLED, PART_FINISHING };
+enum archive_part_stage {
+    PART_OPEN,      /* lines are being added */
+    PART_CLOSED,    /* the file is complete */
+    PART_SETTLED,   /* a durable state records the file as complete */
+    PART_FINISHING, /* a thread is publishing the file */
+};
 
 struct archive_part {
     struct archive_file_state state;
     enum archive_part_stage stage;
-    struct buf pending;          /* copied, not written */
-    struct archive_pieces taken; /* neither copied nor written; they follow the pending bytes */
-    uint64_t written;
-    int fd;                     /* -1: not open */
-    bool created;               /* the file exists */
-    bool unsynced;              /* has bytes written since the last sync began */
-    bool unsynced_name;         /* created since the last sync of its directory began */
-    bool syncing, syncing_name; /* a commit is syncing these; its thread uses fd */
-    usec_t last_taken;          /* monotonic */
-    bool tried;                 /* this process or an earlier one may have tried to publish the file */
-    char *shortage;             /* why the last attempt failed, or NULL */
-    usec_t finish_pause;        /* pause between two attempts */
-    usec_t finish_at;           /* time of the next attempt */
+    struct buf pending;          /* lines that are copied but not written */
+    struct archive_pieces taken; /* lines after the pending bytes that are neither copied nor written */
+    uint64_t written;            /* number of bytes in the file */
+    int fd;                      /* descriptor of the file; -1: closed */
+    bool created;                /* the file exists */
+    bool unsynced;               /* bytes were written since the last sync began */
+    bool unsynced_name;          /* the file was created since the last sync of its directory began */
+    bool syncing, syncing_name;  /* a commit is syncing the file or its directory; its thread uses fd */
+    usec_t last_taken;           /* monotonic time at which lines were last added */
+    bool tried;                  /* this or an earlier process may have tried to publish the file */
+    char *shortage;              /* reason why the last attempt to publish failed, or NULL */
+    usec_t finish_pause;         /* pause between two attempts to publish */
+    usec_t finish_at;            /* time of the next attempt to publish */
 };
 
-/* `staged` is the new file's path. */
+/* Creates a part for lines from offset `first` on. `name` is the path of the published file, `staged` the path of the
+ * staged file. */
 struct archive_part *archive_part_new(const char *name, const char *staged, uint64_t first);
-/* Opens the staged file of a state's entry and truncates the file to the length in the entry. Returns NULL with the
- * reason. */
+/* Opens the staged file of an entry of the state, and truncates the file to the length in the entry. Returns NULL with
+ * the error. */
 struct archive_part *archive_part_recover(const struct archive_file_state *state, struct error *error);
 void archive_part_free(struct archive_part **p);
 
-/* Adds `n` lines. `end` is the stream's offset after them. */
+/* Adds `n` lines. `end` is the stream's offset after the lines. */
 void archive_part_take(struct archive_part *p, struct bytes lines, uint64_t n, uint64_t end);
-/* Copies the lines that are not written. */
+/* Copies the lines that are neither written nor copied. */
 void archive_part_keep(struct archive_part *p);
-size_t archive_part_unwritten(const struct archive_part *p); /* in bytes */
-/* Writes all lines. Returns 0. On failure copies the unwritten lines and returns -1 with errno and the error. */
+size_t archive_part_unwritten(const struct archive_part *p); /* returns the number of bytes in memory */
+/* Writes all lines. Returns 0, or -1 with errno and the error after copying the unwritten lines. */
 int archive_part_write(struct archive_part *p, struct error *error);
-void archive_part_close(struct archive_part *p); /* the descriptor */
+void archive_part_close(struct archive_part *p); /* closes the descriptor */
 
 #endif

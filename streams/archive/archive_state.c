@@ -52,7 +52,7 @@ static struct json_value file_member(const struct json_doc *doc, size_t i, const
     return json_doc_at(doc, pointer);
 }
 
-/* An opening may be missing. */
+/* Reads an optional opening. Returns false if the opening is present but invalid. */
 static bool opening_at(const struct json_doc *doc, const char *pointer, char out[STREAM_OPENING_TEXT])
 {
     out[0] = '\0';
@@ -90,8 +90,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Refuses a contradictory state, which an editor or a failing disk may leave. Using it could truncate files with
- * lines. */
+/* Refuses a contradictory state, because recovery from such a state could cut off lines of staged files. The cause may
+ * be an editor or a failing disk. */
 static int check_state(const struct archive_state *s, struct error *error)
 {
     const char *id = s->cursor.id;

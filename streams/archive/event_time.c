@@ -11,21 +11,21 @@
 #define SECONDS_MAX INT64_C(1000000000000000)
 /* A double holds this many decimal digits exactly, with or without a point. */
 #define PLAIN_DIGITS 15
-#define INTEGER_DIGITS 19 /* fit 64 bits without a sign */
-/* In a time of 10 digits, the first 8 are compared with the previous line's. */
+#define INTEGER_DIGITS 19 /* any number of 19 digits fits an unsigned 64-bit integer */
+/* The first 8 digits of a time of 10 digits are compared with the previous line's time. */
 #define REPEAT_DIGITS 8
-#define REPEAT_REST 3 /* two more digits, and the byte behind the number */
+#define REPEAT_REST 3 /* the last two digits, and the byte after the number */
 #define REPEAT_MIN INT64_C(1000000000)
 #define REPEAT_MAX INT64_C(9999999999)
 #define INLINED static inline __attribute__((always_inline))
 
-/* The member's text, from the comma or brace before it to the eighth digit, in the latest line with a ten-digit time.
+/* A text from the latest line with a ten-digit time: from the comma or brace before the member up to the eighth digit.
  * Lines of one log usually repeat this text, because the eight digits change only every hundred seconds. */
 struct repeat {
     char text[64];
-    size_t length;   /* 0: none yet */
-    size_t lead;     /* bytes before the name's first quote */
-    int64_t hundred; /* the eight digits, times 100 */
+    size_t length;   /* length of the text; 0: no line had a ten-digit time yet */
+    size_t lead;     /* number of bytes in `text` before the name's first quote */
+    int64_t hundred; /* the number of the eight digits, times 100 */
 };
 
 enum scan_result { FOUND, ABSENT, UNSURE };
@@ -36,15 +36,15 @@ struct event_time {
     struct json_fields *fields;
     char *name;
     size_t name_length;
-    bool plain;       /* the only escape that can spell the name is \u */
-    char last_letter; /* of a plain name */
-    scan_fn *scan;    /* uses vector instructions if the processor has them */
+    bool plain;       /* is_plain(name), and the path has no other names */
+    char last_letter; /* last letter of a plain name */
+    scan_fn *scan;    /* a scan with vector instructions if the processor has them */
     struct repeat repeat;
     int64_t divisor;
-    bool divides; /* divisor != 1; otherwise the division is skipped */
+    bool divides; /* divisor != 1, so that a division is needed */
 };
 
-/* Whether the name is ASCII and no escape but \u can spell its bytes. A slash can also be spelled \/. */
+/* Returns whether the name is ASCII and has no byte that JSON can spell by an escape other than \u. */
 static bool is_plain(struct bytes name)
 {
     for (size_t i = 0; i < name.len; i++)
@@ -53,16 +53,18 @@ static bool is_plain(struct bytes name)
     return name.len > 0;
 }
 
-/* Parsing the whole line would dominate the cost of a line, so the scan searches for the member backwards from the line's end. If
- * a name occurs twice, its last member counts. The scan can therefore ignore all bytes before the first match.
+/* Parsing the whole line would dominate the cost of a line, so the scan searches for the member backwards from the
+ * line's end. If a name occurs twice, the last member counts, so the scan can stop at the first match.
  *
- * Inside a JSON string a backslash precedes every quote. So the bytes "NAME" between a brace or comma and a colon are a member's
- * name. The member belongs to the outermost object if only the line's last brace follows. It is the last of its name if no \u
- * that could spell the name follows. A line with no such bytes, no such \u and no other brace lacks the member. The parser
- * handles all other lines. */
+ * Inside a JSON string a backslash precedes every quote. Therefore the bytes "NAME" between a brace or comma and a
+ * colon are a member's name. The scan has three results:
+ * - FOUND: the name is followed by no brace except the line's last brace, and by no \u that could spell the name. The
+ *   member therefore belongs to the outermost object, and is the last member with this name.
+ * - ABSENT: the line has no member with the name, because it has no such bytes, no such \u and no inner brace.
+ * - UNSURE: any other line, which must be parsed. */
 
-/* A mark is a brace, the u of \u, or the closing quote of text that may be the name: only both quotes and the last
- * letter are compared. Returns the last mark in [begin, end), or NULL. */
+/* Returns the last mark in [begin, end), or NULL. A mark is a brace, the u of \u, or the closing quote of a text that
+ * may be the name. For the name, only both quotes and the last letter are compared. */
 static const char *last_mark(const struct event_time *e, const char *begin, const char *end)
 {
     while (end-- > begin) {
@@ -75,7 +77,7 @@ static const char *last_mark(const struct event_time *e, const char *begin, cons
 }
 
 #ifdef __x86_64__
-/* Finds the marks in the 32 bytes at `at`. Also reads the bytes before `at`, but none after the 32. */
+/* Finds the marks in the 32 bytes at `at`. Also reads bytes before `at`, but no byte after the 32 bytes. */
 SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char *at)
 {
     __m256i here = simd_at(at), before = simd_at(at - 1), first = simd_at(at - e->name_length - 1);
@@ -85,7 +87,7 @@ SIMD static inline __m256i simd_marks_at(const struct event_time *e, const char 
     return brace | escape | name;
 }
 
-/* Like last_mark, with vectors. Calls last_mark for the remaining bytes at the beginning. */
+/* Like last_mark, but with vector instructions. Calls last_mark for the first bytes, which are too few for a vector. */
 SIMD INLINED const char *last_mark_wide(const struct event_time *e, const char *begin, const char *end)
 {
     size_t reach = SIMD_STEP + e->name_length + 1;
@@ -130,8 +132,9 @@ static bool read_eight_digits(const char *at, int64_t *out)
     return true;
 }
 
-/* Reads a number without sign and exponent, and the end of its member. The result is the parser's number without its fraction,
- * which a point limits to PLAIN_DIGITS digits. */
+/* Reads a number without sign and exponent. Returns false if the number is not followed by a comma or brace. *out is
+ * the number without its fraction. A number with a point must have at most PLAIN_DIGITS digits, so that *out equals the
+ * result of the parser. */
 static bool read_number(const char *begin, const char *end, int64_t *out)
 {
     const char *at = begin;
@@ -156,7 +159,8 @@ static bool read_number(const char *begin, const char *end, int64_t *out)
     return n <= INT64_MAX && at < end && (*at == ',' || *at == '}');
 }
 
-/* Parses and remembers the member. `name` points to the opening quote of its name, `behind` to the byte after the closing quote. */
+/* Parses and remembers the member. `name` points to the opening quote of the member's name, and `behind` to the byte
+ * after the closing quote. */
 static enum scan_result read_member(
     struct event_time *e, struct bytes line, const char *name, const char *behind, int64_t *out)
 {
@@ -180,8 +184,8 @@ static enum scan_result read_member(
     return FOUND;
 }
 
-/* Whether the member's bytes equal the remembered text. These bytes were parsed before, so only the last two digits and
- * the end of the number are checked. */
+/* Returns whether the member's bytes equal the remembered text. The remembered text was parsed before, so only the last
+ * two digits and the end of the number are checked. */
 INLINED bool repeats_last_member(
     const struct event_time *e, struct bytes line, const char *name, int64_t *out)
 {
@@ -197,7 +201,7 @@ INLINED bool repeats_last_member(
     return repeat->length > 0 && tens <= 9 && ones <= 9 && (rest[2] == ',' || rest[2] == '}');
 }
 
-/* Always inlined, so that each caller gets a copy for its own `last`. */
+/* Always inlined, so that the compiler specializes the scan for each function `last`. */
 INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struct bytes line, int64_t *out)
 {
     if (!e->plain || line.len < 2 || line.ptr[0] != '{' || line.ptr[line.len - 1] != '}')
@@ -207,12 +211,12 @@ INLINED enum scan_result scan_by(last_mark_fn *last, struct event_time *e, struc
         const char *name = mark - e->name_length - 1;
         if (*mark == '"' && repeats_last_member(e, line, name, out))
             return FOUND;
-        /* last_mark has compared the last letter. */
+        /* `last` has already compared the last letter. */
         if (*mark == '"' && memcmp(name + 1, e->name, e->name_length - 1) == 0)
             return read_member(e, line, name, mark + 1, out);
         if (*mark == '{' || *mark == '}')
             return UNSURE;
-        /* An escape such as \u0074 may be a letter of the name. */
+        /* An escape such as \u0074 may spell a letter of the name. */
         if (*mark == 'u' &&
             (end - mark < 4 || (mark[1] == '0' && mark[2] == '0' && mark[3] >= '2' && mark[3] <= '7')))
             return UNSURE;
@@ -239,7 +243,7 @@ struct event_time *event_time_new(const char *field, int64_t divisor)
     struct json_step step;
     e->fields = json_fields_new(&field, 1);
     assert(e->fields);
-    /* The scan finds a member of the line's object; the parser follows longer paths. */
+    /* The scan can only find a member of the outermost object. Longer paths need the parser. */
     json_path_next(&path, &step);
     e->name = bytes_dup(step.name);
     e->name_length = step.name.len;

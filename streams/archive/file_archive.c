@@ -17,18 +17,18 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#define FINISHING_MAX 32 /* with more unpublished complete files, file_archive_is_full is true */
-/* Descriptors of two locks, the new state file, and a directory that is being synced. */
+#define FINISHING_MAX 32 /* file_archive_is_full is true while more complete files are unpublished */
+/* Number of descriptors for two locks, the new state file, and a directory that is being synced. */
 #define OWN_DESCRIPTORS 4
-/* Disk space that lines must not use: RESERVE_MAX, or a sixteenth of the file system if that is less. */
+/* Disk space that lines must not use: a sixteenth of the file system, at most RESERVE_MAX. */
 #define RESERVE_MAX ((uint64_t)1 << 20)
 #define RESERVE_SHARE 16
-#define COMMIT_RETRY (200 * USEC_PER_MSEC) /* after a shortage */
+#define COMMIT_RETRY (200 * USEC_PER_MSEC) /* delay after a commit that a shortage prevented */
 #define SHORTAGE_LOG_INTERVAL (60 * USEC_PER_SEC)
-#define SPANS_MAX 1024 /* size of the cache; a span's slot is its number modulo SPANS_MAX */
+#define SPANS_MAX 1024 /* size of the cache of spans; span n has the slot n modulo SPANS_MAX */
 
 enum shortage_kind {
-    SHORTAGE_TO_WRITE,  /* writes and commits fail */
+    SHORTAGE_TO_WRITE,  /* a write or commit failed */
     SHORTAGE_TO_TAKE,   /* the next line does not fit without using the reserve */
     SHORTAGE_TO_FINISH, /* complete files cannot be published */
     SHORTAGE_KINDS,
@@ -39,10 +39,10 @@ struct shortage {
     char text[ERROR_TEXT];
 };
 
-/* A range of times with one file name, and the file that gets their lines. */
+/* A range of times with the same file name, and the file that gets the lines with these times. */
 struct cached_span {
     struct archive_span times;
-    struct archive_part *part; /* NULL at first */
+    struct archive_part *part; /* the file; NULL: no line yet */
     bool used;
 };
 
@@ -50,9 +50,9 @@ struct commit {
     struct archive_state state; /* the new state */
     int *fds;                   /* files to sync before the state is replaced */
     size_t n_fds;
-    bool sync_staging; /* sync the staging directory too */
+    bool sync_staging; /* the staging directory must be synced too */
     int error;         /* errno of the failure, or 0 */
-    bool sync_failed;  /* a sync failed; false: the write of the state failed */
+    bool sync_failed;  /* true: a sync failed; false: writing the state failed, or nothing failed */
 };
 
 struct file_archive {
@@ -60,27 +60,27 @@ struct file_archive {
     char *state_path, *format, *directory, *staging, *stream;
     struct stream_cursor cursor;
     struct archive_state committed;
-    struct archive_part **parts; /* in the order of their first lines */
+    struct archive_part **parts; /* the unfinished files, in the order of their first lines */
     size_t n_parts, room_parts;
-    int64_t span; /* seconds; see span_of */
+    int64_t span; /* length of a span in seconds, see span_of */
     struct cached_span spans[SPANS_MAX];
     char name[PATH_MAX]; /* the last result of name_of_time */
     struct work_thread *committer;
     struct archive_finisher *finisher;
-    struct commit commit; /* while `committing`, only the committer's thread uses it */
+    struct commit commit; /* used only by the committer's thread while `committing` is true */
     bool committing;
-    bool changed; /* since the last commit began */
+    bool changed; /* the state has changed since the last commit began */
     bool has_state;
     bool at_once;                 /* the next commit does not wait for commit_every */
-    bool goes_back;               /* to back_to, once all files are published */
-    struct stream_cursor back_to; /* before the cursor */
+    bool goes_back;               /* the cursor moves to back_to once all files are published */
+    struct stream_cursor back_to; /* position after a gap, before the cursor */
     usec_t changed_at, now, commit_at;
     int lock_fd, names_fd;
     struct shortage shortages[SHORTAGE_KINDS];
-    bool shortage_logged;   /* a shortage was logged, but not its end */
-    usec_t shortage_log_at; /* earliest time of the next log line */
-    size_t next_line;       /* length of a line that waits for disk space; 1: no line waits */
-    bool was_full;          /* a write found no space: publish complete files before more lines are written */
+    bool shortage_logged;   /* the start of a shortage was logged, but not its end */
+    usec_t shortage_log_at; /* earliest time of the next log line about a shortage */
+    size_t next_line;       /* length of the line that waits for disk space; 1: no line waits */
+    bool was_full; /* a write found no space, so complete files are published before lines are written */
     bool failed;
     char failure[ERROR_TEXT];
     struct file_archive_numbers numbers;
@@ -96,7 +96,7 @@ static void note_change(struct file_archive *a)
 static void set_failed(struct file_archive *a, const char *text)
 {
     if (!a->failed)
-        log_error("storage failed: nothing more is written until a restart", LOG_S("error", text));
+        log_error("storage failed: no lines are written until a restart", LOG_S("error", text));
     snprintf(a->failure, sizeof a->failure, "%s", text);
     a->failed = true;
 }
@@ -110,8 +110,8 @@ static const char *shortage_text(const struct file_archive *a)
     return NULL;
 }
 
-/* A shortage may begin and end many times a minute. So shortages are logged at most once a minute, each with its
- * end. */
+/* Logs the start and the end of a shortage, at most once per minute, because a shortage may start and end many times
+ * per minute. */
 static void log_shortage(struct file_archive *a)
 {
     const char *text = shortage_text(a);
@@ -126,7 +126,7 @@ static void log_shortage(struct file_archive *a)
     }
 }
 
-/* text NULL: the shortage is over. */
+/* Begins a shortage with this text, or ends the shortage if `text` is NULL. */
 static void set_shortage(struct file_archive *a, enum shortage_kind kind, const char *text)
 {
     struct shortage *s = &a->shortages[kind];
@@ -157,8 +157,8 @@ static size_t count_stage(const struct file_archive *a, enum archive_part_stage 
     return n;
 }
 
-/* On a full disk, the first free space is used to publish complete files, not for new lines. An operator frees space by
- * removing published files, so otherwise the disk might stay full forever. */
+/* Returns true if free space must be used to publish complete files, not for new lines. On a full disk, an operator can
+ * free space only by removing published files. */
 static bool finishes_first(const struct file_archive *a)
 {
     return a->was_full && count_stage(a, PART_SETTLED) + count_stage(a, PART_FINISHING) > 0;
@@ -203,7 +203,7 @@ static bool free_descriptor(struct file_archive *a)
     return true;
 }
 
-/* Writes the part's lines. Returns -1 if some could not be written. */
+/* Writes the part's lines. Returns -1 if a line could not be written. */
 static int write_part(struct file_archive *a, struct archive_part *p)
 {
     struct error error;
@@ -243,7 +243,7 @@ void file_archive_begin(struct file_archive *a, const struct stream_cursor *at)
     file_archive_make_state(a);
 }
 
-/* Returns the disk space for further lines: the free space less the reserve and the lines that are not written yet. */
+/* Returns the disk space for further lines: the free space minus the reserve and the lines in memory. */
 static uint64_t disk_room(const struct file_archive *a, uint64_t *reserve)
 {
     struct statvfs fs;
@@ -282,10 +282,11 @@ struct bytes file_archive_fitting(struct file_archive *a, struct bytes lines)
     return fitting;
 }
 
-/* The operator sets the format. That is safe, because strftime's conversions read no further arguments. */
+/* The operator sets the format. A format from outside is safe, because strftime's conversions read no arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-/* The name is valid until the next call. If strftime fails (a time beyond the calendar, or a name too long), returns the format. */
+/* Returns the file name for lines with this time, valid until the next call. If strftime fails because of a time beyond
+ * the calendar or a long name, returns the format itself. */
 static const char *name_of_time(struct file_archive *a, int64_t time)
 {
     time_t t = (time_t)time;
@@ -297,9 +298,9 @@ static const char *name_of_time(struct file_archive *a, int64_t time)
 }
 #pragma GCC diagnostic pop
 
-/* Names are cached for spans of an hour, or of a minute in a local time zone, so most lines need no strftime. Clocks
- * are not set back within a span. So if the first and the last second of a span have the same name, all seconds between
- * have it too. */
+/* Returns the cached span of a time, so that most lines need no strftime. A span is an hour, or a minute in a local
+ * time zone, because clocks are not set back within such a span. If the first and the last second of a span have the
+ * same name, all its seconds have this name. */
 static struct cached_span *span_of(struct file_archive *a, int64_t time)
 {
     struct cached_span *s = &a->spans[(uint64_t)time / (uint64_t)a->span % SPANS_MAX];
@@ -315,7 +316,7 @@ static struct cached_span *span_of(struct file_archive *a, int64_t time)
     return s;
 }
 
-/* Returns the open file with this name. If there is none, begins one. */
+/* Returns the open file with this name, or begins a file. */
 static struct archive_part *open_part(struct file_archive *a, const char *name)
 {
     struct buf staged = {0};
@@ -347,7 +348,7 @@ void file_archive_take(struct file_archive *a, const char *opening, const struct
         a->numbers.pending += run->lines.len;
     }
     snprintf(a->cursor.opening, sizeof a->cursor.opening, "%s", opening);
-    /* Large pieces are written directly from the caller's memory; others are copied. */
+    /* Large pieces are written directly from the caller's memory. Small pieces are copied. */
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
         if (p->taken.n > 0)
@@ -393,14 +394,13 @@ static void free_commit(struct commit *c)
     *c = (struct commit){.n_fds = 0};
 }
 
-/* Runs in the committer's thread. Makes the lines durable, then the state that includes them. */
+/* Makes the lines durable, and then the state that includes the lines. Runs in the committer's thread. */
 static void run_commit(void *ctx, void *commit)
 {
     struct file_archive *a = ctx;
     struct commit *c = commit;
     bool failed = false;
-    /* Starts writing all files to the disk before the first sync waits, so that the disk flushes its cache less
-     * often. */
+    /* The writes of all files start before the first sync waits, so that the disk flushes its cache less often. */
     for (size_t i = 0; i < c->n_fds && c->n_fds > 1; i++)
         (void)sync_file_range(c->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
     for (size_t i = 0; i < c->n_fds && !failed; i++)
@@ -411,7 +411,7 @@ static void run_commit(void *ctx, void *commit)
         c->error = errno;
 }
 
-/* Writes all lines in memory and starts their commit. Returns -1 if a write failed. */
+/* Writes all lines in memory, and starts a commit of the lines. Returns -1 if a write failed. */
 static int start_commit(struct file_archive *a)
 {
     struct commit *c = &a->commit;
@@ -437,7 +437,7 @@ static int start_commit(struct file_archive *a)
     return 0;
 }
 
-/* This file exists in the staging directory while a state owns the other files there (invariant 2). */
+/* Name of a file in the staging directory. The file shows that a state owns the staged files (invariant 2). */
 #define MARK "has-state"
 
 static void mark_staging(struct file_archive *a)
@@ -456,14 +456,14 @@ static void end_commit(struct file_archive *a)
     a->committing = false;
     for (size_t i = 0; i < a->n_parts; i++) {
         struct archive_part *p = a->parts[i];
-        /* After a failed commit, the next one syncs the same files again. */
+        /* After a failed commit, the next commit syncs the same files again. */
         p->unsynced = p->unsynced || (p->syncing && !done);
         p->unsynced_name = p->unsynced_name || (p->syncing_name && !done);
         p->syncing = p->syncing_name = false;
     }
     if (!done) {
         struct error error;
-        /* With EMFILE, no fsync has failed: a directory could not be opened. Only a failed fsync is final. */
+        /* Only a failed fsync is final. EMFILE means that a directory could not be opened, not that an fsync failed. */
         bool passes = c->sync_failed ? errno_is_fd_limit(c->error) : errno_is_shortage(c->error);
         error_set(&error, -1, "%s%s: %s", c->sync_failed ? "sync in " : "",
             c->sync_failed ? a->staging : a->state_path, strerror(c->error));
@@ -482,7 +482,7 @@ static void end_commit(struct file_archive *a)
         a->committed = c->state;
         c->state = (struct archive_state){.n_files = 0};
         a->numbers.commits++;
-        /* The state is durable now, so the files that it records as complete may be published. */
+        /* The files that the durable state records as complete may be published. */
         for (size_t i = 0; i < a->committed.n_files; i++) {
             const struct archive_file_state *s = &a->committed.files[i];
             for (size_t k = 0; k < a->n_parts && s->finishing; k++) {
@@ -512,7 +512,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         if (f.error.code != 0) {
             set_trouble(a, SHORTAGE_TO_FINISH, f.shortage, f.error.text);
             if (a->config.compression != ARCHIVE_PLAIN)
-                a->was_full = false; /* lines may fit on the disk although a packed file does not */
+                a->was_full = false; /* lines may fit on the disk although a compressed file does not */
             continue;
         }
         if (f.part->state.lines > 0) {
@@ -531,13 +531,13 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
         archive_part_free(&f.part);
         note_change(a);
         a->at_once = true;
-        /* The shortage is over when no staged file waits for space, descriptors or memory. */
+        /* The shortage ends when no staged file waits for space, descriptors or memory. */
         for (size_t i = 0; i < a->n_parts && !shortage; i++)
             shortage = a->parts[i]->shortage;
         set_shortage(a, SHORTAGE_TO_FINISH, shortage);
     }
-    /* After a crash or a change of max_open, more than max_open files may be open. If they stayed open, the archive
-     * would remain full. */
+    /* After a crash or a change of max_open, more than max_open files may be open. The surplus files are completed,
+     * because file_archive_is_full would otherwise stay true. */
     while (count_stage(a, PART_OPEN) > a->config.max_open)
         close_idlest(a);
     for (size_t i = 0; i < a->n_parts; i++) {
@@ -552,7 +552,7 @@ void file_archive_tick(struct file_archive *a, usec_t wall, usec_t monotonic)
     }
     if (a->failed)
         return;
-    /* `changed` is false once a durable state has no file. */
+    /* `changed` is false once a durable state without files is stored. */
     if (a->goes_back && a->n_parts == 0 && !a->committing && !a->changed) {
         move_over_gap(a);
     }
@@ -579,7 +579,8 @@ int file_archive_flush(struct file_archive *a)
     }
 }
 
-/* Whether the path is a staged file that the state names, or a file that archive_finish creates beside such a file. */
+/* Returns whether the path is that of a staged file in the state, or of a file that archive_finish creates beside a
+ * staged file. */
 static bool is_of_state(const struct file_archive *a, const char *path)
 {
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -591,9 +592,9 @@ static bool is_of_state(const struct file_archive *a, const char *path)
     return false;
 }
 
-/* Deletes staged files that the state does not name: a crash left them. If MARK shows that there was a state but the
- * state is missing, fails and deletes nothing. If there are no staged files, also deletes MARK, because it must not
- * vouch for later files. */
+/* Deletes staged files that are not in the state, which a crash has left. If MARK exists and files are staged but the
+ * state is missing, fails and deletes nothing. If the state is missing and no files are staged, deletes MARK, because
+ * later staged files do not belong to the missing state. */
 static int clean_staging(struct file_archive *a, struct error *error)
 {
     DIR *d = io_make_dirs(a->staging) == 0 ? opendir(a->staging) : NULL;
@@ -608,7 +609,8 @@ static int clean_staging(struct file_archive *a, struct error *error)
     if (marked && others && !a->has_state) {
         closedir(d);
         return error_set(error, -1,
-            "%s: files of an archive whose state %s is missing: restore the state, or delete the files",
+            "%s contains files of an archive whose state %s is missing: restore the state, or delete the "
+            "files",
             a->staging, a->state_path);
     }
     rewinddir(d);
@@ -635,8 +637,8 @@ static int recover(struct file_archive *a, struct error *error)
     if (!a->has_state)
         return 0;
     if (strcmp(a->committed.stream, a->stream) != 0)
-        return error_set(
-            error, -1, "%s: state of the stream %s, not %s", a->state_path, a->committed.stream, a->stream);
+        return error_set(error, -1, "%s is the state of the stream %s, not of %s", a->state_path,
+            a->committed.stream, a->stream);
     a->cursor = a->committed.cursor;
     a->parts = mem_zalloc((a->committed.n_files + 1) * sizeof *a->parts);
     for (size_t i = 0; i < a->committed.n_files; i++) {
@@ -669,7 +671,7 @@ struct file_archive *file_archive_open(
     size_t fixed = archive_fixed_directory(a->format);
     a->directory = fixed > 0 ? bytes_dup(bytes_of(a->format, fixed)) : mem_strdup(".");
     a->staging = archive_staging_directory(a->format);
-    /* Clocks of a time zone may be set back right after midnight; UTC is never set back. */
+    /* In a time zone, clocks may be set back a minute after midnight. UTC clocks are never set back. */
     a->span = config->local_time ? 60 : 3600;
     a->committer = work_thread_new(&(struct work_thread_config){
         .run = run_commit, .ctx = a, .notify = config->wake, .notify_arg = config->arg});

@@ -20,7 +20,7 @@
 #include <time.h>
 
 #define TICK (250 * USEC_PER_MSEC)
-/* If no line arrives for this time, the lines in memory are written. */
+/* The lines in memory are written when no line has arrived for this time. */
 #define QUIET (10 * USEC_PER_MSEC)
 
 static const struct option_row option_rows[] = {
@@ -31,17 +31,18 @@ static const struct option_row option_rows[] = {
         .help = "path of the files, with strftime conversions, such as /var/clicks/clicks-%Y%m%d-%H.ndjson"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help =
-            "state file: the cursor and the unfinished files (default: .ps_to_file-STREAM.json beside the "
-            "files)"},
+        .help = "state file with the cursor and the list of unfinished files (default: "
+                ".ps_to_file-STREAM.json beside the "
+                "files)"},
     {.name = "time_field",
         .type = OPTION_STRING,
-        .help = "field with the event's time, which selects the file (default: none, by time of arrival)"},
+        .help = "field with the event's time, which selects the file (default: none, the time of arrival "
+                "selects the file)"},
     {.name = "time_unit",
         .type = OPTION_CHOICE,
         .fallback = "s",
         .choices = EVENT_SECONDS_UNITS,
-        .help = "unit of time_field, if it is a number and not RFC 3339 text"},
+        .help = "unit of the time in time_field, if the time is a number and not RFC 3339 text"},
     {.name = "local_time", .type = OPTION_BOOL, .help = "file names in the local time zone instead of UTC"},
     {.name = "compress",
         .type = OPTION_CHOICE,
@@ -61,14 +62,15 @@ static const struct option_row option_rows[] = {
         .min = 100,
         .max = 86400000,
         .unit = "ms",
-        .help = "with time_field: finish a file after this time without a line"},
+        .help = "with time_field: finish a file when no line has arrived for this time"},
     {.name = "max_open",
         .type = OPTION_INT,
         .fallback = "256",
         .min = 1,
         .max = 1000,
-        .help =
-            "with time_field: maximum open files; beyond it, the file that was idle for longest is finished"},
+        .help = "with time_field: maximum open files; before a further file is opened, the file that was "
+                "idle for "
+                "longest is finished"},
     {.name = NULL},
 };
 
@@ -79,15 +81,16 @@ struct writer {
     struct http_client *pubsub;
     struct loop_notify *notify;
     struct event *ticker, *quiet;
-    struct event_time *event_time; /* NULL: by arrival */
-    struct archive_run *runs;      /* of the lines that are added to the archive next */
+    struct event_time *event_time; /* NULL: lines are filed by arrival */
+    struct archive_run *runs;      /* lines to add to the archive next */
     size_t n_runs, room_for_runs;
     struct archive_span span; /* times of the last run */
-    struct buf held;          /* lines read that the full disk has no space for */
+    struct buf held;          /* lines that were read but do not fit on the disk */
     uint64_t gaps, untimed;
 };
 
-/* Returns the next conversion of `*format` (%, flags, width and the letter) and moves `*format` behind it. */
+/* Returns the next conversion of `*format` (%, flags, width and letter), and moves `*format` to the byte after the
+ * conversion. */
 static struct bytes next_conversion(const char **format)
 {
     const char *from = strchr(*format, '%');
@@ -102,10 +105,10 @@ static struct bytes next_conversion(const char **format)
     return bytes_of(from, (size_t)(at - from));
 }
 
-/* The operator sets the format. That is safe, because strftime's conversions read no further arguments. */
+/* The operator sets the format. A format from outside is safe, because strftime's conversions read no arguments. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-/* strftime copies an unknown conversion unchanged. */
+/* Returns whether strftime knows the conversion. strftime copies an unknown conversion unchanged. */
 static bool is_known(struct bytes conversion)
 {
     char *text = bytes_dup(conversion), made[256];
@@ -117,8 +120,8 @@ static bool is_known(struct bytes conversion)
     return !same;
 }
 
-/* A directory's name may have NAME_MAX bytes. A file's name must be shorter, because the manifest's name adds a
- * suffix. */
+/* Checks the lengths of the names in the path. A directory's name may have NAME_MAX bytes. A file's name must be
+ * shorter, because the name of its manifest has a further suffix. */
 static int check_name_length(struct options *o, const char *format, struct error *error)
 {
     char name[PATH_MAX];
@@ -146,7 +149,8 @@ static bool is_one_name(const char *format)
     return true;
 }
 
-/* Storing the state replaces the file at its path, so that path must not be an archived file's. */
+/* Returns true if `path` may be the path of a published file. The state must not have such a path, because storing the
+ * state would replace the file. */
 static bool may_be_archived(const char *path, const char *format)
 {
     static const char *const ends[] = {".gz", ".zst", ".manifest.json"};
@@ -192,8 +196,8 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* Adds each line to the last run, or to a new run if its time is in another span. A line without a usable time is filed
- * by its arrival. */
+/* Adds each line to the last run, or to a new run if the line's time is in another span. A line without a usable time
+ * is filed by arrival. */
 static void take_by_event(struct writer *w, struct bytes lines)
 {
     uint16_t ends[LINE_ENDS_BLOCK_MAX];
@@ -203,7 +207,8 @@ static void take_by_event(struct writer *w, struct bytes lines)
         size_t n = lines.len < LINE_ENDS_BLOCK_MAX ? lines.len : LINE_ENDS_BLOCK_MAX;
         size_t n_ends = line_ends_find(bytes_of(lines.ptr, n), ends);
         for (size_t i = 0; i < n_ends; i++) {
-            struct bytes text = bytes_of(line, (size_t)(lines.ptr + ends[i] - line)); /* without its LF */
+            struct bytes text =
+                bytes_of(line, (size_t)(lines.ptr + ends[i] - line)); /* a line without its LF */
             int64_t time;
             line = lines.ptr + ends[i] + 1;
             if (!event_time_of(w->event_time, text, &time)) {
@@ -224,7 +229,7 @@ static void take_by_event(struct writer *w, struct bytes lines)
     file_archive_take(w->archive, stream_client_cursor(w->stream)->opening, w->runs, w->n_runs);
 }
 
-/* Adds the leading lines that fit on the disk to the archive, and returns their length. */
+/* Adds the leading lines that fit on the disk to the archive, and returns the length of these lines. */
 static size_t take_fitting(struct writer *w, struct bytes lines)
 {
     lines = file_archive_fitting(w->archive, lines);
@@ -282,8 +287,8 @@ static void update_health(struct writer *w)
         stream_program_set_trouble(w->daemon, trouble);
 }
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this, for a
- * restart after the stream was created. */
+/* If the stream does not exist yet, `latest` means the beginning of the stream. A state without an id records this
+ * position, so that a restart after the creation of the stream also begins at the first line. */
 static void on_change(void *arg)
 {
     struct writer *w = arg;
@@ -299,7 +304,7 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* a shortage may have kept lines in memory */
+    if (!evtimer_pending(w->quiet, NULL)) /* writes lines that a shortage has kept in memory */
         file_archive_write(w->archive);
     if (w->held.len > 0 && !file_archive_is_full(w->archive)) {
         size_t taken = take_fitting(w, buf_bytes(&w->held));
@@ -313,7 +318,7 @@ static void tick(void *arg)
     update_health(w);
 }
 
-/* May be called from a thread. */
+/* May be called from any thread. */
 static void wake(void *arg)
 {
     struct writer *w = arg;
@@ -333,7 +338,7 @@ static void on_quiet(evutil_socket_t fd, short what, void *arg)
     file_archive_write(w->archive);
 }
 
-/* Descriptors of standard streams, the loop, the log, /metrics and pubsub. */
+/* Number of descriptors for standard streams, the loop, the log, /metrics and pubsub. */
 #define OTHER_DESCRIPTORS 24
 
 #define NUMBER(name, expression)                                                                             \
@@ -387,7 +392,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         w->event_time = event_time_new(field, event_seconds_units(options_string(o, "time_unit")));
     w->notify = loop_notify_new(daemon_base(d), tick, w);
     w->quiet = evtimer_new(daemon_base(d), on_quiet, w);
-    /* Only event time opens many files. The daemon has already raised its descriptor limit as far as allowed. */
+    /* Only archives by event time open many files. The daemon has already raised its descriptor limit. */
     size_t max_open = (size_t)options_int(o, "max_open");
     size_t need = file_archive_descriptors(max_open) + OTHER_DESCRIPTORS;
     if (w->event_time && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < need) {
@@ -454,7 +459,7 @@ static void drain(void *ctx)
     struct writer *w = ctx;
     stream_client_stop(w->stream);
     if (file_archive_flush(w->archive) != 0)
-        log_error("the last lines are not committed: the next start reads them again");
+        log_error("the last lines are not committed: the next start reads these lines again");
     daemon_drained(w->daemon);
 }
 

@@ -12,7 +12,7 @@
 #define TOKEN_BYTES 16
 
 struct hash_key {
-    struct hmac_sha256_ctx hmac; /* hmac_sha256_digest resets it for the next value */
+    struct hmac_sha256_ctx hmac; /* hmac_sha256_digest resets this context for the next value */
     char id[2 * ID_BYTES + 1];
 };
 
@@ -83,5 +83,5 @@ void hash_key_token(struct hash_key *k, struct bytes value, char out[HASH_TOKEN_
     memcpy(out, "h:", 2);
     memcpy(out + 2, k->id, 8);
     out[10] = ':';
-    memcpy(out + 11, text, HASH_TOKEN_LENGTH - 11); /* without padding */
+    memcpy(out + 11, text, HASH_TOKEN_LENGTH - 11); /* copies the base64url text without its padding */
 }

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 struct json_member {
-    struct bytes name;  /* between its quotes, escapes included */
-    struct bytes value; /* the value's text, strings with their quotes */
-    struct bytes whole; /* from the name's quote to the value's end */
+    struct bytes name;  /* text between the name's quotes, including escapes */
+    struct bytes value; /* text of the value; a string includes its quotes */
+    struct bytes whole; /* text from the name's first quote to the value's end */
 };
 
-/* Iterates over the members of a JSON object. If json_fields_extract does not accept the text, the members are
+/* Iterates over the members of a JSON object. In a text that json_fields_extract does not accept, the members are
  * meaningless, but no byte outside the text is read. */
 struct json_members {
     const char *at, *end;
@@ -28,13 +28,13 @@ static bool is_space(char c)
 
 static inline void skip_space(struct json_members *m)
 {
-    if (m->at<m->end && * m->at> ' ') /* the usual case */
+    if (m->at<m->end && * m->at> ' ') /* usually no space follows */
         return;
     while (m->at < m->end && is_space(*m->at))
         m->at++;
 }
 
-/* `at` points to an opening quote. Returns the position behind the closing quote. */
+/* Returns the position after the closing quote of the string whose opening quote is at `at`. */
 static const char *behind_string(const char *at, const char *end)
 {
     at++;
@@ -51,7 +51,7 @@ static const char *behind_string(const char *at, const char *end)
     }
 }
 
-/* Returns the end of the value that begins at `at`. */
+/* Returns the position after the value that begins at `at`. */
 static const char *behind_value(const char *at, const char *end)
 {
     size_t depth = 0;
@@ -86,7 +86,7 @@ static bool json_members_next(struct json_members *m, struct json_member *out)
     if (m->at == m->end || *m->at != '"')
         return false;
     const char *begin = m->at;
-    /* For short names without escapes a plain loop is faster than memchr. */
+    /* A plain loop is faster than memchr for short names without escapes. */
     const char *quote = begin + 1;
     while (quote < m->end && *quote != '"' && *quote != '\\')
         quote++;
@@ -113,7 +113,8 @@ static unsigned hex4(const char *at)
     return n;
 }
 
-/* Appends the character of a \u escape, or of a surrogate pair. `at` is behind "\u". Returns the end of the escape. */
+/* Appends the character of a \u escape, or of a pair of escapes for surrogates. `at` is the position after "\u".
+ * Returns the end of the escape or pair. */
 static const char *append_unicode(struct buf *out, const char *at, const char *end)
 {
     static const unsigned char heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
@@ -134,7 +135,7 @@ static const char *append_unicode(struct buf *out, const char *at, const char *e
     return at;
 }
 
-/* Appends the text between a string's quotes, unescaped. */
+/* Appends the text that is between a string's quotes, with its escapes decoded. */
 static void json_unescape(struct bytes text, struct buf *out)
 {
     static const char letters[] = "bfnrt", means[] = "\b\f\n\r\t";
@@ -168,22 +169,22 @@ struct words {
 
 enum edit { KEEP, DROP, HASH };
 
-/* An object's members to edit, by name. */
+/* The edits of the members of an object, by name. */
 struct edits {
     struct member_edit *members;
     size_t n, room;
-    bool begins[256]; /* first bytes of the names, and the backslash */
+    bool begins[256]; /* true for the first byte of each name, and for the backslash */
 };
 
 struct member_edit {
     char *name;
     enum edit edit;
-    struct edits inside; /* with KEEP: edits of the member's own object */
+    struct edits inside; /* with KEEP: edits within the member's value */
 };
 
 struct line_filter {
     struct words values;
-    struct edits edits; /* of the line's object */
+    struct edits edits; /* edits of the line's object */
     struct hash_key *key;
     char *prefix;
     bool has_subject, has_values, has_heartbeat;
@@ -211,7 +212,7 @@ static void words_free(struct words *w)
     free(w->at);
 }
 
-/* Whether the list has an empty name before or after a comma. An empty shell variable may be the cause. */
+/* Returns whether the list has an empty name before or after a comma, for example from an empty shell variable. */
 static bool has_empty_name(const char *list)
 {
     const char *at = list;
@@ -256,15 +257,15 @@ static struct member_edit *add_member(struct edits *e, struct bytes name)
 static const char *set_edit(struct member_edit *m, enum edit edit)
 {
     if (m->edit != KEEP && m->edit != edit)
-        return "both dropped and hashed";
+        return "is both dropped and hashed";
     if (m->inside.n > 0)
-        return "a field inside it is dropped or hashed too";
+        return "contains a field that is dropped or hashed too";
     m->edit = edit;
     return NULL;
 }
 
-/* Adds a field to drop or hash. Returns NULL, or the reason to refuse it. For user.id, a member with the name "user.id" is
- * dropped or hashed too, so that nothing private passes whichever was meant. */
+/* Adds a field to drop or hash. Returns NULL, or the reason to refuse the field. For the path user.id, the edit also
+ * applies to a member with the name "user.id", because the operator may mean this member. */
 static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
 {
     struct edits *object = e;
@@ -275,9 +276,10 @@ static const char *add_edit(struct edits *e, struct bytes field, enum edit edit)
         return "not a field; write user, user.id or [\"a.b\"]";
     while (json_path_next(&path, &step)) {
         if (step.is_index)
-            return "an element of an array can be neither dropped nor hashed; name a field around the array";
+            return "an element of an array cannot be dropped or hashed; name the field that contains the "
+                   "array";
         if (m && m->edit != KEEP)
-            return "inside a field that is dropped or hashed";
+            return "is inside a field that is dropped or hashed";
         m = add_member(m ? &m->inside : e, step.name);
     }
     const char *why = set_edit(m, edit);
@@ -378,7 +380,7 @@ void line_filter_set_key(struct line_filter *f, struct hash_key *key)
     f->key = key;
 }
 
-/* Appends the token of a value. A null stays null, so that a reader still sees that there was no value. */
+/* Appends the token of a value. A null is appended unchanged, so that a reader can see that the field had no value. */
 static void append_token(struct line_filter *f, struct bytes value, struct buf *out)
 {
     char token[HASH_TOKEN_LENGTH];
@@ -416,14 +418,14 @@ static void append_run(struct buf *out, const char *begin, const char *end)
         buf_append(out, begin, (size_t)(end - begin));
 }
 
-/* Appends an object without dropped members and with tokens for hashed values. Kept text is appended in runs. A kept
- * member is appended with the comma and spaces before it. The comma is left out if all members before it were dropped.
- * Text that is not an object is appended unchanged. */
+/* Appends an object without dropped members and with tokens for hashed values. Unchanged text is appended in runs. The
+ * comma and spaces before a kept member are also appended, but not the comma if all earlier members were dropped. Text
+ * that is not an object is appended unchanged. */
 static void append_rest(struct line_filter *f, const struct edits *e, struct bytes object, struct buf *out)
 {
     struct json_members members = {object.ptr, object.ptr + object.len};
     struct json_member m;
-    const char *run = object.ptr; /* start of the text to append next; NULL after a dropped member */
+    const char *run = object.ptr; /* start of the next run to append; NULL after a dropped member */
     skip_space(&members);
     if (members.at < members.end && *members.at == '{')
         members.at++;
@@ -495,7 +497,7 @@ void loss_log_report(
     bool early = log->at != 0 && now - log->at < LOSS_LOG_INTERVAL && !last;
     if (early || all == 0)
         return;
-    log_warn("lines left out: the filter cannot judge them", LOG_S("to", destination),
+    log_warn("lines skipped: the filter cannot decide whether they pass", LOG_S("to", destination),
         LOG_U("not_json_object", lost[LINE_REFUSED]), LOG_U("over_max_line", lost[LINE_OVERLONG]),
         LOG_U("pattern_too_costly", lost[LINE_UNDECIDED]));
     log->counts = *c;

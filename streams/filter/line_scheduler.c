@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-/* Lines that one call added. In the stream, a gap or an overlong line may precede them. */
+/* Lines that one call of line_queue_add has added. In the stream, a gap or an overlong line may precede the lines. */
 struct piece {
     STAILQ_ENTRY(piece) entry;
     uint64_t end;
@@ -14,10 +14,10 @@ struct piece {
 };
 
 struct line_queue {
-    TAILQ_ENTRY(line_queue) entry; /* in `waiting` while the queue has lines */
+    TAILQ_ENTRY(line_queue) entry; /* entry in the scheduler's `waiting` while the queue has lines */
     struct line_queue_config config;
     STAILQ_HEAD(, piece) pieces;
-    size_t waiting; /* bytes */
+    size_t waiting; /* number of waiting bytes */
 };
 TAILQ_HEAD(line_queue_list, line_queue);
 
@@ -28,7 +28,7 @@ struct line_scheduler {
 
 static void schedule_slice(struct line_scheduler *t)
 {
-    /* A timer lets the loop poll for other events first; event_active would not. */
+    /* With a timer, the loop polls for other events first. With event_active, the loop would not poll first. */
     static const struct timeval now = {0, 0};
     if (!TAILQ_EMPTY(&t->waiting) && !evtimer_pending(t->slice, NULL))
         evtimer_add(t->slice, &now);

@@ -1,12 +1,12 @@
-/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content. Republishes it, answers /sub,
- * or both.
+/* pubsub_filtered: filters a stream: drops and hashes fields, and selects lines by content. The filtered stream is
+ * republished, served at /sub, or both.
  *
- * Each request for /sub follows the source stream over its own connection, so a slow client does not delay the others.
- * As in bitly's pubsub_filtered, a request may add a filter of its own. Lines that a filter cannot judge are left out,
- * counted and logged.
+ * Each request for /sub follows the source stream over its own connection, so that slow clients do not delay other
+ * clients. As in bitly's pubsub_filtered, a request may contain a further filter. If a filter cannot decide whether a
+ * line passes, the line is skipped, counted and logged.
  *
- * The answer's bytes differ from the stream's, so a client cannot resume by counting them. A client that must not miss
- * a line should follow a republished stream. */
+ * Filtered bytes have no offsets in the source stream, so a client of /sub cannot resume by counting bytes. A client
+ * that must not miss a line should follow a republished stream. */
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_server.h"
@@ -23,8 +23,8 @@
 #include <sys/queue.h>
 #include <sysexits.h>
 
-#define PENDING_MAX ((size_t)1 << 20)   /* a client's source pauses at this many unsent bytes */
-#define PENDING_LOW ((size_t)128 << 10) /* and resumes at this many */
+#define PENDING_MAX ((size_t)1 << 20)   /* number of unsent bytes at which the source of a client pauses */
+#define PENDING_LOW ((size_t)128 << 10) /* number of unsent bytes at which the source of a client resumes */
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to filter", "longest line that may pass"),
@@ -75,7 +75,7 @@ static const struct option_row option_rows[] = {
     {.name = "expected_value_regex",
         .type = OPTION_STRING,
         .means = "filter_pattern",
-        .help = "pattern for its value"},
+        .help = "pattern for the value of expected_key"},
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
@@ -97,14 +97,15 @@ struct program {
     struct line_filter *filter;
     struct line_scheduler *scheduler;
     struct http_client *source;
-    struct http_pool *destination;   /* always a single server, because the server stores the mark */
-    struct republisher *republisher; /* NULL: not requested */
-    char *token;                     /* for pubsub; NULL: none */
+    struct http_pool *destination;   /* pool of one server, which stores the mark */
+    struct republisher *republisher; /* NULL: to_stream is not set */
+    char *token;                     /* token for pubsub; NULL: no token */
     LIST_HEAD(, sub) subs;
     size_t n_subs;
-    struct line_counts sub_lines; /* summed over all answers: a line that two answers read counts twice */
+    struct line_counts
+        sub_lines; /* sums over all answers of /sub: a line that two answers read counts twice */
     struct loss_log sub_losses;
-    struct stream_client *sample; /* --dry-run */
+    struct stream_client *sample; /* source of the lines that --dry-run shows */
     int64_t to_show;
 };
 
@@ -116,15 +117,15 @@ struct sub {
     struct http_client *pubsub;
     struct stream_client *source;
     struct event *ending;
-    struct line_filter *filter; /* the request's filter; NULL: none */
+    struct line_filter *filter; /* the filter in the request; NULL: no filter */
     struct line_queue *unfiltered;
-    struct buf once;    /* the line after the program's filter */
+    struct buf once;    /* a line after the program's filter */
     struct buf passed;  /* lines to send */
-    struct buf refusal; /* pubsub's body if it refused the offset */
+    struct buf refusal; /* body of pubsub's reply if pubsub has refused the offset */
     bool started, follow;
-    bool congested; /* the client reads too slowly, so the source pauses */
+    bool congested; /* the source pauses, because the client reads too slowly */
     bool over;      /* the answer ends once all lines are filtered */
-    int refused;    /* pubsub's status if it refused the offset, or 0 */
+    int refused;    /* status of pubsub's reply if pubsub has refused the offset; otherwise 0 */
 };
 
 static int make_filter(
@@ -134,10 +135,10 @@ static int make_filter(
     *key = NULL;
     if (key_file && !options_text(o, "hash"))
         return options_refuse(o, "hash_key_file", error,
-            "set hash too; without it nothing is hashed, and all values are published in plain text");
+            "set hash too; without hash no field is hashed, and all values are published in plain text");
     if (key_file && !(*key = hash_key_read(key_file, error)))
         return options_refuse(o, "hash_key_file", error, "%s", error->text);
-    /* Subscribers of /sub get new tokens after a restart. A stream would keep tokens that cannot be computed again. */
+    /* A random key is only for /sub. In a stream, tokens of a random key would remain after the key is lost. */
     if (!key_file && options_text(o, "hash") && !options_text(o, "to_stream"))
         *key = hash_key_random();
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
@@ -187,7 +188,7 @@ static int check(struct options *o, struct error *error)
     return 0;
 }
 
-#define LONG_SHOWN ((size_t)200) /* bytes shown of a line that is longer than max_line */
+#define LONG_SHOWN ((size_t)200) /* number of bytes that --dry-run shows of a line longer than max_line */
 
 static void show(const char *mark, struct bytes text)
 {
@@ -249,7 +250,7 @@ static void fail_sample(struct program *p, const char *why, int status)
     daemon_fail(p->daemon, status);
 }
 
-/* A dry run ends if the source has a problem or no more lines. */
+/* Ends a dry run if the source has a problem or no more lines. */
 static void on_sample_change(void *arg)
 {
     struct program *p = arg;
@@ -302,7 +303,7 @@ static void start_answer(void *arg)
 static void on_sub_line(struct bytes line, void *arg)
 {
     struct sub *h = arg;
-    /* The program's filter runs first, so that the request's filter cannot test fields that are removed. */
+    /* The program's filter runs first, so that the request's filter cannot test fields that the program removes. */
     buf_clear(&h->once);
     enum line_filter_result r =
         line_filter_apply(h->program->filter, line, !h->filter ? &h->passed : &h->once);
@@ -383,7 +384,8 @@ static void on_ending(evutil_socket_t fd, short what, void *arg)
     forget(h);
 }
 
-/* Ends the answer once all lines are filtered. The loop does this, because a callback of the source must not free the source. */
+/* Makes the loop end the answer once all lines are filtered. A callback of the source must not end the answer itself,
+ * because the end of the answer frees the source. */
 static void end_soon(struct sub *h)
 {
     stream_client_stop(h->source);
@@ -391,8 +393,8 @@ static void end_soon(struct sub *h)
     end_if_over(h);
 }
 
-/* If pubsub fails after the answer has begun, the source reconnects, and the client only sees a pause. If a new stream
- * has replaced the source stream, the answer ends. */
+/* Ends the answer if pubsub has failed before the answer began, or if a new stream has replaced the source stream. If
+ * pubsub fails later, the source reconnects, and the client only sees a pause. */
 static void on_sub_change(void *arg)
 {
     struct sub *h = arg;
@@ -402,7 +404,7 @@ static void on_sub_change(void *arg)
         end_soon(h);
 }
 
-/* pubsub has refused the request's offset. Its reply becomes the answer. */
+/* Called if pubsub has refused the request's offset. pubsub's reply becomes the answer. */
 static void on_sub_refused(int status, struct bytes body, void *arg)
 {
     struct sub *h = arg;
@@ -411,14 +413,14 @@ static void on_sub_refused(int status, struct bytes body, void *arg)
     end_soon(h);
 }
 
-/* The answer ends at a gap, as pubsub's does, so that the client notices the gap. */
+/* Ends the answer at a gap, as pubsub does, so that the client notices the gap. */
 static void on_sub_gap(uint64_t before, uint64_t after, void *arg)
 {
     (void)before, (void)after;
     end_soon(arg);
 }
 
-/* Reads bitly's parameters filter_subject and filter_pattern. Returns false after an error answer. */
+/* Reads bitly's parameters filter_subject and filter_pattern. Returns false after answering with an error. */
 static bool read_filter(const struct program *p, struct http_request *req, struct line_filter **out)
 {
     struct bytes subject, pattern;
@@ -445,7 +447,7 @@ static bool read_filter(const struct program *p, struct http_request *req, struc
     return *out != NULL;
 }
 
-/* Returns false after an error answer. */
+/* Reads the parameter `from`. Returns false after answering with an error. */
 static bool read_from(struct http_request *req, char out[64])
 {
     struct bytes from = BYTES_LITERAL("latest");
@@ -461,8 +463,8 @@ static bool read_from(struct http_request *req, char out[64])
     return ok && from.len <= 60;
 }
 
-/* Only the program's stream is served, because the filter is written for it and the pubsub token may also open other
- * streams. */
+/* Serves only the program's stream, because the filter is for this stream, and because the pubsub token may also permit
+ * other streams. */
 static void serve_sub(struct http_request *req, void *ctx)
 {
     struct program *p = ctx;
@@ -473,7 +475,7 @@ static void serve_sub(struct http_request *req, void *ctx)
     bool follow, multipart;
     if (!http_param_name(req, "stream", own, stream))
         return;
-    if (strcmp(stream, own) != 0) { /* even if pubsub has a stream with that name */
+    if (strcmp(stream, own) != 0) {
         http_problem(req, 404, "unknown-stream", "omit stream", "only the stream %s is served here", own);
         return;
     }
@@ -556,23 +558,24 @@ static void register_stats(struct program *p)
 {
     static const struct stats_row rows[] = {
         {"subscribers", "Open answers of /sub", read_subscribers},
-        {"sub_lines_read_total", "Lines read for /sub; a line is counted once for each answer that reads it",
-            read_sub_read},
-        {"sub_lines_passed_total", "Of those, lines sent", read_sub_passed},
-        {"sub_lines_filtered_total", "Of those, lines that fail a condition", read_sub_filtered},
-        {"sub_lines_undecided_total", "Of those, lines left out: the pattern took too many steps",
+        {"sub_lines_read_total",
+            "Lines read for /sub; a line is counted once for each answer that reads the line", read_sub_read},
+        {"sub_lines_passed_total", "Lines read for /sub that were sent", read_sub_passed},
+        {"sub_lines_filtered_total", "Lines read for /sub that fail a condition", read_sub_filtered},
+        {"sub_lines_undecided_total", "Lines read for /sub and skipped: the pattern took too many steps",
             read_sub_undecided},
-        {"sub_lines_refused_total", "Of those, lines left out: not a JSON object", read_sub_refused},
-        {"sub_lines_overlong_total", "Of those, lines left out: longer than max_line", read_sub_overlong},
+        {"sub_lines_refused_total", "Lines read for /sub and skipped: not a JSON object", read_sub_refused},
+        {"sub_lines_overlong_total", "Lines read for /sub and skipped: longer than max_line",
+            read_sub_overlong},
         {0},
     };
     static const struct stats_row republished[] = {
         {"lines_read_total", "Lines read from the stream", read_read},
         {"lines_passed_total", "Lines published", read_passed},
         {"lines_filtered_total", "Lines that fail a condition", read_filtered},
-        {"lines_undecided_total", "Lines left out: the pattern took too many steps", read_undecided},
-        {"lines_refused_total", "Lines left out: not a JSON object", read_refused},
-        {"lines_overlong_total", "Lines left out: longer than max_line", read_overlong},
+        {"lines_undecided_total", "Lines skipped: the pattern took too many steps", read_undecided},
+        {"lines_refused_total", "Lines skipped: not a JSON object", read_refused},
+        {"lines_overlong_total", "Lines skipped: longer than max_line", read_overlong},
         {"runs_stored_total", "Publishes stored", read_runs},
         {"gaps_total", "Gaps in the stream", read_gaps},
         {"offset_bytes", "Offset below which the stream is filtered and stored", read_offset},
@@ -640,7 +643,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     return 0;
 }
 
-/* The key can be replaced between two lines, because each token contains the id of the key that made it. */
+/* Reloads the hash key. The key can be replaced between two lines, because each token contains the id of its key. */
 static void hangup(void *ctx)
 {
     struct program *p = ctx;

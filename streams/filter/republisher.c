@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define MARK_EVERY_SECONDS 1
-/* Delay after a reply such as 401, 404 or 413, for which the pool has no delay of its own. */
+/* Delay before a retry after a reply such as 401, 404 or 413, for which the pool sets no delay. */
 #define RETRY_FIRST (50 * USEC_PER_MSEC)
 #define RETRY_MAX (2 * USEC_PER_SEC)
 
@@ -25,28 +25,28 @@ struct republisher {
     struct republisher_config config;
     struct stream_client *source;
     struct event *mark_timer;
-    struct line_queue *unfiltered;     /* NULL: no filter */
+    struct line_queue *unfiltered;     /* lines that are not filtered yet; NULL: no filter */
     struct buf passed;                 /* lines of the next run */
-    uint64_t first;                    /* where to begin if the destination has no mark */
+    uint64_t first;                    /* offset at which to begin if the destination has no mark */
     uint64_t mark;                     /* the destination's mark */
-    uint64_t sending;                  /* the destination's mark once the run under way is stored */
-    char opening[STREAM_OPENING_TEXT]; /* stored with `sending` */
-    bool asked;                        /* the mark is known */
-    bool into_itself;
-    /* the request to the destination */
+    uint64_t sending;                  /* the destination's mark once the current run is stored */
+    char opening[STREAM_OPENING_TEXT]; /* opening (id of a run of pubsub) of the byte before `sending` */
+    bool asked;                        /* the destination's mark is known */
+    bool into_itself;                  /* source and destination are the same stream */
+    /* The request to the destination: */
     enum { IDLE, ASKING, SENDING } doing;
     struct publisher *destination;
-    const char *name; /* of the destination's stream or queue */
+    const char *name; /* name of the destination's stream or queue */
     char producer[NAME_LEN_MAX + 1], producer_name[NAME_LEN_MAX + 1];
-    char command[200]; /* sets the destination's mark; an offset completes it */
-    struct buf run;    /* lines under way */
+    char command[200]; /* shell command that sets the destination's mark, without the offset at its end */
+    struct buf run;    /* lines of the current run */
     struct event *retry_timer;
     struct backoff backoff;
     char trouble[330];
     struct republisher_numbers numbers;
     struct loss_log losses;
-    struct watermark watermark; /* of the source, as far as its lines are stored in the destination */
-    bool has_sent;              /* since the last tick of mark_timer */
+    struct watermark watermark; /* watermark of the source, up to the lines that the destination has stored */
+    bool has_sent;              /* a request was sent since the last tick of mark_timer */
 };
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
@@ -59,7 +59,7 @@ static uint64_t reached(const struct republisher *r)
     return stream_client_cursor(r->source)->offset;
 }
 
-/* Pauses the source while the mark is not known or too many lines wait. */
+/* Pauses the source while the destination's mark is not known, or too many lines wait. */
 static void pause_or_resume(struct republisher *r)
 {
     bool full = r->unfiltered && line_queue_is_full(r->unfiltered);
@@ -76,7 +76,8 @@ static void drop_collected(struct republisher *r)
         line_queue_clear(r->unfiltered);
 }
 
-/* Without lines if the mark does not move. Also states up to when the destination is complete once the run is stored. */
+/* Sends a request to the destination. If the mark does not move, the request contains no lines. The request also
+ * contains the time up to which the destination is complete once the run is stored. */
 static void request(struct republisher *r)
 {
     if (r->doing == ASKING)
@@ -92,8 +93,8 @@ static void request(struct republisher *r)
                                            .name = r->producer_name});
 }
 
-/* Sends the lines that passed, or moves only the mark, or only states `until`. Waits while lines of an earlier response are filtered,
- * because their opening is not known any more. */
+/* Sends the lines that passed, or only the new mark, or only `until`. Sends nothing while lines of an earlier response
+ * are being filtered, because the opening of these lines is no longer known. */
 static void send_now(struct republisher *r)
 {
     const char *opening = stream_client_opening_at(r->source, reached(r));
@@ -122,7 +123,7 @@ static void send_what_passed(struct republisher *r)
         send_now(r);
 }
 
-/* Stops if the destination is the source, because its lines would be read and sent again endlessly. */
+/* Ends the daemon if source and destination are the same stream, because its lines would be copied endlessly. */
 static bool is_into_itself(struct republisher *r)
 {
     if (!r->into_itself &&
@@ -164,7 +165,7 @@ static void succeeded(struct republisher *r)
     on_change(r);
 }
 
-/* Moves only the mark if no line has passed. If the mark does not move, states only `until`. */
+/* Sends the new mark if no line has passed, or only `until` if the mark has not changed. */
 static void on_mark_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct republisher *r = arg;
@@ -198,9 +199,9 @@ static void asked(struct republisher *r, const struct publisher_outcome *o)
     snprintf(from.opening, sizeof from.opening, "%.*s", (int)o->opening.len,
         o->opening.len > 0 && r->mark > 0 ? o->opening.ptr : "");
     drop_collected(r);
-    r->watermark = (struct watermark){0}; /* the destination may be an older copy */
-    /* Connect to the source again, even at the same offset. The source must answer after the destination, because the
-     * old connection may be to a process that no longer runs. */
+    r->watermark = (struct watermark){0}; /* the destination may be an older copy of itself */
+    /* A new connection to the source is needed even at the same offset: the source must answer after the destination,
+     * and the old connection may be to a process that no longer runs. */
     follow(r, &from);
     r->config.on_change(r->config.arg);
 }
@@ -216,8 +217,8 @@ static void on_outcome(const struct publisher_outcome *o, void *arg)
     }
     succeeded(r);
     if (o->result == PUBLISHER_CONFLICT) {
-        log_warn("another producer has moved the destination's mark: asking again");
-        drop_collected(r); /* they begin at a mark that the destination no longer has */
+        log_warn("another producer has moved the destination's mark: asking for the mark again");
+        drop_collected(r); /* the collected lines begin at a mark that the destination no longer has */
         ask_mark(r);
         return;
     }
@@ -256,7 +257,7 @@ static void on_filtered(void *arg)
     send_what_passed(r);
 }
 
-/* Without a filter, only erased lines do not pass. */
+/* Collects all lines except erased lines. Used without a filter. */
 static void pass_lines(struct republisher *r, struct bytes lines)
 {
     const char *end = lines.ptr + lines.len, *line = lines.ptr, *found;
@@ -281,12 +282,12 @@ static void on_lines(struct bytes lines, void *arg)
     send_what_passed(r);
 }
 
-/* A line over max_line cannot be filtered, so it does not pass. */
+/* Counts a line longer than max_line. Such a line does not pass, because the filter cannot read its end. */
 static void on_overlong(struct bytes head, uint64_t length, void *arg)
 {
     struct republisher *r = arg;
     (void)head;
-    log_warn("line left out: longer than max_line", LOG_U("bytes", length),
+    log_warn("line skipped: longer than max_line", LOG_U("bytes", length),
         LOG_U("end", stream_client_cursor(r->source)->offset));
     line_counts_add(&r->numbers.lines, LINE_OVERLONG);
 }
@@ -301,7 +302,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void on_statement(const struct stream_statement *s, void *arg)
 {
     struct republisher *r = arg;
-    /* The destination is as far behind its present as the source is behind its own, whichever clock is ahead. */
+    /* The clocks of source and destination may differ. Therefore `until` must be at least as old by the destination's
+     * clock as by the source's clock. */
     struct stream_statement cut = *s;
     usec_t time = publisher_destination(r->destination)->time;
     usec_t behind = s->now - s->until, most = time > behind ? time - behind : 0;

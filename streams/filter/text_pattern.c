@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-/* Costs are in 1024ths of a step. */
+/* The unit of costs is a 1024th of a step. */
 #define STEP 1024
 #define STEP_OF_BYTE 64
 
 struct effort {
     PCRE2_SIZE at;  /* position in the text */
-    size_t needs;   /* bytes that the current item may skip */
-    uint64_t spent; /* 1024ths of steps */
+    size_t needs;   /* number of bytes that the current item may skip */
+    uint64_t spent; /* cost so far, in 1024ths of a step */
 };
 
 struct text_pattern {
@@ -20,14 +20,15 @@ struct text_pattern {
     pcre2_match_data *match;
     pcre2_match_context *context;
     const char *text; /* the pattern, during construction */
-    size_t length;    /* of the pattern */
-    size_t *needs;    /* for each position in the pattern: bytes that its item may skip before it fails */
+    size_t length;    /* length of the pattern */
+    size_t *
+        needs; /* for each item, by its position in the pattern: bytes that the item may skip and then fail */
     uint64_t of_byte; /* cost of a skipped byte */
     struct effort effort;
 };
 
-/* PCRE2 calls this before it tries an item. The previous item is charged for the bytes that it skipped, or for those
- * that it may have skipped before it failed, whichever are more. */
+/* Charges the cost of the previous item. PCRE2 calls `count` before each attempt to match an item. The charged bytes
+ * are the larger of two numbers: the skipped bytes, and the bytes that a failed item may have skipped. */
 static int count(pcre2_callout_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -57,8 +58,8 @@ static size_t repeats(const char *item, size_t n)
     return most;
 }
 
-/* Records for each item how many bytes it may skip. A lookbehind moves back in the text before PCRE2 tries its first
- * item. */
+/* Records how many bytes an item may skip. A lookbehind may skip bytes, because PCRE2 moves back in the text before the
+ * first item of the lookbehind. */
 static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
 {
     struct text_pattern *p = arg;
@@ -66,9 +67,9 @@ static int note_needs(pcre2_callout_enumerate_block *block, void *arg)
     /* If a pattern ends with (?), PCRE2 reports a length that reaches three bytes past the pattern's end. */
     size_t n = MIN(block->next_item_length, p->length - block->pattern_position);
     uint32_t back = 0;
-    if (*item == '(') /* any group may be a lookbehind, which has many spellings */
+    if (*item == '(') /* every group counts as a lookbehind, because lookbehinds have many spellings */
         pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &back);
-    /* A back reference, such as \1, or \X may compare the rest of the text. */
+    /* A back reference such as \1 may compare the rest of the text, and so may \X. */
     bool unlimited =
         (n > 1 && item[0] == '\\' && (strchr("gkX", item[1]) || (item[1] >= '1' && item[1] <= '9'))) ||
         (n > 3 && memcmp(item, "(?P=", 4) == 0);
@@ -82,10 +83,10 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
     int code;
     PCRE2_SIZE at;
     unsigned char why[120];
-    /* Patterns are untrusted: PCRE2 must check that they are UTF-8, and \C could stop inside a character. */
+    /* The pattern is untrusted. PCRE2 must check that the pattern is UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
-    /* A verb can lift PCRE2's limits or disable its JIT compiler. PCRE2 scans a script run again for every end that is
-     * tried. */
+    /* A verb can remove PCRE2's limits or disable its JIT compiler. For each possible end of a script run, PCRE2 scans
+     * the script run again without a callout. */
     bool refused = strncmp(pattern, "(*", 2) == 0;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         refused = refused || strstr(pattern, runs[i]);
@@ -135,7 +136,7 @@ static int find(struct text_pattern *p, struct bytes text, uint32_t options, pcr
 }
 
 /* The compiled matcher has a small stack. If the stack overflows, the interpreter repeats the search. The interpreter's
- * match data may take 20 MB, so they are freed at once. */
+ * match data are freed after the search, because they may take 20 MB. */
 enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes text)
 {
     if (text.len > TEXT_PATTERN_TEXT_MAX)

@@ -1,16 +1,16 @@
 /* text_pattern: searches untrusted text for an untrusted PCRE2 pattern, at a bounded cost.
  *
- * 1. Cost is counted in steps. Each tried item of the pattern costs a step, and so does each 16 bytes skipped since the
- *    previous item (fewer bytes for a long pattern). A failing item also costs the bytes that it may have skipped: n
- *    for x{n}, the rest of the text for a back reference. PCRE2's own limit counts neither bytes nor starting
- *    positions, so it does not bound the time.
- * 2. After TEXT_PATTERN_STEPS_MAX steps (a few milliseconds) the result is UNDECIDED. A text over TEXT_PATTERN_TEXT_MAX
- *    is UNDECIDED too, because a single item may skip all of it. The result depends only on pattern and text, never on
- *    elapsed time.
- * 3. A pattern that begins with a verb such as (*NO_JIT), or has a script run, is refused: its cost would not be
- *    counted.
+ * 1. The cost of a search is counted in steps. Each attempt to match an item of the pattern costs a step. Each 16 bytes
+ *    skipped since the previous item cost a further step (fewer bytes for a long pattern). For an item that fails, the
+ *    skipped bytes are not known, so the maximum is charged: n bytes for x{n}, the rest of the text for a back
+ *    reference. PCRE2's own limit does not bound the time, because PCRE2 does not count bytes or starting positions.
+ * 2. After TEXT_PATTERN_STEPS_MAX steps (a few milliseconds) the result is TEXT_PATTERN_UNDECIDED. A text longer than
+ *    TEXT_PATTERN_TEXT_MAX has the same result, because a single item may skip the whole text. The result depends only
+ *    on pattern and text, never on the elapsed time.
+ * 3. A pattern that begins with a verb such as (*NO_JIT), or has a script run, is refused, because its cost would not
+ *    be counted.
  *
- * Not thread-safe: use one per thread. */
+ * A text_pattern is not thread-safe: each thread needs its own text_pattern. */
 #ifndef MILLRACE_TEXT_PATTERN_H
 #define MILLRACE_TEXT_PATTERN_H
 
@@ -28,7 +28,7 @@ enum text_pattern_result {
 
 struct text_pattern;
 
-/* Returns NULL with the error, which names the position. */
+/* Returns NULL with the error, which names the position in the pattern. */
 struct text_pattern *text_pattern_new(const char *pattern, struct error *error);
 void text_pattern_free(struct text_pattern **p);
 /* The text must be UTF-8. */

@@ -2,19 +2,19 @@
  * (republisher.h).
  *
  * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, each request has one line, which
- * replaces the %s in escaped form. Several destinations take turns; a failing destination counts as down for a while
+ * replaces the %s in escaped form. Several destinations take turns. A failing destination counts as down for a while
  * (http_pool.h).
  *
- * 1. Every line below the cursor was answered with 2xx. After a crash, the program continues at the stored cursor. Only
- *    lines that were answered after the cursor was stored are delivered again.
- * 2. A batch is retried until it is answered with 2xx. If the failed destination does not count as down, the next
- *    attempt follows after a second.
- * 3. With skip_refused, a batch is halved after each answer that blames the request (http_pool_is_poison), until one
- *    line is left. Once every destination that is up has refused that line, the line is left out, logged with its
- *    offsets and counted. After poison_limit such lines in a row the destination is assumed to be at fault, and lines
- *    are retried until one is accepted.
- * 4. At most `parallel` requests are under way. With `parallel` = 1, a single destination gets the lines in order. With
- *    more batches than `parallel` the source pauses. */
+ * 1. Every line below the cursor was answered with 2xx, or skipped. After a crash, the program continues at the stored
+ *    cursor. Lines that were answered but are not below the stored cursor are delivered again.
+ * 2. A batch is retried until a destination answers the batch with 2xx. If the failed destination does not count as
+ *    down, the next attempt is a second later.
+ * 3. With skip_refused, each answer that blames the request (http_pool_is_poison) halves the batch, down to one line.
+ *    Once every destination that is up has refused a single line, the line is skipped, logged with its offsets and
+ *    counted. After poison_limit skipped lines in a row, the program assumes that the destination is faulty, and
+ *    retries refused lines until a line is accepted.
+ * 4. At most `parallel` requests are in progress. With `parallel` = 1, a single destination gets the lines in order.
+ *    While more than `parallel` batches exist, the source pauses. */
 #include "streams/archive/archive_lock.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
@@ -34,7 +34,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Delay after a host has refused lines or answered 302 or 408: the pool does not mark such a host as down. */
+/* Delay after a host has refused lines or answered 302 or 408. The pool does not count such a host as down. */
 #define REFUSED_RETRY (1 * USEC_PER_SEC)
 
 static const struct option_row option_rows[] = {
@@ -49,8 +49,9 @@ static const struct option_row option_rows[] = {
         .help = "file with the token that each destination gets as Authorization: Bearer"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "state file: the offset below which all lines are delivered (default: "
-                ".ps_to_http-STREAM-HASH.json in the working directory, HASH of pubsub_url and destination)"},
+        .help = "state file with the offset below which all lines are delivered (default: "
+                ".ps_to_http-STREAM-HASH.json in the working directory, with a HASH of pubsub_url and "
+                "destination)"},
     {.name = "method",
         .type = OPTION_CHOICE,
         .fallback = "POST",
@@ -97,17 +98,17 @@ static const struct option_row option_rows[] = {
     {.name = "skip_refused",
         .type = OPTION_BOOL,
         .help =
-            "leave out a line, instead of retrying it, once every reachable destination answers 400, 413 or "
+            "skip a line, instead of retrying the line, once every reachable destination answers 400, 413 or "
             "422"},
     {.name = "poison_limit",
         .type = OPTION_INT,
         .fallback = "100",
         .max = 1000000,
-        .help = "with skip_refused: maximum lines left out in a row; further refused lines are retried (0: "
-                "unlimited)"},
+        .help = "with skip_refused: maximum number of lines skipped in a row; further refused lines are "
+                "retried (0: unlimited)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "with skip_refused: file to which the lines left out are appended"},
+        .help = "with skip_refused: file to which skipped lines are appended"},
     REJECT_LIMIT_OPTIONS,
     {.name = "commit_every",
         .type = OPTION_DURATION,
@@ -126,17 +127,20 @@ static const struct option_row option_rows[] = {
         .help = "URL for a POST of each line"},
     {.name = "round_robin",
         .type = OPTION_BOOL,
-        .help = "required with several of bitly's destination URLs, which then take turns"},
+        .help =
+            "required if several destination_get_url or destination_post_url are set; these URLs take turns"},
     {.name = "max_silence",
         .type = OPTION_STRING,
         .means = "",
         .help = "no effect: ps_to_http notices a dead connection to pubsub and reconnects"},
     {.name = "to_stream",
         .type = OPTION_STRING,
-        .help = "instead of destination: stream of another pubsub; each line is stored once"},
+        .help =
+            "stream of another pubsub that gets the lines instead of destination; each line is stored once"},
     {.name = "to_queue",
         .type = OPTION_STRING,
-        .help = "instead of destination: queue of a simplequeue; each line is stored once"},
+        .help =
+            "queue of a simplequeue that gets the lines instead of destination; each line is stored once"},
     {.name = "to_url",
         .type = OPTION_STRING,
         .help = "address of the pubsub or simplequeue for to_stream or to_queue"},
@@ -147,54 +151,55 @@ static const struct option_row option_rows[] = {
     {.name = NULL},
 };
 
-/* Lines [begin, end) of the stream. Batches are in the stream's order, the first begins at the cursor. */
+/* The lines in the bytes [begin, end) of the stream. The list of batches is in the stream's order, and the first batch
+ * begins at the cursor. */
 struct batch {
     struct program *program;
     struct batch *next;
-    const struct http_pool_host *host; /* of the last attempt */
-    uint64_t refusers;                 /* hosts that refused this single line (http_pool_host_bit) */
+    const struct http_pool_host *host; /* host of the last attempt */
+    uint64_t refusers; /* for a single line: bits of the hosts that refused it (http_pool_host_bit) */
     struct buf lines;
     size_t n_lines;
     uint64_t begin, end;
-    char opening[STREAM_OPENING_TEXT]; /* of all its lines, or, without lines, of the byte before `end` */
-    usec_t due; /* time of the next attempt; until then the batch gathers lines or waits for a retry */
+    char opening[STREAM_OPENING_TEXT]; /* opening (id of a run of pubsub) of the byte before `end` */
+    usec_t due; /* time of the next attempt; before `due` the batch gathers lines or waits for a retry */
     enum { GATHERING, WAITING, UNDER_WAY, DONE } state;
 };
 
 struct program {
     struct daemon *daemon;
     struct http_client *source;
-    struct http_pool *pool;          /* the destinations, or the one server of a republisher */
-    struct republisher *republisher; /* for to_stream and to_queue; else NULL */
+    struct http_pool *pool;          /* the destinations, or the server of to_url */
+    struct republisher *republisher; /* NULL: to_stream and to_queue are not set */
     struct stream_client *stream;
-    struct archive_state state; /* only the member `cursor` is used */
+    struct archive_state state; /* the stored state, of which only the member `cursor` is used */
     const char *state_path;
-    int state_lock;             /* -1: none */
-    struct reject_file rejects; /* path NULL: refused lines are only logged */
+    int state_lock;             /* descriptor of the state's lock; -1: not locked */
+    struct reject_file rejects; /* file of the refused lines; path NULL: refused lines are only logged */
     struct event *committer;
-    bool state_found; /* a state was found at the start or stored since */
+    bool state_found; /* a state was found at the start, or has been stored */
     bool state_failed;
-    /* settings */
+    /* Settings: */
     bool bare_line;
-    bool get; /* GET instead of POST, with the line in the URL */
+    bool get; /* requests are GETs with the line in the URL, not POSTs */
     bool skip_refused;
     size_t batch_lines, batch_bytes, parallel;
     usec_t gather;
     uint64_t poison_limit; /* 0: unlimited */
     const char *content_type;
-    /* delivery */
+    /* Delivery: */
     struct batch *first, *last;
     size_t n_batches, under_way;
-    struct stream_cursor cursor; /* the end of the batches that are done: every line below is delivered */
-    uint64_t refused_in_row;     /* lines left out since the last accepted one */
-    struct event *timer;         /* for the next attempt */
+    struct stream_cursor cursor; /* position below which every line is delivered or skipped */
+    uint64_t refused_in_row;     /* number of lines skipped since the last accepted line */
+    struct event *timer;         /* timer of the next attempt */
     bool was_full, stopping;
     bool refuses_all; /* poison_limit is reached, and another line was refused */
     char trouble[400];
     struct stats_counter *lines, *batches, *failures, *refused;
 };
 
-/* Reports an error if one of these settings is set: it would have no effect, so the operator has made a mistake. */
+/* Fails if a setting in `names` is set, because the setting would have no effect. */
 static int refuse_settings(struct options *o, const char *const *names, const char *why, struct error *error)
 {
     for (; *names != NULL; names++)
@@ -212,7 +217,7 @@ static int set_default_state(struct options *o, struct error *error)
     buf_printf(&path, ".ps_to_http-%s-%016" PRIx64 ".json", options_string(o, "stream"), hash);
     const char *kept = options_keep(o, buf_bytes(&path));
     buf_free(&path);
-    log_warn("state is not set: it is stored in the working directory", LOG_S("path", kept));
+    log_warn("state is not set: the state is stored in the working directory", LOG_S("path", kept));
     return options_inherit(o, "state", kept, "default", error);
 }
 
@@ -231,8 +236,8 @@ static int check_destination(struct options *o, struct error *error)
     if (several && !options_bool(o, "round_robin") &&
         (options_is_set(o, "destination_get_url") || options_is_set(o, "destination_post_url")))
         return options_refuse(o, "destination", error,
-            "several destinations take turns: set --round-robin; to send each line to all, start one "
-            "ps_to_http for each");
+            "several destinations take turns: set --round-robin; to send each line to all destinations, "
+            "start one ps_to_http per destination");
     if (strcmp(options_string(o, "method"), "GET") == 0 && !all_placeholders)
         return options_refuse(o, "destination", error, "method GET requires %%s in each URL");
     if (strstr(options_text(o, "destination"), "%s") && options_is_set(o, "batch") &&
@@ -297,8 +302,8 @@ static void update_health(struct program *p)
 static void write_state(struct program *p);
 static void end_drain(struct program *p);
 
-/* For a stream that does not exist yet, `latest` means its beginning. A state without an id records this, for a
- * restart after the stream was created. */
+/* If the stream does not exist yet, `latest` means the beginning of the stream. A state without an id records this
+ * position, so that a restart after the creation of the stream also begins at the first line. */
 static void on_change(void *arg)
 {
     struct program *p = arg;
@@ -310,8 +315,8 @@ static void on_change(void *arg)
         end_drain(p);
 }
 
-/* A failed write is retried with the next commit. Delivery continues meanwhile; after a crash the lines since the last
- * stored state are delivered again. */
+/* Stores the state. After a failed write, delivery continues, and the next commit tries again. After a crash, the lines
+ * since the last stored state are delivered again. */
 static void write_state(struct program *p)
 {
     bool failed = archive_state_write(p->state_path, &p->state) != 0;
@@ -348,7 +353,7 @@ static void on_commit(evutil_socket_t fd, short what, void *arg)
 
 static void start_waiting(struct program *p);
 
-/* Inserts a batch behind `before`; NULL: as the first batch. */
+/* Inserts a batch after the batch `before`, or as the first batch if `before` is NULL. */
 static struct batch *batch_new(struct program *p, struct batch *before, uint64_t begin, const char *opening)
 {
     struct batch *b = mem_zalloc(sizeof *b), **place = before ? &before->next : &p->first;
@@ -362,7 +367,7 @@ static struct batch *batch_new(struct program *p, struct batch *before, uint64_t
     return b;
 }
 
-/* Moves the cursor past the batches that are done. */
+/* Moves the cursor past the leading batches that are DONE, and frees these batches. */
 static void drop_done(struct program *p)
 {
     while (p->first && p->first->state == DONE) {
@@ -377,13 +382,13 @@ static void drop_done(struct program *p)
     }
 }
 
-/* When full, the program pauses the source, but still accepts the rest of the current read. */
+/* Returns whether the program must pause the source. The program still accepts the rest of the current read. */
 static bool is_full(const struct program *p)
 {
     return p->n_batches > p->parallel;
 }
 
-/* True if a line of `n` bytes with its LF does not fit. */
+/* Returns true if the batch has no room for a line of `n` bytes, including the LF. */
 static bool is_full_batch(const struct program *p, const struct batch *b, size_t n)
 {
     return b->n_lines >= p->batch_lines || b->lines.len + n > p->batch_bytes;
@@ -426,7 +431,7 @@ static void wait_refused(struct batch *b, const char *trouble)
     set_trouble(b->program, trouble);
 }
 
-/* False after an error. */
+/* Appends a refused line to `rejects`. Returns false if this fails. */
 static bool keep_refused(const struct program *p, struct bytes line)
 {
     bool expired;
@@ -449,7 +454,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
     stats_add(p->failures, 1);
     b->state = WAITING;
     b->due = 0;
-    if (b->n_lines > 1) { /* the second half becomes a batch behind the first half */
+    if (b->n_lines > 1) { /* the second half becomes a new batch after the first half */
         size_t keep = b->n_lines / 2;
         const char *at = b->lines.ptr;
         for (size_t i = 0; i < keep; i++)
@@ -470,7 +475,7 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
     if (http_pool_next(p->pool, b->refusers))
         return; /* another host may accept the line, for example with a larger limit */
     http_pool_describe(reply, why, sizeof why);
-    /* Without a limit, a mistyped address that answers 400 would make the program leave out the whole stream. */
+    /* Without a limit, a mistyped address that answers 400 would make the program skip all lines. */
     p->refuses_all = p->poison_limit > 0 && p->refused_in_row >= p->poison_limit;
     if (p->refuses_all) {
         snprintf(text, sizeof text, "%.80s refuses every line (poison_limit): %s",
@@ -482,8 +487,9 @@ static void refused(struct batch *b, const struct http_reply_view *reply)
         wait_refused(b, "cannot store a refused line");
         return;
     }
-    log_warn("line left out: the destination refuses it", LOG_S("destination", http_pool_host_url(b->host)),
-        LOG_I("status", reply->status), LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("error", why));
+    log_warn("line skipped: the destination refuses the line",
+        LOG_S("destination", http_pool_host_url(b->host)), LOG_I("status", reply->status),
+        LOG_U("from", b->begin), LOG_U("to", b->end), LOG_S("error", why));
     set_trouble(p, "");
     stats_add(p->refused, 1);
     p->refused_in_row++;
@@ -505,8 +511,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
         p->refuses_all = false;
         p->refused_in_row = 0;
         set_trouble(p, "");
-        /* Only an answer can show that a destination is the source stream itself. By then the stream has stored some
-         * batches. */
+        /* Only an answer can show that the destination is the source stream. Before the answer, the stream has already
+         * stored the batch. */
         struct stream_place place;
         stream_place_read(reply, &place);
         if (stream_place_is_same(&place, stream_client_place(p->stream)))
@@ -525,8 +531,8 @@ static void answered(enum http_client_result result, const struct http_reply_vie
     }
 }
 
-/* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so with one slot no other batch
- * overtakes it. */
+/* Sends the batches that are due. A batch that waits for a retry occupies one of the `parallel` slots, so that with one
+ * slot no batch overtakes another batch. */
 static void start_waiting(struct program *p)
 {
     usec_t now = clock_monotonic(), wake = INT64_MAX;
@@ -538,7 +544,7 @@ static void start_waiting(struct program *p)
         bool early = b->due > now && !(b->state == GATHERING && (b->next || is_full_batch(p, b, 1)));
         if (!early)
             host = http_pool_next(p->pool, b->refusers);
-        if (!early && !host) /* if all other hosts are down, try a host that refused the line */
+        if (!early && !host) /* tries a host that refused the line, because all other hosts are down */
             host = http_pool_next(p->pool, 0);
         usec_t due = early ? b->due : now + http_pool_wait(p->pool) + USEC_PER_MSEC;
         slots--;
@@ -547,7 +553,7 @@ static void start_waiting(struct program *p)
             continue;
         }
         struct buf target = {0};
-        struct bytes line = bytes_of(b->lines.ptr, b->lines.len - 1); /* without the LF */
+        struct bytes line = bytes_of(b->lines.ptr, b->lines.len - 1); /* the line without its LF */
         http_pool_fill_target(host, line, &target);
         b->host = host;
         b->state = UNDER_WAY;
@@ -575,7 +581,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     start_waiting(arg);
 }
 
-/* An erased line is not sent: the batch only moves the cursor in its turn. */
+/* Adds a batch without lines for an erased line, which is not sent. The batch only moves the cursor. */
 static void pass_erased(struct program *p, uint64_t begin, uint64_t end, const char *opening)
 {
     struct batch *b = p->last;
@@ -623,7 +629,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 {
     struct program *p = arg;
     (void)before;
-    /* A batch without lines: it only moves the cursor, after the earlier batches. */
+    /* The new batch has no lines, and only moves the cursor once the earlier batches are DONE. */
     batch_new(p, p->last, after, stream_client_cursor(p->stream)->opening)->state = DONE;
     drop_done(p);
 }
@@ -648,7 +654,7 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
     int found = p->state_lock < 0 ? -1 : archive_state_read(p->state_path, &p->state, error);
     bool foreign = found > 0 && strcmp(p->state.stream, options_string(o, "stream")) != 0;
     if (foreign)
-        error_set(error, -1, "%s: state of the stream %s", p->state_path, p->state.stream);
+        error_set(error, -1, "%s is the state of the stream %s", p->state_path, p->state.stream);
     if (found < 0 || foreign) {
         options_refuse(o, "state", error, "%s", error->text);
         return EX_CONFIG;
@@ -679,10 +685,10 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
     p->lines = stats_counter(s, "lines_delivered_total", NULL, "Lines delivered (2xx)");
     p->batches = stats_counter(s, "batches_delivered_total", NULL, "Requests answered with 2xx");
     p->failures = stats_counter(s, "tries_failed_total", NULL, "Requests that failed");
-    p->refused =
-        stats_counter(s, "lines_refused_total", NULL, "Lines left out because the destinations refused them");
+    p->refused = stats_counter(
+        s, "lines_refused_total", NULL, "Lines skipped because the destinations refused the lines");
     stats_gauge(s, "refuses_all", NULL,
-        "1 while poison_limit is reached: refused lines are retried, not left out", read_refuses_all, p);
+        "1 while poison_limit is reached: refused lines are retried, not skipped", read_refuses_all, p);
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
@@ -738,8 +744,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     return 0;
 }
 
-/* Waits for the requests under way, so that their lines are not delivered again. A republisher continues from the
- * destination's mark. */
+/* Waits for the requests in progress, so that the next start does not deliver their lines again. A republisher need not
+ * wait, because the next start continues at the destination's mark. */
 static void drain(void *ctx)
 {
     struct program *p = ctx;
@@ -748,7 +754,7 @@ static void drain(void *ctx)
         return;
     }
     stream_client_stop(p->stream);
-    p->stopping = true; /* end_drain is called when the requests under way are answered */
+    p->stopping = true; /* end_drain is called once all requests in progress are answered */
     if (p->under_way == 0)
         end_drain(p);
     else

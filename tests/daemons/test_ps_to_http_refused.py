@@ -20,7 +20,7 @@ class Refused(ForwardTest):
         p = self.post("--batch=1", "--skip_refused", "--port=0", port=False).wait_ready()
         wait_until(lambda: self.server.lines() == self.sent()[:3] + self.sent()[4:], "the others")
         self.assertEqual(p.stats()["lines_refused_total"], 1)
-        self.assertIn("left out", p.log)
+        self.assertIn("line skipped", p.log)
         p.stop()
 
     def test_a_line_that_one_destination_takes_is_not_left_out(self):
@@ -68,7 +68,7 @@ class Refused(ForwardTest):
         self.assertEqual(p.stats()["offset_bytes"], end)
 
         def left_out():
-            return [line for line in p.log.splitlines() if "left out" in line]
+            return [line for line in p.log.splitlines() if "line skipped" in line]
         wait_until(lambda: len(left_out()) == 4, lambda: p.log)
         for n, line in zip(wrong, left_out()):
             begin = sum(len(x) + 1 for x in self.sent()[:n])

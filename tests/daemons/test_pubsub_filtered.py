@@ -197,7 +197,7 @@ class Republish(FilteredTest):
         wait_until(lambda: f.stats()["lines_undecided_total"], "a line to be given up", interval=0)
         self.assertLess(f.stats()["lines_undecided_total"], 20000, "they are judged in turns, between which it answers")
         f.stop()
-        self.assertRegex(f.log, r"lines left out: the filter cannot judge them to=out .*pattern_too_costly=\d")
+        self.assertRegex(f.log, r"lines skipped: the filter cannot decide whether they pass to=out .*pattern_too_costly=\d")
 
     def test_killed_in_the_middle_of_what_came_at_once(self):
         """The mark stands at a line that was judged, wherever the next waits."""
@@ -318,7 +318,7 @@ class Sub(FilteredTest):
         self.assertEqual({k: f.stats()["sub_lines_%s_total" % k] for k in counts}, counts)
         self.assertGreaterEqual(f.counters(), {"sub_lines_%s_total" % k for k in counts})
         f.stop()
-        told = re.findall(r"cannot judge them to=/sub not_json_object=(\d+) over_max_line=(\d+) pattern_too_costly=(\d+)", f.log)
+        told = re.findall(r"whether they pass to=/sub not_json_object=(\d+) over_max_line=(\d+) pattern_too_costly=(\d+)", f.log)
         self.assertEqual([sum(map(int, column)) for column in zip(*told)], [2, 2, 4])
         self.assertLessEqual(len(told), 3, "not more often than every ten seconds, and at the end")
 
@@ -490,9 +490,9 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--hash=x", "--hash_key_file", short), b"at least 16 bytes"),
                             (("--to_stream=out", "--hash=x"), b"hash requires a key"),
                             (("--to_stream=out", "--hash_key_file", self.key), b"hash_key_file: set hash too"),
-                            (("--to_stream=out", "--hash=", "--hash_key_file", self.key), b"without it nothing is hashed"),
+                            (("--to_stream=out", "--hash=", "--hash_key_file", self.key), b"without hash no field is hashed"),
                             (("--to_stream=out", "--drop=a, x", "--hash=x,b", "--hash_key_file", self.key),
-                             b"x: both dropped and hashed"),
+                             b"x: is both dropped and hashed"),
                             (("--to_stream=out", "--drop=a,,b"), b"drop: empty name between commas"),
                             (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash: empty name between commas"),
                             (("--to_stream=out", "--filter_subject=x"), b"requires values"),
