@@ -30,14 +30,15 @@ struct journals {
 struct backup {
     const struct backup_spec *spec;
     struct error *error;
-    char *temporary;             /* spec->to with the suffix ".tmp" */
-    char *stages[BACKUP_PLACES]; /* below `temporary`, or PLACE/.backup; NULL: the place does not exist */
-    int locks[BACKUP_PLACES];    /* -1: none */
-    bool is_ours;                /* `temporary` was created */
+    char *temporary; /* spec->to with the suffix ".tmp" */
+    char *stages
+        [BACKUP_PLACES];      /* directory in `temporary`, or PLACE/.backup; NULL: the place does not exist */
+    int locks[BACKUP_PLACES]; /* descriptors that lock the places; -1: not locked */
+    bool is_ours;             /* this process has created `temporary` */
     struct journals queues, streams;
     struct counts_copy counts;
     struct backup_manifest manifest;
-    uint64_t total, done; /* bytes */
+    uint64_t total, done; /* numbers of bytes, for on_progress */
 };
 
 static void progress(struct backup *b, const char *step)
@@ -62,7 +63,7 @@ static const struct journal_copy *find_journal(const struct journals *js, const 
     return NULL;
 }
 
-/* Pins every journal in PLACE/KIND that is not pinned yet. */
+/* Pins (journal_copy.h) every journal in PLACE/KIND that is not pinned yet. */
 static enum backup_result pin_journals(
     struct backup *b, enum backup_place place, const char *kind, struct journals *js)
 {
@@ -91,7 +92,8 @@ static enum backup_result pin_journals(
     return r;
 }
 
-/* pubsub may write to the file meanwhile, so it is read until two reads agree. A copy of which no two agree is not kept. */
+/* Copies pubsub's file of cursors. pubsub may write to the file during the copy, so the file is copied until a second
+ * read returns the same bytes. */
 static enum backup_result copy_cursors(struct backup *b)
 {
     struct tree_file first, second;
@@ -101,7 +103,8 @@ static enum backup_result copy_cursors(struct backup *b)
     char *from = tree_path(b->spec->places[BACKUP_PUBSUB], "cursors");
     char *to = tree_path(b->stages[BACKUP_PUBSUB], "cursors");
     enum backup_result r = tree_make_parent(to, b->error);
-    bool is_there = access(from, F_OK) == 0, is_same = false; /* no file: it has no entries */
+    bool is_there = access(from, F_OK) == 0,
+         is_same = false; /* the file is missing if pubsub has no cursors */
     for (int i = 0; r == BACKUP_OK && is_there && !is_same && i < CURSORS_READS; i++) {
         io->unlink(to);
         r = tree_copy(from, to, &all, &first, b->error);
@@ -117,8 +120,8 @@ static enum backup_result copy_cursors(struct backup *b)
     return r;
 }
 
-/* A filter publishes from stream to stream, with offsets of its source as marks. So a stream must reach at least as far
- * as the marks in the streams made from it. */
+/* Extends the copies of all streams. A filter publishes from a source stream to another stream, with offsets of the
+ * source as marks. The copy of a source stream must therefore extend at least to the marks in the other streams. */
 static enum backup_result extend_streams(struct backup *b)
 {
     enum backup_result r = BACKUP_OK;
@@ -141,14 +144,14 @@ static enum backup_result extend_streams(struct backup *b)
     return r;
 }
 
-/* What must not follow in the copy of a queue. */
+/* Determines the end of the copy of a queue, see is_beyond. */
 struct queue_limit {
     const struct journals *streams;
-    uint64_t published; /* the streams have the messages before this id */
+    uint64_t published; /* the copied streams contain the messages before this id */
 };
 
-/* True for the removal of a message that the streams do not have, and for a message made from lines that the streams
- * do not have. */
+/* Returns true if the copy of a queue must end before the frame: if the frame removes a message that the copied streams
+ * do not contain, or adds messages made from lines that the copied streams do not contain. */
 static bool is_beyond(const struct frame *f, void *arg)
 {
     const struct queue_limit *limit = arg;
@@ -160,7 +163,8 @@ static bool is_beyond(const struct frame *f, void *arg)
     return journal_copy_removes(f, limit->published);
 }
 
-/* Copies the file queue-id and returns the queue's id, which differs from the journal's in a copy that got a new one. */
+/* Copies the file queue-id, and sets `id` to the id of the queue. The id of the queue differs from the id of its
+ * journal if the queue is a copy with a new id. */
 static enum backup_result read_queue_id(
     struct backup *b, const struct journal_copy *c, char id[JOURNAL_ID_TEXT])
 {
@@ -178,7 +182,7 @@ static enum backup_result read_queue_id(
         io->close(fd);
     free(from);
     free(to);
-    return r == BACKUP_CHANGED ? BACKUP_OK : r; /* most queues have no such file */
+    return r == BACKUP_CHANGED ? BACKUP_OK : r; /* most queues have no file queue-id */
 }
 
 static enum backup_result extend_queues(struct backup *b)
@@ -196,7 +200,8 @@ static enum backup_result extend_queues(struct backup *b)
         if (r == BACKUP_OK)
             r = journal_copy_extend(c, is_beyond, &limit, b->error);
         if (r == BACKUP_OK && c->newest > 0 && c->next_id < limit.published)
-            r = error_set(b->error, BACKUP_CHANGED, "queue %s: a stream is ahead of the copy", c->name);
+            r = error_set(b->error, BACKUP_CHANGED,
+                "queue %s: a stream has newer messages than the copied queue", c->name);
     }
     return r;
 }
@@ -209,7 +214,7 @@ static enum backup_result cut_journals(struct backup *b, struct journals *js)
     return r;
 }
 
-/* While the open slice is copied, retention may delete segments that began since the streams were pinned. */
+/* Called while the open slice is being copied. Links new segments of the streams before retention deletes them. */
 static void follow_streams(void *arg)
 {
     struct backup *b = arg;
@@ -217,7 +222,7 @@ static void follow_streams(void *arg)
         journal_copy_follow(&b->streams.list[i]);
 }
 
-/* docs/internals/backup.md proves this order. */
+/* Copies the parts of the pipeline in the order that docs/internals/backup.md proves to be correct. */
 static enum backup_result copy_in_order(struct backup *b)
 {
     enum backup_result r;
@@ -242,7 +247,7 @@ static bool is_elsewhere(const struct backup *b, size_t place)
     return b->stages[place] && strncmp(b->stages[place], b->temporary, strlen(b->temporary)) != 0;
 }
 
-/* Removes what this process or a killed one has copied. */
+/* Removes the stages of this or a killed process, including the stages in `temporary` if `with_temporary` is true. */
 static enum backup_result remove_stages(struct backup *b, bool with_temporary)
 {
     enum backup_result r = BACKUP_OK;
@@ -278,8 +283,8 @@ static enum backup_result lock_directory(struct backup *b, size_t i, const char 
                                 : backup_fail_errno(b->error, dir);
 }
 
-/* A directory is on the same file system if a hard link to its lock can be made in the backup. A killed backup to another
- * file system has left links in the place. */
+/* Chooses the stage of a place. The place and the backup are on the same file system if a hard link between them is
+ * possible. choose_stage also removes links that a killed backup to another file system has left in the place. */
 static enum backup_result choose_stage(struct backup *b, size_t place)
 {
     char *lock = tree_path(b->spec->places[place], "lock"), *probe = tree_path(b->temporary, "probe");
@@ -302,7 +307,7 @@ static enum backup_result begin(struct backup *b)
     char parent[PATH_MAX];
     io_parent_of(b->spec->to, parent);
     if (access(parent, F_OK) != 0 && errno == ENOENT)
-        return error_set(b->error, BACKUP_MISSING, "there is no directory %.600s; create it", parent);
+        return error_set(b->error, BACKUP_MISSING, "the directory %.600s does not exist; create it", parent);
     if (access(b->spec->to, F_OK) == 0)
         return error_set(b->error, BACKUP_EXISTS, "%.600s exists; choose a new directory", b->spec->to);
     for (size_t p = 0; p < BACKUP_PLACES && r == BACKUP_OK; p++)
@@ -370,7 +375,8 @@ static void on_bytes(size_t n, void *arg)
     progress(b, "write");
 }
 
-/* Reads a staged file, copies it if it is on another file system, and adds it to the manifest. */
+/* Adds a staged file to the manifest with its size and checksum. Copies the file if the backup is on another file
+ * system. */
 static enum backup_result take_file(struct backup *b, size_t place, struct tree_file *f)
 {
     struct tree_copy how = {.max_bytes = UINT64_MAX, .on_bytes = on_bytes, .arg = b};
@@ -439,7 +445,7 @@ static enum backup_result write_files(struct backup *b)
     return r;
 }
 
-/* The rename makes the directory a backup. */
+/* Writes the manifest, syncs all files and renames the directory to its final name. */
 static enum backup_result publish(struct backup *b)
 {
     struct buf text = {0};
@@ -460,7 +466,7 @@ static enum backup_result publish(struct backup *b)
 
 static void end(struct backup *b)
 {
-    b->error = NULL; /* keeps the error of the backup */
+    b->error = NULL; /* errors of the removals must not replace the error of the backup */
     remove_stages(b, false);
     if (b->is_ours)
         tree_remove(b->temporary, NULL);
@@ -492,7 +498,7 @@ enum backup_result backup_make(
         describe(&b);
         r = write_files(&b);
     }
-    if (r == BACKUP_OK) /* the last step must leave nothing to do */
+    if (r == BACKUP_OK) /* fails before the backup is published if a stage cannot be removed */
         r = remove_stages(&b, false);
     if (r == BACKUP_OK)
         r = publish(&b);

@@ -79,7 +79,7 @@ static bool parse_file(const struct json_doc *d, const char *at, struct tree_lis
     if (!get_text(d, at, "path", path, sizeof path) || !tree_path_is_valid(bytes_str(path)))
         return false;
     if (get_text(d, at, "link", link, sizeof link)) {
-        f.link = link; /* a sibling */
+        f.link = link; /* name of a file in the same directory */
         if (!tree_path_is_valid(bytes_str(link)) || strchr(link, '/'))
             return false;
     } else {

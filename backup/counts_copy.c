@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Links every file of a directory. A directory that does not exist is empty. `skips` may be NULL. */
+/* Links every file of the directory `from` into `to`, except the files for which `skips` returns true. `skips` may be
+ * NULL. A missing directory counts as empty. */
 static enum backup_result link_files(
     const char *from, const char *to, bool (*skips)(const char *to), struct error *error)
 {
@@ -58,7 +59,7 @@ static enum backup_result copy_archive(struct counts_copy *c, struct error *erro
     char *current = tree_path(c->archive_stage, "current"), *manifest = tree_path(to, "manifest.json");
     enum backup_result r = link_files(from, to, NULL, error);
     if (r == BACKUP_OK && !is_there(manifest))
-        r = error_set(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+        r = error_set(error, BACKUP_CHANGED, "%s was deleted during the backup", from);
     if (r == BACKUP_OK && symlink(name, current) != 0)
         r = backup_fail_errno(error, current);
     free(from);
@@ -77,7 +78,7 @@ static int slice_failed(const struct error *why, struct error *error)
         "%s", why->text);
 }
 
-/* The slices after the archive. */
+/* Finds the slices after the archive. */
 static enum backup_result find_slices(struct counts_copy *c, const char *dir, struct error *error)
 {
     if (slice_files_find(dir, c->through, &c->slices) != 0)
@@ -100,8 +101,9 @@ static enum backup_result copy_slices(
             r = tree_link(from, to, error);
         } else {
             if (slice_copy(from, to, c->meanwhile, c->arg, &why) != SLICE_OK)
-                r = is_there(from) ? slice_failed(&why, error)
-                                   : error_set(error, BACKUP_CHANGED, "%s was deleted meanwhile", from);
+                r = is_there(from)
+                        ? slice_failed(&why, error)
+                        : error_set(error, BACKUP_CHANGED, "%s was deleted during the backup", from);
         }
         free(from);
         free(to);
@@ -137,7 +139,7 @@ static enum backup_result copy_aggregator(struct counts_copy *c, struct error *e
         r = link_files(rejects, rejects_stage, NULL, error);
     if (r == BACKUP_OK)
         r = copy_slices(c, slices, slices_stage, error);
-    if (r == BACKUP_OK) /* files that began meanwhile */
+    if (r == BACKUP_OK) /* links files that were created while the slices were copied */
         r = link_files(rejects, rejects_stage, is_there, error);
     if (r == BACKUP_OK)
         r = settle_rejects(rejects_stage, error);
@@ -176,7 +178,7 @@ enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error
         free(path);
     }
     free(stage);
-    if (r == SLICE_FOREIGN) /* the aggregator was creating the newest slice */
+    if (r == SLICE_FOREIGN) /* the copied slice was not completely created */
         return error_set(error, BACKUP_CHANGED, "%s", why.text);
     return r == SLICE_OK ? BACKUP_OK : slice_failed(&why, error);
 }

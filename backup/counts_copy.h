@@ -1,12 +1,13 @@
-/* counts_copy: copies the archive's current generation, the slices after it and the rejects, while the aggregator and the
+/* counts_copy: copies the archive's current generation, the later slices and the rejects, while the aggregator and the
  * compactor run.
  *
- * 1. The generation is linked before the slices. A slice is deleted only after the archive includes it, so a slice that
- *    is neither in the linked generation nor linked was deleted by a later compaction: BACKUP_CHANGED.
- * 2. The newest slice is copied as of its last commit, which contains its cursors. All others are sealed and are linked.
- * 3. The rejects are linked before the newest slice is copied and copied after it, so that they contain every entry that
- *    the slice has recorded. The aggregator cuts off later entries when it opens the copy.
- */
+ * 1. The generation is linked before the slices. The aggregator deletes a slice only after the archive includes the
+ *    slice. If a slice is missing and is not in the linked generation, a later compaction has included the slice, and
+ *    the result is BACKUP_CHANGED.
+ * 2. The copy of the newest slice contains the slice's last commit, including the cursors. All older slices are sealed
+ *    and are linked.
+ * 3. The files of rejects are linked before the newest slice is copied, and copied after the slice. Therefore they
+ *    contain every entry that the slice has recorded. The aggregator cuts off later entries when it opens the copy. */
 #ifndef MILLRACE_COUNTS_COPY_H
 #define MILLRACE_COUNTS_COPY_H
 
@@ -15,18 +16,18 @@
 #include "counts/slice_state.h"
 
 struct counts_copy {
-    const char *archive, *aggregator;             /* directories; NULL: not here */
-    const char *archive_stage, *aggregator_stage; /* directories that do not exist yet */
-    void (*meanwhile)(void *arg);                 /* called several times a second while a slice is copied */
+    const char *archive, *aggregator; /* data directories; NULL: the daemon runs on another host */
+    const char *archive_stage, *aggregator_stage; /* directories to create for the copies */
+    void (*meanwhile)(void *arg); /* called several times per second while a slice is being copied */
     void *arg;
-    uint64_t generation, through; /* of the archive */
-    struct slice_range slices;    /* after the archive */
-    struct slice_state state;     /* of the newest slice, with its cursors */
+    uint64_t generation, through; /* number and last slice of the archive's generation */
+    struct slice_range slices;    /* the slices after the archive */
+    struct slice_state state;     /* cursors and other data of the newest slice */
 };
 
-/* BACKUP_CHANGED: remove the stages and call again. */
+/* Makes the copies. After BACKUP_CHANGED, the caller may remove the stages and call counts_copy again. */
 enum backup_result counts_copy(struct counts_copy *c, struct error *error);
-/* Reads every count of the staged slices. */
+/* Verifies the staged slices by reading every count, and sets c->state. */
 enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error);
 void counts_copy_free(struct counts_copy *c);
 

@@ -55,11 +55,11 @@ enum backup_result tree_link(const char *from, const char *to, struct error *err
 {
     if (link(from, to) == 0)
         return BACKUP_OK;
-    return errno == ENOENT ? error_set(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from)
+    return errno == ENOENT ? error_set(error, BACKUP_CHANGED, "%.600s was deleted during the backup", from)
                            : backup_fail_errno(error, to);
 }
 
-/* Copies between open files. `to` -1: only reads. */
+/* Copies between two open files, or only reads if `to` is -1. */
 static enum backup_result copy_bytes(int from, int to, const char *path, const struct tree_copy *how,
     struct tree_file *out, struct error *error)
 {
@@ -92,7 +92,7 @@ static enum backup_result copy_bytes(int from, int to, const char *path, const s
     XXH3_freeState(hash);
     free(piece);
     if (r == BACKUP_OK && how->max_bytes != UINT64_MAX && out->bytes < how->max_bytes)
-        r = error_set(error, BACKUP_CHANGED, "%.600s became shorter meanwhile", path);
+        r = error_set(error, BACKUP_CHANGED, "%.600s became shorter during the copy", path);
     return r;
 }
 
@@ -153,7 +153,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Calls `visit` for each entry, and for a directory both before and after its contents. */
+/* Called for each entry of a tree. For a directory, called both before and after the contents of the directory. */
 typedef enum backup_result visit_fn(const FTSENT *e, const char *relative, void *arg, struct error *error);
 static enum backup_result walk(const char *root, visit_fn *visit, void *arg, struct error *error)
 {
@@ -168,7 +168,7 @@ static enum backup_result walk(const char *root, visit_fn *visit, void *arg, str
         const char *relative = e->fts_path + strlen(root);
         errno = e->fts_errno;
         if (e->fts_info == FTS_NS && errno == ENOENT && e->fts_level > 0)
-            continue; /* deleted meanwhile */
+            continue; /* the entry was deleted during the walk */
         if (e->fts_info == FTS_ERR || e->fts_info == FTS_NS || e->fts_info == FTS_DNR)
             r = backup_fail_errno(error, e->fts_path);
         else

@@ -41,7 +41,8 @@ uint64_t journal_copy_mark(const struct journal_copy *c, const char *id)
     return m ? m->mark : 0;
 }
 
-/* Remembers the mark if the producer may be a queue or a stream: its name is an id. The label may have a tag. */
+/* Stores the mark if the producer may be a queue or a stream, because its name has the form of an id. The label may
+ * contain a tag after the name. */
 static void note_mark(struct journal_copy *c, struct bytes label, uint64_t mark)
 {
     bool is_id = label.len >= ID_DIGITS && (label.len == ID_DIGITS || label.ptr[ID_DIGITS] == 0);
@@ -57,7 +58,7 @@ static void note_mark(struct journal_copy *c, struct bytes label, uint64_t mark)
     m->mark = mark;
 }
 
-/* A scan of the linked segments. */
+/* A scan of the linked segments, and its result so far. */
 struct scan {
     struct journal_copy *copy;
     journal_copy_stop_fn *stop;
@@ -82,9 +83,9 @@ static void scan_record(struct journal_copy *c, struct bytes payload)
     struct queue_record record;
     const char *why;
     if (!queue_log_decode(payload, &record, &why))
-        return; /* the daemon refuses it by name */
+        return; /* an invalid record is copied, and the restored daemon reports it */
     uint64_t next = record.id + queue_log_count_messages(payload);
-    if (record.type == RECORD_KEEP) /* its messages have their old ids */
+    if (record.type == RECORD_KEEP) /* the record contains older messages with their old ids */
         next = record.id;
     c->next_id = next > c->next_id ? next : c->next_id;
 }
@@ -167,8 +168,9 @@ static enum backup_result scan(struct journal_copy *c, uint64_t from, struct sca
     return BACKUP_OK;
 }
 
-/* While link runs, the daemon may rename the file to reuse it, and count its names before link adds one. If the file has its
- * old name after the link, the daemon counts two. */
+/* Links a segment, unless the daemon renames the segment's file to reuse the file. The daemon reuses only files with
+ * one name, but may count the names just before the link is made. If the file still has its old name after the link,
+ * the daemon has not begun to reuse the file, and will count two names. */
 static enum backup_result link_segment(const char *from, const char *to, struct error *error)
 {
     enum backup_result r = tree_link(from, to, error);
@@ -176,10 +178,10 @@ static enum backup_result link_segment(const char *from, const char *to, struct 
         return r;
     if (io->unlink(to) != 0)
         return backup_fail_errno(error, to);
-    return error_set(error, BACKUP_CHANGED, "%.600s was deleted meanwhile", from);
+    return error_set(error, BACKUP_CHANGED, "%.600s was deleted during the backup", from);
 }
 
-/* Links segments after number `after`. */
+/* Links all segments whose sequence number is above `after`. */
 static enum backup_result link_segments(struct journal_copy *c, uint64_t after, struct error *error)
 {
     size_t n;
@@ -193,11 +195,12 @@ static enum backup_result link_segments(struct journal_copy *c, uint64_t after, 
         char *from = segment_path(c->source, sequences[i], ""),
              *to = segment_path(c->stage, sequences[i], "");
         if (c->newest > 0 && sequences[i] != c->newest + 1)
-            r = error_set(error, BACKUP_CHANGED, "%.600s: segments were deleted meanwhile", c->source);
+            r = error_set(
+                error, BACKUP_CHANGED, "%.600s: segments were deleted during the backup", c->source);
         else
             r = link_segment(from, to, error);
         if (r == BACKUP_CHANGED && c->newest == 0)
-            r = BACKUP_OK; /* the oldest was trimmed after the directory was read */
+            r = BACKUP_OK; /* the daemon has trimmed the oldest segment after the directory was read */
         else if (r == BACKUP_OK)
             c->newest = sequences[i];
         if (r == BACKUP_OK && c->newest > 0 && c->first == 0)
@@ -237,7 +240,7 @@ enum backup_result journal_copy_extend(
     enum backup_result r = link_segments(c, c->newest, error);
     if (r != BACKUP_OK || c->newest == 0)
         return r;
-    /* The last record before `at` may be in the segment before. */
+    /* The last record before `at` may be in the previous segment. */
     r = scan(c, c->at.sequence > c->first ? c->at.sequence - 1 : c->first, &s);
     c->end = s.end;
     return r;
@@ -261,8 +264,8 @@ enum backup_result journal_copy_cut(struct journal_copy *c, struct error *error)
     free(last);
     if (r == BACKUP_OK)
         r = scan(c, 0, &s);
-    /* A frame that the daemon undid on a full disk was overwritten meanwhile. */
+    /* The end of the copy differs if the daemon, on a full disk, has undone a frame and overwritten the frame. */
     if (r == BACKUP_OK && (s.end.sequence != c->end.sequence || s.end.position != c->end.position))
-        r = error_set(error, BACKUP_CHANGED, "%.600s changed meanwhile", c->source);
+        r = error_set(error, BACKUP_CHANGED, "%.600s changed during the backup", c->source);
     return r;
 }

@@ -14,7 +14,7 @@
 struct reading {
     const struct backup_spec *spec;
     const char *from, *step;
-    char *to; /* NULL: only verify */
+    char *to; /* destination; NULL: files are only verified */
     struct error *error;
     uint64_t done, total;
 };
@@ -27,7 +27,7 @@ static void on_bytes(size_t n, void *arg)
         r->spec->on_progress(r->step, r->done, r->total, r->spec->arg);
 }
 
-/* A link must be as listed. */
+/* Checks that a symbolic link has the target in the manifest, and copies the link unless `to` is NULL. */
 static enum backup_result take_link(
     const struct reading *r, const struct tree_file *f, const char *from, const char *to)
 {
@@ -38,7 +38,8 @@ static enum backup_result take_link(
     return to && symlink(f->link, to) != 0 ? backup_fail_errno(r->error, to) : BACKUP_OK;
 }
 
-/* Reads a file, and copies it unless it is the configuration, which is not part of a data directory. */
+/* Verifies a file, and copies the file in a restore. The configuration is not copied, because it is not part of a data
+ * directory. */
 static enum backup_result take_file(struct reading *r, const struct tree_file *f)
 {
     struct tree_file found = {0};
@@ -54,7 +55,7 @@ static enum backup_result take_file(struct reading *r, const struct tree_file *f
             (result == BACKUP_OK && (found.bytes != f->bytes || found.xxh3 != f->xxh3)))
             result = error_set(r->error, BACKUP_DAMAGED,
                 "%.600s is damaged or missing: %" PRIu64 " bytes, checksum %016" PRIx64
-                "; the backup has %" PRIu64 " bytes, %016" PRIx64,
+                "; the manifest lists %" PRIu64 " bytes, checksum %016" PRIx64,
                 from, found.bytes, found.xxh3, f->bytes, f->xxh3);
     }
     free(from);
@@ -98,10 +99,11 @@ static enum backup_result check_empty(const char *dir, struct error *error)
     closedir(d);
     return is_empty ? BACKUP_OK
                     : error_set(error, BACKUP_EXISTS,
-                          "%.600s is not empty; restore into a new directory, or move this one away", dir);
+                          "%.600s is not empty; restore into a new directory, or move the files away", dir);
 }
 
-/* Creates the directory, or empties what a killed restore has left. Returns its locked descriptor in *lock. */
+/* Creates and locks the directory `path`, and sets *lock to its descriptor. Removes a directory that a killed restore
+ * has left. */
 static enum backup_result make_temporary(const char *path, int *lock, struct error *error)
 {
     *lock = io->open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -120,7 +122,7 @@ static enum backup_result make_temporary(const char *path, int *lock, struct err
     return BACKUP_OK;
 }
 
-/* The rename makes the directory a data directory. */
+/* Syncs the restored files and renames their directory to the data directory. */
 static enum backup_result publish(const struct reading *r)
 {
     enum backup_result result = tree_sync(r->to, r->error);
@@ -130,7 +132,7 @@ static enum backup_result publish(const struct reading *r)
         return io_sync_parent(r->spec->to) == 0 ? BACKUP_OK : backup_fail_errno(r->error, r->spec->to);
     if (errno == EBUSY || errno == EXDEV)
         return error_set(r->error, BACKUP_FAILED,
-            "%.600s is a mount point; restore into a directory below it", r->spec->to);
+            "%.600s is a mount point; restore into a directory below the mount point", r->spec->to);
     return backup_fail_errno(r->error, r->spec->to);
 }
 
