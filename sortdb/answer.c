@@ -7,17 +7,18 @@
 #include <stdlib.h>
 
 #define ANSWER_MAGIC 0x416e7377u
-#define COPIED_MAX ((size_t)64 << 10)     /* a longer answer is streamed */
-#define REFERENCED_MIN ((size_t)32 << 10) /* copying a shorter piece costs no more than a reference */
+#define COPIED_MAX ((size_t)64 << 10) /* maximum size of a short answer, which is copied */
+#define REFERENCED_MIN                                                                                       \
+    ((size_t)32 << 10) /* shorter pieces are copied, which costs no more than a reference */
 #define PIECE ((size_t)256 << 10)
-#define AHEAD_MAX ((size_t)512 << 10) /* bytes queued that the socket has not accepted */
+#define AHEAD_MAX ((size_t)512 << 10) /* maximum number of queued bytes that the socket has not accepted */
 
-/* The place that an answer has reached. */
+/* The position in an answer_lines up to which the answer was sent or queued. */
 struct place {
     enum { AT_BEFORE, AT_FIRST, AT_LINES, AT_LAST, AT_END } part;
-    size_t at;         /* in lines.found */
-    struct bytes rest; /* of the run in progress */
-    bool is_key;       /* the run is `before` */
+    size_t at;         /* index of the next line in lines.found */
+    struct bytes rest; /* rest of the current run of bytes */
+    bool is_key;       /* the current run is lines.before */
 };
 
 struct answer {
@@ -39,7 +40,7 @@ static bool next_line(struct answer_lines *l, struct place *p, struct bytes *run
     return true;
 }
 
-/* Sets p->rest to the next run of bytes. Returns false at the end. */
+/* Sets p->rest to the next run of bytes. Returns false at the end of the answer. */
 static bool next_run(struct answer_lines *l, struct place *p)
 {
     p->is_key = p->part == AT_BEFORE;
@@ -54,8 +55,8 @@ static bool next_run(struct answer_lines *l, struct place *p)
     return p->rest.len > 0 || next_run(l, p);
 }
 
-/* The next at most PIECE bytes, of a line of any length. *needs_lf: the piece ends a line that has no LF: the last one of a file, or a part
- * of one. */
+/* Sets *piece to the next bytes, at most PIECE. Sets *needs_lf if the piece ends a line without an LF: the last line of
+ * a file, or the beginning of a line. */
 static bool next_piece(struct answer_lines *l, struct place *p, struct bytes *piece, bool *needs_lf)
 {
     if (p->rest.len == 0 && !next_run(l, p))

@@ -1,12 +1,13 @@
 /* answer: sends records to a client.
  *
- * An answer of up to 64 KB is copied and sent with its length. A longer answer is streamed in chunks that refer to the
- * mapped file. At most AHEAD_MAX bytes are queued for a slow client.
+ * A short answer (up to 64 KB) is copied and sent with its length. A long answer is streamed in chunks that refer to
+ * the mapped file. At most AHEAD_MAX bytes are queued for a slow client.
  *
- * 1. An answer holds a reference to its generation until its last byte was sent, so it never mixes generations.
- * 2. The generation is checked for truncation after the last byte of a short answer was copied, or of a long one
- *    accepted by the socket. After a truncation, a short answer becomes a 503. A long answer ends without its last
- *    chunk, so the client sees that it is incomplete. */
+ * 1. An answer references one generation until the last byte of the answer is sent. All lines of the answer are from
+ *    this generation.
+ * 2. The generation is checked for truncation after a short answer was copied, or after the socket has accepted the
+ *    last byte of a long answer. After a truncation, the client gets a 503 instead of a short answer. A long answer
+ *    ends without its last chunk, so that the client can see that the answer is incomplete. */
 #ifndef MILLRACE_SORTDB_ANSWER_H
 #define MILLRACE_SORTDB_ANSWER_H
 
@@ -14,18 +15,23 @@
 
 struct http_request;
 
-/* The lines of an answer: the rest of a line that the answer begins inside, then a cursor or single lines, then the beginning of a line. All
- * point into the files. A line without LF gets one. */
+/* The lines of an answer, in this order:
+ * - the end of a line, if the answer begins inside a line: `before` and `first`
+ * - whole lines: `found` or `cursor`
+ * - the beginning of a line, if the answer ends inside a line: `last`
+ *
+ * All lines point into the mapped files. An LF is added to a line without an LF. */
 struct answer_lines {
-    struct bytes before, first; /* key and separator of the first line, and its rest; empty: there is none */
-    struct generation_cursor cursor; /* used only if `found` is NULL; answer_send frees it */
-    struct bytes *found;             /* copied */
+    struct bytes before;             /* key and separator of the first line; empty: `first` is empty */
+    struct bytes first;              /* end of the first line; empty: the answer begins with a whole line */
+    struct generation_cursor cursor; /* used only if `found` is NULL; answer_send frees the cursor */
+    struct bytes *found;             /* list of lines, which answer_send copies */
     size_t n_found;
-    uint32_t shard;    /* of all lines; GENERATION_NO_SHARD: of any shard */
-    struct bytes last; /* empty: the answer ends with a whole line */
+    uint32_t shard;    /* shard of all lines; GENERATION_NO_SHARD: the lines may be in several shards */
+    struct bytes last; /* beginning of the last line; empty: the answer ends with a whole line */
 };
 
-/* Answers the request, at once or while the client reads. Uses `scratch` only during the call. */
+/* Sends the answer, partly after the call if the answer is long. Uses `scratch` only during the call. */
 void answer_send(
     struct http_request *req, struct generation *g, struct answer_lines *lines, struct buf *scratch);
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WALK_RECORDS_MAX 4096 /* of one answer with rollups; more follow on the next page */
+#define WALK_RECORDS_MAX 4096 /* maximum number of records on a page of an answer with rollups */
 
 struct generation *app_generation(struct app *app)
 {
@@ -21,7 +21,7 @@ struct generation *app_generation(struct app *app)
     return g;
 }
 
-/* Takes the newest generation. The reloader's thread has the last reference to its predecessor. */
+/* Takes the newest generation. The reloader's thread holds the last reference to the old generation, and unmaps it. */
 static void look_for_newer(struct server *s)
 {
     uint64_t version = atomic_load_explicit(&s->app->version, memory_order_acquire);
@@ -32,7 +32,7 @@ static void look_for_newer(struct server *s)
     s->version = version;
 }
 
-/* Returns the current generation, or NULL after answering 503. It is valid during the call of the handler. */
+/* Returns the current generation, which is valid until the handler returns, or NULL after answering 503. */
 static struct generation *begin_answer(struct server *s, struct http_request *req)
 {
     look_for_newer(s);
@@ -59,7 +59,7 @@ static void add_counter(struct http_request *req, const struct generation *g)
     read_protocol_add_coarse(req, &counter.coarse);
 }
 
-/* A truncated file may lack the key, so check for truncation before answering 404. */
+/* Answers 404, or 503 if the file is truncated, because the missing part may contain the key. */
 static void reply_missing(struct http_request *req, const struct generation *g, uint32_t shard)
 {
     struct error error;
@@ -130,7 +130,8 @@ static void add_next(struct http_request *req, const struct generation *g, const
     buf_free(&next);
 }
 
-/* Sets `first` of the answer to the rest of the line, from the place that the request names. Returns true if the answer ends inside it. */
+/* Sets lines->first to the end of the line, from the position inside the line that the request names. Returns true if
+ * the answer also ends inside this line. */
 static bool begin_inside(const struct generation *g, struct bytes line, const struct read_span *span,
     uint64_t most, struct answer_lines *lines, struct generation_cut *cut)
 {
@@ -147,7 +148,8 @@ static bool begin_inside(const struct generation *g, struct bytes line, const st
     return is_cut;
 }
 
-/* Frees the cursor. With a place inside a record, the cursor begins after this record. */
+/* Answers with the lines of lines->cursor, and frees the cursor. If the request names a position inside a record, the
+ * end of this record precedes the lines of the cursor. */
 static void send_cursor(struct server *s, struct http_request *req, struct generation *g,
     struct answer_lines *lines, const struct read_span *span, bool may_be_empty)
 {
@@ -172,8 +174,8 @@ static void send_cursor(struct server *s, struct http_request *req, struct gener
     answer_send(req, g, lines, &s->scratch);
 }
 
-/* Returns the start of a cursor: the key, or the key and a separator if the request names a place inside its record. The separator
- * makes the cursor start after this record. */
+/* Returns the start of a cursor: the key, or the key and a separator if the request names a position inside the key's
+ * record. The separator makes the cursor start after this record. */
 static struct bytes cursor_start(struct server *s, const struct generation *g, const struct read_span *span)
 {
     if (span->start_name.len == 0)
@@ -198,7 +200,8 @@ static void fwmatch(struct http_request *req, void *ctx)
     send_cursor(s, req, g, &lines, &span, span.start.len > 0);
 }
 
-/* Answers with the few sub keys of these lines, or with 404 if there are none and no lines follow on another page. */
+/* Answers with the requested sub keys of the lines. Answers 404 if the lines have none of the requested sub keys and no
+ * further page exists (`is_last`). */
 static void send_subs(struct server *s, struct http_request *req, const struct generation *g,
     const struct answer_lines *lines, const struct read_span *span, bool is_last)
 {
@@ -211,7 +214,7 @@ static void send_subs(struct server *s, struct http_request *req, const struct g
         http_reply(req, 200, READ_PROTOCOL_TYPE, buf_bytes(&s->scratch));
 }
 
-/* Collects the lines of the walk up to the limits. Returns true if more follow. */
+/* Collects the lines of `walk`, up to the limits of the request. Returns true if more lines follow. */
 static bool walk_lines(const struct server *s, const struct generation *g, const struct read_span *span,
     struct period_walk *walk, struct answer_lines *answer, struct generation_cut *cut)
 {
@@ -219,7 +222,8 @@ static bool walk_lines(const struct server *s, const struct generation *g, const
              max_bytes = most_bytes(s, span);
     struct bytes line;
     struct record record;
-    bool needs_all = span->n_subs > 0; /* only a few counts of each line are answered */
+    bool needs_all =
+        span->n_subs > 0; /* lines are not cut, because the answer contains few counts of each line */
     while (period_walk_next(walk, &line)) {
         if (cut->records == most || (cut->records > 0 && cut->bytes >= max_bytes)) {
             record_split(line, generation_separator(g), &record);
@@ -244,7 +248,8 @@ static bool walk_lines(const struct server *s, const struct generation *g, const
     return false;
 }
 
-/* Answers a range of one key's subtotals with rollups in place of the records within them. */
+/* Answers a range of the subtotals of one key. Where a rollup exists, the answer contains the rollup instead of its
+ * records. */
 static void range_with_rollups(
     struct server *s, struct http_request *req, struct generation *g, const struct read_span *span)
 {
@@ -302,7 +307,7 @@ static void keys(struct http_request *req, void *ctx)
     const struct key_walk_query q = {
         .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
     if (!key_walk_run(g, &q, &a)) {
-        http_problem(req, 422, "no-texts", "serve an archive (--archive)", "a db_file has no keys by text");
+        http_problem(req, 422, "no-texts", "serve an archive (--archive)", "a db_file has no index of texts");
     } else if (!generation_is_whole(g, GENERATION_NO_SHARD, &error)) {
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
     } else {
@@ -313,7 +318,7 @@ static void keys(struct http_request *req, void *ctx)
     key_walk_answer_free(&a);
 }
 
-/* bitly's answer, or JSON. */
+/* Replies to a reload that succeeded, with bitly's text or JSON. */
 static void reply_reloaded(struct http_request *req, const struct generation *g)
 {
     struct generation_info info = generation_info(g);
@@ -346,7 +351,8 @@ static void reload(struct http_request *req, void *ctx)
     http_on_gone(req, on_caller_gone, call);
 }
 
-/* After a publication: takes the newest generation, so that no idle thread keeps an old one, and answers the calls. */
+/* Called after app_publish. Takes the newest generation, so that no idle thread keeps an old generation, and answers
+ * the waiting reload calls. */
 static void on_published(void *arg)
 {
     struct server *s = arg;
@@ -364,7 +370,7 @@ static void on_published(void *arg)
             TAILQ_REMOVE(&s->calls, call, link);
             if (error.code != 0)
                 http_problem(call->req, 503, "reload-failed",
-                    s->generation ? "the old files keep serving" : NULL, "%s", error.text);
+                    s->generation ? "sortdb still serves the old files" : NULL, "%s", error.text);
             else
                 reply_reloaded(call->req, s->generation);
             free(call);
@@ -401,7 +407,7 @@ void server_begin(struct server *s, struct app *app, struct event_base *base)
     TAILQ_INIT(&s->calls);
     s->notify = loop_notify_new(base, on_published, s);
     if (!s->notify)
-        abort(); /* out of memory, as in mem_alloc */
+        abort(); /* memory ran out; mem_alloc also aborts */
 }
 
 void server_end(struct server *s)
@@ -428,7 +434,7 @@ static void append_number(struct buf *out, bool json, const char *name, uint64_t
     buf_printf(out, json ? ",\"%s\":%" PRIu64 : "%s: %" PRIu64 "\n", name, n);
 }
 
-/* Appends a number of an endpoint: JSON "get_hits", text "/get hits". */
+/* Appends a number of an endpoint. The number of hits of get is named "get_hits" in JSON and "/get hits" in text. */
 static void append_of(
     struct buf *out, bool json, const char *endpoint, const char *name, const char *words, uint64_t n)
 {
@@ -444,7 +450,7 @@ static void append_latencies(const struct app *app, bool json, struct buf *out)
     for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
         char labels[32];
         snprintf(labels, sizeof labels, "endpoint=\"/%s\"", endpoints[i]);
-        /* The HTTP server has registered this histogram. */
+        /* The HTTP server has registered the histogram of each endpoint. */
         const struct stats_histogram *h =
             stats_histogram(daemon_stats(app->daemon), "request_seconds", labels, "");
         append_of(out, json, endpoints[i], "95", "95%", (uint64_t)stats_quantile(h, 0.95));

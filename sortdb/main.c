@@ -1,4 +1,4 @@
-/* sortdb: wires reloader, generation and HTTP to the event loop. */
+/* sortdb: connects reloader, generation and HTTP server to the event loop. */
 #include "sortdb/sortdb_app.h"
 #include "base/log.h"
 #include "daemon/loop_notify.h"
@@ -20,7 +20,8 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, app) == 0, "handlers get the address of its first member");
 
-/* Updates the reason of /health: a failed reload, or a truncated or modified file. Reads continue in every state. */
+/* Makes /health show a failed reload, or a truncated or modified file. sortdb continues to answer reads even if /health
+ * shows an error. */
 static void update_health(struct app *app)
 {
     struct error now = app->reload_error;
@@ -38,7 +39,7 @@ static void update_health(struct app *app)
     daemon_set_degraded(app->daemon, now.code != 0 ? app->health.text : NULL);
 }
 
-/* Notices truncated and modified files. */
+/* Checks for truncated and modified files. */
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
@@ -60,7 +61,7 @@ static void on_opened(void *arg)
             LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
     } else if (o.error.code != SORTED_FILE_OK) {
         stats_add(app->failed_reloads, 1);
-        log_error(has_served ? "reload failed; the old files keep serving" : "cannot serve",
+        log_error(has_served ? "reload failed; sortdb still serves the old files" : "cannot serve",
             LOG_S("error", o.error.text));
         if (!has_served) {
             daemon_set_not_ready(app->daemon, "%s", o.error.text);

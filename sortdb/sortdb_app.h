@@ -1,13 +1,14 @@
-/* sortdb_app: the state that the parts of the server share.
+/* sortdb_app: the data that the parts of sortdb share.
  *
- * The main loop opens generations (reloader.h) and publishes them. Each thread that serves requests has a `server`: the loop's own, and
- * one for each worker. A server keeps a reference to the generation that it serves and looks for a newer one at each request.
+ * The main loop opens generations (reloader.h) and publishes them to all threads. The main loop and each worker serve
+ * requests, and have a struct server each. A server keeps a reference to the generation that it serves, and checks for
+ * a newer generation at each request.
  *
- * 1. A request reads one generation. Requests that begin after the reply to a reload read the generation of that reload or a newer one, in
- *    every thread.
- * 2. Members of `app` under the lock may be used by any thread. All others belong to the main loop. A server belongs to its thread.
- * 3. The reloader's thread unmaps replaced generations, after the last answer from them.
- */
+ * 1. A request reads only one generation. A request that begins after the reply to a reload reads the reload's
+ *    generation or a newer generation, in every thread.
+ * 2. Any thread may use the members of `app` that `lock` protects. All other members belong to the main loop. A server
+ *    belongs to its thread.
+ * 3. The reloader's thread unmaps a replaced generation after the last answer from this generation. */
 #ifndef MILLRACE_SORTDB_APP_H
 #define MILLRACE_SORTDB_APP_H
 
@@ -21,7 +22,7 @@
 #include <stddef.h>
 #include <sys/queue.h>
 
-/* A /reload request waiting for its opening. */
+/* A /reload request that waits until the reloader has opened the files. */
 struct reload_call {
     TAILQ_ENTRY(reload_call) link;
     struct server *server;
@@ -31,11 +32,11 @@ struct reload_call {
 
 struct server {
     struct app *app;
-    struct generation *generation; /* NULL until the first is open */
-    uint64_t version;              /* of app->version, when `generation` was taken */
-    struct buf scratch;            /* for short answers */
+    struct generation *generation; /* the generation that the server serves; NULL: none is open yet */
+    uint64_t version;              /* value of app->version when the server took `generation` */
+    struct buf scratch;            /* buffer for short answers */
     TAILQ_HEAD(, reload_call) calls;
-    struct loop_notify *notify; /* after a publication */
+    struct loop_notify *notify; /* wakes the server's loop after app_publish */
 };
 
 struct app {
@@ -44,16 +45,16 @@ struct app {
     size_t n_workers;
     struct daemon *daemon;
     struct reloader *reloader;
-    struct error health; /* last reported */
+    struct error health; /* the error that /health shows */
     size_t max_answer;
     struct stats_counter *get_hits, *get_misses, *fwmatch_hits, *fwmatch_misses;
     struct stats_counter *reloads, *failed_reloads;
-    _Atomic uint64_t version; /* number of publications */
+    _Atomic uint64_t version; /* number of published generations */
     pthread_mutex_t lock;
-    /* Under the lock. */
-    struct generation *generation; /* the newest; NULL until the first is open */
-    uint64_t answered;             /* reload calls up to this ticket have their outcome */
-    struct error reload_error;     /* of the last reload; code 0: it succeeded */
+    /* `lock` protects the following members. */
+    struct generation *generation; /* the newest generation; NULL: none is open yet */
+    uint64_t answered;             /* the outcome of reload calls up to this ticket is known */
+    struct error reload_error;     /* error of the last reload; code 0: the reload succeeded */
 };
 static_assert(offsetof(struct app, main) == 0, "handlers get the address of their server");
 
@@ -61,11 +62,11 @@ extern const struct http_route app_routes[];
 void app_extra_stats(void *ctx, bool json, struct buf *out);
 void server_begin(struct server *s, struct app *app, struct event_base *base);
 void server_end(struct server *s);
-/* Any thread: a reference to the newest generation, or NULL. */
+/* Returns a reference to the newest generation, or NULL if no generation is open. May be called from any thread. */
 struct generation *app_generation(struct app *app);
-/* Publishes the outcome of an opening. Takes over the generation. */
+/* Publishes the outcome of a reload. Takes over the reference to the generation in `o`. */
 void app_publish(struct app *app, const struct reloader_outcome *o);
-/* Makes every server take the newest generation and answer its calls. */
+/* Makes every server take the newest generation and answer its reload calls. */
 void app_answer_calls(struct app *app);
 
 #endif

@@ -1,4 +1,4 @@
-/* sortdb_settings: the settings of sortdb, and their checks. */
+/* sortdb_settings: the table and the checks of sortdb's settings. */
 #ifndef MILLRACE_SORTDB_SETTINGS_H
 #define MILLRACE_SORTDB_SETTINGS_H
 
@@ -7,7 +7,8 @@
 
 extern const struct option_row settings_rows[];
 
-/* Reads the settings of the files to serve. The texts in *s are valid as long as the options. Returns 0, or -1 with the error. */
+/* Reads the settings of the files to serve. The texts in *s are valid until options_free. Returns 0, or -1 with the
+ * error. */
 int settings_read_source(const struct options *o, struct generation_source *s, struct error *error);
 int settings_check(struct options *o, struct error *error);
 
