@@ -22,7 +22,7 @@ void archive_path(const char *archive, uint64_t generation, bool unfinished, cha
     snprintf(out, PATH_MAX, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
 }
 
-/* Makes the error one of the compactor. */
+/* Converts the error of another module into an error of the compactor. */
 static enum compact_result from_manifest(enum manifest_result r, struct error *error)
 {
     return r == MANIFEST_OK ? COMPACT_OK
@@ -71,7 +71,8 @@ static enum compact_result remove_directory(const char *path, struct error *erro
     return failed ? error_errno(error, COMPACT_FAILED, path) : COMPACT_OK;
 }
 
-/* Renames the generation durably before it deletes files, so that a named generation is always complete. */
+/* Removes a generation. The directory is first renamed durably, so that a generation with its usual name is always
+ * complete. */
 static enum compact_result remove_generation(const char *archive, uint64_t generation, struct error *error)
 {
     char from[PATH_MAX], to[PATH_MAX];
@@ -83,7 +84,7 @@ static enum compact_result remove_generation(const char *archive, uint64_t gener
     return r == COMPACT_OK ? remove_directory(to, error) : r;
 }
 
-/* Removes `name` if it is the leftover of an interrupted run. */
+/* Removes the directory entry `name` if an interrupted run has left it. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, struct error *error)
 {
@@ -102,7 +103,7 @@ static enum compact_result recover_one(
     if (generation == 0)
         return remove_generation(archive, generation, error);
     return error_set(error, COMPACT_REFUSED,
-        "%.300s exists but %.100s/current does not; make it a link to the generation to serve", path,
+        "%.300s exists but %.100s/current does not; make `current` a link to the generation to serve", path,
         archive);
 }
 
@@ -123,7 +124,7 @@ enum compact_result archive_recover(const char *archive, struct error *error)
     return r;
 }
 
-/* The next generation of the names, from the newest to the oldest. */
+/* Returns the next generation of the directory listing, from the newest to the oldest. */
 static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
 {
     while (*n > 0)
@@ -142,7 +143,7 @@ uint64_t archive_newest(const char *archive, uint64_t current)
     return manifest_directory_number(name, &newest) && newest > current ? newest : current;
 }
 
-/* "generation 8 (import of a.csv, b.csv)": what it changed besides merging slices. */
+/* Appends a generation and its changes besides the merge of slices, such as "generation 8 (import of a.csv, b.csv)". */
 static void append_change(const struct manifest *m, const struct manifest *current, struct buf *out)
 {
     buf_printf(out, "%sgeneration %" PRIu64 " (%s", out->len ? ", " : "", m->generation,
@@ -152,7 +153,8 @@ static void append_change(const struct manifest *m, const struct manifest *curre
     buf_append_char(out, ')');
 }
 
-/* Checks the generations newer than the current one, and appends those that were current once. */
+/* Checks the generations newer than the current generation, and appends the generations that were current once to
+ * `served`. */
 static enum compact_result check_newer(const char *archive, const struct manifest *current, uint64_t through,
     struct dirent **names, int n, struct buf *served, struct error *error)
 {
@@ -188,9 +190,8 @@ enum compact_result archive_undo(const char *archive, const struct manifest *cur
     *must_ask = r == COMPACT_OK && served.len > 0 && !discards;
     if (*must_ask)
         r = error_set(error, COMPACT_REFUSED,
-            "%.200s/current is generation %" PRIu64
-            ", but the archive also has %.*s. To drop what these changed: "
-            "millrace compact --discard-newer. To keep it: make `current` the newest generation again",
+            "%.200s/current is generation %" PRIu64 ", but the archive also has %.*s. To drop these changes: "
+            "millrace compact --discard-newer. To keep them: make `current` the newest generation again",
             archive, current->generation, served.len < 600 ? (int)served.len : 600, served.ptr);
     while (r == COMPACT_OK && next_generation(names, &left, &generation) && generation > current->generation)
         r = remove_generation(archive, generation, error);
@@ -238,8 +239,8 @@ enum compact_result archive_describe(const char *archive, const struct manifest 
     manifest_print(m, &text);
     if (text.len > MANIFEST_BYTES_MAX) {
         buf_free(&text);
-        return error_set(
-            error, COMPACT_REFUSED, "%.300s would be too long to be read; import fewer, larger files", path);
+        return error_set(error, COMPACT_REFUSED,
+            "the manifest %.300s would be too long; import fewer, larger files", path);
     }
     int fd = io->open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool written = fd >= 0 && io_write_all(fd, text.ptr, text.len, 0) == 0 && io->fsync(fd) == 0;

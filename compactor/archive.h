@@ -1,16 +1,16 @@
 /* archive: changes the directory of generations (docs/guide/archive.md) so that a crash at any point leaves it usable.
  *
- * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp and renames it
- *    last. A removal first renames the directory to N.tmp, durably.
- * 2. `current` names the current generation and is replaced by rename, so it always exists.
+ * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp, and
+ *    renames N.tmp last. A removal first renames the directory to N.tmp, durably.
+ * 2. The link `current` names the current generation. A run replaces `current` by rename, so `current` always exists.
  * 3. An interrupted run may leave *.tmp, which archive_recover removes, and a generation newer than `current`, which
- *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. The counts of
- *    a newer generation can be merged again only from its slices, so archive_undo fails if these were cleared.
- * 4. The link `newest` names the highest generation that was ever current, also after that generation was removed. So no number of a
- *    generation that was served is used again.
- * 5. Every change goes through io, so tests can stop it anywhere.
+ *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. A later run
+ *    must merge the slices of a removed generation again, so archive_undo fails if these slices were cleared.
+ * 4. The link `newest` names the highest generation that was ever current, even if that generation was removed. So the
+ *    number of a served generation is never used again.
+ * 5. Every change uses the system calls of io.h, so tests can stop a change at any call.
  *
- * One process at a time: the caller holds the lock of the directory.
+ * Only one process at a time may change an archive, so the caller holds the lock of the directory.
  */
 #ifndef MILLRACE_ARCHIVE_H
 #define MILLRACE_ARCHIVE_H
@@ -19,18 +19,20 @@
 #include "counts/manifest.h"
 #include "compactor/result.h"
 
-/* Syncs the directory, because an interrupted run may have changed it without a sync, and removes *.tmp. Without `current`, removes an
- * unfinished generation 0 and refuses any other generation, because no run removes `current`. */
+/* Syncs the directory, because an interrupted run may not have synced its changes, and removes *.tmp. If `current`
+ * is missing, removes an unfinished generation 0, and refuses any other generation, because no run removes
+ * `current`. */
 enum compact_result archive_recover(const char *archive, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
- * the last slice that still exists. Refuses to remove generations that were current once, with a list of what they changed and *must_ask
- * set, unless `discards`: an operator returned to an older generation. */
+ * the last slice that still exists. Generations that were current once remain after an operator has returned to an
+ * older generation. Without `discards`, archive_undo refuses to remove them, lists their changes in the error and
+ * sets *must_ask. */
 enum compact_result archive_undo(const char *archive, const struct manifest *current, uint64_t through,
     bool discards, bool *must_ask, struct error *error);
-/* The highest number of a generation that was ever current: that of the next one is higher. */
+/* The highest number of a generation that was ever current. The next generation has a higher number. */
 uint64_t archive_newest(const char *archive, uint64_t current);
 
-/* Creates the empty generation 0 if there is no current one. Call after archive_recover. */
+/* Creates the empty generation 0 if there is no current generation. Call after archive_recover. */
 enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error);
 
 /* Reads the manifest of the current generation. */
@@ -38,17 +40,18 @@ enum compact_result archive_read_current(const char *archive, struct manifest *o
 /* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 
-/* In this order: begin creates N.tmp, the caller fills it, describe, publish renames it to N, switch makes it current. */
+/* A new generation N is made in this order: archive_begin creates N.tmp, the caller fills N.tmp, archive_describe
+ * writes the manifest, archive_publish renames N.tmp to N, and archive_switch makes N current. */
 enum compact_result archive_begin(const char *archive, uint64_t generation, struct error *error);
 /* Writes and syncs N.tmp/manifest.json. */
 enum compact_result archive_describe(const char *archive, const struct manifest *m, struct error *error);
 enum compact_result archive_publish(const char *archive, uint64_t generation, struct error *error);
 enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error);
 
-/* Removes N.tmp if it exists. After a failure, the next run removes it. */
+/* Removes N.tmp if it exists. If the removal fails, the next run removes N.tmp. */
 void archive_discard(const char *archive, uint64_t generation);
 
-/* Removes all generations up to the current one, except the newest `keep`. */
+/* Removes all generations up to the current generation, except the newest `keep` generations. */
 enum compact_result archive_prune(const char *archive, uint64_t current, unsigned keep, struct error *error);
 
 #endif

@@ -55,8 +55,8 @@ static void on_read(uint64_t bytes, uint64_t total, uint64_t records, void *arg)
         spec->on_progress(&p, spec->arg);
 }
 
-/* The archive again, and the files twice: sorted in temporary files, and merged. Packed files need more, so the estimate is the
- * least. */
+/* The space is for a copy of the archive, and twice the size of the files, because records are sorted in temporary
+ * files and then merged. For compressed files, the estimate is too low. */
 static uint64_t space_of_import(const struct change *c)
 {
     uint64_t bytes = disk_space_of(&c->archive);
@@ -98,7 +98,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
     return COMPACT_OK;
 }
 
-/* True if a line of the canonical text (counters.h) has the namespace. */
+/* Returns true if a counter in the canonical text (counters.h) has the namespace. */
 static bool counters_have(const char *text, struct bytes wanted)
 {
     for (const char *line = text; *line; line = strchrnul(line, '\n'), line += *line != '\0') {

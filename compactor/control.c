@@ -22,12 +22,13 @@ struct control {
     struct event_base *base;
     struct peer aggregator, sortdbs[SORTDBS_MAX];
     size_t n_sortdbs;
-    char *slices; /* of a stopped aggregator; NULL: it runs, or there is none */
+    char *slices; /* directory of the slices of a stopped aggregator; else NULL */
     struct run_control calls;
 };
 
-/* A seal waits for a commit, and a reload checks whole files, so a reply may take long. All calls may be repeated: a repeated
- * one joins the work in progress, or finds it done. So the call is repeated while the daemon answers /ping. */
+/* A reply may take long, because a seal waits for a commit, and a reload checks whole files. A repeated request
+ * joins the work in progress, or finds the work done. Therefore a request is repeated while the daemon answers
+ * /ping. */
 static enum http_client_result fetch(
     const struct peer *peer, const char *method, const char *target, int *status, struct buf *body)
 {
@@ -44,7 +45,7 @@ static enum http_client_result fetch(
     }
 }
 
-/* Sets *reply only with COMPACT_OK; the caller frees it. */
+/* Sets *reply only if the result is COMPACT_OK; the caller frees *reply. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, struct error *error)
 {
@@ -69,7 +70,7 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     return r;
 }
 
-/* Reads a required number. */
+/* Reads a required number from a reply. */
 static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
     uint64_t *out, struct error *error)
 {
@@ -89,7 +90,7 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
-/* Without the aggregator, its newest slice tells where the sealed ones end. */
+/* If the aggregator is stopped, its newest slice shows which slices are sealed. */
 static enum compact_result look_at_files(const char *directory, uint64_t *open, struct error *error)
 {
     struct slice_range found;
@@ -112,8 +113,8 @@ static enum compact_result look_at_files(const char *directory, uint64_t *open, 
                      error->text);
 }
 
-/* The aggregator may count events after it has reported an empty slice. They stay in the open slice until the next
- * run. */
+/* The aggregator may count events after it has reported an empty slice. These events stay in the open slice until
+ * the next run. */
 static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, struct error *error)
 {
     static const char *const parts[] = {"/events", "/skipped", "/rejected"};
@@ -170,7 +171,7 @@ static enum compact_result reload(
         if (r == COMPACT_OK && (got != generation || got_content != content))
             r = error_set(error, COMPACT_TRY_AGAIN,
                 "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
-                ": does it serve another archive?",
+                ": does this sortdb serve another archive?",
                 sortdb->url, got, generation);
         json_doc_free(&d);
     }

@@ -15,7 +15,7 @@ uint64_t disk_space_of(const struct manifest *m)
 enum compact_result disk_space_check(const char *directory, uint64_t needed, struct error *error)
 {
     struct statvfs fs;
-    /* A file system that does not tell its size may have room. */
+    /* If the size of the file system is unknown, assume that it has enough space. */
     if (statvfs(directory, &fs) != 0 || fs.f_blocks == 0)
         return COMPACT_OK;
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;

@@ -17,7 +17,7 @@ struct export
     struct manifest manifest;
     struct record_filter filter;
     struct count_sources sources;
-    const char *to; /* for errors */
+    const char *to; /* name of the output in errors */
     int fd;
     struct buf data;
 };

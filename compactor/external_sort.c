@@ -15,21 +15,21 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define KEY_SHOWN ((size_t)80) /* bytes of a key in an error */
+#define KEY_SHOWN ((size_t)80) /* maximal number of a key's bytes in an error */
 #define WRITE_BYTES ((size_t)1 << 20)
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
-#define PREFETCH 16   /* lines ahead that are fetched from memory */
-#define BLOCK_PARTS 8 /* of the memory: zeroing a new page costs more than a run of half the length */
-#define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for a place in the block */
+#define PREFETCH 16   /* number of lines that are prefetched */
+#define BLOCK_PARTS 8 /* a block is this part of the memory: zeroing new pages costs more than shorter runs */
+#define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for an offset in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */
 struct block {
     char *text;
     size_t size, used;
-    struct line_ref *refs; /* the last one added comes first */
+    struct line_ref *refs; /* the last added reference comes first */
     size_t n;
-    /* The group of lines that a reader of the sorted block has reached. */
+    /* State of a reader of the sorted block: the next line, and the sum of lines with the same key. */
     size_t at;
     struct record_sum sum;
 };
@@ -38,15 +38,15 @@ struct external_sort {
     char *directory;
     size_t memory, block_size;
     struct block blocks[2];
-    int filling; /* the block that add fills; the thread owns the other one while `writing` */
+    int filling; /* the block that external_sort_add fills; while `writing`, the thread owns the other block */
     bool writing;
     pthread_t thread;
-    struct error written; /* by the thread; code COMPACT_OK: no error */
-    int *runs;            /* their files */
+    struct error written; /* the thread's result; code COMPACT_OK: no error */
+    int *runs;            /* the runs' file descriptors */
     struct manifest_file *facts;
     size_t n_runs;
     struct count_sources sources;
-    struct record_sum first; /* the sums of the block that finish frees, kept for their collisions */
+    struct record_sum first; /* collisions of the block that external_sort_finish frees */
 };
 
 static void block_free(struct block *b)
@@ -62,7 +62,7 @@ static void block_clear(struct block *b)
     b->refs = (struct line_ref *)(void *)(b->text + b->size);
 }
 
-/* The text is followed by the padding that line_sort needs. */
+/* Allocates the block's text, with the padding that line_sort needs. */
 static void block_init(struct block *b, size_t size)
 {
     b->size = size;
@@ -99,16 +99,17 @@ static struct bytes block_line(const struct block *b, size_t i)
     return bytes_of(b->text + b->refs[i].at, b->refs[i].len);
 }
 
-/* The next record of the sorted block: a line of it, or the sum of all lines with its key. COUNT_FAILED: a sum is too large. */
+/* Sets *line to the next record of the sorted block: a line, or the sum of all lines with the same key.
+ * COUNT_FAILED: a sum is too large. */
 static enum count_next block_next(struct block *b, struct bytes *line)
 {
     if (b->at == b->n)
         return COUNT_END;
-    /* In sorted order the lines lie anywhere in the block. */
+    /* Lines in sorted order are not adjacent in the block, so prefetch them. */
     if (b->at + PREFETCH < b->n) {
         struct bytes ahead = block_line(b, b->at + PREFETCH);
         __builtin_prefetch(ahead.ptr);
-        __builtin_prefetch(ahead.ptr + ahead.len); /* it may cross a cache line */
+        __builtin_prefetch(ahead.ptr + ahead.len); /* the line may cross a cache line */
     }
     *line = block_line(b, b->at++);
     const char *separator = memchr(line->ptr, RECORD_SEPARATOR, line->len);
@@ -191,7 +192,7 @@ static enum compact_result join(struct external_sort *s, struct error *error)
                                          : error_set(error, s->written.code, "%s", s->written.text);
 }
 
-/* Hands the full block to the thread and goes on with the other one. */
+/* Passes the full block to the thread, and continues with the other block. */
 static enum compact_result spill(struct external_sort *s, struct error *error)
 {
     int fd;

@@ -6,14 +6,14 @@
 
 struct hash {
     char text[COMPONENT_HASH];
-    bool is_used; /* by a record that stays */
+    bool is_used; /* a remaining record uses the hash */
 };
 
 struct forget {
-    char *key; /* as given */
+    char *key; /* the key as the caller has given it */
     struct bytes ns, stored;
     char space[COMPONENT_HASH + 1];
-    struct hash *hashes; /* of the key's records; sorted once they are complete */
+    struct hash *hashes; /* hashes in the key's records; sorted after the first pass */
     size_t n, room;
     uint64_t records, as_sub;
     struct record_filter filter;
@@ -83,7 +83,7 @@ static enum compact_result collect(
 {
     struct forget *f = arg;
     if (key->is_lookup && bytes_equal(key->key, f->stored))
-        add_hash(f, key->key); /* also without a record of the key: --drop-before leaves lookups */
+        add_hash(f, key->key); /* even without a record of the key, because --drop-before keeps lookups */
     if (!is_of_key(f, key))
         return COMPACT_OK;
     f->records++;

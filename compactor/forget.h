@@ -1,10 +1,11 @@
 /* forget: finds the records of a key, and the lookups that only these records use.
  *
- * Two passes over the archive. The first collects the hashes of the key's records: the key's own, also if only its lookup
- * is left, and those of its sub keys. The second removes from them each hash that another record uses. The filter then
- * leaves out the key's records and the lookups of the hashes that remain.
+ * forget_scan makes two passes over the archive. The first pass collects the hash of the key, even if only the key's
+ * lookup exists, and the hashes of its sub keys. The second pass removes each hash that another record uses from the
+ * collection. The filter then excludes the key's records, and the lookups of the remaining hashes.
  *
- * 1. KEY is a text, or NS|TEXT. `u|jehiah` selects the total and its subtotals; a text selects them in every namespace.
+ * 1. KEY is a text, or NS|TEXT. `u|jehiah` selects the total and its subtotals; `jehiah` selects the key in every
+ *    namespace.
  * 2. The text may also be given in its stored form, as a hash.
  * 3. Memory: 8 bytes for each different hash among the key's sub keys, twice that while the table grows.
  */
@@ -17,14 +18,15 @@
 
 struct forget;
 
-/* The namespace that `key` names, borrowed; BYTES_NONE if it names none. */
+/* The namespace in `key`, borrowed, or BYTES_NONE if `key` has no namespace. */
 struct bytes forget_namespace(const char *key);
 /* Reads the current generation twice. */
 enum compact_result forget_scan(
     const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error);
 void forget_free(struct forget **f);
 const struct record_filter *forget_filter(const struct forget *f);
-/* The number of records and lookups that the filter leaves out, and of records of other keys that have the text as a sub key. */
+/* *forgotten: the number of records and lookups that the filter excludes. *as_sub: the number of records of other
+ * keys with the text as a sub key. */
 void forget_report(const struct forget *f, uint64_t *forgotten, uint64_t *as_sub);
 
 #endif

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 
 struct forget_sub {
-    char *text; /* as given */
+    char *text; /* NS|TEXT as the caller has given it */
     struct bytes ns, stored;
     char space[COMPONENT_HASH + 1];
-    const struct manifest *archive; /* during the scan */
+    const struct manifest *archive; /* used only during the scan */
     struct external_sort *sort;
     struct buf line;
-    uint64_t scanned, records; /* of the archive, and those with the sub key */
+    uint64_t scanned, records; /* number of the archive's records, and of the records with the sub key */
     bool has_ns, has_lookup;
     bool is_used; /* a remaining record uses the text */
     struct record_filter filter;
@@ -45,7 +45,7 @@ static bool is_of_namespace(const struct forget_sub *f, const struct record_key 
     return key->is_subtotal && bytes_equal(key->ns, f->ns);
 }
 
-/* Reads the record's values as far as the sub key. COUNT_END: it has none. */
+/* Reads the record's values up to the sub key. COUNT_END: the record does not have the sub key. */
 static enum count_next find_sub(const struct forget_sub *f, struct count_source *s)
 {
     enum count_next r;
@@ -63,7 +63,7 @@ static enum compact_result visit(
     f->has_ns = f->has_ns || is_of_ns;
     f->has_lookup = f->has_lookup || (key->is_lookup && is_key);
     f->is_used = f->is_used || (!key->is_lookup && is_key);
-    /* A text without a lookup may remain anywhere else. */
+    /* Only a hash has a lookup, so other uses of a plain text do not matter. */
     bool may_use = !f->is_used && component_is_hash(f->stored);
     if (!key->is_subtotal || !(is_of_ns || may_use) ||
         !record_filter_is_counted((void *)(uintptr_t)f->archive, key, key->start))
@@ -96,7 +96,7 @@ static struct bytes without(void *arg, const struct record_key *key)
     return is_of_namespace(f, key) ? f->stored : BYTES_NONE;
 }
 
-/* An empty archive may not yet know its counters, and has nothing to move. */
+/* Checks that the archive has the subtotal. An empty archive may have no counters yet, so it is accepted. */
 static enum compact_result check_namespace(
     const struct forget_sub *f, const struct manifest *m, struct error *error)
 {

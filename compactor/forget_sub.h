@@ -2,14 +2,15 @@
  *
  *     u.l|LINK.c413,bitly:3 jehiah:2          ->  u.l|LINK.c413,(other):2 bitly:3
  *
- * One pass over the archive collects the records `u.l|LINK.c413,(other):2`. A filter leaves the sub key out, and the merge adds the
- * collected records as sources, so the subtotals still add up to their totals.
+ * forget_sub_scan reads the archive once, and collects the records `u.l|LINK.c413,(other):2`. A filter excludes the sub
+ * key, and the merge adds the collected records as sources. So the subtotals still add up to their totals.
  *
- * 1. NS|TEXT names a subtotal and a sub key: a text, or its stored form (a hash).
- * 2. The lookup of the text goes, too, unless a remaining record uses the text.
- * 3. The pass does not see slices, so the run must merge none: the filter would drop their counts of the sub key.
- * 4. Repeated, the pass collects nothing, and the run makes the same records again.
- * 5. Memory: that of external_sort.h. Records are never held whole.
+ * 1. NS|TEXT consists of the namespace of a subtotal, and a sub key as text or in its stored form (a hash).
+ * 2. The filter also excludes the lookup of the text, unless a remaining record uses the text.
+ * 3. forget_sub_scan does not read slices. The run must merge no slices, because the filter would drop their counts of
+ *    the sub key.
+ * 4. A repeated forget_sub_scan collects nothing, and the run makes the same records again.
+ * 5. Memory: bounded by external_sort.h. A record is never in memory as a whole.
  */
 #ifndef MILLRACE_FORGET_SUB_H
 #define MILLRACE_FORGET_SUB_H
@@ -20,17 +21,18 @@
 
 struct forget_sub;
 
-/* Returns NULL if the text is NS|TEXT, or the reason why it is not, a constant text. */
+/* Returns NULL if the text has the form NS|TEXT. Otherwise returns the reason, a constant string. */
 const char *forget_sub_check(const char *text);
-/* Reads the current generation once. `text` has passed forget_sub_check. Always sets *out; free it after the run. COMPACT_REFUSED:
- * the archive does not have the subtotal. */
+/* Reads the current generation once. `text` has passed forget_sub_check. Always sets *out; free *out after the run.
+ * COMPACT_REFUSED: the archive does not have the subtotal. */
 enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
     size_t memory, struct forget_sub **out, struct error *error);
 void forget_sub_free(struct forget_sub **f);
 const struct record_filter *forget_sub_filter(const struct forget_sub *f);
 /* The collected records; NULL if no record has the sub key. */
 const struct count_sources *forget_sub_sources(const struct forget_sub *f);
-/* The number of records with the sub key, without rollups, and of lookups that the filter leaves out. */
+/* *records: the number of records with the sub key, without rollups. *lookups: the number of lookups that the filter
+ * excludes. */
 void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups);
 
 #endif

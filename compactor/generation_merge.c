@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A reader and two writers of records, the same of texts, and room for the slices' blocks. */
+/* Number of buffers per shard: a reader and two writers of records, the same for texts, and two for the blocks of
+ * slices. */
 #define BUFFERS_OF_SHARD 8
 #define PAGE_BYTES 4096
 
@@ -22,15 +23,15 @@ struct worker {
     struct job *job;
     uint32_t number;
     pthread_t thread;
-    struct record_filter part; /* keeps the worker's shards, and no derived records */
+    struct record_filter part; /* selects the records of the worker's shards, without derived records */
     struct merge_shard *shards;
     struct slice_reader **slices;
     struct slice_audit **audits;
     size_t n_slices;
-    struct count_sources sources; /* the borrowed ones come last */
+    struct count_sources sources; /* the borrowed sources come last */
     size_t n_borrowed;
     struct merge_report report;
-    _Atomic uint64_t records, bytes; /* of the report, for the other threads */
+    _Atomic uint64_t records, bytes; /* copies of the report's fields, for the other threads */
     struct error error;              /* code COMPACT_OK: none */
 };
 
@@ -38,7 +39,7 @@ struct job {
     const struct generation_merge *g;
     struct worker *workers;
     uint32_t n_workers;
-    bool is_anew; /* the old files are sources */
+    bool is_anew; /* the old files are added sources (merge.h) */
     size_t buffer_bytes;
     char directory[PATH_MAX], old_directory[PATH_MAX];
     atomic_bool stopped;
@@ -73,7 +74,7 @@ static enum compact_result open_old(
     return r;
 }
 
-/* The old files of all shards as sources. */
+/* Adds the old files of all shards to the sources. */
 static enum compact_result open_all_old(struct worker *w)
 {
     const struct manifest *old = w->job->g->old;
@@ -179,7 +180,7 @@ static enum compact_result merge_part(struct worker *w)
     return r;
 }
 
-/* Closes everything but the audits. */
+/* Closes all resources of the worker except the audits. */
 static void close_part(struct worker *w)
 {
     w->sources.n -= w->n_borrowed;
@@ -209,7 +210,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The audits of the first thread get the sums of all. */
+/* Adds the audits of all threads to the audits of the first thread, and checks the sums. */
 static enum compact_result check_audits(struct job *job, struct error *error)
 {
     enum compact_result r = COMPACT_OK;
@@ -222,7 +223,7 @@ static enum compact_result check_audits(struct job *job, struct error *error)
     return r;
 }
 
-/* Sums the reports. The error is that of a thread that was not stopped by another one. */
+/* Adds up the reports. If threads have failed, prefers the error of a thread that no other thread has stopped. */
 static enum compact_result gather(struct job *job, struct merge_report *report, struct error *error)
 {
     const struct error *failed = NULL;
@@ -283,7 +284,7 @@ enum compact_result generation_merge(
         if (i < begun)
             pthread_join(job.workers[i].thread, NULL);
         else
-            work(&job.workers[i]); /* no thread was to be had */
+            work(&job.workers[i]); /* the thread could not be created */
     }
     enum compact_result r = gather(&job, report, error);
     for (uint32_t i = 0; i < job.n_workers; i++) {

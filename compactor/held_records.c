@@ -82,7 +82,7 @@ void held_records_read(const struct held_records *h, size_t i, struct record_rea
 
 struct bytes held_records_text(const struct held_records *h, size_t from, size_t to)
 {
-    /* Records in memory are adjacent, because a record leaves no bytes in memory if it goes to the file. */
+    /* Records in memory are adjacent, because a record in the file has no bytes in memory. */
     for (size_t i = from; i < to; i++)
         if (h->records[i].in_file)
             return BYTES_NONE;

@@ -1,9 +1,10 @@
-/* held_records: the records of one month of a key, held until all are known, because a month is written before its days and a day
- * before its hours.
+/* held_records: the records of one month of a key, held until all records of the month are known. The month's record is
+ * written before its days, and a day's record before its hours.
  *
- * 1. Records are in memory up to a bound. Further records, and a record that crosses the bound, go to a file without a name in
- *    the unfinished generation. Each record is read as often as it adds to a month, a day and an hour.
- * 2. Records are held as archive text. Their keys are subtotals in ascending order, but for the last one (merge.c).
+ * 1. Records are in memory up to a bound. Further records, and a record that crosses the bound, are written to an
+ *    unlinked file in the unfinished generation. Each record is read once for each month, day and hour that it is added
+ *    to.
+ * 2. Records are held as archive text. The keys are subtotals in ascending order, except the last key (merge.c).
  */
 #ifndef MILLRACE_HELD_RECORDS_H
 #define MILLRACE_HELD_RECORDS_H
@@ -13,17 +14,17 @@
 #include "counts/records.h"
 
 struct held_record {
-    uint64_t at, len; /* in memory or in the file; with LF */
+    uint64_t at, len; /* offset in memory or in the file, and length with LF */
     bool in_file;
     enum period_unit unit;
-    int64_t start; /* of the period */
+    int64_t start; /* the first second of the period */
     char period[HOUR_TEXT_MAX];
     size_t period_len;
 };
 
 struct held_records {
     const char *directory;
-    const char *name; /* for errors: the file that the records are from; borrowed */
+    const char *name; /* the source of the records, for errors; borrowed */
     size_t memory;
     struct buf text;
     int fd; /* -1: no file yet */
@@ -44,7 +45,8 @@ enum compact_result held_records_append(struct held_records *h, struct bytes pie
 enum compact_result held_records_append_line(struct held_records *h, struct bytes line, struct error *error);
 /* Initializes a reader of the i-th record. */
 void held_records_read(const struct held_records *h, size_t i, struct record_reader *out);
-/* The text of the records [from, to) with their LFs, or BYTES_NONE if one of them is in the file. Valid until the next append. */
+/* The text of the records [from, to) with their LFs, or BYTES_NONE if any of these records is in the file. Valid
+ * until the next append. */
 struct bytes held_records_text(const struct held_records *h, size_t from, size_t to);
 
 #endif

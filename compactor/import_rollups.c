@@ -13,14 +13,13 @@ struct rollups {
     struct text_record record; /* first */
     struct count_merge *merge;
     int64_t hours_from;
-    struct bytes line; /* the merge's record */
-    bool has_line;     /* that record was not yet returned */
+    struct bytes line; /* the current record of the merge */
+    bool has_line;     /* `line` was not yet returned */
     struct buf printed;
-    struct buf held,
-        shown; /* a rollup whose next record is not yet known; a kept rollup that the source shows */
+    struct buf held, shown; /* a rollup whose next record is not yet known; a returned rollup */
     bool holds;
-    struct buf day;  /* the key of a day that was left out, without the separator; empty: none */
-    uint64_t unseen; /* fingerprint of the day's counts, less those of the hours that followed */
+    struct buf day;  /* key of the latest excluded day, without the separator; or empty */
+    uint64_t unseen; /* fingerprint of the day's counts, minus the fingerprints of its hours so far */
 };
 
 static enum count_next follow_failure(struct rollups *s)
@@ -29,7 +28,7 @@ static enum count_next follow_failure(struct rollups *s)
     return COUNT_FAILED;
 }
 
-/* Reads the next record of the merge as a line, unless there is one that was not yet returned. */
+/* Sets s->line to the next record of the merge, unless s->line was not yet returned. */
 static enum count_next take_line(struct rollups *s)
 {
     if (s->has_line)
@@ -56,7 +55,7 @@ static struct bytes key_of(struct bytes line, struct record_key *key)
     return r.key;
 }
 
-/* A fingerprint of the counts. Fingerprints add up as the counts do. */
+/* Returns a fingerprint of the counts. The fingerprint of a sum is the sum of the fingerprints. */
 static uint64_t fingerprint(struct bytes line)
 {
     struct record r = {.value = BYTES_NONE};
@@ -69,7 +68,7 @@ static uint64_t fingerprint(struct bytes line)
     return sum;
 }
 
-/* After the hours of a day that was left out. A day with other counts has counts whose hours were dropped. */
+/* Called after the hours of an excluded day. If the day is not the sum of its hours, some of its hours were dropped. */
 static enum count_next end_day(struct rollups *s)
 {
     struct bytes day = buf_bytes(&s->day);
@@ -83,13 +82,13 @@ static enum count_next end_day(struct rollups *s)
     return COUNT_FOUND;
 }
 
-/* Ends the wait of the held rollup: its next record is s->line, or there is none. COUNT_END: it is derived. */
+/* Decides on the held rollup once its next record (s->line, if has_next) is known. COUNT_END: the rollup is derived. */
 static enum count_next release(struct rollups *s, bool has_next)
 {
     struct record_key key;
     struct bytes held = key_of(buf_bytes(&s->held), &key);
     s->holds = false;
-    /* The keys of a period's parts begin with the key of the period, which ends in the period's text. */
+    /* The keys of a period's parts begin with the period's key, without the separator. */
     if (has_next && s->line.len > held.len && memcmp(s->line.ptr, held.ptr, held.len) == 0) {
         if (key.unit == PERIOD_DAY) {
             buf_append_bytes(&s->day, held);

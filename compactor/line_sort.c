@@ -1,19 +1,20 @@
 #include "compactor/line_sort.h"
 
-#define STEP 8 /* bytes that a reference caches */
+#define STEP 8 /* number of bytes that a reference caches */
 #define CACHE_BITS 64
-#define BYTES 256   /* values of a byte */
-#define SMALL 32    /* references that insertion sorts fastest */
-#define PREFETCH 16 /* references ahead whose text is fetched from memory */
+#define BYTES 256   /* number of values of a byte */
+#define SMALL 32    /* up to this number of references, insertion sort is fastest */
+#define PREFETCH 16 /* number of references whose text is prefetched */
 
-/* References whose lines share `depth` bytes. */
+/* References whose lines share the first `depth` bytes. */
 struct range {
     struct line_ref *refs;
     size_t n;
     uint32_t depth;
 };
 
-/* The bytes from `depth` on as a number that orders as they do. The bytes past the end of the line are 0. */
+/* Returns the line's bytes from `depth` on as a number that sorts like the bytes. Bytes after the end of the line
+ * are 0. */
 static uint64_t load(const char *block, const struct line_ref *r, uint32_t depth)
 {
     uint64_t bytes;
@@ -25,7 +26,8 @@ static uint64_t load(const char *block, const struct line_ref *r, uint32_t depth
     return left == 0 ? 0 : bytes >> (STEP - left) * 8 << (STEP - left) * 8;
 }
 
-/* True if all bytes of the line are cached or compared. A NUL shows this, because no line contains a NUL. */
+/* Returns true if the cache contains the end of the line. The cache then ends with a NUL, because no line contains a
+ * NUL. */
 static bool is_at_end(uint64_t cache)
 {
     return (cache & 0xff) == 0;
@@ -56,7 +58,7 @@ static void insertion_sort(const char *block, struct range r)
     }
 }
 
-/* Caches the bytes from the range's depth on. */
+/* Caches the bytes from the range's depth on in each reference. */
 static void fetch(const char *block, struct range r)
 {
     for (size_t i = 0; i < r.n; i++) {
@@ -66,7 +68,8 @@ static void fetch(const char *block, struct range r)
     }
 }
 
-/* The place in the caches of the first byte that not all lines share; CACHE_BITS: they share all bytes. */
+/* Returns the position (in the cache) of the first byte that differs between lines, or CACHE_BITS if no byte
+ * differs. */
 static unsigned first_difference(const struct line_ref *refs, size_t n)
 {
     uint64_t differ = 0;
@@ -80,7 +83,7 @@ static unsigned byte_at(const struct line_ref *r, unsigned place)
     return r->cache >> place & 0xff;
 }
 
-/* Orders the references by one byte, in place. */
+/* Sorts the references by one byte, in place. */
 static void distribute(struct line_ref *refs, size_t n, unsigned place, size_t ends[BYTES])
 {
     size_t next[BYTES], sum = 0;
@@ -104,7 +107,8 @@ static void distribute(struct line_ref *refs, size_t n, unsigned place, size_t e
         }
 }
 
-/* Recurses into all parts but the largest and continues with that one, so the recursion is at most log2(n) deep. */
+/* Recurses into all parts except the largest, and continues with the largest part. So the recursion is at most
+ * log2(n) deep. */
 static void sort_range(const char *block, struct range r)
 {
     size_t ends[BYTES];

@@ -1,4 +1,4 @@
-/* compactor: wires options, lock, HTTP and terminal to one run over an archive, or to a schedule of runs. */
+/* compactor: connects options, lock, HTTP and terminal with a run over an archive, or with a schedule of runs. */
 #include "archive/archive_options.h"
 #include "compactor/archive.h"
 #include "compactor/change.h"
@@ -36,7 +36,7 @@ static const struct option_row rows[] = {
     {.name = "aggregator_url",
         .type = OPTION_STRING,
         .help = "address of the aggregator (default: [aggregator] of the file); none: merge no slices; "
-                "stopped: merge the slices that it sealed before it stopped"},
+                "stopped: merge the slices that the stopped aggregator has sealed"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
@@ -52,14 +52,14 @@ static const struct option_row rows[] = {
     {.name = "init",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .help = "create the empty generation 0 if there is none, and exit"},
+        .help = "create the empty generation 0 if the archive has no generation, and exit"},
     {.name = "every",
         .type = OPTION_DURATION,
         .fallback = "0",
         .max = INT64_C(366) * 24 * 3600 * 1000,
         .unit = "s",
         .excludes = "init|import|export|verify|drop_before|drop_hours_before|forget|forget_sub|replace",
-        .help = "keep running, and compact in this interval; 0: compact once and exit"},
+        .help = "compact repeatedly, in this interval; 0: compact once and exit"},
     {.name = "at",
         .type = OPTION_STRING,
         .fallback = "04:00",
@@ -72,7 +72,7 @@ static const struct option_row rows[] = {
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
         .excludes = "init|export|verify",
-        .help = "timeout of a daemon's reply; a daemon that answers /ping is asked again"},
+        .help = "timeout of a daemon's reply; if the daemon answers /ping, the request is repeated"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
         OPTION_INHERITS_TOKEN("aggregator"),
@@ -102,7 +102,7 @@ static int report_failure(enum compact_result r, const struct error *error)
     return compact_exit_status(r);
 }
 
-/* One run with its addresses. */
+/* A run with the addresses of its daemons. */
 struct session {
     bool has_aggregator;
     struct control *control;
@@ -149,7 +149,7 @@ static int session_open(struct session *s, struct options *o, bool merges_slices
     return EX_OK;
 }
 
-/* On a terminal, asks whether to drop what the error lists. */
+/* On a terminal, asks whether to drop the changes that the error lists. */
 static bool may_discard(const struct error *error)
 {
     char answer[8] = "";
@@ -175,7 +175,7 @@ static enum compact_result session_run(struct session *s, struct error *error)
         LOG_U("generation", out->generation), LOG_U("through", out->through), LOG_U("slices", out->slices),
         LOG_U("records", out->records), LOG_U("bytes", out->bytes));
     if (out->collisions)
-        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", out->collisions),
+        log_warn("two texts have the same hash; kept the smaller text", LOG_U("lookups", out->collisions),
             LOG_S("last", out->collision));
     if (!out->served && s->has_aggregator)
         log_warn("sortdb_url is none: the slices are kept");
@@ -227,17 +227,17 @@ static void report_change(const struct options *o, const struct change *c, const
     if (report.skipped)
         log_warn("left wrong rows out", LOG_U("rows", report.skipped), LOG_S("first", report.first_skipped));
     if (report.collisions)
-        log_warn("two texts have the same hash; kept the smaller one", LOG_U("lookups", report.collisions),
+        log_warn("two texts have the same hash; kept the smaller text", LOG_U("lookups", report.collisions),
             LOG_S("last", report.collision));
     if (options_text(o, "forget"))
         log_info(
-            "forgotten; slices after this one, streams, rejects files and backups may still have the key",
+            "forgotten; slices after `through`, streams, rejects files and backups may still have the key",
             LOG_U("records", report.forgotten), LOG_U("through", out->through));
     if (report.as_sub)
         log_warn("the text remains as a sub key of other keys; --forget-sub moves its counts to (other)",
             LOG_U("records", report.as_sub));
     if (options_text(o, "forget_sub"))
-        log_info("moved the counts of the sub key to (other); slices after this one, streams, rejects files "
+        log_info("moved the counts of the sub key to (other); slices after `through`, streams, rejects files "
                  "and backups may still have the sub key",
             LOG_U("records", report.moved), LOG_U("lookups", report.lookups), LOG_U("through", out->through));
 }
@@ -303,7 +303,7 @@ static int run_change_in(struct session *s, struct options *o)
     return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
-/* The slices are merged by a run before, so that the scan of a removal by key sees all counts that the change writes. */
+/* Before a removal by key, a run merges the slices, so that the scan for the key reads all counts. */
 static int run_change(struct options *o)
 {
     struct session s;
@@ -351,8 +351,8 @@ static int run_verify(struct options *o)
         LOG_U("bytes", report.bytes),
         LOG_S("previous", report.compared ? "equal with its slices" : "not compared"));
     if (report.unequal)
-        log_warn(
-            "some subtotals do not add up to their totals: a counter added later, or an import without it",
+        log_warn("some subtotals do not add up to their totals: a counter was added later, or is missing "
+                 "from an import",
             LOG_U("periods", report.unequal), LOG_S("first", report.example));
     return EX_OK;
 }
@@ -364,14 +364,14 @@ static int run_init(struct options *o)
     return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
 }
 
-/* The acts other than a run, each named by the option that asks for it. */
+/* The commands other than a usual run, with the option that selects each command. */
 static const struct act {
     const char *option;
     int (*run)(struct options *o);
     size_t operands_min, operands_max;
     bool is_text;    /* the option has a value */
-    bool changes;    /* also merges slices, so `slices` must be set */
-    bool reads_only; /* needs no lock */
+    bool changes;    /* the command also merges slices, so `slices` must be set */
+    bool reads_only; /* the command needs no lock */
 } acts[] = {
     {"init", run_init, .operands_max = 0},
     {"export", run_export, .operands_max = 1, .reads_only = true},
@@ -385,7 +385,8 @@ static const struct act {
 };
 static const struct act merge_act = {"", run_merge, .changes = true};
 
-/* Finds the act of the options. An import may also drop hours. Returns NULL after storing the error. */
+/* Finds the command that the options select. Only an import can be combined with another command: drop_hours_before.
+ * Returns NULL with the error. */
 static const struct act *find_act(const struct options *o, struct error *error)
 {
     const struct act *found = &merge_act;
@@ -422,7 +423,7 @@ static int lock_stopped(const struct options *o, struct error *error)
     return failed;
 }
 
-/* One act, under the lock of the archive if it writes. */
+/* Runs the command, under the archive's lock if the command writes. */
 static int run_locked(void *arg)
 {
     struct options *o = arg;
@@ -468,9 +469,9 @@ static int run_options(struct options *o)
         return EX_OK;
     }
     if (!repeat.archive)
-        return fail("archive is not set; it names the directory of the archive", EX_CONFIG);
+        return fail("archive is not set; set it to the directory of the archive", EX_CONFIG);
     if (act->changes && !options_string(o, "slices") && strcmp(peer_url(o, "aggregator"), NONE) != 0)
-        return fail("slices is not set; it names the aggregator's directory of slices", EX_CONFIG);
+        return fail("slices is not set; set it to the aggregator's directory of slices", EX_CONFIG);
     return repeat.schedule.every > 0 && act == &merge_act ? repeat_runs(&repeat) : run_locked(o);
 }
 

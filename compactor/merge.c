@@ -15,21 +15,21 @@ struct merge {
     const struct merge_spec *spec;
     struct merge_report *report;
     struct error *error;
-    enum compact_result taken; /* of take, which a reader calls */
+    enum compact_result taken; /* result of the take functions, which a reader calls */
     struct count_merge *added, *sum;
-    struct external_sort **texts; /* of each shard; NULL: no new text */
+    struct external_sort **texts; /* changed texts of each shard; NULL: no text has changed */
     size_t texts_memory;
-    uint64_t shown; /* bytes at the last progress */
-    /* The added records of one month of a subtotal, or one other record. */
+    uint64_t shown; /* report->bytes at the last call of on_progress */
+    /* The current group: the added records of one month of a subtotal, or one other record. */
     struct merge_shard *shard;
     uint32_t shard_number;
     bool is_subtotal, is_lookup;
     struct buf group; /* "c.u|jehiah.c4", or a whole key */
-    size_t base;      /* of `group`: the part before the period */
+    size_t base;      /* length of the part of `group` before the period */
     struct held_records held;
-    size_t n;      /* added records; an old record may follow */
-    bool is_new;   /* no old record is of this month */
-    size_t single; /* an old record that was read before its turn, or NONE */
+    size_t n;      /* number of held added records; an old record may follow them */
+    bool is_new;   /* the month has no old record */
+    size_t single; /* index in `held` of an old record that was read before its turn, or NONE */
     struct record_reader *readers;
     struct count_source **sources;
     size_t room_readers, room_sources;
@@ -61,7 +61,7 @@ static enum compact_result reader_failed(struct merge *m, const struct record_re
     return r->base.error.text[0] ? record_source_failed(&r->base.error, m->error) : m->taken;
 }
 
-/* Copies the shard's old records before the key. BYTES_NONE: all. */
+/* Copies the shard's old records before the key; BYTES_NONE copies all records. */
 static enum compact_result copy_before(struct merge *m, struct bytes key, enum record_reader_place *place)
 {
     struct record_reader *old = m->shard->old;
@@ -72,7 +72,7 @@ static enum compact_result copy_before(struct merge *m, struct bytes key, enum r
     return *place == READER_FAILED ? reader_failed(m, old) : COMPACT_OK;
 }
 
-/* Holds the current record of a merge. */
+/* Adds the current record of a merge to the held records. */
 static enum compact_result hold(struct merge *m, struct count_merge *of, const struct record_key *key)
 {
     struct held_record *e = held_records_begin(&m->held);
@@ -94,7 +94,7 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     return r;
 }
 
-/* Writes the record that `m->sum` has reached. */
+/* Writes the current record of `m->sum`. */
 static enum compact_result write_record(struct merge *m, enum count_next next)
 {
     enum compact_result r = COMPACT_OK;
@@ -151,7 +151,7 @@ static enum compact_result write_single(struct merge *m)
     return write_held(m, single);
 }
 
-/* Reads the old record at hand before its turn. */
+/* Reads the next old record before its turn. */
 static enum compact_result hold_old(struct merge *m)
 {
     struct count_source *old = &m->shard->old->base;
@@ -168,7 +168,7 @@ static enum compact_result hold_old(struct merge *m)
     return hold(m, m->sum, &key);
 }
 
-/* The group's key for the period around a held record. */
+/* Returns the group's key for the period of length `unit` that contains a held record. */
 static struct bytes key_of(struct merge *m, enum period_unit unit, const struct held_record *e)
 {
     buf_clear(&m->key);
@@ -189,7 +189,7 @@ static int64_t day_of(const struct merge *m, size_t i)
     return start - start % SECONDS_PER_DAY;
 }
 
-/* The text of the hours [from, to) if no old record comes between them. */
+/* Returns the text of the held hours [from, to), or BYTES_NONE if an old record may lie between these hours. */
 static struct bytes adjacent_hours(struct merge *m, enum record_reader_place place, size_t from, size_t to)
 {
     const struct held_record *first = &m->held.records[from], *last = &m->held.records[to - 1];
@@ -199,7 +199,8 @@ static struct bytes adjacent_hours(struct merge *m, enum record_reader_place pla
     return held_records_text(&m->held, from, to);
 }
 
-/* `m->single` may be an hour of this day, or a record of a later day. */
+/* Writes the hours among the held records [from, to). `m->single` may be an hour of this day, or a record of a later
+ * day. */
 static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
 {
     enum compact_result r = COMPACT_OK;
@@ -228,7 +229,7 @@ static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
     return r == COMPACT_OK && has_single ? write_single(m) : r;
 }
 
-/* The added records [from, to) are of one day. An old record in m->single is of this or a later day. */
+/* Writes one day, whose added records are [from, to). An old record in m->single belongs to this day or a later day. */
 static enum compact_result write_day(struct merge *m, size_t from, size_t to)
 {
     int64_t day = day_of(m, from);
@@ -238,7 +239,7 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
         struct bytes key = key_of(m, PERIOD_DAY, &m->held.records[from]);
         r = copy_before(m, key, &place);
         if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
-            r = hold_old(m); /* a day without a record has this hour only */
+            r = hold_old(m); /* without an old record of the day, this hour is the day's only old hour */
     }
     if (r != COMPACT_OK)
         return r;
@@ -261,7 +262,8 @@ static enum compact_result write_day(struct merge *m, size_t from, size_t to)
     return hours_text.ptr ? emit(m, hours_text) : write_hours(m, from, to);
 }
 
-/* Writes the month of the group. Old records without a month are of one day, whose sum is in m->single. */
+/* Writes the month of the group. Without an old record of the month, all old records belong to one day, and
+ * m->single has the day's sum. */
 static enum compact_result write_month(struct merge *m)
 {
     enum record_reader_place place = READER_ENDED;
@@ -304,7 +306,7 @@ static struct bytes first_name(struct bytes values)
     return bytes_of(values.ptr, colon ? (size_t)(colon - values.ptr) : 0);
 }
 
-/* Appends the added hours to the old total if they come after its hours. */
+/* Appends the added hours to the old total if all of them come after the total's hours. */
 static enum compact_result append_hours(struct merge *m, bool *done)
 {
     struct record_reader *old = m->shard->old;
@@ -339,7 +341,8 @@ static enum compact_result write_total(struct merge *m)
     return place == READER_AT_KEY ? write_sum(m, key, true, 0, 1, NONE) : write_held(m, 0);
 }
 
-/* Adds a text to the sort of the shard. A text that the old file has, too, is left out of the new file. */
+/* Adds a text to the sort of the shard's changed texts. A text that is also in the old file is not written, because
+ * a smaller text replaces it. */
 static enum compact_result add_text(struct merge *m, struct bytes lookup)
 {
     struct external_sort **sort = &m->texts[m->shard_number];

@@ -10,13 +10,13 @@ struct filtered {
     struct count_source *inner;
     const struct record_filter *filter;
     struct record_key key;
-    struct buf text;      /* the key of a record by value, which outlives the values that were read */
-    struct bytes without; /* the sub key left out of the record; BYTES_NONE: none */
-    bool by_value;        /* hours or sub keys of the record are filtered */
-    bool has_value;       /* the inner source is at a value that was not yet returned */
+    struct buf text;      /* copy of the key, valid while values are read */
+    struct bytes without; /* the sub key to exclude from the record, or BYTES_NONE */
+    bool by_value;        /* the filter decides on each hour or sub key of the record */
+    bool has_value;       /* the inner source's current value was not yet returned */
 };
 
-/* Shows the inner source's position as the filter's own. */
+/* Copies the inner source's position to the filter's own source. */
 static enum count_next follow(struct filtered *s, enum count_next r)
 {
     count_source_follow(&s->base, s->inner, r);
@@ -34,7 +34,7 @@ static enum count_next fail_at(struct filtered *s, const char *what)
     return COUNT_FAILED;
 }
 
-/* Moves to the next value of the record that the filter keeps: a sub key, or an hour of a total. */
+/* Moves to the record's next value (a sub key, or an hour of a total) that the filter keeps. */
 static enum count_next next_kept(struct filtered *s)
 {
     enum count_next r;
@@ -53,7 +53,7 @@ static enum count_next next_kept(struct filtered *s)
     return r == COUNT_FAILED ? follow(s, r) : r;
 }
 
-/* Sets by_value and without for the record. */
+/* Sets `by_value` and `without` for the record. */
 static void begin_record(struct filtered *s)
 {
     const struct record_filter *f = s->filter;

@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NEAR 256 /* bytes that are searched line by line */
+#define NEAR 256 /* up to this number of bytes is searched line by line */
 #define NOT_HELD SIZE_MAX
 #define ROOM_MAX                                                                                             \
-    ((size_t)512                                                                                             \
-        << 20) /* of a buffer that grows for a lookup; the longest text is 64 MB, four times that escaped */
+    ((size_t)512 << 20) /* largest buffer; the longest lookup has 256 MB (64 MB before escaping) */
 
-/* A whole file, and its facts so far. */
+/* A whole file, with the facts about the bytes read so far. */
 struct record_file {
     char *name;
     struct manifest_file expected;
@@ -30,7 +29,7 @@ static enum count_next failed(struct record_reader *r, const char *what)
     return COUNT_FAILED;
 }
 
-/* Compares file and manifest at the end. */
+/* Compares the file with the manifest at the file's end. */
 static enum count_next check_whole(struct record_reader *r)
 {
     const struct record_file *f = r->file;
@@ -48,8 +47,8 @@ static enum count_next check_whole(struct record_reader *r)
     return r->is_checked ? COUNT_END : failed(r, "its checksum does not match the manifest");
 }
 
-/* Moves the unread bytes to the front and reads behind them. COUNT_FOUND: more bytes; COUNT_END: the file ended or the buffer
- * is full. */
+/* Moves the unread bytes to the front of the buffer and appends bytes of the file. COUNT_FOUND: bytes were appended.
+ * COUNT_END: the file has ended, or the buffer is full. */
 static enum count_next fill(struct record_reader *r)
 {
     if (r->fd < 0 || r->next == r->end)
@@ -76,7 +75,7 @@ static enum count_next fill(struct record_reader *r)
         return COUNT_FAILED;
     }
     if (n == 0)
-        r->end = r->next; /* truncated: check_whole reports it */
+        r->end = r->next; /* check_whole then reports that the file was truncated */
     if (r->file) {
         XXH3_64bits_update(r->file->hash, r->window + left, (size_t)n);
         r->file->records += bytes_count_lines(bytes_of(r->window + left, (size_t)n));
@@ -89,7 +88,7 @@ static enum count_next fill(struct record_reader *r)
     return n > 0 ? COUNT_FOUND : COUNT_END;
 }
 
-/* As fill, but gives a full buffer more room. */
+/* As fill, but enlarges a full buffer. */
 static enum count_next fill_or_grow(struct record_reader *r)
 {
     if (r->fd >= 0 && r->len - r->at == r->room && r->room < ROOM_MAX)
@@ -97,7 +96,7 @@ static enum count_next fill_or_grow(struct record_reader *r)
     return fill(r);
 }
 
-/* Moves behind the current record. */
+/* Moves to the position after the current record. */
 static enum count_next finish_record(struct record_reader *r)
 {
     enum count_next next = COUNT_FOUND;
@@ -128,7 +127,7 @@ static enum count_next next_record(struct count_source *base)
     enum count_next next = finish_record(r);
     while (!(end = find(r, '\n')) && next == COUNT_FOUND)
         next = fill(r);
-    /* A key or a lookup that is longer than the buffer. */
+    /* If a key or a lookup is longer than the buffer, enlarge the buffer. */
     while (next == COUNT_END && r->at < r->len && !end &&
            (!find(r, RECORD_SEPARATOR) || record_reader_is_in(r, BYTES_LITERAL("lookup|"))) &&
            (next = fill_or_grow(r)) == COUNT_FOUND) {
@@ -166,7 +165,7 @@ static enum count_next next_text(struct record_reader *r)
     return COUNT_FOUND;
 }
 
-/* Parses `NAME:COUNT` up to a space or LF. False: the buffer ends before. */
+/* Parses `NAME:COUNT` up to a space or LF. Returns false if the buffer ends before the space or LF. */
 static bool parse_count(struct record_reader *r, bool *bad)
 {
     const char *start = r->window + r->at, *p = start, *end = r->window + r->len;
@@ -183,7 +182,7 @@ static bool parse_count(struct record_reader *r, bool *bad)
                __builtin_add_overflow(count, (uint64_t)(*p - '0'), &count);
     if (*bad)
         return true;
-    /* A space needs another pair behind it. */
+    /* Another pair must follow a space. */
     if (p == end || (*p == ' ' && p + 1 == end))
         return false;
     *bad = p == digits || (*p != ' ' && *p != '\n') || (*p == ' ' && p[1] == '\n');
@@ -215,14 +214,15 @@ static const char *line_after(const char *at, const char *limit)
     return end ? end + 1 : limit;
 }
 
-/* A key holds no LF, so the comparison ends within the line. */
+/* Compares the beginning of a line with the key. A key contains no LF, so the comparison ends within the line. */
 static int compare_line(const char *line, const char *limit, struct bytes key)
 {
     size_t n = (size_t)(limit - line);
     return memcmp(line, key.ptr, n < key.len ? n : key.len);
 }
 
-/* Returns the first line that is not before the key, or `limit`. The line at `low` is before the key, and lines are complete. */
+/* Returns the first line at or after the key, or `limit`. The line at `low` is before the key, and all lines are
+ * complete. */
 static const char *first_not_before(const char *low, const char *limit, struct bytes key)
 {
     const char *high = limit, *top = limit, *line;
@@ -274,7 +274,7 @@ enum record_reader_place record_reader_copy_before(
         enum count_next next = COUNT_FOUND;
         while (r->len - r->at < key.len + 1 && next == COUNT_FOUND)
             next = fill_or_grow(r);
-        /* A part of a line must hold its key, so that the order of keys can be checked. */
+        /* A part of a line must include the key, so that the order of keys can be checked. */
         while (next == COUNT_FOUND && r->whole <= r->at)
             next = find(r, RECORD_SEPARATOR) ? fill(r) : fill_or_grow(r);
         if (next == COUNT_FAILED)
@@ -284,7 +284,7 @@ enum record_reader_place record_reader_copy_before(
         const char *from = r->window + r->at, *limit = r->window + r->whole;
         if (key.ptr && compare_line(from, r->window + r->len, key) >= 0)
             return place_at(r, key);
-        bool is_part = limit <= from; /* of a line that is longer than the bytes in the buffer */
+        bool is_part = limit <= from; /* the buffer has only a part of the line */
         const char *to = is_part ? r->window + r->len : key.ptr ? first_not_before(from, limit, key) : limit;
         if (take(arg, bytes_of(from, (size_t)(to - from))) != 0)
             return take_failed(r);
@@ -351,7 +351,7 @@ static void close_reader(struct count_source *base)
 
 static const struct count_source_kind kind = {next_record, next_value, close_reader, NULL};
 
-/* Sets all members, but only the start of the error's text. */
+/* Sets all members, except that only the first byte of the error's text is set. */
 static void init(struct record_reader *r, int fd, const char *name)
 {
     memset(r, 0, offsetof(struct record_reader, base.error.text) + 1);

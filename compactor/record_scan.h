@@ -1,6 +1,7 @@
-/* record_scan: passes each record of an archive's current generation to a visitor. A removal scans the archive before it merges.
+/* record_scan: passes each record of an archive's current generation to a visitor. A removal of a key scans the archive
+ * before the merge.
  *
- * A damaged file is an error at the latest at its end, so the visitor's findings are valid only after COMPACT_OK. */
+ * Damage to a file may be found only at the file's end, so the visitor's results are valid only after COMPACT_OK. */
 #ifndef MILLRACE_RECORD_SCAN_H
 #define MILLRACE_RECORD_SCAN_H
 
@@ -9,11 +10,12 @@
 #include "counts/manifest.h"
 #include "counts/records.h"
 
-/* `s` is at a record, whose values the visitor may read. `key` borrows from s->key, which is valid until the first value. */
+/* `s` is at a record, whose values the visitor may read. `key` borrows from s->key, which is valid until the visitor
+ * reads the first value. */
 typedef enum compact_result record_visit(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error);
 
-/* Ends after the last record, or when the visitor returns another result than COMPACT_OK. */
+/* Ends after the last record, or when the visitor returns a result other than COMPACT_OK. */
 enum compact_result record_scan(
     const char *archive, const struct manifest *m, record_visit *visit, void *arg, struct error *error);
 

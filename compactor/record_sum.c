@@ -56,7 +56,7 @@ static void sort_counts(struct record_sum *s)
     s->unsorted = false;
 }
 
-/* Makes room for one more count. Sorting first removes names that occur more than once. */
+/* Makes room for one more count. Before the array grows, sorting combines the counts of equal names. */
 static void make_room(struct record_sum *s)
 {
     if (s->n < s->room)

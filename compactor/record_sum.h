@@ -1,8 +1,10 @@
-/* record_sum: adds up records of one key, given as archive text, into one record.
+/* record_sum: adds up records with the same key, given as archive text, into one record.
  *
- * 1. The lines have passed record_check. They may come in any order; in ascending order of their names, the sum is one pass.
- * 2. Lookups of one hash keep the smallest text (unescaped), as the merge does. Different texts count as a collision.
- * 3. Memory: at most 48 bytes for each different name, and the printed line. The lines themselves are borrowed until
+ * 1. The lines have passed record_check. Lines may come in any order; if their names ascend, the sum needs only one
+ *    pass.
+ * 2. Of several lookups with the same hash, the smallest unescaped text is kept, as in the merge. Different texts are
+ *    counted as a collision.
+ * 3. Memory: at most 48 bytes for each different name, and the printed line. Added lines are borrowed until
  *    record_sum_line returns.
  *
  * A zeroed record_sum is ready; free it with record_sum_free. */
@@ -16,7 +18,7 @@
 struct record_sum_count;
 
 struct record_sum {
-    struct bytes key, text; /* key with its separator; the smallest text of a lookup, escaped */
+    struct bytes key, text; /* the key with its separator; the smallest text of a lookup, escaped */
     struct record_sum_count *counts;
     size_t n, room;
     bool unsorted, too_large;
@@ -29,9 +31,9 @@ struct record_sum {
 void record_sum_begin(struct record_sum *s, struct bytes line);
 /* Adds a line with the same key. */
 void record_sum_add(struct record_sum *s, struct bytes line);
-/* Adds the value of a record with another key: of an hour to its day. Not for lookups. */
+/* Adds the value of a record with another key, such as an hour's value to the day's sum. Not for lookups. */
 void record_sum_add_value(struct record_sum *s, struct bytes value);
-/* The sum as a line without LF, valid until the next begin. BYTES_NONE: a sum exceeds 2^64 - 1. */
+/* Returns the sum as a line without LF, valid until the next record_sum_begin. BYTES_NONE: a count exceeds 2^64 - 1. */
 struct bytes record_sum_line(struct record_sum *s);
 void record_sum_free(struct record_sum *s);
 

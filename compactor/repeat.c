@@ -15,15 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 2 /* seconds between two looks at the wall clock, which may be set */
+#define LOOK_EVERY 2 /* interval of reading the wall clock (seconds), which may jump */
 
 struct repeat {
     const struct repeat_spec *spec;
-    sigset_t waited, before; /* the signals that repeat waits for; the mask at the start */
-    int64_t last,
-        failed; /* when a complete run of this process began, and when a failed one ended; 0: not yet */
-    unsigned failures; /* since the last complete run */
-    int64_t announced; /* the due time that was logged */
+    sigset_t waited, before; /* the signals for which repeat waits; the signal mask at the start */
+    int64_t last, failed;    /* begin of the last complete run, end of the last failed run; 0: none */
+    unsigned failures;       /* number of failed runs since the last complete run */
+    int64_t announced;       /* the due time that was logged */
 };
 
 static int64_t now_seconds(void)
@@ -31,7 +30,7 @@ static int64_t now_seconds(void)
     return clock_wall() / USEC_PER_SEC;
 }
 
-/* Waits up to `seconds`. Returns the signal, or 0. */
+/* Waits for a signal, up to `seconds`. Returns the signal, or 0. */
 static int wait_signal(const struct repeat *r, int64_t seconds)
 {
     struct timespec limit = {.tv_sec = seconds};
@@ -70,7 +69,8 @@ static void tell(struct repeat *r, int64_t due)
         text);
 }
 
-/* Returns the run's wait status, or -1 if there is no process. *stop is set if a signal ended the wait. */
+/* Performs a run in a new process. Returns the wait status, or -1 if the process could not be created. Sets *stop if
+ * a signal has requested a stop. */
 static int run_once(const struct repeat *r, bool *stop)
 {
     int status, got;

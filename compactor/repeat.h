@@ -1,10 +1,10 @@
-/* repeat: runs the compactor by a schedule until SIGTERM or SIGINT.
+/* repeat: runs the compactor at scheduled times until SIGTERM or SIGINT.
  *
- * 1. Each run is a separate process: its memory is freed at its end, and a stop can kill it at any point (run.h). A
- *    run that fails, or that finds the archive locked, is repeated by the schedule.
- * 2. The time of the last complete run is the time of the current generation, or of a later run of this process that
- *    found nothing new. So a start after a missed time runs at once.
- * 3. Readiness and the next time go to sd_notify. */
+ * 1. Each run is a separate process, so its memory is freed at its end, and a stop can kill the run at any point
+ *    (run.h). After a run fails or finds the archive locked, the schedule sets the time of the next try.
+ * 2. The last complete run made the current generation, or is a later run of this process that found nothing new. A run
+ *    that was due while no process ran begins at the start.
+ * 3. sd_notify reports readiness and the time of the next run. */
 #ifndef MILLRACE_REPEAT_H
 #define MILLRACE_REPEAT_H
 
@@ -13,11 +13,11 @@
 struct repeat_spec {
     struct schedule schedule;
     const char *archive;
-    int (*run)(void *arg); /* one run; called in a new process. Returns its exit status */
+    int (*run)(void *arg); /* performs one run; called in a new process; returns the exit status */
     void *arg;
 };
 
-/* Returns the exit status. */
+/* Returns the exit status of the program. */
 int repeat_runs(const struct repeat_spec *spec);
 
 #endif

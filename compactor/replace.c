@@ -21,7 +21,8 @@ static bool is_file(const struct manifest_stream *s)
     return s->name[0] == '.' && strcmp(s->name, REJECTS_CURSOR) != 0;
 }
 
-/* Compares the streams' ids and, where both archives know it, the opening before the end: a restored copy has another one. */
+/* Compares the streams' ids. If both archives know the opening before the end, also compares the openings, because a
+ * restored copy has another opening. */
 static bool has_same_history(const struct manifest_stream *x, const struct manifest_stream *y)
 {
     size_t n = strcspn(x->id, ".");
@@ -65,7 +66,7 @@ static enum compact_result check_streams(
     return COMPACT_OK;
 }
 
-/* A file is identified by its content; its cursors in the two archives may have different names. */
+/* A file is identified by its content, because the file's cursors may have different names in the two archives. */
 static bool has_file(const struct manifest *m, const struct manifest_stream *file)
 {
     for (size_t i = 0; i < m->n_streams; i++)
@@ -103,7 +104,7 @@ static enum compact_result check_files(
     return COMPACT_OK;
 }
 
-/* How often the archive imported this file. */
+/* The number of times that the archive has imported this file. */
 static size_t count_imports(const struct manifest *m, const struct manifest_import *import)
 {
     size_t n = 0;
@@ -120,14 +121,15 @@ static enum compact_result check_imports(
         size_t has = count_imports(by, import);
         if (has < count_imports(current, import))
             return error_set(error, COMPACT_REFUSED,
-                "%.100s lacks the archive's import of %.100s; import it: millrace compactor --archive=%.100s "
+                "%.100s has fewer imports of %.100s than the archive; to import it: millrace compactor "
+                "--archive=%.100s "
                 "--aggregator-url=none --sortdb-url=none --import FILE%s",
                 dir, import->name, dir, has > 0 ? " --again" : "");
     }
     for (size_t i = 0; i < by->n_imports; i++)
         if (count_imports(by, &by->imports[i]) > count_imports(current, &by->imports[i]))
-            return error_set(error, COMPACT_REFUSED,
-                "%.100s has an import of %.100s, which the archive lacks", dir, by->imports[i].name);
+            return error_set(error, COMPACT_REFUSED, "%.100s has more imports of %.100s than the archive",
+                dir, by->imports[i].name);
     return COMPACT_OK;
 }
 

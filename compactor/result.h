@@ -1,4 +1,4 @@
-/* result: results of the compactor's parts, and the exit status of each. */
+/* result: the results of the compactor's functions, and the exit status of each result. */
 #ifndef MILLRACE_COMPACTOR_RESULT_H
 #define MILLRACE_COMPACTOR_RESULT_H
 
@@ -13,10 +13,10 @@ enum compact_result {
     COMPACT_FAILED,    /* a system error: disk full, no permission */
 };
 const char *compact_strerror(enum compact_result r);
-/* 0 (ok), 75 (try again, or failed), 66 (missing), 78 (refused) or 1 (damaged). */
+/* The exit status: 0 (ok), 75 (try again, or failed), 66 (missing), 78 (refused) or 1 (damaged). */
 int compact_exit_status(enum compact_result r);
 
-/* Opens a new file without a name, so that a killed process leaves nothing. On a failure *fd is -1. */
+/* Opens a new file and unlinks it, so that a killed process leaves no file. Sets *fd to -1 on failure. */
 enum compact_result compact_open_temporary(const char *directory, int *fd, struct error *error);
 
 #endif

@@ -18,15 +18,15 @@ struct run {
     const struct run_spec *spec;
     struct run_outcome *out;
     struct error *error;
-    struct manifest old, made;   /* current at the start; the new one */
-    struct manifest by;          /* of the recounted archive; zeroed: none, or it is current already */
-    const struct manifest *base; /* whose records are merged: old or by */
-    uint64_t open;               /* the slice that was open */
+    struct manifest old, made;   /* the current manifest at the start; the new manifest */
+    struct manifest by;          /* manifest of the recounted archive; zeroed if nothing is to be replaced */
+    const struct manifest *base; /* `old` or `by`: the generation whose records are merged */
+    uint64_t open;               /* number of the slice that was open at the start */
     bool open_is_empty;
-    uint64_t last;        /* the last sealed slice */
+    uint64_t last;        /* number of the last sealed slice */
     struct error sealing; /* code COMPACT_TRY_AGAIN: the open slice could not be sealed */
-    bool has_work;        /* a new generation is needed */
-    uint64_t total;       /* bytes of the sources */
+    bool has_work;        /* the run makes a new generation */
+    uint64_t total;       /* total size of the sources in bytes */
 };
 
 static enum compact_result step_recover(struct run *run)
@@ -74,14 +74,14 @@ static enum compact_result step_look(struct run *run)
     if (run->open <= run->old.through)
         return error_set(run->error, COMPACT_REFUSED,
             "the archive includes slices through %" PRIu64 ", but the aggregator's open slice is %" PRIu64
-            ": they belong to different data",
+            ": archive and aggregator belong to different data",
             run->old.through, run->open);
     return COMPACT_OK;
 }
 
 /* If the open slice is empty, it stays open, so that no new generation is made while no events arrive. If the open
- * slice cannot be sealed, the run still merges the sealed slices: a full aggregator gets space only after they are
- * cleared. */
+ * slice cannot be sealed, the run still merges the sealed slices, because a full aggregator gets space only after
+ * these slices are cleared. */
 static enum compact_result step_seal(struct run *run)
 {
     const struct run_control *c = run->spec->control;
@@ -91,7 +91,7 @@ static enum compact_result step_seal(struct run *run)
     run->sealing.code = c->seal(c->arg, run->open, &run->sealing);
     if (run->sealing.code == COMPACT_OK)
         run->last = run->open;
-    /* Rejected lines may have been put back into the open slice, so a replacement must see all of it. */
+    /* A replacement needs the sealed slice, because rejected lines may have been put back into it. */
     if (run->sealing.code == COMPACT_OK || (run->sealing.code == COMPACT_TRY_AGAIN && !replaces(run)))
         return COMPACT_OK;
     return error_set(run->error, run->sealing.code, "%s", run->sealing.text);
@@ -114,7 +114,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         r = error_set(run->error, COMPACT_DAMAGED, "%.300s: contains slice %" PRIu64, path, f.number);
     if (r == COMPACT_OK && replaces(run))
         r = replace_check_slice(&run->old, &run->by, path, &f, run->error);
-    /* If the key of a namespace changed, its old and new counts must not add up under one name. */
+    /* If the key of a counter changed, old and new counts must not add up under one namespace. */
     struct bytes line = counters_conflict(m->counters, f.counters);
     if (line.len == 0)
         line = counters_conflict(m->retired, f.counters);
@@ -122,8 +122,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         r = error_set(run->error, COMPACT_REFUSED,
             "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
             (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
-    /* A slice must start where the previous slice ended, else events would be missing or counted twice. A new stream may
-     * start anywhere. */
+    /* A slice must start where the previous slice ended. Otherwise events would be missing or counted twice. A new
+     * stream may start anywhere. */
     for (size_t i = 0; i < m->n_streams && r == COMPACT_OK; i++) {
         const struct manifest_stream *end = &m->streams[i], *begin = NULL;
         for (size_t k = 0; k < f.n_begins && !begin; k++)
@@ -131,7 +131,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         if (!begin || begin->end != end->end || strcmp(begin->id, end->id) != 0)
             r = error_set(run->error, COMPACT_REFUSED,
                 "%.200s does not start where the archive ends in stream %s (offset %" PRIu64
-                " of %s): they do not belong together",
+                " of %s): slice and archive do not belong together",
                 path, end->name, end->end, end->id);
     }
     if (r == COMPACT_OK) {
@@ -213,7 +213,8 @@ static enum compact_result step_plan(struct run *run)
     if (run->spec->coarse)
         coarse_join(&m->coarse, run->spec->coarse);
     plan_imports(run);
-    /* It would drop the counts of slices that no source has (forget_sub.h). */
+    /* A filter with `without` must not be applied to slices, because no source has the counts that it drops
+     * (forget_sub.h). */
     assert(run->last == run->old.through || !run->spec->filter || !run->spec->filter->without);
     run->has_work = run->last > run->old.through || run->made.shards != run->old.shards ||
                     run->spec->filter || run->spec->n_parts > 0 || m->hours_from > old->hours_from ||
@@ -229,7 +230,8 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
-/* Removes generations that an interrupted run published, and whose slices this run merges again; or those that an operator gave up. */
+/* Removes the generations that an interrupted run has published, because this run merges their slices again. Also
+ * removes the generations that an operator has discarded. */
 static enum compact_result step_undo(struct run *run)
 {
     return archive_undo(
@@ -244,7 +246,8 @@ static void on_merged(const struct merge_report *so_far, void *arg)
         run->spec->on_progress(&p, run->spec->arg);
 }
 
-/* The estimate is the size of all that the merge reads. A run that removes counts may write far less, so it is not refused. */
+/* The estimate is the size of all files that the merge reads. A run that removes counts may write far less, so such
+ * a run is not refused. */
 static enum compact_result step_space(struct run *run)
 {
     if (run->spec->filter || run->made.hours_from > run->base->hours_from)
@@ -322,7 +325,7 @@ static enum compact_result step_prune(struct run *run)
 static const struct step {
     const char *name;
     enum compact_result (*take)(struct run *run);
-    bool makes; /* only for a new generation */
+    bool makes; /* the step is only for a new generation */
 } steps[] = {
     {"recover", step_recover, false},
     {"look", step_look, false},

@@ -1,11 +1,12 @@
-/* schedule: the times of repeated runs.
+/* schedule: computes the times of repeated runs.
  *
- * Runs are due at `at` and at every multiple of `every` before and after it, in UTC. Multiples count from Monday, 5 January 1970:
- * `every` of seven days is due on Mondays, and a day that is not a multiple of `every` shifts the time of day.
+ * Runs are due at `at` on Monday, 5 January 1970 (UTC), and at every multiple of `every` from this time. So an interval
+ * of seven days is due on Mondays. If a day is not a multiple of `every`, the time of day changes from day to day.
  *
  * 1. A run that was due while no process ran is due at once (schedule_due).
- * 2. A failed run is repeated after a minute; the delay doubles up to an hour and never passes the next due time.
- * 3. A clock that was set back delays a run by `every` at most.
+ * 2. A failed run is repeated after a minute. The delay doubles after each failure, up to an hour, but never goes
+ *    beyond the next due time.
+ * 3. If the clock is set back, a run is delayed by at most `every`.
  *
  * Times are seconds since 1970.
  */
@@ -23,12 +24,12 @@ struct schedule {
     int64_t at;    /* seconds after midnight UTC */
 };
 
-/* Parses "04:00". */
+/* Parses a time of day such as "04:00". */
 bool schedule_parse_at(struct bytes text, int64_t *at);
-/* The first due time after `t`. */
+/* Returns the first due time after `t`. */
 int64_t schedule_next(const struct schedule *s, int64_t t);
-/* When the next run is due. `last` is the time of the last complete run. Since then `failures` runs have failed, the
- * last of them at `failed`. */
+/* Returns the time at which the next run is due. `last` is the time of the last complete run. Since `last`,
+ * `failures` runs have failed, the latest at `failed`. */
 int64_t schedule_due(const struct schedule *s, int64_t last, int64_t failed, unsigned failures, int64_t now);
 
 #endif

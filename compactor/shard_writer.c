@@ -6,20 +6,20 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define KEY_SHOWN 300 /* bytes of a key in an error */
+#define KEY_SHOWN 300 /* maximal number of a key's bytes in an error */
 #define WRITEBACK_BYTES ((uint64_t)8 << 20)
 
 struct shard_writer {
     int fd;
     char *path;
-    uint64_t started; /* bytes whose write to the disk was started */
+    uint64_t started; /* number of bytes whose write to the disk was started */
     struct buf data;
     size_t buffer_bytes;
     struct manifest_file file;
     XXH3_state_t *hash;
     struct buf last;      /* the key of the last line whose key is complete */
-    struct buf key;       /* the key of the line that the last piece ended in, as far as it came */
-    bool in_line, in_key; /* the last piece ended within a line, and within its key */
+    struct buf key;       /* the beginning of the key of an incomplete last line */
+    bool in_line, in_key; /* the last piece ended within a line; within the line's key */
 };
 
 enum compact_result shard_writer_open(const char *directory, enum manifest_kind kind, uint32_t shard,
@@ -41,7 +41,8 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
     return r;
 }
 
-/* Lets the disk write while the merge goes on, so that the fsync at the end waits for little. Makes nothing durable. */
+/* Starts writing to the disk while the merge continues, so that the fsync at the end has little to write. Does not
+ * make data durable. */
 static void start_writeback(struct shard_writer *w)
 {
     if (w->file.bytes - w->started < WRITEBACK_BYTES)
@@ -65,7 +66,7 @@ static enum compact_result pass(struct shard_writer *w, struct error *error)
     return COMPACT_OK;
 }
 
-/* Appends to the key of a line, up to and with its separator. Returns false if the piece ends within the key. */
+/* Appends bytes to the key of a line, including the separator. Returns false if the piece ends within the key. */
 static bool take_key(struct shard_writer *w, struct bytes rest)
 {
     const char *line_end = memchr(rest.ptr, '\n', rest.len);
@@ -84,7 +85,8 @@ static void keep_key(struct shard_writer *w)
     buf_clear(&w->key);
 }
 
-/* Compares the first key that ends in a piece with the last one before it, and keeps the last. The pieces themselves are in order. */
+/* Checks that the first key that ends in the piece is after the last key of earlier pieces, and stores the piece's
+ * last key. Inside a piece, the keys are in order. */
 static bool is_in_order(struct shard_writer *w, struct bytes piece)
 {
     const char *limit = piece.ptr + piece.len, *end = memrchr(piece.ptr, '\n', piece.len - 1);

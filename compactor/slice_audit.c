@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct counter_sum {
-    struct bytes ns; /* of the audit's text */
+    struct bytes ns; /* part of the audit's text */
     uint64_t sum;
 };
 
@@ -19,7 +19,7 @@ struct audited {
     struct count_source base; /* first */
     struct count_source *run;
     struct slice_audit *audit;
-    uint64_t *sum; /* of the current record's counter; NULL: of none, as a lookup */
+    uint64_t *sum; /* sum of the current record's counter; NULL for a lookup */
 };
 
 struct slice_audit *slice_audit_new(const char *path, const struct slice_state *state)

@@ -1,9 +1,9 @@
 /* slice_audit: checks that the counts of a slice add up to its events.
  *
- * Each event is counted once under each counter of the slice (counters.h, rule 3). So the counts of each total, and of each
- * subtotal, add up to the number of events that the slice states. The audit adds up the counts while the compactor merges them,
- * before it publishes. A checksum shows that a block is the block that was written; the audit shows that no count is missing
- * or doubled.
+ * Each event is counted once under each counter of the slice (counters.h, rule 3). So the counts of each total, and of
+ * each subtotal, add up to the number of events in the slice's metadata. The audit adds up the counts while the
+ * compactor merges them, before the compactor publishes a generation. Checksums show that each block is unchanged; the
+ * audit shows that no count is missing or doubled.
  */
 #ifndef MILLRACE_SLICE_AUDIT_H
 #define MILLRACE_SLICE_AUDIT_H
@@ -17,11 +17,13 @@ struct slice_audit;
 /* `path` appears in errors; copied. */
 struct slice_audit *slice_audit_new(const char *path, const struct slice_state *state);
 void slice_audit_free(struct slice_audit **a);
-/* Returns a source of the same records, which the audit adds up. Owns `run`, one of the slice's runs; the audit must outlive it. */
+/* Returns a source that passes on the records of `run`, one of the slice's runs, and adds up their counts. The
+ * source owns `run`. The audit must outlive the source. */
 struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run);
-/* Adds the counts that another audit of the same slice has seen: each audits a part of the records. */
+/* Adds the sums of another audit, which has audited another part of the same slice's records. */
 void slice_audit_add(struct slice_audit *a, const struct slice_audit *part);
-/* Call after all sources have ended. COMPACT_DAMAGED: the error names the slice and the counter. */
+/* Compares the sums with the slice's events. Call after all sources have ended. COMPACT_DAMAGED: the error names the
+ * slice and the counter. */
 enum compact_result slice_audit_check(const struct slice_audit *a, struct error *error);
 
 #endif

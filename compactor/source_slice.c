@@ -17,7 +17,8 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)
         return error_set(error, COMPACT_REFUSED,
-            "%.300s is missing, and the archive does not include it: is it the right directory of slices?",
+            "%.300s is missing, and the archive does not include this slice: is this the right directory of "
+            "slices?",
             path);
     if (!exists)
         return error_errno(error, COMPACT_FAILED, path);
@@ -38,7 +39,7 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
     return error->code = COMPACT_REFUSED;
 }
 
-/* Converts the positions at which a slice begins or ends. */
+/* Converts the positions in streams at which a slice begins or ends. */
 static struct manifest_stream *streams_of(const struct slice_cursor *cursors, size_t n, size_t *n_streams)
 {
     struct manifest_stream *list = mem_zalloc((n + 1) * sizeof *list);
@@ -54,7 +55,8 @@ static struct manifest_stream *streams_of(const struct slice_cursor *cursors, si
     return list;
 }
 
-/* The least time of the streams, in seconds. A stream that was not read yet counts too, because events may wait in it. */
+/* Returns the least time of all streams, in seconds. A stream that was not read yet is included, because the stream
+ * may have uncounted events. */
 static int64_t least_until(const struct slice_state *state)
 {
     int64_t least = INT64_MAX;

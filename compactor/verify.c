@@ -20,7 +20,7 @@ struct verify {
     struct manifest manifest;
     char directory[PATH_MAX];
     uint64_t done, total; /* bytes */
-    bool has_more;        /* a subtotal has more counts than its total */
+    bool has_more;        /* some subtotal has more counts than its total */
     struct buf space;
 };
 
@@ -46,7 +46,7 @@ static enum compact_result open_file(
     return v->error->code = r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
 }
 
-/* The next line without its LF. */
+/* Sets *line to the next line without its LF. */
 static bool next_line(const struct sorted_file *f, size_t *at, struct bytes *line)
 {
     if (*at >= f->text.text.len)
@@ -64,7 +64,7 @@ static void progress(struct verify *v, size_t bytes)
         v->spec->on_progress(v->done + bytes, v->total, v->spec->arg);
 }
 
-/* The file must have stayed as it was opened. */
+/* Checks that the file was not changed since it was opened. */
 static enum compact_result check_unchanged(const struct verify *v, const struct sorted_file *f)
 {
     if (!mapping_is_whole(f->mapping))
@@ -74,7 +74,7 @@ static enum compact_result check_unchanged(const struct verify *v, const struct 
     return COMPACT_OK;
 }
 
-/* Checks every record of a shard. *texts becomes a sum over the lookups that does not depend on their order. */
+/* Checks every record of a shard. Sets *texts to a sum over the lookups, which does not depend on their order. */
 static enum compact_result check_records(struct verify *v, uint32_t shard, const struct sorted_file *f,
     struct verify_rollups *rollups, uint64_t *texts)
 {
@@ -99,7 +99,7 @@ static enum compact_result check_records(struct verify *v, uint32_t shard, const
     return why ? damaged(v, f->path, wrong, why) : COMPACT_OK;
 }
 
-/* The texts, converted back to lookups, must have the same sum as the shard's lookups. */
+/* Checks that the texts, converted back to lookups, have the same sum as the shard's lookups. */
 static enum compact_result check_texts(struct verify *v, uint32_t shard, uint64_t expected)
 {
     struct sorted_file *f = NULL;
@@ -146,9 +146,9 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     return r == COMPACT_OK ? check_texts(v, shard, texts) : r;
 }
 
-/* One side of the comparison of two generations. */
+/* A generation, with slices that are added to it, in the comparison of two generations. */
 struct side {
-    struct manifest manifest; /* of the generation before */
+    struct manifest manifest; /* manifest of the previous generation */
     struct record_filter filter;
     struct count_sources sources;
     struct slice_reader **slices;
@@ -183,7 +183,7 @@ static void side_free(struct side *s)
     manifest_free(&s->manifest);
 }
 
-/* The next record of a side as a line with its LF; at the end an empty line. */
+/* Sets s->line to the next record of a side, with an LF, or to an empty line at the end. */
 static bool side_next(struct side *s)
 {
     enum count_next r = count_merge_next_record(s->merge);
@@ -208,13 +208,13 @@ static enum compact_result compare_sides(struct verify *v, struct side *before, 
             return record_source_failed(count_merge_error(now->merge), v->error);
         if (!bytes_equal(buf_bytes(&before->line), buf_bytes(&now->line)))
             return damaged(v, v->directory, buf_bytes(now->line.len ? &now->line : &before->line),
-                "differs from the generation before and its slices");
+                "differs from the previous generation and its slices");
         if (now->line.len == 0)
             return COMPACT_OK;
     }
 }
 
-/* Compares with the generation before, if both it and its slices are there and nothing else changed the counts. */
+/* Compares the generation with the previous generation and its slices, if these exist and no other change was made. */
 static enum compact_result compare_generations(struct verify *v)
 {
     struct side before = {0}, now = {0};

@@ -6,10 +6,10 @@
 
 /* A day or a month that is being added up. */
 struct period {
-    struct bytes text;   /* BYTES_NONE: none */
-    struct bytes rollup; /* the line of its record, or BYTES_NONE */
+    struct bytes text;   /* text of the period; BYTES_NONE: no period */
+    struct bytes rollup; /* the line of the period's record, or BYTES_NONE */
     struct record_sum sum;
-    uint64_t parts; /* hours of a day, days of a month */
+    uint64_t parts; /* number of hours in a day, or of days in a month */
     int64_t start;
 };
 
@@ -18,9 +18,9 @@ struct verify_rollups {
     struct verify_report *report;
     bool has_more;
     int64_t hours_from;
-    struct bytes series; /* "c.u|jehiah." of the current records */
+    struct bytes series; /* prefix of the current keys, such as "c.u|jehiah." */
     struct period day, month;
-    struct bytes total;      /* hours of the series' total, not yet passed */
+    struct bytes total;      /* remaining hours of the series' total */
     struct bytes total_hour; /* the hour before `total` */
     uint64_t total_count;
     struct buf key;
@@ -75,7 +75,7 @@ static void add_part(struct period *p, struct bytes line)
         record_sum_add_value(&p->sum, value_of(line));
 }
 
-/* Ends a period. *wrong is the key of a rollup, or of a record inside the period. */
+/* Ends a period. Returns NULL or the fault; *wrong is the key of the rollup, or of a record inside the period. */
 static const char *close_period(struct period *p, struct bytes *wrong)
 {
     if (!p->text.ptr)
@@ -106,7 +106,7 @@ static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
     return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
 }
 
-/* Finds the total of a new series. */
+/* Begins a new series, and finds the total of the series. */
 static void begin_series(struct verify_rollups *v, const struct record_key *key, struct bytes line)
 {
     const char *dot = memchr(key->ns.ptr, '.', key->ns.len);
@@ -124,7 +124,7 @@ static void begin_series(struct verify_rollups *v, const struct record_key *key,
         v->total.len--;
 }
 
-/* The total's counts inside the period. Periods come in order. */
+/* Returns the total's counts inside a period. Call for periods in ascending order. */
 static uint64_t total_of(struct verify_rollups *v, struct bytes period)
 {
     uint64_t sum = 0;

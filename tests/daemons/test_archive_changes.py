@@ -513,7 +513,7 @@ class Verified(Changes):
         self.assertRegex(self.verify(*args), "not compared")
         aggregator.seal(2)
         os.rename(aggregator.file(2), aggregator.file(1))
-        self.assertIn("differs from the generation before", self.verify(*args, expect=1))
+        self.assertIn("differs from the previous generation", self.verify(*args, expect=1))
 
     def test_wrong_records(self):
         self.imported("--shards=2")
