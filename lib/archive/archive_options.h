@@ -1,4 +1,5 @@
-/* archive_options: the settings that change an archive, of the compactor and of `millrace compact`, which passes them on. */
+/* archive_options: the settings that change an archive. The compactor has these settings, and `millrace compact`
+ * passes them to the compactor. */
 #ifndef MILLRACE_ARCHIVE_OPTIONS_H
 #define MILLRACE_ARCHIVE_OPTIONS_H
 

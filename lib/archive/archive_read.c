@@ -11,18 +11,18 @@
 struct archive_read {
     struct generation *g;
     struct url_query params;
-    bool (*next_run)(struct archive_read *r, struct bytes *run); /* the next lines, of any length */
-    size_t at;                                                   /* of /mget: the next parameter */
-    struct generation_cursor cursor;                             /* of a range without rollups */
-    struct period_walk walk;                                     /* of a range with rollups */
-    struct bytes *params_of_kind; /* the values of the repeated parameter: sub or ns */
+    bool (*next_run)(struct archive_read *r, struct bytes *run); /* sets *run to the next lines */
+    size_t at;                                                   /* position of the next parameter of /mget */
+    struct generation_cursor cursor;                             /* cursor of a range without rollups */
+    struct period_walk walk;                                     /* walk of a range with rollups */
+    struct bytes *params_of_kind; /* the values of the repeated parameter `sub` or `ns` */
     size_t n_of_kind;
     struct key_walk *key_walk;
-    struct key_walk_answer keys; /* `lines`: of the latest step */
+    struct key_walk_answer keys; /* `lines` has the line of the latest step */
     struct buf filtered;
-    struct bytes rest; /* of the run in progress */
-    bool needs_lf;     /* the run ends the last line of a file, which has no LF */
-    uint32_t shard;    /* GENERATION_NO_SHARD: any */
+    struct bytes rest; /* unread bytes of the current run */
+    bool needs_lf;     /* the current run ends with a file's last line, which has no LF */
+    uint32_t shard;    /* shard of the current run; GENERATION_NO_SHARD: any shard */
 };
 
 static bool next_record(struct archive_read *r, struct bytes *run)
@@ -78,7 +78,7 @@ static void gather(struct archive_read *r, const char *name)
 
 static bool begin_range(struct archive_read *r)
 {
-    static const char *const units[] = {"hour", "day", "month"}; /* as enum period_unit */
+    static const char *const units[] = {"hour", "day", "month"}; /* in the order of enum period_unit */
     struct bytes start, end, rollups;
     if (!url_query_get(&r->params, "start", &start) || !url_query_get(&r->params, "end", &end))
         return false;
@@ -149,7 +149,7 @@ void archive_read_free(struct archive_read **rp)
     free(r);
 }
 
-/* Begins to read the mapped pages of a piece and of the next one from the disk. */
+/* Starts reading the mapped pages of a piece and of the next piece from the disk. */
 static void fetch_ahead(struct bytes run)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)run.ptr & (page - 1);
@@ -168,7 +168,7 @@ bool archive_read_next(struct archive_read *r, struct bytes *piece)
     if (r->rest.len == 0 && !r->next_run(r, &r->rest))
         return false;
     bool is_whole = r->next_run == next_keys;
-    if (!is_whole && r->n_of_kind == 0) /* otherwise the run is not in the mapping */
+    if (!is_whole && r->n_of_kind == 0) /* with repeated parameters, the run is not in the mapping */
         fetch_ahead(r->rest);
     *piece = bytes_of(r->rest.ptr, is_whole || r->rest.len < ARCHIVE_PIECE ? r->rest.len : ARCHIVE_PIECE);
     r->rest = bytes_of(r->rest.ptr + piece->len, r->rest.len - piece->len);

@@ -1,10 +1,14 @@
-/* archive_read: answers a request of the read protocol (docs/guide/protocol.md) from a generation of this process.
+/* archive_read: answers a request of the read protocol (docs/guide/protocol.md) from a generation that this process has
+ * opened.
  *
  * The request is a target as a client would send it: /mget, /range or /keys with parameters.
  *
- * 1. The answer has the lines that sortdb would send, in one piece after the other. A range has no pages.
- * 2. A piece is at most ARCHIVE_PIECE bytes, and a line may be in several. A piece of /keys is one whole line, or empty.
- * 3. The read holds a reference to its generation. The bytes are valid only if archive_read_is_whole returns true afterwards.
+ * 1. The answer has the lines that sortdb would send, divided into pieces. The answer to /range is not divided into
+ *    pages.
+ * 2. A piece has at most ARCHIVE_PIECE bytes, and a line may span several pieces. For /keys, a piece is one whole line,
+ *    or empty.
+ * 3. The read holds a reference to its generation. The bytes of a piece are valid only if archive_read_is_whole returns
+ *    true after the caller has used them.
  */
 #ifndef MILLRACE_ARCHIVE_READ_H
 #define MILLRACE_ARCHIVE_READ_H
@@ -18,11 +22,11 @@ struct archive_read;
 /* Returns NULL if the request is malformed. */
 struct archive_read *archive_read_new(struct generation *g, const char *target);
 void archive_read_free(struct archive_read **r);
-/* Sets *piece, which is valid until the next call. False: the end. */
+/* Sets *piece to the next piece, valid until the next call. Returns false at the end. */
 bool archive_read_next(struct archive_read *r, struct bytes *piece);
-/* After the end, of /keys: the text at which the next request continues; empty: there are no more keys. */
+/* After the end of /keys: the text at which the next request continues. Empty if there are no more keys. */
 struct bytes archive_read_continuation(const struct archive_read *r);
-/* False with the error, which may be NULL: a file was truncated. */
+/* Returns false if a file was truncated. `error` may be NULL. */
 bool archive_read_is_whole(const struct archive_read *r, struct error *error);
 struct generation_info archive_read_info(const struct archive_read *r);
 struct generation_counter archive_read_counter(const struct archive_read *r, struct bytes ns);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define GENERATION_MAGIC 0x47656e72u
-#define ROUTED_KEY_MAX 128 /* bytes; no key of an archive has a longer prefix */
+#define ROUTED_KEY_MAX 128 /* no key of an archive has a longer prefix (bytes) */
 
 struct generation {
     unsigned magic;
@@ -19,10 +19,9 @@ struct generation {
     struct coarse coarse;
     char *counters; /* canonical text; NULL: none */
     int64_t made;
-    struct sorted_file **files; /* one for each shard; NULL: not open */
-    struct sorted_file **texts; /* the same; NULL: the generation has no files of texts */
-    uint32_t
-        scrubbed; /* the file that the scrub reads: a shard, or the number of shards and a file of texts */
+    struct sorted_file **files; /* one file for each shard; NULL: not open */
+    struct sorted_file **texts; /* one file for each shard; NULL: the generation has no files of texts */
+    uint32_t scrubbed;          /* index of the file that the scrub reads, in `files` followed by `texts` */
 };
 
 static struct generation *generation_new(uint32_t shards, char separator)
@@ -77,9 +76,9 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     /* Without a manifest, only a comparison with the served file can show that the new file is incomplete. */
     const char *loss = NULL;
     if (r == SORTED_FILE_OK && served && served->records > 0 && g->info.records == 0)
-        loss = "is empty, unlike the file served";
+        loss = "is empty, but the served file is not";
     else if (r == SORTED_FILE_OK && served && !served->is_cut && g->info.is_cut)
-        loss = "ends without LF, unlike the file served: it may be truncated";
+        loss = "has no LF at its end, unlike the served file: the new file may be truncated";
     g->info.number = served ? served->number + 1 : 1;
     if (loss)
         r = error_set(error, SORTED_FILE_REFUSED, "%s: %s", source->db_file, loss);
@@ -90,7 +89,7 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     return r;
 }
 
-/* Opens a file of the manifest. */
+/* Opens a file that the manifest lists. */
 static enum sorted_file_result open_listed(const struct manifest *m, const struct manifest_file *expected,
     const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out,
     struct error *error)
@@ -154,7 +153,8 @@ enum sorted_file_result generation_open(const struct generation_source *source,
         uint64_t tried = m.generation;
         enum sorted_file_result r = open_manifest(&m, source, cancel, out, error);
         manifest_free(&m);
-        /* If a file is missing, the compactor may have replaced this generation. Then open the newer generation. */
+        /* If a file is missing, the compactor may have replaced this generation. In this case, open the newer
+         * generation. */
         if (r != SORTED_FILE_ABSENT || manifest_current(source->archive, &now, NULL) != MANIFEST_OK ||
             now == tried)
             return r;
@@ -293,8 +293,9 @@ uint32_t generation_shard(const struct generation *g, struct bytes key)
     return record_key_parse(key, &parsed) ? record_shard(&parsed, g->info.shards) : GENERATION_NO_SHARD;
 }
 
-/* A prefix such as `c.u|jehiah.` matches only subtotals of one key, and these are all on one shard. To find the shard,
- * the prefix up to the dot is completed to a key with any hour. Prefixes without a dot match keys of many shards. */
+/* A prefix such as `c.u|jehiah.` matches only subtotals of one key, which are all in one shard. To find the shard,
+ * shard_of_prefix completes the prefix up to the dot to a key with any hour. A prefix without a dot matches keys of
+ * many shards. */
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";
@@ -361,7 +362,7 @@ static struct bytes head_key(const struct generation_cursor *c, const struct gen
     return sorted_line_key(text_of(c, p), (struct sorted_span){p->left.begin, p->head_end});
 }
 
-/* LF is not part of a line, so a prefix of a line sorts before it. */
+/* The LF is not part of a line, so a line sorts after each of its prefixes. */
 static bool line_is_before(struct bytes a, struct bytes b)
 {
     a.len -= a.len > 0 && a.ptr[a.len - 1] == '\n';
@@ -422,7 +423,7 @@ static void advance_first(struct generation_cursor *c, size_t begin)
     sift_down(c, 0);
 }
 
-/* The shards to search, with empty spans. */
+/* Initializes a cursor over the shards to search, with empty spans. */
 static void begin_cursor(const struct generation *g, uint32_t shard, struct generation_cursor *c)
 {
     bool is_one = shard != GENERATION_NO_SHARD;
@@ -509,7 +510,7 @@ bool generation_cut_line(const struct generation *g, struct bytes line, size_t f
     return true;
 }
 
-/* Walks to the end of the answer. Returns true if records or counts follow. */
+/* Moves the cursor to the end of the answer. Returns true if more records or counts follow. */
 static bool walk_to_cut(
     struct generation_cursor *walk, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut)
 {
@@ -542,7 +543,7 @@ bool generation_cursor_cut(
     memcpy(walk.parts, c->parts, c->n * sizeof *c->parts);
     bool more = walk_to_cut(&walk, max_records, max_bytes, cut);
     if (more) {
-        /* In each shard, the cursor ends where the walk has stopped. */
+        /* In each shard, the cut cursor ends where the walk has stopped. */
         size_t *ends = mem_alloc(c->g->info.shards * sizeof *ends);
         for (size_t i = 0; i < walk.n; i++)
             ends[walk.parts[i].shard] = walk.parts[i].left.begin;

@@ -1,12 +1,12 @@
-/* generation: the files that sortdb serves at one moment: all shards of an archive's generation, or one file.
+/* generation: the files that sortdb serves at one moment, which are all shards of an archive's generation, or one file.
  *
  * 1. A generation is opened and checked whole, and never changes. A reload opens another generation.
- * 2. A generation is reference counted, atomically. generation_open returns the first reference; an answer holds
- *    one until its last byte was sent.
+ * 2. A generation is reference counted, atomically. generation_open returns the first reference; an answer holds a
+ *    reference until its last byte is sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
- * 5. A scrub slowly reads the files again. After damage, generation_is_whole and generation_is_untouched are false
- *    for the file.
+ * 5. A scrub slowly reads the files again. If the scrub finds damage, generation_is_whole and generation_is_untouched
+ *    return false for the damaged file.
  * 6. Several threads may search one generation at once. A cursor belongs to one thread. */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -27,33 +27,33 @@ struct generation_source {
 
 struct generation_info {
     uint64_t number, through, records, bytes;
-    uint64_t content; /* manifest_content; 0 for one file */
-    int64_t until;    /* the manifest's; 0 for one file */
-    int64_t modified; /* time of the last modification of a file, in Unix seconds */
+    uint64_t content; /* manifest_content of the archive; 0 for one file */
+    int64_t until;    /* `until` of the manifest; 0 for one file */
+    int64_t modified; /* time of the latest modification of any file, in Unix seconds */
     uint32_t shards;
-    bool is_cut; /* a file's last line has no LF */
+    bool is_cut; /* the last line of a file has no LF */
 };
 
 /* Opens the archive's current generation, or db_file, and checks every line. `served` describes the generation to
- * replace; NULL: there is none. A db_file gets the number of the replaced generation plus one. After a db_file with a
- * last LF, a reload refuses a db_file that is empty or has no last LF. */
+ * replace, or is NULL. A db_file gets the number of the replaced generation plus one. If the replaced db_file ends
+ * with LF, generation_open refuses a db_file that is empty or does not end with LF. */
 enum sorted_file_result generation_open(const struct generation_source *source,
     const struct generation_info *served, const atomic_bool *cancel, struct generation **out,
     struct error *error);
 struct generation *generation_ref(struct generation *g);
-/* Drops a reference and sets *g to NULL. The last drop unmaps the files, in the thread that makes it. */
+/* Drops a reference and sets *g to NULL. The thread that drops the last reference unmaps the files. */
 void generation_unref(struct generation **g);
 
-/* True if the caller's reference is the only one. */
+/* Returns true if the caller's reference is the only reference. */
 bool generation_is_unshared(const struct generation *g);
-/* True if this is the archive's current generation, with the same content and untouched files. Reads only the
- * manifest. False for a db_file. */
+/* Returns true if `g` is the archive's current generation, with the same content and untouched files. Reads only the
+ * manifest. Returns false for a db_file. */
 bool generation_is_current(const struct generation *g, const struct generation_source *source);
 
 struct generation_info generation_info(const struct generation *g);
-/* What an archive has of a counter. */
+/* The period that an archive covers for a counter. */
 struct generation_counter {
-    int64_t since;       /* the counter counts since then (counts/counted_since.h); 0: from the beginning */
+    int64_t since; /* the time from which the counter counts (counts/counted_since.h); 0: the beginning */
     int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
 };
@@ -62,77 +62,81 @@ char generation_separator(const struct generation *g);
 /* True for an archive, whose records are lists of counts and lookups. */
 bool generation_is_archive(const struct generation *g);
 
-/* False once the records of the shard were truncated, or with GENERATION_NO_SHARD any file of the generation; the error
- * names the file and may be NULL. */
+/* Returns false if the shard's file of records was truncated. With GENERATION_NO_SHARD, checks all files of the
+ * generation. The error names the file; `error` may be NULL. */
 bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error);
-/* False if a file was modified after generation_open; the error names the file and may be NULL. Makes one system call for each file. */
+/* Returns false if a file was modified after generation_open. The error names the file; `error` may be NULL. Makes
+ * one system call for each file. */
 bool generation_is_untouched(const struct generation *g, struct error *error);
 
-/* From now on, a page of records that is not in memory is read alone: a search waits for no others. A reader of many pages then asks for
- * them ahead, as archive_read does. */
+/* Disables the kernel's read-ahead for pages of records, so that a search waits only for the pages that it reads. A
+ * reader of many pages should then request pages ahead of use, as archive_read does. */
 void generation_expect_searches(struct generation *g);
 
-/* Reads about `bytes` more of the files again. For one thread, which keeps a reference meanwhile. */
+/* Continues the scrub by about `bytes` bytes. Only one thread may call generation_scrub, and must hold a reference
+ * during the call. */
 void generation_scrub(struct generation *g, size_t bytes);
 
-/* The lines of one shard. */
+/* Returns the lines of a shard. */
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard);
-/* The shard of a record, or GENERATION_NO_SHARD if the key is of no record of an archive with several shards. */
+/* The shard of the record with this key. GENERATION_NO_SHARD if the archive has several shards and the key is not
+ * valid for a record. */
 uint32_t generation_shard(const struct generation *g, struct bytes key);
-/* Finds a record's line, with its LF unless the file ends without LF. False: no such record. */
+/* Finds a record's line, with its LF unless the file ends without LF. Returns false if there is no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* A cursor has a part (the span of lines still to be read) for each of its `n` shards. The parts that are not empty
- * come first and form a heap by their first line. It holds no reference to the generation. */
+/* A cursor has a part (the span of lines still to be read) for each of its `n` shards. Parts that are not empty come
+ * first and form a heap by their first line. A cursor holds no reference to the generation. */
 struct generation_part {
     uint32_t shard;
     struct sorted_span left;
-    size_t head_end; /* of the line at left.begin */
+    size_t head_end; /* end of the line at left.begin */
 };
 struct generation_cursor {
     const struct generation *g;
-    struct sorted_file *const *files; /* of the records, or of the texts */
+    struct sorted_file *const *files; /* the files of records, or of texts */
     size_t n, live;                   /* number of all parts; number of parts with lines to read */
     struct generation_part *parts;
 };
 void generation_cursor_free(struct generation_cursor *c);
 
-/* Sets *out to the records whose keys have this prefix, from the key `start` on. An empty `start` begins at the first record. */
+/* Sets *out to the records whose keys begin with `prefix`, from the key `start` on. An empty `start` begins at the
+ * first record. */
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
-/* The same over the files of texts (docs/formats/records.md): the keys are texts, the values hashes. False: the
- * generation has none, because it is one file. */
+/* As generation_prefix, but searches the files of texts (docs/formats/records.md), whose keys are texts and whose
+ * values are hashes. Returns false if the generation is one file, which has no texts. */
 bool generation_texts(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* Sets *out to the records with start <= key <= end. */
 void generation_range(
     const struct generation *g, struct bytes start, struct bytes end, struct generation_cursor *out);
 
-/* Bytes still to be read. */
+/* The number of bytes still to be read. */
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
-/* The only shard searched, or GENERATION_NO_SHARD for several. */
+/* The only shard that the cursor searches, or GENERATION_NO_SHARD for several shards. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* How an answer continues after a cut. */
+/* The place at which an answer is cut, and where the next answer continues. */
 struct generation_cut {
-    uint64_t records, bytes; /* in the answer before; set by the caller */
-    struct bytes next;       /* the key of the first record left out, or of `part` */
-    struct bytes
-        part; /* the beginning of a long record that is cut inside, without LF; empty: no record is */
-    struct bytes name; /* of that record's first count left out */
+    uint64_t records, bytes; /* already in the answer before this cursor; set by the caller */
+    struct bytes next;       /* the key of the first excluded record, or of `part` */
+    struct bytes part;       /* the first part of a long record that is cut inside, without LF; or empty */
+    struct bytes name;       /* the name of the first count excluded from the record of `part` */
 };
 /* Limits the answer to `max_records` records (0: unlimited) that start within `max_bytes`, but at least one record
- * and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes is cut inside: `part`
- * then follows the lines of the cursor. True if something is left out. */
+ * and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes is cut inside; the
+ * caller then sends `part` after the cursor's lines. Returns true if records or counts are excluded. */
 bool generation_cursor_cut(
     struct generation_cursor *c, uint64_t max_records, uint64_t max_bytes, struct generation_cut *cut);
-/* Cuts a record's line from `from` on (0, or a place: sorted_text.h) to `max_bytes` bytes in the same way. False:
- * it fits. */
+/* Cuts a record's line to `max_bytes` bytes, counted from `from` (0, or a place in the line: sorted_text.h). Returns
+ * false if the line fits. */
 bool generation_cut_line(const struct generation *g, struct bytes line, size_t from, uint64_t max_bytes,
     struct generation_cut *cut);
-/* Sets *run to the next lines that are adjacent in one file, about `enough` bytes or a single longer line. False at the
- * end. */
+/* Sets *run to the next lines that are adjacent in one file: about `enough` bytes, or a single longer line. Returns
+ * false at the end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
-/* Call this if a line of the cursor is not a record, although opening checked it: marks the file as damaged (invariant 5). */
+/* Marks the file as damaged (invariant 5). Call generation_cursor_refuse if `line` is not a record, although
+ * generation_open has checked the file. */
 void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line);
 
 #endif

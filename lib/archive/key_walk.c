@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-#define WORK_MAX 20000              /* lines and searches: some milliseconds */
-#define BYTES_MAX ((size_t)4 << 20) /* of the records that are added up */
+#define WORK_MAX 20000              /* lines and searches of one walk, which take some milliseconds */
+#define BYTES_MAX ((size_t)4 << 20) /* size of the records that one walk adds up */
 
-/* The texts, or the keys of one total. */
+/* A stream of texts, or of the keys of one total. */
 struct stream {
     struct generation_cursor cursor;
-    struct record record; /* the first record that was not taken */
-    struct bytes key;     /* of a total: the key in the record; of texts: the text */
+    struct record record; /* the next record of the stream */
+    struct bytes key;     /* the key of a total's record, or the text of a record of texts */
     struct buf text;      /* the key in the order of texts */
     bool is_live;
 };
@@ -19,11 +19,11 @@ struct stream {
 struct key_walk {
     const struct generation *g;
     struct key_walk_query q;
-    struct stream *streams; /* one for each total, then the texts */
+    struct stream *streams; /* one stream for each total, then the stream of texts */
     size_t n;
-    struct buf key; /* for searches */
+    struct buf key; /* the key of the current search */
     size_t work, bytes;
-    uint64_t keys; /* found */
+    uint64_t keys; /* number of keys found */
 };
 
 /* Moves a stream to its next line. A line that is not a record ends the stream, because its file has changed. */
@@ -57,7 +57,8 @@ static void set_key(struct key_walk *w, struct bytes ns, struct bytes key)
     buf_append_bytes(&w->key, key);
 }
 
-/* A stream of plain keys has nothing for a prefix that no plain key has. It also yields hashed keys, which the walk passes over. */
+/* Begins the stream of a total. The stream is empty if no plain key can have the prefix. The stream also has hashed
+ * keys, which the walk skips. */
 static void begin_total(struct key_walk *w, struct stream *s, struct bytes ns)
 {
     struct buf start = {0};
@@ -114,7 +115,7 @@ static void append_total(
     *is_first = false;
 }
 
-/* Appends a line for the text of a hash. False: no total has the hash. */
+/* Appends a line for the text of a hash. Returns false if no total has the hash. */
 static bool append_hashed(struct key_walk *w, const struct stream *texts, struct buf *out)
 {
     bool is_first = true;
@@ -135,7 +136,7 @@ static bool append_hashed(struct key_walk *w, const struct stream *texts, struct
     return !is_first;
 }
 
-/* Appends a line for the totals that have this plain key, and takes it from their streams. */
+/* Appends a line for the totals with this plain key, and moves their streams to the next key. */
 static void append_plain(struct key_walk *w, struct bytes text, struct buf *out)
 {
     struct buf same = {0};

@@ -13,11 +13,11 @@
 
 #define MAPPING_MAGIC 0x4d617046u
 
-/* The addresses of a mapping, for the signal handler. The list's entries (struct place) are reused and never freed, so
- * that the signal handler can walk the list without a lock. */
+/* The addresses of a mapping, for the signal handler. Entries (struct place) of the list of mappings are reused and
+ * never freed, so that the signal handler can read the list without a lock. */
 struct place {
-    struct place *next;          /* set before the entry is linked into the list */
-    atomic_uintptr_t begin, end; /* end 0: free */
+    struct place *next;          /* set before the entry is added to the list */
+    atomic_uintptr_t begin, end; /* `end` is 0 in a free entry */
     atomic_bool torn;
 };
 
@@ -51,7 +51,7 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
         return;
     }
     signal(signal_number,
-        SIG_DFL); /* with the default action restored, the instruction faults again and ends the process */
+        SIG_DFL); /* restore the default action: the instruction faults again and ends the process */
 }
 
 static int map(struct mapping *m, bool lock, const char **what)

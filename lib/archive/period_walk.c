@@ -1,6 +1,6 @@
 #include "archive/period_walk.h"
 
-#define AFTER_PERIODS "z" /* after every character of a period's text except the first of a year */
+#define AFTER_PERIODS "z" /* after every character of a period's text except the first character of a year */
 
 bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes end, enum period_unit largest)
 {
@@ -15,7 +15,7 @@ bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes en
     return bytes_equal(w->prefix, bytes_of(end.ptr, (size_t)(last.period.ptr - end.ptr)));
 }
 
-/* The offset of the first line whose key is `key` with `more` appended, or sorts after it. */
+/* The offset of the first line whose key is at or after `key` with `more` appended. */
 static size_t seek(const struct period_walk *w, struct bytes key, struct bytes more)
 {
     struct buf sought = {0};
@@ -34,14 +34,15 @@ void period_walk_begin(struct period_walk *w, const struct sorted_text *text)
     w->at = seek(w, w->prefix, period_enclosing(bytes_of(hour, n), PERIOD_HOUR, PERIOD_MONTH));
 }
 
-/* The key of the line at `at`; empty at the end of the text. */
+/* The key of the line at offset `at`; empty at the end of the text. */
 static struct bytes key_at(const struct period_walk *w, size_t at, size_t *end)
 {
     *end = sorted_line_end(w->text, at);
     return at < *end ? sorted_line_key(w->text, (struct sorted_span){at, *end}) : BYTES_NONE;
 }
 
-/* True if the record after the one with this key is of a period within it. Does not look for the end of that record's line. */
+/* Returns true if the next record after the record with this key is of a period inside the key's period. Does not
+ * search for the end of the next record's line. */
 static bool has_parts(const struct period_walk *w, struct bytes key, size_t after)
 {
     struct bytes text = w->text->text, rest = bytes_of(text.ptr + after, text.len - after);

@@ -1,12 +1,13 @@
-/* period_walk: reads the fewest records that make up a range of one subtotal's hours.
+/* period_walk: reads the smallest set of records that covers a range of one subtotal's hours.
  *
- * An archive has rollups beside the hours of a subtotal (docs/formats/records.md): a day is the sum of its hours, a month the sum of its
- * days. A record comes after the records of its enclosing periods. So the walk goes through the records in order, and after a rollup
- * that it takes it continues behind the hours and days of that rollup.
+ * An archive has rollups beside the hours of a subtotal (docs/formats/records.md): a day is the sum of its hours, and a
+ * month is the sum of its days. A rollup comes before the records of the periods inside it. Therefore the walk reads
+ * the records in order. After the walk returns a rollup, it skips the hours and days of the rollup.
  *
- * 1. The records of a walk do not overlap. Together they have every count of the range.
- * 2. A record lies in the range as a whole, except for a day of which the archive has no hours (compactor --drop-hours-before). Such a
- *    day is also returned if only a part of it lies in the range, because its counts in the range are unknown.
+ * 1. The records of a walk do not overlap. Together, the records have every count of the range.
+ * 2. Each record lies within the range, with one exception: a day whose hours the archive no longer has (compactor
+ *    --drop-hours-before). The walk returns such a day even if only a part of the day lies in the range, because the
+ *    counts of the part are unknown.
  * 3. A walk of a year takes about a hundred searches.
  */
 #ifndef MILLRACE_PERIOD_WALK_H
@@ -23,13 +24,13 @@ struct period_walk {
     size_t at;
 };
 
-/* `start` and `end` are keys of one subtotal: the range is from the first hour of the period of `start` to the hour of `end`, inclusive.
- * Periods over `largest` are not returned. Both keys are borrowed until the walk ends. False: the keys are not of one subtotal, or `end`
- * is not an hour. */
+/* `start` and `end` are keys of one subtotal: the range is from the first hour of the period of `start` to the hour
+ * of `end`, inclusive. Periods longer than `largest` are not returned. Both keys are borrowed until the walk ends.
+ * Returns false if the keys are not of one subtotal, or if `end` is not an hour. */
 bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes end, enum period_unit largest);
-/* Before the first record: the text to search. */
+/* Sets the text to search. Call before the first period_walk_next. */
 void period_walk_begin(struct period_walk *w, const struct sorted_text *text);
-/* The next record's line, with its LF if it has one. False at the end. */
+/* Sets *line to the next record's line, with the LF if the line has an LF. Returns false at the end. */
 bool period_walk_next(struct period_walk *w, struct bytes *line);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RETRY_NSEC 20000000  /* until replaced generations are looked at again */
-#define SCRUB_NSEC 250000000 /* between two steps of the scrub */
+#define RETRY_NSEC 20000000  /* interval of checks whether replaced generations can be freed */
+#define SCRUB_NSEC 250000000 /* interval of the steps of the scrub */
 #define NSEC_PER_SEC 1000000000
 
 struct reloader {
@@ -15,12 +15,12 @@ struct reloader {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_bool stop;
-    /* Under the lock. */
+    /* The following fields are protected by the lock. */
     uint64_t requested, begun; /* tickets */
     bool ended;
     struct reloader_outcome outcome;
-    /* Thread only. */
-    struct kept *opened; /* the newest first */
+    /* Only the thread uses the following fields. */
+    struct kept *opened; /* list of opened generations, the newest first */
 };
 
 /* The reloader's own reference to a generation that it has opened. */
@@ -29,7 +29,7 @@ struct kept {
     struct kept *next;
 };
 
-/* Frees the generations that only the reloader still refers to, but not the newest. */
+/* Frees generations to which only the reloader still has a reference, except the newest generation. */
 static void free_replaced(struct reloader *r)
 {
     struct kept **at = r->opened ? &r->opened->next : NULL;
@@ -63,7 +63,7 @@ static struct reloader_outcome open_newest(struct reloader *r, uint64_t ticket)
     return o;
 }
 
-/* Waits for a change, at most `nsec`. Returns true if the time has passed. */
+/* Waits for a signal of the condition, at most `nsec`. Returns true if the time has passed. */
 static bool wait(struct reloader *r, long nsec)
 {
     struct timespec until;
@@ -74,8 +74,8 @@ static bool wait(struct reloader *r, long nsec)
     return pthread_cond_timedwait(&r->changed, &r->lock, &until) == ETIMEDOUT;
 }
 
-/* Waits until a reload is requested and the loop has collected the previous outcome. Meanwhile frees replaced generations, and scrubs
- * the newest one while there are none. */
+/* Waits until a reload is requested and the loop has collected the previous outcome. Meanwhile frees replaced
+ * generations. Scrubs the newest generation while no replaced generation remains. */
 static void wait_for_request(struct reloader *r)
 {
     while (!atomic_load(&r->stop) && (r->requested == r->begun || r->ended)) {

@@ -6,18 +6,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define STEP ((size_t)1 << 20) /* checked and hashed while the cache holds it */
+#define STEP ((size_t)1 << 20) /* bytes that are checked and hashed together, while the cache holds them */
 
 static bool is_cancelled(const struct sorted_file_config *c)
 {
     return c->cancel && atomic_load(c->cancel);
 }
 
-/* One pass over the file: the order of its lines, its checksum and its index. */
+/* The state of the pass over the file, which checks the order of lines and computes the checksum and the index. */
 struct pass {
     struct sorted_check check;
     XXH3_state_t *hash;
-    const char *fault; /* of the line after check.records */
+    const char *fault; /* the fault of the line after the valid lines (check.records) */
 };
 
 static void read_file(struct pass *p, const struct sorted_file *f, const struct sorted_file_config *config)

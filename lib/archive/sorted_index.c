@@ -10,10 +10,10 @@
 #define INDEX_MAGIC 0x53496478u
 #define INDEX_FANOUT 16
 #define INDEX_KEYS (INDEX_FANOUT - 1)
-#define INDEX_NODE_WORDS 16 /* the keys, then the number of shared bytes */
+#define INDEX_NODE_WORDS 16 /* a node has the keys, then the number of shared bytes */
 #define INDEX_NODE_BYTES (INDEX_NODE_WORDS * sizeof(uint64_t))
 #define INDEX_KEY_BYTES sizeof(uint64_t)
-#define INDEX_SHARED_MAX 120 /* bytes of a sample before its key */
+#define INDEX_SHARED_MAX 120 /* maximal number of a sample's bytes before its key */
 #define INDEX_LEVELS_MAX 16
 #define HUGE_PAGE ((size_t)2 << 20)
 #define CACHE_LINE 64
@@ -23,7 +23,7 @@ struct long_line {
     size_t begin, end;
 };
 
-/* The keys of a node that are before a key, and those that are not after it. */
+/* The number of a node's keys before the searched key (low), and at or before the searched key (high). */
 struct key_range {
     size_t low, high;
 };
@@ -33,18 +33,18 @@ struct sample {
     char text[HEAD_BYTES];
 };
 
-/* The node of a level that is being filled. */
+/* The incomplete node of a level. */
 struct open_node {
-    struct sample before; /* the sample before the node's first one */
+    struct sample before; /* the sample before the node's first sample */
     struct sample samples[INDEX_KEYS];
     unsigned n;
     uint64_t *to;
 };
 
 struct builder {
-    size_t at, blocks;             /* taken so far */
+    size_t at, blocks;             /* bytes and blocks indexed so far */
     size_t line;                   /* the start of the line that contains the next byte */
-    struct sample first, covering; /* of the first line and the last line */
+    struct sample first, covering; /* samples of the first line and the latest line */
     size_t long_cap;
     struct open_node nodes[INDEX_LEVELS_MAX];
 };
@@ -53,7 +53,7 @@ struct sorted_index {
     unsigned magic;
     struct bytes text;
     size_t blocks, last; /* `last` is the offset of the last line */
-    /* Level k holds the samples whose number is divisible by 16^k, but not by 16^(k+1). */
+    /* Level k has the samples whose number is divisible by 16^k but not by 16^(k+1). */
     unsigned n_levels;
     uint64_t *levels[INDEX_LEVELS_MAX];
     uint64_t *words; /* all nodes */
@@ -68,10 +68,10 @@ static size_t divide_up(size_t n, size_t by)
     return n / by + (n % by != 0);
 }
 
-/* Memory for all nodes. The text's length gives their number. */
+/* Allocates all nodes. The text's length determines the number of nodes. */
 static void place_levels(struct sorted_index *i)
 {
-    size_t first[INDEX_LEVELS_MAX] = {0}; /* word of a level */
+    size_t first[INDEX_LEVELS_MAX] = {0}; /* index of each level's first word */
     for (size_t above = i->blocks; above > 1;) {
         above = divide_up(above, INDEX_FANOUT);
         first[i->n_levels++] = i->n_words;
@@ -115,7 +115,7 @@ static struct sample take_sample(struct bytes text, size_t line)
     return s;
 }
 
-/* Writes a node. All its samples are between node->before and `after`. */
+/* Writes a complete node. All samples of the node are between node->before and `after`. */
 static void close_node(struct open_node *node, const struct sample *after)
 {
     size_t shared = 0;
@@ -145,7 +145,7 @@ static void add_sample(struct builder *b, const struct sample *s)
     }
 }
 
-/* Lists the line that ends here, if it is long. */
+/* Adds the line that ends at `end` to the list of long lines, if the line is long. */
 static void list_if_long(struct sorted_index *i, size_t end)
 {
     struct builder *b = i->builder;
@@ -155,7 +155,7 @@ static void list_if_long(struct sorted_index *i, size_t end)
     }
 }
 
-/* Takes the next block, of n bytes. */
+/* Indexes the next block, which has n bytes. */
 static void add_block(struct sorted_index *i, size_t n)
 {
     struct builder *b = i->builder;
@@ -228,7 +228,7 @@ static struct key_range find_key_plain(const uint64_t *node, uint64_t key)
 }
 
 #ifdef __x86_64__
-/* Compares all keys at once. AVX2 compares signed numbers, so the highest bits are inverted. */
+/* Compares all keys of a node at once. AVX2 compares signed numbers, so the highest bits are inverted. */
 SIMD static struct key_range find_key_wide(const uint64_t *node, uint64_t key)
 {
     const __m256i flip = _mm256_set1_epi64x(INT64_MIN), sought = _mm256_set1_epi64x((int64_t)key),
@@ -241,7 +241,7 @@ SIMD static struct key_range find_key_wide(const uint64_t *node, uint64_t key)
         less |= (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(is_less)) << i;
         equal |= (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(is_equal)) << i;
     }
-    unsigned keys = (1u << INDEX_KEYS) - 1; /* without the number of shared bytes */
+    unsigned keys = (1u << INDEX_KEYS) - 1; /* mask of the keys, without the number of shared bytes */
     size_t low = (size_t)__builtin_popcount(less & keys);
     return (struct key_range){low, low + (size_t)__builtin_popcount(equal & keys)};
 }
@@ -256,7 +256,7 @@ static struct key_range find_key(const uint64_t *node, uint64_t key)
     return find_key_plain(node, key);
 }
 
-/* The listed line that contains the byte at `at`, or NULL. */
+/* The listed long line that contains the byte at `at`, or NULL. */
 static const struct long_line *long_line_at(const struct sorted_index *i, size_t at)
 {
     size_t low = 0, high = i->n_long;
@@ -286,7 +286,7 @@ size_t sorted_index_line_end(const struct sorted_index *i, size_t at)
     return lf ? (size_t)(lf - text.ptr) + 1 : text.len;
 }
 
-/* The start of the line that contains the byte at `at`, which is not the first one of its line. */
+/* The start of the line that contains the byte at `at`. This byte must not be the line's first byte. */
 static size_t covering_line(const struct sorted_index *i, size_t at)
 {
     const char *p = i->text.ptr;
@@ -324,7 +324,7 @@ static bool is_before(struct bytes text, size_t line, const struct sorted_target
     return byte != target->end ? byte < target->end : target->is_past;
 }
 
-/* The first bytes of a target, padded so that their order is that of the target. */
+/* Copies the first bytes of a target, padded so that the copy sorts like the target. */
 static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
 {
     size_t n = target->key.len < HEAD_BYTES ? target->key.len : HEAD_BYTES;
@@ -338,30 +338,30 @@ static void make_head(const struct sorted_target *target, char head[HEAD_BYTES])
 /* The last block whose sample is before the target. */
 struct place {
     size_t block;
-    size_t
-        shared;   /* bytes that the target shares with all lines from the sample to the next block's sample */
-    uint64_t key; /* the target's bytes behind these */
+    size_t shared; /* number of bytes that the target shares with all lines up to the next block's sample */
+    uint64_t key;  /* the target's bytes after the shared bytes */
 };
 
-/* The first sample must be before the target, and the last line must not. */
+/* Finds the last block whose sample is before the target. The first sample must be before the target, and the last
+ * line at or after the target. */
 static struct place find_block(const struct sorted_index *i, const struct sorted_target *target)
 {
     char head[HEAD_BYTES];
     struct place place = {0, 0, 0};
-    size_t at = 0; /* of the node, and in the end of the block */
+    size_t at = 0; /* number of the node in its level; after the loop, number of the block */
     make_head(target, head);
     place.key = key_at(head);
     for (unsigned k = i->n_levels; k-- > 0;) {
         const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
         __builtin_prefetch(node); /* both cache lines at once */
-        if (k == 0)               /* the result is in this page: resolve its address while the node arrives */
+        if (k == 0) /* the result is in this page of text: translate the address while the node arrives */
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
         place.shared = node[INDEX_KEYS];
         place.key = key_at(head + place.shared);
         struct key_range keys = find_key(node, place.key);
         size_t low = keys.low, high = keys.high;
         at *= INDEX_FANOUT;
-        while (low < high) { /* among samples with these bytes, the rest of the lines decides */
+        while (low < high) { /* for samples with the same 8 bytes, compare the whole lines */
             size_t middle = (low + high) / 2, block = (at + middle + 1) << (4 * k);
             if (block < i->blocks && is_before(i->text, sample_line(i, block), target))
                 low = middle + 1;
@@ -386,7 +386,8 @@ static bool is_before_near(
 }
 
 #ifdef __x86_64__
-/* Finds the first line after `from` that is not before the target, in the first bytes. 0: not found there. */
+/* Finds the first line after `from` at or after the target. Searches only the first bytes; returns 0 if these have
+ * no such line. */
 SIMD static size_t scan_wide(
     struct bytes text, size_t from, const struct place *place, const struct sorted_target *target)
 {
@@ -404,7 +405,7 @@ SIMD static size_t scan_wide(
 }
 #endif
 
-/* The first line at or after `at` that is not before the target. A line before it begins at 0, if at is 0. */
+/* Returns the first line that begins at or after `at` and is at or after the target. */
 static size_t scan(
     const struct sorted_index *i, size_t at, const struct place *place, const struct sorted_target *target)
 {

@@ -30,8 +30,9 @@ static const char *separator_in(const struct sorted_text *t, struct bytes key)
     return key.len > 0 ? memchr(key.ptr, t->separator, key.len) : NULL;
 }
 
-/* The first line whose key is at or after `key`; with `is_past`, after it. No line has a key with a separator. Such a key sorts after
- * all lines with the key before the separator. */
+/* Returns the first line whose key is at or after `key`; with `is_past`, after `key`. No line has a key that
+ * contains a separator. If `key` contains a separator, it sorts after all lines whose key is the part before the
+ * separator. */
 static size_t seek(const struct sorted_text *t, struct bytes key, bool is_past)
 {
     const char *separator = separator_in(t, key);
@@ -65,7 +66,7 @@ struct sorted_span sorted_prefix(const struct sorted_text *t, struct bytes prefi
     span.begin = sorted_index_seek(t->index, &target);
     target.is_past = true;
     span.end = sorted_index_seek(t->index, &target);
-    if (span.end < span.begin) /* only in a text that is not sorted */
+    if (span.end < span.begin) /* possible only in an unsorted text */
         span.end = span.begin;
     return span;
 }
@@ -88,7 +89,7 @@ static size_t first_value(struct bytes line, char separator)
     return record_split(line, separator, &record) ? record.key.len + 1 : line.len;
 }
 
-/* The value that contains the byte before `at`, within [low, at), begins here. */
+/* Returns the start of the value that contains the byte before `at`, searching only [low, at). */
 static size_t value_begin(struct bytes line, size_t low, size_t at)
 {
     const char *space = memrchr(line.ptr + low, ' ', at - low);
