@@ -32,7 +32,7 @@ enum compact_result archive_undo(const char *archive, const struct manifest *cur
 /* The highest number of a generation that was ever current. The next generation has a higher number. */
 uint64_t archive_newest(const char *archive, uint64_t current);
 
-/* Creates the empty generation 0 if there is no current generation. Call after archive_recover. */
+/* Creates the empty generation 0 if there is no current generation. Call archive_recover first. */
 enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error);
 
 /* Reads the manifest of the current generation. */

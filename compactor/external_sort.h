@@ -29,7 +29,8 @@ void external_sort_free(struct external_sort **s);
 
 /* Adds a line, given without LF. COMPACT_REFUSED: the line has 2 GiB or more. */
 enum compact_result external_sort_add(struct external_sort *s, struct bytes line, struct error *error);
-/* Ends the input. Call once. The sort must outlive its sources, and the caller must not close the sources. */
+/* Ends the input. Call external_sort_finish once. The sort must outlive its sources, and the caller must not close
+ * the sources. */
 enum compact_result external_sort_finish(struct external_sort *s, struct error *error);
 const struct count_sources *external_sort_sources(const struct external_sort *s);
 

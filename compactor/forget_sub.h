@@ -21,7 +21,7 @@
 
 struct forget_sub;
 
-/* Returns NULL if the text has the form NS|TEXT. Otherwise returns the reason, a constant string. */
+/* Returns NULL if the text has the form NS|TEXT, or a constant string with the reason why the text is refused. */
 const char *forget_sub_check(const char *text);
 /* Reads the current generation once. `text` has passed forget_sub_check. Always sets *out; free *out after the run.
  * COMPACT_REFUSED: the archive does not have the subtotal. */

@@ -2,8 +2,8 @@
  * written before its days, and a day's record before its hours.
  *
  * 1. Records are in memory up to a bound. Further records, and a record that crosses the bound, are written to an
- *    unlinked file in the unfinished generation. Each record is read once for each month, day and hour that it is added
- *    to.
+ *    unlinked file in the unfinished generation. A record is read again for each sum (month, day, hour) that includes
+ *    the record.
  * 2. Records are held as archive text. The keys are subtotals in ascending order, except the last key (merge.c).
  */
 #ifndef MILLRACE_HELD_RECORDS_H

@@ -4,7 +4,8 @@
  * 1. A line of counts may be longer than the buffer; base.line is set only if the buffer holds the whole line. The
  *    buffer grows for a longer key or lookup.
  * 2. At the end of a file with `expected`, the reader compares records, bytes and checksum with `expected`. If they
- *    differ, the call that reaches the end fails. So nothing may be published before every reader has ended.
+ *    differ, the call that reaches the end fails. Therefore a generation must not be published before every reader has
+ *    ended.
  * 3. Pieces are searched by bisection, so the order of lines inside a piece is not verified. Therefore a reader that is
  *    copied in pieces needs `expected`, because the order was verified when the file of this checksum was written.
  *
@@ -56,13 +57,14 @@ static inline bool record_reader_has_ended(const struct record_reader *r)
 {
     return r->is_checked;
 }
-/* Call after READER_AT_KEY. Returns the next record's line without LF, or BYTES_NONE if the line is longer than the
- * buffer. The line is valid until the next call, and the reader stays before the record. If a read fails, base.error
- * is not empty. */
+/* Call record_reader_line after READER_AT_KEY. Returns the next record's line without LF, or BYTES_NONE if the line
+ * is longer than the buffer. The line is valid until the next call, and the reader stays before the record. If a
+ * read fails, base.error is not empty. */
 struct bytes record_reader_line(struct record_reader *r);
 /* Skips the line that record_reader_line returned. */
 void record_reader_skip(struct record_reader *r, struct bytes line);
-/* Call the next two functions after READER_AFTER_KEY. */ /* True if the next record's key starts with the prefix. */
+/* Returns true if the next record's key starts with the prefix. Call record_reader_is_in and record_reader_reaches only
+ * after READER_AFTER_KEY. */
 bool record_reader_is_in(const struct record_reader *r, struct bytes prefix);
 /* Returns false only if the next record is after `key`. `key` is at most a period longer than the last key of
  * record_reader_copy_before. */

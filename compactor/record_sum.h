@@ -31,7 +31,8 @@ struct record_sum {
 void record_sum_begin(struct record_sum *s, struct bytes line);
 /* Adds a line with the same key. */
 void record_sum_add(struct record_sum *s, struct bytes line);
-/* Adds the value of a record with another key, such as an hour's value to the day's sum. Not for lookups. */
+/* Adds the value of a record with another key, such as an hour's value to the day's sum. The record must not be a
+ * lookup. */
 void record_sum_add_value(struct record_sum *s, struct bytes value);
 /* Returns the sum as a line without LF, valid until the next record_sum_begin. BYTES_NONE: a count exceeds 2^64 - 1. */
 struct bytes record_sum_line(struct record_sum *s);

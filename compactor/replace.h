@@ -24,8 +24,8 @@
 #include "compactor/record_source.h"
 #include "counts/manifest.h"
 
-/* Reads the manifest of DIR's current generation into *by, which the caller frees in any case. Sets *is_done if the
- * archive's current generation already has the counts of DIR. Otherwise checks condition 1. */
+/* Reads the manifest of DIR's current generation into *by, which the caller frees in any case. Checks condition 1,
+ * unless the archive's current generation already has the counts of DIR; in this case, sets *is_done. */
 enum compact_result replace_read(
     const char *dir, const struct manifest *current, struct manifest *by, bool *is_done, struct error *error);
 /* Checks conditions 2 and 3 for a slice that the archive does not include. */

@@ -122,8 +122,8 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         r = error_set(run->error, COMPACT_REFUSED,
             "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
             (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
-    /* A slice must start where the previous slice ended. Otherwise events would be missing or counted twice. A new
-     * stream may start anywhere. */
+    /* A slice must start where the previous slice ended, so that no event is missing or counted twice. A new stream
+     * may start anywhere. */
     for (size_t i = 0; i < m->n_streams && r == COMPACT_OK; i++) {
         const struct manifest_stream *end = &m->streams[i], *begin = NULL;
         for (size_t k = 0; k < f.n_begins && !begin; k++)
@@ -230,8 +230,8 @@ static enum compact_result step_plan(struct run *run)
     return r;
 }
 
-/* Removes the generations that an interrupted run has published, because this run merges their slices again. Also
- * removes the generations that an operator has discarded. */
+/* Removes the generations that an interrupted run has published, because this run merges their slices again. The
+ * step also removes the generations that an operator has discarded. */
 static enum compact_result step_undo(struct run *run)
 {
     return archive_undo(

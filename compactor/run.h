@@ -36,7 +36,8 @@ struct run_control {
     enum compact_result (*reload)(
         void *arg, uint64_t generation, uint64_t content, bool *served, struct error *error);
     enum compact_result (*clear)(void *arg, uint64_t through, struct error *error);
-    /* Sets *hash to the XXH3 (64 bits) of the canonical text of the open slice's counters. Only for a replacement. */
+    /* Sets *hash to the XXH3 (64 bits) of the canonical text of the open slice's counters. A run calls `counters`
+     * only for a replacement. */
     enum compact_result (*counters)(void *arg, uint64_t *hash, struct error *error);
 };
 

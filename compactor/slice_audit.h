@@ -22,8 +22,8 @@ void slice_audit_free(struct slice_audit **a);
 struct count_source *slice_audit_source(struct slice_audit *a, struct count_source *run);
 /* Adds the sums of another audit, which has audited another part of the same slice's records. */
 void slice_audit_add(struct slice_audit *a, const struct slice_audit *part);
-/* Compares the sums with the slice's events. Call after all sources have ended. COMPACT_DAMAGED: the error names the
- * slice and the counter. */
+/* Compares the sums with the slice's events. Call slice_audit_check after all sources have ended. COMPACT_DAMAGED:
+ * the error names the slice and the counter. */
 enum compact_result slice_audit_check(const struct slice_audit *a, struct error *error);
 
 #endif

@@ -124,7 +124,7 @@ static void begin_series(struct verify_rollups *v, const struct record_key *key,
         v->total.len--;
 }
 
-/* Returns the total's counts inside a period. Call for periods in ascending order. */
+/* Returns the total's counts inside a period. The caller passes periods in ascending order. */
 static uint64_t total_of(struct verify_rollups *v, struct bytes period)
 {
     uint64_t sum = 0;
