@@ -28,7 +28,7 @@ struct period_walk {
  * of `end`, inclusive. Periods longer than `largest` are not returned. Both keys are borrowed until the walk ends.
  * Returns false if the keys are not of one subtotal, or if `end` is not an hour. */
 bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes end, enum period_unit largest);
-/* Sets the text to search. Call before the first period_walk_next. */
+/* Sets the text to search. Call period_walk_begin before the first period_walk_next. */
 void period_walk_begin(struct period_walk *w, const struct sorted_text *text);
 /* Sets *line to the next record's line, with the LF if the line has an LF. Returns false at the end. */
 bool period_walk_next(struct period_walk *w, struct bytes *line);

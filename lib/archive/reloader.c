@@ -19,7 +19,7 @@ struct reloader {
     uint64_t requested, begun; /* tickets */
     bool ended;
     struct reloader_outcome outcome;
-    /* Only the thread uses the following fields. */
+    /* Only the reloader's thread uses the following fields. */
     struct kept *opened; /* list of opened generations, the newest first */
 };
 

@@ -353,7 +353,7 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
     place.key = key_at(head);
     for (unsigned k = i->n_levels; k-- > 0;) {
         const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
-        __builtin_prefetch(node); /* both cache lines at once */
+        __builtin_prefetch(node); /* the processor then fetches both cache lines of the node */
         if (k == 0) /* the result is in this page of text: translate the address while the node arrives */
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
         place.shared = node[INDEX_KEYS];
