@@ -22,7 +22,6 @@ void archive_path(const char *archive, uint64_t generation, bool unfinished, cha
     snprintf(out, PATH_MAX, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
 }
 
-/* Converts the error of another module into an error of the compactor. */
 static enum compact_result from_manifest(enum manifest_result r, struct error *error)
 {
     return r == MANIFEST_OK ? COMPACT_OK

@@ -124,7 +124,6 @@ static enum compact_result see_namespace(
     return COMPACT_OK;
 }
 
-/* Refuses a removal from a namespace that the archive does not have. */
 static enum compact_result check_namespace(const struct change *c, struct bytes ns, struct error *error)
 {
     const struct manifest *m = &c->archive;

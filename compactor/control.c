@@ -70,7 +70,6 @@ static enum compact_result ask(const struct peer *peer, const char *method, cons
     return r;
 }
 
-/* Reads a required number from a reply. */
 static enum compact_result take_number(const struct peer *peer, const struct json_doc *d, const char *pointer,
     uint64_t *out, struct error *error)
 {

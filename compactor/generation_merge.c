@@ -74,7 +74,6 @@ static enum compact_result open_old(
     return r;
 }
 
-/* Adds the old files of all shards to the sources. */
 static enum compact_result open_all_old(struct worker *w)
 {
     const struct manifest *old = w->job->g->old;
@@ -180,7 +179,6 @@ static enum compact_result merge_part(struct worker *w)
     return r;
 }
 
-/* Closes all resources of the worker except the audits. */
 static void close_part(struct worker *w)
 {
     w->sources.n -= w->n_borrowed;

@@ -102,7 +102,6 @@ static int report_failure(enum compact_result r, const struct error *error)
     return compact_exit_status(r);
 }
 
-/* A run with the addresses of its daemons. */
 struct session {
     bool has_aggregator;
     struct control *control;
@@ -242,7 +241,6 @@ static void report_change(const struct options *o, const struct change *c, const
             LOG_U("records", report.moved), LOG_U("lookups", report.lookups), LOG_U("through", out->through));
 }
 
-/* Refuses a wrong --forget-sub. Returns 0, or -1 after logging the error. */
 static int check_forget_sub(const struct options *o)
 {
     const char *text = options_text(o, "forget_sub"), *wrong = text ? forget_sub_check(text) : NULL;
@@ -254,7 +252,6 @@ static int check_forget_sub(const struct options *o)
     return -1;
 }
 
-/* Reads a date. Returns 0, or -1 after logging the error. */
 static int read_date(const struct options *o, const char *name, int64_t *seconds)
 {
     const char *text = options_text(o, name);
@@ -437,7 +434,6 @@ static int run_locked(void *arg)
     return act->run(o);
 }
 
-/* Reads --every and --at. Returns 0, or -1 with the error. */
 static int read_schedule(const struct options *o, struct schedule *s, struct error *error)
 {
     s->every = options_int(o, "every") / 1000;

@@ -72,7 +72,6 @@ static enum compact_result copy_before(struct merge *m, struct bytes key, enum r
     return *place == READER_FAILED ? reader_failed(m, old) : COMPACT_OK;
 }
 
-/* Adds the current record of a merge to the held records. */
 static enum compact_result hold(struct merge *m, struct count_merge *of, const struct record_key *key)
 {
     struct held_record *e = held_records_begin(&m->held);
@@ -94,7 +93,6 @@ static enum compact_result hold(struct merge *m, struct count_merge *of, const s
     return r;
 }
 
-/* Writes the current record of `m->sum`. */
 static enum compact_result write_record(struct merge *m, enum count_next next)
 {
     enum compact_result r = COMPACT_OK;
@@ -487,7 +485,6 @@ static enum compact_result merge_texts(struct merge *m, struct external_sort *so
     return r;
 }
 
-/* Copies the rest of the shard's old files, and writes its texts. */
 static enum compact_result finish_shard(struct merge *m, uint32_t k)
 {
     enum record_reader_place place;

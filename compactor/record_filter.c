@@ -16,7 +16,6 @@ struct filtered {
     bool has_value;       /* the inner source's current value was not yet returned */
 };
 
-/* Copies the inner source's position to the filter's own source. */
 static enum count_next follow(struct filtered *s, enum count_next r)
 {
     count_source_follow(&s->base, s->inner, r);
@@ -53,7 +52,6 @@ static enum count_next next_kept(struct filtered *s)
     return r == COUNT_FAILED ? follow(s, r) : r;
 }
 
-/* Sets `by_value` and `without` for the record. */
 static void begin_record(struct filtered *s)
 {
     const struct record_filter *f = s->filter;

@@ -15,7 +15,6 @@
 #define ROOM_MAX                                                                                             \
     ((size_t)512 << 20) /* largest buffer; the longest lookup has 256 MB (64 MB before escaping) */
 
-/* A whole file, with the facts about the bytes read so far. */
 struct record_file {
     char *name;
     struct manifest_file expected;
@@ -29,7 +28,6 @@ static enum count_next failed(struct record_reader *r, const char *what)
     return COUNT_FAILED;
 }
 
-/* Compares the file with the manifest at the file's end. */
 static enum count_next check_whole(struct record_reader *r)
 {
     const struct record_file *f = r->file;
@@ -96,7 +94,6 @@ static enum count_next fill_or_grow(struct record_reader *r)
     return fill(r);
 }
 
-/* Moves to the position after the current record. */
 static enum count_next finish_record(struct record_reader *r)
 {
     enum count_next next = COUNT_FOUND;

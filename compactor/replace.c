@@ -104,7 +104,6 @@ static enum compact_result check_files(
     return COMPACT_OK;
 }
 
-/* The number of times that the archive has imported this file. */
 static size_t count_imports(const struct manifest *m, const struct manifest_import *import)
 {
     size_t n = 0;

@@ -39,7 +39,6 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
     return error->code = COMPACT_REFUSED;
 }
 
-/* Converts the positions in streams at which a slice begins or ends. */
 static struct manifest_stream *streams_of(const struct slice_cursor *cursors, size_t n, size_t *n_streams)
 {
     struct manifest_stream *list = mem_zalloc((n + 1) * sizeof *list);

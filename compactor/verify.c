@@ -46,7 +46,6 @@ static enum compact_result open_file(
     return v->error->code = r == SORTED_FILE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED;
 }
 
-/* Sets *line to the next line without its LF. */
 static bool next_line(const struct sorted_file *f, size_t *at, struct bytes *line)
 {
     if (*at >= f->text.text.len)
@@ -64,7 +63,6 @@ static void progress(struct verify *v, size_t bytes)
         v->spec->on_progress(v->done + bytes, v->total, v->spec->arg);
 }
 
-/* Checks that the file was not changed since it was opened. */
 static enum compact_result check_unchanged(const struct verify *v, const struct sorted_file *f)
 {
     if (!mapping_is_whole(f->mapping))

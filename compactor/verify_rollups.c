@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A day or a month that is being added up. */
 struct period {
     struct bytes text;   /* text of the period; BYTES_NONE: no period */
     struct bytes rollup; /* the line of the period's record, or BYTES_NONE */
@@ -106,7 +105,6 @@ static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
     return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
 }
 
-/* Begins a new series, and finds the total of the series. */
 static void begin_series(struct verify_rollups *v, const struct record_key *key, struct bytes line)
 {
     const char *dot = memchr(key->ns.ptr, '.', key->ns.len);

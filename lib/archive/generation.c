@@ -89,7 +89,6 @@ static enum sorted_file_result open_db_file(const struct generation_source *sour
     return r;
 }
 
-/* Opens a file that the manifest lists. */
 static enum sorted_file_result open_listed(const struct manifest *m, const struct manifest_file *expected,
     const struct generation_source *source, const atomic_bool *cancel, struct sorted_file **out,
     struct error *error)
@@ -411,7 +410,6 @@ static void order_parts(struct generation_cursor *c)
         sift_down(c, i);
 }
 
-/* Moves the start of the first part's span to `begin`. */
 static void advance_first(struct generation_cursor *c, size_t begin)
 {
     struct generation_part *p = &c->parts[0];

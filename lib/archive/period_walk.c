@@ -34,7 +34,6 @@ void period_walk_begin(struct period_walk *w, const struct sorted_text *text)
     w->at = seek(w, w->prefix, period_enclosing(bytes_of(hour, n), PERIOD_HOUR, PERIOD_MONTH));
 }
 
-/* The key of the line at offset `at`; empty at the end of the text. */
 static struct bytes key_at(const struct period_walk *w, size_t at, size_t *end)
 {
     *end = sorted_line_end(w->text, at);

@@ -68,7 +68,6 @@ static size_t divide_up(size_t n, size_t by)
     return n / by + (n % by != 0);
 }
 
-/* Allocates all nodes. The text's length determines the number of nodes. */
 static void place_levels(struct sorted_index *i)
 {
     size_t first[INDEX_LEVELS_MAX] = {0}; /* index of each level's first word */
@@ -155,7 +154,6 @@ static void list_if_long(struct sorted_index *i, size_t end)
     }
 }
 
-/* Indexes the next block, which has n bytes. */
 static void add_block(struct sorted_index *i, size_t n)
 {
     struct builder *b = i->builder;
