@@ -72,8 +72,8 @@ int io_make_dirs(const char *path);
  * Ends with a NUL that the length does not include, unless nothing is appended. */
 void io_append_owner(const char *path, struct buf *out);
 
-/* Opens a closed standard descriptor on /dev/null, so that its use fails with EBADF. main calls this first.
- * Otherwise the next opened file could get descriptor 2, and log lines would go into that file. */
+/* Opens each closed standard descriptor on /dev/null, so that reads and writes of the descriptor fail with EBADF. main calls
+ * io_reserve_stdio first. Without io_reserve_stdio, the next opened file could get descriptor 2, and log lines would go into that file. */
 void io_reserve_stdio(void);
 
 #endif

@@ -53,21 +53,21 @@ struct line_source {
     enum kind kind; /* format of the input, detected at the first read */
     z_stream gzip;
     ZSTD_DCtx *zstd;
-    bool skipping;   /* inside a line that is too long */
-    bool in_frame;   /* inside a gzip or zstd frame, where the input must not end */
-    bool unpacked;   /* at least one whole gzip member */
+    bool skipping;   /* the position is inside a line that is too long */
+    bool in_frame;   /* the position is inside a gzip or zstd frame, where the input must not end */
+    bool unpacked;   /* at least one whole gzip member was decompressed */
     bool padded;     /* zeros follow the last gzip member */
     struct buf raw;  /* bytes read but not decompressed; empty for a plain file */
     struct buf text; /* decompressed bytes; the part [at, len) is not returned yet */
     size_t at, searched;
     uint64_t offset, consumed;
-    uint64_t filled_from; /* packed bytes used before the last unpacking */
-    size_t filled;        /* bytes that the last unpacking produced */
-    uint64_t skipped;     /* bytes of this line dropped so far */
-    iconv_t converter;    /* NULL: none */
-    struct buf foreign;   /* not converted yet */
-    uint64_t replaced;
-    uint64_t hole; /* NULs skipped since line_source_take_hole */
+    uint64_t filled_from; /* compressed bytes used before the last decompression */
+    size_t filled;        /* bytes that the last decompression produced */
+    uint64_t skipped;     /* bytes of the too long line that were dropped so far */
+    iconv_t converter;    /* NULL: the input is not converted */
+    struct buf foreign;   /* input that is not converted yet */
+    uint64_t replaced;    /* replacements since line_source_take_replaced */
+    uint64_t hole;        /* NULs skipped since line_source_take_hole */
     enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
     bool is_text; /* line_source_as_text */
     bool skips_holes;

@@ -29,16 +29,16 @@ void line_source_limit(struct line_source *s, size_t bytes);
  * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid bytes of
  * `encoding`. Returns 0, or -1 with the reason. Before the first read. */
 int line_source_as_text(struct line_source *s, const char *encoding, struct error *error);
-/* How many times U+FFFD has replaced bytes since the last call. */
+/* Returns how many times U+FFFD has replaced bytes since the last call of line_source_take_replaced. */
 uint64_t line_source_take_replaced(struct line_source *s);
 /* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count
  * in offsets, but not in lines. */
 void line_source_skip_holes(struct line_source *s);
-/* How many NULs were skipped since the last call. */
+/* Returns how many NULs were skipped since the last call of line_source_take_hole. */
 uint64_t line_source_take_hole(struct line_source *s);
 
-/* For pipes and terminals: as long as there is nothing to read, calls `idle` every LINE_SOURCE_IDLE. If `idle`
- * returns false, the input ends and an unfinished line is dropped. */
+/* Sets a callback for pipes and terminals. While the input has nothing to read, line_source calls `idle` every LINE_SOURCE_IDLE. Once
+ * `idle` returns false, the input ends and line_source drops an unfinished line. */
 #define LINE_SOURCE_IDLE (100 * USEC_PER_MSEC)
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg);
 /* Skips to `offset`, or to the end of a shorter input, and stores the new offset in *reached. Returns 0, or -1 with
@@ -49,10 +49,10 @@ enum line_source_result {
     LINE_SOURCE_FAILED, /* the input is unreadable or damaged; the error has the reason */
     LINE_SOURCE_END,
     LINE_SOURCE_LINE,
-    LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long; call again */
-    LINE_SOURCE_SKIPPED,  /* skipped all of that line */
-    LINE_SOURCE_HOLE,     /* skipped NULs (line_source_skip_holes); call again */
-    /* Only for a followed log (log_tail.h): */
+    LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long; call line_source_next again */
+    LINE_SOURCE_SKIPPED,  /* skipped the rest of a line that is too long */
+    LINE_SOURCE_HOLE,     /* skipped NULs (line_source_skip_holes); call line_source_next again */
+    /* The last two results are only for a followed log (log_tail.h). */
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,
 };

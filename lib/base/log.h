@@ -36,8 +36,8 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* The log then goes to standard error as it is at this call. `part` is the daemon's name. Each line contains it, so the string must stay valid. Before this call the level is
- * info, the format is text and the part is "millrace". */
+/* From log_init on, the log goes to the standard error of that moment. `part` is the daemon's name, which each line contains; the string
+ * must stay valid. Before log_init is called, the level is info, the format is text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
 /* The number of events of that level, for a metric. Events below the level of log_init count, too. */

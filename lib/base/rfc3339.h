@@ -8,14 +8,15 @@
  * fraction of a second. Converts a leap second to the previous second. Stores Unix seconds in *out. Returns false if
  * the text is malformed or the date does not exist. */
 bool rfc3339_read(struct bytes text, int64_t *out);
-/* Reads also what databases and libraries write: the zones +0000, +00, " UTC" and " GMT", a blank before a zone, and no seconds. A
- * naive time, without a zone, is one of the process's zone (TZ); *is_naive is set to true. is_naive NULL: it is malformed. */
+/* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC" and " GMT", a blank before
+ * a zone, and no seconds. A time without a zone is in the process's zone (TZ), and *is_naive becomes true. With is_naive NULL, a time
+ * without a zone is malformed. */
 bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive);
 /* Reads a text by a form of strptime. *is_naive as above; without %z or %s in the form, the time is naive. */
 bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive);
 /* Makes this IANA zone the process's zone (TZ). False: there is no such zone. */
 bool rfc3339_use_zone(const char *zone);
-/* Reads n characters as a decimal number. Returns -1 unless all are digits. */
+/* Reads n characters as a decimal number. Returns -1 unless all n characters are digits. */
 int rfc3339_digits(const char *at, int n);
 
 #define RFC3339_TEXT 24

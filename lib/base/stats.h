@@ -1,8 +1,8 @@
 /* stats: a daemon's metrics, registered once and shown as /stats (text, JSON) and /metrics (Prometheus text 0.0.4).
  *
  * A registry contains counters (which only grow), gauges (whose values a callback returns) and latency histograms.
- * Labels distinguish the members of a family (endpoint="/put"). Every registry shows the process's uptime, resident
- * memory, open descriptors, and numbers of logged errors and dropped log lines.
+ * Metrics with the same name form a family, in which labels (endpoint="/put") distinguish them. Every registry shows the process's
+ * uptime, resident memory, open descriptors, and the numbers of logged errors and dropped log lines.
  *
  * 1. Any thread may add to a counter or histogram. An addition takes one or two relaxed atomic additions and no lock.
  * 2. Register names without a prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total.
