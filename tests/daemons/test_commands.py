@@ -78,6 +78,7 @@ CASES = {
                 ("repair EMPTY", 66, 66), ("nope EMPTY", 64, 64)],
     "rejects": [("nowhere", 66, 66), ("--put-back", 0, 75)],
     "forget": [("--field=user --value=nope", 0, 75), ("--field=user", 64, 64)],
+    "grep": [("--archive=nowhere x", 66, 66), ("--archive=EMPTY x", 66, 66), ("", 64, 64)],
     "slice": [("nofile", 66, 66), ("LINES", 78, 78)],
     "queue": [("list", 0, 75), ("list --queue=nope", 64, 75), ("show x", 64, (64, 75)), ("show 5", 64, 75), ("delete 5", 64, 75),
               ("kick all", 64, 75), ("nope", 64, 64)],
@@ -106,7 +107,7 @@ class Missing(harness.MillraceTest):
     def walk(self, name, is_down):
         all_statuses, of_status = documented()
         for args, running, down in CASES[name]:
-            words = [{"LINES": self.lines, "EMPTY": self.path("empty")}.get(word, word) for word in args.split()]
+            words = [word.replace("LINES", self.lines).replace("EMPTY", self.path("empty")) for word in args.split()]
             if name not in NO_CONFIG and "--config" not in args and "--data-dir" not in args:
                 words.insert(1 if name == "query" else 0, "--config=" + self.config)
             expected = down if is_down else running

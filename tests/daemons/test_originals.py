@@ -69,7 +69,7 @@ class PsToFile(Originals):
     def test_what_the_url_may_say(self):
         def args(url, *more):
             return (url, "--filename-format=" + self.path("out", "%Y.log"), "--check-config", *more)
-        self.assertIn("not filter_subject", self.refused(78, "ps_to_file", *args(self.source + "&filter_subject=x")))
+        self.assertIn("unknown parameter filter_subject", self.refused(78, "ps_to_file", *args(self.source + "&filter_subject=x")))
         self.assertIn("not an address", self.refused(78, "ps_to_file", *args("--pubsub-url=%s/other" % self.pubsub.url)))
         done = self.run_program("ps_to_file", *args("--pubsub-url=http://sub.invalid/sub?multipart=0"))
         self.assertRegex(done.stdout.decode(), r"(?m)^pubsub_url = http://sub.invalid +;")
