@@ -100,6 +100,8 @@ static enum line_source_result next_line(
     while (r == LINE_SOURCE_SKIPPING && !stopped);
     if (r != LINE_SOURCE_LINE && r != LINE_SOURCE_SKIPPED)
         return r;
+    if (r == LINE_SOURCE_SKIPPED)
+        *line = BYTES_NONE;
     *has_lf = r != LINE_SOURCE_LINE || line->ptr[line->len - 1] == '\n';
     *length = line_source_offset(s) - start - *has_lf;
     if (r == LINE_SOURCE_LINE && *has_lf)

@@ -67,7 +67,6 @@ struct line_source {
     iconv_t converter;    /* NULL: the input is not converted */
     struct buf foreign;   /* input that is not converted yet */
     uint64_t replaced;    /* replacements since line_source_take_replaced */
-    uint64_t hole;        /* NULs skipped since line_source_take_hole */
     enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
     bool is_text; /* line_source_as_text */
     bool skips_holes;
@@ -362,22 +361,20 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     s->at = s->searched = end;
     if (!s->skipping && line->len <= s->limit)
         return LINE_SOURCE_LINE;
-    *line = BYTES_NONE;
     s->skipping = false;
     s->skipped = 0;
     return LINE_SOURCE_SKIPPED;
 }
 
-/* Drops NULs where a line begins. */
-static void skip_hole(struct line_source *s)
+/* Returns NULs where a line begins. */
+static struct bytes take_hole(struct line_source *s)
 {
-    size_t n = 0;
-    while (s->at + n < s->text.len && s->text.ptr[s->at + n] == '\0')
-        n++;
-    s->at += n;
+    size_t from = s->at;
+    while (s->at < s->text.len && s->text.ptr[s->at] == '\0')
+        s->at++;
     s->searched = s->searched > s->at ? s->searched : s->at;
-    s->offset += n;
-    s->hole += n;
+    s->offset += s->at - from;
+    return bytes_of(s->text.ptr + from, s->at - from);
 }
 
 enum line_source_result line_source_next(
@@ -385,7 +382,7 @@ enum line_source_result line_source_next(
 {
     for (;;) {
         if (s->skips_holes && !s->skipping && s->at < s->text.len && s->text.ptr[s->at] == '\0') {
-            skip_hole(s);
+            *line = take_hole(s);
             return LINE_SOURCE_HOLE;
         }
         const char *lf = s->text.len > s->searched
@@ -401,6 +398,7 @@ enum line_source_result line_source_next(
             s->skipping = true;
             s->skipped += s->text.len;
             s->searched = 0;
+            *line = buf_bytes(&s->text);
             buf_clear(&s->text);
             return LINE_SOURCE_SKIPPING;
         }
@@ -465,13 +463,6 @@ int line_source_skip(struct line_source *s, uint64_t offset, uint64_t *reached, 
 void line_source_skip_holes(struct line_source *s)
 {
     s->skips_holes = true;
-}
-
-uint64_t line_source_take_hole(struct line_source *s)
-{
-    uint64_t hole = s->hole;
-    s->hole = 0;
-    return hole;
 }
 
 void line_source_on_idle(struct line_source *s, bool (*idle)(void *arg), void *arg)

@@ -34,8 +34,6 @@ uint64_t line_source_take_replaced(struct line_source *s);
 /* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count
  * in offsets, but not in lines. */
 void line_source_skip_holes(struct line_source *s);
-/* Returns how many NULs were skipped since the last call of line_source_take_hole. */
-uint64_t line_source_take_hole(struct line_source *s);
 
 /* Sets a callback for pipes and terminals. While the input has nothing to read, line_source calls `idle` every LINE_SOURCE_IDLE. Once
  * `idle` returns false, the input ends and line_source drops an unfinished line. */
@@ -49,16 +47,16 @@ enum line_source_result {
     LINE_SOURCE_FAILED, /* the input is unreadable or damaged; the error has the reason */
     LINE_SOURCE_END,
     LINE_SOURCE_LINE,
-    LINE_SOURCE_SKIPPING, /* skipped a part of a line that is too long; call line_source_next again */
-    LINE_SOURCE_SKIPPED,  /* skipped the rest of a line that is too long */
-    LINE_SOURCE_HOLE,     /* skipped NULs (line_source_skip_holes); call line_source_next again */
+    LINE_SOURCE_SKIPPING, /* a part of a line that is too long; call line_source_next again */
+    LINE_SOURCE_SKIPPED,  /* the last part of that line */
+    LINE_SOURCE_HOLE,     /* NULs before a line (line_source_skip_holes); call line_source_next again */
     /* The last two results are only for a followed log (log_tail.h). */
     LINE_SOURCE_FINISHED,
     LINE_SOURCE_CUT,
 };
-/* Stores the next line with its LF in *line. The line is valid until the next call. If `more_may_come` is true,
- * line_source_next keeps a last line without an LF, and the caller may call line_source_next again after
- * LINE_SOURCE_END. */
+/* Stores the next line with its LF in *line, or the bytes that are skipped. The bytes are valid until the next call. If
+ * `more_may_come` is true, line_source_next keeps a last line without an LF, and the caller may call line_source_next again
+ * after LINE_SOURCE_END. */
 enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, struct error *error);
 /* The offset after the last line that was returned or skipped. */

@@ -359,11 +359,6 @@ void log_tail_close(struct log_tail **tp)
     *tp = NULL;
 }
 
-uint64_t log_tail_take_hole(struct log_tail *t)
-{
-    return line_source_take_hole(t->source);
-}
-
 uint64_t log_tail_base(const struct log_tail *t)
 {
     return t->place.base;

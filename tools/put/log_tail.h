@@ -52,8 +52,6 @@ bool log_tail_could_read(const char *path, const char *other);
  * lines, then calls log_tail_next_file. `now` is the wall clock, compared with file times. */
 enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, struct error *error);
-/* How many NULs at the beginning of lines were skipped since the last call. */
-uint64_t log_tail_take_hole(struct log_tail *t);
 /* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */
 int log_tail_stored(struct log_tail *t, struct error *error);
 /* Continues with the next file, or at the start of a truncated one. Returns 0, or 1 if there is no new log yet, or -1

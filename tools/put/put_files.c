@@ -57,29 +57,21 @@ static int post_lines(struct put_input *in)
 {
     struct put *p = in->put;
     struct error error;
+    struct bytes bytes;
     int status = 0;
     while (status == 0 && !put_stopped) {
-        struct bytes line;
-        uint64_t start = in->base + line_source_offset(in->source);
-        enum line_source_result r = line_source_next(in->source, false, &line, &error);
-        uint64_t end = in->base + line_source_offset(in->source), consumed = line_source_consumed(in->source);
-        put_take_hole(in, line_source_take_hole(in->source));
+        enum line_source_result r = line_source_next(in->source, false, &bytes, &error);
         if (line_source_take_replaced(in->source) > 0)
             put_note_replaced(in);
-        if (r == LINE_SOURCE_LINE)
-            status = put_take(in, line, end);
-        else if (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_SKIPPED)
-            status = put_skip(in, start, r == LINE_SOURCE_SKIPPED ? end : 0);
-        else if (r == LINE_SOURCE_HOLE)
-            continue;
-        else if (r == LINE_SOURCE_END)
-            return in->idle_status != 0 ? in->idle_status : put_take_end(in, end);
-        else {
+        if (r == LINE_SOURCE_END)
+            return in->idle_status != 0 ? in->idle_status : put_take_end(in);
+        if (r == LINE_SOURCE_FAILED) {
             (void)put_flush(in);
             return tool_fail(EX_DATAERR, "%s", error.text);
         }
-        progress_show(
-            &p->progress, NULL, p->packed_before + consumed, p->packed, p->taken, false, clock_monotonic());
+        status = put_take(in, r, bytes);
+        progress_show(&p->progress, NULL, p->packed_before + line_source_consumed(in->source), p->packed,
+            p->taken, false, clock_monotonic());
     }
     return status;
 }
@@ -139,8 +131,7 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
         if (!is_read || rc != 0)
             return is_read ? tool_fail(EX_DATAERR, "%s", error.text) : EX_NOINPUT;
     }
-    in->base = in->content.base;
-    put_batch_begin_at(in->batch, mark, in->base + in->content.end);
+    put_batch_begin_at(in->batch, mark, in->content.base + in->content.end);
     return 0;
 }
 

@@ -43,6 +43,15 @@ static void warn_truncated(const char *path)
         path);
 }
 
+/* The content is that of the current log file, from where log_tail is. */
+static void begin_content(struct put_input *in)
+{
+    uint64_t base = log_tail_base(in->tail);
+    put_content_begin(&in->content, base, 0);
+    in->content.end = log_tail_offset(in->tail) - base;
+    in->skipping = false;
+}
+
 /* The current log file is complete or truncated. *is_idle: the next one does not exist yet. */
 static int next_log_file(struct put_input *in, bool *is_idle)
 {
@@ -51,7 +60,8 @@ static int next_log_file(struct put_input *in, bool *is_idle)
     if (rc < 0)
         return tool_fail(EX_IOERR, "%s", error.text);
     *is_idle = rc > 0;
-    in->base = log_tail_base(in->tail);
+    if (status == 0 && rc == 0)
+        begin_content(in);
     return status;
 }
 
@@ -59,42 +69,24 @@ static int next_log_file(struct put_input *in, bool *is_idle)
 static int take_turn(struct put_input *in, bool *is_idle)
 {
     struct error error;
+    struct bytes bytes;
     int status = 0;
     *is_idle = false;
     for (size_t i = 0; i < LINES_A_TURN && status == 0 && !put_stopped && !*is_idle; i++) {
-        struct bytes line;
-        uint64_t start = log_tail_offset(in->tail);
-        enum line_source_result r = log_tail_next(in->tail, clock_wall(), &line, &error);
-        uint64_t end = log_tail_offset(in->tail);
-        put_take_hole(in, log_tail_take_hole(in->tail));
-        switch (r) {
-        case LINE_SOURCE_LINE:
-            status = put_take(in, line, end);
-            break;
-        case LINE_SOURCE_SKIPPING:
-            status = put_skip(in, start, 0);
-            break;
-        case LINE_SOURCE_SKIPPED:
-            status = put_skip(in, start, end);
-            break;
-        case LINE_SOURCE_HOLE:
-            break;
-        case LINE_SOURCE_END:
-            status = put_flush(in);
-            *is_idle = true;
-            break;
-        case LINE_SOURCE_CUT:
-            warn_truncated(in->name);
-            in->skipping = false;
-            status = next_log_file(in, is_idle);
-            break;
-        case LINE_SOURCE_FINISHED:
-            status = next_log_file(in, is_idle);
-            break;
-        case LINE_SOURCE_FAILED:
+        enum line_source_result r = log_tail_next(in->tail, clock_wall(), &bytes, &error);
+        if (r == LINE_SOURCE_FAILED) {
             (void)put_flush(in);
             return tool_fail(EX_IOERR, "%s", error.text);
         }
+        if (r == LINE_SOURCE_CUT)
+            warn_truncated(in->name);
+        *is_idle = r == LINE_SOURCE_END;
+        if (r == LINE_SOURCE_END)
+            status = put_flush(in);
+        else if (r == LINE_SOURCE_CUT || r == LINE_SOURCE_FINISHED)
+            status = next_log_file(in, is_idle);
+        else
+            status = put_take(in, r, bytes);
         bool all_stored = status == 0 && put_batch_lines(in->batch) == 0;
         if (all_stored && log_tail_stored(in->tail, &error) != 0)
             status = tool_fail(EX_IOERR, "%s", error.text);
@@ -124,7 +116,7 @@ static int open_tail(struct put_input *in, const char *state, uint64_t mark, boo
     if (place == LOG_TAIL_REWRITTEN)
         warn_truncated(in->name);
     put_batch_begin_at(in->batch, log_tail_offset(in->tail), log_tail_offset(in->tail));
-    in->base = log_tail_base(in->tail);
+    begin_content(in);
     return 0;
 }
 

@@ -43,7 +43,7 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
 {
     struct put_input *in = arg;
     return put_rejects_add(
-        &in->put->rejects, refusal, put_input_name(in), refusal->start - in->base, clock_monotonic());
+        &in->put->rejects, refusal, put_input_name(in), refusal->start - in->content.base, clock_monotonic());
 }
 
 void put_input_begin(struct put_input *in, struct put *put, const char *name, const char *producer)
@@ -100,8 +100,14 @@ static int flush_if_late(struct put_input *in)
     return late ? put_flush(in) : 0;
 }
 
-/* Moves past a record that ends at `end`. Adds its event, which may be empty. */
-static int move(struct put_input *in, struct bytes event, uint64_t end)
+/* Adds what was taken up to here to the batch, with an event that may be empty. */
+static void add(struct put_input *in, struct bytes event)
+{
+    put_batch_add(in->batch, event, in->content.base + in->content.end, put_content_sum(&in->content));
+}
+
+/* Moves past a record. Adds its event, which may be empty. */
+static int move(struct put_input *in, struct bytes event)
 {
     size_t before = put_batch_lines(in->batch);
     if (before > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES) {
@@ -112,8 +118,8 @@ static int move(struct put_input *in, struct bytes event, uint64_t end)
     }
     if (before == 0)
         in->batch_from = clock_monotonic();
-    put_batch_add(in->batch, event, end, put_content_sum(&in->content));
-    put_counted_add(&in->put->counted, event, put_input_name(in), in->record_start - in->base);
+    add(in, event);
+    put_counted_add(&in->put->counted, event, put_input_name(in), in->record_start);
     in->lines += put_batch_lines(in->batch) - before; /* put_batch_add drops empty lines */
     return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }
@@ -124,10 +130,10 @@ void put_note_replaced(struct put_input *in)
     if (p->replaced++ == 0)
         tool_fail(0,
             "warning: the line at byte %" PRIu64 " of %s has invalid text: U+FFFD replaces it (--encoding)",
-            in->record_start - in->base, put_input_name(in));
+            in->record_start, put_input_name(in));
 }
 
-static int take(struct put_input *in, enum put_result r, const struct put_record *record, uint64_t end)
+static int take(struct put_input *in, enum put_result r, const struct put_record *record)
 {
     bool has_rejects = in->put->rejects.file.path;
     int status = 0;
@@ -138,73 +144,67 @@ static int take(struct put_input *in, enum put_result r, const struct put_record
     case PUT_MORE:
         return flush_if_late(in);
     case PUT_NONE:
-        return move(in, BYTES_NONE, end);
+        return move(in, BYTES_NONE);
     case PUT_EVENT:
         if (record->is_replaced)
             put_note_replaced(in);
-        return move(in, record->event, end);
+        return move(in, record->event);
     case PUT_WRONG:
         status = has_rejects ? 0 : put_flush(in);
         if (status == 0)
-            status = refused(
-                &(struct put_batch_refusal){record->text, bytes_str(record->why), in->record_start}, in);
-        return status == 0 ? move(in, BYTES_NONE, end) : status;
+            status = refused(&(struct put_batch_refusal){record->text, bytes_str(record->why),
+                                 in->content.base + in->record_start},
+                in);
+        return status == 0 ? move(in, BYTES_NONE) : status;
     case PUT_UNREADABLE:
         break;
     }
     return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record->why);
 }
 
-void put_take_hole(struct put_input *in, uint64_t hole)
+/* Moves past a part of a line that is too long to be read. */
+static int skip(struct put_input *in, bool is_last)
 {
-    put_content_hole(&in->content, hole);
-    in->put->skipped_bytes += hole;
-    in->hole += hole;
+    struct put *p = in->put;
+    bool is_reported = in->skipping && !is_last;
+    uint64_t length = in->content.end - in->record_start;
+    if (p->format->is_vital(in->reader))
+        return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
+    int status = !p->rejects.file.path ? put_flush(in) : 0;
+    in->skipping = !is_last;
+    if (status == 0 && !is_reported)
+        status = put_rejects_skip(&p->rejects, put_input_name(in), in->record_start, is_last ? length : 0);
+    if (status == 0 && is_last)
+        add(in, BYTES_NONE);
+    return status == 0 ? flush_if_late(in) : status;
 }
 
-/* The hole has ended. */
-static void report_hole(struct put_input *in)
+int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes)
 {
+    struct put_record record = {0};
+    uint64_t start = in->content.end;
+    put_content_add(&in->content, bytes);
+    if (r == LINE_SOURCE_HOLE) {
+        in->put->skipped_bytes += bytes.len;
+        in->hole += bytes.len;
+        return 0;
+    }
     if (in->hole > 0)
         tool_fail(0, "skipped %" PRIu64 " NUL bytes in %s", in->hole, put_input_name(in));
     in->hole = 0;
+    if (!in->in_record && !in->skipping)
+        in->record_start = start;
+    if (r != LINE_SOURCE_LINE)
+        return skip(in, r == LINE_SOURCE_SKIPPED);
+    in->unfinished = bytes.ptr[bytes.len - 1] != '\n';
+    return take(in, in->put->format->add(in->reader, bytes, &record), &record);
 }
 
-int put_take(struct put_input *in, struct bytes line, uint64_t end)
-{
-    struct put_record record = {0};
-    report_hole(in);
-    put_content_add(&in->content, line);
-    if (!in->in_record)
-        in->record_start = end - line.len;
-    in->unfinished = line.ptr[line.len - 1] != '\n';
-    return take(in, in->put->format->add(in->reader, line, &record), &record, end);
-}
-
-int put_take_end(struct put_input *in, uint64_t end)
+int put_take_end(struct put_input *in)
 {
     struct put_record record = {0};
     enum put_result r = in->put->format->end(in->reader, &record);
-    return r == PUT_NONE ? 0 : take(in, r, &record, end);
-}
-
-int put_skip(struct put_input *in, uint64_t start, uint64_t end)
-{
-    struct put *p = in->put;
-    bool is_new = end > 0 || !in->skipping;
-    if (p->format->is_vital(in->reader))
-        return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
-    report_hole(in);
-    int status = !p->rejects.file.path ? put_flush(in) : 0;
-    in->skipping = end == 0;
-    if (status == 0 && is_new)
-        status =
-            put_rejects_skip(&p->rejects, put_input_name(in), start - in->base, end > 0 ? end - start : 0);
-    if (status != 0 || end == 0)
-        return status == 0 ? flush_if_late(in) : status;
-    put_content_skip(&in->content, end - in->base - in->content.end);
-    put_batch_add(in->batch, BYTES_NONE, end, put_content_sum(&in->content));
-    return flush_if_late(in);
+    return r == PUT_NONE ? 0 : take(in, r, &record);
 }
 
 char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix)

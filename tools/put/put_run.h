@@ -59,16 +59,15 @@ struct put_input {
     void *reader;
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
-    uint64_t base;              /* mark of the input's first byte */
-    struct put_content content; /* of a file with a producer: up to the last line */
-    uint64_t record_start;
-    uint64_t hole;     /* NULs before the next line */
-    bool in_record;    /* the record has not ended */
-    usec_t batch_from; /* time of the first line in the batch */
-    uint64_t lines;    /* added to the batch, sent or not */
-    int idle_status;   /* exit status of the flush while the pipe was idle */
-    bool skipping;     /* skipping the rest of a line that is too long; the line was reported */
-    bool unfinished;   /* the last line has no LF */
+    struct put_content content; /* what was taken; not summed for a pipe, a log, or without a producer */
+    uint64_t record_start;      /* offset in the content, also of a line that is too long */
+    uint64_t hole;              /* NULs before the next line */
+    bool in_record;             /* the record has not ended */
+    usec_t batch_from;          /* time of the first line in the batch */
+    uint64_t lines;             /* added to the batch, sent or not */
+    int idle_status;            /* exit status of the flush while the pipe was idle */
+    bool skipping;              /* skipping the rest of a line that is too long; the line was reported */
+    bool unfinished;            /* the last line has no LF */
 };
 
 extern volatile sig_atomic_t put_stopped;
@@ -81,16 +80,12 @@ void put_input_end(struct put_input *in, bool is_whole);
 const char *put_input_name(const struct put_input *in);
 
 int put_flush(struct put_input *in);
-/* Takes a line that ends at `end`. */
-int put_take(struct put_input *in, struct bytes line, uint64_t end);
-/* Takes NULs that were skipped before a line, if any. */
-void put_take_hole(struct put_input *in, uint64_t hole);
-/* Takes a line that is too long to be read; `end` is 0 until the end of the line is found. */
-int put_skip(struct put_input *in, uint64_t start, uint64_t end);
+/* Takes what line_source_next or log_tail_next has returned: a line, NULs, or a part of a line that is too long. */
+int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes);
 /* U+FFFD replaces invalid bytes of the record. Counts such records, and reports the first. */
 void put_note_replaced(struct put_input *in);
 /* The file ends. */
-int put_take_end(struct put_input *in, uint64_t end);
+int put_take_end(struct put_input *in);
 
 /* The path of a file that this put keeps: DATA_DIR/put/NAME in the data directory of a pipeline on this host, else .NAME beside the input.
  * The caller frees it. `beside` NULL: NULL instead of the latter. */

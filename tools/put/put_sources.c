@@ -129,34 +129,11 @@ void put_content_begin(struct put_content *c, uint64_t base, uint32_t first)
         XXH3_64bits_reset(c->hash);
 }
 
-void put_content_hole(struct put_content *c, uint64_t length)
-{
-    c->hole += length;
-    c->end += length;
-}
-
-/* A hole may be read in pieces of any size, and is summed as a whole. */
-static void sum_hole(struct put_content *c)
-{
-    if (c->hash && c->hole > 0)
-        XXH3_64bits_update(c->hash, &c->hole, sizeof c->hole);
-    c->hole = 0;
-}
-
 void put_content_add(struct put_content *c, struct bytes bytes)
 {
-    sum_hole(c);
     if (c->hash && bytes.len > 0)
         XXH3_64bits_update(c->hash, bytes.ptr, bytes.len);
     c->end += bytes.len;
-}
-
-void put_content_skip(struct put_content *c, uint64_t length)
-{
-    sum_hole(c);
-    if (c->hash)
-        XXH3_64bits_update(c->hash, &length, sizeof length);
-    c->end += length;
 }
 
 uint64_t put_content_sum(const struct put_content *c)
@@ -192,20 +169,6 @@ static size_t sources_like(struct put_sources *s, uint32_t first, const struct s
     return n;
 }
 
-/* Reads the next line, and adds the NULs before it. *line is BYTES_NONE for a line that is too long. *length: of the line. */
-static enum line_source_result next_line(
-    struct line_source *s, struct put_content *c, struct bytes *line, uint64_t *length, struct error *error)
-{
-    enum line_source_result r;
-    *line = BYTES_NONE;
-    do {
-        r = line_source_next(s, false, line, error);
-        put_content_hole(c, line_source_take_hole(s));
-    } while (r == LINE_SOURCE_SKIPPING || r == LINE_SOURCE_HOLE);
-    *length = line_source_offset(s) - c->end;
-    return r;
-}
-
 static uint32_t first_of(struct bytes line)
 {
     bool has_lf = line.len > 0 && line.ptr[line.len - 1] == '\n';
@@ -213,30 +176,23 @@ static uint32_t first_of(struct bytes line)
     return sum ? sum : FIRST_UNFINISHED;
 }
 
-/* Adds a line to the content, and compares it with the sources that end in the line or with it. */
-static void compare(const struct put_sources *s, struct put_content *c, struct bytes line, uint64_t length,
+/* Adds bytes to the content, and compares it with the sources that end in these bytes or with them. */
+static void compare(const struct put_sources *s, struct put_content *c, struct bytes bytes,
     const struct source **like, size_t n, size_t *at, struct put_content *best)
 {
     const struct source *current = s->has_current ? &s->left[s->n - 1] : NULL;
-    uint64_t to = c->end + length;
-    for (; *at < n && like[*at]->end <= to; (*at)++) {
+    for (; *at < n && like[*at]->end <= c->end + bytes.len; (*at)++) {
         const struct source *source = like[*at];
         size_t more = (size_t)(source->end - c->end);
-        if (line.len == length)
-            put_content_add(c, bytes_of(line.ptr, more)), line = bytes_of(line.ptr + more, line.len - more);
-        else if (more == length)
-            put_content_skip(c, length);
-        length = to - c->end;
-        if (c->end != source->end || (put_content_sum(c) != source->sum && !source->is_unverified))
+        put_content_add(c, bytes_of(bytes.ptr, more));
+        bytes = bytes_of(bytes.ptr + more, bytes.len - more);
+        if (put_content_sum(c) != source->sum && !source->is_unverified)
             continue;
         XXH3_copyState(best->hash, c->hash);
         best->end = c->end;
         best->base = source == current ? source->base : s->fresh - source->end;
     }
-    if (length > 0 && line.len == length)
-        put_content_add(c, line);
-    else if (length > 0)
-        put_content_skip(c, length);
+    put_content_add(c, bytes);
 }
 
 int put_sources_find(
@@ -244,16 +200,15 @@ int put_sources_find(
 {
     const struct source **like = mem_alloc((s->n + 1) * sizeof *like);
     struct put_content read = {0};
-    struct bytes line;
-    uint64_t length = 0;
-    size_t n = 0, at = 0;
+    struct bytes bytes;
+    size_t at = 0;
     put_content_begin(&read, 0, FIRST_UNFINISHED);
-    enum line_source_result r = next_line(source, &read, &line, &length, error);
-    put_content_begin(c, s->fresh, first_of(r == LINE_SOURCE_LINE ? line : BYTES_NONE));
-    n = sources_like(s, c->first, like);
-    while (r == LINE_SOURCE_LINE || r == LINE_SOURCE_SKIPPED) {
-        compare(s, &read, line, length, like, n, &at, c);
-        r = at < n ? next_line(source, &read, &line, &length, error) : LINE_SOURCE_END;
+    enum line_source_result r = line_source_next(source, false, &bytes, error);
+    put_content_begin(c, s->fresh, first_of(r == LINE_SOURCE_LINE ? bytes : BYTES_NONE));
+    size_t n = sources_like(s, c->first, like);
+    while (r != LINE_SOURCE_END && r != LINE_SOURCE_FAILED) {
+        compare(s, &read, bytes, like, n, &at, c);
+        r = at < n ? line_source_next(source, false, &bytes, error) : LINE_SOURCE_END;
     }
     put_content_free(&read);
     free(like);

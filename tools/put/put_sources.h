@@ -30,15 +30,10 @@
 struct put_content {
     XXH3_state_t *hash; /* NULL: not summed */
     uint64_t base, end; /* base: the mark of byte 0, modulo 2^64 */
-    uint64_t hole;      /* NULs before the next line */
     uint32_t first;
 };
 void put_content_begin(struct put_content *c, uint64_t base, uint32_t first);
 void put_content_add(struct put_content *c, struct bytes bytes);
-/* Adds NULs before a line. */
-void put_content_hole(struct put_content *c, uint64_t length);
-/* Adds a line that is too long to be read. */
-void put_content_skip(struct put_content *c, uint64_t length);
 uint64_t put_content_sum(const struct put_content *c);
 void put_content_free(struct put_content *c);
 /* The tag of a content whose bytes before the mark have the sum. */
