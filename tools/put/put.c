@@ -156,14 +156,19 @@ static void print_posted(const struct put *p)
         uint64_t lines = d->lines < left ? d->lines : left;
         left -= lines;
         fprintf(stderr, "%s%s %" PRIu64 " %s%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
-            p->format->unit, lines == 1 ? "" : "s", strcmp(d->name, "-") == 0 ? "standard input" : d->name);
+            p->form.is_csv ? "record" : "line", lines == 1 ? "" : "s",
+            strcmp(d->name, "-") == 0 ? "standard input" : d->name);
     }
     fprintf(stderr, "\n");
 }
 
-static const struct put_format *format_of(const struct options *o)
+static struct put_form form_of(const struct options *o)
 {
-    return put_format_named(options_string(o, "log_format") ? "log" : options_string(o, "format"));
+    const char *log = options_string(o, "log_format"), *format = options_string(o, "format");
+    if (log || strcmp(format, "lines") == 0)
+        return (struct put_form){.log_format = log};
+    bool is_csv = strcmp(format, "csv") == 0;
+    return (struct put_form){.is_csv = is_csv, .log_format = is_csv ? NULL : format};
 }
 
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
@@ -180,9 +185,8 @@ static int check(const struct options *o)
         return tool_fail(EX_USAGE, "--state needs --producer");
     if (follows && !options_string(o, "producer"))
         return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
-    if (follows && !format_of(o)->is_followed)
-        return tool_fail(
-            EX_USAGE, "--format=%s reads whole files: omit --follow", options_string(o, "format"));
+    if (follows && form_of(o).is_csv)
+        return tool_fail(EX_USAGE, "--format=csv reads whole files: omit --follow");
     if (options_string(o, "log_format") && options_is_set(o, "format"))
         return tool_fail(EX_USAGE, "--log-format takes the place of --format: omit one");
     for (size_t i = 0; follows && i < n; i++)
@@ -242,15 +246,13 @@ static int check_form(struct put *p)
                        : p->counted.counters ? p->counted.counters->time_field
                                              : config_setting(options_config(p->o), "input", "time"),
         .time_form = options_string(p->o, "time_format")};
-    if (!p->form.log_format)
-        p->form.log_format = p->format->name;
     if (!rfc3339_use_zone(zone))
         return tool_fail(
             EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
-    void *reader = p->format->new (&p->form, &error);
+    struct put_reader *reader = put_reader_new(&p->form, &error);
     if (!reader)
         return tool_fail(EX_USAGE, "%s", error.text);
-    p->format->free(reader);
+    put_reader_free(&reader);
     return 0;
 }
 
@@ -278,8 +280,7 @@ static int put_with(const struct options *o)
     struct put p = {.o = o,
         .batch_lines = (size_t)options_int(o, "batch"),
         .producer = options_string(o, "producer"),
-        .format = format_of(o),
-        .form = {.log_format = options_string(o, "log_format")}};
+        .form = form_of(o)};
     struct sigaction stop = {.sa_handler = on_signal};
     struct error error;
     int status = check(o);

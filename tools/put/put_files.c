@@ -83,11 +83,11 @@ static int skip_to(struct put_input *in, uint64_t offset)
     uint64_t reached;
     struct bytes line;
     struct put_record record = {0};
-    while (in->put->format->is_vital(in->reader) && line_source_offset(in->source) < offset) {
+    while (put_reader_needs_line(in->reader) && line_source_offset(in->source) < offset) {
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         if (r == LINE_SOURCE_FAILED)
             return tool_fail(EX_DATAERR, "%s", error.text);
-        if (r != LINE_SOURCE_LINE || in->put->format->add(in->reader, line, &record) == PUT_UNREADABLE)
+        if (r != LINE_SOURCE_LINE || put_reader_add(in->reader, line, &record) == PUT_UNREADABLE)
             return tool_fail(
                 EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
     }
@@ -106,7 +106,7 @@ static struct line_source *open_source(const struct put *p, const char *name)
     const char *encoding = options_string(p->o, "encoding");
     if (s)
         line_source_skip_holes(s);
-    if (s && (encoding || p->format->is_text) && line_source_as_text(s, encoding, &error) != 0)
+    if (s && (encoding || p->form.is_csv) && line_source_as_text(s, encoding, &error) != 0)
         line_source_close(&s);
     if (!s)
         tool_fail(EX_NOINPUT, "%s", error.text);

@@ -1,6 +1,6 @@
-/* put_format: the forms of the lines that `millrace put` reads (--format), as a table of functions.
+/* put_format: turns the lines of one input of `millrace put` into events (--format).
  *
- * A reader turns the lines of one input into events. A record is one line, or several (CSV). */
+ * A record is one line, or several (CSV). */
 #ifndef MILLRACE_PUT_FORMAT_H
 #define MILLRACE_PUT_FORMAT_H
 
@@ -24,27 +24,21 @@ struct put_record {
     bool is_replaced; /* U+FFFD replaces bytes of the event */
 };
 
-/* Settings of the formats. */
+/* Settings, borrowed by the readers. */
 struct put_form {
-    const char *log_format; /* directives, or the name of a built-in format */
+    bool is_csv;            /* read by whole files, as text of any origin */
+    const char *log_format; /* directives, or the name of a built-in format; NULL: each line is an event */
     struct csv_form csv;
 };
 
-struct put_format {
-    const char *name;
-    const char *unit; /* of what it reads: "line" */
-    bool is_followed; /* with --follow */
-    bool is_text;     /* line_source_as_text */
-    /* NULL with the reason. The settings are borrowed. The error may be NULL for settings that have been read before. */
-    void *(*new)(const struct put_form *form, struct error *error);
-    void (*free)(void *reader);
-    void (*begin)(void *reader); /* the next line is the first of a file */
-    enum put_result (*add)(void *reader, struct bytes line, struct put_record *record);
-    enum put_result (*end)(void *reader, struct put_record *record); /* the file ends */
-    bool (*is_vital)(const void *reader); /* without the next line, no further line can be read */
-};
-
-/* NULL: no such format. */
-const struct put_format *put_format_named(const char *name);
+struct put_reader;
+/* NULL with the reason. The error may be NULL for settings that have been read before. */
+struct put_reader *put_reader_new(const struct put_form *form, struct error *error);
+void put_reader_free(struct put_reader **r);
+enum put_result put_reader_add(struct put_reader *r, struct bytes line, struct put_record *record);
+/* The input ends. */
+enum put_result put_reader_end(struct put_reader *r, struct put_record *record);
+/* True if no further line can be read without the next one. */
+bool put_reader_needs_line(const struct put_reader *r);
 
 #endif

@@ -50,9 +50,8 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
 {
     const struct options *o = put->o;
     bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
-    *in = (struct put_input){
-        .put = put, .name = mem_strdup(name), .reader = put->format->new (&put->form, NULL)};
-    put->format->begin(in->reader);
+    *in =
+        (struct put_input){.put = put, .name = mem_strdup(name), .reader = put_reader_new(&put->form, NULL)};
     in->batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
         .arg = in,
         .queue = options_string(o, "queue"),
@@ -72,7 +71,7 @@ void put_input_end(struct put_input *in, bool is_whole)
     p->numbers.duplicates += n.duplicates;
     p->numbers.refused += n.refused;
     *ARRAY_ADD(p->done, p->n_done, p->room_done) = (struct put_done){in->name, in->lines, is_whole};
-    p->format->free(in->reader);
+    put_reader_free(&in->reader);
     put_batch_free(&in->batch);
     put_content_free(&in->content);
     line_source_close(&in->source);
@@ -168,7 +167,7 @@ static int skip(struct put_input *in, bool is_last)
     struct put *p = in->put;
     bool is_reported = in->skipping && !is_last;
     uint64_t length = in->content.end - in->record_start;
-    if (p->format->is_vital(in->reader))
+    if (put_reader_needs_line(in->reader))
         return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
     int status = !p->rejects.file.path ? put_flush(in) : 0;
     in->skipping = !is_last;
@@ -197,13 +196,13 @@ int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes
     if (r != LINE_SOURCE_LINE)
         return skip(in, r == LINE_SOURCE_SKIPPED);
     in->unfinished = bytes.ptr[bytes.len - 1] != '\n';
-    return take(in, in->put->format->add(in->reader, bytes, &record), &record);
+    return take(in, put_reader_add(in->reader, bytes, &record), &record);
 }
 
 int put_take_end(struct put_input *in)
 {
     struct put_record record = {0};
-    enum put_result r = in->put->format->end(in->reader, &record);
+    enum put_result r = put_reader_end(in->reader, &record);
     return r == PUT_NONE ? 0 : take(in, r, &record);
 }
 

@@ -33,7 +33,6 @@ struct put_done {
 struct put {
     const struct options *o;
     struct pipeline pipeline;
-    const struct put_format *format;
     struct put_form form;
     const char *producer; /* NULL: none */
     char *token;
@@ -56,7 +55,7 @@ struct put_input {
     struct put *put;
     char *name;
     struct put_batch *batch;
-    void *reader;
+    struct put_reader *reader;
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
     struct put_content content; /* what was taken; not summed for a pipe, a log, or without a producer */

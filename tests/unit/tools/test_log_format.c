@@ -170,6 +170,10 @@ static void test_directives(void **state)
     format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
     check(
         "2012-03-24 00:00:00 a b|192.0.2.7", "{\"time\":1332547200,\"user\":\"a b\",\"host\":\"192.0.2.7\"}");
+    format = "%{usec}t %h";
+    check("1332547200123456 h", "{\"time\":1332547200,\"host\":\"h\"}");
+    format = "%{msec}t %h";
+    check("1332547200123 h", "{\"time\":1332547200,\"host\":\"h\"}");
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
                                               "a\",\"query\":\"?x=1\",\"host\":\"h\",\"status\":200}");
