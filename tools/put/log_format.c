@@ -162,24 +162,18 @@ static const char *add_variable(struct log_format *f, const char *at)
 /* Apache's "%{...}t": a form of strftime, or a unit. */
 static void set_time(struct field *p, struct bytes form)
 {
-    static const struct {
-        const char *name;
-        int64_t units;
-    } units[] = {{"sec", 1}, {"msec", 1000}, {"usec", 1000000}};
     if (bytes_starts_with(form, BYTES_LITERAL("begin:")) || bytes_starts_with(form, BYTES_LITERAL("end:"))) {
         size_t n = (size_t)((const char *)memchr(form.ptr, ':', form.len) - form.ptr) + 1;
         form = bytes_of(form.ptr + n, form.len - n);
     }
     if (form.len == 0)
         return;
+    p->units = bytes_equal_str(form, "sec")    ? 1
+               : bytes_equal_str(form, "msec") ? 1000
+               : bytes_equal_str(form, "usec") ? 1000000
+                                               : 0;
     free(p->form);
-    p->form = bytes_dup(form);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (bytes_equal_str(form, units[i].name)) {
-            free(p->form);
-            p->form = NULL;
-            p->units = units[i].units;
-        }
+    p->form = p->units > 0 ? NULL : bytes_dup(form);
 }
 
 /* "%X", "%>X", "%!200X" and "%{NAME}X". Returns the end, or NULL. */

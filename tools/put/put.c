@@ -18,40 +18,42 @@
 #include <sysexits.h>
 #include <time.h>
 
+/* Options of other programs that post files. */
+#define WITHOUT_EFFECT(NAME, WHY)                                                                            \
+    {                                                                                                        \
+        .name = NAME, .type = OPTION_STRING, .means = "", .help = "no effect" WHY                            \
+    }
+
 static const struct option_row rows[] = {
     PEER_OPTIONS("queue", "simplequeue", ""),
     TOOL_DATA_DIR_SETTING,
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "name that makes the put repeatable: the same input continues where it was interrupted"},
+        .help = "name that makes the put repeatable: it continues where it was interrupted"},
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
         .choices = "lines|combined|vhost_combined|csv",
-        .help = "lines: a line is an event; combined: the lines are a web server's access log (common or "
-                "combined), also with the virtual host in front (vhost_combined); csv: the first line of "
-                "each file "
-                "names the fields"},
+        .help = "lines: each is an event; combined: access log (common, combined), vhost_combined: with its "
+                "host in front; csv: the first line of a file names the fields"},
     {.name = "log_format",
         .type = OPTION_STRING,
-        .help = "the lines are an access log of this format, in Apache's directives ('%h %l %u %t ...') or "
-                "nginx's "
-                "variables ('$remote_addr ...')"},
+        .help = "format of an access log, of Apache ('%h %l %u %t ...') or nginx ('$remote_addr ...')"},
     {.name = "delimiter",
         .type = OPTION_STRING,
-        .help = "with --format=csv: character between the values, or tab (default: found in the first line, "
+        .help = "character between the values of --format=csv, or tab (default: found in the first line, "
                 "among , ; tab |)"},
     {.name = "encoding",
         .type = OPTION_STRING,
-        .help = "encoding of the files, as iconv names it, such as windows-1252 (default: UTF-8, or UTF-16 "
-                "with its mark)"},
+        .help = "encoding of the files, as iconv names it: windows-1252 (default: UTF-8, or UTF-16 with its "
+                "mark)"},
     {.name = "time_field",
         .type = OPTION_STRING,
-        .help = "with --format=csv: column that has the time (default: [input] time)"},
+        .help = "column of --format=csv with the time (default: [input] time)"},
     {.name = "time_format",
         .type = OPTION_STRING,
-        .help = "with --format=csv: form of the times, as in strptime(3): %d.%m.%Y %H:%M"},
+        .help = "form of the times of --format=csv, as in strptime(3): %d.%m.%Y %H:%M"},
     {.name = "time_zone",
         .type = OPTION_STRING,
         .fallback = "UTC",
@@ -59,30 +61,23 @@ static const struct option_row rows[] = {
     {.name = "follow",
         .type = OPTION_BOOL,
         .letter = 'f',
-        .help = "follow growing logs across rotations; FILE may be a pattern in quotes ('*.log'); needs "
-                "--producer"},
+        .help = "follow growing logs across rotations; FILE may be a pattern in quotes; needs --producer"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "with --producer: file that tells which contents were posted (default: in DATA_DIR/put, else "
-                "beside "
-                "the first FILE); with --follow: file that names the current log file (default: "
-                ".FILE.PRODUCER beside "
-                "the log)"},
+        .help = "file of the contents that --producer has posted (default: in DATA_DIR/put, else beside the "
+                "first FILE); with --follow, of the current log file (default: .FILE.PRODUCER beside it)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "file for lines that fit no event, or that the queue refuses (over its max_message); lines "
-                "over 64 MiB are skipped and "
-                "not kept (default: with --follow, in DATA_DIR/put, else beside the log; otherwise the first "
-                "line of either "
-                "kind ends the put)"},
+        .help = "file of the lines that fit no event, or that the queue refuses; lines over 64 MiB are not "
+                "kept (default: none; with --follow, in DATA_DIR/put, else beside the log). Without a file, "
+                "the first such line ends the put"},
     REJECT_LIMIT_OPTIONS,
     {.name = "rate",
         .type = OPTION_INT,
         .fallback = "0",
         .min = 0,
         .max = 100000000,
-        .help = "lines a second (0: unlimited); after a pause, at most a tenth of a second's lines are sent "
-                "at once"},
+        .help = "lines a second (0: unlimited); a burst has at most the lines of a tenth of a second"},
     {.name = "batch",
         .type = OPTION_INT,
         .fallback = "2000",
@@ -105,19 +100,10 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .means = "queue_url",
         .help = "address of simplequeue"},
-    {.name = "max_queue_depth",
-        .type = OPTION_STRING,
-        .means = "",
-        .help = "no effect: while the queue is full (its max_depth), put waits"},
-    {.name = "concurrent_requests",
-        .type = OPTION_STRING,
-        .means = "",
-        .help = "no effect: a request has `batch` lines"},
-    {.name = "check_simplequeue_interval", .type = OPTION_STRING, .means = "", .help = "no effect"},
-    {.name = "stats_interval",
-        .type = OPTION_STRING,
-        .means = "",
-        .help = "no effect: put shows its progress"},
+    WITHOUT_EFFECT("max_queue_depth", ": while the queue is full (its max_depth), put waits"),
+    WITHOUT_EFFECT("concurrent_requests", ": a request has `batch` lines"),
+    WITHOUT_EFFECT("check_simplequeue_interval", ""),
+    WITHOUT_EFFECT("stats_interval", ": put shows its progress"),
     {.name = "quiet", .type = OPTION_BOOL, .help = "print no progress and no summary"},
     {.name = NULL},
 };
@@ -147,19 +133,17 @@ static void summary(struct put *p, usec_t began)
 /* After an error: prints how much of each file is stored, so that the operator can post the rest. */
 static void print_posted(const struct put *p)
 {
-    uint64_t left = p->numbers.posted + p->numbers.duplicates + p->numbers.refused;
+    size_t n = 0;
     progress_leave();
-    fprintf(stderr, "millrace put: posted by this run: %s", left == 0 ? "nothing" : "");
-    for (size_t i = 0; left > 0 && i < p->n_done; i++) {
+    fprintf(stderr, "millrace put: posted by this run: ");
+    for (size_t i = 0; i < p->n_done; i++) {
         const struct put_done *d = &p->done[i];
-        bool all = d->is_whole && d->lines <= left;
-        uint64_t lines = d->lines < left ? d->lines : left;
-        left -= lines;
-        fprintf(stderr, "%s%s %" PRIu64 " %s%s of %s", i > 0 ? ", " : "", all ? "all" : "the first", lines,
-            p->form.is_csv ? "record" : "line", lines == 1 ? "" : "s",
-            strcmp(d->name, "-") == 0 ? "standard input" : d->name);
+        if (d->lines > 0)
+            fprintf(stderr, "%s%s %" PRIu64 " %s%s of %s", n++ > 0 ? ", " : "",
+                d->is_whole ? "all" : "the first", d->lines, p->form.is_csv ? "record" : "line",
+                d->lines == 1 ? "" : "s", strcmp(d->name, "-") == 0 ? "standard input" : d->name);
     }
-    fprintf(stderr, "\n");
+    fprintf(stderr, n == 0 ? "nothing\n" : "\n");
 }
 
 static struct put_form form_of(const struct options *o)

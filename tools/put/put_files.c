@@ -139,7 +139,8 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
 static int check_taken(const struct put_input *in, uint64_t refused_before)
 {
     uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;
-    if (in->lines > 0 || refused == 0 || put_stopped)
+    struct put_batch_numbers n = put_batch_numbers(in->batch);
+    if (n.posted + n.duplicates + n.refused > 0 || refused == 0 || put_stopped)
         return 0;
     return tool_fail(
         EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);

@@ -125,23 +125,12 @@ static bool is_pattern(const char *operand)
     return strpbrk(operand, "*?[") && access(operand, F_OK) != 0;
 }
 
-/* Adds the log under the name of a producer. */
-static struct log *new_log(struct follow *f, const char *path, const char *producer)
+/* The path of the state file of a log and its producer. The caller frees it. */
+static char *state_path(const struct follow *f, const char *log, const char *producer)
 {
-    const char *given = options_string(f->put->o, "state"), *slash = strrchr(path, '/');
-    struct log *log = mem_zalloc(sizeof *log);
-    log->producer = mem_strdup(producer);
-    log->state = given ? mem_strdup(given)
-                       : mem_printf("%.*s.%s.%s", slash ? (int)(slash - path) + 1 : 0, path,
-                             slash ? slash + 1 : path, producer);
-    return log;
-}
-
-static void free_log(struct log *log)
-{
-    free(log->producer);
-    free(log->state);
-    free(log);
+    const char *given = options_string(f->put->o, "state"), *slash = strrchr(log, '/');
+    int parent = slash ? (int)(slash - log) + 1 : 0;
+    return given ? mem_strdup(given) : mem_printf("%.*s.%s.%s", parent, log, log + parent, producer);
 }
 
 /* The name of a producer that follows only this log. */
@@ -166,12 +155,14 @@ static int add_log(struct follow *f, const char *path)
     struct bytes tag;
     char own[NAME_LEN_MAX + 1];
     own_producer(f->put->producer, path, own);
-    const char *names[] = {f->put->producer, own};
-    struct log *log = new_log(f, path, names[f->has_several]);
-    struct log *other = new_log(f, path, names[!f->has_several]);
-    bool is_other = access(log->state, F_OK) != 0 && access(other->state, F_OK) == 0;
-    free_log(is_other ? log : other);
-    log = is_other ? other : log;
+    const char *usual = f->has_several ? own : f->put->producer;
+    const char *other = f->has_several ? f->put->producer : own;
+    char *usual_state = state_path(f, path, usual), *other_state = state_path(f, path, other);
+    bool is_other = access(usual_state, F_OK) != 0 && access(other_state, F_OK) == 0;
+    struct log *log = mem_zalloc(sizeof *log);
+    log->producer = mem_strdup(is_other ? other : usual);
+    log->state = is_other ? other_state : usual_state;
+    free(is_other ? usual_state : other_state);
     *ARRAY_ADD(f->logs, f->n, f->room) = log;
     put_input_begin(&log->in, f->put, path, log->producer);
     int status = put_batch_ask_mark(log->in.batch, &log->mark, &tag);
@@ -293,7 +284,9 @@ int put_follow(struct put *p, char **operands, size_t n)
     int status = follow_all(&f, operands, n);
     for (size_t i = 0; i < f.n; i++) {
         put_input_end(&f.logs[i]->in, false);
-        free_log(f.logs[i]);
+        free(f.logs[i]->producer);
+        free(f.logs[i]->state);
+        free(f.logs[i]);
     }
     report(&f, status, true);
     free(f.logs);

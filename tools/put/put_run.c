@@ -69,8 +69,8 @@ void put_input_end(struct put_input *in, bool is_whole)
     struct put_batch_numbers n = put_batch_numbers(in->batch);
     p->numbers.posted += n.posted;
     p->numbers.duplicates += n.duplicates;
-    p->numbers.refused += n.refused;
-    *ARRAY_ADD(p->done, p->n_done, p->room_done) = (struct put_done){in->name, in->lines, is_whole};
+    *ARRAY_ADD(p->done, p->n_done, p->room_done) =
+        (struct put_done){in->name, n.posted + n.duplicates + n.refused, is_whole};
     put_reader_free(&in->reader);
     put_batch_free(&in->batch);
     put_content_free(&in->content);
@@ -108,18 +108,15 @@ static void add(struct put_input *in, struct bytes event)
 /* Moves past a record. Adds its event, which may be empty. */
 static int move(struct put_input *in, struct bytes event)
 {
-    size_t before = put_batch_lines(in->batch);
-    if (before > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES) {
-        int status = put_flush(in);
-        if (status != 0)
-            return status;
-        before = 0;
-    }
-    if (before == 0)
+    int status = 0;
+    if (put_batch_lines(in->batch) > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES)
+        status = put_flush(in);
+    if (status != 0)
+        return status;
+    if (put_batch_lines(in->batch) == 0)
         in->batch_from = clock_monotonic();
     add(in, event);
     put_counted_add(&in->put->counted, event, put_input_name(in), in->record_start);
-    in->lines += put_batch_lines(in->batch) - before; /* put_batch_add drops empty lines */
     return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }
 

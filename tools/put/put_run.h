@@ -23,10 +23,10 @@
 
 struct log_tail;
 
-/* Lines that an earlier input of this run has posted or not. */
+/* An input that has ended. */
 struct put_done {
     char *name;
-    uint64_t lines; /* added to the batch, sent or not */
+    uint64_t lines; /* posted, stored before or refused by the queue */
     bool is_whole;  /* read to its end */
 };
 
@@ -63,7 +63,6 @@ struct put_input {
     uint64_t hole;              /* NULs before the next line */
     bool in_record;             /* the record has not ended */
     usec_t batch_from;          /* time of the first line in the batch */
-    uint64_t lines;             /* added to the batch, sent or not */
     int idle_status;            /* exit status of the flush while the pipe was idle */
     bool skipping;              /* skipping the rest of a line that is too long; the line was reported */
     bool unfinished;            /* the last line has no LF */
