@@ -510,9 +510,14 @@ static void add_to_sample(struct counters_reader *r)
 
 const char *counters_reader_absent(const struct counters_reader *r, size_t i)
 {
-    for (size_t at = 0; at < r->n_sources; at++)
-        if (r->sources[at].is_absent && i-- == 0)
-            return r->sources[at].counter->field;
+    for (size_t at = 0; at < r->n_sources; at++) {
+        const char *field = r->sources[at].counter->field;
+        bool is_new = r->sources[at].is_absent;
+        for (size_t k = 0; k < at && is_new; k++)
+            is_new = !r->sources[k].is_absent || strcmp(r->sources[k].counter->field, field) != 0;
+        if (is_new && i-- == 0)
+            return field;
+    }
     return NULL;
 }
 

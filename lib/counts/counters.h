@@ -109,8 +109,8 @@ int64_t counters_reader_beyond(const struct counters_reader *r);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* Returns the i-th configured field that no event of the sample has, or NULL if there are fewer such fields. The sample
- * is the first COUNTERS_SAMPLE counted events. While the sample has no event with some field, each COUNTERS_SAMPLE
+/* Returns the i-th configured field that no event of the sample has, or NULL if there are fewer such fields. A
+ * field of several counters counts once. The sample is the first COUNTERS_SAMPLE counted events. While the sample has no event with some field, each COUNTERS_SAMPLE
  * further events become the new sample. */
 #define COUNTERS_SAMPLE 1000
 const char *counters_reader_absent(const struct counters_reader *r, size_t i);

@@ -1,7 +1,6 @@
 #include "tools/put/put_counted.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -40,29 +39,22 @@ void put_counted_add(struct put_counted *c, struct bytes line, const char *input
 /* Fields of counters that none of the first events has. */
 static void print_absent_fields(const struct put_counted *c)
 {
+    struct buf fields = {0};
     const char *field;
-    size_t n = 0;
-    for (size_t i = 0; (field = counters_reader_absent(c->reader, i)); i++) {
-        bool is_known = false;
-        for (size_t k = 0; k < i; k++)
-            is_known = is_known || strcmp(counters_reader_absent(c->reader, k), field) == 0;
-        if (!is_known)
-            fprintf(stderr,
-                n++ == 0 ? "millrace put: warning: no event of %d has the configured field " : ", ",
-                COUNTERS_SAMPLE);
-        if (!is_known)
-            fputs(field, stderr);
-    }
-    if (n > 0)
-        fputs(" (correct the field's name in the configuration, or the sender)\n", stderr);
+    for (size_t i = 0; (field = counters_reader_absent(c->reader, i)); i++)
+        buf_printf(&fields, "%s%s", i > 0 ? ", " : "", field);
+    if (fields.len > 0)
+        tool_fail(0,
+            "warning: no event of %d has the configured field %s (correct the field's name in the "
+            "configuration, or the sender)",
+            COUNTERS_SAMPLE, fields.ptr);
+    buf_free(&fields);
 }
 
 int put_counted_report(struct put_counted *c)
 {
     if (c->rejected > 0)
-        fprintf(stderr,
-            "millrace put: warning: %" PRIu64 " of %" PRIu64
-            " lines cannot be counted: %s (see millrace rejects)\n",
+        tool_fail(0, "warning: %" PRIu64 " of %" PRIu64 " lines cannot be counted: %s (see millrace rejects)",
             c->rejected, c->lines, c->first.ptr);
     if (c->reader)
         print_absent_fields(c);
