@@ -300,10 +300,9 @@ static void convert(struct line_source *s, size_t before)
 /* Without a given encoding, the byte order marks of UTF-16 name one. */
 static void find_encoding(struct line_source *s)
 {
-    const char *t = s->text.ptr;
-    bool is_little = s->text.len >= 2 && t[0] == '\xff' && t[1] == '\xfe',
-         is_big = s->text.len >= 2 && t[0] == '\xfe' && t[1] == '\xff';
-    if (is_little || is_big)
+    struct bytes text = buf_bytes(&s->text);
+    if (bytes_starts_with(text, BYTES_LITERAL("\xff\xfe")) ||
+        bytes_starts_with(text, BYTES_LITERAL("\xfe\xff")))
         s->converter = iconv_open("UTF-8", "UTF-16");
 }
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PREFIX_MAX 4096
+#define PREFIX_MAX 1024
 #define LOCAL_TIME "%d/%b/%Y:%H:%M:%S %z"
 
 enum kind {
@@ -450,34 +450,18 @@ static bool match(struct log_format *f, size_t i, const char *at)
 
 /* ---- the event ---- */
 
-/* Reads the character after a backslash into *out. Returns the end. */
-static const char *read_escape(const char *at, const char *end, struct buf *out)
-{
-    static const char codes[] = "ntrvbf\"\\", meanings[] = "\n\t\r\v\b\f\"\\";
-    bool is_hex = end - at >= 3 && at[0] == 'x';
-    int high = is_hex ? bytes_hex_digit(at[1]) : -1, low = is_hex ? bytes_hex_digit(at[2]) : -1;
-    if (high >= 0 && low >= 0) {
-        buf_append_char(out, (char)(high * 16 + low));
-        return at + 3;
-    }
-    const char *code = *at ? strchr(codes, *at) : NULL;
-    if (!code)
-        buf_append_char(out, '\\');
-    buf_append_char(out, code ? meanings[code - codes] : *at);
-    return at + 1;
-}
-
 static struct bytes unescape(struct bytes text, struct buf *out)
 {
-    const char *at = text.ptr, *end = text.ptr + text.len;
-    if (!memchr(at, '\\', text.len))
+    static const char codes[] = "ntrvbf\"\\", meanings[] = "\n\t\r\v\b\f\"\\";
+    if (!memchr(text.ptr, '\\', text.len))
         return text;
     buf_clear(out);
-    while (at < end) {
-        if (*at == '\\' && at + 1 < end)
-            at = read_escape(at + 1, end, out);
-        else
-            buf_append_char(out, *at++);
+    for (const char *c = text.ptr, *end = c + text.len; c < end; c++) {
+        bool is_escape = *c == '\\' && c + 1 < end, is_hex = is_escape && end - c > 3 && c[1] == 'x';
+        int high = is_hex ? bytes_hex_digit(c[2]) : -1, low = high >= 0 ? bytes_hex_digit(c[3]) : -1;
+        const char *code = is_escape && c[1] ? strchr(codes, c[1]) : NULL;
+        buf_append_char(out, low >= 0 ? (char)(high * 16 + low) : code ? meanings[code - codes] : *c);
+        c += low >= 0 ? 3 : code != NULL;
     }
     return buf_bytes(out);
 }
@@ -550,7 +534,9 @@ static void append_field(struct log_format *f, struct buf *event, const struct f
 /* Drops the prefix that a log collector has put before the line. */
 static struct bytes without_prefix(struct log_format *f, struct bytes line)
 {
-    regmatch_t m = {.rm_so = 0, .rm_eo = (regoff_t)(line.len < PREFIX_MAX ? line.len : PREFIX_MAX)};
+    char head[PREFIX_MAX + 1]; /* regexec reads up to a NUL */
+    size_t n = line.len < PREFIX_MAX ? line.len : PREFIX_MAX;
+    regmatch_t m;
     if (bytes_starts_with(line, BYTES_LITERAL("{\"log\":"))) {
         struct json_doc *doc = json_doc_parse(line);
         buf_clear(&f->docker);
@@ -559,9 +545,10 @@ static struct bytes without_prefix(struct log_format *f, struct bytes line)
         struct bytes log = bytes_without_line_end(buf_bytes(&f->docker));
         return log.len > 0 ? log : line;
     }
-    if (regexec(&f->prefix, line.ptr, 1, &m, REG_STARTEND) != 0)
-        return line;
-    return bytes_of(line.ptr + m.rm_eo, line.len - (size_t)m.rm_eo);
+    memcpy(head, line.ptr, n);
+    head[n] = '\0';
+    size_t prefix = regexec(&f->prefix, head, 1, &m, 0) == 0 ? (size_t)m.rm_eo : 0;
+    return bytes_of(line.ptr + prefix, line.len - prefix);
 }
 
 static const char *explain(struct log_format *f)

@@ -2,7 +2,7 @@
 
 #include "http/client/http_pool.h"
 #include "stream/publisher.h"
-#include "base/progress.h"
+#include "tools/tool.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -109,15 +109,13 @@ static void begin_tries(struct put_batch *b)
 static void print_reply(const struct put_batch *b, const struct publisher_outcome *o)
 {
     struct bytes text = o->detail.ptr ? o->detail : bytes_trim(o->body);
-    progress_leave();
+    char *hint = o->hint.ptr ? mem_printf(" (%.*s)", (int)o->hint.len, o->hint.ptr) : mem_strdup("");
     if (o->status == 0)
-        fprintf(stderr, "millrace put: %s: %s", b->url, o->why);
+        tool_fail(0, "%s: %s%s", b->url, o->why, hint);
     else
-        fprintf(stderr, "millrace put: the queue answered %d: %.*s", o->status, (int)text.len,
-            text.ptr ? text.ptr : "");
-    if (o->hint.ptr)
-        fprintf(stderr, " (%.*s)", (int)o->hint.len, o->hint.ptr);
-    fputc('\n', stderr);
+        tool_fail(
+            0, "the queue answered %d: %.*s%s", o->status, (int)text.len, text.ptr ? text.ptr : "", hint);
+    free(hint);
 }
 
 /* Waits before another attempt, at most until the timeout, so that the last attempt is made then. Returns false if the
@@ -129,7 +127,7 @@ static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
         return false;
     if (!b->has_reported) {
         print_reply(b, o);
-        fprintf(stderr, "millrace put: retrying\n");
+        tool_fail(0, "retrying");
         b->has_reported = true;
     }
     clock_sleep(o->wait < left ? o->wait : left);
@@ -142,8 +140,8 @@ static int give_up(const struct put_batch *b, const struct publisher_outcome *o,
     if (!why)
         why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, o);
-    fprintf(stderr, "millrace put: %s; %" PRIu64 " events of this run are stored\n", why, b->numbers.posted);
-    return o->is_temporary ? EX_TEMPFAIL : EX_DATAERR;
+    return tool_fail(o->is_temporary ? EX_TEMPFAIL : EX_DATAERR,
+        "%s; %" PRIu64 " events of this run are stored", why, b->numbers.posted);
 }
 
 int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
