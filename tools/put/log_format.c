@@ -33,7 +33,7 @@ struct field {
     struct bytes directive;
     char *member;         /* NULL: left out of the event */
     char *form;           /* TIME: of strptime. NULL: a number or RFC 3339 */
-    int64_t units;        /* TIME, of a number: in a second */
+    int64_t units;        /* TIME, of a number: units in a second */
     bool is_quoted;       /* between quotes of the literals */
     struct bytes literal; /* after the field */
 };
@@ -48,7 +48,7 @@ struct log_format {
     struct bytes *spans;      /* of the line, by field */
     const char *start, *end, *required_end;
     size_t steps;
-    size_t far; /* the last field that was reached and did not fit, and where */
+    size_t far; /* the farthest field that did not fit, and its place in the line */
     const char *far_at;
     regex_t prefix;
     struct buf text_buf, docker;
@@ -224,7 +224,7 @@ static char *plain_text(const char *given)
     return out;
 }
 
-/* True if an earlier field has the member, or if the request has. */
+/* True if an earlier field has the same member, or if a part of the request has it. */
 static bool is_given(const struct log_format *f, size_t i)
 {
     static const char of_request[] = "method path query protocol";
@@ -238,7 +238,7 @@ static bool is_given(const struct log_format *f, size_t i)
     return false;
 }
 
-/* Finds the fields in quotes, and keeps of two members with one name the first. */
+/* Marks the fields in quotes. Of two fields with one member, only the first keeps the member. */
 static int finish(struct log_format *f, struct error *error)
 {
     bool has_time = false;
@@ -365,7 +365,7 @@ static bool fits(const struct field *p, struct bytes text)
     }
 }
 
-/* The end of a field that has only one. NULL: none. */
+/* The only possible end of a field, or NULL. */
 static const char *only_end(const struct log_format *f, const struct field *p, const char *at)
 {
     const char *c = at;
@@ -415,7 +415,7 @@ static bool match_text(struct log_format *f, size_t i, const char *at)
         if (match(f, i + 1, rest))
             return true;
     }
-    note(f, i + 1, at); /* the next field says more than the literal before it */
+    note(f, i + 1, at); /* an error names the next field, not the literal before it */
     return false;
 }
 
@@ -601,7 +601,8 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
         return explain(f);
     if (has_more_before(f)) {
         snprintf(f->wrong, sizeof f->wrong,
-            "`%.*s` is not the client: a field stands before it; use --format=vhost_combined, or "
+            "`%.*s` is not the client: a field precedes the client's address; use --format=vhost_combined, "
+            "or "
             "--log-format",
             (int)(f->spans[0].len < 60 ? f->spans[0].len : 60), f->spans[0].ptr);
         return f->wrong;

@@ -21,7 +21,7 @@
 /* Options of other programs that post files. */
 #define WITHOUT_EFFECT(NAME, WHY)                                                                            \
     {                                                                                                        \
-        .name = NAME, .type = OPTION_STRING, .means = "", .help = "no effect" WHY                            \
+        .name = (NAME), .type = OPTION_STRING, .means = "", .help = "no effect" WHY                          \
     }
 
 static const struct option_row rows[] = {
@@ -30,13 +30,13 @@ static const struct option_row rows[] = {
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
     {.name = "producer",
         .type = OPTION_STRING,
-        .help = "name that makes the put repeatable: it continues where it was interrupted"},
+        .help = "name that makes the put repeatable: a repeated put continues after the stored lines"},
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "lines",
         .choices = "lines|combined|vhost_combined|csv",
-        .help = "lines: each is an event; combined: access log (common, combined), vhost_combined: with its "
-                "host in front; csv: the first line of a file names the fields"},
+        .help = "lines: each line is an event; combined: an access log (common or combined); vhost_combined: "
+                "the same after the virtual host; csv: the first line of each file names the fields"},
     {.name = "log_format",
         .type = OPTION_STRING,
         .help = "format of an access log, of Apache ('%h %l %u %t ...') or nginx ('$remote_addr ...')"},
@@ -46,8 +46,8 @@ static const struct option_row rows[] = {
                 "among , ; tab |)"},
     {.name = "encoding",
         .type = OPTION_STRING,
-        .help = "encoding of the files, as iconv names it: windows-1252 (default: UTF-8, or UTF-16 with its "
-                "mark)"},
+        .help = "encoding of the files, by its name in iconv, such as windows-1252 (default: UTF-8, or "
+                "UTF-16 with its mark)"},
     {.name = "time_field",
         .type = OPTION_STRING,
         .help = "column of --format=csv with the time (default: [input] time)"},
@@ -65,7 +65,8 @@ static const struct option_row rows[] = {
     {.name = "state",
         .type = OPTION_STRING,
         .help = "file of the contents that --producer has posted (default: in DATA_DIR/put, else beside the "
-                "first FILE); with --follow, of the current log file (default: .FILE.PRODUCER beside it)"},
+                "first FILE); with --follow, file that names the current log file (default: .FILE.PRODUCER "
+                "beside the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,
         .help = "file of the lines that fit no event, or that the queue refuses; lines over 64 MiB are not "
@@ -179,7 +180,7 @@ static int check(const struct options *o)
     if (follows && n == 0)
         return tool_fail(EX_USAGE, "--follow needs files");
     if (follows && n > 1 && options_is_set(o, "state"))
-        return tool_fail(EX_USAGE, "--state is for one log: omit it");
+        return tool_fail(EX_USAGE, "--state is for one log: omit --state");
     int status = n == 0 ? put_files_check("-") : 0;
     for (size_t i = 0; i < n && !follows; i++) {
         int one = put_files_check(files[i]);

@@ -1,7 +1,7 @@
 /* put_counted: which lines of a `millrace put` the aggregator of the pipeline cannot count.
  *
  * A put succeeds once the queue has the lines. Its user does not watch the aggregator's log. So put applies the counters of the pipeline's
- * configuration to its own lines as the aggregator does, and reports at its end which it cannot count. Lines of other senders, and of
+ * configuration to its own lines as the aggregator does. At its end, put reports the lines that cannot be counted. Lines of other senders, and of
  * earlier puts, have no part in the report. */
 #ifndef MILLRACE_PUT_COUNTED_H
 #define MILLRACE_PUT_COUNTED_H

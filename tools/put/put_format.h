@@ -20,7 +20,7 @@ enum put_result {
 struct put_record {
     struct bytes event, text;
     const char *why;
-    const char *note; /* what to tell the user; NULL: nothing */
+    const char *note; /* a warning for the user; NULL: none */
     bool is_replaced; /* U+FFFD replaces bytes of the event */
 };
 

@@ -40,7 +40,7 @@ int put_report_write(const char *path, const struct put_report *r)
     return rc;
 }
 
-/* Reads what put_report_write has written; ignores any other line. `queue` and `producer` have room for a name. */
+/* Reads a line of put_report_write; ignores any other line. `queue` and `producer` have room for a name. */
 static void read_line(const char *line, struct put_report *r, char *queue, char *producer, char *rejects)
 {
     for (size_t i = 0; i < PUT_NUMBERS; i++) {

@@ -99,7 +99,7 @@ static int flush_if_late(struct put_input *in)
     return late ? put_flush(in) : 0;
 }
 
-/* Adds what was taken up to here to the batch, with an event that may be empty. */
+/* Extends the batch to the end of the bytes taken, and adds an event unless it is empty. */
 static void add(struct put_input *in, struct bytes event)
 {
     put_batch_add(in->batch, event, in->content.base + in->content.end, put_content_sum(&in->content));

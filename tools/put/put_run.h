@@ -1,4 +1,4 @@
-/* put_run: what the inputs of one `millrace put` share, and the way of a line from an input into the queue.
+/* put_run: the state that the inputs of one `millrace put` share, and the path of a line from an input into the queue.
  *
  * 1. An input is a file, standard input or a followed log. Its lines go through the reader of the format into its batch.
  * 2. The offsets of the batch are the producer's marks: the mark of the input's first byte plus bytes of the unpacked input,
@@ -58,7 +58,7 @@ struct put_input {
     struct put_reader *reader;
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
-    struct put_content content; /* what was taken; not summed for a pipe, a log, or without a producer */
+    struct put_content content; /* the bytes taken; no sum for a pipe, a log, or without a producer */
     uint64_t record_start;      /* offset in the content, also of a line that is too long */
     uint64_t hole;              /* NULs before the next line */
     bool in_record;             /* the record has not ended */
@@ -78,7 +78,7 @@ void put_input_end(struct put_input *in, bool is_whole);
 const char *put_input_name(const struct put_input *in);
 
 int put_flush(struct put_input *in);
-/* Takes what line_source_next or log_tail_next has returned: a line, NULs, or a part of a line that is too long. */
+/* Takes a result of line_source_next or log_tail_next: a line, NULs, or a part of a line that is too long. */
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes);
 /* U+FFFD replaces invalid bytes of the record. Counts such records, and reports the first. */
 void put_note_replaced(struct put_input *in);

@@ -23,7 +23,7 @@ struct source {
 struct put_sources {
     char *path;
     int fd;
-    struct source *left; /* contents of the state file, and last the current one if it has a tag */
+    struct source *left; /* the contents of the state file, then the current content if it has a tag */
     size_t n, room;
     bool has_current, is_kept; /* the current one is in the file */
     uint64_t mark, fresh;      /* the queue's mark; the mark at which another content begins */
@@ -176,7 +176,7 @@ static uint32_t first_of(struct bytes line)
     return sum ? sum : FIRST_UNFINISHED;
 }
 
-/* Adds bytes to the content, and compares it with the sources that end in these bytes or with them. */
+/* Adds bytes to the content. Compares the content with each source that ends within these bytes or at their end. */
 static void compare(const struct put_sources *s, struct put_content *c, struct bytes bytes,
     const struct source **like, size_t n, size_t *at, struct put_content *best)
 {

@@ -10,11 +10,11 @@
  *
  * 1. A file continues a content if its first END bytes have the sum of the content. Then only the bytes after END are
  *    posted. Any other file is another content, and is posted whole. Names, places and packing have no meaning.
- * 2. A content is written to the state file before the tag of another content can replace its tag. So none is forgotten.
+ * 2. A content is written to the state file before the tag of another content can replace its tag. So no content is forgotten.
  * 3. A content begins PUT_SOURCES_GAP after the mark of an earlier process. A request of that process which the queue stores
  *    late can therefore not be taken for a part of this content.
  * 4. The state file is locked, so one process at a time posts under a producer's name.
- * 5. Standard input, unless it is a regular file, is a new content each time, and is continued by none. */
+ * 5. Standard input, unless it is a regular file, is a new content each time. No later input continues that content. */
 #ifndef MILLRACE_PUT_SOURCES_H
 #define MILLRACE_PUT_SOURCES_H
 
@@ -43,7 +43,7 @@ struct put_sources;
 /* Opens and locks the state file, which is created if needed. NULL with the reason; EX_TEMPFAIL: another process has the lock. */
 struct put_sources *put_sources_open(const char *path, struct error *error);
 void put_sources_close(struct put_sources **s);
-/* The producer's mark and tag as the queue has them. is_own: this process has moved the mark there. False: the tag is none of these. The
+/* Takes the producer's mark and tag from the queue. is_own: this process has moved the mark there. False: the tag is of another kind of input. The
  * tag is empty if an operator has set the mark. */
 bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag, bool is_own);
 /* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Returns 0, or -1 with the reason. */
