@@ -16,15 +16,20 @@ int rfc3339_digits(const char *at, int n)
     return value;
 }
 
-/* Reads the zone at the end of an RFC 3339 time, as an offset in seconds. Returns false if the zone is malformed. */
-static bool read_zone(struct bytes zone, int *seconds)
+/* Reads the zone at the end of a time, as an offset in seconds: Z or +00:00, and if lenient also UTC, GMT, +00 and +0000. Returns false
+ * if the zone is malformed. */
+static bool read_zone(struct bytes zone, bool is_lenient, int *seconds)
 {
     *seconds = 0;
-    if (zone.len == 1)
-        return zone.ptr[0] == 'Z' || zone.ptr[0] == 'z';
-    if (zone.len != 6 || (zone.ptr[0] != '+' && zone.ptr[0] != '-') || zone.ptr[3] != ':')
+    if (bytes_equal_str(zone, "Z") || bytes_equal_str(zone, "z"))
+        return true;
+    if (is_lenient && (bytes_equal_str(zone, "UTC") || bytes_equal_str(zone, "GMT")))
+        return true;
+    bool has_form = zone.len == 6 ? zone.ptr[3] == ':' : is_lenient && (zone.len == 3 || zone.len == 5);
+    if (!has_form || (zone.ptr[0] != '+' && zone.ptr[0] != '-'))
         return false;
-    int hours = rfc3339_digits(zone.ptr + 1, 2), minutes = rfc3339_digits(zone.ptr + 4, 2);
+    int hours = rfc3339_digits(zone.ptr + 1, 2);
+    int minutes = zone.len > 3 ? rfc3339_digits(zone.ptr + zone.len - 2, 2) : 0;
     *seconds = (hours * 60 + minutes) * 60 * (zone.ptr[0] == '-' ? -1 : 1);
     return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
@@ -80,13 +85,12 @@ bool rfc3339_read(struct bytes text, int64_t *out)
 {
     struct tm t;
     int zone;
-    return read_date(&text, true, &t) && read_zone(text, &zone) && in_seconds(&t, zone, out);
+    return read_date(&text, true, &t) && read_zone(text, false, &zone) && in_seconds(&t, zone, out);
 }
 
 bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive)
 {
     struct tm t;
-    char full[] = "+00:00";
     int zone;
     text = bytes_trim(text);
     if (!read_date(&text, false, &t))
@@ -96,15 +100,7 @@ bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive)
         *is_naive = true;
         return in_local_seconds(&t, out);
     }
-    if (bytes_equal_str(text, "UTC") || bytes_equal_str(text, "GMT"))
-        text = BYTES_LITERAL("Z");
-    if (text.len == strlen("+00") || text.len == strlen("+0000")) {
-        memcpy(full, text.ptr, 3);
-        if (text.len > 3)
-            memcpy(full + 4, text.ptr + 3, 2);
-        text = bytes_str(full);
-    }
-    return read_zone(text, &zone) && in_seconds(&t, zone, out);
+    return read_zone(text, true, &zone) && in_seconds(&t, zone, out);
 }
 
 bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive)
