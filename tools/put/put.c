@@ -241,14 +241,6 @@ static int check_form(struct put *p)
     return 0;
 }
 
-static char *usual_rejects(const struct put *p, const char *log)
-{
-    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
-    char *path = put_kept_path(p, log, name, ".rejects");
-    free(name);
-    return path;
-}
-
 /* A follower is watched by other means (put_report.h). */
 static bool is_counted(const struct options *o)
 {
@@ -277,8 +269,8 @@ static int put_with(const struct options *o)
     if (status == 0 && daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
         status = tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);
-    char *usual =
-        status == 0 && options_bool(o, "follow") && !rejects.path ? usual_rejects(&p, files[0]) : NULL;
+    bool is_usual = status == 0 && options_bool(o, "follow") && !rejects.path;
+    char *usual = is_usual ? put_kept_path(&p, files[0], "rejects") : NULL;
     rejects.path = usual ? usual : rejects.path;
     if (status == 0 && put_rejects_open(&p.rejects, &rejects) != 0)
         status = EX_CANTCREAT;

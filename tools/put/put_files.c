@@ -187,8 +187,7 @@ static int open_sources(struct put *p, const char *beside, struct put_sources **
 {
     struct error error;
     const char *given = options_string(p->o, "state");
-    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
-    char *path = given ? mem_strdup(given) : put_kept_path(p, beside, name, ".sources");
+    char *path = given ? mem_strdup(given) : put_kept_path(p, beside, "sources");
     usec_t until = clock_monotonic() + options_int(p->o, "timeout") * USEC_PER_MSEC;
     bool has_said = false;
     while (!(*s = put_sources_open(path, &error)) && error.code == EX_TEMPFAIL && !put_stopped &&
@@ -199,7 +198,6 @@ static int open_sources(struct put *p, const char *beside, struct put_sources **
         clock_sleep(PUT_FOLLOW_POLL);
     }
     free(path);
-    free(name);
     if (*s || put_stopped)
         return 0;
     return tool_fail(error.code == EX_TEMPFAIL ? EX_TEMPFAIL : EX_CANTCREAT, "%s", error.text);

@@ -248,15 +248,15 @@ static int follow_all(struct follow *f, char **operands, size_t n)
     int status = 0;
     usec_t searched_at = 0;
     while (status == 0 && !put_stopped) {
-        bool all_idle = true;
         usec_t now = clock_monotonic();
-        for (size_t i = 0; i < n && status == 0 && (searched_at == 0 || now - searched_at >= SEARCH_EVERY);
-             i++)
+        bool all_idle = true, is_first = searched_at == 0;
+        bool is_due = is_first || now - searched_at >= SEARCH_EVERY;
+        for (size_t i = 0; i < n && status == 0 && is_due; i++)
             if (is_pattern(operands[i]))
                 status = add_matches(f, operands[i]);
-            else if (searched_at == 0)
+            else if (is_first)
                 status = add_log(f, operands[i]);
-        searched_at = searched_at == 0 || now - searched_at >= SEARCH_EVERY ? now : searched_at;
+        searched_at = is_due ? now : searched_at;
         for (size_t i = 0; i < f->n && status == 0 && !put_stopped; i++) {
             struct log *log = f->logs[i];
             bool is_idle = true;
@@ -278,9 +278,7 @@ static int follow_all(struct follow *f, char **operands, size_t n)
 int put_follow(struct put *p, char **operands, size_t n)
 {
     struct follow f = {.put = p, .has_several = n > 1 || is_pattern(operands[0]), .reported = {UINT64_MAX}};
-    char *name = mem_printf("%s.%s", options_string(p->o, "queue"), p->producer);
-    char *path = put_kept_path(p, NULL, name, ".prom");
-    f.report = path;
+    f.report = put_kept_path(p, NULL, "prom");
     int status = follow_all(&f, operands, n);
     for (size_t i = 0; i < f.n; i++) {
         put_input_end(&f.logs[i]->in, false);
@@ -290,7 +288,6 @@ int put_follow(struct put *p, char **operands, size_t n)
     }
     report(&f, status, true);
     free(f.logs);
-    free(path);
-    free(name);
+    free(f.report);
     return status;
 }

@@ -203,17 +203,19 @@ int put_take_end(struct put_input *in)
     return r == PUT_NONE ? 0 : take(in, r, &record);
 }
 
-char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix)
+char *put_kept_path(const struct put *put, const char *beside, const char *suffix)
 {
     struct stat st;
     char parent[PATH_MAX];
+    const char *queue = options_string(put->o, "queue");
     const char *data_dir = tool_data_dir(options_config(put->o), options_string(put->o, "data_dir"));
     bool is_here = !options_string(put->o, "queue_url") && stat(data_dir, &st) == 0 && S_ISDIR(st.st_mode);
-    char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL;
-    char *path = dir && io_make_dirs(dir) == 0 ? mem_printf("%s/%s%s", dir, name, suffix) : NULL;
+    char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL, *path = NULL;
+    if (dir && io_make_dirs(dir) == 0)
+        path = mem_printf("%s/%s.%s.%s", dir, queue, put->producer, suffix);
     free(dir);
     if (path || !beside)
         return path;
     io_parent_of(beside, parent);
-    return mem_printf("%s/.%s%s", parent, name, suffix);
+    return mem_printf("%s/.%s.%s.%s", parent, queue, put->producer, suffix);
 }

@@ -85,8 +85,8 @@ void put_note_replaced(struct put_input *in);
 /* The file ends. */
 int put_take_end(struct put_input *in);
 
-/* The path of a file that this put keeps: DATA_DIR/put/NAME in the data directory of a pipeline on this host, else .NAME beside the input.
- * The caller frees it. `beside` NULL: NULL instead of the latter. */
-char *put_kept_path(const struct put *put, const char *beside, const char *name, const char *suffix);
+/* The path of a file that this put keeps for its queue and producer: DATA_DIR/put/QUEUE.PRODUCER.SUFFIX in the data directory of a
+ * pipeline on this host, else .QUEUE.PRODUCER.SUFFIX beside the input, or NULL if `beside` is NULL. The caller frees it. */
+char *put_kept_path(const struct put *put, const char *beside, const char *suffix);
 
 #endif
