@@ -112,6 +112,7 @@ class Follow(QueueTest):
         self.n += 5
         self.wait_stored()
         self.assertEqual(self.stored(), numbered(self.n).splitlines())
+        self.assertEqual(self.mark(), hole + os.path.getsize(self.log))  # the offsets continue, with the NULs
         self.assertIn(b"skipped %d NUL bytes in %s" % (hole, self.log.encode()), p.stderr.readline())
         p.terminate()
         self.assertEqual(p.wait(harness.PATIENCE), 0)
