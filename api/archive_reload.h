@@ -1,4 +1,4 @@
-/* archive_reload: answers /reload once the archive's current generation is open, as sortdb does. */
+/* archive_reload: answers /reload, as sortdb does. The reply is sent once the archive's current generation is open. */
 #ifndef MILLRACE_ARCHIVE_RELOAD_H
 #define MILLRACE_ARCHIVE_RELOAD_H
 

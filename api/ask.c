@@ -12,9 +12,9 @@
 #define ASK_MAGIC 0x61736b21u
 #define TURN_USEC                                                                                            \
     (1 * USEC_PER_MSEC) /* time for the steps of all queries before the loop polls the sockets again */
-#define STEP_BYTES ((size_t)8 << 10) /* of an answer's text, made in one step */
-#define WHOLE_MAX ((size_t)1 << 20)  /* of the text of a complete answer, which is sent whole, with an ETag */
-#define LOOKUPS_MAX 1000             /* hashes in one request */
+#define STEP_BYTES ((size_t)8 << 10) /* size of the text that one step of a query appends to the answer */
+#define WHOLE_MAX ((size_t)1 << 20)  /* maximum size of an answer that is collected for an ETag */
+#define LOOKUPS_MAX 1000             /* maximum number of hashes in one request */
 #define HINT                                                                                                 \
     "ask for a shorter period or fewer rows, for the series of one sub key (sub=), or raise --max-buffered"
 
@@ -24,10 +24,10 @@ struct asks {
     struct sources *sources;
     struct series_cache *cache;
     uint64_t max_rows;
-    int64_t max_age;         /* seconds; of complete answers in caches */
+    int64_t max_age;         /* seconds for which caches may repeat a complete answer */
     struct ask_list making;  /* queries whose next step can run now; they take turns in this order */
-    struct ask_list waiting; /* breakdowns that wait for memory, in the order of their requests */
-    size_t n_large;          /* breakdowns that collect sums */
+    struct ask_list waiting; /* breakdowns that wait for memory, oldest request first */
+    size_t n_large;          /* number of breakdowns that collect sums */
     uint64_t n_asked;
     struct event *turn;
 };
@@ -36,34 +36,35 @@ struct ask {
     unsigned magic;
     struct asks *asks;
     struct http_request *req;
-    struct question *question;   /* in progress */
-    TAILQ_ENTRY(ask) link;       /* in `making` or in `waiting` */
-    uint64_t number;             /* in the order of the requests */
-    struct buf target;           /* of the question for the counts */
+    struct question *question;   /* question to the sources in progress; NULL: none */
+    TAILQ_ENTRY(ask) link;       /* link in asks.making or asks.waiting */
+    uint64_t number;             /* number of the request; later requests have larger numbers */
+    struct buf target;           /* target of the question for the counts */
     void (*step)(struct ask *a); /* the next step of the query; NULL: the query is not in `making` */
     enum http_hold hold;         /* the result of the latest hold() */
     struct query query;
     struct series series;
-    struct source_generation generation; /* of the archive's part of the series */
-    struct query query_before;           /* of a comparison: the same question for the span before */
+    struct source_generation generation; /* generation that the archive's part of the series is from */
+    struct query query_before;           /* the same query for the earlier span of a comparison */
     struct series series_before;
-    struct query query_total; /* of a subtotal: for the events that the total counted as `(other)` */
+    struct query query_total; /* for a subtotal: query for the events that the total counted as `(other)` */
     struct series series_total;
-    struct series_set set;  /* of several series */
-    bool is_set;            /* the question is for the counts of the set */
-    struct query query_top; /* of the largest sub keys, which are asked for before the set's counts */
+    struct series_set set; /* used if the query asks for several series */
+    bool is_set;           /* the current question asks for the counts of `set` */
+    struct query
+        query_top; /* breakdown that finds the largest sub keys, before the counts of `set` are asked for */
     struct breakdown breakdown;
     struct query_error
         *unknown;     /* the error to send if the sources have no records; NULL: the counter is configured */
-    size_t texts_max; /* of one request with a list of hashes */
+    size_t texts_max; /* maximum number of hashes in the next request for texts */
     bool has_records, is_large, is_waiting;
-    bool is_kept; /* the cache may have the archive's part of the series */
+    bool is_kept; /* series_cache may contain the archive's part of the series */
     size_t looked_up,
-        batch; /* number of rows whose texts were requested, in all and before the latest request */
+        batch; /* numbers of rows whose texts were requested: in all, and before the latest request */
     struct completeness complete;
-    bool is_complete;            /* all rows are complete; known once the text was begun */
-    bool is_begun, is_streaming; /* the text of the answer was begun; the reply was begun as a stream */
-    size_t rendered;             /* rows of a breakdown, or series of a set */
+    bool is_complete;            /* all rows are complete; set when the text of the answer is begun */
+    bool is_begun, is_streaming; /* the text is begun; the reply is begun as a stream */
+    size_t rendered; /* number of rows of a breakdown, or of series of a set, that are in the text */
     struct buf out;
 };
 
@@ -74,7 +75,7 @@ static void schedule(struct asks *asks)
         evtimer_add(asks->turn, &soon);
 }
 
-/* Makes `step` the query's next step, and puts the query into `making`. */
+/* Sets the next step of the query, and appends the query to asks.making. */
 static void next_step(struct ask *a, void (*step)(struct ask *))
 {
     if (!a->step)
@@ -85,7 +86,7 @@ static void next_step(struct ask *a, void (*step)(struct ask *))
 
 static void begin(struct ask *a);
 
-/* True while the query asks for a breakdown, be it only to find the largest sub keys. */
+/* True while the query asks for a breakdown, also if the breakdown only finds the largest sub keys. */
 static bool is_breakdown(const struct ask *a)
 {
     return a->query.kind == QUERY_BREAKDOWN || (a->query.top > 0 && !a->is_set);
@@ -97,7 +98,7 @@ static void set_large(struct ask *a, bool is_large)
     a->is_large = is_large;
 }
 
-/* A breakdown has its rows and needs little memory from now on, or has ended. The next one can begin. */
+/* Starts the next waiting breakdown, because this breakdown has ended, or has its rows and needs little memory. */
 static void end_large(struct ask *a)
 {
     struct ask *next = TAILQ_FIRST(&a->asks->waiting);
@@ -143,7 +144,8 @@ static void ask_free(struct ask *a)
     free(a);
 }
 
-/* The client disconnected. If a question is in progress, cancels it, and its on_done frees the query. */
+/* Ends the query of a client that has disconnected. If a question is in progress, the on_done of the cancelled
+ * question frees the query. */
 static void ask_gone(struct http_request *req, void *arg)
 {
     struct ask *a = arg;
@@ -170,8 +172,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
     schedule(asks);
 }
 
-/* Reports the query's memory to max_buffered. `piece` is the memory of the query's question. If false, there is no
- * room, and the caller ends the query. */
+/* Counts the query's memory towards max_buffered. `piece` is the memory of the query's question. Returns false if
+ * the limit is exceeded; the caller then ends the query. */
 static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
@@ -192,8 +194,8 @@ static void ask_restart(void *arg)
         breakdown_reset(&a->breakdown);
 }
 
-/* Frees the memory of a breakdown for other breakdowns, and begins it anew once one of them has its rows. Returns false
- * if there are no others. */
+/* Frees the memory of this breakdown, which starts again once another breakdown has its rows. Returns false if no
+ * other breakdown collects sums. */
 static bool make_way(struct ask *a)
 {
     if (a->hold != HTTP_HOLD_OVERLOADED || !a->is_large || a->asks->n_large < 2)
@@ -220,8 +222,9 @@ static void unavailable(struct ask *a, const struct completeness *complete, cons
     struct buf members = {0};
     buf_append_str(&members, "\"hint\":");
     buf_append_json(&members,
-        bytes_str(a->query.allows_partial ? "try again"
-                                          : "try again, or ask with partial=allow for what can be reached"));
+        bytes_str(a->query.allows_partial
+                      ? "try again"
+                      : "try again, or use partial=allow for an answer without the missing sources"));
     if (complete->n_missing > 0) {
         buf_append_str(&members, ",\"missing\":");
         render_missing(complete, &members);
@@ -250,7 +253,7 @@ static void add_completeness(struct ask *a)
             (long long)a->complete.missing[i].since);
 }
 
-/* The series whose rows every series of the answer has. */
+/* Returns a series with the same units as every series of the answer. */
 static struct series *first_series(struct ask *a)
 {
     return a->is_set ? &a->set.members[0].series : &a->series;
@@ -262,7 +265,8 @@ static int64_t unit_end(const struct series *s)
     return units_next(c, units_start(c, s->to - 1));
 }
 
-/* A complete answer states no time of completeness. Therefore its text is the same at each repetition. */
+/* Sets is_complete. In a complete answer, complete_until is the end of the last unit, so that repeated answers have
+ * the same text. */
 static void judge_completeness(struct ask *a)
 {
     int64_t end = a->query.kind == QUERY_BREAKDOWN ? a->query.to : unit_end(first_series(a));
@@ -290,14 +294,14 @@ static void render_begin(struct ask *a)
     a->is_begun = true;
 }
 
-/* Appends all rows at once if the cache has the text of most of them. */
+/* Appends all rows at once if series_cache contains the text of most rows. */
 static bool print_kept(struct ask *a)
 {
     return a->is_kept &&
            series_cache_print(a->asks->cache, &a->generation, &a->series, &a->complete, &a->out);
 }
 
-/* Appends some rows to the text. Returns false if the text is complete. */
+/* Appends some rows to the text of the answer. Returns false if the text is complete. */
 static bool render_rows(struct ask *a)
 {
     bool is_first = !a->is_begun;
@@ -314,7 +318,7 @@ static bool render_rows(struct ask *a)
     return render_breakdown_rows(&a->breakdown, &a->complete, &a->rendered, STEP_BYTES, &a->out);
 }
 
-/* True if the text so far must be sent as a stream. A complete answer is collected for its ETag while there is memory. */
+/* True if the text must be sent as a stream. A complete answer is collected for an ETag while memory is available. */
 static bool wants_stream(struct ask *a)
 {
     return a->out.len >= ASK_PIECE && !(a->is_complete && a->out.len < WHOLE_MAX && hold(a, 0));
@@ -361,7 +365,7 @@ static bool on_piece(void *arg, size_t held)
 static void lookup_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why);
 
-/* Appends a list of the next hashes. Returns false if there are none. */
+/* Appends a list of the next hashes to `target`. Returns false if no hashes remain. */
 static bool append_list(struct ask *a, struct buf *target)
 {
     const struct breakdown *b = &a->breakdown;
@@ -471,7 +475,7 @@ static void ask_archive(void *arg, const struct source_generation *g)
     series_cache_keep(a->asks->cache, g, &a->series);
 }
 
-/* Refuses a query whose counts are known but do not make an answer. Returns false if they do. */
+/* Refuses a query whose counts cannot be answered. Returns false if the counts can be answered. */
 static bool refuse_counts(struct ask *a)
 {
     const struct series *first = first_series(a), *before = &a->series_before;
@@ -483,7 +487,7 @@ static bool refuse_counts(struct ask *a)
     else if (first->needs_dropped_hours || before->needs_dropped_hours || a->breakdown.needs_dropped_hours)
         http_problem(a->req, 422, "hours-dropped",
             "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
-            "the archive has only days of a part of this time; its hours were dropped");
+            "for a part of this time the archive has only counts by day; the hours were dropped");
     else if (first->is_too_large || before->is_too_large || a->breakdown.is_too_large || a->set.is_too_large)
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
             "the counts add up to more than 2^64 - 1");
@@ -495,7 +499,8 @@ static bool refuse_counts(struct ask *a)
     return true;
 }
 
-/* A source is missing if either of the two questions of a set did not reach it. */
+/* Stores the completeness of a question. A set asks two questions; a source that failed in one of the two is
+ * missing. */
 static void note_completeness(struct ask *a, const struct completeness *complete)
 {
     if (!a->is_set || a->complete.n_missing == 0 || complete->n_missing > 0)
@@ -560,8 +565,8 @@ static void total_over_done(
         after_counts(a);
 }
 
-/* A subtotal lacks the events whose key became `(other)`. Asks for their number, because a limit that was removed still
- * affects the past. */
+/* Asks for the number of events that the total counted as `(other)`, because no subtotal of a key includes these
+ * events. A removed max_keys still affects earlier counts. */
 static void ask_total_over(struct ask *a)
 {
     struct buf target = {0};
@@ -580,7 +585,7 @@ static void ask_total_over(struct ask *a)
     buf_free(&target);
 }
 
-/* The question for the largest sub keys of a set is followed by the question for the set. */
+/* False for the question that finds the largest sub keys of a set, because the question for the set follows. */
 static bool wants_total_over(const struct ask *a)
 {
     const struct query *q = &a->query;
@@ -611,7 +616,7 @@ static void counts_done(
         after_counts(a);
 }
 
-/* Returns the nearest hour that a key can contain. */
+/* Returns the hour nearest to `t` that a record's key can contain. */
 static int64_t countable_hour(int64_t t)
 {
     int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
@@ -624,7 +629,7 @@ static void append_sub(struct buf *target, const char *stored)
     url_encode(bytes_str(stored), target);
 }
 
-/* The sub keys of a series, and the sub key that stands for others. */
+/* Appends the sub keys of a series, and `(other)` if the counter may have this key. */
 static void append_subs(struct buf *target, const struct query *q, const struct series_set *set)
 {
     bool has_other = !query_may_have_other(q);
@@ -640,7 +645,7 @@ static void append_subs(struct buf *target, const struct query *q, const struct 
         append_sub(target, COMPONENT_OTHER);
 }
 
-/* The keys of totals, and the key that stands for others. */
+/* Appends the keys of totals, and `(other)` if the counter may have this key. */
 static void append_totals(struct buf *target, const struct query *q, const struct series_set *set)
 {
     bool has_other = !query_may_have_other(q);
@@ -657,12 +662,12 @@ static void append_totals(struct buf *target, const struct query *q, const struc
     }
 }
 
-/* A total is one record. A subtotal has one record for each hour, and an archive also for days and months, adjacent in key order. If no
- * hour starts in the span,
- * the query still asks the sources for one hour, to learn complete_until. The answer omits that hour. */
+/* A total has one record. A subtotal has one record per hour, and in an archive also per day and per month,
+ * adjacent in key order. If no hour starts in the span, one hour is still requested for complete_until; the answer
+ * omits this hour. */
 static void append_question(struct buf *target, const struct query *q, const struct series_set *set)
 {
-    static const char *const periods[] = {"hour", "day", "month"}; /* as enum period_unit */
+    static const char *const periods[] = {"hour", "day", "month"}; /* indexed by enum period_unit */
     if (!q->sub) {
         append_totals(target, q, set);
     } else {
@@ -700,7 +705,7 @@ static void begin(struct ask *a)
         refuse(a);
 }
 
-/* Names the series of the keys, or of the sub keys, that the query lists. */
+/* Adds a series to the set for each key or sub key that the query lists. */
 static void name_values(struct ask *a)
 {
     const struct query *q = &a->query;
@@ -713,7 +718,7 @@ static void name_values(struct ask *a)
     }
 }
 
-/* The breakdown has found the largest sub keys. Asks for their series. */
+/* Asks for the series of the largest sub keys, which the breakdown has found. */
 static void begin_set(struct ask *a)
 {
     const struct breakdown *b = &a->breakdown;

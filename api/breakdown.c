@@ -6,7 +6,7 @@
 
 #define FIRST_SIZE 16
 #define SLOTS_A_CALL 4096
-#define SUMS_AHEAD 16 /* sums whose slots are fetched into the cache at once */
+#define SUMS_AHEAD 16 /* number of sums whose slots are prefetched together */
 #define TABLES_A_CALL 16
 #define ROWS_SPARE 4096
 
@@ -74,8 +74,7 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     free(old.sums);
 }
 
-/* Each table grows at another load, between 9 and 13 sixteenths full, so that the tables do not all grow at
- * once. */
+/* Each table has its own maximum load, between 9/16 and 13/16, so that the tables do not all grow at once. */
 static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64_t hash)
 {
     size_t index = table_of(hash);
@@ -102,7 +101,8 @@ static uint64_t count_of(const struct breakdown *b, struct bytes stored)
     return t->size > 0 ? find_slot(t, hash, &sought)->n : 0;
 }
 
-/* Takes the next counts of a record, and fetches their slots into the cache. Returns their number; *bad: one is malformed. */
+/* Reads the next counts of a record, and prefetches the slots of these counts. Returns the number of counts. Sets
+ * *bad if a count is malformed. */
 static size_t take_sums(
     const struct breakdown *b, struct bytes *value, struct breakdown_sum *sums, uint64_t *hashes, bool *bad)
 {
@@ -143,7 +143,7 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     return !bad;
 }
 
-/* Rows with larger counts are first, and among equal counts those with lower stored forms. */
+/* Sorts by descending count, then by ascending stored form. */
 static int compare_selected(const void *a, const void *b)
 {
     const struct breakdown_row *x = a, *y = b;
@@ -157,7 +157,7 @@ static size_t rows_room(const struct breakdown *b)
     return b->query->limit + b->query->limit / 4 + ROWS_SPARE;
 }
 
-/* Remembers the largest count that has no row, and the largest of a hash. */
+/* Updates left_out and left_out_hash for a sum that gets no row. */
 static void leave_out(struct breakdown *b, const struct breakdown_sum *s)
 {
     if (s->n > b->left_out)
@@ -202,7 +202,7 @@ static void select_tie(struct breakdown *b, const struct breakdown_sum *s)
         b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
 }
 
-/* Visits the next sums. Returns false when it must be called again, or when the rows are full. */
+/* Visits the next sums. Returns false if sums remain, or when the rows are full. */
 static bool visit_sums(struct breakdown *b, void (*visit)(struct breakdown *, const struct breakdown_sum *))
 {
     size_t left = SLOTS_A_CALL;
@@ -225,7 +225,8 @@ static bool free_some_tables(struct breakdown *b)
     return b->freed == BREAKDOWN_TABLES;
 }
 
-/* If sums with the count of the last row have no row, and the text of one such sum is unknown, removes the rows with this count. */
+/* Returns true, and removes the rows with the count of the last row, if a sum without a row has the same count and
+ * an unknown text. */
 static bool has_unknown_ties(struct breakdown *b)
 {
     size_t above = b->n_rows;
@@ -292,8 +293,7 @@ static void set_text(struct breakdown *b, struct breakdown_row *row, struct byte
     row->text_len = text.len;
 }
 
-/* Two sources may have different texts for one hash. Then the breakdown keeps the smaller text
- * (docs/formats/records.md). */
+/* If two sources have different texts for one hash, the breakdown keeps the smaller text (docs/formats/records.md). */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 {
     struct record_key key;

@@ -1,18 +1,21 @@
 /* breakdown: the subtotals of one key over [from, to), largest first.
  *
- * Rows are in the order of count and text, so the answer with a smaller limit is the beginning of the answer with a larger one. The
- * breakdown adds up subtotals in their stored form, which may be a hash. Usually only the rows of the answer need their full text. If
- * more subtotals have the count of the last row than fit, and one of them is a hash, all subtotals with this count become candidates.
- * They are looked up in rounds, and after each round the rows with the smallest texts remain.
+ * Rows are sorted by count and text, so a smaller limit returns the first rows of the same answer. The breakdown adds
+ * up subtotals in their stored form, which may be a hash. Usually only the texts of the answer's rows are looked up.
  *
- * Order of calls: breakdown_add for every record. Then a round: breakdown_select until it returns true; breakdown_add_lookup for each
- * row for which breakdown_wants_text is true; breakdown_order. The round is repeated until breakdown_order returns true.
+ * More subtotals may have the count of the last row than fit into the answer. If the stored form of such a subtotal
+ * is a hash, all subtotals with this count are candidates. The texts of the candidates are looked up in rounds. After
+ * each round, the rows with the smallest texts remain.
  *
- * 1. Each call does a bounded amount of work, so that a breakdown of millions of subtotals takes many short turns of the loop.
- * 2. The sums are in many small tables that grow at different times, so that an insertion moves at most one small
- *    table.
- * 3. The texts in memory are those of one round's rows. Once breakdown_order has returned true, only the rows use memory.
- */
+ * Order of calls: breakdown_add for every record, then rounds until breakdown_order returns true. A round is:
+ * - breakdown_select until breakdown_select returns true
+ * - breakdown_add_lookup for each row for which breakdown_wants_text is true
+ * - breakdown_order
+ *
+ * 1. Each call does a bounded amount of work, so that a breakdown of millions of subtotals does not block the loop.
+ * 2. The sums are stored in many small tables that grow at different times. An insertion rehashes at most one table.
+ * 3. Only the texts of one round's rows are in memory. After breakdown_order has returned true, only the rows use
+ *    memory. */
 #ifndef MILLRACE_BREAKDOWN_H
 #define MILLRACE_BREAKDOWN_H
 
@@ -22,8 +25,8 @@
 #define BREAKDOWN_TABLES 256
 
 struct breakdown_sum {
-    uint64_t n;                  /* 0: an empty slot */
-    char stored[COMPONENT_HASH]; /* padded with NUL */
+    uint64_t n;                  /* count; 0: the slot is empty */
+    char stored[COMPONENT_HASH]; /* stored form, padded with NUL */
     uint8_t len;
 };
 struct breakdown_table {
@@ -32,9 +35,9 @@ struct breakdown_table {
 };
 struct breakdown_row {
     struct breakdown_sum sum;
-    char *text; /* the full text, owned; NULL: the stored form is the text */
+    char *text; /* full text, owned by the row; NULL: the stored form is the text */
     size_t text_len;
-    bool is_beyond; /* the text is known, and larger than those of the rows that are kept */
+    bool is_beyond; /* the text is known, and larger than the texts of all kept rows */
 };
 enum breakdown_stage { BREAKDOWN_LARGEST, BREAKDOWN_TIES, BREAKDOWN_SELECTED };
 struct breakdown {
@@ -42,37 +45,35 @@ struct breakdown {
     struct breakdown_table tables[BREAKDOWN_TABLES];
     size_t distinct;
     uint64_t total;
-    bool
-        needs_dropped_hours; /* of a day of which the archive has no hours, and which lies partly in the span */
-    bool is_too_large;       /* the total exceeds 2^64 - 1 */
-    size_t bytes;            /* memory of tables, rows and texts */
+    bool needs_dropped_hours; /* the span includes only a part of a day whose hours the archive has dropped */
+    bool is_too_large;        /* the total exceeds 2^64 - 1 */
+    size_t bytes;             /* memory of tables, rows and texts, in bytes */
     enum breakdown_stage stage;
-    size_t table, slot; /* where the selection continues */
-    size_t freed;       /* tables */
-    struct breakdown_row *
-        rows; /* in a round: `kept` rows in their order, then those of the round in the order of their stored forms */
+    size_t table, slot; /* position from which the selection continues */
+    size_t freed;       /* number of freed tables */
+    struct breakdown_row
+        *rows; /* in a round: first `kept` sorted rows, then the rows of the round, sorted by stored form */
     size_t n_rows, kept;
-    struct breakdown_sum
-        last; /* the last row so far; its count is 0 until there are as many rows as the limit */
-    uint64_t left_out, left_out_hash; /* the largest count without a row, and the largest of a hash */
-    bool has_worst;                   /* as many rows are kept as the limit */
-    struct buf worst;                 /* the text of the last of them */
-    uint64_t shown;                   /* sum of the rows */
+    struct breakdown_sum last; /* last row so far; last.n is 0 until the number of rows reaches the limit */
+    uint64_t left_out, left_out_hash; /* largest count without a row: of all sums, and of hashes */
+    bool has_worst;                   /* the number of kept rows has reached the limit */
+    struct buf worst;                 /* text of the last kept row; valid if has_worst */
+    uint64_t shown;                   /* sum of the counts of all rows */
     struct query_over over;
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);
-/* Discards everything added, and frees it. */
+/* Discards and frees all counts. */
 void breakdown_reset(struct breakdown *b);
-/* Adds counts of the record of an hour, a day or a month. The records of one source must not overlap. Periods outside [from, to) are
- * ignored. False: the record is malformed or of another counter. */
+/* Adds the counts of the record of an hour, a day or a month. The records of one source must not overlap. Periods
+ * outside [from, to) are ignored. Returns false if the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
-/* Selects the rows of a round. Returns false if it must be called again. */
+/* Selects the rows of a round. Returns false if breakdown_select must be called again. */
 bool breakdown_select(struct breakdown *b);
-/* Forgets the texts of the rows from..to-1, to look them up again. */
+/* Discards the texts of the rows from..to-1, so that the caller looks them up again. */
 void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to);
 bool breakdown_wants_text(const struct breakdown *b, size_t row);
-/* Sets the text of a row from a lookup record. False: the record is malformed, or of no row. */
+/* Sets the text of a row from a lookup record. Returns false if the record is malformed, or no row has this hash. */
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows by count and text, and ends the round. Returns false if another round must follow. */
 bool breakdown_order(struct breakdown *b);

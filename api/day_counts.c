@@ -1,13 +1,14 @@
 #include "api/day_counts.h"
 
-#define FEW_DIGITS 15 /* of a count; 24 such counts add up to less than 2^64 */
+#define FEW_DIGITS 15 /* maximum number of digits of a count; the sum of 24 counts is less than 2^64 */
 
 static bool is_hour(const struct day_counts *d, char c)
 {
     return c >= d->first && c <= d->last && (c <= '9' || c >= 'a');
 }
 
-/* Reads a number of a few digits that a space or the end follows. Returns the place after it and the space, or NULL. */
+/* Reads a number of at most FEW_DIGITS digits, up to a space or `end`. Returns the position after the number and
+ * the space. NULL: the text is no such number. */
 static const char *read_count(const char *p, const char *end, uint64_t *n)
 {
     const char *from = p;

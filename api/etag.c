@@ -16,7 +16,7 @@ bool etag_is_named(struct bytes if_none_match, const char *etag)
     struct bytes rest = if_none_match;
     if (bytes_equal_str(rest, "*"))
         return true;
-    /* The bytes between two quotes are a tag. A tag contains no quote. */
+    /* A tag is the bytes between two quotes. A tag contains no quote. */
     while (rest.len) {
         const char *open = memchr(rest.ptr, '"', rest.len);
         size_t before = open ? (size_t)(open - rest.ptr) + 1 : rest.len;

@@ -8,7 +8,7 @@
 struct event_body {
     const struct counters *counters;
     struct json_fields *time;
-    struct buf element; /* of an array, as one line */
+    struct buf element; /* current element of an array, as one line */
 };
 
 struct event_body *event_body_new(const struct counters *c)
@@ -46,7 +46,7 @@ static void append_time(const struct event_body *e, usec_t now, struct buf *out)
     buf_printf(out, ":%" PRId64, t);
 }
 
-/* Appends the event and an LF. `event` has no line end. */
+/* Appends the event and an LF. `event` contains no line end. */
 static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t now, struct buf *out,
     const char **reason)
 {
@@ -56,7 +56,7 @@ static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t 
         return -1;
     if (gets_time && time.type == JSON_MISSING) {
         struct bytes members = skip_space(event);
-        members = skip_space(bytes_of(members.ptr + 1, members.len - 1)); /* after the brace */
+        members = skip_space(bytes_of(members.ptr + 1, members.len - 1)); /* skip the brace */
         buf_append_char(out, '{');
         append_time(e, now, out);
         if (*members.ptr != '}')
@@ -69,7 +69,7 @@ static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t 
     return 0;
 }
 
-/* Adds a refused event. False: it refuses the body. */
+/* Adds a refused event to `r`. Returns false if the whole body is refused because of this event. */
 static bool refuse(struct event_refusals *r, const char *unit, size_t place, const char *reason)
 {
     if (r->n++ == 0)
@@ -82,7 +82,7 @@ static bool refuse(struct event_refusals *r, const char *unit, size_t place, con
     return !r->all_or_none;
 }
 
-/* Counts an event. False: there are too many. */
+/* Checks the number of events. Returns false if the body has more than EVENTS_MAX events. */
 static bool admit(struct event_refusals *r, size_t events)
 {
     r->too_many = events + r->n >= EVENTS_MAX;
@@ -91,8 +91,9 @@ static bool admit(struct event_refusals *r, size_t events)
     return !r->too_many;
 }
 
-/* Sets `element` to the bytes before the next comma or closing bracket of the array, without line ends outside of strings, and
- * *rest to the bytes from there. False: there is none. json_fields_extract judges the element. */
+/* Sets `element` to the bytes before the next comma or closing bracket of the array, without line ends outside of
+ * strings, and *rest to the following bytes. Returns false if no comma or bracket follows. json_fields_extract
+ * checks the element. */
 static bool next_element(struct bytes *rest, struct buf *element)
 {
     size_t depth = 0;

@@ -15,11 +15,11 @@
 struct freshness {
     unsigned magic;
     struct sources *sources;
-    struct http_request *req; /* NULL: the client is gone */
+    struct http_request *req; /* NULL: the client has disconnected */
     struct http_call *call;
-    size_t at;                          /* the source that is asked */
-    struct json_doc *docs[SOURCES_MAX]; /* NULL: it has failed */
-    struct completeness complete;       /* only the missing sources */
+    size_t at;                          /* index of the source in progress */
+    struct json_doc *docs[SOURCES_MAX]; /* reply of each source; NULL: the source has failed */
+    struct completeness complete;       /* only the missing sources are set */
 };
 
 static void freshness_free(struct freshness *f)
@@ -38,7 +38,7 @@ static void on_gone(struct http_request *req, void *arg)
     http_call_cancel(f->call);
 }
 
-/* Appends "NAME":TIME,"AGE_NAME":SECONDS, or null for both if the time is not known. */
+/* Appends "NAME":TIME,"AGE_NAME":SECONDS. Both values are null if the time is not known. */
 static void append_time(struct buf *out, const char *name, const char *age_name, int64_t time, int64_t now)
 {
     if (time > 0)
@@ -142,7 +142,7 @@ static void on_state(enum http_client_result result, const struct http_reply_vie
         reply(f);
 }
 
-/* The mapped archive, as sortdb's /stats describes it. NULL: it is not open. */
+/* Describes the mapped archive as sortdb's /stats does. NULL: the archive is not open. */
 static struct json_doc *describe_local(const struct local_archive *archive)
 {
     const struct generation *g = local_archive_generation(archive);

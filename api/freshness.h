@@ -1,6 +1,7 @@
-/* freshness: how recent the counts are. It asks the sources for their state and makes the answer of /v1/freshness.
+/* freshness: how recent the counts are. The module asks the sources for their state and answers /v1/freshness.
  *
- * 1. The answer is 200 even if a source fails. It then names the source, and omits what only the source knows.
+ * 1. The status is 200 even if a source fails. The answer then names the failed source, and omits the data of this
+ *    source.
  * 2. All ages are relative to the clock of this process.
  *
  * The loop's thread only. */

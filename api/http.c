@@ -17,7 +17,7 @@ static bool may_see(struct http_request *req, const struct query *q, struct byte
     return false;
 }
 
-/* Answers the query unless the token may not see one of its keys. */
+/* Answers the query, or refuses the query if the token may not see one of the keys. */
 static void start(
     struct http_request *req, struct api *api, const struct query *q, const struct query_error *unknown)
 {

@@ -1,4 +1,4 @@
-/* http: the endpoints of the API. A handler parses a query, asks the sources, and renders the records that they return. */
+/* http: the endpoints of the API. A handler parses a query, asks the sources, and renders the returned records. */
 #ifndef MILLRACE_API_HTTP_H
 #define MILLRACE_API_HTTP_H
 
@@ -22,11 +22,11 @@ struct api {
     struct http_client *queue;
     struct event_body *event_body;
     struct stats_counter *refused_events;
-    struct http_client *pubsub; /* of `live` */
+    struct http_client *pubsub; /* client that `live` uses */
     struct live *live;
     struct pipeline *pipeline;
     struct page *page;
-    size_t unowned; /* bytes of events for which the client has disconnected and the queue has not answered */
+    size_t unowned; /* bytes of events whose client has disconnected before the reply of the queue */
     uint64_t max_rows;
 };
 

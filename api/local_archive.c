@@ -21,16 +21,16 @@ struct archive_wait {
 
 struct local_archive {
     const char *dir;
-    char *link;            /* path of `current` */
-    char target[PATH_MAX]; /* of the link, when the latest opening was requested */
+    char *link;            /* path of the link `current` */
+    char target[PATH_MAX]; /* target of the link when the latest opening was requested */
     struct reloader *reloader;
     struct loop_notify *notify;
     struct event *look;
     struct generation *generation;
-    struct error error;               /* of the latest opening */
+    struct error error;               /* error of the latest opening */
     bool has_shortage;                /* the latest opening failed, and may succeed with the same files */
-    bool is_written;                  /* a file in use was written to, and an opening was requested */
-    TAILQ_HEAD(, archive_wait) waits; /* in the order of their tickets */
+    bool is_written;                  /* a mapped file was written to, so an opening was requested */
+    TAILQ_HEAD(, archive_wait) waits; /* waits, lowest ticket first */
     struct stats *stats;
     struct stats_counter *failures;
     void (*changed)(void *arg);
@@ -68,7 +68,7 @@ static void take(struct local_archive *a, struct reloader_outcome *o)
         struct generation_info info = generation_info(o->generation);
         generation_unref(&a->generation);
         a->generation = o->generation;
-        generation_expect_searches(a->generation); /* the loop waits for its reads */
+        generation_expect_searches(a->generation); /* reads of the generation block the loop */
         a->is_written = false;
         log_info("reading the archive", LOG_U("generation", info.number), LOG_U("through", info.through),
             LOG_U("records", info.records), LOG_U("bytes", info.bytes));

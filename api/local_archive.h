@@ -1,13 +1,14 @@
 /* local_archive: the archive's current generation, mapped by this process.
  *
- * A thread opens and checks a new generation (archive/reloader.h). Meanwhile the former generation answers.
+ * A thread opens and checks a new generation (archive/reloader.h). Until the thread has finished, queries use the
+ * former generation.
  *
- * 1. Once a second, a new generation is opened if the link `current` has changed, or after a shortage.
- *    local_archive_look and local_archive_refresh open it at once. A generation of which a file was written to is opened again, with all
- *    checks. If it is refused, it is not used any more.
- * 2. local_archive_refresh calls its function after an opening that began after the call. Then
- *    local_archive_generation is the generation that was current at the call, or a newer one, unless
- *    local_archive_error names an error.
+ * 1. Once per second, the current generation is opened if the link `current` has changed, or if a system call failed
+ *    in the latest opening. local_archive_look and local_archive_refresh open the generation at once. If a file of
+ *    the open generation was written to, the generation is opened again with all checks. If the checks fail, the
+ *    generation is no longer used.
+ * 2. local_archive_refresh starts an opening and calls `fn` afterwards. local_archive_generation then returns the
+ *    generation that was current at the call, or a newer generation, unless local_archive_error returns an error.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_LOCAL_ARCHIVE_H
@@ -26,14 +27,14 @@ struct local_archive *local_archive_new(
 void local_archive_free(struct local_archive **a); /* after all waits have ended */
 
 const char *local_archive_dir(const struct local_archive *a);
-/* Borrowed until the loop continues; NULL: none is open yet. */
+/* Returns the generation in use, borrowed until the loop continues. NULL: no generation is open. */
 struct generation *local_archive_generation(const struct local_archive *a);
-/* Why the latest opening failed; "": it has not. */
+/* Returns why the latest opening failed; "": the latest opening did not fail. */
 const char *local_archive_error(const struct local_archive *a);
 /* Opens the current generation, as if the link had changed. */
 void local_archive_look(struct local_archive *a);
-/* Calls fn(arg) once, never from inside. */
+/* Opens the current generation, then calls fn(arg) once, never before the function returns. */
 struct archive_wait *local_archive_refresh(struct local_archive *a, void (*fn)(void *arg), void *arg);
-void archive_wait_cancel(struct archive_wait **w); /* fn is not called */
+void archive_wait_cancel(struct archive_wait **w); /* ends the wait without a call of fn */
 
 #endif

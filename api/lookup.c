@@ -15,13 +15,13 @@
 #define ROUNDS_MAX 100
 #define HINT "ask for fewer keys, or raise --max-buffered"
 
-/* What a source has answered. */
+/* The answer of one source. */
 struct source_keys {
-    struct buf lines; /* `TEXT,NS:N NS:N` */
-    size_t last;      /* the offset of the last line */
+    struct buf lines; /* lines of the form `TEXT,NS:N NS:N` */
+    size_t last;      /* offset of the last line in `lines` */
     bool has_more;
-    struct buf next; /* the text to continue with, as a key of texts */
-    size_t at;       /* the merge's next line */
+    struct buf next; /* key from which the source's next answer continues */
+    size_t at;       /* offset of the next line to merge */
 };
 
 struct lookup {
@@ -29,7 +29,7 @@ struct lookup {
     struct http_request *req;
     struct question *question;
     struct sources *upstream;
-    unsigned rounds; /* in which the sources found no key, without the first */
+    unsigned rounds; /* number of repeated requests because the sources found no key */
     const struct counters *counters;
     struct bytes prefix;
     struct buf start;
@@ -37,7 +37,7 @@ struct lookup {
     uint64_t limit;
     bool is_csv;
     struct source_keys sources[SOURCES_MAX];
-    size_t n_sources;  /* that have answered */
+    size_t n_sources;  /* number of sources that have answered */
     bool is_too_large; /* a sum of the answer is 2^64 - 1 or more */
 };
 
@@ -75,7 +75,7 @@ static struct bytes first_line(const struct source_keys *s)
     return lf ? bytes_of(s->lines.ptr + s->at, (size_t)(lf - s->lines.ptr) - s->at) : BYTES_NONE;
 }
 
-/* A long record comes in several with one key. */
+/* Adds a record. A long record is passed on in several records with the same key. */
 static bool on_record(void *arg, const struct record *r)
 {
     struct lookup *l = arg;
@@ -116,7 +116,7 @@ static bool on_piece(void *arg, size_t held)
     return http_hold(l->req, sizeof *l + held) == HTTP_HOLD_OK;
 }
 
-/* The next key of all sources; empty: none is left that is known to be complete. */
+/* Returns the lowest key of all sources. Empty: no key remains whose counts are known to be complete. */
 static struct bytes first_key(const struct lookup *l)
 {
     struct bytes first = BYTES_NONE;
@@ -143,7 +143,7 @@ static const struct counter *find_total(const struct lookup *l, struct bytes ns)
     return NULL;
 }
 
-/* Takes the lines of a key and adds up the counts of each total. */
+/* Reads the lines of a key and adds up the counts of each total. */
 static void sum_key(struct lookup *l, struct bytes key, uint64_t *sums)
 {
     memset(sums, 0, l->counters->n_totals * sizeof *sums);
@@ -202,7 +202,7 @@ static void append_rows(struct lookup *l, struct buf *out)
     free(sums);
 }
 
-/* Appends the text of the next key. False: no more keys follow. */
+/* Appends the text of the next key. Returns false if no more keys follow. */
 static bool find_next(const struct lookup *l, struct buf *out)
 {
     struct bytes next = first_key(l);
@@ -266,8 +266,8 @@ static void reply(struct lookup *l, const struct completeness *complete)
 
 static void ask(struct lookup *l);
 
-/* The sources end their work for an answer before they have found a key, among many keys of other totals. Asks them to go on
- * from there. False: there are keys, no more follow, or this was done often enough. */
+/* Asks the sources to continue if they have searched many keys of other totals without a match. Returns false if a
+ * key was found, no keys follow, or ROUNDS_MAX requests were repeated. */
 static bool go_on(struct lookup *l)
 {
     struct buf next = {0};

@@ -1,18 +1,18 @@
-/* lookup: the keys that were counted, by the beginning of their texts (GET /v1/lookup).
+/* lookup: finds counted keys by the beginning of their texts (GET /v1/lookup).
  *
  *     prefix=TEXT                the beginning of the keys; may be empty
  *     counter=LABEL or ns=NS     only keys of this total
- *     limit=N                    keys, 1..1000 (default 100)
- *     continuation=TOKEN         of the answer before
+ *     limit=N                    maximum number of keys, 1..1000 (default 100)
+ *     continuation=TOKEN         token of the previous answer
  *     format=json or csv
  *
- * The archive and the aggregator answer with keys in one order (docs/formats/records.md, "Texts"); the lookup merges them and adds
- * up their counts.
+ * The archive and the aggregator send keys in the same order (docs/formats/records.md, "Texts"). The lookup merges the
+ * keys and adds up the counts.
  *
- * 1. A row is a key of a total that has counts. A key of several totals has a row for each.
- * 2. An answer has at most `limit` keys. It may have fewer although more follow; then it has a continuation. If the sources find no key
- *    for long, it may have none.
- * 3. An answer is never partial: a source that fails makes it fail.
+ * 1. A row is a key with counts in one total. A key of several totals has one row per total.
+ * 2. An answer has at most `limit` keys. If more keys follow, the answer has a continuation. Such an answer may have
+ *    fewer keys than `limit`, or no key if the sources search for long without a match.
+ * 3. An answer is never partial. If a source fails, the request fails.
  */
 #ifndef MILLRACE_API_LOOKUP_H
 #define MILLRACE_API_LOOKUP_H
@@ -21,7 +21,6 @@
 #include "counts/counters.h"
 #include "http/server/http_server.h"
 
-/* Answers the request. */
 void lookup_start(struct sources *sources, const struct counters *counters, struct http_request *req);
 
 #endif

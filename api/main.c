@@ -78,7 +78,7 @@ static bool has_sortdb(struct options *o)
     return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
 }
 
-/* True also for NULL. */
+/* Returns true if the text is a valid path prefix or NULL. */
 static bool is_path(const char *text)
 {
     static const char allowed[] = "/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -122,7 +122,7 @@ static void api_stop(void *ctx)
     free(api);
 }
 
-/* Without an archive queries get 503, and so does /health, but events are taken. */
+/* Without an open archive, queries and /health get a 503, but events are accepted. */
 static void on_archive(void *arg)
 {
     struct api *api = arg;
@@ -172,7 +172,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     return status;
 }
 
-/* What only the web page needs. */
+/* Opens the objects that only the web page needs. */
 static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
     static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
@@ -206,7 +206,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     return status;
 }
 
-/* Answers are built and freed all the time. Their memory stays with the process, instead of going back to the kernel after each. */
+/* Keeps freed memory in the process. Returning the memory of each answer to the kernel would cost time. */
 static void keep_freed_memory(void)
 {
     mallopt(M_TRIM_THRESHOLD, KEPT_MEMORY);
@@ -246,7 +246,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     return 0;
 }
 
-/* A file of the archive may have been restored. */
+/* Opens the archive again, because the operator may have restored a file. */
 static void api_hangup(void *ctx)
 {
     struct api *api = ctx;

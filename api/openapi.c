@@ -1,6 +1,6 @@
 #include "api/openapi.h"
 
-/* The assembler includes the file. OPENAPI_PATH is its path, a string. */
+/* The assembler includes the file api/openapi.json. OPENAPI_PATH is the path of this file, as a string literal. */
 __asm__(".section .rodata\n"
         "openapi_first:\n"
         ".incbin \"" OPENAPI_PATH "\"\n"

@@ -4,6 +4,6 @@
 
 #include "base/bytes.h"
 
-struct bytes openapi_document(void); /* valid for ever */
+struct bytes openapi_document(void); /* valid until the process ends */
 
 #endif

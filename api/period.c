@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#define COUNT_MAX 100000 /* units of a relative period */
+#define COUNT_MAX 100000 /* maximum number of units in a relative period */
 #define MONTHS 12
 #define DATE_FORM "0000-00-00"
 #define TIME_FORM DATE_FORM "T00:00:00"
@@ -16,7 +16,6 @@ static struct calendar calendar_of(const struct calendar *c, enum unit unit)
     return copy;
 }
 
-/* The start of a local date. */
 static bool date_start(const struct calendar *c, int year, int month, int day, int64_t *out)
 {
     struct calendar days = calendar_of(c, UNIT_DAY);
@@ -35,7 +34,8 @@ static bool date_start(const struct calendar *c, int year, int month, int day, i
     return exists;
 }
 
-/* True if the text begins with the form, in which 0 is any digit, T also a t or a space, and + also a minus. */
+/* True if the text begins with the form. In a form, 0 stands for any digit, T for T, t or a space, and + for + or
+ * -. */
 static bool begins_as(struct bytes text, const char *form)
 {
     size_t n = strlen(form);
@@ -73,7 +73,7 @@ bool period_time_is_date(struct bytes text)
     return is_as(zone, "Z") || is_as(zone, "z") || is_as(zone, "+00:00");
 }
 
-/* Reads YYYY, YYYY-MM or YYYY-MM-DD. Absent parts are 0. */
+/* Reads YYYY, YYYY-MM or YYYY-MM-DD. Sets absent parts to 0. */
 static bool read_date(struct bytes text, int *year, int *month, int *day)
 {
     bool has_month = text.len > 4, has_day = text.len > 7;

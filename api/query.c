@@ -58,7 +58,7 @@ static void hint(struct parse *p, struct buf *text)
 #define AGAINST_FORMS "against must be before, year or FROM..TO"
 #define MILLISECONDS 1000
 #define MEANT_TEXT 128
-#define NAME_SHOWN 64 /* bytes of a name in an error */
+#define NAME_SHOWN 64 /* maximum number of bytes of a name in an error message */
 
 static struct bytes shown(struct bytes name)
 {
@@ -96,7 +96,7 @@ static bool names_a_counter(const struct parse *p)
     return false;
 }
 
-/* The end of an error: ": did you mean X?" or nothing. */
+/* Returns the end of an error message: ": did you mean X?" or an empty text. */
 static const char *meant(const struct suggest *s, char out[MEANT_TEXT])
 {
     *out = '\0';
@@ -105,7 +105,8 @@ static const char *meant(const struct suggest *s, char out[MEANT_TEXT])
     return out;
 }
 
-/* Refuses an unknown parameter. If the request names no counter, the parameter may be meant as a label that is not configured. */
+/* Refuses an unknown parameter. If the request names no counter, the client may have meant the label of a counter
+ * that is not configured. */
 static int unknown_name(struct parse *p, struct bytes name)
 {
     const struct counters *c = p->context->counters;
@@ -130,7 +131,7 @@ static int unknown_name(struct parse *p, struct bytes name)
     return -1;
 }
 
-/* Refuses the value of ns= or counter=: a namespace, or with `or_label` also the label of a total. */
+/* Refuses the value of ns= or counter=. Valid values are namespaces, and with `or_label` also labels of totals. */
 static int unknown_counter(struct parse *p, struct bytes name, bool or_label)
 {
     const struct counters *c = p->context->counters;
@@ -171,14 +172,13 @@ void query_copy(struct query *to, const struct query *from)
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period)
 {
     int64_t end = period_end(period->unit, period->start);
-    int64_t first =
-        (q->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS; /* the first hour of the span */
+    int64_t first = (q->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS; /* first hour of the span */
     if ((period->start > first ? period->start : first) >= (end < q->to ? end : q->to))
         return QUERY_OUTSIDE;
     return period->start >= first && end - HOUR_SECONDS < q->to ? QUERY_WITHIN : QUERY_PARTLY;
 }
 
-/* A UTC day lies in one row if the rows are days, weeks or months in UTC. */
+/* If the rows are days, weeks or months in UTC, each UTC day is part of one row. */
 enum period_unit query_largest_period(const struct query *q)
 {
     const struct zone *zone = &q->calendar.zone;
@@ -360,7 +360,7 @@ static int parse_number(
     return 0;
 }
 
-/* Refuses an empty value, and one that is given twice: its record would be read twice. */
+/* Refuses an empty value, and a repeated value, whose record would be counted twice. */
 static int check_values(struct parse *p)
 {
     const struct url_param *params = p->params->params;
@@ -383,7 +383,6 @@ static int check_values(struct parse *p)
     return 0;
 }
 
-/* Checks the parameters of several series. */
 static int parse_several(struct parse *p)
 {
     struct query *q = p->q;
@@ -452,7 +451,7 @@ static int parse_calendar(struct parse *p)
     return 0;
 }
 
-/* Refuses a date that does not exist, or lies outside of the time that can be counted. */
+/* Refuses a date that does not exist, or is outside the range of times that can be counted. */
 static int refuse_date(struct parse *p, const char *name, struct bytes date, bool exists)
 {
     bool is_local = date.len <= sizeof "0000-00-00" - 1;
@@ -465,7 +464,6 @@ static int refuse_date(struct parse *p, const char *name, struct bytes date, boo
         is_local ? p->q->calendar.zone.name : "");
 }
 
-/* Like parse_number, for a time. */
 static int parse_time(
     struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
 {
@@ -492,7 +490,7 @@ static int parse_time(
     return 0;
 }
 
-/* True if clocks in the zone show other minutes than in UTC somewhere in the span. */
+/* True if the zone's offset from UTC is not a whole number of hours somewhere in the span. */
 static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
 {
     struct zone_span span;
@@ -573,7 +571,6 @@ static int parse_units(struct parse *p)
     return 0;
 }
 
-/* Reads a side of FROM..TO. */
 static int parse_side(struct parse *p, struct bytes text, int64_t *out)
 {
     if (period_time(&p->q->calendar, text, out))
@@ -583,7 +580,7 @@ static int parse_side(struct parse *p, struct bytes text, int64_t *out)
     return BAD(p, AGAINST_FORMS);
 }
 
-/* Sets the span to compare with: the one before, unless `against` names another. */
+/* Sets the span to compare with: the preceding span, unless `against` names another span. */
 static int parse_against(struct parse *p)
 {
     struct query *q = p->q;

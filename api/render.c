@@ -40,7 +40,7 @@ static void render_head(const struct query *q, const struct completeness *comple
             BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
 }
 
-/* The members stand always if the counter, or its total, has max_keys. */
+/* If a counter has max_keys, the answer always contains the number of events over max_keys, even 0. */
 static void render_over(const struct query *q, const struct query_over *over, struct buf *out)
 {
     if (query_counter(q)->max_keys > 0 || over->counter > 0)
@@ -82,13 +82,13 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     }
 }
 
-/* The names of columns that an answer has only if some counts were imported for whole days or months. */
+/* Appends names of columns that an answer contains only if some counts were imported for whole days or months. */
 static void render_csv_names(const struct completeness *complete, const char *names, struct buf *out)
 {
     buf_append_str(out, coarse_rows_may_be(&complete->coarse) ? names : "\n");
 }
 
-/* Appends the unit that the span cuts, as a further member or column. */
+/* Appends the imported unit that the span cuts, as a member or a column `of`. */
 static void render_of(const struct calendar *calendar, int64_t from, int64_t to,
     const struct completeness *complete, bool csv, struct buf *out)
 {
@@ -130,7 +130,7 @@ static bool is_row_complete(const struct series_row *row, const struct completen
     return is_counted(row, complete) && units_hours_end(row->end) <= complete->until;
 }
 
-/* The number is not known if the counter was added after the row's start. */
+/* Appends the count of a row. The count is not known if the counter was added after the start of the row. */
 static void render_n(
     const struct series_row *row, const struct completeness *complete, bool csv, struct buf *out)
 {
@@ -200,7 +200,7 @@ void render_series_end(const struct series *s, struct buf *out)
         buf_append_str(out, "]}\n");
 }
 
-/* CSV begins each row with `name`. Returns true if there are more rows. */
+/* Appends rows; in CSV each row begins with `name`. Returns true if more rows follow. */
 static bool render_rows(
     struct series *s, struct bytes name, const struct completeness *complete, size_t most, struct buf *out)
 {
@@ -272,7 +272,7 @@ bool render_set_rows(
     return false;
 }
 
-/* The change in percent; a change from zero has none. */
+/* Appends the change in percent. A change from zero has no percentage. */
 static void render_change(uint64_t n, uint64_t before, bool csv, struct buf *out)
 {
     if (before > 0)

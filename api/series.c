@@ -5,7 +5,7 @@
 
 #define DAY_SECONDS (24 * HOUR_SECONDS)
 #define DISORDER_MAX                                                                                         \
-    2 /* an hour may belong to one of the latest units: clocks that go back over midnight repeat a date */
+    2 /* an hour may belong to one of so many latest units, because clocks that go back repeat a date */
 
 void series_init(struct series *s, const struct query *q)
 {
@@ -44,8 +44,8 @@ void series_copy(struct series *to, const struct series *from)
     }
 }
 
-/* Adds `n` to the unit's count if the unit is one of the latest in the run, or inserts it there. Returns false if the
- * unit is earlier. */
+/* Adds `n` to the count of a unit. A missing unit is inserted if it belongs among the latest units of the run.
+ * Returns false if the unit is earlier. */
 static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
 {
     size_t at = r->n;
@@ -73,7 +73,6 @@ static int64_t unit_of(struct series *s, int64_t hour)
 
 #define HOUR_DIGITS "0123456789abcdefghijklmn"
 
-/* The hour of the day, 0 to 23, or -1. */
 static int hour_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'n' ? c - 'a' + 10 : -1;
@@ -98,7 +97,7 @@ static void note_hour(struct series *s, int64_t hour)
     s->last = hour > s->last ? hour : s->last;
 }
 
-/* `hour` may also be the start of a longer period within one unit. */
+/* Adds the count of an hour, or of a longer period that starts at `hour` and is within one unit. */
 static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
 {
     if (hour < s->query->from || hour >= s->query->to)
@@ -111,8 +110,8 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
     return add_to_unit(s, unit_of(s, hour), n);
 }
 
-/* Parses the counts of one day at the beginning of a total's value, as far as they belong to one row, or lie before
- * or after the span. Returns false if the first count is malformed. */
+/* Finds the first day in a total's value, and sets `d` to the hours of this day that belong to the same row or are
+ * outside the span. Returns false if the first count is malformed. */
 static bool find_day(struct series *s, struct bytes value, struct day_counts *d, int64_t *day, int64_t *hour)
 {
     const struct query *q = s->query;
@@ -135,7 +134,7 @@ static bool find_day(struct series *s, struct bytes value, struct day_counts *d,
     return true;
 }
 
-/* Adds the well-formed counts at the beginning of a total's value. False: the hours are out of order. */
+/* Adds the well-formed counts at the beginning of a total's value. Returns false if the hours are out of order. */
 static bool add_days(struct series *s, struct bytes *value)
 {
     struct day_counts d;

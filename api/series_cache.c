@@ -7,9 +7,9 @@
 
 #define BUCKETS 1024
 
-/* A row, and the end of its text in the entry's text. */
+/* A printed row. `end` is the end of the row's text in the entry's text. */
 struct kept_row {
-    int64_t start, unit; /* units_order */
+    int64_t start, unit; /* start of the row, and its unit (units_order) */
     uint64_t n;
     uint32_t end;
     enum row_state state;
@@ -19,10 +19,11 @@ struct entry {
     LIST_ENTRY(entry) in_bucket;
     TAILQ_ENTRY(entry) by_use;
     uint64_t hash;
-    struct query query; /* key and sub_key point to `texts` */
+    struct query query; /* query of the entry; key and sub_key point to `texts` */
     char *texts;
     struct series sums;
-    struct kept_row *rows; /* NULL: no text yet. The row after the last has the end of the last unit */
+    struct kept_row
+        *rows; /* rows of the text; NULL: no text yet. A further row contains the end of the last unit */
     size_t n_rows;
     struct buf text;
     bool is_long; /* the text is longer than SERIES_CACHE_TEXT_BYTES and is not kept */
@@ -32,7 +33,7 @@ struct entry {
 struct series_cache {
     struct source_generation generation;
     LIST_HEAD(, entry) buckets[BUCKETS];
-    TAILQ_HEAD(uses, entry) uses; /* the latest first */
+    TAILQ_HEAD(uses, entry) uses; /* entries, most recently used first */
     size_t bytes;
     struct stats *stats;
     struct stats_counter *hits;
@@ -138,7 +139,8 @@ static struct entry *find(struct series_cache *c, const struct source_generation
     return NULL;
 }
 
-/* Counts the memory of an entry. Discards the entry if it is too large, and others until all fit. False: the entry is discarded. */
+/* Counts the memory of an entry. Discards the entry if the entry is too large, and old entries until the cache is
+ * within its limit. Returns false if the entry was discarded. */
 static bool fit(struct series_cache *c, struct entry *e)
 {
     size_t bytes = sizeof *e + e->query.key.len + e->query.sub_key.len + series_bytes(&e->sums) +
@@ -196,7 +198,7 @@ static void keep_row(struct entry *e, size_t *room, struct kept_row row)
     e->rows[e->n_rows] = row;
 }
 
-/* Prints all rows into the entry's text. False: it is too long. */
+/* Prints all rows into the entry's text. Returns false if the text is too long. */
 static bool print_all(struct entry *e, const struct series *s, const struct completeness *complete)
 {
     struct series walk = *s; /* reads the counts of `s`, but takes none of its rows */
@@ -227,7 +229,7 @@ static void copy_rows(const struct entry *e, size_t first, size_t end, struct bu
         buf_append(out, e->text.ptr + from, e->rows[end - 1].end - from);
 }
 
-/* Appends all rows: those that differ from the text anew. Returns their number. */
+/* Appends all rows. Rows that differ from the text are printed again. Returns the number of these rows. */
 static size_t print_changes(
     const struct entry *e, struct series *s, const struct completeness *complete, struct buf *out)
 {

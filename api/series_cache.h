@@ -1,17 +1,20 @@
 /* series_cache: the archive's part of recent series, added up and printed.
  *
- * The archive's part of an answer stays the same until the next generation. An entry has the sums of a question's units, as a read of the
- * archive left them, and the text of the rows of an earlier answer. A question with an entry asks only the aggregator, whose newer counts
- * are added to a copy of the sums. Then the rows that differ from the text are printed, and the others copied.
+ * The archive's part of an answer does not change until the next generation. An entry contains the sums that were
+ * read from the archive for a query, and the text of the rows of an earlier answer. If a query has an entry, only the
+ * aggregator is asked, and the newer counts are added to a copy of the sums. Rows that differ from the text are
+ * printed again; all other rows are copied from the text.
  *
- * 1. An entry belongs to one generation, by number and content, and to one question: the same counter, texts of key and sub key, unit,
- *    first day of the week, time zone, span and format. All entries are discarded as soon as another generation is used.
- * 2. The sums are those of a whole read of the archive. They include no count of the aggregator. The aggregator is asked for all
- *    counts after the generation's last slice, as without an entry, so each slice counts once.
- * 3. A row is copied only if its count is the count with which it was printed, and it is as complete (watermark, counted_since) as it was
- *    then. All else of an answer is made anew: total, complete_until, missing sources, ETag.
- * 4. The sums are kept at the first question of a generation, the text at the second. At most SERIES_CACHE_BYTES are kept, for a question at
- *    most SERIES_CACHE_ENTRY_BYTES. The entry that was used least recently is discarded first.
+ * 1. An entry belongs to one generation (number and content) and to one query. Equal queries have the same counter,
+ *    texts of key and sub key, unit, first day of the week, time zone, span and format. All entries are discarded
+ *    once another generation is used.
+ * 2. The sums are from a complete read of the archive, and include no counts of the aggregator. The aggregator is
+ *    always asked for all counts after the generation's last slice, so each slice is counted once.
+ * 3. The text of a row is copied only if the row's count and state (watermark, counted_since) have not changed. All
+ *    other parts of an answer are always computed: total, complete_until, missing sources, ETag.
+ * 4. The first query of a generation stores the sums; the second query stores the text. All entries use at most
+ *    SERIES_CACHE_BYTES, and one entry at most SERIES_CACHE_ENTRY_BYTES. The least recently used entry is discarded
+ *    first.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_SERIES_CACHE_H
@@ -23,20 +26,21 @@
 
 #define SERIES_CACHE_BYTES ((size_t)16 << 20)
 #define SERIES_CACHE_ENTRY_BYTES ((size_t)256 << 10)
-#define SERIES_CACHE_TEXT_BYTES ((size_t)60 << 10) /* of the rows of an answer */
+#define SERIES_CACHE_TEXT_BYTES ((size_t)60 << 10) /* maximum size of the text of an answer's rows */
 
 struct series_cache;
 
 struct series_cache *series_cache_new(struct stats *stats);
 void series_cache_free(struct series_cache **c);
-/* True for a question that may have an entry: one series of a configured counter over a span. */
+/* Returns true if the query may have an entry: one series of a configured counter over a span. */
 bool series_cache_takes(const struct query *q);
-/* Sets `s`, which is empty, to the archive's part of its query. False: there is no entry; `s` is unchanged. */
+/* Sets the empty series `s` to the archive's part of its query. Returns false, without a change of `s`, if the
+ * cache has no entry for the query. */
 bool series_cache_recall(struct series_cache *c, const struct source_generation *g, struct series *s);
-/* Keeps the archive's part of the query of `s`. */
+/* Stores the archive's part of the query of `s`. */
 void series_cache_keep(struct series_cache *c, const struct source_generation *g, const struct series *s);
-/* Appends all rows of `s` and the end of the text, as render_series_rows. False: there is no entry, or the text is too long; nothing is
- * appended, and no row was taken. */
+/* Appends all rows of `s` and the end of the text, as render_series_rows. Returns false if the cache has no entry,
+ * or the text is too long; then nothing is appended, and no row is taken. */
 bool series_cache_print(struct series_cache *c, const struct source_generation *g, struct series *s,
     const struct completeness *complete, struct buf *out);
 

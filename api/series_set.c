@@ -20,7 +20,7 @@ static void begin_member(struct series_set *set, struct bytes text, struct bytes
     series_init(&m->series, &m->query);
 }
 
-/* Puts the member into `sorted`. */
+/* Appends a member, and inserts its index into `sorted`. */
 void series_set_name(struct series_set *set, struct bytes text, struct bytes stored)
 {
     assert(stored.len <= COMPONENT_HASH && set->n == set->n_named);
@@ -61,7 +61,6 @@ size_t series_set_bytes(const struct series_set *set)
     return bytes;
 }
 
-/* Returns the named member with this stored form, or NULL. */
 static struct series_member *find(struct series_set *set, struct bytes stored)
 {
     size_t low = 0, high = set->n_named;
@@ -83,7 +82,7 @@ static bool add_total(struct series_set *set, const struct record *r, struct byt
 {
     struct series_member *m = find(set, stored), *first = &set->members[0];
     bool is_over = bytes_equal_str(stored, COMPONENT_OTHER) && query_may_have_other(set->query);
-    if (is_over && m != first && !series_add(&first->series, r)) /* for first->series.over */
+    if (is_over && m != first && !series_add(&first->series, r)) /* add the count to first->series.over */
         return false;
     return m ? series_add(&m->series, r) : is_over;
 }

@@ -11,44 +11,44 @@
 
 TAILQ_HEAD(share_list, share);
 
-/* The questions with one target. */
+/* All questions with the same target. */
 struct shared_part {
     LIST_ENTRY(shared_part) in_bucket;
     struct shared_call *call;
     uint64_t hash;
     char *target;
-    struct buf key; /* decoded, if it can be united */
+    struct buf key; /* decoded key; empty: the target cannot be united with others */
     struct share_list shares;
 };
 
 struct shared_call {
     struct shared_calls *calls;
     LIST_ENTRY(shared_call) in_bucket;
-    uint64_t hash;          /* of what the targets of united questions have in common; 0: nothing can join */
-    struct http_call *call; /* NULL: it has ended */
+    uint64_t hash;          /* hash of the common parts of united targets; 0: no question can join */
+    struct http_call *call; /* call of the HTTP client; NULL: the call has ended */
     size_t n_parts, n_shares;
     struct shared_part *parts[SHARED_KEYS_MAX];
-    struct buf common;  /* the key that all united questions ask for, decoded; empty: none */
-    struct share *next; /* of on_body or on_done in progress: the share to call next */
+    struct buf common;  /* decoded key that all united questions ask for; empty: no such key */
+    struct share *next; /* share that the current on_body or on_done calls next */
     bool is_passing;    /* on_body is in progress */
 
-    /* Of a united reply. */
-    struct buf start;         /* the start of a line's key, which is not whole */
-    struct shared_part *line; /* whose line is in progress; NULL: of all */
+    /* State of a united reply. */
+    struct buf start;         /* beginning of the key of a line whose key is not complete */
+    struct shared_part *line; /* part that asked for the current line; NULL: all parts */
     bool is_in_line, is_bad, is_split;
 };
 
 struct shared_calls {
     struct http_client *client;
     struct stats_counter *joined;
-    /* The latest first; of calls that have not ended. */
+    /* Parts and united calls in progress, latest first. */
     LIST_HEAD(, shared_part) parts[BUCKETS];
     LIST_HEAD(, shared_call) united[BUCKETS];
 };
 
 /* The parts of "/mget?k=NS%7CTEXT[&k=KEY][&NAME=VALUE...]". */
 struct shared_target {
-    struct bytes ns, key, tail, common; /* tail: all after the key */
+    struct bytes ns, key, tail, common; /* parts of a target; tail: the text after the key */
 };
 
 struct shared_calls *shared_calls_new(struct http_client *client, struct stats_counter *joined)
@@ -67,7 +67,7 @@ void shared_calls_free(struct shared_calls **sp)
     *sp = NULL;
 }
 
-/* False if a question with this target cannot be united with others. */
+/* Splits a target. Returns false if a question with this target cannot be united with others. */
 static bool split_target(const char *target, struct shared_target *t)
 {
     const char *key = target + strlen(MGET), *bar, *tail, *after;
@@ -87,19 +87,20 @@ static bool split_target(const char *target, struct shared_target *t)
            !strstr(after, "&k=") && !strstr(after, "&key=");
 }
 
-/* Never 0. */
+/* Returns a hash of the common parts of a target, never 0. */
 static uint64_t hash_target(const struct shared_target *t)
 {
     return XXH3_64bits_withSeed(t->tail.ptr, t->tail.len, XXH3_64bits(t->ns.ptr, t->ns.len)) | 1;
 }
 
-/* False if the key contains a separator. Its lines would be ambiguous, because a line's key ends at the first separator. */
+/* Decodes a key. Returns false if the key contains a separator, because the key of a reply's line ends at the first
+ * separator. */
 static bool decode(struct bytes text, struct buf *key)
 {
     return url_decode(text, key) == 0 && !memchr(key->ptr, RECORD_SEPARATOR, key->len);
 }
 
-/* The share that is called may leave, and may make others leave. */
+/* Returns the next share to call, or NULL. c->next stays valid if a called share leaves or removes other shares. */
 static struct share *next_share(struct shared_call *c)
 {
     struct share *m = c->next;
@@ -116,7 +117,7 @@ static void pass_to(struct shared_call *c, struct shared_part *p, struct bytes p
         m->on_body(piece, m->arg);
 }
 
-/* A piece of the line in progress. */
+/* Passes a piece of the current line to the questions that asked for the line. */
 static void pass(struct shared_call *c, struct bytes piece)
 {
     for (size_t i = 0; i < c->n_parts; i++)
@@ -135,14 +136,14 @@ static void begin_line(struct shared_call *c, struct bytes key)
     c->is_in_line = !c->is_bad;
 }
 
-/* Begins the next line once its key is whole. Returns false if more of the key, or nothing, is to come. */
+/* Begins the next line once the key of the line is complete. Returns false if the key is incomplete or invalid. */
 static bool take_key(struct shared_call *c, struct bytes *piece)
 {
     const char *comma = memchr(piece->ptr, RECORD_SEPARATOR, piece->len);
     size_t len = comma ? (size_t)(comma - piece->ptr) : piece->len;
     bool is_kept = !comma || c->start.len > 0;
     if (c->start.len + len > SHARED_TARGET_MAX)
-        c->is_bad = true; /* longer than each key that was asked for */
+        c->is_bad = true; /* longer than every requested key */
     else if (is_kept)
         buf_append(&c->start, piece->ptr, len);
     if (c->is_bad || !comma)
@@ -156,7 +157,7 @@ static bool take_key(struct shared_call *c, struct bytes *piece)
     return true;
 }
 
-/* Passes each line to the questions that asked for it. Pieces may end anywhere. */
+/* Passes each line to the questions that asked for the line's key. A piece may end anywhere in a line. */
 static void deal(struct shared_call *c, struct bytes piece)
 {
     while (piece.len && !c->is_bad && (c->is_in_line || take_key(c, &piece))) {
@@ -202,7 +203,7 @@ static void part_free(struct shared_part *p)
 
 static struct shared_call *start(struct shared_calls *s, struct shared_part *first);
 
-/* Asks again, with a request for each target. */
+/* Sends a new request for each target of a united request. */
 static void split(struct shared_call *c)
 {
     for (size_t i = 0; i < c->n_parts; i++) {
@@ -249,7 +250,6 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     free(c);
 }
 
-/* The target of the united request. */
 static void set_target(struct shared_call *c, const char *tail)
 {
     struct buf target = {0};
@@ -307,7 +307,7 @@ static bool has_key(const struct shared_call *c, struct bytes key)
     return false;
 }
 
-/* The latest request that differs only in its keys, if the question can join it. */
+/* Returns the latest request that differs only in its keys, or NULL if the question cannot join the request. */
 static struct shared_call *find_united(
     struct shared_calls *s, const struct shared_part *p, const struct shared_target *t, uint64_t hash)
 {
@@ -324,7 +324,7 @@ static struct shared_call *find_united(
                : NULL;
 }
 
-/* Unites the question with others, or begins a request that others can be united with. */
+/* Adds the question to a waiting request, or starts a request that later questions can join. */
 static void unite(struct shared_calls *s, struct shared_part *p)
 {
     struct shared_target t;

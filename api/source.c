@@ -16,8 +16,8 @@
 #define QUESTION_MAGIC 0x71756573u
 #define CONNECTIONS 8 /* each connection receives the answer of one query; other queries wait */
 #define READ_SIZE                                                                                            \
-    ((size_t)64 << 10) /* in one turn, the loop handles at most this many bytes of each connection */
-#define REPLY_MAX ((size_t)64 << 10) /* of a reply that refuses the request */
+    ((size_t)64 << 10) /* maximum number of bytes of a connection that the loop handles in one turn */
+#define REPLY_MAX ((size_t)64 << 10) /* maximum size of a reply that refuses the request */
 #define LOCAL_TURN                                                                                           \
     (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
@@ -29,11 +29,11 @@ struct sources {
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
-    struct local_archive *local;                     /* the first source; NULL: none */
-    TAILQ_HEAD(, question) reading;                  /* questions to the mapped archive, which take turns */
+    struct local_archive *local;    /* mapped archive, which is the first source; NULL: none */
+    TAILQ_HEAD(, question) reading; /* questions to the mapped archive, which take turns */
     struct event *turn;
     usec_t timeout;
-    struct question *open; /* a list */
+    struct question *open; /* list of all questions that have not ended */
 };
 
 struct question {
@@ -42,23 +42,24 @@ struct question {
     struct source_question spec;
     char *target;
     char *page;          /* start of the next page, encoded; NULL: the first page */
-    char generation[32]; /* that the previous page came from */
+    char generation[32]; /* generation of the previous page */
     struct question *next, **link;
-    struct share share;        /* of the request in progress */
-    struct archive_read *read; /* of the mapped archive; NULL: not begun */
-    struct archive_wait *wait; /* for its current generation */
-    bool is_reading;           /* in sources.reading */
+    struct share share;        /* share of the request in progress */
+    struct archive_read *read; /* read of the mapped archive; NULL: the read has not begun */
+    struct archive_wait *wait; /* wait for the current generation of the mapped archive */
+    bool is_reading;           /* the question is in sources.reading */
     TAILQ_ENTRY(question) link_reading;
     struct event *deadline;
     size_t at; /* index of the source in progress */
     int restarts;
     uint64_t through;
     bool has_through, bad;
-    int64_t archived_until; /* the archive's; 0: not known */
-    int64_t not_counted; /* when the archive was made without the counter; 0: the archive has the counter */
+    int64_t archived_until; /* time up to which the archive is complete; 0: not known */
+    int64_t
+        not_counted; /* time of an archive that was made without the counter; 0: the archive has the counter */
     bool is_missing[SOURCES_MAX];
     struct completeness complete;
-    struct buf partial; /* the start of an incomplete record */
+    struct buf partial; /* received part of an incomplete record */
     char error[512];
 };
 
@@ -159,7 +160,8 @@ static void finish(struct question *q, enum source_result result)
 {
     assert(q->magic == QUESTION_MAGIC && !q->share.part && !q->is_reading && !q->wait);
     if (q->complete.n_missing > 0) {
-        /* Without the aggregator, only the archive's slices are known; without the archive nothing is complete. */
+        /* If the aggregator is missing, counts are complete until the end of the archive. If the archive is
+         * missing, no counts are complete. */
         q->complete.until = q->is_missing[0] || q->not_counted > 0 ? 0 : q->archived_until;
         q->complete.held_by[0] = '\0';
     }
@@ -196,7 +198,7 @@ static bool take_counts(struct question *q)
     return ok;
 }
 
-/* A line that is complete within the piece is used in place. Only a line that two pieces share is copied. */
+/* Handles the lines of a piece. Only a line that is split between two pieces is copied. */
 static bool take_piece(struct question *q, struct bytes piece)
 {
     while (piece.len) {
@@ -248,7 +250,7 @@ static void on_body(struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
-/* Asks the sources anew, from the first that is not missing. */
+/* Asks all sources again, except the missing sources. */
 static void begin(struct question *q)
 {
     q->at = 0;
@@ -284,8 +286,8 @@ static void restart(struct question *q)
             begin(q);
         return;
     }
-    /* Normally the generations have stopped changing by the next attempt. If not, a setting is wrong, or the
-     * archive was restored from a backup. */
+    /* Normally the generations have stopped changing by the next attempt. If the generations still change, a
+     * setting is wrong, or the archive was restored from a backup. */
     if (s->n > 1)
         snprintf(q->error, sizeof q->error,
             "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "
@@ -298,7 +300,8 @@ static void restart(struct question *q)
     finish(q, SOURCE_UNAVAILABLE);
 }
 
-/* The aggregator has cleared a slice that the question needs. Without the archive, asks for the slices that are left. */
+/* Restarts a question that needs a slice which the aggregator has cleared. If the archive is missing, asks for the
+ * remaining slices instead. */
 static void handle_cleared(struct question *q, const struct http_reply_view *reply)
 {
     uint64_t cleared;
@@ -314,7 +317,8 @@ static void handle_cleared(struct question *q, const struct http_reply_view *rep
     ask(q);
 }
 
-/* The aggregator knows the archive's counters, but an archive that was replaced may have others. */
+/* Stores the data of the counter from both sources, because a replaced archive may have other counters than the
+ * aggregator. */
 static void note_counter(struct question *q, struct generation_counter c)
 {
     if (c.since > q->complete.counted_since)
@@ -326,8 +330,8 @@ static void note_counter(struct question *q, struct generation_counter c)
             q->complete.coarse.of[u] = c.coarse.of[u];
 }
 
-/* An archive's reply names its last slice, the aggregator's the time up to which all counts are complete. Without this check, an address of
- * the wrong daemon would count an archive or slices twice. */
+/* Reads the last slice of an archive's reply, or complete_until of the aggregator's reply. Returns false without
+ * this header, because a wrong address would cause an archive or slices to be counted twice. */
 static bool read_headers(struct question *q, const struct http_reply_view *reply)
 {
     const char *complete = http_reply_header(reply, "X-Millrace-Complete-Until");
@@ -395,7 +399,7 @@ static bool is_range(const struct question *q)
     return strncmp(q->target, RANGE, strlen(RANGE)) == 0;
 }
 
-/* A sortdb that ignores rollups= answers with the days and hours within a rollup too. */
+/* True if sortdb has ignored rollups=. The reply then also contains the days and hours within each rollup. */
 static bool lacks_rollups(const struct question *q, const struct http_reply_view *reply)
 {
     return reply->status == 200 && strstr(q->target, "&rollups=") &&
@@ -413,7 +417,7 @@ static bool pass_next(struct question *q, const char *next)
     return ok;
 }
 
-/* The source has answered. */
+/* Continues with the next page or the next source after a complete reply. */
 static void advance(struct question *q)
 {
     sources_succeed(q->sources, q->at, SOURCE_READS);
@@ -452,7 +456,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     struct question *q = arg;
     assert(q->magic == QUESTION_MAGIC);
     char generation[sizeof q->generation];
-    bool mixed = false; /* this page is from another generation than the previous page */
+    bool mixed = false; /* the generation of this page is not the generation of the previous page */
     if (result == HTTP_CLIENT_OK) {
         snprintf(generation, sizeof generation, "%s", http_reply_header(reply, "X-Millrace-Generation"));
         mixed = q->page && strcmp(generation, q->generation) != 0;
@@ -475,7 +479,6 @@ static struct source_generation identify(struct generation_info info)
     return (struct source_generation){info.number, info.content};
 }
 
-/* The mapped archive has no more lines. */
 static void end_local(struct question *q)
 {
     struct error error;
@@ -509,7 +512,6 @@ static void begin_local(struct question *q)
     fail(q, g ? "it cannot answer the request" : *error ? error : "it is being opened", 0);
 }
 
-/* Reads a piece of the mapped archive. */
 static void read_local(struct question *q)
 {
     struct bytes piece;
@@ -556,7 +558,7 @@ static void ask_local(struct question *q)
     schedule(q->sources);
 }
 
-/* True if the caller has the records of the mapped archive; then the next source is asked. */
+/* Returns true if the caller has kept the archive's records. The mapped archive is then not read. */
 static bool recall(struct question *q)
 {
     struct sources *s = q->sources;
@@ -584,7 +586,7 @@ static void ask(struct question *q)
         ask_local(q);
         return;
     }
-    if (q->page) /* the next page: the same range with another start */
+    if (q->page) /* the next page is the same range with a later start */
         buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
     else
         buf_append_str(&target, q->target);

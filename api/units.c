@@ -8,8 +8,9 @@
 #include <time.h>
 
 #define DAY_SECONDS INT64_C(86400)
-#define FAR (2 * DAY_SECONDS) /* from any change that units_next may look at */
-#define EPOCH_WEEKDAY 4       /* 1 January 1970 was a Thursday */
+#define FAR                                                                                                  \
+    (2 * DAY_SECONDS)   /* distance from an offset change beyond which units_next may ignore the change */
+#define EPOCH_WEEKDAY 4 /* 1 January 1970 was a Thursday */
 #define MONDAY 1
 #define DATE_MAX 32
 
@@ -32,14 +33,15 @@ static bool is_zone_name(struct bytes name)
     return !bytes_starts_with(name, BYTES_LITERAL("right/")); /* the zones in right/ count leap seconds */
 }
 
-/* The tables of all zones that were asked for. */
+/* Tables of all zones that were requested. */
 static struct loaded {
     char name[ZONE_NAME_MAX + 1];
     struct zone_table *table;
     struct loaded *next;
 } * loaded;
 
-/* Returns NULL if there is no such zone. Only names of files are loaded, so that no memory is spent on other names. */
+/* Returns the table of a zone, or NULL if the zone does not exist. Only names of existing files are loaded, because
+ * libcctz keeps each name. */
 static struct zone_table *find_table(struct bytes name)
 {
     char path[sizeof ZONE_DIRECTORY + 1 + ZONE_NAME_MAX];
@@ -89,12 +91,12 @@ int64_t zone_offset(const struct zone *z, int64_t utc)
     return zone_span_at(z, utc).offset;
 }
 
-/* The UTC time at which local clocks show `wall` (local time as seconds, as if it were UTC). If clocks show `wall`
- * twice, the result is the first time. If clocks skip `wall`, the result is after the jump, by as much as `wall` is
- * after the start of the skipped span.
+/* Returns the UTC time at which local clocks show `wall`: local time in seconds, as if local time were UTC. If clocks
+ * show `wall` twice, the result is the first time. If clocks skip `wall`, the result is after the jump, as far as
+ * `wall` is after the start of the skipped span.
  *
- * The two probes enclose any change of offset within a day of `wall`; no zone changes twice in that time. The earlier offset gives the
- * earlier candidate, so it comes first. If neither candidate shows `wall`, the zone skips it. */
+ * The two probes enclose any offset change within a day of `wall`. No zone changes twice in this time. If neither of
+ * the two candidates shows `wall`, the zone skips `wall`. */
 static int64_t zone_instant(const struct zone *z, int64_t wall)
 {
     int64_t before = zone_offset(z, wall - DAY_SECONDS);
@@ -141,7 +143,7 @@ static int64_t modulo(int64_t a, int64_t b)
     return r < 0 ? r + b : r;
 }
 
-/* Local time written as if it were UTC ("wall"), where every day has 24 hours. */
+/* In the following functions, `wall` is local time as if local time were UTC. Every day of `wall` has 24 hours. */
 
 static int64_t wall_month(int64_t wall, int64_t months)
 {
@@ -159,7 +161,7 @@ static int64_t wall_step(const struct calendar *c, int64_t wall, int64_t n)
     return wall + n * (c->unit == UNIT_DAY ? DAY_SECONDS : 7 * DAY_SECONDS);
 }
 
-/* The start of the unit that contains `wall`. */
+/* Returns the start of the unit that contains `wall`. */
 static int64_t wall_start(const struct calendar *c, int64_t wall)
 {
     int64_t day = wall - modulo(wall, DAY_SECONDS);
@@ -177,7 +179,8 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return wall_start(c, t + zone_offset(&c->zone, t));
 }
 
-/* The hour that clocks show at `t`. It starts later, and ends earlier, where the offset changes within it. */
+/* Returns the start, and sets the end, of the hour that clocks show at `t`. If the offset changes within the hour,
+ * the hour starts or ends at the change. */
 static int64_t hour_span(const struct calendar *c, int64_t t, int64_t *to)
 {
     struct zone_span zone = zone_span_at(&c->zone, t);
@@ -225,7 +228,7 @@ int64_t units_next(const struct calendar *c, int64_t start)
     do {
         wall = wall_step(c, wall, 1);
         t = zone_instant(&c->zone, wall);
-    } while (wall_of(c, t) != wall); /* a date that was skipped */
+    } while (wall_of(c, t) != wall); /* the zone skips this date */
     return t;
 }
 
@@ -245,21 +248,21 @@ struct date {
     int year, month, day;
 };
 
-/* `day` is since 1970. Years begin in March here, so that 29 February is the last day of its year. 400 such years have 146,097 days. */
+/* `day` is the number of days since 1970. The computation uses years that begin in March, so that 29 February is
+ * the last day of a year. 400 years have 146,097 days. */
 static struct date date_of(int day)
 {
-    unsigned days = (unsigned)(day + 719468), era = days / 146097; /* since 1 March of the year 0 */
+    unsigned days = (unsigned)(day + 719468), era = days / 146097; /* days since 1 March of the year 0 */
     days %= 146097;
     unsigned year = (days - days / 1460 + days / 36524 - days / 146096) / 365;
     days -= 365 * year + year / 4 - year / 100;
-    unsigned month = (5 * days + 2) / 153; /* 0: March */
+    unsigned month = (5 * days + 2) / 153; /* 0 is March */
     bool is_next = month >= 10;
     return (struct date){.year = (int)(year + era * 400 + is_next),
         .month = (int)(is_next ? month - 9 : month + 3),
         .day = (int)(days - (153 * month + 2) / 5 + 1)};
 }
 
-/* Prints a number of two digits, and a character. */
 static char *print_two(char *p, int n, char after)
 {
     p[0] = (char)('0' + n / 10);

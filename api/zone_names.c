@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DEPTH_MAX 3 /* parts of a name, as in America/Argentina/Ushuaia */
+#define DEPTH_MAX 3 /* maximum number of parts of a name, as in America/Argentina/Ushuaia */
 
 static char **names;
 static size_t n_names, room_names;
@@ -18,8 +18,8 @@ static void add(const char *name)
     *ARRAY_ADD(names, n_names, room_names) = mem_printf("%s", name);
 }
 
-/* Adds the names below the directory `under`, which is "" or ends in a slash. A zone's name begins with a capital letter, unlike lists of
- * zones and the directories that have all zones a second time. */
+/* Adds the names below the directory `under`, which is "" or ends in a slash. Only names with a capital first
+ * letter are zones. Other names are lists of zones, or directories with copies of all zones. */
 static bool list(const char *under, int depth)
 {
     char *path = mem_printf(ZONE_DIRECTORY "/%s", under);
@@ -50,8 +50,8 @@ static const char *last_part(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Returns the first of the nearest names, or NULL. A part alone is compared with the last part of each name too. Of a short name no
- * letter may differ, because PST does not mean EST. */
+/* Returns the first of the nearest names, or NULL. A text without a slash is also compared with the last part of
+ * each name. A short name must match exactly, because PST does not mean EST. */
 static const char *nearest_to(const char *written)
 {
     struct suggest s = suggest_for(written);

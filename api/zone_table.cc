@@ -6,7 +6,7 @@
 
 struct zone_table {
     std::vector<zone_span> spans;
-    size_t latest; /* the span that was asked for last */
+    size_t latest; /* index of the span that was requested last */
 };
 
 struct zone_table *zone_table_load(const char *path)
@@ -21,7 +21,7 @@ struct zone_table *zone_table_load(const char *path)
     zone_span span{INT64_MIN, INT64_MAX, zone.lookup(at).offset};
     while (zone.next_transition(at, &change) && (at = zone.lookup(change.to).trans) < end) {
         int offset = zone.lookup(at).offset;
-        if (offset == span.offset) /* only the abbreviation changes */
+        if (offset == span.offset) /* only the abbreviation of the zone changes */
             continue;
         span.to = at.time_since_epoch().count();
         t->spans.push_back(span);

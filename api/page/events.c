@@ -4,14 +4,14 @@
 
 #define UNOWNED_MAX ((size_t)64 << 20)
 
-/* Events that are on their way to the queue. */
+/* Events that were sent to the queue, whose reply is outstanding. */
 struct post {
     struct api *api;
     struct http_request *req; /* NULL after the client has disconnected */
     bool is_pixel;
     struct buf events;
     size_t n;
-    struct buf refused; /* members of the reply */
+    struct buf refused; /* members of the reply that list the refused events */
 };
 
 static void post_gone(struct http_request *req, void *arg)
@@ -66,7 +66,7 @@ static void post_done(enum http_client_result result, const struct http_reply_vi
     post_free(p);
 }
 
-/* Appends those of the request's parameters that the queue understands. Returns whether there are any. */
+/* Appends the parameters of the request that the queue supports. Returns true if the request has such parameters. */
 static bool append_marks(struct http_request *req, struct buf *target)
 {
     static const char *const marks[] = {"queue", "producer", "mark", "next"};
@@ -82,8 +82,8 @@ static bool append_marks(struct http_request *req, struct buf *target)
     return any;
 }
 
-/* Sends the events to the queue. Takes over the memory of `events`. `marks` are further parameters of the target. `refused`:
- * NULL: no event of the request was refused. */
+/* Sends the events to the queue, and takes ownership of the memory of `events`. `marks`: further parameters of the
+ * target. `refused` is NULL if no event of the request was refused. */
 static void send_events(struct http_request *req, struct api *api, struct buf *events, size_t n,
     struct bytes marks, bool is_pixel, const struct event_refusals *refused)
 {

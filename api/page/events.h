@@ -1,8 +1,11 @@
-/* events: the endpoints that accept events. They check the events and send them to the local queue.
+/* events: the endpoints that accept events. The endpoints check events and send them to the local queue.
  *
- * 1. 200 means that the queue has stored the events. If the queue refuses them, its reply is passed on.
- * 2. If the client disconnects, the request to the queue continues. The events of such clients are bounded together.
- * 3. A web page of another origin may post events and use the pixel, but may name neither queue nor producer, nor move a mark.
+ * 1. 200 means that the queue has stored the events. If the queue refuses the events, the client gets the
+ *    queue's reply.
+ * 2. If the client disconnects, the request to the queue continues. All events of disconnected clients together are
+ *    limited.
+ * 3. A web page of another origin may post events and use the pixel. Such a page cannot name a queue or a producer, or
+ *    set a mark.
  *
  * The context of each handler is a struct api. */
 #ifndef MILLRACE_API_EVENTS_H

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A client of /v1/live. The call to pubsub owns it: on_done frees it, and ends the request if it is still open. */
+/* A client of /v1/live. The call to pubsub owns the client: on_done frees the client, and ends an open request. */
 struct live_client {
     struct live *live;
-    struct http_request *req; /* NULL: the client is gone */
+    struct http_request *req; /* NULL: the client has disconnected */
     struct http_call *call;
     bool has_begun, is_paused;
 };
@@ -105,7 +105,6 @@ void live_free(struct live **l)
     *l = NULL;
 }
 
-/* Asks pubsub for the target, and passes its answer on. */
 static void pass_on(struct live *l, struct http_request *req, const char *target)
 {
     struct bytes last = http_header(req, "Last-Event-ID");
@@ -147,7 +146,7 @@ void live_reply(struct live *l, struct http_request *req)
         buf_append_str(&target, "&from=");
         url_encode(from, &target);
     }
-    if (has_lines) { /* pubsub refuses both */
+    if (has_lines) { /* pubsub refuses a request with both */
         buf_append_str(&target, "&last=");
         url_encode(lines, &target);
     }

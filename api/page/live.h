@@ -1,13 +1,13 @@
-/* live: GET /v1/live passes the lines of a stream to a web page, as Server-Sent Events. GET /v1/live/rate passes the number of
- * its lines, once a second.
+/* live: GET /v1/live passes the lines of a stream to a web page, as Server-Sent Events. GET /v1/live/rate passes the
+ * number of new lines, once per second.
  *
  * pubsub writes the events (its /sub with Accept: text/event-stream, and its /rate). This module passes the bytes on
- * unchanged. Each client has a connection of its own to pubsub, so nothing is polled, and a restart of pubsub ends the
- * replies instead of making a count wrong.
+ * unchanged. Each client has its own connection to pubsub, so pubsub is not polled. A restart of pubsub ends the
+ * replies, so a count is never wrong.
  *
- * 1. At most LIVE_AHEAD bytes wait for a slow client. Above this number pubsub is not read, so pubsub's rules for slow
- *    subscribers apply.
- * 2. At most LIVE_CLIENTS_MAX clients. Others get 503.
+ * 1. At most LIVE_AHEAD bytes wait for a slow client. Above this limit the module stops reading from pubsub, and
+ *    pubsub treats the connection as a slow subscriber.
+ * 2. At most LIVE_CLIENTS_MAX clients are connected. Further clients get a 503.
  * 3. When pubsub ends the stream or fails, the reply ends, and the client connects again with Last-Event-ID. */
 #ifndef MILLRACE_API_LIVE_H
 #define MILLRACE_API_LIVE_H
@@ -20,9 +20,9 @@
 
 struct live;
 
-/* `pubsub` is borrowed. It must allow LIVE_CLIENTS_MAX connections. */
+/* `pubsub` is borrowed, and must allow LIVE_CLIENTS_MAX connections. */
 struct live *live_new(struct http_client *pubsub);
-/* Ends all replies. Their clients connect again. */
+/* Ends all replies, so that the clients connect again. */
 void live_drain(struct live *l);
 void live_free(struct live **l);
 /* Answers GET /v1/live?stream=NAME[&from=OFFSET|latest|@TIME][&last=N]. */

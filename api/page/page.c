@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Each file also has a compressed form, NAME.gz. */
+/* For each file NAME, the directory also contains the compressed file NAME.gz. */
 static const struct page_file {
     const char *path, *name, *type;
 } files[] = {
@@ -30,7 +30,7 @@ struct page {
     bool has_files;
 };
 
-/* Returns false with errno. */
+/* Reads a file into `out`. Returns false with errno if the file cannot be read. */
 static bool read_file(const char *directory, const char *name, const char *suffix, struct buf *out)
 {
     char path[PATH_MAX];
@@ -50,7 +50,7 @@ static bool read_files(struct page *p, const char *directory)
     return true;
 }
 
-/* PREFIX/share/millrace/page, where the program is PREFIX/libexec/millrace/api. */
+/* Appends PREFIX/share/millrace/page if the program is PREFIX/libexec/millrace/api. */
 static void append_own_directory(struct buf *out)
 {
     char self[4096];

@@ -9,9 +9,10 @@
 
 #define HISTORY_MAX (3600 / PIPELINE_REST)
 #define RUN_FILE_MAX ((size_t)1 << 20)
-#define ASKED_FOR (5 * USEC_PER_SEC) /* after a request, polls come every second for this time */
+#define ASKED_FOR (5 * USEC_PER_SEC) /* time after a request during which daemons are polled every second */
 
-/* The numbers of a sample, each from the statistics of one daemon: the sum of a member of all objects of a list, or one number. */
+/* The numbers of a sample. Each number is from the statistics of one daemon: a single member, or the sum of a
+ * member over all objects of a list. */
 static const struct {
     const char *name, *daemon, *list, *member;
 } columns[] = {
@@ -28,31 +29,31 @@ static const struct {
 #define HISTORY_COLUMNS (sizeof columns / sizeof *columns)
 
 struct sample {
-    int64_t at;   /* Unix seconds; 0: none */
-    usec_t taken; /* monotonic: a clock that is set back must not stop the history */
+    int64_t at;   /* Unix seconds; 0: the sample is empty */
+    usec_t taken; /* monotonic time, so that a clock that is set back does not stop the history */
     uint64_t numbers[HISTORY_COLUMNS];
 };
 
-/* One daemon. `next` collects the poll in progress; `shown` is the last complete one. */
+/* One daemon. `next` collects the answers of the poll in progress; `shown` is from the last complete poll. */
 struct member {
     struct pipeline *pipeline;
-    struct http_client *client; /* NULL: not asked */
+    struct http_client *client; /* NULL: the daemon is not polled */
     char *url;
     struct answer {
         const char *state;
-        struct buf detail, stats; /* JSON text; empty: null */
+        struct buf detail, stats; /* JSON texts; an empty text means null */
     } next, shown;
 };
 
 struct pipeline {
     struct event *timer;
-    struct stats *own;    /* of this process */
-    const char *run_file; /* NULL: none */
+    struct stats *own;    /* statistics of this process */
+    const char *run_file; /* run.json of `millrace up`; NULL: none */
     struct member members[PEERS];
-    unsigned unanswered; /* calls of the poll in progress */
+    unsigned unanswered; /* number of unanswered calls of the poll in progress */
     bool is_ending;
     usec_t asked;                       /* monotonic time of the last request; 0: never */
-    struct sample history[HISTORY_MAX]; /* a ring; `newest` is the place of the newest one */
+    struct sample history[HISTORY_MAX]; /* ring of samples; `newest` is the index of the newest sample */
     size_t newest;
 };
 
@@ -92,7 +93,8 @@ static struct json_doc *stats_of(const struct pipeline *p, const char *name)
     return NULL;
 }
 
-/* Polls of pages for their own display are not counted as queries. */
+/* False for endpoints that web pages poll for their own display. Requests to these endpoints are not counted as
+ * queries. */
 static bool counts(struct bytes name)
 {
     return !memmem(name.ptr, name.len, "\"/", 2) ||
@@ -100,7 +102,6 @@ static bool counts(struct bytes name)
                !memmem(name.ptr, name.len, "/v1/live", 8));
 }
 
-/* The sum of a member of all objects in the object or array at `list`. */
 static uint64_t sum_of(const struct json_doc *d, const char *list, const char *member)
 {
     uint64_t sum = 0, n;
@@ -120,7 +121,8 @@ static uint64_t sum_of(const struct json_doc *d, const char *list, const char *m
     return sum;
 }
 
-/* A daemon without statistics keeps its last numbers: its totals do not fall to 0 and rise again. */
+/* If a daemon sends no statistics, the sample repeats the last numbers, so that totals do not fall to 0 and rise
+ * again. */
 static void take_sample(struct pipeline *p)
 {
     struct sample s = p->history[p->newest];
@@ -153,7 +155,8 @@ static void finish_call(struct pipeline *p)
     schedule(p);
 }
 
-/* Each line after "ready" is a warning; a refusal is a problem with a detail. */
+/* Sets the detail of an answer to /health. Each line after "ready" is a warning. An error reply is a problem
+ * document with a detail. */
 static void set_detail(struct answer *a, const struct http_reply_view *reply)
 {
     struct json_doc *problem = reply->status == 200 ? NULL : json_doc_parse(reply->body);
@@ -278,7 +281,7 @@ static void append_daemon(
     buf_append_str(out, ",\"stats\":");
 }
 
-/* What `millrace up` tells about its processes. A file that cannot be read is none: the daemons above have answered nevertheless. */
+/* Appends run.json, in which `millrace up` describes its processes, or null if the file cannot be read. */
 static void append_run_file(const struct pipeline *p, struct buf *out)
 {
     struct buf text = {0};

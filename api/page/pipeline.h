@@ -1,12 +1,14 @@
 /* pipeline: the health and the statistics of all daemons, for the web page.
  *
- * The module asks each daemon for /health and /stats: every second while clients want to know, otherwise every PIPELINE_REST seconds.
+ * The module requests /health and /stats of each daemon: every second while clients send requests, otherwise every
+ * PIPELINE_REST seconds.
  *
- * 1. GET /v1/pipeline answers at once from the latest poll. All clients share the polls, so a thousand open pages cost the daemons
- *    no more than one.
- * 2. A daemon that does not answer within two seconds is unreachable. It delays no other daemon's answer.
- * 3. The history has one sample every PIPELINE_REST seconds for the last hour, from the API's start on. It is lost at a restart.
- * 4. A process that has no address, such as the compactor, is known from the file in which `millrace up` describes its processes. */
+ * 1. GET /v1/pipeline answers at once from the latest poll. All clients share the polls, so many open pages cause no
+ *    more requests to the daemons than one page.
+ * 2. A daemon that does not answer within two seconds is shown as unreachable. The answers of other daemons are not
+ *    delayed.
+ * 3. The history has one sample per PIPELINE_REST seconds of the last hour. A restart of the API clears the history.
+ * 4. A process without an address, such as the compactor, is described only in run.json of `millrace up`. */
 #ifndef MILLRACE_API_PIPELINE_H
 #define MILLRACE_API_PIPELINE_H
 
@@ -23,19 +25,18 @@ struct pipeline;
 
 struct pipeline_config {
     struct event_base *base;
-    struct http_client *clients[PEERS]; /* taken over; NULL for a daemon that is not asked */
-    const char *urls[PEERS];            /* of the clients; copied */
+    struct http_client *clients[PEERS]; /* owned by the pipeline; NULL: the daemon is not polled */
+    const char *urls[PEERS];            /* URLs of the clients; copied */
     const char *run_file;               /* run.json of `millrace up`; NULL: none; borrowed */
-    struct stats *own;                  /* of this process; borrowed */
+    struct stats *own;                  /* statistics of this process; borrowed */
 };
 struct pipeline *pipeline_new(const struct pipeline_config *config);
 void pipeline_free(struct pipeline **p);
-/* Answers GET /v1/pipeline:
- * {"time":T,"daemons":[{"name","url","state","detail","stats"}],"run":RUN_FILE,
- *  "history":[{"t","queued","delivered","published","counted","rejected","lag","reads","queries"}]}.
- * A state is "ready", "not ready", "unreachable", or "unknown" before the first poll. `stats` is the daemon's own JSON, or null. The last
- * daemon is this API. In the history `queued` and `lag` are numbers of messages and bytes at time t, and the others are totals since the
- * daemons' start. RUN_FILE is null without `millrace up`. */
+/* Answers GET /v1/pipeline: {"time":T,"daemons":[{"name","url","state","detail","stats"}],"run":RUN_FILE,
+ * "history":[{"t","queued","delivered","published","counted","rejected","lag","reads","queries"}]}. A daemon's
+ * state is "ready", "not ready", "unreachable", or "unknown" before the first poll. `stats` is the daemon's own
+ * JSON, or null. The last daemon is this API. In the history, `queued` (messages) and `lag` (bytes) are the values
+ * at time t. The other members are totals since the start of the daemons. RUN_FILE is null without `millrace up`. */
 void pipeline_reply(struct pipeline *p, struct http_request *req);
 
 #endif
