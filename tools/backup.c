@@ -1,4 +1,5 @@
-/* millrace backup and millrace restore: copy a running pipeline, verify the copy, and make a data directory of it. */
+/* millrace backup and millrace restore: copy a running pipeline, verify the copy, and make a data directory from
+ * the copy. */
 #include "backup/backup.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -31,7 +32,7 @@ static void on_progress(const char *step, uint64_t done, uint64_t total, void *a
     progress_show(arg, step, done, total, done >> 20, false, clock_monotonic());
 }
 
-/* The only operand, without slashes at its end. NULL: not one operand. */
+/* Returns the operand without trailing slashes, or NULL if the number of operands is not one. */
 static char *operand_of(const struct options *o)
 {
     char **operands;
@@ -43,7 +44,7 @@ static char *operand_of(const struct options *o)
     return bytes_dup(path);
 }
 
-/* Where `millrace up` lets each daemon keep its data. The caller frees the paths. */
+/* Finds the data directory of each daemon of `millrace up`. The caller frees the paths. */
 static void find_places(const struct options *o, const char *places[BACKUP_PLACES])
 {
     const struct config *config = options_config(o);
@@ -53,7 +54,7 @@ static void find_places(const struct options *o, const char *places[BACKUP_PLACE
     places[BACKUP_ARCHIVE] = tool_archive_dir(config, data_dir);
 }
 
-/* Names the programs of the configuration whose files a backup does not have. */
+/* Names the programs of the configuration whose files a backup does not contain. */
 static void show_left_out(const struct config *c)
 {
     static const char *const kinds[] = {"ps_to_file", "ps_to_http"};

@@ -1,5 +1,5 @@
-/* millrace compact: runs the compactor with the addresses (tool.h) and directories of a pipeline. Settings in
- * [compactor] override them. */
+/* millrace compact: runs the compactor with the addresses (tool.h) and directories of a pipeline. Settings
+ * in [compactor] override these values. */
 #include "archive/archive_options.h"
 #include "base/bytes.h"
 #include "config/config.h"
@@ -33,7 +33,7 @@ static void add_options(struct tool_args *a, const struct options *o, const stru
     }
 }
 
-/* Appends the address of a daemon, and to that of sortdb the address of an api that reads the archive too. */
+/* Appends the address of a daemon. For sortdb, also appends the address of an api that maps the archive. */
 static void add_url(struct tool_args *a, const char *key, const struct pipeline *p, const char *daemon,
     const struct config *config)
 {
@@ -66,7 +66,7 @@ static int exec_compactor(const struct options *o)
     if (config)
         tool_add_arg(&a, "--config=%s", config->path);
     tool_add_compactor_paths(&a, config, p.data_dir);
-    tool_add_arg(&a, "--every=0"); /* [compactor] every is for `millrace up` */
+    tool_add_arg(&a, "--every=0"); /* the setting `every` of [compactor] is only for `millrace up` */
     for (size_t i = 0; i < 2; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_url", daemons[i]);

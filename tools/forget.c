@@ -1,8 +1,12 @@
-/* millrace forget: erases every event whose key has a value, and what was counted of it.
+/* millrace forget: erases every event whose key has a value, and the counts of these events.
  *
- * The steps follow the events: wait until the queues are empty and erase what is left in their files; erase the lines of
- * the streams; wait until the aggregator has passed them; erase the lines that it rejected; merge the slices and remove
- * the key from the archive. Each step can be repeated, so a command that was interrupted is run again. */
+ * The steps follow the flow of events:
+ * 1. Wait until the queues are empty, and erase acknowledged messages in the files of the queues.
+ * 2. Erase the lines in the streams.
+ * 3. Wait until the aggregator has passed the erased lines.
+ * 4. Erase the rejects of the aggregator.
+ * 5. Merge the slices, and remove the key from the archive.
+ * Each step can be repeated. After an interruption, the operator runs the command again. */
 #include "json/json_fields.h"
 #include "counts/counters.h"
 #include "counts/key_function.h"
@@ -59,8 +63,8 @@ struct forget {
     struct forget_match *match;
     const char *field, *value;
     bool dry;
-    usec_t due;    /* end of the present wait: --wait after its beginning */
-    int remaining; /* exit status if something remains; 0: nothing */
+    usec_t due;    /* deadline of the current wait */
+    int remaining; /* exit status if events may remain; 0: no events remain */
 };
 
 static void say(const char *what, const char *name, const char *fmt, ...)
@@ -88,7 +92,7 @@ static struct json_doc *ask_pubsub(const struct forget *f, const char *target, s
         &f->pipeline, "pubsub", &(struct http_call_spec){.method = "GET", .target = target}, error);
 }
 
-/* Returns the parsed reply, or NULL after printing the error. */
+/* Returns the parsed reply of a daemon, or NULL after printing the error. */
 static struct json_doc *ask(
     const struct forget *f, const char *daemon, const char *method, const char *target)
 {
@@ -128,8 +132,8 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
     return true;
 }
 
-/* The id below which every message of the queue is published or buried; 0: unknown. queue_to_pubsub keeps it in the stream as the
- * mark of the queue (readers/reader_plan.h). */
+/* Returns the id below which every message of the queue is published or buried; 0: unknown. queue_to_pubsub stores
+ * this id in the stream as the mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {
     char target[128];
@@ -147,12 +151,12 @@ static uint64_t settled_below(const struct forget *f, const struct json_doc *que
     return s.below;
 }
 
-/* Waits until the messages that were in the queue at the beginning are gone, except buried ones. Returns the number of messages in the
- * queue if older ones may be among them, 0 if not, or -1 after an error.
+/* Waits until all messages that were in the queue before the call are deleted, except buried messages. Returns 0, the
+ * number of messages in the queue if old messages may remain, or -1 after an error.
  *
- * A queue of a busy pipeline is never empty. There, the messages below the end of a first round are published once the settled id
- * reaches that end, and are acknowledged by the reserve of a message that came after the second round. Delayed messages get new ids,
- * so a round begins without them. */
+ * A busy queue is never empty, so the wait has rounds. A round begins without delayed messages, because these get new
+ * ids, and ends once all its ids are settled. A reserve after the second round acknowledges the messages of the
+ * first round. */
 static int64_t drain(struct forget *f, const char *queue)
 {
     uint64_t last = 0, end = 0;
@@ -180,7 +184,7 @@ static int64_t drain(struct forget *f, const char *queue)
 
 struct buried {
     struct forget_match *match;
-    uint64_t read, matched, next; /* next: the id after the last one */
+    uint64_t read, matched, next; /* next: id after the last buried message */
 };
 
 static bool see_buried(const struct json_doc *message, size_t i, void *arg)
@@ -195,7 +199,7 @@ static bool see_buried(const struct json_doc *message, size_t i, void *arg)
     return true;
 }
 
-/* Searches the buried messages, which only a kick returns to the queue. */
+/* Searches the buried messages, which stay in the queue until a kick. */
 static int search_buried(struct forget *f, const char *queue)
 {
     struct buried b = {.match = f->match, .next = 1};
@@ -271,10 +275,9 @@ static int erase_queues(struct forget *f)
 /* Streams. */
 
 struct position {
-    uint64_t offset; /* that all consumers must reach */
-    const char
-        *producer; /* NULL: consumers are the named cursors of the stream; else this producer of the stream */
-    struct error why; /* names a consumer that has not reached it */
+    uint64_t offset;      /* offset that all consumers must reach */
+    const char *producer; /* producer that must reach the offset; NULL: all named cursors of the stream */
+    struct error why;     /* names a consumer that has not reached the offset */
     bool is_reached;
 };
 
@@ -294,7 +297,7 @@ static bool see_cursor(const struct json_doc *cursor, size_t i, void *arg)
     return p->is_reached;
 }
 
-/* True once the consumers have reached the position; otherwise, `why` says why not. */
+/* Returns true once the consumers have reached the position. Before that, sets p->why to the reason. */
 static bool has_reached(const struct forget *f, const char *stream, struct position *p)
 {
     char target[128];
@@ -319,8 +322,9 @@ static void await_position(struct forget *f, const char *stream, struct position
     }
 }
 
-/* A consumer that has read lines before they were erased, but has not stored its cursor yet, still counts or sends
- * them. A copy (--to-stream) has its cursor as a mark of its stream, under the id of the stream that it reads. */
+/* Waits until the consumers have passed the erased lines. A consumer that has read lines before the erasure still
+ * counts or sends these lines. A copy (--to-stream) stores its cursor as a mark in the target stream, under the id
+ * of the source stream. */
 static void await_consumers(
     struct forget *f, const struct forget_stream *s, const struct json_doc *streams, size_t n)
 {
@@ -371,8 +375,8 @@ static int erase_stream(
     return status;
 }
 
-/* If a filter copies one stream into another, the copy of a line may arrive in a stream that was searched before. So all
- * streams are searched again, until a search finds nothing. A copy of copies needs a search for each stream at most. */
+/* A filter may copy a line into a stream that was already searched. Therefore all streams are searched again until
+ * no line is found. For chains of copies, at most one search per stream is needed. */
 static int erase_streams(struct forget *f)
 {
     struct json_doc *doc = ask(f, "pubsub", "GET", "/streams");
@@ -391,7 +395,7 @@ static int erase_streams(struct forget *f)
 
 /* Rejects. */
 
-/* Erases the rejects from *from on, and moves *from to their end. */
+/* Erases the rejects from the position *from on. Sets *from to the end of the rejects. */
 static int erase_rejects(struct forget *f, struct rejects_place *from)
 {
     struct error why;
@@ -421,14 +425,14 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
 
 /* The archive. */
 
-/* Runs `millrace compact`, with an option unless it is NULL. Its log is shown only if it fails. */
+/* Runs `millrace compact` with `option`; NULL: no option. Prints the log of the command only after a failure. */
 static int compact(const struct forget *f, const char *option, const char *ns)
 {
     char hash[COMPONENT_HASH + 1];
     FILE *log = tmpfile();
     if (!log)
         return tool_fail(EX_TEMPFAIL, "cannot create a temporary file: %s", strerror(errno));
-    /* The stored form, because a text may look like a hash. */
+    /* Pass the stored form, because a text may look like a hash. */
     struct bytes value = component_store(bytes_str(f->value), hash);
     struct tool_args a = {0};
     tool_add_arg(&a, "/proc/self/exe");
@@ -463,7 +467,8 @@ static int erase_counter(struct forget *f, const char *ns, struct bytes key_text
     return status;
 }
 
-/* For each line of a canonical text of counters (counters.h): `subtotal c.u key = country`. */
+/* Erases the key in each counter of a canonical text (counters.h), whose lines are like `subtotal c.u key =
+ * country`. */
 static int erase_counters(struct forget *f, const char *text)
 {
     int status = EX_OK;
@@ -478,7 +483,8 @@ static int erase_counters(struct forget *f, const char *text)
     return status;
 }
 
-/* The archive's manifest names every counter whose counts it has, also those that are no longer configured. */
+/* Erases the key in every counter of the archive's manifest, which also contains counters that are no longer
+ * configured. */
 static int erase_archive(struct forget *f, struct rejects_place rejects)
 {
     struct manifest m;
@@ -486,7 +492,7 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
     if (f->dry)
         return erase_counters(f, f->counters->text);
     int status = compact(f, NULL, NULL);
-    /* The run has committed what the aggregator had in memory, such as rejects that were put back meanwhile. */
+    /* The compaction has committed the aggregator's memory, which may contain rejects that were put back meanwhile. */
     if (status == EX_OK && (status = erase_rejects(f, &rejects)) != EX_OK)
         return status;
     char *archive = tool_archive_dir(f->config, f->pipeline.data_dir);

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The first row that matches a path counts. A path is relative to the directory of its daemon, or of the pipeline (NULL). */
+/* The first matching row applies. Paths are relative to the directory of the daemon, or of the pipeline if the
+ * daemon is NULL. */
 static const struct place {
     const char *daemon;
     const char *pattern;
-    int components;     /* of the path that is reported */
-    const char *remedy; /* NULL: the steps of the command erase the file, or it never has text of an event */
+    int components; /* number of components of the reported path */
+    const char *
+        remedy; /* NULL: `millrace forget` erases the file, or the file never contains the text of an event */
 } places[] = {
     {NULL, "lock", 0, NULL},
     {NULL, "daemons.lock", 0, NULL},
@@ -43,7 +45,8 @@ static const struct place {
 static const struct place backup_links = {
     NULL, NULL, 1, "an interrupted backup has left it: `millrace backup` removes it, or delete it"};
 #define REMEDY_UNKNOWN "the pipeline does not use it: search it with grep or zgrep, or delete it"
-/* Below the directory of a daemon, a whole path: its parent may have the daemon's files. */
+/* Below a daemon's directory, the complete path is reported, because the parent directory may contain the daemon's
+ * files. */
 #define WHOLE_PATH 99
 static const struct place unknown = {NULL, NULL, 1, REMEDY_UNKNOWN};
 static const struct place unknown_of_daemon = {NULL, NULL, WHOLE_PATH, REMEDY_UNKNOWN};
@@ -62,7 +65,9 @@ static const struct place *place_of(const char *daemon, const char *path)
 }
 
 struct roots {
-    char *paths[BACKUP_PLACES + 1]; /* of the daemons, the archive and the pipeline; NULL: does not exist */
+    char *paths
+        [BACKUP_PLACES +
+            1]; /* directories of the daemons, the archive and the pipeline; NULL: the directory does not exist */
 };
 
 static bool is_below(const char *path, const char *directory, size_t length)
@@ -70,7 +75,7 @@ static bool is_below(const char *path, const char *directory, size_t length)
     return strncmp(path, directory, length) == 0 && path[length] == '/';
 }
 
-/* True if the path is below another root than `own` that is below that one. Such a root has a list of its own. */
+/* True if the path is below a root that is below `own`. The files of such a root are listed separately. */
 static bool is_of_other(const struct roots *roots, const char *own, const char *path)
 {
     for (size_t i = 0; i <= BACKUP_PLACES; i++) {
@@ -81,7 +86,7 @@ static bool is_of_other(const struct roots *roots, const char *own, const char *
     return false;
 }
 
-/* Cuts the path after its first `n` components below the root, unless a root is below this directory. */
+/* Cuts the path after `n` components below the root, unless another root is below the resulting directory. */
 static void cut(const struct roots *roots, const char *root, int n, char *path)
 {
     char *end = path + strlen(root);
@@ -95,7 +100,7 @@ static void cut(const struct roots *roots, const char *root, int n, char *path)
     *end = '\0';
 }
 
-/* Reports the files below `root`, and a directory once. */
+/* Reports the files below `root`. A directory is reported once. */
 static int list_root(const struct roots *roots, const char *daemon, const char *root, forget_files_fn *fn,
     void *arg, struct error *error)
 {
@@ -148,7 +153,7 @@ int forget_files_list(const struct pipeline *p, forget_files_fn *fn, void *arg, 
 void forget_files_configured(const struct config *config, forget_files_fn *fn, void *arg)
 {
     static const struct {
-        const char *kind, *setting, *remedy; /* kind NULL: of any section */
+        const char *kind, *setting, *remedy; /* kind NULL: sections of any kind */
     } files[] = {
         {"simplequeue", "overflow_log", "search the overflow log, and delete its lines with the value"},
         {"ps_to_file", "filename_format", "search the files, and delete their lines with the value"},

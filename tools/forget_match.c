@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct forget_match {
-    char *field, *argument; /* argument of the function; NULL: none */
+    char *field, *argument; /* argument: of the function in the key; NULL: none */
     struct bytes value;
     struct key_text_rule rule;
     struct json_fields *fields;
@@ -44,7 +44,7 @@ void forget_match_free(struct forget_match **mp)
     *mp = NULL;
 }
 
-/* True if both are equal, or texts of one long key, of which one is cut (component_bound). */
+/* True if both texts are equal, or if one text is the cut form of the other text (component_bound). */
 static bool is_of_same_key(struct bytes key, struct bytes value)
 {
     char a[COMPONENT_HASH + 1], b[COMPONENT_HASH + 1];
@@ -67,7 +67,7 @@ enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
     return is_of_same_key(key, m->value) ? FORGET_YES : FORGET_NO;
 }
 
-/* True if both paths have the same steps. They may still name different fields: json_path.h. */
+/* True if both paths have the same steps. Such paths may still name different fields (json_path.h). */
 static bool has_same_steps(struct bytes a, struct bytes b)
 {
     struct json_path x = {.rest = a}, y = {.rest = b};

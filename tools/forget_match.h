@@ -1,5 +1,5 @@
-/* forget_match: decides which lines `millrace forget` erases: events whose key is the value. The key is written as the
- * key of a counter: a field, a path, or a function of a field (counters.h). */
+/* forget_match: selects the lines that `millrace forget` erases: events whose key has the value. The key has the
+ * form of a counter's key: a field, a path, or a function of a field (counters.h). */
 #ifndef MILLRACE_FORGET_MATCH_H
 #define MILLRACE_FORGET_MATCH_H
 
@@ -7,25 +7,25 @@
 
 struct forget_match;
 
-/* NULL: `key` is not a valid key, or is a constant. The texts are borrowed. max_text as in the counters: a value over it matches by its whole text
- * and by its cut text. */
+/* Returns NULL if `key` is a constant or invalid. The texts are borrowed. `max_text` is the limit of the counters:
+ * a longer value matches both as a whole and in its cut form. */
 struct forget_match *forget_match_new(const char *key, const char *value, size_t max_text);
 void forget_match_free(struct forget_match **m);
 
 enum forget_verdict {
     FORGET_NO,
     FORGET_YES,
-    FORGET_CONTAINS, /* has no key: not a JSON object, or its field cannot be a key; and contains the value somewhere */
+    FORGET_CONTAINS, /* the line has no key (not a JSON object, or the field cannot be a key), but contains the value */
 };
-/* The line without its LF. FORGET_YES: counters count the event under the value (counts/key_text.h). */
+/* Checks a line without its LF. FORGET_YES: counters count the event under the value (counts/key_text.h). */
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line);
 
 enum forget_key {
     FORGET_OTHER_FIELD,
-    FORGET_OTHER_KEY, /* another function of the field, or its path written in another way */
+    FORGET_OTHER_KEY, /* another function of the same field, or another spelling of the field's path */
     FORGET_SAME_KEY,
 };
-/* Compares the key of a counter, as configured (`user`, `lower(user)`), with this key. */
+/* Compares a counter's configured key (`user`, `lower(user)`) with the key of `m`. */
 enum forget_key forget_match_key(const struct forget_match *m, struct bytes key_text);
 
 #endif

@@ -13,10 +13,10 @@
 
 size_t forget_rejects_batch = 4 << 20;
 
-/* A file of the rejects, opened to overwrite entries. */
+/* A file of rejects that is open for overwriting entries. */
 struct target {
     char name[64];
-    int fd; /* -1: none */
+    int fd; /* -1: no file is open */
 };
 
 static int fail(struct forget_rejects *f, const char *name)
@@ -24,7 +24,7 @@ static int fail(struct forget_rejects *f, const char *name)
     return error_set(&f->error, EX_IOERR, "%s/%s: %s", f->dir, name, strerror(errno));
 }
 
-/* Syncs and closes. Returns 0, or -1 with errno. */
+/* Syncs and closes the file. Returns 0, or -1 with errno. */
 static int close_target(struct target *t)
 {
     int failed = t->fd >= 0 ? io->fdatasync(t->fd) : 0, saved = errno;
@@ -35,7 +35,7 @@ static int close_target(struct target *t)
     return failed;
 }
 
-/* A file that has expired has no entry to erase. */
+/* Opens a file of rejects. Returns 0 without a file if the file has expired, or -1 with errno. */
 static int open_target(struct forget_rejects *f, struct target *t, const char *name)
 {
     if (t->fd >= 0 && strcmp(t->name, name) == 0)
@@ -49,7 +49,7 @@ static int open_target(struct forget_rejects *f, struct target *t, const char *n
     return t->fd >= 0 || errno == ENOENT ? 0 : -1;
 }
 
-/* True if one entry, whole or half erased, has these bytes of the file. */
+/* True if the `n` bytes at `at` are exactly one entry, which may be partly erased. */
 static bool is_entry(int fd, uint64_t at, size_t n)
 {
     char *text = mem_alloc(n + 1);
@@ -60,7 +60,8 @@ static bool is_entry(int fd, uint64_t at, size_t n)
     return is;
 }
 
-/* Writes the entries of `erasing`: for each a line "NAME OFFSET LENGTH", and the entry. Returns 0, or -1 with errno. */
+/* Writes the entries of the file `erasing`, which contains for each entry a line "NAME OFFSET LENGTH" and the
+ * erased form. Returns 0, or -1 with errno. */
 static int apply(struct forget_rejects *f, struct bytes text)
 {
     struct target t = {.fd = -1};
@@ -89,7 +90,7 @@ static int apply(struct forget_rejects *f, struct bytes text)
     return failed;
 }
 
-/* Finishes what an interrupted search has begun. */
+/* Writes the entries that an interrupted search has left in `erasing`. */
 static int apply_left(struct forget_rejects *f, const char *path)
 {
     struct buf text = {0};
@@ -114,7 +115,7 @@ static int flush(struct forget_rejects *f, const char *path, struct buf *erased)
     return apply_left(f, path);
 }
 
-/* Adds the erased form of the reader's latest entry. False: the entry is too short. */
+/* Appends the erased form of the reader's latest entry. Returns false if the entry is too short. */
 static bool collect(
     const struct rejects_reader *r, struct bytes text, const struct rejects_entry *e, struct buf *erased)
 {
@@ -129,7 +130,7 @@ static bool collect(
     return fits;
 }
 
-/* The reason may quote the line. */
+/* Checks the line and the reason of an entry, because the reason may quote the line. */
 static bool is_matched(struct forget_rejects *f, const struct rejects_entry *e)
 {
     enum forget_verdict v = forget_match_line(f->match, e->line);

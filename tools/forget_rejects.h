@@ -1,11 +1,13 @@
-/* forget_rejects: erases matching entries among the rejects of an aggregator.
+/* forget_rejects: erases matching entries in the rejects of an aggregator.
  *
- * The aggregator may have the newest file open, so an erased entry overwrites the entry in place, with the same length.
+ * Each entry is overwritten in place with an erased form of the same length, because the aggregator may have the newest
+ * file open.
  *
- * 1. The file `erasing` beside the rejects first gets the erased entries, synced, and is removed once they are written and
- *    synced. After a crash, the next search first writes what `erasing` has, so that no entry stays half erased.
- * 2. A search reads only committed entries, which the aggregator does not change.
- * 3. One search of a directory at a time. */
+ * 1. The erased forms are first written to the file `erasing` in the same directory, and synced. The file `erasing` is
+ *    removed after the entries are overwritten and synced. After a crash, the next search first writes the entries of
+ *    `erasing`, so that no entry stays partly erased.
+ * 2. A search reads only committed entries. The aggregator does not change these entries.
+ * 3. Only one search of a directory runs at a time. */
 #ifndef MILLRACE_FORGET_REJECTS_H
 #define MILLRACE_FORGET_REJECTS_H
 
@@ -15,18 +17,19 @@
 #define FORGET_REJECTS_FILE "erasing"
 
 struct forget_rejects {
-    const char *dir; /* of the rejects */
+    const char *dir; /* directory of the rejects */
     struct rejects_place from, end;
     struct forget_match *match;
     bool dry; /* change nothing */
 
-    uint64_t read, matched, failed; /* results; failed: damaged, or too short to be erased */
+    uint64_t read, matched,
+        failed; /* results: numbers of entries; failed: damaged, or too short to be erased */
     struct error error;
 };
 
-/* Returns 0, or an exit status with the error. Without the directory there are no entries. */
+/* Erases matching entries. Returns 0, also if the directory does not exist, or an exit status with the error. */
 int forget_rejects_erase(struct forget_rejects *f);
 
-extern size_t forget_rejects_batch; /* bytes of `erasing`; replaceable for tests */
+extern size_t forget_rejects_batch; /* maximum size of the file `erasing`; tests may change this value */
 
 #endif

@@ -21,7 +21,7 @@ struct search {
     struct event_base *base;
     struct stream_client *client;
     struct progress progress;
-    uint64_t first; /* the first offset read */
+    uint64_t first; /* first offset that was read */
     bool ended;
     int status;
 };
@@ -104,7 +104,7 @@ static struct json_doc *ask(
     return doc;
 }
 
-/* Learns where the stream ends now, so that a search during publishes has an end. */
+/* Gets the current end of the stream, where the search ends even if publishes continue. */
 static int find_end(struct forget_stream *f)
 {
     char target[128];
@@ -147,7 +147,7 @@ int forget_stream_search(struct forget_stream *f)
     return s.status;
 }
 
-/* Polls the state of the erasure until it has ended. */
+/* Polls the state of the erasure until the erasure has ended. */
 static int await(struct forget_stream *f, const char *target)
 {
     struct progress progress;

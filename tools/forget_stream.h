@@ -1,4 +1,4 @@
-/* forget_stream: finds the lines of a stream that match, and has pubsub erase them. */
+/* forget_stream: finds the matching lines of a stream, and makes pubsub erase these lines. */
 #ifndef MILLRACE_FORGET_STREAM_H
 #define MILLRACE_FORGET_STREAM_H
 
@@ -10,30 +10,30 @@ struct forget_stream {
     const struct pipeline *pipeline;
     const char *stream;
     struct forget_match *match;
-    bool contains; /* erase lines with FORGET_CONTAINS too */
+    bool contains; /* also erase lines with FORGET_CONTAINS */
 
     /* Results. */
-    uint64_t read; /* lines */
+    uint64_t read; /* number of lines that were read */
     uint64_t contained,
-        erased_contained; /* lines without a key that contain the value, and those of `erased` */
-    uint64_t erased;      /* lines found to be erased */
-    uint64_t end;         /* the end of the stream at the beginning of the search */
-    char id[33];          /* of the stream */
+        erased_contained; /* number of lines without a key that contain the value, and how many of these are erased */
+    uint64_t erased; /* number of lines to erase */
+    uint64_t end;    /* end of the stream when the search began */
+    char id[33];     /* id of the stream */
     struct forget_batch *batches;
     size_t n_batches, room_batches;
     struct error error;
 };
 
-/* Lines for one request. */
+/* Lines of one request to pubsub. */
 struct forget_batch {
-    struct buf ranges;                 /* the body of /erase */
-    char opening[STREAM_OPENING_TEXT]; /* of the last line */
+    struct buf ranges;                 /* body of the request to /erase */
+    char opening[STREAM_OPENING_TEXT]; /* opening (id of a run of pubsub) of the last line */
 };
 
 /* Reads the stream up to its end. Returns 0, or an exit status with the error. */
 int forget_stream_search(struct forget_stream *f);
-/* Erases the lines found, and waits until they are erased. Without any, still erases what deleted lines have left in the stream's
- * files. Returns 0, or an exit status with the error. */
+/* Erases the found lines and remains of deleted lines in the stream's files. Waits until pubsub has erased all of
+ * them. Returns 0, or an exit status with the error. */
 int forget_stream_erase(struct forget_stream *f);
 void forget_stream_free(struct forget_stream *f);
 

@@ -1,4 +1,5 @@
-/* millrace grep: prints the archive's records of the keys that contain a text, with the texts in place of the hashes. */
+/* millrace grep: prints the archive's records of the keys that contain a text, with the texts in place of the
+ * hashes. */
 #include "archive/generation.h"
 #include "counts/records.h"
 #include "tools/tool.h"
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 #define RUN_BYTES ((size_t)1 << 20)
-#define NOT_FOUND 1 /* as grep */
+#define NOT_FOUND 1 /* exit status, as of grep */
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -33,10 +34,10 @@ typedef char hash_text[COMPONENT_HASH];
 
 struct grep {
     struct generation *g;
-    const char *ns; /* NULL: of any */
+    const char *ns; /* namespace of the records; NULL: any */
     struct buf sought;
     bool begins, whole, ignores_case, is_quiet, is_count;
-    hash_text *hashes; /* of the texts that match, sorted once all are known */
+    hash_text *hashes; /* hashes of the matching texts, sorted after all texts were read */
     size_t n_hashes, room_hashes;
     uint64_t found;
     struct buf text, line;
@@ -49,7 +50,7 @@ static void fold_case(struct buf *text)
             text->ptr[i] = (char)(text->ptr[i] + 'a' - 'A');
 }
 
-/* Whether the text in g->text matches. */
+/* Returns true if g->text matches. */
 static bool matches(struct grep *g)
 {
     struct bytes sought = buf_bytes(&g->sought);
@@ -78,7 +79,7 @@ static bool is_match(struct grep *g, struct bytes stored)
     return matches(g);
 }
 
-/* A line of the texts: the text and its hash. */
+/* Handles a record of the archive's texts, which contains a text and the hash of this text. */
 static void take_text(struct grep *g, const struct record *r)
 {
     buf_clear(&g->text);
@@ -87,7 +88,7 @@ static void take_text(struct grep *g, const struct record *r)
         memcpy(*ARRAY_ADD(g->hashes, g->n_hashes, g->room_hashes), r->value.ptr, COMPONENT_HASH);
 }
 
-/* Appends a component; for a hash the text of its lookup, which is escaped there. */
+/* Appends a component. Instead of a hash, appends the escaped text of the lookup record. */
 static void append_text(struct grep *g, struct bytes stored)
 {
     struct bytes found;
@@ -171,7 +172,7 @@ static void search(struct grep *g)
     buf_free(&prefix);
 }
 
-/* Searches one generation. The bytes are valid only if its files are whole afterwards. */
+/* Searches one generation. The result is valid only if no file was truncated during the search. */
 static int search_archive(struct grep *g, const char *archive)
 {
     struct error error = {0};

@@ -1,5 +1,5 @@
-/* millrace journal check|dump|repair DIR: inspects or repairs a journal by hand. The daemon may run during check and dump, but must be
- * stopped for repair. */
+/* millrace journal check|dump|repair DIR: inspects or repairs a journal. The daemon may run during check and dump,
+ * but must be stopped for repair. */
 #include "journal/journal_repair.h"
 #include "tools/tool.h"
 
@@ -54,7 +54,7 @@ static void check_event(const struct inspect_event *e, void *arg)
         describe(e);
 }
 
-/* True if the directory has no segment, also none that a repair left. */
+/* True if the directory contains no segment, including segments that an interrupted repair has renamed. */
 static bool is_absent(const char *dir)
 {
     char *pattern = mem_printf("%s/*.seg*", dir);
@@ -104,7 +104,8 @@ static void dump_frame(const struct inspect_event *e, bool payload)
         kinds[f->kind], f->offset, f->payload.len, f->time, f->durable);
     if (f->name.len)
         printf(" producer=%.*s mark=%" PRIu64, (int)f->name.len, f->name.ptr, f->mark);
-    size_t name_length = strnlen(f->name.ptr, f->name.len); /* of a label: name, NUL, tag */
+    size_t name_length = strnlen(
+        f->name.ptr, f->name.len); /* length of the name in a label, which consists of name, NUL and tag */
     if (name_length < f->name.len)
         printf(" opening=%.*s", (int)(f->name.len - name_length - 1), f->name.ptr + name_length + 1);
     struct bytes table = f->payload, name;
@@ -191,7 +192,6 @@ static const struct {
     bool takes_payload;
 } acts[] = {{"check", check, false}, {"dump", dump, true}, {"repair", repair, false}};
 
-/* Takes options and words in any order. */
 int tool_journal(int argc, char **argv)
 {
     const char *words[2] = {"", ""};

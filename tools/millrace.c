@@ -54,7 +54,7 @@ static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_
     "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
-/* The guides, as `millrace help TOPIC`. No topic has the name of a subcommand or a program. */
+/* The guides that `millrace help TOPIC` prints. A topic must not have the name of a subcommand or a program. */
 static const struct topic {
     const char *name, *file, *help;
 } topics[] = {
@@ -93,7 +93,7 @@ static void usage(FILE *out)
     fputs("\n`millrace NAME --help` lists the options of NAME.\n", out);
 }
 
-/* Names the nearest program, and for help also the nearest topic. Returns an exit status. */
+/* Prints the nearest program, and for help also the nearest topic. Returns an exit status. */
 static int unknown_name(const char *written, bool is_help)
 {
     struct suggest program = suggest_for(written), topic = program;

@@ -1,7 +1,9 @@
-/* millrace producers: shows the marks of a stream's or queue's producers, sets one, and leaves out or removes one.
+/* millrace producers: shows the marks of a stream's or queue's producers. Sets the mark of a producer, leaves out a
+ * producer, or removes a producer.
  *
- * A mark only rises by itself. So a wrong mark (a mistyped request, a queue restored from an older copy) stays until an operator sets
- * it. The mark of a queue's relay is the id of the first message that is not published (readers/reader_plan.h). */
+ * Publishes never lower a mark. Therefore a wrong mark (from a mistyped request, or after a queue was restored from an
+ * older copy) stays until an operator sets the mark. The mark of a queue's relay is the id of the first message that is
+ * not published (readers/reader_plan.h). */
 #include "base/rfc3339.h"
 #include "base/suggest.h"
 #include "base/url.h"
@@ -59,14 +61,14 @@ static const struct option_row rows[] = {
 };
 
 struct producer {
-    struct bytes name, opening, known_as; /* in the reply; known_as: to people */
+    struct bytes name, opening, known_as; /* texts in the reply; known_as: name for people */
     uint64_t mark;
     bool states, is_left_out;
-    int64_t until;   /* with states: Unix seconds; 0: not known */
+    int64_t until;   /* time that the producer stated, if `states` (Unix seconds); 0: not known */
     uint64_t silent; /* seconds */
 };
 
-/* 0: null, or missing. */
+/* Returns a time of the reply; 0: the member is null or missing. */
 static double seconds_at(const struct json_doc *doc, const char *at, const char *member)
 {
     char pointer[64];
@@ -143,7 +145,7 @@ static void print_all(const struct json_doc *doc, const char *prefix, bool json)
     free(all);
 }
 
-/* The parameters of --set and --remove. False after an error. */
+/* Appends the parameters of --set and --remove. Returns false after printing an error. */
 static bool append_set(const struct options *o, struct buf *target)
 {
     const char *mark = options_string(o, "mark");
@@ -173,8 +175,8 @@ static bool append_set(const struct options *o, struct buf *target)
     return false;
 }
 
-/* Refuses a producer that the stream or queue does not have, because a mistyped name would become a new producer. If the server refuses the
- * look, the change reports why. Returns an exit status. */
+/* Refuses a producer that the stream or queue does not have, because a mistyped name would create a new producer.
+ * If the server refuses this check, the later change reports the reason. Returns an exit status. */
 static int check_exists(const struct options *o, const char *url, const char *token, const char *place)
 {
     const char *name = options_string(o, "set"), *why;

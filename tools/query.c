@@ -1,5 +1,5 @@
-/* millrace query: asks the API and prints the answer. Unknown options become parameters of the request, so a counter's label is an
- * option: `millrace query series --user bitly --unit day`. */
+/* millrace query: sends a query to the API and prints the answer. Unknown options become parameters of the request,
+ * so a counter's label is an option: `millrace query series --user bitly --unit day`. */
 #include "base/bytes.h"
 #include "base/suggest.h"
 #include "json/json_fields.h"
@@ -38,7 +38,7 @@ struct ask {
     struct buf target;
 };
 
-/* Dashes stand for the underscores of the API's parameters; labels are passed on unchanged. */
+/* Adds a parameter. Dashes in names of API parameters become underscores; labels do not change. */
 static void add_param(struct ask *a, struct bytes name, const char *value)
 {
     static const char *const dashed[][2] = {{"hour-offset", "hour_offset"}, {"week-start", "week_start"},
@@ -52,7 +52,7 @@ static void add_param(struct ask *a, struct bytes name, const char *value)
     url_encode(bytes_str(value), &a->target);
 }
 
-/* Parses one option; returns the number of words used, or 0. */
+/* Parses one option. Returns the number of parsed words, or 0. */
 static int take_option(struct ask *a, int argc, char **argv)
 {
     const struct {
@@ -92,7 +92,7 @@ static bool is_question(const char *name)
     return query_questions[i] != NULL;
 }
 
-/* The index of the first word that is neither an option nor its value; argc: none. */
+/* Returns the index of the first word that is neither an option nor the value of an option; argc: none. */
 static int find_question(int argc, char **argv)
 {
     int i = 1;
@@ -101,7 +101,7 @@ static int find_question(int argc, char **argv)
     return i < argc ? i : argc;
 }
 
-/* Prints what is wrong with the word that should name a question. */
+/* Prints an error about the word that should name a question. */
 static void refuse_question(const char *word)
 {
     struct suggest s = suggest_for(word ? word : "");
@@ -123,7 +123,7 @@ static bool parse_args(struct ask *a, int argc, char **argv)
         return false;
     }
     a->what = argv[question];
-    static char file[PATH_MAX]; /* `a` refers to it */
+    static char file[PATH_MAX]; /* referenced by `a` */
     a->config = config_default(file, sizeof file) ? file : NULL;
     a->format = "table";
     buf_printf(&a->target, "/v1/%s", a->what);

@@ -7,9 +7,10 @@
 #include <time.h>
 
 #define BAR_CELLS 24
-#define SPARKS_MAX 48 /* cells of a sparkline; more rows share a cell */
+#define SPARKS_MAX                                                                                           \
+    48 /* maximum number of cells of a sparkline; if more rows exist, several rows share a cell */
 
-/* Blocks of an eighth to eight eighths: wide ones for bars, high ones for sparklines. */
+/* Blocks of one to eight eighths of a cell: of growing width for bars, of growing height for sparklines. */
 static const char *const wide[] = {"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 static const char *const high[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const ascii[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
@@ -66,7 +67,7 @@ static struct series rows_of(const struct json_doc *d)
     return s;
 }
 
-/* A cell shows the largest of its rows. */
+/* Prints a sparkline. Each cell shows the largest row that shares the cell. */
 static void print_sparkline(const struct series *s)
 {
     const char *const *blocks = is_utf8() ? high : ascii;
@@ -103,7 +104,7 @@ static bool print_series_row(const struct json_doc *row, size_t i, void *arg)
     return true;
 }
 
-/* One of several series: its name, total and sparkline. */
+/* Prints the name, total and sparkline of one of several series. */
 static bool print_one_series(const struct json_doc *one, size_t i, void *arg)
 {
     struct series s = rows_of(one);
@@ -284,7 +285,8 @@ static bool find_of(const struct json_doc *row, size_t i, void *arg)
     return true;
 }
 
-/* What the rows alone do not tell: a removed counter, counts of a whole day in its first hour, and events that were counted as `(other)` because of max_keys. */
+/* Prints notes on a removed counter, on imported counts of a whole day in the first hour of the day, and on events
+ * that were counted as `(other)` because of max_keys. */
 static void print_notes(const struct json_doc *answer)
 {
     static const char *const over[][2] = {
@@ -331,7 +333,6 @@ static void append_row(struct buf *out, struct bytes ns, struct bytes counter, s
     buf_append_char(out, '\n');
 }
 
-/* A row for each total and for each of its subtotals. */
 void query_print_counters_csv(const struct json_doc *d)
 {
     struct buf out = {0};

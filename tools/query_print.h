@@ -1,18 +1,18 @@
-/* query_print: the answers of the API as text for a person: rows with bars, series with sparklines, shares in percent.
+/* query_print: prints answers of the API as text for people: rows with bars, series with sparklines, shares in percent.
  *
- * 1. Printing takes time linear in the answer.
- * 2. Keys contain no control bytes when they are printed (stream_view_print).
- * 3. Bars and sparklines use block characters if the locale's text is UTF-8, else ASCII. */
+ * 1. The time to print an answer is linear in the size of the answer.
+ * 2. Printed keys contain no control bytes (stream_view_print).
+ * 3. Bars and sparklines use block characters in a UTF-8 locale, else ASCII. */
 #ifndef MILLRACE_QUERY_PRINT_H
 #define MILLRACE_QUERY_PRINT_H
 
 #include "json/json_fields.h"
 
-/* The names of the questions, for usage errors and completion; NULL ends them. */
+/* The names of all questions, for usage errors and completion. The list ends with NULL. */
 extern const char *const query_questions[];
 /* Prints the answer to a question. */
 void query_print(const char *question, const struct json_doc *answer);
-/* Prints the counters as CSV, which the API does not. */
+/* Prints the list of counters as CSV, because the API has no CSV form of this list. */
 void query_print_counters_csv(const struct json_doc *answer);
 
 #endif

@@ -1,7 +1,7 @@
 /* millrace queue: lists the buried messages of a queue, and shows, edits, deletes or kicks them.
  *
- * A relay buries a message that its destination refuses. A kicked message is delivered again, and buried again unless the
- * destination has changed. So `edit` replaces the message and kicks it, in one step of the queue. */
+ * A relay buries a message that its destination refuses. A kicked message is delivered again, and buried again if
+ * the destination still refuses the message. Therefore `edit` replaces and kicks the message in one request. */
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "daemon/daemon.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define EDITED_MAX ((size_t)64 << 20)
-#define SHOWN_MAX 100 /* bytes of a message in the list */
+#define SHOWN_MAX 100 /* maximum number of bytes of a message in the list */
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -119,7 +119,7 @@ static int show(const struct queue_tool *t, const char *ids)
     return status;
 }
 
-/* Repeats the request, which moves or deletes only a part of many messages, until none of `ids` is left. */
+/* Repeats the request until no message of `ids` remains, because one request handles a limited number of messages. */
 static int change(const struct queue_tool *t, const char *ids, const char *method, const char *path,
     const char *verb, struct bytes body)
 {
@@ -142,7 +142,7 @@ static int change(const struct queue_tool *t, const char *ids, const char *metho
     return status;
 }
 
-/* All that are buried now. A message that is kicked and buried again has a higher id. */
+/* Changes all messages that are buried now. A message that is kicked and buried again gets a higher id. */
 static int change_all(
     const struct queue_tool *t, const char *ids, const char *method, const char *path, const char *verb)
 {
@@ -169,7 +169,7 @@ static int delete (const struct queue_tool *t, const char *ids)
     return change_all(t, ids, "DELETE", "/dead", "deleted");
 }
 
-/* Lets the user's editor change the text, in a file of its own. */
+/* Opens the text in the user's editor, in a temporary file. */
 static int run_editor(struct buf *text)
 {
     char path[] = "/tmp/millrace-queue-XXXXXX";

@@ -1,9 +1,9 @@
-/* `millrace recount`: makes an archive under changed counters from the lines of the streams, while the pipeline runs.
+/* `millrace recount`: makes an archive with changed counters from the lines of the streams, while the pipeline runs.
  *
- * The aggregator (aggregator/files/recount.h) and the compactor run as child processes over a directory of their own, until the new
- * archive ends where the pipeline's archive ends. Each of them can be killed and continues when the command is repeated.
- * `millrace compact --replace` then puts the new archive in the place of the old one, and checks every condition again.
- */
+ * The aggregator (aggregator/files/recount.h) and the compactor run as child processes in a separate directory, until
+ * the new archive has the same end as the pipeline's archive. Killed child processes continue when the command is
+ * repeated. `millrace compact --replace` then checks every condition again, and replaces the old archive by the new
+ * archive. */
 #include "base/xxh3.h"
 #include "counts/counters.h"
 #include "json/json_fields.h"
@@ -36,12 +36,12 @@ static const struct option_row rows[] = {
 struct recount {
     const struct config *config;
     struct pipeline pipeline;
-    char *archive, *to, *counting; /* counting: the data directory of the child aggregator */
+    char *archive, *to, *counting; /* counting: data directory of the child aggregator */
     struct counters *counters;
     struct manifest current;
 };
 
-/* Runs the program to its end. Returns its exit status. */
+/* Runs the program and waits for its end. Returns the exit status. */
 static int run_child(struct tool_args *a)
 {
     return tool_wait(tool_start(a, -1, -1));
@@ -49,14 +49,14 @@ static int run_child(struct tool_args *a)
 
 #define MANIFEST_SUFFIX ".manifest.json"
 
-/* A glob for the files of ps_to_file may also match the manifests. */
+/* True for a manifest of ps_to_file, which a glob for the files of ps_to_file may also match. */
 static bool is_manifest(const char *path)
 {
     size_t n = strlen(path), suffix = strlen(MANIFEST_SUFFIX);
     return n > suffix && strcmp(path + n - suffix, MANIFEST_SUFFIX) == 0;
 }
 
-/* True if ps_to_file has written the file: there is a manifest beside it (archived_file.h). */
+/* True if ps_to_file has written the file. Such a file has a manifest in the same directory (archived_file.h). */
 static bool has_manifest(const char *path)
 {
     static const char *const packed[] = {"", ".gz", ".zst"};
@@ -87,7 +87,8 @@ static int count(const struct recount *r, const char *mode, char **files, size_t
     return run_child(&a);
 }
 
-/* Counts files that the pipeline has counted with --input, then the streams, for which files of ps_to_file may stand in. */
+/* Counts the files that the pipeline has counted with --input, then the streams. Files of ps_to_file may replace
+ * deleted lines of a stream. */
 static int count_all(const struct recount *r, char **files, size_t n)
 {
     char **parts = mem_zalloc((n + 1) * sizeof *parts), **inputs = mem_zalloc((n + 1) * sizeof *inputs);
@@ -138,7 +139,7 @@ static int read_current(struct recount *r)
     return EX_OK;
 }
 
-/* A sealed slice that the archive does not include must have the new counters. */
+/* Refuses a sealed slice with other counters, unless the archive includes the slice. */
 static int check_sealed(const struct recount *r, const struct json_doc *slices)
 {
     for (size_t i = 0; i < json_doc_length(slices, "/slices"); i++) {
@@ -160,8 +161,8 @@ static int check_sealed(const struct recount *r, const struct json_doc *slices)
     return EX_OK;
 }
 
-/* The directory of the new archive may be missing, empty, or of a recount. Anything else, such as the directory of a daemon, stays as it
- * is. */
+/* Refuses a directory with other files, such as the directory of a daemon. The directory of the new archive may be
+ * missing, empty, or from an earlier recount. */
 static int check_directory(const struct recount *r)
 {
     DIR *dir = access(r->counting, F_OK) != 0 ? opendir(r->to) : NULL;
@@ -175,7 +176,7 @@ static int check_directory(const struct recount *r)
                     : EX_OK;
 }
 
-/* Refuses at the start what `compact --replace` would refuse at the end. */
+/* Checks early whether the aggregator has the new counters, as `compact --replace` requires. */
 static int check_aggregator(const struct recount *r)
 {
     struct error error;
@@ -210,7 +211,7 @@ static bool ends_where(const struct manifest *m, const struct manifest *current)
     return true;
 }
 
-/* Counts and merges until the new archive ends where the pipeline's ends, which may have moved on meanwhile. */
+/* Counts and merges until the new archive has the same end as the pipeline's archive, which may grow meanwhile. */
 static int make_archive(struct recount *r, char **files, size_t n)
 {
     struct error error;

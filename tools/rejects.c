@@ -1,4 +1,5 @@
-/* millrace rejects: shows the lines that the aggregator could not count, and has the aggregator count them again. */
+/* millrace rejects: shows the lines that the aggregator could not count, and makes the aggregator count these lines
+ * again. */
 #include "base/bytes.h"
 #include "base/progress.h"
 #include "base/rfc3339.h"
@@ -88,7 +89,8 @@ static void count_reason(struct rejects_tool *t, struct bytes text)
     t->reasons[i].n++;
 }
 
-/* What --count counts: the entry's reason, or with --dry-run the result of counting the line again. */
+/* Returns the text by which --count groups entries: the reason, or with --dry-run the result of counting the line
+ * again. */
 static struct bytes result_of(struct rejects_tool *t, const struct rejects_entry *e, struct buf *text)
 {
     struct counters_event event;
@@ -195,7 +197,7 @@ static int dry_run(struct rejects_tool *t, const char *dir)
     return status;
 }
 
-/* Posts one step. Returns the HTTP status, or 0; *reply: the parsed body, or NULL. */
+/* Posts one step. Returns the HTTP status, or 0. Sets *reply to the parsed body, or NULL. */
 static int post_step(struct http_client *client, const struct rejects_tool *t, struct rejects_place until,
     struct json_doc **reply)
 {
@@ -217,7 +219,7 @@ static int post_step(struct http_client *client, const struct rejects_tool *t, s
     return http_status;
 }
 
-/* Posts steps until the aggregator has reached the end that the rejects had at the first step. */
+/* Posts steps until the aggregator has read all rejects that existed at the first step. */
 static int put_back_steps(struct http_client *client, const struct rejects_tool *t)
 {
     static const char *const names[] = {"counted", "skipped", "rejected", "kept", "damaged"};

@@ -32,7 +32,7 @@ int tool_open_slice(const char *path, struct slice_reader **out, struct error *e
     enum slice_result opened = SLICE_FOREIGN;
     if (stat(path, &st) != 0)
         error_errno(error, SLICE_FOREIGN, path);
-    else /* Only a sealed slice can be opened as immutable: any other may still have a -wal file. */
+    else /* Only a sealed slice can be opened as immutable, because other files may still have a -wal file. */
         opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, out, error);
     return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
 }

@@ -24,13 +24,13 @@ struct stream_view {
     const struct options *o;
     struct event_base *base;
     struct stream_client *stream;
-    struct json_fields *fields; /* the config's, then those of the conditions; NULL: none */
+    struct json_fields *fields; /* fields of the config, then fields of the conditions; NULL: none */
     struct json_value *values;
     struct condition *conditions;
     size_t n_conditions;
     bool ended;
     int status;
-    char trouble[256]; /* the last one reported */
+    char trouble[256]; /* last reported error of the connection */
 };
 
 void stream_view_end(struct stream_view *v)
@@ -98,7 +98,7 @@ static void on_lines(struct bytes lines, void *arg)
             v->config->on_line(v, line, v->values, v->config->arg);
     }
     if (fflush(stdout) != 0)
-        stream_view_end(v); /* the reader of a pipe has ended */
+        stream_view_end(v); /* the process that reads the pipe has ended */
 }
 
 static void on_change(void *arg)
@@ -118,7 +118,7 @@ static void on_change(void *arg)
         stream_view_end(v);
 }
 
-/* The stream does not have the offset of --from. */
+/* Prints that the stream does not contain the offset of --from. */
 static void on_refused(int status, struct bytes body, void *arg)
 {
     struct stream_view *v = arg;
@@ -219,7 +219,7 @@ static bool is_begin(const char *from)
            bytes_to_u64(bytes_str(from + (*from == '@' || *from == '-')), &number);
 }
 
-/* Asks pubsub for the stream. Returns 0, or an exit status after printing the error. */
+/* Checks that pubsub has the stream. Returns 0, or an exit status after printing the error. */
 static int check_stream(const struct stream_view *v, const char *url, const char *token)
 {
     struct buf body = {0};

@@ -1,12 +1,13 @@
 /* stream_view: follows a stream for a person at a terminal. `millrace tail` and `millrace top` share it.
  *
- * 1. An operand FIELD=VALUE or FIELD!=VALUE is a condition on a field of the event (json_path.h). A line is shown if every condition
- *    holds. With conditions or fields, a line that is not a JSON object is not shown.
- * 2. The view ends with exit status 0 at the stream's end (--follow=false), after stream_view_end, at SIGINT or SIGTERM, or if
- *    standard output is closed. A pubsub that cannot be reached is tried again, and reported once on standard error. A view that would
- *    end by itself ends with 75 instead.
- * 3. If pubsub does not know the stream, the view says so and waits, or ends with 64 if it would end by itself.
- * 4. Texts from the stream contain no control bytes when stream_view_print has printed them. */
+ * 1. An operand FIELD=VALUE or FIELD!=VALUE is a condition on a field of the event (json_path.h). A line is shown if
+ *    every condition is true. If the view has conditions or fields, only JSON objects are shown.
+ * 2. The view ends with exit status 0 at the stream's end (--follow=false), after stream_view_end, at SIGINT or
+ *    SIGTERM, or if standard output is closed. If pubsub does not answer, the view prints one error and retries. A
+ *    view that ends at the end of the stream does not retry, and ends with exit status 75.
+ * 3. If the stream does not exist, the view prints an error and waits. A view that ends at the end of the stream does
+ *    not wait, and ends with exit status 64.
+ * 4. stream_view_print prints texts from the stream without control bytes. */
 #ifndef MILLRACE_STREAM_VIEW_H
 #define MILLRACE_STREAM_VIEW_H
 
@@ -28,12 +29,12 @@
 struct stream_view;
 
 struct stream_view_config {
-    const char *const *fields; /* to extract from each line; borrowed */
+    const char *const *fields; /* fields to extract from each line; borrowed */
     size_t n_fields;
-    /* Gets each line that is shown, with the values of `fields`. Both are valid during the call. */
+    /* Called for each shown line, with the values of `fields`. The line and the values are valid during the call. */
     void (*on_line)(struct stream_view *v, struct bytes line, const struct json_value *values, void *arg);
-    bool is_once; /* the view ends by itself, so a stream or a pubsub that is missing is an error */
-    usec_t tick;  /* 0: no ticks */
+    bool is_once; /* the view has an end, so a missing stream or pubsub is an error */
+    usec_t tick;  /* interval of ticks; 0: no ticks */
     void (*on_tick)(struct stream_view *v, void *arg);
     void *arg;
 };
@@ -42,10 +43,11 @@ struct stream_view_config {
 int stream_view_run(const struct options *o, const struct stream_view_config *config);
 void stream_view_end(struct stream_view *v);
 
-/* The text of a value. A missing value is empty; an object is {...}, an array [...]. Valid until `space` changes. */
+/* Returns the text of a value: empty for a missing value, {...} for an object, [...] for an array. Valid until
+ * `space` changes. */
 #define STREAM_VIEW_VALUE_TEXT 40
 struct bytes stream_view_text(const struct json_value *v, char space[STREAM_VIEW_VALUE_TEXT]);
-/* Writes a text to standard output. Control bytes, which could move the cursor or change the terminal, are shown as \xHH. */
+/* Writes a text to standard output. Control bytes, which could change the terminal, are printed as \xHH. */
 void stream_view_print(struct bytes text);
 
 #endif

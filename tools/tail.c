@@ -26,11 +26,11 @@ static const struct option_row rows[] = {
 
 struct tail {
     size_t n_fields;
-    int64_t left; /* lines; 0: unlimited */
+    int64_t left; /* number of lines to print before the end; 0: unlimited */
     bool has_color, is_terminal;
 };
 
-/* Prints the line with its members' names in colour. A name is a string before a colon. */
+/* Prints a line with colours for the names of members. A name is a string that precedes a colon. */
 static void print_colored(struct bytes line)
 {
     size_t begin = 0;

@@ -18,7 +18,7 @@
 
 #define RUN_FILE_MAX (1 << 20)
 
-static const char *running = ""; /* the tool */
+static const char *running = ""; /* name of the running tool */
 
 int tool_check_data_dir(const char *data_dir)
 {
@@ -298,7 +298,7 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
 
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
-    struct json_doc *run = NULL; /* NULL: missing or unreadable */
+    struct json_doc *run = NULL; /* run.json; NULL: missing or unreadable */
     struct buf text = {0}, denied = {0};
     *p = (struct pipeline){.config = config, .data_dir = tool_data_dir(config, data_dir)};
     char *path = mem_printf("%s/run.json", p->data_dir);

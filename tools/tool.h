@@ -1,5 +1,5 @@
-/* tool: the subcommands built into `millrace`. Each gets the words after `millrace` as arguments (argv[0] is its name)
- * and returns an exit status of sysexits.h. */
+/* tool: the subcommands built into `millrace`. A subcommand gets the words after `millrace` as arguments (argv[0]
+ * is the name of the subcommand), and returns an exit status of sysexits.h. */
 #ifndef MILLRACE_TOOL_H
 #define MILLRACE_TOOL_H
 
@@ -30,7 +30,6 @@ int tool_doctor(int argc, char **argv);
 int tool_backup(int argc, char **argv);
 int tool_restore(int argc, char **argv);
 
-/* A row of the options. */
 #define TOOL_DATA_DIR_SETTING                                                                                \
     {                                                                                                        \
         .name = "data_dir", .type = OPTION_STRING,                                                           \
@@ -45,36 +44,36 @@ int tool_restore(int argc, char **argv);
 /* True if this setting allows colours on the descriptor. */
 bool tool_has_color(const struct options *o, int fd);
 
-/* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a run.json. `spec` must
- * have a row data_dir. */
+/* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a
+ * run.json. `spec` must have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
-/* The same for a tool that asks no daemon: needs neither a row data_dir nor a run.json. */
+/* As tool_run, for a tool that asks no daemon, and needs neither a row data_dir nor a run.json. */
 int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
 
-/* Sets the name that tool_fail prints. tool_run does this too. */
+/* Sets the name that tool_fail prints. tool_run calls tool_begin. */
 void tool_begin(const char *name);
 /* Prints "millrace NAME: TEXT" on standard error. Returns `status`. */
 int tool_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sends a request, unless `token` is NULL with a token, and appends the body of the reply. Returns the HTTP status, or 0 with the reason
- * in *why. */
+/* Sends a request, with `token` unless `token` is NULL, and appends the body of the reply. Returns the HTTP status,
+ * or 0 with the reason in *why. */
 int tool_request(const char *url, const char *token, const struct http_call_spec *call, struct buf *body,
     const char **why);
 
 struct json_doc;
 #define TOOL_HINT_TEXT 90
-/* True if an element of the array `list` has the name as its member. Otherwise `hint` is " (did you mean NAME?)", or "" if no name is
- * near. */
+/* Returns true if the member of an element of the array `list` is `name`. If not, sets `hint` to " (did you mean
+ * NAME?)", or "" if no name is near. */
 bool tool_finds_name(const struct json_doc *doc, const char *list, const char *member, const char *name,
     char hint[TOOL_HINT_TEXT]);
 
-/* True if simplequeue has the queue, or if it does not answer. The endpoints of a queue that does not exist reply like those of an empty
- * one. */
+/* Returns true if simplequeue has the queue, or does not answer. Without this check, a queue that does not exist
+ * looks like an empty queue. */
 bool tool_has_queue(const char *url, const char *token, const char *queue);
 
-/* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without this check, a tool would ask the
- * default ports, which may belong to another pipeline. */
+/* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without
+ * tool_check_data_dir, a tool would ask the default ports, which may belong to another pipeline. */
 int tool_check_data_dir(const char *data_dir);
 
 /* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
@@ -84,81 +83,83 @@ struct slice_reader;
 /* Opens a sealed or open slice. Returns an enum slice_result. */
 int tool_open_slice(const char *path, struct slice_reader **out, struct error *error);
 
-/* The path of a daemon: ../libexec/millrace/NAME, relative to the directory of the running program. The caller frees it. */
+/* Returns the path of a daemon: ../libexec/millrace/NAME, relative to the directory of the running program. The
+ * caller frees the path. */
 char *tool_program(const char *name);
 /* A command line. argv ends with NULL, and argv[0] is the path of the program. */
 struct tool_args {
     char **argv;
     size_t n;
 };
-/* Begins the command line of a daemon. */
 struct tool_args tool_args_for(const char *name);
 void tool_add_arg(struct tool_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_free_args(struct tool_args *a);
 
-/* Starts a program and frees its arguments. The program has `fd` as its descriptor `as`, unless fd is -1, and does not outlive this
- * process. Returns its pid, or -1 after printing the error. */
+/* Starts a program and frees its arguments. The program gets `fd` as descriptor `as`, unless `fd` is -1, and is
+ * killed when this process ends. Returns its pid, or -1 after printing the error. */
 pid_t tool_start(struct tool_args *a, int fd, int as);
-/* Waits for the end of a program. Returns its exit status: EX_OSERR if it could not be run, EX_TEMPFAIL, after printing the error, if a signal ended it. */
+/* Waits for the end of a program, and returns the exit status. EX_OSERR: the program could not be run. EX_TEMPFAIL,
+ * after printing the error: a signal ended the program. */
 int tool_wait(pid_t pid);
 
-/* The directory of a pipeline: `given`, or if that is NULL the configured or the usual one. */
+/* Returns the directory of a pipeline: `given`, or if `given` is NULL, the configured or default directory. */
 const char *tool_data_dir(const struct config *config, const char *given);
-/* The directory of a daemon's data, and `below`. The caller frees it. */
+/* Returns the path `below` in a daemon's data directory. The caller frees the path. */
 char *tool_daemon_dir(
     const struct config *config, const char *data_dir, const char *daemon, const char *below);
-/* The directory of a pipeline's archive. The caller frees it. */
+/* Returns the directory of a pipeline's archive. The caller frees the path. */
 char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
 void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir);
 
-/* True if the api of `millrace up` reads the archive itself instead of asking sortdb: by its setting, or by default if sortdb serves the
- * archive. Then the compactor waits for the api too. */
+/* True if the api of `millrace up` maps the archive and does not ask sortdb. This is the default if sortdb serves
+ * the archive. The compactor then also waits for the api. */
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb);
 
-/* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json. Without that file,
- * addresses come from the configuration and its defaults, and states are unknown. */
+/* The addresses and states of a pipeline's daemons. A running `millrace up` keeps them in DATA_DIR/run.json.
+ * Without that file, addresses come from the configuration and its defaults, and states are unknown. */
 struct pipeline_daemon {
-    char *url;         /* "http://127.0.0.1:8088" or "unix:PATH"; NULL: it does not listen */
+    char *url;         /* "http://127.0.0.1:8088" or "unix:PATH"; NULL: the daemon does not listen */
     char *state;       /* "ready", "starting", ...; NULL: unknown */
-    char *status_text; /* "ready", or why it is not; NULL: unknown */
-    bool is_off;       /* the pipeline runs without it */
-    int64_t pid;       /* 0: not running */
+    char *status_text; /* "ready", or why the daemon is not ready; NULL: unknown */
+    bool is_off;       /* the pipeline runs without the daemon */
+    int64_t pid;       /* 0: the daemon is not running */
     unsigned restarts;
     char *last_error; /* the last logged error, or how the process ended; NULL: none */
     int64_t error_at; /* Unix seconds */
 };
 
-#define PIPELINE_DAEMONS (PEERS + 1) /* those of peers[], then the compactor */
+#define PIPELINE_DAEMONS (PEERS + 1) /* the daemons of peers[], then the compactor */
 const char *pipeline_daemon_name(size_t i);
 
 struct pipeline {
-    const struct config *config; /* of pipeline_open */
+    const struct config *config; /* configuration passed to pipeline_open */
     const char *data_dir;
-    bool is_known;        /* there is a run.json that this user may read */
-    char *denied;         /* "; PATH belongs to user ..." if this user may not read run.json; NULL: it may */
+    bool is_known;        /* this user may read the pipeline's run.json */
+    char *denied;         /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
     char *service;        /* the systemd unit of `millrace up`; NULL: none */
     bool has_ended;       /* `millrace up` has ended or died */
-    char *config_path;    /* the file of `millrace up`; NULL: unknown */
-    char *end_reason;     /* why, if it ended with an error; NULL: unknown */
-    int64_t wrong_since;  /* when `millrace up` refused to reload config_path; 0: it has not */
-    uint64_t log_dropped; /* lines of the log of `millrace up` */
-    int64_t
-        disk_at; /* when the disk had disk_free bytes free: at the start, or up to a day ago; 0: unknown */
+    char *config_path;    /* configuration file of `millrace up`; NULL: unknown */
+    char *end_reason;     /* error with which `millrace up` ended; NULL: unknown */
+    int64_t wrong_since;  /* time when `millrace up` refused to reload config_path; 0: not refused */
+    uint64_t log_dropped; /* number of dropped log lines of `millrace up` */
+    int64_t disk_at;      /* time when the disk had disk_free free bytes, up to a day ago; 0: unknown */
     int64_t disk_free;
     struct pipeline_daemon daemons[PIPELINE_DAEMONS];
 };
 
-/* config is borrowed until pipeline_close; NULL: defaults. data_dir NULL: [millrace] data_dir, or millrace-data if that is not set. */
+/* Reads the state of a pipeline. `config` is borrowed until pipeline_close; NULL: defaults. `data_dir` NULL: the
+ * setting [millrace] data_dir, whose default is millrace-data. */
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir);
 void pipeline_close(struct pipeline *p);
-/* The token that the configuration names for a daemon. NULL: none, or this user may not read it. The caller frees it. */
+/* Returns the configured token of a daemon. NULL: no token, or this user may not read the token. The caller frees
+ * the token. */
 char *pipeline_token(const struct pipeline *p, const char *daemon);
-/* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the error, which may be
- * NULL. */
+/* Sends a request to a daemon, with its token. Returns the parsed reply of status 200 or 202, or NULL with the
+ * error, which may be NULL. */
 struct json_doc *pipeline_ask(
     const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error);
-/* The URL of a peer, valid until pipeline_close. */
+/* Returns the URL of a peer, valid until pipeline_close. */
 const char *pipeline_url(const struct pipeline *p, const char *daemon);
 
 #endif

@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #define BUCKETS 60
-#define KEYS_MAX 200000 /* different values; further ones count as OTHER until the next part of the window */
+#define KEYS_MAX                                                                                             \
+    200000 /* maximum number of values; further values count as OTHER until the next part of the window */
 #define KEYS_KEPT (KEYS_MAX / 4)
-#define KEY_SHOWN 512 /* bytes of a value */
+#define KEY_SHOWN 512 /* maximum number of printed bytes of a value */
 #define OTHER "(other)"
 #define CLEAR "\033[H\033[2J"
 
@@ -42,7 +43,7 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
-/* A value's events in each part of the window. */
+/* Numbers of events with one value, per part of the window. */
 struct key {
     uint64_t sum;
     uint32_t in[BUCKETS];
@@ -53,10 +54,10 @@ struct top {
     bool by_field, once, is_drawn, is_pruned;
     size_t shown;
     usec_t bucket, began, bucket_began;
-    unsigned now; /* the current bucket */
+    unsigned now; /* index of the current bucket */
     uint64_t lines[BUCKETS];
     struct interner *texts;
-    struct key *keys; /* KEYS_MAX, by id of the interner */
+    struct key *keys; /* array of KEYS_MAX keys, indexed by id of the interner */
 };
 
 static void count(struct top *t, struct bytes text)
@@ -92,7 +93,7 @@ static int by_count(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? 1 : -1) : bytes_compare(x->text, y->text);
 }
 
-/* The values with events in the window, most frequent first. The caller frees the list. */
+/* Returns the values with events in the window, most frequent first. The caller frees the list. */
 static struct row *ranking(const struct top *t, size_t *n)
 {
     struct row *list = mem_alloc((interner_count(t->texts) + 1) * sizeof *list);
@@ -106,7 +107,7 @@ static struct row *ranking(const struct top *t, size_t *n)
     return list;
 }
 
-/* Forgets all but the most frequent values. */
+/* Discards values with few events, and keeps the most frequent values. */
 static void prune(struct top *t)
 {
     size_t n;

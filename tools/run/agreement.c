@@ -6,10 +6,10 @@
 
 #define SEPARATORS " ,\t"
 
-/* A value and the section that it is from. */
+/* A value of the configuration, with its section and key. */
 struct place {
     const char *section, *key, *value;
-    int line; /* 0: the default */
+    int line; /* line in the file; 0: the value is the default */
 };
 
 static struct place place_of(
@@ -61,13 +61,13 @@ static int check_streams(const struct agreement *a, struct error *error)
     while (has_counts && has_list && bytes_next_word(&rest, SEPARATORS, &word))
         if (!lists(kept.value, word))
             return refuse_stream(c, &counted, word, &kept, error);
-    /* A filter may stand between the two, if both streams are listed. */
+    /* If both streams are listed, a filter may copy the relay's stream into the counted stream. */
     if (has_relay && has_counts && !has_list && counted.value[0] != '\0' && !lists(counted.value, first))
         return refuse_stream(c, &relayed, first, &counted, error);
     return 0;
 }
 
-/* Files that cannot be read are left to the daemons. */
+/* True if both files contain the same token, or if one file cannot be read. The daemons report unreadable files. */
 static bool is_same_token(const char *a, const char *b)
 {
     struct error ignored;

@@ -4,11 +4,11 @@
  *   2. published = counted + skipped + rejected     for the lines of a slice in each stream
  *   3. counted   = sum of each total                in each slice, and in the archive
  *
- * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file gives, in one snapshot,
- * its tallies and its begin and end in each stream. The journals of the streams are read after the slices, so they
- * include all lines up to these ends. A relay's mark is stored in the frame of its lines, so ids below the mark are
- * published, buried or gone for good. The queue is asked before the journals are read, so every id it had accepted
- * from the mark on must still wait. */
+ * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file contains, in one snapshot,
+ * the tallies, and the slice's begin and end in each stream. The journals of the streams are read after the slices,
+ * so the journals include all lines of the slices. A relay's mark is stored in the frame of the published lines, so
+ * each id below the mark is published, buried or deleted. The queue is asked before the journals are read, so
+ * accepted ids at or above the mark must still be in the queue. */
 #include "tools/run/doctor.h"
 
 #include "counts/counters.h"
@@ -27,26 +27,26 @@
 #define CHECK "conservation"
 #define TRIES 3
 
-/* The lines of a slice in a stream. */
+/* The lines of one slice in one stream. */
 struct part {
-    size_t slice; /* index */
+    size_t slice; /* index of the slice */
     char stream[NAME_LEN_MAX + 1], id[SLICE_ID_TEXT];
     uint64_t from, to; /* offsets */
-    uint64_t lines;    /* in [from, to) */
-    bool is_whole;     /* the stream still has all of them */
+    uint64_t lines;    /* number of lines in [from, to) */
+    bool is_whole;     /* the stream still contains all lines of the slice */
 };
 
 struct counted_slice {
     uint64_t number;
     struct slice_tally tally, before;
-    bool has_other_input; /* rejects were put back, or files were counted */
+    bool has_other_input; /* the slice also counts files, or rejects that were put back */
 };
 
 struct queue {
     char name[NAME_LEN_MAX + 1], id[NAME_LEN_MAX + 1];
     uint64_t next_id, depth, buried;
-    uint64_t from, to;  /* ids, from the marks in the stream's frames; `to` is 0 if nothing was published */
-    uint64_t published; /* lines of these ids */
+    uint64_t from, to;  /* ids, from marks in the stream's frames; `to` is 0 if no message was published */
+    uint64_t published; /* number of published lines with these ids */
 };
 
 struct law {
@@ -55,14 +55,14 @@ struct law {
     size_t n_slices;
     struct part *parts;
     size_t n_parts;
-    struct queue queue; /* whose events are counted; its id is "" if the queue does not answer */
-    /* The stream that is being read. */
+    struct queue queue; /* the counted queue; the id is "" if simplequeue does not answer */
+    /* The stream whose journal is being read. */
     const char *stream;
     char stream_id[JOURNAL_ID_TEXT];
-    bool is_first; /* no frame was seen yet */
+    bool is_first; /* no frame after the first table was read yet */
 };
 
-/* Adds up each total of a merge of counts. Returns false after an error. */
+/* The sum of each total over all records. */
 struct sums {
     char ns[COUNTERS_MAX][NAMESPACE_MAX + 1];
     uint64_t n[COUNTERS_MAX];
@@ -80,7 +80,7 @@ static uint64_t *sum_of(struct sums *s, struct bytes ns)
     return &s->n[s->count++];
 }
 
-/* The namespace of a record's key, or BYTES_NONE for a subtotal or a lookup. */
+/* Returns the namespace of a total's key, or BYTES_NONE for the key of a subtotal or a lookup. */
 static struct bytes total_of(struct bytes key)
 {
     const char *bar = memchr(key.ptr, '|', key.len);
@@ -88,7 +88,7 @@ static struct bytes total_of(struct bytes key)
     return ns.len == 0 || memchr(ns.ptr, '.', ns.len) || bytes_equal_str(ns, "lookup") ? BYTES_NONE : ns;
 }
 
-/* Reads every block of the slice, which verifies it. */
+/* Adds the counts of a slice. Reads, and therefore verifies, every block. */
 static bool add_counts(struct slice_reader *r, struct sums *sums, struct error *error)
 {
     struct count_sources sources = {0};
@@ -112,7 +112,7 @@ static bool add_counts(struct slice_reader *r, struct sums *sums, struct error *
     return got != COUNT_FAILED;
 }
 
-/* Law 3 in a slice. A total without a sum counted nothing. */
+/* Checks law 3 in a slice. A total without a sum has counted no event. */
 static void compare_sums(struct doctor *d, const struct slice_state *state, struct sums *sums)
 {
     size_t wrong = 0, totals = 0;
@@ -174,7 +174,7 @@ static void read_slice(struct doctor *d, const char *path, const char *name)
         law->slices = mem_realloc(law->slices, (law->n_slices + 1) * sizeof *law->slices);
         compare_sums(d, slice_reader_state(r), sums);
         add_parts(law, slice_reader_state(r));
-    } else if (r || access(path, F_OK) == 0) { /* else the compactor has cleared it */
+    } else if (r || access(path, F_OK) == 0) { /* else the compactor has cleared the slice */
         doctor_find(d, STATUS_DOWN, "slices",
             "millrace restore the backup elsewhere and copy the file; see millrace help operations, \"A "
             "damaged slice\"",
@@ -185,7 +185,7 @@ static void read_slice(struct doctor *d, const char *path, const char *name)
         slice_reader_close(&r);
 }
 
-/* Counts the lines that end in [from, to) of the frame's offsets. */
+/* Returns the number of the frame's lines whose end is in [from, to). */
 static uint64_t lines_in(const struct frame *f, uint64_t from, uint64_t to)
 {
     uint64_t begin = f->offset > from ? 0 : from - f->offset, end = f->payload.len, n = 0;
@@ -197,8 +197,8 @@ static uint64_t lines_in(const struct frame *f, uint64_t from, uint64_t to)
     return n;
 }
 
-/* The ids of the frame's lines follow the mark of the previous frame. The table at the beginning of the oldest segment has the marks
- * of the frames before it. */
+/* Adds the ids of a frame's lines, which start at the previous frame's mark. The table at the beginning of the
+ * oldest segment contains the marks of deleted frames. */
 static void take_mark(struct law *law, struct bytes label, uint64_t mark, const struct frame *lines)
 {
     struct bytes name = bytes_of(label.ptr, strnlen(label.ptr, label.len));
@@ -248,10 +248,10 @@ static void read_stream(struct doctor *d, const char *path, const char *name)
     char error[PATH_MAX + 128];
     d->law->stream = name;
     d->law->is_first = true;
-    journal_inspect(path, on_frame, d->law, error, sizeof error); /* damage is a finding of check_journals */
+    journal_inspect(path, on_frame, d->law, error, sizeof error); /* check_journals reports damage */
 }
 
-/* Law 2. */
+/* Checks law 2. */
 static void compare_lines(const struct law *law)
 {
     for (size_t i = 0; i < law->n_slices; i++) {
@@ -294,7 +294,7 @@ static void compare_lines(const struct law *law)
     }
 }
 
-/* All numbers of one reply belong to one moment. */
+/* Gets all numbers from one reply, so that the numbers are a snapshot. */
 static void ask_queue(struct law *law)
 {
     const struct json_doc *stats = law->d->status.daemons[0].stats;
@@ -308,7 +308,7 @@ static void ask_queue(struct law *law)
     q->buried = json_doc_number(stats, "/queues/%s/buried", name);
 }
 
-/* Law 1. Ids are also used up by delays and kicks, which give a message another id. */
+/* Checks law 1. Delays and kicks also use ids, because they give a message a new id. */
 static void compare_queue(const struct law *law)
 {
     const struct queue *q = &law->queue;
@@ -336,7 +336,6 @@ static void compare_queue(const struct law *law)
             q->name, from, to - 1, to - from, q->published, gone, q->depth, above);
 }
 
-/* Law 3 in the archive: the records that the compactor exports, beside the events of the slices that it merged. */
 static bool add_exported(const struct doctor *d, struct sums *sums)
 {
     char *line = NULL;

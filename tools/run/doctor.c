@@ -69,7 +69,8 @@ static void check_disk(struct doctor *d)
             (double)fs.f_bavail * (double)fs.f_frsize / 1e9, (double)fs.f_blocks * (double)fs.f_frsize / 1e9);
 }
 
-/* An entry of another user cannot be written by the daemons, and one that everyone may write can be changed by anyone. */
+/* Checks the owner and the mode of a file or directory. The daemons cannot write entries of another user; entries
+ * that everyone may write are not safe. */
 static void check_entry(struct doctor *d, const char *path, const char *name)
 {
     struct stat st, top;
@@ -160,7 +161,7 @@ static void check_limits(struct doctor *d)
 
 struct damage {
     struct inspect_summary sum;
-    char first[PATH_MAX + 200]; /* "": none */
+    char first[PATH_MAX + 200]; /* first damage; "": none */
 };
 
 static void on_inspect(const struct inspect_event *e, void *arg)
@@ -201,7 +202,7 @@ static void check_journals(struct doctor *d)
     doctor_each_entry(d, "pubsub", "/streams", check_journal);
 }
 
-/* The text behind "TIME LEVEL compactor " of a line. */
+/* Returns the text after "TIME LEVEL compactor " in a line of the log. */
 static const char *text_of(char *line)
 {
     const char *name = strstr(line, " compactor ");
@@ -209,7 +210,8 @@ static const char *text_of(char *line)
     return name ? name + sizeof " compactor " - 1 : line;
 }
 
-/* The compactor verifies checksums and sort order of every file. Its last line has the result. */
+/* Checks the archive. The compactor verifies checksums and sort order of every file, and prints the result in the
+ * last line. */
 static void check_archive(struct doctor *d)
 {
     char *line = NULL;

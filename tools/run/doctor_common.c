@@ -1,4 +1,4 @@
-/* What doctor.c and conservation.c have in common. */
+/* Functions that doctor.c and conservation.c share. */
 #include "tools/run/doctor.h"
 
 #include <dirent.h>

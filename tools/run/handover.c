@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define VARIABLE "MILLRACE_UP_SOCKETS" /* "simplequeue=10,pubsub=11" */
+#define VARIABLE "MILLRACE_UP_SOCKETS" /* name and descriptor of each socket: "simplequeue=10,pubsub=11" */
 
 void handover_exec(const struct supervisor_program *programs, size_t n, char **argv)
 {
@@ -23,7 +23,8 @@ void handover_exec(const struct supervisor_program *programs, size_t n, char **a
             fcntl(programs[i].listen_fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Removes the daemon's entry from the variable, or with NULL the first one. Returns its descriptor, or -1. */
+/* Removes the daemon's entry from the variable; `daemon` NULL: the first entry. Returns the descriptor of the
+ * entry, or -1. */
 static int remove_entry(const char *daemon)
 {
     const char *list = getenv(VARIABLE);

@@ -10,12 +10,13 @@
 #include <sys/statvfs.h>
 
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
-#define DISK_FREE_MIN 0.05 /* of the file system */
+#define DISK_FREE_MIN 0.05 /* minimum free part of the file system */
 #define DAYS_MIN 3
-#define DAYS_MAX 1000 /* a longer forecast says nothing */
+#define DAYS_MAX 1000 /* maximum forecast; longer forecasts are not reliable */
 #define DAY_SECONDS 86400
 #define DISK_SPAN_MAX                                                                                        \
-    (2 * DAY_SECONDS)         /* `millrace up` keeps samples of a day; otherwise the clock was set */
+    (2 *                                                                                                     \
+        DAY_SECONDS) /* `millrace up` keeps samples of one day, so an older sample means that the clock was set */
 #define CLOCK_BEHIND_MIN 60   /* seconds */
 #define DISK_SPAN_MIN 3600    /* seconds over which the growth of the data is measured */
 #define RESTARTED_AGE_MAX 600 /* seconds */
@@ -28,7 +29,7 @@ enum {
     SORTDB,
     API,
     COMPACTOR
-}; /* the order of peers[], then the compactor */
+}; /* indexes of the daemons, in the order of peers[], then the compactor */
 
 static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
 {
@@ -42,8 +43,8 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
-/* Replaces QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the data directory), and START and RESTART (of the pipeline) in the
- * text of a remedy. The caller frees it. */
+/* Returns the text of a remedy with the values of QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the
+ * data directory), START and RESTART (commands for the pipeline). The caller frees the text. */
 static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue)
 {
     const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
@@ -76,7 +77,7 @@ static char *remedy_of(const struct pipeline_status *s, const char *text, struct
     return out.ptr;
 }
 
-/* `remedy` is copied; "": none. */
+/* `remedy` is copied; "": no remedy. */
 static void add_problem(struct pipeline_status *s, enum status_level level, const char *remedy,
     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 static void add_problem(
@@ -93,7 +94,6 @@ static void add_problem(
     s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, remedy_of(s, remedy, BYTES_NONE)};
 }
 
-/* Appends to the detail of a daemon. */
 static void add_detail(struct daemon_status *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void add_detail(struct daemon_status *d, const char *fmt, ...)
 {
@@ -114,7 +114,7 @@ static double number_at(const struct json_doc *d, const char *pointer)
                                 : -1;
 }
 
-/* The sum, or the largest, of a metric's values whose labels contain a text. -1: none. */
+/* Returns the sum or the maximum of a metric's values whose labels contain a text. -1: no such value. */
 static double metric(
     const struct json_doc *d, const char *name, const char *label, const char *member, bool sum)
 {
@@ -137,7 +137,7 @@ static double metric(
     return found;
 }
 
-/* Notes what needs attention in a queue. In `words` a # is the number. */
+/* Adds the problems of a queue. In `words`, # stands for the number. */
 static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct buf *notes)
 {
     static const struct {
@@ -173,7 +173,8 @@ static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct 
     buf_free(&note);
 }
 
-/* Only the counted queue is part of `depth`, because the events of other queues do not reach the counted streams. */
+/* Checks all queues. `depth` is the depth of the counted queue, because events of other queues do not reach the
+ * counted streams. */
 static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
 {
     struct buf notes = {0};
@@ -221,8 +222,8 @@ static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
     return true;
 }
 
-/* A stream that the aggregator does not count has no lag. The lag of one that it refuses is not known. Lines and seconds are those of the aggregator's cursors, which follow the
- * counted offsets with a delay. */
+/* Computes the lag. A stream that the aggregator does not count has no lag; the lag of a refused stream is not
+ * known. Lines and seconds are from the aggregator's cursors, which follow the counted offsets with a delay. */
 static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
 {
     bool ok = d->stats && s->streams, is_refused = false;
@@ -257,7 +258,7 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     return ok;
 }
 
-/* What to ask each daemon. `events`: the count from which the rate follows. */
+/* Requests to each daemon. `events`: the counter from which the rate is computed. */
 static const struct {
     bool (*look)(struct pipeline_status *s, struct daemon_status *d);
     const char *events, *label, *member;
@@ -277,7 +278,7 @@ static const struct {
 #define FIND_OWNER "`millrace doctor` names the owner that each file needs"
 #define FREE_DISK "free disk space; it resumes by itself"
 
-/* The remedy of a state, the first whose words are in the reason. */
+/* Remedies of states. The first row applies whose state matches and whose words are in the reason. */
 static const struct {
     const char *state, *words, *remedy;
     enum status_level level;
@@ -321,7 +322,7 @@ static bool contains(const struct buf *text, const char *words)
     return memmem(text->ptr ? text->ptr : "", text->len, words, strlen(words)) != NULL;
 }
 
-/* Sets level and problem by the state. A stopped pipeline is one problem, not seven. */
+/* Sets the level of a daemon and adds a problem, unless the pipeline has ended, which is reported as one problem. */
 static void judge_state(struct pipeline_status *s, size_t i)
 {
     struct daemon_status *d = &s->daemons[i];
@@ -337,7 +338,7 @@ static void judge_state(struct pipeline_status *s, size_t i)
         repeats ? "" : d->state, why.len && !repeats ? ": " : "", (int)why.len, why.ptr ? why.ptr : "");
 }
 
-/* Asks /health. Returns false without an answer. */
+/* Asks a daemon for /health. Returns false if the daemon does not answer. */
 static bool ask_health(struct daemon_status *d, const char *url)
 {
     static const struct {
@@ -394,7 +395,7 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
         add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len, d->detail.ptr);
 }
 
-/* The state of a daemon that need not be asked, according to `millrace up`; NULL: ask it. */
+/* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. */
 static const char *state_without_asking(const struct pipeline_status *s, size_t i)
 {
     static const char *const known[] = {"failed", "restarting", "waiting", "starting", "stopping", "stopped"};
@@ -409,7 +410,7 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
-/* A daemon that starts again after a failure has not shown yet that the failure is over. */
+/* True if a daemon starts again after a failure. The failure may not be over yet. */
 static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
 {
     return !d->ready && p->restarts > 0 && p->last_error && p->state && strcmp(p->state, "starting") == 0;
@@ -501,7 +502,7 @@ static void look_at_archive(struct pipeline_status *s)
     free(path);
 }
 
-/* Names a clock that is behind the times that the pipeline has written. */
+/* Adds a problem if the clock is earlier than a time that the pipeline has written. */
 static void look_at_clock(struct pipeline_status *s)
 {
     char here[RFC3339_TEXT], there[RFC3339_TEXT];
@@ -522,7 +523,7 @@ static void look_at_clock(struct pipeline_status *s)
         }
 }
 
-/* Without run.json: if no daemon answers, the pipeline is not started, which is one problem and not six. */
+/* Adds one problem if run.json cannot be read and no daemon answers, because the pipeline is not started. */
 static void judge_unknown(struct pipeline_status *s)
 {
     for (size_t i = 0; i < PEERS; i++)

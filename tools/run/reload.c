@@ -47,7 +47,7 @@ static void append_name(const struct config_section *s, const char *key, struct 
     buf_printf(out, "%s[%s%s%s] %s", out->len ? ", " : "", s->kind, s->name[0] ? " " : "", s->name, key);
 }
 
-/* Appends what `a` has and `b` lacks or, unless only_missing, has with another value. */
+/* Appends the settings of `a` that are missing in `b` or, unless only_missing, have another value in `b`. */
 static void append_section(
     const struct config_section *a, const struct config_section *b, bool only_missing, struct buf *out)
 {
@@ -67,7 +67,7 @@ static void append_differences(
             continue;
         append_section(s, other, only_missing, out);
         if (of_counters && !other)
-            append_name(s, "", out); /* a section counts even without entries */
+            append_name(s, "", out); /* a section without entries is also a setting */
     }
 }
 

@@ -1,18 +1,18 @@
-/* reload: judges the configuration of a pipeline, and compares two configurations. */
+/* reload: checks the configuration of a pipeline, and compares two configurations. */
 #ifndef MILLRACE_RELOAD_H
 #define MILLRACE_RELOAD_H
 
 #include "config/config.h"
 #include "tools/run/supervisor.h"
 
-/* Lets each program check the configuration file (--check-config); blocks for some milliseconds each. Returns EX_OK, or the exit status
- * of the first program that refused, after that program has logged why. EX_OSERR: it could not be run; EX_TEMPFAIL: it was killed; both are
- * logged. */
+/* Runs each program with --check-config, and blocks for some milliseconds per program. Returns EX_OK, or the exit
+ * status of the first program that refuses the file and logs the reason. EX_OSERR (not run) and EX_TEMPFAIL
+ * (killed) are also logged. */
 int reload_judge(const struct supervisor_program *programs, size_t n);
 
-/* True if the two count differently, or count other events: [input], [counters], [total ...] or [subtotal ...] differ. */
+/* True if [input], [counters], [total ...] or [subtotal ...] differ, so that events are counted differently. */
 bool reload_changes_counters(const struct config *before, const struct config *after);
-/* Appends the names of the other settings that differ: "[pubsub] retain_age, [stream clicks] retain_bytes". */
+/* Appends the names of all other settings that differ: "[pubsub] retain_age, [stream clicks] retain_bytes". */
 void reload_append_changes(const struct config *before, const struct config *after, struct buf *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* millrace status: shows the daemons of a pipeline, what is wrong and what to do, or waits until every posted event is counted. */
+/* millrace status: shows the daemons of a pipeline, problems and remedies, or waits until every posted event is
+ * counted. */
 #include "tools/run/pipeline_status.h"
 
 #include "base/rfc3339.h"
@@ -13,7 +14,7 @@
 #define CLEAR "\033[H\033[2J"
 #define SCREEN_COLUMNS 80
 #define SCREEN_LINES 24
-#define OTHER_LINES 17 /* of the screen, besides the problems */
+#define OTHER_LINES 17 /* number of screen lines that do not show problems */
 #define REASONS_SHOWN 2
 #define RED "\033[31m"
 #define YELLOW "\033[33m"
@@ -74,8 +75,8 @@ static struct screen screen_of(const struct options *o)
     return s;
 }
 
-/* Prints a text after `head`. On a terminal wraps the text into at most `room` lines; otherwise prints one line. Returns the number
- * of lines. */
+/* Prints a text after `head`. On a terminal, wraps the text into at most `room` lines; else prints one line.
+ * Returns the number of lines. */
 static size_t print_wrapped(const struct screen *s, const char *head, const char *text, size_t room)
 {
     size_t width = s->columns > 20 ? s->columns - 4 : SCREEN_COLUMNS - 4, n = 0;
@@ -153,7 +154,7 @@ static void format_age(char out[32], int64_t seconds)
         {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
     size_t i = 0;
     if (seconds < 0)
-        seconds = 0; /* status names a clock that is behind */
+        seconds = 0; /* a clock that is set back is reported as a problem */
     while (seconds < units[i].from)
         i++;
     snprintf(out, 32, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);
@@ -291,7 +292,7 @@ static void take(struct pipeline_status *s, const struct options *o)
     pipeline_status_take(s, options_config(o), options_string(o, "data_dir"));
 }
 
-/* Looks again until everything is settled or the timeout has passed. Returns the exit status. */
+/* Repeats the look until the pipeline is settled or the timeout has passed. Returns the exit status. */
 static int wait_settled(const struct options *o, struct pipeline_status *s)
 {
     static const char waiting[] = "millrace status: still waiting for";
@@ -315,7 +316,7 @@ static int wait_settled(const struct options *o, struct pipeline_status *s)
     return s->level == STATUS_FINE ? STATUS_ATTENTION : (int)s->level;
 }
 
-/* Takes two looks, for the rates. A stopped pipeline has none. */
+/* Takes two looks and computes the rates. A stopped pipeline has no rates. */
 static void measure(const struct options *o, struct pipeline_status *s)
 {
     struct pipeline_status before;

@@ -19,8 +19,8 @@
 
 #define CHILD_MAGIC 0x5c41d001
 #define FIRST_PASSED_FD 3     /* SD_LISTEN_FDS_START */
-#define STATUS_TEXT_MAX 4096  /* a reason with paths, offsets and the command to run */
-#define OUTPUT_LINE_MAX 65536 /* bytes; a longer line is forwarded in pieces */
+#define STATUS_TEXT_MAX 4096  /* enough for a reason with paths, offsets and a command */
+#define OUTPUT_LINE_MAX 65536 /* maximum bytes of a line; a longer line is forwarded in pieces */
 
 struct child {
     unsigned magic;
@@ -29,13 +29,13 @@ struct child {
     enum supervisor_state state;
     pid_t pid;
     bool was_ready;  /* the current process or an earlier one was ready */
-    bool is_renewed; /* starts again when it has ended */
+    bool is_renewed; /* the program starts again after its end */
     usec_t ready_since, delay;
     char status_text[STATUS_TEXT_MAX];
     char last_end[32];
     unsigned restarts;
     struct event *timer;        /* restarts the program while RESTARTING, kills it while STOPPING */
-    struct bufferevent *output; /* the running process's standard output and error */
+    struct bufferevent *output; /* standard output and error of the running process */
 };
 
 struct supervisor {
@@ -44,7 +44,7 @@ struct supervisor {
     bool stopping;
     int status;
     int notify_fd;
-    char notify_name[64]; /* as in the environment: "@..." is an abstract name */
+    char notify_name[64]; /* name of the socket as in NOTIFY_SOCKET; "@..." is an abstract name */
     struct event *notify_event, *child_event;
 };
 
@@ -95,7 +95,7 @@ static void on_output(struct bufferevent *bev, void *arg)
     forward_lines(arg, false);
 }
 
-/* Forwards the lines that are still in the pipe after SIGCHLD, then closes it. */
+/* Forwards the lines that are still in the pipe after SIGCHLD, then closes the pipe. */
 static void close_output(struct child *c)
 {
     char piece[8192];
@@ -103,7 +103,7 @@ static void close_output(struct child *c)
     if (!c->output)
         return;
     evbuffer_unfreeze(
-        bufferevent_get_input(c->output), 0); /* its end is frozen for all but the bufferevent */
+        bufferevent_get_input(c->output), 0); /* the bufferevent has frozen the end of its input buffer */
     while ((n = read(bufferevent_getfd(c->output), piece, sizeof piece)) > 0)
         evbuffer_add(bufferevent_get_input(c->output), piece, (size_t)n);
     forward_lines(c, true);
@@ -182,7 +182,7 @@ void supervisor_start(struct supervisor *s)
     }
 }
 
-/* Stops the last program that still runs. Called again when that program has ended. */
+/* Stops the last program that still runs. After the end of this program, stop_next is called again. */
 static void stop_next(struct supervisor *s)
 {
     for (size_t i = s->config.n; i-- > 0;) {
@@ -246,7 +246,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* A failed program keeps its status text, which says why it failed. */
+/* Handles the end of a process. The status text of a failed program is kept, because the text contains the reason. */
 static void handle_end(struct child *c, const char *how, int code)
 {
     bool exited = strcmp(how, "exit") == 0;
@@ -285,7 +285,7 @@ static void handle_end(struct child *c, const char *how, int code)
     }
 }
 
-/* A message of sd_notify has lines NAME=VALUE. */
+/* Handles a message of sd_notify, which consists of lines NAME=VALUE. */
 static void apply_message(struct supervisor *s, pid_t from, const char *text)
 {
     struct child *c = s->children, *end = c + s->config.n;
@@ -349,7 +349,7 @@ static void on_child_signal(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* Uses a name in the abstract namespace, so that no file remains after a crash. */
+/* Opens a socket with a name in the abstract namespace, so that no file remains after a crash. */
 static int open_notify_socket(struct supervisor *s)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

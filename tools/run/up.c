@@ -1,10 +1,10 @@
 /* millrace up: runs one pipeline in the foreground.
  *
- * 1. Daemons are in start order: a daemon comes after those it depends on.
- * 2. Listening sockets are opened once and stay open while the pipeline lives. An address in use is reported before any
- *    daemon starts, and a port chosen by port 0 survives restarts.
- * 3. A daemon's data directory and archive are below the pipeline's directory, and it gets the addresses of the daemons
- *    that it talks to. Its section of the configuration overrides these defaults. */
+ * 1. Daemons start in the order of the table; a daemon comes after the daemons on which it depends.
+ * 2. Listening sockets are opened once, and stay open until the pipeline ends. An address in use is reported before a
+ *    daemon starts. A port that the kernel has chosen (port 0) does not change when a daemon restarts.
+ * 3. A daemon's data directory and archive are below the pipeline's directory. Each daemon gets the addresses of the
+ *    daemons to which it sends requests. The daemon's section of the configuration overrides these defaults. */
 #include "daemon/daemon.h"
 #include "daemon/listen.h"
 #include "daemon/service_manager.h"
@@ -37,7 +37,7 @@
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
 #define PEERS_MAX 5
-#define COMPACT_EVERY "1d" /* unless [compactor] sets it */
+#define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
     {.name = "data_dir",
@@ -85,12 +85,13 @@ static const struct option_row rows[] = {
 struct daemon_row {
     const char *name;
     bool keeps_data, uses_archive, optional;
-    bool has_counters;                /* starts anew when the counters change */
-    bool compacts;                    /* listens nowhere, and has the settings of `millrace compact` */
-    const char *peers[PEERS_MAX + 1]; /* daemons to which this one sends requests; the list ends with NULL */
+    bool has_counters; /* restarted after a change of the counters */
+    bool compacts;     /* has no address, and gets the options of `millrace compact` */
+    const char
+        *peers[PEERS_MAX + 1]; /* daemons to which this daemon sends requests; the list ends with NULL */
 };
 
-/* In start order. Events can be stored as long as pubsub and simplequeue run, so the others are optional. */
+/* Daemons in start order. pubsub and simplequeue are required to store events; all other daemons are optional. */
 static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
@@ -104,12 +105,12 @@ static const struct daemon_row daemon_rows[] = {
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
 
-/* A daemon's last error: the last line that it logged as an error before it ended, or how it ended. */
+/* A daemon's last error: the last logged error before the end of a process, or how the process ended. */
 struct last_error {
     char *text;         /* NULL: none */
     int64_t at;         /* Unix seconds */
-    bool is_of_process; /* logged by `pid` */
-    pid_t pid;          /* the latest process */
+    bool is_of_process; /* the process `pid` has logged the error */
+    pid_t pid;          /* latest process of the daemon */
 };
 
 struct disk_sample {
@@ -122,34 +123,34 @@ struct disk_sample {
 struct up {
     const struct options *options;
     const struct config *config;
-    struct config *counted; /* the last accepted configuration, whose counters are in force; NULL: config */
+    struct config *counted; /* last accepted configuration, whose counters are used; NULL: config */
     char **argv;            /* the command line of this process */
     const char *data_dir;
-    char *archive; /* directory */
+    char *archive; /* directory of the archive */
     bool check_only;
     size_t n;
     struct supervisor_program daemons[N_DAEMONS];
     struct tool_args args[N_DAEMONS]; /* owns the argv of `daemons` */
-    char *urls[N_DAEMONS];            /* where each listens; NULL: nowhere */
+    char *urls[N_DAEMONS];            /* address of each daemon; NULL: none */
     struct last_error errors[N_DAEMONS];
-    struct disk_sample disk[DISK_SAMPLES]; /* a ring of the last day */
-    size_t n_disk;                         /* samples taken */
+    struct disk_sample disk[DISK_SAMPLES]; /* ring of samples of the last day */
+    size_t n_disk;                         /* number of samples taken */
     struct event_base *base;
     struct event *rewrite; /* retries a failed write of run.json */
     struct event *measure; /* takes a disk sample */
     struct supervisor *supervisor;
     int daemons_lock; /* -1: none */
-    char *service;    /* the unit of systemd that this process is; NULL: none */
+    char *service;    /* systemd unit of this process; NULL: none */
     bool colours, is_up, ended, run_file_is_old;
-    bool is_replaced;    /* by a new version of this program, once the daemons have ended */
-    bool is_stopping;    /* on request, or because of `refused` */
-    int64_t wrong_since; /* Unix time of the last reload, if it found the configuration wrong; else 0 */
-    uint64_t dropped;    /* lines of the log, in run.json */
-    size_t refused;      /* the daemon whose end stops the pipeline; n: none */
+    bool is_replaced;    /* after the end of the daemons, a new version replaces this program */
+    bool is_stopping;    /* the pipeline is stopping, on request or because of `refused` */
+    int64_t wrong_since; /* Unix time of the last reload if the configuration was refused; else 0 */
+    uint64_t dropped;    /* number of dropped log lines in run.json */
+    size_t refused;      /* index of the daemon whose end stops the pipeline; n: none */
     int status;
 };
 
-/* Returns the number of a daemon, or up->n if it does not run. */
+/* Returns the index of a daemon, or up->n if the daemon does not run. */
 static size_t find_daemon(const struct up *up, const char *name)
 {
     size_t i = 0;
@@ -187,7 +188,7 @@ static int open_socket(struct up *up, const char *name, struct error *error)
     return 0;
 }
 
-/* The api reads the archive that sortdb serves. */
+/* Passes the directory of sortdb's archive to the api. */
 static void add_api_archive(const struct up *up, struct tool_args *a)
 {
     const char *dir = config_setting(up->config, "sortdb", "archive");
@@ -195,7 +196,6 @@ static void add_api_archive(const struct up *up, struct tool_args *a)
         tool_add_arg(a, "--archive=%s", dir ? dir : up->archive);
 }
 
-/* Appends the addresses of the daemons to which this one sends requests. */
 static void add_peers(const struct up *up, const struct daemon_row *row, struct tool_args *a)
 {
     bool api_reads = tool_api_reads_archive(up->config, find_daemon(up, "sortdb") < up->n);
@@ -215,7 +215,7 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
     }
 }
 
-/* Makes the daemon's command line, and opens its socket. */
+/* Builds a daemon's command line, and opens the daemon's socket. */
 static int add_daemon(struct up *up, const struct daemon_row *row, struct error *error)
 {
     struct supervisor_program *d = &up->daemons[up->n++];
@@ -246,7 +246,7 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
     return 0;
 }
 
-/* False for a compactor with `every = 0`, which an operator runs by other means, and for one whose sortdb serves no archive. */
+/* False for a compactor with `every = 0`, which the operator runs, and for a compactor if sortdb serves no archive. */
 static bool is_wanted(const struct up *up, const struct daemon_row *row)
 {
     static const struct option_row every = {
@@ -290,7 +290,7 @@ static int add_daemons(struct up *up, struct error *error)
     return agreement_check(&(struct agreement){up->config, runs_here, up}, error);
 }
 
-/* Closes a daemon's socket, so that connections are refused and do not wait in the backlog. */
+/* Closes a daemon's socket, so that new connections are refused instead of waiting in the backlog. */
 static void close_socket(struct supervisor_program *d)
 {
     if (d->listen_fd >= 0)
@@ -304,7 +304,8 @@ static void set_error(struct last_error *e, struct bytes text, bool is_of_proces
     *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process, e->pid};
 }
 
-/* The text of a line `TIME error DAEMON TEXT`, or a whole line of JSON with this level. BYTES_NONE: another line. */
+/* Returns TEXT of a line `TIME error DAEMON TEXT`, or a whole JSON line with the level error. BYTES_NONE: the line
+ * is not an error. */
 static struct bytes logged_error(struct bytes line)
 {
     static const char level[] = " error ", json[] = "\"level\":\"error\"";
@@ -319,7 +320,7 @@ static struct bytes logged_error(struct bytes line)
     return text ? bytes_of(text + 1, (size_t)(line.ptr + line.len - text - 1)) : BYTES_NONE;
 }
 
-/* run.json tells `millrace status` how many lines of the log were dropped, at most once a second. */
+/* Writes the number of dropped log lines to run.json, for `millrace status`, at most once per second. */
 static void note_dropped(struct up *up)
 {
     if (log_dropped() != up->dropped && !evtimer_pending(up->rewrite, NULL))
@@ -346,7 +347,7 @@ static void on_line(size_t program, struct bytes line, void *arg)
     note_dropped(up);
 }
 
-/* The daemon that stopped the pipeline, and its last error. */
+/* Appends the name and the last error of the daemon that stopped the pipeline. */
 static void append_end_reason(const struct up *up, struct buf *out)
 {
     const char *error = up->errors[up->refused].text;
@@ -358,7 +359,8 @@ static void append_end_reason(const struct up *up, struct buf *out)
     buf_free(&reason);
 }
 
-/* The unit whose main process this is, such as "millrace", according to systemd's variables and /proc/self/cgroup. NULL: none. */
+/* Returns the systemd unit whose main process is this process, such as "millrace", from systemd's variables and
+ * /proc/self/cgroup. NULL: none. */
 static char *service_name(void)
 {
     static const char suffix[] = ".service";
@@ -377,8 +379,8 @@ static char *service_name(void)
     return name;
 }
 
-/* run.json tells the other tools where each daemon listens. A rename replaces it, so that readers see either the whole
- * old file or the whole new one. */
+/* Writes run.json, which contains the address of each daemon for other tools. A rename replaces the file, so
+ * readers see either the whole old file or the whole new file. */
 static void write_run_file(struct up *up)
 {
     struct buf text = {0}, path = {0};
@@ -438,7 +440,7 @@ static void on_rewrite(evutil_socket_t fd, short what, void *arg)
     write_run_file(arg);
 }
 
-/* Samples tell `millrace status` how fast the disk fills. */
+/* Takes a sample of the free disk space, from which `millrace status` computes how fast the disk fills. */
 static void on_measure(evutil_socket_t fd, short what, void *arg)
 {
     struct up *up = arg;
@@ -452,7 +454,7 @@ static void on_measure(evutil_socket_t fd, short what, void *arg)
     write_run_file(up);
 }
 
-/* A process that ended without an error in its log leaves how it ended. */
+/* Stores how a process ended, if the process has not logged an error. */
 static void note_end(struct up *up, size_t program, const struct supervisor_report *r)
 {
     struct last_error *e = &up->errors[program];
@@ -479,7 +481,7 @@ static void on_change(size_t program, void *arg)
     if (state == SUPERVISOR_FAILED)
         close_socket(&up->daemons[program]);
     write_run_file(up);
-    /* The first time that every daemon is ready or has failed, report it. */
+    /* Report the first time that every daemon is ready or has failed. */
     bool failed = false;
     for (size_t i = 0; i < up->n; i++) {
         state = supervisor_report(up->supervisor, i).state;
@@ -516,13 +518,14 @@ static bool has_counters(const char *daemon)
 
 #define UNCHECKED "the configuration could not be checked, see the line above: "
 
-/* True for the exit status of a program that found an error in the configuration, and did not just fail. */
+/* True if a program has exited because of an error in the configuration. */
 static bool is_refusal(int status)
 {
     return status == EX_CONFIG || status == EX_USAGE;
 }
 
-/* Reads the configuration again. The daemons that use the counters start anew if these changed; other changes are named. */
+/* Reads the configuration again. If counters have changed, restarts the daemons that use counters. Logs the names
+ * of other changed settings. */
 static void reload(struct up *up)
 {
     struct config *fresh = NULL;
@@ -606,7 +609,8 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
     supervisor_stop(up->supervisor, EX_OK);
 }
 
-/* Before and after the event loop a reload or a change of the version waits, so that neither ends this process. */
+/* Blocks or unblocks the signals for reload and replacement. Outside the event loop, these signals would kill this
+ * process. */
 static void hold_signals(int how)
 {
     sigset_t set;
@@ -654,8 +658,8 @@ static int run_pipeline(struct up *up)
     return up->status;
 }
 
-/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not touch an
- * existing archive, on which a compactor may be running. */
+/* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not change
+ * an existing archive, because a compactor may be running. */
 static int init_archive(const struct up *up)
 {
     struct tool_args a = tool_args_for("compactor");
@@ -680,7 +684,7 @@ static int check_daemons(struct up *up)
         if (status != EX_OK)
             return status;
     }
-    /* An event is only as durable as the weakest sync policy on its way, so name that policy. */
+    /* Name the weakest sync policy on the path of an event, which determines the durability of the event. */
     const char *weakest = NULL;
     for (size_t i = 0; i < 2 && !weakest; i++) {
         const char *sync = config_setting(up->config, keepers[i], "sync");
@@ -735,8 +739,7 @@ static int run_up(const struct options *o, char **argv)
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
         log_error(is_refusal(status) ? "the configuration is wrong: nothing was started"
                                      : UNCHECKED "nothing was started");
-    } else if ((status = init_archive(&up)) !=
-               EX_TEMPFAIL) { /* without an archive, events are still stored */
+    } else if ((status = init_archive(&up)) != EX_TEMPFAIL) { /* events are stored even without an archive */
         up.base = event_base_new();
         up.rewrite = evtimer_new(up.base, on_rewrite, &up);
         up.measure = event_new(up.base, -1, EV_PERSIST, on_measure, &up);
@@ -777,12 +780,12 @@ int tool_up(int argc, char **argv)
         .rows = {rows, NULL}};
     struct options *o;
     hold_signals(SIG_BLOCK);
-    signal(SIGPIPE, SIG_IGN); /* the log needs no reader */
+    signal(SIGPIPE, SIG_IGN); /* continue if no process reads the log */
     signal(SIGXFSZ, SIG_IGN);
     log_init("up", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
     enum options_result r = options_parse(&spec, argc, argv, &o);
     int status = r == OPTIONS_USAGE ? EX_USAGE : r == OPTIONS_CONFIG ? EX_CONFIG : EX_OK;
-    char self[PATH_MAX] = ""; /* where a new version is put */
+    char self[PATH_MAX] = ""; /* path of this program, which a new version replaces */
     char **own = mem_zalloc(((size_t)argc + 2) * sizeof *own);
     (void)!readlink("/proc/self/exe", self, sizeof self - 1);
     own[0] = self;
