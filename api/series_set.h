@@ -15,7 +15,7 @@
 struct series_member {
     struct bytes text; /* text of the key or the sub key, borrowed; BYTES_NONE: all other sub keys */
     char stored[COMPONENT_HASH + 1];
-    struct query query; /* query of the set, with the key or the sub key of the member */
+    struct query query; /* copy of the set's query, with the key or the sub key of this series */
     struct series series;
 };
 struct series_set {

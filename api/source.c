@@ -286,8 +286,8 @@ static void restart(struct question *q)
             begin(q);
         return;
     }
-    /* Normally the generations have stopped changing by the next attempt. If the generations still change, a
-     * setting is wrong, or the archive was restored from a backup. */
+    /* Normally the generations have stopped changing by the next attempt. If generations still change after
+     * SOURCE_RESTARTS_MAX attempts, a setting is wrong, or the archive was restored from a backup. */
     if (s->n > 1)
         snprintf(q->error, sizeof q->error,
             "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "

@@ -54,8 +54,8 @@ static const struct option_row rows[] = {
                 "publishes all again"},
     {.name = "leave_out",
         .type = OPTION_STRING,
-        .help = "producer that no longer holds completeness back until it states a time again: itself, or "
-                "its name"},
+        .help = "producer, by id or by name for people, that no longer holds completeness back until the "
+                "producer states a time again"},
     {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };
@@ -64,7 +64,7 @@ struct producer {
     struct bytes name, opening, known_as; /* texts in the reply; known_as: name for people */
     uint64_t mark;
     bool states, is_left_out;
-    int64_t until;   /* time that the producer stated, if `states` (Unix seconds); 0: not known */
+    int64_t until;   /* latest time that the producer has stated (Unix seconds), if `states`; 0: not known */
     uint64_t silent; /* seconds */
 };
 

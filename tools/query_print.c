@@ -26,7 +26,7 @@ static bool is_utf8(void)
     return false;
 }
 
-/* Prints a bar of at most BAR_CELLS cells, padded to that width unless it ends the line. */
+/* Prints a bar of at most BAR_CELLS cells, padded to BAR_CELLS unless the bar ends the line. */
 static void print_bar(int64_t n, int64_t largest, bool ends_line)
 {
     int64_t eighths = n > 0 && largest > 0 ? (int64_t)((double)n / (double)largest * BAR_CELLS * 8 + 0.5) : 0;

@@ -139,7 +139,8 @@ static int read_current(struct recount *r)
     return EX_OK;
 }
 
-/* Refuses a sealed slice with other counters, unless the archive includes the slice. */
+/* Refuses the recount if a sealed slice has other counters than the configuration, and the archive does not include
+ * the slice. */
 static int check_sealed(const struct recount *r, const struct json_doc *slices)
 {
     for (size_t i = 0; i < json_doc_length(slices, "/slices"); i++) {
