@@ -11,6 +11,8 @@
 #include <stdlib.h>
 
 #define PREFIX_MAX 1024
+#define FORMED_TIME_MAX 64 /* bytes of a time with a form, and a NUL */
+#define TIME_STEPS 100     /* the work of strptime, in bytes looked at */
 #define LOCAL_TIME "%d/%b/%Y:%H:%M:%S %z"
 
 enum kind {
@@ -47,7 +49,7 @@ struct log_format {
     size_t n, room, required; /* required: a line may end after these */
     struct bytes *spans;      /* of the line, by field */
     const char *start, *end, *required_end;
-    size_t steps;
+    uint64_t steps, steps_max;
     size_t far; /* the farthest field that did not fit, and its place in the line */
     const char *far_at;
     regex_t prefix;
@@ -320,23 +322,26 @@ void log_format_free(struct log_format **fp)
 
 /* ---- matching ---- */
 
-/* Where the literal ends that begins at `at`, or NULL. A blank stands for several. */
-static const char *match_literal(struct bytes literal, const char *at, const char *end)
+/* Where the literal ends that begins at `from`, or NULL. A blank stands for several. */
+static const char *match_literal(struct log_format *f, struct bytes literal, const char *from)
 {
-    for (size_t i = 0; i < literal.len; i++) {
+    const char *at = from, *end = f->end;
+    size_t i = 0;
+    for (; i < literal.len; i++) {
         if (at == end || (literal.ptr[i] == ' ' ? !is_blank(*at) : *at != literal.ptr[i]))
-            return NULL;
+            break;
         at++;
         while (literal.ptr[i] == ' ' && at < end && is_blank(*at))
             at++;
     }
-    return at;
+    f->steps += (uint64_t)(at - from) + 1;
+    return i == literal.len ? at : NULL;
 }
 
 static bool read_time(const struct field *p, struct bytes text, int64_t *time)
 {
     struct json_value value = {.type = JSON_STRING, .v.string = text};
-    char copy[64];
+    char copy[FORMED_TIME_MAX];
     bool is_naive;
     if (!p->form)
         return event_seconds_read_lenient(&value, p->units, time);
@@ -346,10 +351,11 @@ static bool read_time(const struct field *p, struct bytes text, int64_t *time)
     return rfc3339_read_form(copy, p->form, time, &is_naive);
 }
 
-static bool fits(const struct field *p, struct bytes text)
+static bool fits(struct log_format *f, const struct field *p, struct bytes text)
 {
     int64_t time;
     uint64_t number;
+    f->steps += p->kind == TIME ? TIME_STEPS : 1;
     switch (p->kind) {
     case WHOLE:
         return bytes_equal_str(text, "-") || bytes_to_u64(text, &number);
@@ -366,27 +372,31 @@ static bool fits(const struct field *p, struct bytes text)
 }
 
 /* The only possible end of a field, or NULL. */
-static const char *only_end(const struct log_format *f, const struct field *p, const char *at)
+static const char *only_end(struct log_format *f, const struct field *p, const char *at)
 {
-    const char *c = at;
+    const char *c = at, *end = f->end;
+    if (p->kind == TEXT && !p->is_quoted)
+        return end;
     if (p->is_quoted) {
-        while (c < f->end && *c != '"')
-            c += *c == '\\' && c + 1 < f->end ? 2 : 1;
-        return c < f->end ? c : NULL;
+        while (c < end && *c != '"')
+            c += *c == '\\' && c + 1 < end ? 2 : 1;
+        f->steps += (uint64_t)(c - at);
+        return c < end ? c : NULL;
     }
-    if (p->kind == TEXT)
-        return f->end;
+    if (p->form && end - at > FORMED_TIME_MAX)
+        end = at + FORMED_TIME_MAX;
     if (p->form && p->form[0] == '[') {
-        const char *bracket = memchr(at, ']', (size_t)(f->end - at));
+        const char *bracket = memchr(at, ']', (size_t)(end - at));
         return bracket ? bracket + 1 : NULL;
     }
     bool in_list = false; /* after a comma between addresses */
-    for (; c < f->end; c++) {
-        bool ends = p->literal.len > 0 && match_literal(p->literal, c, f->end);
-        if (p->form ? ends && fits(p, bytes_of(at, (size_t)(c - at))) : (ends || is_blank(*c)) && !in_list)
-            return c;
+    for (; c < end; c++) {
+        bool ends = !in_list && p->literal.len > 0 && match_literal(f, p->literal, c);
+        if (p->form ? ends && fits(f, p, bytes_of(at, (size_t)(c - at))) : (ends || is_blank(*c)) && !in_list)
+            break;
         in_list = p->kind == ADDRESS && (*c == ',' || (in_list && is_blank(*c)));
     }
+    f->steps += (uint64_t)(c - at);
     return c;
 }
 
@@ -400,16 +410,21 @@ static void note(struct log_format *f, size_t field, const char *at)
 
 static bool match(struct log_format *f, size_t i, const char *at);
 
-/* Tries each end of a text without quotes. */
+/* Tries each end of a text without quotes. A blank literal leads from each blank of a run to the same place, so only the run's
+ * first blank is tried. */
 static bool match_text(struct log_format *f, size_t i, const char *at)
 {
     const struct field *p = &f->fields[i];
     /* Between two blanks, the text may be empty. */
     bool may_be_empty = at >= f->start + 2 && is_blank(at[-1]) && is_blank(at[-2]);
-    for (const char *stop = at - may_be_empty, *rest; stop <= f->end; stop++) {
-        if (f->steps++ > LOG_FORMAT_STEPS_MAX)
+    bool skips_blanks = p->literal.len > 0 && p->literal.ptr[0] == ' ';
+    const char *first = at - may_be_empty;
+    for (const char *stop = first, *rest; stop <= f->end; stop++) {
+        if (f->steps++ > f->steps_max)
             return false;
-        if (!(rest = match_literal(p->literal, stop, f->end)))
+        if (skips_blanks && stop > first && is_blank(stop[-1]) && stop < f->end && is_blank(*stop))
+            continue;
+        if (!(rest = match_literal(f, p->literal, stop)))
             continue;
         f->spans[i] = bytes_of(at, stop > at ? (size_t)(stop - at) : 0);
         if (match(f, i + 1, rest))
@@ -427,14 +442,14 @@ static bool match(struct log_format *f, size_t i, const char *at)
         if (p->kind == TEXT && !p->is_quoted && (i + 1 < f->n || p->literal.len > 0))
             return match_text(f, i, at);
         const char *stop = only_end(f, p, at);
-        if (!stop || !fits(p, bytes_of(at, (size_t)(stop - at)))) {
+        if (!stop || !fits(f, p, bytes_of(at, (size_t)(stop - at)))) {
             note(f, i, at);
             break;
         }
         f->spans[i] = bytes_of(at, (size_t)(stop - at));
         if (i + 1 == f->required)
             f->required_end = stop;
-        at = match_literal(p->literal, stop, f->end);
+        at = match_literal(f, p->literal, stop);
         if (!at)
             note(f, i + 1, stop);
     }
@@ -554,6 +569,8 @@ static struct bytes without_prefix(struct log_format *f, struct bytes line)
 static const char *explain(struct log_format *f)
 {
     const struct field *p = &f->fields[f->far];
+    if (f->steps > f->steps_max)
+        return "the fields of --log-format fit the line in too many ways, or the line is too long";
     struct bytes rest = bytes_trim(bytes_of(f->far_at, (size_t)(f->end - f->far_at)));
     int found = rest.len > 40 ? 40 : (int)rest.len;
     if (f->far == f->n)
@@ -586,15 +603,17 @@ static bool match_line(struct log_format *f, struct bytes line)
 {
     f->start = f->far_at = line.ptr;
     f->end = line.ptr + line.len;
-    f->far = f->steps = 0;
+    f->far = 0;
+    f->steps_max = f->steps + LOG_FORMAT_STEPS_MAX(line.len);
     memset(f->spans, 0, f->n * sizeof *f->spans);
-    return match(f, 0, match_literal(f->literal, line.ptr, f->end));
+    return match(f, 0, match_literal(f, f->literal, line.ptr));
 }
 
 const char *log_format_read(struct log_format *f, struct bytes line, struct buf *event, bool *is_changed)
 {
     int64_t time = 0;
     f->is_changed = false;
+    f->steps = 0;
     /* Directives may describe a prefix themselves. */
     bool ok = !f->is_builtin && match_line(f, line);
     if (!ok && !match_line(f, without_prefix(f, line)))
@@ -618,4 +637,9 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     buf_append_char(event, '}');
     *is_changed = f->is_changed;
     return NULL;
+}
+
+uint64_t log_format_steps(const struct log_format *f)
+{
+    return f->steps;
 }

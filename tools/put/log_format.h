@@ -17,14 +17,15 @@
  * 4. The servers escape bytes as \xHH, \" and \\; the event has the bytes themselves. Bytes that are not UTF-8 become U+FFFD.
  * 5. A request not of the form "METHOD TARGET PROTOCOL" becomes the member `request`.
  * 6. The line may begin with the prefix of syslog, journald, Docker, Compose or Kubernetes, or be an entry of Docker's JSON log.
- * 7. The work for a line is bounded by LOG_FORMAT_STEPS_MAX attempts. */
+ * 7. The work for a line is bounded: log_format refuses a line once it has looked at LOG_FORMAT_STEPS_MAX bytes, which is
+ *    linear in the line's length. */
 #ifndef MILLRACE_LOG_FORMAT_H
 #define MILLRACE_LOG_FORMAT_H
 
 #include "base/bytes.h"
 #include "base/error.h"
 
-#define LOG_FORMAT_STEPS_MAX 100000
+#define LOG_FORMAT_STEPS_MAX(LENGTH) (16 * ((uint64_t)(LENGTH) + 8192))
 
 struct log_format;
 
@@ -34,5 +35,7 @@ void log_format_free(struct log_format **f);
 /* Replaces *event by the event. Returns NULL, or why the line does not fit, valid until the next call. Sets *is_changed if bytes
  * were replaced by U+FFFD. */
 const char *log_format_read(struct log_format *f, struct bytes line, struct buf *event, bool *is_changed);
+/* The work for the latest line, in bytes looked at. */
+uint64_t log_format_steps(const struct log_format *f);
 
 #endif

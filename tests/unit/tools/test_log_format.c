@@ -214,17 +214,68 @@ static void test_formats_that_are_none(void **state)
     format = "combined";
 }
 
+/* Reads `head`, and then `piece` repeated up to `length` bytes. Checks the reason, if any is given, and returns the work. */
+static uint64_t steps_of(const char *head, const char *piece, size_t length, const char *words)
+{
+    struct buf line = {0}, event = {0};
+    struct error error = {.text = ""};
+    bool is_changed;
+    struct log_format *f = log_format_new(format, &error);
+    assert_non_null(f);
+    buf_append_str(&line, head);
+    while (line.len < length)
+        buf_append_str(&line, piece);
+    const char *wrong = log_format_read(f, buf_bytes(&line), &event, &is_changed);
+    if (words && (!wrong || !strstr(wrong, words)))
+        fail_msg("%s: %s, not %s", head, wrong ? wrong : "taken", words);
+    uint64_t steps = log_format_steps(f);
+    buf_free(&line);
+    buf_free(&event);
+    log_format_free(&f);
+    return steps;
+}
+
+static void test_long_lines(void **state)
+{
+    (void)state;
+    steps_of("h - ", "x", 200000, "expected a time");
+    steps_of("a b ", "x", 1 << 20, "expected a time");
+    format = "vhost_combined";
+    steps_of("", "x", 200000, "expected a number (%p)");
+    format = "combined";
+}
+
+/* Each byte is looked at a few times. */
+static void test_linear_work(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"1.1.1.1,", "h - a", "h - ", "h - a [", "h - a [24/Mar", ""};
+    static const char *const pieces[] = {" ", "x", " [", ", ", "\"", " \"", "]"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++)
+            assert_in_range(
+                steps_of(heads[i], pieces[k], 1 << 20, NULL), 1, 2 * LOG_FORMAT_STEPS_MAX(1 << 20));
+    assert_in_range(steps_of("1.1.1.1,", " ", 1 << 20, NULL), 1, 6 << 20);
+    assert_in_range(steps_of("h - a", " ", 1 << 20, NULL), 1, 6 << 20);
+}
+
 /* Each field could end at each blank. */
 static void test_bounded_work(void **state)
 {
     (void)state;
-    char line[4000];
-    format = "%{a}i %{b}i %{c}i %{d}i %t";
-    memset(line, ' ', sizeof line);
-    for (size_t i = 0; i < sizeof line; i += 2)
-        line[i] = 'x';
-    line[sizeof line - 1] = '\0';
-    check_wrong(line, "expected ");
+    static const char *const formats[] = {"%{a}i %{b}i %{c}i %{d}i %t", "%h %u %f %R %U %t",
+        "%h %u %f %R %U %{%d/%b/%Y:%T}t", "%u  %t", "%u x  y%t"};
+    static const char *const pieces[] = {"x ", "  ", "a", "x  ", "a x "};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++)
+            for (size_t length = 4000; length <= 1 << 20; length <<= 4) {
+                format = formats[i];
+                uint64_t steps = steps_of("h ", pieces[k], length, i > 2 ? NULL : " ");
+                /* A line is matched with and without a prefix. One more match may begin below the limit. */
+                assert_in_range(steps, length / 2, 2 * LOG_FORMAT_STEPS_MAX(length) + 16 * length);
+            }
+    format = formats[0];
+    steps_of("h ", "x ", 8192, "in too many ways");
     format = "combined";
 }
 
@@ -243,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_directives),
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_formats_that_are_none),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_linear_work),
         cmocka_unit_test(test_bounded_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
