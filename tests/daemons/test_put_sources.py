@@ -1,11 +1,67 @@
 """`millrace put --producer`: a mark belongs to a content, so another file is posted whole, and the same one under any name only once."""
 import gzip
 import os
+import socket
 import subprocess
+import threading
+from urllib.parse import urlsplit
 
 import harness
 from harness import wait_until
 from put_case import QueueTest, numbered
+
+
+class Holder:
+    """A proxy before the queue that keeps requests with lines, and sends them later, after their client has ended."""
+
+    def __init__(self, url):
+        self.queue = (urlsplit(url).hostname, urlsplit(url).port)
+        self.held, self.holds = [], True
+        self.before = lambda: None  # called before a request with lines that is not held
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d" % self.server.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.server.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                piece = client.recv(1 << 16)
+                if not piece:
+                    return
+                head += piece
+            head, body = head.split(b"\r\n\r\n", 1)
+            lengths = [int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length:")]
+            while lengths and len(body) < lengths[0]:
+                body += client.recv(1 << 16)
+            whole = head + b"\r\nConnection: close\r\n\r\n" + body
+            if b"/mput" in head and self.holds:
+                self.held.append(whole)
+                client.recv(1)  # until the client ends
+                return
+            if b"/mput" in head:
+                self.before()
+            client.sendall(self.forward(whole))
+
+    def forward(self, request):
+        reply = b""
+        with socket.create_connection(self.queue) as s:
+            s.sendall(request)
+            while piece := s.recv(1 << 16):
+                reply += piece
+        return reply
+
+    def release(self):
+        while self.held:
+            self.forward(self.held.pop())
 
 
 class Sources(QueueTest):
@@ -106,6 +162,60 @@ class Sources(QueueTest):
         self.assertEqual(done.returncode, 75, done)
         held.stdin.close()
         held.wait(harness.PATIENCE)
+
+    def test_another_put_elsewhere(self):
+        """Two puts with other state files: no batch counts as stored because the other put has moved the mark."""
+        for number, second in enumerate((numbered(5, 100), numbered(10, 10), numbered(10))):
+            before = self.depth()
+            first = self.begin("--producer=p", "--state=" + self.path("state"), stdin=subprocess.PIPE)
+            first.stdin.write(numbered(10))
+            first.stdin.flush()
+            wait_until(lambda: self.depth() == before + 10, "the first lines")
+            self.put_all("--state=%s.%d" % (self.path("state"), number), "-", input=second)
+            first.stdin.write(numbered(10, 10))
+            first.stdin.close()
+            self.assertEqual(first.wait(harness.PATIENCE), 75)
+            self.assertIn(b"another put uses the producer p; the current batch is not stored", first.stderr.read())
+            self.assertEqual(self.stored()[before:], (numbered(10) + second).splitlines())
+
+    def late(self, first, *files, producer="p", **kw):
+        """A put of `first` is killed while its request is under way. The queue stores the request just before the first of `files`."""
+        holder = Holder(self.queue.url)
+        self.addCleanup(holder.server.close)
+        state = "--state=" + self.path("state")
+        killed = self.begin("--queue-url=" + holder.url, "--producer=" + producer, state, first)
+        wait_until(lambda: holder.held, "a request")
+        killed.kill()
+        killed.wait()
+        holder.holds, holder.before = False, holder.release
+        done = self.put("--queue-url=" + holder.url, "--producer=" + producer, state, *files, **kw)
+        self.assertEqual(holder.held, [])
+        return done, state
+
+    def test_a_late_request(self):
+        """The request of a killed put is stored before that of the next put, which may not be taken for a duplicate."""
+        posted, a, b = self.write("g", numbered(2, 50)), self.path("a"), self.path("b")
+        for run, files in enumerate(((b,), (posted, b))):
+            lines = numbered(3, 100 * run + 60), numbered(4, 100 * run + 70)
+            self.write("a", lines[0])
+            self.write("b", lines[1])
+            self.put_all("--state=" + self.path("state"), posted)
+            before = self.depth()
+            done, state = self.late(a, *files)
+            self.assertEqual(done.returncode, 75, done)
+            self.put_all(state, *files)
+            self.put_all(state, a)
+            self.assertEqual(sorted(self.stored()[before:]), sorted(b"".join(lines).splitlines()))
+
+    def test_a_late_request_of_the_same_file(self):
+        """Its lines are stored once, whether the batch ends before, at or after the end of the late one."""
+        for run, batch in enumerate((2, 6, 100)):
+            name = self.write("a", numbered(6, 10 * run))
+            before = self.depth()
+            done, state = self.late(name, "--batch=%d" % batch, name, producer="q%d" % run)
+            self.assertEqual(done.returncode, 75 if batch < 6 else 0, done)
+            self.put_all(state, name, producer="q%d" % run)
+            self.assertEqual(self.stored()[before:], numbered(6, 10 * run).splitlines())
 
     def test_kinds_of_producers(self):
         """A followed log has its place in a file of its own."""

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The offsets of a line in the input, and the sum of the input up to its end. */
+/* The offsets of a line in the input, and the sums of the input up to both. */
 struct place {
-    uint64_t start, end, sum;
+    uint64_t start, end, start_sum, sum;
 };
 
 struct put_batch {
@@ -31,6 +31,7 @@ struct put_batch {
     uint64_t next_sum, begun; /* begun: where the batch began, at or after the mark */
     usec_t try_until;         /* when the attempts without progress end */
     bool has_reported;        /* such an attempt */
+    bool has_stored;          /* a batch up to the mark */
     struct put_batch_numbers numbers;
 };
 
@@ -144,14 +145,9 @@ static int give_up(const struct put_batch *b, const struct publisher_outcome *o,
         "%s; %" PRIu64 " events of this run are stored", why, b->numbers.posted);
 }
 
-int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
+static int ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
 {
     const struct publisher_outcome *o;
-    *mark = 0;
-    *tag = BYTES_NONE;
-    if (!b->config.producer)
-        return 0;
-    begin_tries(b);
     do
         o = call(b, NULL);
     while (o->result == PUBLISHER_FAILED && o->is_temporary && try_again(b, o));
@@ -162,6 +158,16 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
     return 0;
 }
 
+int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
+{
+    *mark = 0;
+    *tag = BYTES_NONE;
+    if (!b->config.producer)
+        return 0;
+    begin_tries(b);
+    return ask_mark(b, mark, tag);
+}
+
 void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset)
 {
     b->mark = mark;
@@ -170,7 +176,7 @@ void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset)
 
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum)
 {
-    struct place place = {b->next, end, sum};
+    struct place place = {b->next, end, b->next_sum, sum};
     b->next = end;
     b->next_sum = sum;
     if (line.len > 0 && line.ptr[line.len - 1] == '\n')
@@ -205,6 +211,45 @@ static size_t bytes_of_lines(const struct put_batch *b, size_t n)
     return (size_t)(from - b->body.ptr);
 }
 
+/* Whether the queue's mark is in the batch, after its first n lines. Sets the sum up to the mark. */
+static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint64_t *sum)
+{
+    const struct place *p = places(b);
+    *n = 0;
+    while (*n < b->lines && p[*n].end <= mark)
+        (*n)++;
+    if (mark == b->next)
+        *sum = b->next_sum;
+    else if (*n > 0 && p[*n - 1].end == mark)
+        *sum = p[*n - 1].sum;
+    else if (*n > 0 && *n < b->lines && p[*n].start == mark)
+        *sum = p[*n].start_sum;
+    else
+        return false;
+    return true;
+}
+
+/* Another request has moved the mark. If the mark's tag is the tag of this batch there, drops the lines before the mark. */
+static int drop_stored(struct put_batch *b)
+{
+    uint64_t mark = 0, sum = 0;
+    struct bytes stored = BYTES_NONE;
+    size_t n;
+    int status = ask_mark(b, &mark, &stored);
+    if (status != 0)
+        return status;
+    if (!find_mark(b, mark, &n, &sum) || !bytes_equal_str(stored, b->config.tag(b->config.arg, sum)))
+        return tool_fail(EX_TEMPFAIL,
+            "another put uses the producer %s; the current batch is not stored; run this put again after the "
+            "other put; %" PRIu64 " events of this run are stored",
+            b->config.producer, b->numbers.posted);
+    drop(b, n, bytes_of_lines(b, n));
+    b->numbers.duplicates += n;
+    b->mark = b->begun = mark;
+    b->has_stored = true;
+    return 0;
+}
+
 /* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
 static int send_part(struct put_batch *b)
 {
@@ -220,10 +265,14 @@ static int send_part(struct put_batch *b)
         .lines = bytes_of(b->body.ptr, whole ? b->body.len : bytes_of_lines(b, lines))};
     const struct publisher_outcome *o = call(b, &part);
     int status = 0;
-    if (o->result == PUBLISHER_STORED) {
+    bool is_moved = (o->result == PUBLISHER_STORED && o->is_duplicate) || o->result == PUBLISHER_CONFLICT;
+    if (is_moved && b->config.checks_tag) {
+        status = drop_stored(b);
+    } else if (o->result == PUBLISHER_STORED) {
         *(o->is_duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
         drop(b, lines, part.lines.len);
         b->mark = b->begun = part.next;
+        b->has_stored = true;
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
     } else if (o->result == PUBLISHER_CONFLICT && o->mark > b->mark && o->mark < part.next) {
         /* If the mark is inside the batch, drop the lines that end at or before the mark. */
@@ -279,6 +328,11 @@ int put_batch_flush(struct put_batch *b)
 uint64_t put_batch_mark(const struct put_batch *b)
 {
     return b->mark;
+}
+
+bool put_batch_has_stored(const struct put_batch *b)
+{
+    return b->has_stored;
 }
 
 size_t put_batch_lines(const struct put_batch *b)

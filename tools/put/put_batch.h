@@ -2,6 +2,8 @@
  *
  * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch
  *    can then be sent again after any failure, and an interrupted input continues at the mark.
+ *    If the queue's mark is elsewhere, lines count as stored only if the mark's tag is the tag of this batch there. With another
+ *    tag, another put uses the producer: put_batch_flush fails with EX_TEMPFAIL, and the lines are not taken for stored.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
  * 3. After a 413, smaller and smaller parts are sent until the refused line is found and passed to refused().
  *
@@ -32,6 +34,8 @@ struct put_batch_config {
     const char *queue, *producer; /* producer NULL: none */
     /* The tag of the mark after a line that was added with `sum`, valid until the next call. NULL: none. */
     const char *(*tag)(void *arg, uint64_t sum);
+    bool
+        checks_tag; /* tags differ by content and place; if false, any mark at or after a batch means that it is stored */
     const char *auth_token; /* NULL: none */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);
@@ -50,6 +54,8 @@ void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset);
 /* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum);
 uint64_t put_batch_mark(const struct put_batch *b);
+/* True if the queue has confirmed that it stored a batch up to put_batch_mark. */
+bool put_batch_has_stored(const struct put_batch *b);
 size_t put_batch_lines(const struct put_batch *b);
 size_t put_batch_bytes(const struct put_batch *b);
 /* Sends until all lines are stored. Returns 0, or an exit status after printing the error and how much is stored. */

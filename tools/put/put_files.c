@@ -146,14 +146,14 @@ static int check_taken(const struct put_input *in, uint64_t refused_before)
         EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);
 }
 
-static int post_file(struct put *p, struct put_sources *s, const char *name, bool is_first)
+static int post_file(struct put *p, struct put_sources *s, const char *name)
 {
     struct put_input in;
     struct bytes tag;
     uint64_t mark, refused = p->rejects.n + p->rejects.skipped;
     put_input_begin(&in, p, name, p->producer);
     int status = put_batch_ask_mark(in.batch, &mark, &tag);
-    if (status == 0 && s && !put_sources_set_mark(s, mark, tag, !is_first))
+    if (status == 0 && s && !put_sources_set_mark(s, mark, tag, p->has_stored && p->stored_mark == mark))
         status = tool_fail(
             EX_DATAERR, "the producer %s follows a log: other input needs another --producer", p->producer);
     if (status == 0 && p->producer)
@@ -176,6 +176,10 @@ static int post_file(struct put *p, struct put_sources *s, const char *name, boo
         status = put_flush(&in);
     if (status == 0)
         status = check_taken(&in, refused);
+    if (put_batch_has_stored(in.batch)) {
+        p->has_stored = true;
+        p->stored_mark = put_batch_mark(in.batch);
+    }
     if (in.source)
         p->packed_before += line_source_consumed(in.source);
     put_input_end(&in, status == 0 && !put_stopped);
@@ -217,7 +221,7 @@ int put_files(struct put *p, char **files, size_t n)
     }
     int status = p->producer ? open_sources(p, files[0], &s) : 0;
     for (size_t i = 0; i < n && status == 0 && !put_stopped; i++)
-        status = post_file(p, s, files[i], i == 0);
+        status = post_file(p, s, files[i]);
     put_sources_close(&s);
     return put_stopped && status == 0 ? 128 + SIGINT : status;
 }

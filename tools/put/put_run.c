@@ -57,6 +57,7 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
         .queue = options_string(o, "queue"),
         .producer = producer,
         .tag = tag,
+        .checks_tag = producer && !options_bool(o, "follow"),
         .auth_token = put->token,
         .refused = refused,
         .timeout = is_lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,

@@ -49,6 +49,8 @@ struct put {
     struct put_batch_numbers numbers; /* of the inputs that have ended */
     struct put_done *done;
     size_t n_done, room_done;
+    uint64_t stored_mark; /* of the latest batch that this run has stored, if has_stored */
+    bool has_stored;
 };
 
 struct put_input {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 
@@ -127,6 +128,8 @@ void put_content_begin(struct put_content *c, uint64_t base, uint32_t first)
     *c = (struct put_content){.hash = first ? XXH3_createState() : NULL, .base = base, .first = first};
     if (c->hash)
         XXH3_64bits_reset(c->hash);
+    else if (getrandom(&c->id, sizeof c->id, 0) != (ssize_t)sizeof c->id)
+        abort();
 }
 
 void put_content_add(struct put_content *c, struct bytes bytes)
@@ -138,7 +141,7 @@ void put_content_add(struct put_content *c, struct bytes bytes)
 
 uint64_t put_content_sum(const struct put_content *c)
 {
-    return c->hash ? XXH3_64bits_digest(c->hash) : 0;
+    return c->hash ? XXH3_64bits_digest(c->hash) : c->id;
 }
 
 void put_content_free(struct put_content *c)

@@ -13,8 +13,10 @@
  * 2. A content is written to the state file before the tag of another content can replace its tag. So no content is forgotten.
  * 3. A content begins PUT_SOURCES_GAP after the mark of an earlier process. A request of that process which the queue stores
  *    late can therefore not be taken for a part of this content.
- * 4. The state file is locked, so one process at a time posts under a producer's name.
- * 5. Standard input, unless it is a regular file, is a new content each time. No later input continues that content. */
+ * 4. The state file is locked, so one process at a time posts with this state file. A put with another state file may move the
+ *    mark meanwhile. So a batch counts as stored only if the queue's tag is its tag (put_batch.h).
+ * 5. Standard input, unless it is a regular file, is a new content each time. No later input continues that content. SUM is
+ *    then a random number. */
 #ifndef MILLRACE_PUT_SOURCES_H
 #define MILLRACE_PUT_SOURCES_H
 
@@ -31,6 +33,7 @@ struct put_content {
     XXH3_state_t *hash; /* NULL: not summed */
     uint64_t base, end; /* base: the mark of byte 0, modulo 2^64 */
     uint32_t first;
+    uint64_t id; /* without a hash: random */
 };
 void put_content_begin(struct put_content *c, uint64_t base, uint32_t first);
 void put_content_add(struct put_content *c, struct bytes bytes);
@@ -43,7 +46,7 @@ struct put_sources;
 /* Opens and locks the state file, which is created if needed. NULL with the reason; EX_TEMPFAIL: another process has the lock. */
 struct put_sources *put_sources_open(const char *path, struct error *error);
 void put_sources_close(struct put_sources **s);
-/* Takes the producer's mark and tag from the queue. is_own: this process has moved the mark there. False: the tag is of another kind of input. The
+/* Takes the producer's mark and tag from the queue. is_own: this process has stored a batch up to the mark. False: the tag is of another kind of input. The
  * tag is empty if an operator has set the mark. */
 bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag, bool is_own);
 /* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Returns 0, or -1 with the reason. */
