@@ -110,6 +110,15 @@ class Csv(QueueTest):
             self.assertEqual(self.csv("--producer=p", "--encoding=latin1", self.write("a.csv", "".join(text[:n]).encode("latin1"))).returncode, 0)
             self.assertEqual(self.depth() - before, want)
 
+    def test_a_file_that_grows_after_nuls(self):
+        rows = ["%d\n" % n for n in range(10)]
+        for n, want in ((5, 5), (5, 0), (10, 5)):
+            before = self.depth()
+            done = self.csv("--producer=p", self.write("a.csv", "\0" * 300 + "n\n" + "\0" * 5 + "".join(rows[:n])))
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(self.depth() - before, want)
+        self.assertEqual(self.events(), [{"n": n} for n in range(10)])
+
     def test_times(self):
         noon = "2026-11-28T12:00:00Z"
         naive = b"times without a zone are those of --time-zone"

@@ -87,6 +87,8 @@ static int skip_to(struct put_input *in, uint64_t offset)
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         if (r == LINE_SOURCE_FAILED)
             return tool_fail(EX_DATAERR, "%s", error.text);
+        if (r == LINE_SOURCE_HOLE)
+            continue;
         if (r != LINE_SOURCE_LINE || put_reader_add(in->reader, line, &record) == PUT_UNREADABLE)
             return tool_fail(
                 EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
