@@ -65,6 +65,7 @@ struct line_source {
     size_t filled;        /* bytes that the last decompression produced */
     uint64_t skipped;     /* bytes of the too long line that were dropped so far */
     iconv_t converter;    /* NULL: the input is not converted */
+    size_t unit;          /* bytes of the shortest character of its encoding */
     struct buf foreign;   /* input that is not converted yet */
     uint64_t replaced;    /* replacements since line_source_take_replaced */
     enum { ENDS_UNKNOWN, ENDS_LF, ENDS_CR } ends;
@@ -289,12 +290,34 @@ static void convert(struct line_source *s, size_t before)
             continue;
         buf_append_str(&s->text, replacement);
         s->replaced++;
-        in += is_incomplete ? left : 1;
-        left -= is_incomplete ? left : 1;
+        size_t invalid = is_incomplete || left < s->unit ? left : s->unit;
+        in += invalid;
+        left -= invalid;
     }
     if (left > 0)
         memmove(s->foreign.ptr, in, left);
     s->foreign.len = left;
+}
+
+/* Returns false if the encoding is unknown. */
+static bool set_encoding(struct line_source *s, const char *encoding)
+{
+    iconv_t back = iconv_open(encoding, "UTF-8");
+    size_t length = 1;
+    /* A byte order mark may come before the first "a". */
+    for (int i = 0; i < 2 && back != (iconv_t)-1; i++) {
+        char letter[] = "a", encoded[16], *in = letter, *out = encoded;
+        size_t left = 1, room = sizeof encoded;
+        length = iconv(back, &in, &left, &out, &room) == 0 ? sizeof encoded - room : 1;
+    }
+    if (back != (iconv_t)-1)
+        iconv_close(back);
+    s->unit = length > 0 ? length : 1;
+    s->converter = iconv_open("UTF-8", encoding);
+    if (s->converter != (iconv_t)-1)
+        return true;
+    s->converter = NULL;
+    return false;
 }
 
 /* Without a given encoding, the byte order marks of UTF-16 name one. */
@@ -303,7 +326,7 @@ static void find_encoding(struct line_source *s)
     struct bytes text = buf_bytes(&s->text);
     if (bytes_starts_with(text, BYTES_LITERAL("\xff\xfe")) ||
         bytes_starts_with(text, BYTES_LITERAL("\xfe\xff")))
-        s->converter = iconv_open("UTF-8", "UTF-16");
+        (void)set_encoding(s, "UTF-16");
 }
 
 /* If the first line ends in a CR alone, makes each CR an LF. A CR at the end of what was read is not known to be alone. */
@@ -339,10 +362,8 @@ static int fill(struct line_source *s, struct error *error)
 int line_source_as_text(struct line_source *s, const char *encoding, struct error *error)
 {
     s->is_text = true;
-    s->converter = encoding ? iconv_open("UTF-8", encoding) : NULL;
-    if (s->converter != (iconv_t)-1)
+    if (!encoding || set_encoding(s, encoding))
         return 0;
-    s->converter = NULL;
     return error_set(error, -1, "unknown encoding %.80s; `iconv --list` prints those that exist", encoding);
 }
 

@@ -26,8 +26,8 @@ int line_source_check(struct line_source *s, struct error *error);
 void line_source_limit(struct line_source *s, size_t bytes);
 
 /* Reads text of any origin as UTF-8 with LF: converts it from `encoding` (iconv; NULL: UTF-8, or UTF-16 with its byte order mark), and if
- * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid bytes of
- * `encoding`. Returns 0, or -1 with the reason. Before the first read. */
+ * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid characters of
+ * `encoding`, of which the shortest has 2 bytes in UTF-16 and 4 in UTF-32. Returns 0, or -1 with the reason. Before the first read. */
 int line_source_as_text(struct line_source *s, const char *encoding, struct error *error);
 /* Returns how many times U+FFFD has replaced bytes since the last call of line_source_take_replaced. */
 uint64_t line_source_take_replaced(struct line_source *s);

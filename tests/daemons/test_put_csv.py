@@ -97,6 +97,10 @@ class Csv(QueueTest):
         self.check((text * 1).encode("cp1252"), [{"t": 1, "l": "J\ufffdrg \ufffd"}, {"t": 2, "l": "b"}],
                    said=b"warning: the line at byte 4 of %s has invalid text: U+FFFD replaces it" % self.path("a.csv").encode())
         self.assertIn(b" 1 with invalid text", self.csv(self.path("a.csv")).stderr)
+        for encoding, surrogate in (("utf-16le", b"\0\xd8"), ("utf-16be", b"\xd8\0"), ("utf-32le", b"\0\xd8\0\0"), ("utf-16le", b"\0\xdc")):
+            broken = "t,l\n1,J".encode(encoding) + surrogate + "rg \u20ac\n2,b\n".encode(encoding)
+            self.check(broken, [{"t": 1, "l": "J\ufffdrg \u20ac"}, {"t": 2, "l": "b"}], "--encoding=" + encoding, said=b"has invalid text")
+        self.check(b"\xff\xfe" + "t,l\n1,J".encode("utf-16-le") + b"\0\xdcx\0\n\0", [{"t": 1, "l": "J\ufffdx"}], said=b"has invalid text")
         long = "l\n" + "".join("%d\u20ac\n" % n for n in range(100000))
         self.check(long.encode("utf-16"), [{"l": "%d\u20ac" % n} for n in range(100000)])
         done = self.csv("--encoding=none-such", self.path("a.csv"))
