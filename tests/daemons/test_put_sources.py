@@ -120,6 +120,23 @@ class Sources(QueueTest):
         self.assertEqual(self.posted(self.path("a")), numbered(2, 6).splitlines())
         self.assertEqual(self.posted(self.path("a")), [])
 
+    def test_a_content_that_ends_where_another_has_a_hole(self):
+        self.assertEqual(self.posted(self.write("a", numbered(5))), numbered(5).splitlines())
+        b = numbered(2) + b"\0" * 300 + numbered(7, 20)
+        self.assertEqual(self.posted(self.write("b", b)), (numbered(2) + numbered(7, 20)).splitlines())
+        self.assertEqual(self.posted(self.write("b", b + numbered(1, 40))), numbered(1, 40).splitlines())
+        self.assertEqual(self.posted(self.path("a")), [])
+
+    def test_a_mark_in_a_hole(self):
+        """An operator has set the mark."""
+        name = self.write("a", numbered(3) + b"\0" * 300 + numbered(3, 3))
+        self.put_all(self.write("b", numbered(3, 50)))
+        mark = len(numbered(3)) + 100
+        self.assertEqual(self.queue.post("/producers?producer=p&mark=%d" % mark, b"").status, 200)
+        done = self.put("--producer=p", name)
+        self.assertEqual((done.returncode, self.depth()), (65, 3), done)
+        self.assertIn(b"no line ends at byte %d" % mark, done.stderr)
+
     def test_a_pipe_is_a_new_content_each_time(self):
         for run in range(3):
             lines = numbered(40, 100 * run)
