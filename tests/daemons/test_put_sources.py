@@ -137,6 +137,19 @@ class Sources(QueueTest):
         self.assertEqual((done.returncode, self.depth()), (65, 3), done)
         self.assertIn(b"no line ends at byte %d" % mark, done.stderr)
 
+    def test_the_state_file_has_a_line_for_each_content(self):
+        state = "--state=" + self.path("state")
+
+        def lines():
+            return len([line for line in harness.read_file(self.path("state")).splitlines() if line])
+        for n in range(1, 6):
+            self.assertEqual(self.posted(state, self.write("a", numbered(n))), numbered(1, n - 1).splitlines())
+        self.assertEqual(lines(), 0, "only one content")
+        for _ in range(3):
+            self.put_all(state, self.path("a"), self.write("b", numbered(2, 50)))
+        self.assertEqual(self.stored(), (numbered(5) + numbered(2, 50)).splitlines())
+        self.assertEqual(lines(), 2)
+
     def test_a_pipe_is_a_new_content_each_time(self):
         for run in range(3):
             lines = numbered(40, 100 * run)

@@ -119,8 +119,6 @@ static struct line_source *open_source(const struct put *p, const char *name)
 static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark)
 {
     struct error error = {0};
-    if (put_sources_keep(s, &error) != 0)
-        return tool_fail(EX_CANTCREAT, "%s", error.text);
     if (is_pipe(in->name))
         put_content_begin(&in->content, mark + (mark > 0 ? PUT_SOURCES_GAP : 0), 0);
     else {
@@ -133,6 +131,8 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
         if (!is_read || rc != 0)
             return is_read ? tool_fail(EX_DATAERR, "%s", error.text) : EX_NOINPUT;
     }
+    if (put_sources_keep(s, &error) != 0)
+        return tool_fail(EX_CANTCREAT, "%s", error.text);
     put_batch_begin_at(in->batch, mark, in->content.base + in->content.end);
     return 0;
 }

@@ -27,6 +27,7 @@ struct put_sources {
     struct source *left; /* the contents of the state file, then the current content if it has a tag */
     size_t n, room;
     bool has_current, is_kept; /* the current one is in the file */
+    bool continues;            /* the input that was found last is the current content */
     uint64_t mark, fresh;      /* the queue's mark; the mark at which another content begins */
 };
 
@@ -101,7 +102,7 @@ bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag
     s->mark = mark;
     s->fresh = mark + (is_own || mark == 0 ? 0 : PUT_SOURCES_GAP);
     s->n -= s->has_current && !s->is_kept;
-    s->has_current = s->is_kept = false;
+    s->has_current = s->is_kept = s->continues = false;
     source.is_unverified = tag.len == 0 && mark > 0;
     source.end = mark - source.base;
     s->has_current = source.first != 0 || source.is_unverified;
@@ -114,8 +115,12 @@ int put_sources_keep(struct put_sources *s, struct error *error)
 {
     char line[PUT_SOURCES_TAG + 1];
     const struct source *c = s->has_current ? &s->left[s->n - 1] : NULL;
-    if (!c || c->is_unverified || s->is_kept)
+    if (!c || c->is_unverified || s->is_kept || s->continues)
         return 0;
+    for (size_t i = 0; i + 1 < s->n; i++)
+        if (s->left[i].end == c->end && s->left[i].sum == c->sum && s->left[i].first == c->first &&
+            !s->left[i].is_unverified)
+            return 0;
     int n = snprintf(line, sizeof line, "\n%" PRIx64 ".%" PRIx64 ".%" PRIx32 "\n", c->end, c->sum, c->first);
     struct stat st;
     s->is_kept = fstat(s->fd, &st) == 0 && io_write_all(s->fd, line, (size_t)n, st.st_size) == 0 &&
@@ -180,7 +185,7 @@ static uint32_t first_of(struct bytes line)
 }
 
 /* Adds bytes to the content. Compares the content with each source that ends within these bytes or at their end. */
-static void compare(const struct put_sources *s, struct put_content *c, struct bytes bytes,
+static void compare(struct put_sources *s, struct put_content *c, struct bytes bytes,
     const struct source **like, size_t n, size_t *at, struct put_content *best)
 {
     const struct source *current = s->has_current ? &s->left[s->n - 1] : NULL;
@@ -193,6 +198,7 @@ static void compare(const struct put_sources *s, struct put_content *c, struct b
             continue;
         XXH3_copyState(best->hash, c->hash);
         best->end = c->end;
+        s->continues = source == current;
         best->base = source == current ? source->base : s->fresh - source->end;
     }
     put_content_add(c, bytes);

@@ -52,7 +52,8 @@ bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag
 /* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Returns 0, or -1 with the reason. */
 int put_sources_find(
     struct put_sources *s, struct line_source *source, struct put_content *c, struct error *error);
-/* Stores the content that the mark is in. 0, or -1 with the reason. */
+/* Stores the content that the mark is in, unless put_sources_find has found that the file continues this content. Call
+ * put_sources_keep before the mark moves. Returns 0, or -1 with the reason. */
 int put_sources_keep(struct put_sources *s, struct error *error);
 
 #endif
