@@ -150,6 +150,22 @@ class Sources(QueueTest):
         self.assertEqual(self.stored(), (numbered(5) + numbered(2, 50)).splitlines())
         self.assertEqual(lines(), 2)
 
+    def test_files_of_several_directories(self):
+        for name in ("x", "y"):
+            os.mkdir(self.path(name))
+        a, b = self.write("x/a", numbered(3)), self.write("y/b", numbered(4, 10))
+        for name in (a, b):
+            self.put_all(name)
+        for files in ((a,), (b, a), (a, b)):
+            self.assertEqual(self.posted(*files), [])
+        port = urlsplit(self.queue.url).port
+        self.assertEqual(os.listdir(self.path("state-home", "millrace")), ["127.0.0.1_%d.default.p.sources" % port])
+        env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_STATE_HOME")}
+        self.put_all(self.write("x/c", numbered(1, 30)), env=env)
+        self.assertIn(".default.p.sources", os.listdir(self.path("x")))
+        self.put_all(self.write("x/d", numbered(1, 40)), env={**env, "HOME": self.path("y")})
+        self.assertEqual(len(os.listdir(self.path("y", ".local", "state", "millrace"))), 1)
+
     def test_a_pipe_is_a_new_content_each_time(self):
         for run in range(3):
             lines = numbered(40, 100 * run)

@@ -270,6 +270,7 @@ class MillraceTest(unittest.TestCase):
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="millrace-test-", dir=os.environ.get("MILLRACE_TEST_DIR"))
+        os.environ["XDG_STATE_HOME"] = self.path("state-home")
         self.daemons = []
         self.addCleanup(self._clean_up)
 

@@ -64,8 +64,9 @@ static const struct option_row rows[] = {
         .help = "follow growing logs across rotations; FILE may be a pattern in quotes; needs --producer"},
     {.name = "state",
         .type = OPTION_STRING,
-        .help = "file of the contents that --producer has posted (default: in DATA_DIR/put, else beside the "
-                "first FILE); with --follow, file that names the current log file (default: .FILE.PRODUCER "
+        .help = "file of the contents that --producer has posted (default: in DATA_DIR/put, else in "
+                "$XDG_STATE_HOME/millrace or ~/.local/state/millrace); with --follow, file that names the "
+                "current log file (default: .FILE.PRODUCER "
                 "beside the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,

@@ -1,5 +1,8 @@
 #include "tools/put/put_files.h"
 
+#include "base/io.h"
+#include "base/url.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,6 +12,8 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
+
+#define URL_HOST_TEXT 100
 
 /* Standard input that cannot be read again. */
 static bool is_pipe(const char *name)
@@ -188,12 +193,43 @@ static int post_file(struct put *p, struct put_sources *s, const char *name)
     return status;
 }
 
+/* The state file without a pipeline on this host, by queue and producer. NULL without a home directory. */
+static char *home_path(const struct put *p)
+{
+    const char *given = getenv("XDG_STATE_HOME"), *home = getenv("HOME"),
+               *url = options_string(p->o, "queue_url");
+    struct url_address a;
+    bool is_given = given && given[0] == '/';
+    char *path = NULL, host[URL_HOST_TEXT] = "local";
+    char *dir = is_given                 ? mem_printf("%s/millrace", given)
+                : home && home[0] == '/' ? mem_printf("%s/.local/state/millrace", home)
+                                         : NULL;
+    if (url && url_address_parse(url, 80, &a) == 0 && a.is_unix)
+        snprintf(host, sizeof host, "unix-%016" PRIx64, XXH3_64bits(a.host, strlen(a.host)));
+    else if (url && url_address_parse(url, 80, &a) == 0)
+        snprintf(host, sizeof host, "%.80s_%d", a.host, a.port);
+    for (char *c = host; *c; c++)
+        if (!bytes_are_of_name(bytes_of(c, 1)))
+            *c = '_';
+    if (dir && io_make_dirs(dir) == 0)
+        path = mem_printf("%s/%s.%s.%s.sources", dir, host, options_string(p->o, "queue"), p->producer);
+    free(dir);
+    return path;
+}
+
+static char *state_path(const struct put *p, const char *beside)
+{
+    const char *given = options_string(p->o, "state");
+    char *path = given ? mem_strdup(given) : put_kept_path(p, NULL, "sources");
+    path = path ? path : home_path(p);
+    return path ? path : put_kept_path(p, beside, "sources");
+}
+
 /* Waits for another process with the same producer, which may be about to end. */
 static int open_sources(struct put *p, const char *beside, struct put_sources **s)
 {
     struct error error;
-    const char *given = options_string(p->o, "state");
-    char *path = given ? mem_strdup(given) : put_kept_path(p, beside, "sources");
+    char *path = state_path(p, beside);
     usec_t until = clock_monotonic() + options_int(p->o, "timeout") * USEC_PER_MSEC;
     bool has_said = false;
     while (!(*s = put_sources_open(path, &error)) && error.code == EX_TEMPFAIL && !put_stopped &&
