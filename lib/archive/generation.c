@@ -20,7 +20,7 @@ struct generation {
     char *counters; /* canonical text; NULL: none */
     int64_t made;
     struct sorted_file **files; /* one file for each shard; NULL: not open */
-    struct sorted_file **texts; /* one file for each shard; NULL: the generation has no files of texts */
+    struct sorted_file **texts; /* one file for each shard; NULL: the generation has no such files */
     uint32_t scrubbed;          /* index of the file that the scrub reads, in `files` followed by `texts` */
 };
 

@@ -104,8 +104,8 @@ void generation_cursor_free(struct generation_cursor *c);
  * first record. */
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
-/* As generation_prefix, but searches the files of texts (docs/formats/records.md), whose keys are texts and whose
- * values are hashes. Returns false if the generation is one file, which has no texts. */
+/* Like generation_prefix, but searches the `texts` files of the manifest (docs/formats/records.md). The keys of these
+ * files are texts, and the values are hashes. Returns false if the generation is one file, which has no texts. */
 bool generation_texts(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out);
 /* Sets *out to the records with start <= key <= end. */

@@ -1,8 +1,8 @@
 /* key_walk: the keys of totals in a generation, in the order of their texts (docs/formats/records.md).
  *
- * The walk finds plain keys in the records of the totals, and the texts of hashed keys in the files of texts. A hashed
- * key belongs to a total if the total has a record of the hash. The walk merges the files of texts with the plain keys
- * of each total, because both are in the same order.
+ * The walk finds plain keys in the records of the totals, and the texts of hashed keys in the `texts` files of the
+ * manifest. A hashed key belongs to a total if the total has a record of the hash. The walk merges the `texts` files
+ * with the plain keys of each total, because both are in the same order.
  *
  * 1. A line is `TEXT,NS:N NS:N`: the text, and for each total that has the key, in the order of the request, the
  *    sum of its hours, at most 2^64 - 1. Lines are in the order of texts.
@@ -30,14 +30,14 @@ struct key_walk_answer {
 };
 void key_walk_answer_free(struct key_walk_answer *a);
 
-/* The generation, and all texts of the query, must outlive the walk. Returns NULL if the generation has no files of
- * texts. */
+/* The generation, and all texts of the query, must outlive the walk. Returns NULL if the generation has no `texts`
+ * files. */
 struct key_walk *key_walk_new(const struct generation *g, const struct key_walk_query *q);
 void key_walk_free(struct key_walk **w);
 /* Handles the next text, and appends its line, if any, to the answer. The caller zeroes the answer before the first
  * step. Returns false if the walk has ended. */
 bool key_walk_step(struct key_walk *w, struct key_walk_answer *a);
-/* Performs a whole walk. Returns false if the generation has no files of texts. */
+/* Performs a whole walk. Returns false if the generation has no `texts` files. */
 bool key_walk_run(const struct generation *g, const struct key_walk_query *q, struct key_walk_answer *a);
 
 #endif

@@ -54,8 +54,9 @@ struct sorted_file_config {
 enum sorted_file_result sorted_file_open(
     const struct sorted_file_config *config, struct sorted_file **out, struct error *error);
 void sorted_file_close(struct sorted_file **f);
-/* Reads the next `bytes` of a file with a manifest again. At the end of the file, compares the checksum with `xxh3`
- * and returns true; the next call begins a new scrub. Only one thread at a time may call sorted_file_scrub. */
+/* Rereads the next `bytes` bytes of a file that has a manifest, to detect damage. At the end of the file, compares the
+ * checksum with `xxh3` and returns true; the next call begins a new scrub. Only one thread at a time may call
+ * sorted_file_scrub. */
 bool sorted_file_scrub(struct sorted_file *f, size_t bytes);
 
 #endif

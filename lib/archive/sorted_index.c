@@ -284,7 +284,7 @@ size_t sorted_index_line_end(const struct sorted_index *i, size_t at)
     return lf ? (size_t)(lf - text.ptr) + 1 : text.len;
 }
 
-/* The start of the line that contains the byte at `at`. This byte must not be the line's first byte. */
+/* The start of the line that contains the byte at `at`, which must not be the line's first byte. */
 static size_t covering_line(const struct sorted_index *i, size_t at)
 {
     const char *p = i->text.ptr;

@@ -8,8 +8,8 @@
  * A node of the tree has 15 samples. For each sample the node holds 8 bytes, from the first byte in which the samples
  * around the node differ. If these 8 bytes equal the same bytes of the target, the search compares the whole lines.
  *
- * 1. The search reads only bytes of the text, even if the text has changed since. If the text has changed, a search may
- *    return a wrong line, but does not crash.
+ * 1. The search reads only bytes of the text, even if the text has changed after it was indexed. If the text has
+ *    changed, a search may return a wrong line, but does not crash.
  * 2. The index uses the order of whole lines, so the index does not depend on the separator. Several lines may share a
  *    key.
  * 3. An index has at most 5 % of the bytes of the text, plus a node (128 bytes) for each level of the tree.

@@ -39,9 +39,9 @@ struct count_run_index;
 /* Returns NULL if the index is damaged. */
 struct count_run_index *count_run_index_parse(uint64_t run, struct bytes data);
 void count_run_index_free(struct count_run_index **i);
-/* Estimates the number of counts to read for the keys from `from` to `last` (empty: no upper bound). The first and the
- * last block need only a search, which takes as long as reading a fixed number of counts. Each block between them has
- * the average number of counts. */
+/* Estimates the number of counts to read for the keys from `from` to `last`. If `last` is empty, the keys have no upper
+ * bound. The first and the last block need only a search, which takes as long as reading a fixed number of counts. Each
+ * block between them has the average number of counts. */
 size_t count_run_index_counts(const struct count_run_index *i, struct bytes from, struct bytes last);
 /* Returns how many different keys begin the blocks that may hold keys from `from` to `last`. */
 size_t count_run_index_records(const struct count_run_index *i, struct bytes from, struct bytes last);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #define KEY_BITS                                                                                             \
-    4 /* bits of a part's index that the key's id determines, so that a search for a key reads few parts */
+    4 /* high bits of a part's index, computed from the key's id alone, so that a search for a key reads few parts */
 #define PART_BITS 8
 #define PARTS (1u << PART_BITS)
 #define GROUP_PARTS (PARTS >> KEY_BITS) /* neighbouring parts, which have the keys with the same KEY_BITS */

@@ -50,7 +50,7 @@ struct manifest_import {
 };
 
 /* The latest recount whose counts replaced the counts of the archive. The recount has counted, skipped or rejected
- * again all lines below `end` of each stream and file, including lines that were rejected before. A file has the name
+ * again all lines before `end` of each stream and file, including lines that were rejected before. A file has the name
  * ".CONTENT" (rejects.h). */
 struct manifest_recount {
     uint64_t content;                /* manifest_content of the recounted archive */

@@ -371,8 +371,8 @@ int record_key_compare(struct bytes a, struct bytes b, char separator)
     int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
     if (order != 0 || a.len == b.len)
         return order;
-    /* a is a prefix of b, so the separator after a is compared with b's next byte. If this byte is a separator too, a
-     * sorts first. */
+    /* a is a prefix of b, so the order of the separator after a and b's next byte decides. If b's next byte is also the
+     * separator, a comes before b. */
     order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
     return order ? order : -1;
 }

@@ -59,7 +59,7 @@ enum journal_result {
     JOURNAL_MARK_BUSY, /* sets_mark and another append of the producer exclude each other: try again later */
     JOURNAL_NO_SPACE,  /* the disk is full, and the append is undone: try again later */
     JOURNAL_LATCHED,   /* storage failed; see journal_failure */
-    JOURNAL_GONE,      /* the offset is in a hole or below the earliest offset, see struct journal_edges */
+    JOURNAL_GONE,      /* the offset is in a hole or before the earliest offset, see struct journal_edges */
     JOURNAL_BEYOND,    /* the offset is past the committed end */
     JOURNAL_END,       /* the reader is at the committed end */
     JOURNAL_DAMAGED, /* bytes are damaged or missing: the error text or journal_failure names file and byte */
@@ -101,8 +101,8 @@ struct journal_config {
     /* The first append of a session (from journal_open to journal_close) begins a segment, so that each byte's session
      * is known. On a full disk this append gets JOURNAL_NO_SPACE, even if an earlier session has reserved space. */
     bool openings_begin_segments;
-    /* Counts items in a cut payload, which may be damaged; NULL: no count. `counted` is the plural name of the
-     * items. */
+    /* Counts items in a payload that a repair or a start cuts off, which may be damaged; NULL: no count. `counted` is
+     * the plural name of the items. */
     uint64_t (*count)(struct bytes payload);
     const char *counted;
 };
@@ -121,17 +121,17 @@ const char *journal_id(const struct journal *j); /* random id of the journal: 32
 const char *journal_opening(const struct journal *j);
 /* The functions below require openings_begin_segments. Returned texts are valid until the next append, poll or trim.
  *
- * Returns the opening that appended the byte before `offset`, or "" if `offset` is 0 or below the earliest offset. A
- * lost byte belongs to the opening before the hole. */
+ * Returns the opening in which the byte before `offset` was appended, or "" if `offset` is 0 or before the earliest
+ * offset. A lost byte belongs to the opening before the hole. */
 const char *journal_opening_before(const struct journal *j, uint64_t offset);
-/* Returns the opening that has appended, or will append, the byte at `offset`. */
+/* Returns the opening in which the byte at `offset` was or will be appended. */
 const char *journal_opening_at(const struct journal *j, uint64_t offset);
 /* Returns the end of the bytes of the opening that journal_opening_at returns; UINT64_MAX: the current opening. */
 uint64_t journal_opening_end(const struct journal *j, uint64_t offset);
 /* Checks whether a cursor is from the past of this journal. The cursor has an offset and the opening of the byte before
  * the offset. The result is true in three cases:
  * - The opening of the byte before `offset` is `opening`.
- * - The byte before `offset` is below the earliest offset, so that the journal does not know its opening.
+ * - The byte before `offset` is before the earliest offset, so that the journal does not know its opening.
  * - The bytes before and at `offset` are lost, so that no copy of the journal has other bytes at these offsets.
  *
  * If the result is false, this journal is a copy of the cursor's journal, and *differs_from is the first offset whose
@@ -144,7 +144,7 @@ struct journal_opening {
     usec_t began;   /* time of the opening's first append; the wall clock may have been wrong */
     const char *opening;
 };
-/* Lists the openings that have appended bytes, oldest first. Returns their number; the caller frees *out. */
+/* Lists the openings in which bytes were appended, oldest first. Returns their number; the caller frees *out. */
 size_t journal_openings(const struct journal *j, struct journal_opening **out);
 
 uint64_t journal_earliest(const struct journal *j);
@@ -283,7 +283,7 @@ bool journal_file_is_unchanged(const struct journal_file *f, uint64_t stamp);
 struct journal_scanned {
     uint64_t offset;
     usec_t time;
-    const char *opening; /* opening that appended the frame, even without openings_begin_segments */
+    const char *opening; /* opening in which the frame was appended, even without openings_begin_segments */
     struct bytes payload;
 };
 typedef bool journal_scan_fn(const struct journal_scanned *frame, void *arg);
@@ -314,7 +314,7 @@ struct journal_scrubbed {
 void journal_set_scrub(struct journal_set *set, uint64_t bytes_a_second, usec_t now);
 struct journal_scrubbed journal_set_scrubbed(const struct journal_set *set);
 
-/* Removes the segments that are completely below `offset`, except the newest segment. Keeps the marks of producers. */
+/* Removes the segments that are completely before `offset`, except the newest segment. Keeps the marks of producers. */
 void journal_trim(struct journal *j, uint64_t offset);
 
 struct journal_retention {

@@ -5,7 +5,8 @@
  * 1. Each stage contains at most one thread (`writing`, `syncing`), and a committer stays in stage one until it can
  *    enter stage two. Batches are therefore written, synced and returned in the order of the appends.
  * 2. Appends that arrive during a sync become durable with the next sync. When journal_gather_max bytes wait, the other
- *    committer writes these bytes while the sync still runs. For fewer bytes, waking a thread costs more than it saves.
+ *    committer writes these bytes while the sync still runs. For fewer bytes, waking a thread takes more time than the
+ *    thread saves.
  * 3. A committer that cannot write a batch halts the journal before any committer takes the journal's next batch. If a
  *    sync fails, the journal is latched, and the batches that were written during the sync fail, too (writer_sync).
  * 4. A new segment begins only while no thread syncs, so no descriptor is closed during a sync.

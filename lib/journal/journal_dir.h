@@ -11,8 +11,8 @@
  *    marker therefore never names a segment that was removed on purpose.
  * 3. The marker is written without a sync. After a power cut, or on a full disk, the marker may therefore be missing,
  *    name an earlier segment, or have an older statement or none.
- * 4. A statement stays true, because the file of its segment is never cut below the stated position. Only a repair cuts
- *    more of the file, and the repair replaces the marker. */
+ * 4. A statement stays true, because the file of its segment is never cut before the stated position. Only a repair
+ *    cuts more of the file, and the repair replaces the marker. */
 #ifndef MILLRACE_JOURNAL_DIR_H
 #define MILLRACE_JOURNAL_DIR_H
 
@@ -52,8 +52,8 @@ int newest_marker_remove(const char *dir, int dir_fd);
 int file_open(const char *path); /* opens a file for reading; -1 with errno */
 /* Reads n bytes, or fewer at the end of the file. Returns the number of bytes, or -1 with errno. */
 ssize_t file_read(int fd, void *p, size_t n, uint64_t at);
-/* Copies the bytes from `at` up to `end` of one file to the same position in the other file. If both are the same file,
- * file_copy writes its bytes again. Returns 0, or -1 with errno. */
+/* Copies the bytes from `at` up to `end` of one file to the same position in the other file. If source and destination
+ * are the same file, file_copy writes its bytes again. Returns 0, or -1 with errno. */
 int file_copy(int from, int to, uint64_t at, uint64_t end);
 /* Reads the header of a segment. A header with the number of another segment counts as damaged. Returns 0, or -1 with
  * errno if the file cannot be read. */

@@ -31,7 +31,7 @@ struct erase {
     uint64_t end;        /* the newest segment must begin at this offset or later */
     uint64_t next, last; /* sequence numbers of the next and the last segment to examine */
     uint64_t examined, total;
-    usec_t not_before; /* time of the next step after a shortage; 0: at once */
+    usec_t not_before; /* time of the next step after a shortage of descriptors or memory; 0: at once */
 
     /* The current copy of a segment; used by the reader thread. */
     struct cursor cursor;

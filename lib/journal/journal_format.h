@@ -26,13 +26,13 @@ struct segment_header {
     uint64_t base;          /* offset of the first payload byte */
     uint64_t previous_end;  /* end of the previous segment's payload; lower than `base` after a hole */
     uint64_t previous_size; /* position at which the frames in the previous segment's file end */
-    uint64_t durable;       /* offset below which everything was synced when this segment was created */
+    uint64_t durable;       /* offset before which everything was synced when this segment was created */
     uint64_t reach;         /* end of the commit for which this segment was created */
     usec_t created;
     usec_t latest;               /* latest time of a payload in the previous segment; 0: none */
     uint8_t boot[16];            /* the kernel's boot id */
     uint64_t salt;               /* random; part of the seed */
-    char opening[OPENING_TEXT];  /* opening that created the segment */
+    char opening[OPENING_TEXT];  /* opening in which the segment was created */
     char previous[OPENING_TEXT]; /* the opening of the byte before `base`; "": none */
     bool never;                  /* created under JOURNAL_SYNC_NEVER */
     bool recycled;               /* an earlier segment used the file: old bytes may follow the frames */
@@ -56,7 +56,7 @@ struct frame {
     enum frame_kind kind;
     uint64_t offset; /* offset of the first payload byte */
     usec_t time;
-    uint64_t durable;          /* offset below which everything was synced when this frame was written */
+    uint64_t durable;          /* offset before which everything was synced when this frame was written */
     uint64_t durable_position; /* position up to which this file was synced when this frame was written */
     uint64_t mark;             /* the producer's new mark */
     struct bytes name;         /* label of the producer: name, or name, NUL and tag; empty: no producer */

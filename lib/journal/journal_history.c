@@ -9,7 +9,7 @@ const char *journal_opening(const struct journal *j)
     return j->opening;
 }
 
-/* Returns the number of untrimmed segments that begin below `offset`. */
+/* Returns the number of untrimmed segments that begin before `offset`. */
 static size_t begun_below(const struct journal *j, uint64_t offset)
 {
     assert(j->magic == JOURNAL_MAGIC && j->openings_begin_segments);

@@ -175,7 +175,7 @@ struct writer {
     uint64_t retry_roll;
 
     uint64_t end;                    /* offset at the end of the last written frame */
-    uint64_t durable;                /* offset below which everything is synced */
+    uint64_t durable;                /* offset before which everything is synced */
     uint64_t durable_position;       /* this file is synced up to this position */
     usec_t last_time;                /* of the last frame */
     usec_t latest;                   /* the latest time of a payload in this segment; 0: none */
@@ -201,14 +201,14 @@ int writer_roll(struct journal *j, uint64_t base, uint64_t reach, uint64_t reser
 uint64_t writer_unused_reserve(const struct writer *w);
 /* After a truncation, reserves `bytes` bytes again, or as many bytes as the disk has room for. */
 void writer_reserve_again(struct journal *j, uint64_t bytes);
-/* Writes the statement that the newest segment is synced into the newest marker. The segment must be synced. */
+/* Records in the newest marker that the newest segment is synced (journal_dir.h). The segment must be synced. */
 void writer_state_synced_end(struct journal *j);
 /* Writes the close frame and closes the file. */
 void writer_close(struct journal *j);
 
 struct segment {
     uint64_t sequence, base, seed;
-    char opening[OPENING_TEXT]; /* opening that created the segment */
+    char opening[OPENING_TEXT]; /* opening in which the segment was created */
     char before[OPENING_TEXT];  /* opening of the byte before `base`; "": base is 0 */
     uint64_t end;               /* offset at which its committed payload ends */
     uint64_t size;              /* bytes of its file */
@@ -446,8 +446,9 @@ struct job {
     enum journal_result result;
     char failure[JOURNAL_ERROR_TEXT];
 };
-extern uint64_t journal_step_max;  /* bytes that one step of a job reads; replaceable for tests */
-extern usec_t journal_retry_pause; /* pause before a retry after a shortage; replaceable for tests */
+extern uint64_t journal_step_max; /* bytes that one step of a job reads; replaceable for tests */
+extern usec_t
+    journal_retry_pause; /* pause before a retry when descriptors or memory ran out; replaceable for tests */
 
 void *reader_main(void *set);
 

@@ -143,8 +143,8 @@ static void submit_read(
     job_submit(r->journal, job);
 }
 
-/* Moves a reader at the end of its segment to the next segment, and submits the read. A read whose result is already
- * known also becomes a job, so that journal_set_poll runs all callbacks in the order of the reads. */
+/* If a reader is at the end of its segment, moves the reader to the next segment. Submits the read. A read whose result
+ * is already known also becomes a job, so that journal_set_poll runs all callbacks in the order of the reads. */
 static void begin_read(struct journal_reader *r, size_t max_bytes, journal_read_fn *done, void *arg)
 {
     assert(!r->job && max_bytes > 0);

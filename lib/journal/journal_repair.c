@@ -121,7 +121,8 @@ static bool is_cut(const struct repair *r, uint64_t sequence)
 }
 
 /* After an interrupted repair, segments that were already moved exist only in the directory for damaged segments. The
- * cut segment may exist in both directories, because its intact beginning was copied back. */
+ * cut segment may exist in the journal's directory and in the directory for damaged segments, because its intact
+ * beginning was copied back. */
 static enum journal_result move_aside(struct repair *r, uint64_t sequence)
 {
     char *from = segment_path(r->dir, sequence, ""), *to = segment_path(r->aside, sequence, "");

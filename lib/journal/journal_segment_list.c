@@ -159,7 +159,7 @@ void segment_list_leave(struct journal *j, struct segment *s)
     reap(j);
 }
 
-/* True if segment i is completely below `offset` and is not the newest segment. */
+/* True if segment i is completely before `offset` and is not the newest segment. */
 static bool all_below(const struct journal *j, size_t i, uint64_t offset)
 {
     return i + 1 < j->n_segments && j->segments[i]->end <= offset && j->segments[i + 1]->base <= offset;

@@ -3,8 +3,9 @@
  *
  * A store assigns ascending numbers: a stream assigns offsets, a queue assigns message ids. If an operator restores a
  * backup, the restored store assigns some numbers a second time, for other contents. Each session of a store therefore
- * has an id that no other session has, the opening. A cursor contains the opening that assigned the number before the
- * cursor. A store and its copy agree up to a cursor exactly if the same opening assigned this number in both.
+ * has an id that no other session has, the opening. A cursor contains the opening in which the number before the cursor
+ * was assigned. A store and its copy agree up to a cursor exactly if the number before the cursor has the same opening
+ * in the store and in the copy.
  *
  * 1. An id is 24 hexadecimal digits: the time in milliseconds since 1970 (12), and random bits (12). Within one store,
  *    a later opening has a later time, even if the clock was set back.

@@ -42,7 +42,7 @@
  *    opening, pubsub detects that the stream is a restored older copy, and the offset where the copy differs. Store
  *    the opening with the offset. With STREAM_LOSS_ACCEPTED the client goes back to the offset where the copy
  *    differs, and on_gap gets after < before.
- * 6. All lines that one call of on_lines gets were stored by the same opening, the opening in the cursor.
+ * 6. All lines that one call of on_lines gets were stored in the same opening, the opening in the cursor.
  * 7. Call all functions on the event loop's thread. A callback may stop or pause the client, but must not free the
  *    client. */
 #ifndef MILLRACE_STREAM_CLIENT_H
@@ -65,7 +65,7 @@ struct stream_statement;
 struct stream_place {
     char text[RANDOM_ID_SIZE + 1 + NAME_LEN_MAX]; /* "": unknown */
 };
-/* Reads X-Millrace-Stream-Place from a reply. Without the header, *place becomes unknown. */
+/* Reads X-Millrace-Stream-Place from a reply. If the reply does not have the header, *place becomes unknown. */
 void stream_place_read(const struct http_reply_view *reply, struct stream_place *place);
 /* True if both places are known and equal. */
 bool stream_place_is_same(const struct stream_place *a, const struct stream_place *b);

@@ -1,7 +1,7 @@
 /* watermark: the time up to which a stream is complete, for a reader that has processed the stream up to an offset.
  *
  * pubsub sends *statements* in its responses, between the lines (docs/guide/protocol.md, "Times in a response"). A
- * statement means that each event that the producers' sources accepted before `until` is in the stream below `end`. A
+ * statement means that each event that the producers' sources accepted before `until` is in the stream before `end`. A
  * statement holds only for the lines of its own response. When a response ends, a reader forgets the statements whose
  * `end` it has not reached, before its cursor moves to other lines.
  *

@@ -70,7 +70,7 @@ struct http_route {
     unsigned flags;
     size_t max_body; /* limit on the body (bytes); 0: the server's max_body */
     http_handler *handler;
-    /* Called before a 503 `overloaded`; true: on_overload has replied instead. May be NULL. */
+    /* Called before a 503 `overloaded`; true: on_overload has sent a reply, so the server sends none. May be NULL. */
     bool (*on_overload)(struct http_request *req, void *ctx);
     const char *help;   /* one line for the list of endpoints */
     const char *params; /* allowed parameters, separated by spaces; NULL: any */
@@ -164,8 +164,8 @@ struct bytes http_body(struct http_request *req);      /* the collected body; ma
 struct buf http_take_body(struct http_request *req);
 bool http_param(const struct http_request *req, const char *name, struct bytes *value);
 const struct url_query *http_query(const struct http_request *req);
-/* Puts the parameters of an HTML form in the body before the parameters of the target. If the form is malformed,
- * replies 400 and returns false. */
+/* Adds the parameters of an HTML form, which is the request's body, to the parameters of the target. The form's
+ * parameters come first. If the form is malformed, replies 400 and returns false. */
 bool http_take_form(struct http_request *req);
 /* Returns the value of the first header with this name, or BYTES_NONE. The case of the name does not matter. */
 struct bytes http_header(const struct http_request *req, const char *name);
