@@ -28,7 +28,7 @@ struct message {
 
 struct batch {
     uint64_t lease;
-    /* In a reply to a follower: the opening that assigned the ids of all messages; "": unknown. */
+    /* In a reply to a follower: the opening in which the ids of all messages were assigned; "": unknown. */
     char opening[NAME_LEN_MAX + 1];
     struct message *messages;
     size_t n;

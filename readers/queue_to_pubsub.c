@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* Maximum bytes of a publish, well below pubsub's default max_body. */
+/* Maximum size of a publish (bytes), well below pubsub's default max_body. */
 #define PUBLISH_MAX ((size_t)4 << 20)
 
 struct relay {

@@ -3,7 +3,7 @@
  *
  * The reader becomes the queue's only follower, reads messages and passes them to the destination in order, one *run*
  * at a time. After failures the reader backs off. In one step, the destination stores the messages and its new *mark*,
- * run->next, but only if its present mark is run->mark. The queue then removes the messages below the new mark.
+ * run->next, but only if its present mark is run->mark. The queue then removes the messages before the new mark.
  *
  * The destination must answer each run in one of these ways:
  *
@@ -86,7 +86,7 @@ void queuereader_free(struct queuereader **qr);
 void queuereader_stop(struct queuereader *qr);
 
 /* Sets the random hexadecimal id of the destination. Call queuereader_set_destination before queuereader_asked. The
- * queue then stores the id below which messages were settled for this destination, and the reader recognizes an old
+ * queue then stores the id before which messages were settled for this destination, and the reader recognizes an old
  * copy of the destination. */
 #define QUEUEREADER_DESTINATION_DIGITS 8
 void queuereader_set_destination(struct queuereader *qr, struct bytes id);
@@ -112,20 +112,20 @@ bool queuereader_has_unfollowed(const struct queuereader *qr);
 /* Returns the current problem, valid until the next call, or NULL if queue and destination have answered. */
 const char *queuereader_trouble(const struct queuereader *qr);
 
-/* The facts after QUEUEREADER_OLD_COPY. The destination has the messages below `mark_id` from another copy of the
+/* The facts after QUEUEREADER_OLD_COPY. The destination has the messages before `mark_id` from another copy of the
  * queue. From id `differs_from` on, no message of this copy was delivered. */
 struct queuereader_old_copy {
     const char *queue_id;
     uint64_t mark_id, differs_from;
-    uint64_t acked_below; /* messages below this id were settled for the destination */
+    uint64_t acked_below; /* messages before this id were settled for the destination */
     bool is_certain;      /* false: differs_from was found by comparing times */
     bool is_ahead;        /* differs_from is the queue's next id: another program has raised the mark */
     const char *began; /* UTC time at which the opening (run of the daemon) of message differs_from began */
     const char *openings; /* the latest openings of the queue: "from id FIRST at TIME, ..." */
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
-/* The facts after QUEUEREADER_OLD_DESTINATION. The destination has the messages below `mark_id`, but messages below the
- * higher id `acked_below` were settled for it. */
+/* The facts after QUEUEREADER_OLD_DESTINATION. The destination has the messages before `mark_id`, but messages before
+ * the higher id `acked_below` were settled for it. */
 struct queuereader_old_destination {
     const char *destination;
     uint64_t mark_id, acked_below;

@@ -145,7 +145,7 @@ static struct plan_step mark_step(const struct plan *p, uint64_t next, const cha
     return step;
 }
 
-/* Returns the latest watermark if all messages below `id` are settled, or NULL. */
+/* Returns the latest watermark if all messages before `id` are settled, or NULL. */
 static const struct claim *reached(const struct plan *p, uint64_t id)
 {
     if (p->newest.time && p->newest.last_id < id)
@@ -160,7 +160,7 @@ static void claims_clear(struct plan *p)
 
 /* Adds the claim of a READ. If a clock was set back, earlier claims are dropped, because messages that the queue
  * accepts from now on may have earlier times. If the reply has no time, earlier claims are also dropped, because
- * messages below their last_id may get new ids. */
+ * messages before their last_id may get new ids. */
 static void add_claim(struct plan *p, const struct plan_accepted *a)
 {
     usec_t time = a->before < p->time_at_read ? a->before : p->time_at_read;
@@ -326,7 +326,7 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     p->phase = PHASE_WORK;
 }
 
-/* Takes over the batch. Messages below the mark become DONE, because the queue repeats messages whose removal failed.
+/* Takes over the batch. Messages before the mark become DONE, because the queue repeats messages whose removal failed.
  * Messages that cannot be lines become POISON. Returns false if the batch has a message that the plan already has. */
 static bool add_batch(struct plan *p, struct batch *batch)
 {

@@ -9,7 +9,7 @@
  * For each idle lane the caller gets a step from plan_next, performs the step and reports the outcome. While a batch is
  * being delivered, the relay reads the next batch.
  *
- * With the messages, the destination stores the queue's *mark*, a message id M. Each message below M is stored or
+ * With the messages, the destination stores the queue's *mark*, a message id M. Each message before M is stored or
  * buried. A queue has at most one follower. Each follow has a *number*, and a takeover begins a new follow. While a
  * queue is followed, no other client takes, delays or buries its messages. These rules deliver each message exactly
  * once, even if processes with the same reader name crash, pause or run at the same time:
@@ -22,7 +22,7 @@
  *    are delivered only after the poison message is buried.
  * 3. A READ contains the first id that the plan does not have, so that the queue repeats messages of a lost reply. If a
  *    READ returns a message that the plan already has, with an id of at least M, the plan starts again with FOLLOW. A
- *    READ also contains M, and the queue removes the sent messages below M. The next READ repeats a lost removal.
+ *    READ also contains M, and the queue removes the sent messages before M. The next READ repeats a lost removal.
  * 4. A buried message gets a new id when it is kicked, so a late delivery with the old id would store the message
  *    twice. But the plan buries only messages that the destination refuses, and the destination also refuses the late
  *    delivery. The exception is an operator that has meanwhile raised the destination's limits
@@ -34,7 +34,7 @@
  *    of message M - 1 (journal/opening.h), and each READ contains M and this opening. If M does not belong to the
  *    queue's past, the queue refuses the READ, and the plan ends with PLAN_OLD_COPY. Before the first READ is answered,
  *    the plan delivers no message, and sets only the first mark. An old copy of the destination does not have all
- *    settled messages. A READ therefore names the destination, and the queue stores the id below which messages were
+ *    settled messages. A READ therefore names the destination, and the queue stores the id before which messages were
  *    settled for it. If M is lower than this id, the plan ends with PLAN_OLD_DESTINATION.
  * 7. After a failure of the destination the same messages are delivered again, with the same marks. A refused run is
  *    halved, until a single message is refused (the poison message).
@@ -42,10 +42,10 @@
  *    the other can make progress.
  * 9. A *watermark* is a time. Each message that the queue accepted before this time is settled. The destination's
  *    replies contain its time t. The reply to a READ that is sent afterwards contains the queue's time, and the highest
- *    remaining id that the queue accepted before its time. Once M exceeds this id, the earlier of both times is a
- *    watermark, so a clock that is ahead cannot make a watermark too late. The plan sends the watermark with the
- *    delivery that raises M, or without a delivery at least once per second. 0: not known. A new era of the
- *    destination's clock invalidates all earlier times. */
+ *    remaining id that the queue accepted before its time. Once M exceeds this id, the earlier of the destination's
+ *    time and the queue's time is a watermark, so a clock that is ahead cannot make a watermark too late. The plan
+ *    sends the watermark with the delivery that raises M, or without a delivery at least once per second. 0: not known.
+ *    A new era of the destination's clock invalidates all earlier times. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -59,9 +59,9 @@ enum plan_lane { PLAN_QUEUE, PLAN_DESTINATION, PLAN_LANES };
 enum plan_action {
     /* the queue's lane */
     PLAN_FOLLOW, /* become the queue's follower: plan_followed */
-    PLAN_READ, /* settle messages below step.mark, read from id step.from on, and wait if step.wait: plan_read */
+    PLAN_READ, /* settle messages before step.mark, read from id step.from on, and wait if step.wait: plan_read */
     PLAN_BURY,     /* bury message step.first of plan_batch with its reason: plan_buried */
-    PLAN_UNFOLLOW, /* settle messages below step.mark, and end the follow: plan_unfollowed */
+    PLAN_UNFOLLOW, /* settle messages before step.mark, and end the follow: plan_unfollowed */
     /* the destination's lane */
     PLAN_ASK,     /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* deliver step.count messages from step.first on, or only the mark: plan_delivered ... */
@@ -109,8 +109,8 @@ struct plan_queue {
     struct bytes opening; /* opening of the latest message; empty: unknown */
 };
 void plan_followed(struct plan *p, const struct plan_queue *queue);
-/* Reports the destination's mark of the queue (0: no mark), and the opening that is stored with the mark (empty: no
- * opening). */
+/* Reports the mark of the queue at the destination, and the opening that is stored with the mark. `mark` is 0 if the
+ * destination has no mark, and `opening` is empty if the mark has no opening. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
 /* Every message that the queue accepted before time `before` is removed, is buried, or has at most the id `last_id`. */
 struct plan_accepted {
@@ -124,7 +124,7 @@ void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *
 void plan_superseded(struct plan *p, usec_t now);
 /* Reports that the queue has refused a READ because the mark does not belong to its past (rule 6). */
 void plan_other_history(struct plan *p);
-/* Reports that the queue has refused a READ because messages below `acked_below` were settled, but the destination's
+/* Reports that the queue has refused a READ because messages before `acked_below` were settled, but the destination's
  * mark is lower (rule 6). */
 void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_delivered(struct plan *p);
@@ -146,7 +146,7 @@ void plan_cancelled(struct plan *p, enum plan_lane lane);
  * settled messages is lost, the next process repeats it (rule 3). */
 void plan_stop(struct plan *p);
 
-/* After PLAN_OLD_DESTINATION, returns the id below which messages were settled. */
+/* After PLAN_OLD_DESTINATION, returns the id before which messages were settled. */
 uint64_t plan_acked_below(const struct plan *p);
 uint64_t plan_mark(const struct plan *p);       /* M */
 const char *plan_opening(const struct plan *p); /* the opening of M; "": no opening */

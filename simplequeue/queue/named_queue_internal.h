@@ -158,7 +158,7 @@ struct named_queue {
     unsigned rewrite_failures;          /* number of consecutive refusals of OPEN and KEEP records */
 
     enum erase_step erase_step;
-    uint64_t erase_end;                   /* the offset below which all messages to be erased are */
+    uint64_t erase_end;                   /* the offset before which all messages to be erased are */
     char erase_error[JOURNAL_ERROR_TEXT]; /* "": none */
 
     struct op *gathering; /* MOVE ops that wait for a load */

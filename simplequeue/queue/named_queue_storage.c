@@ -7,8 +7,8 @@
 #define CHUNK ((size_t)512 << 10)
 #define SKIP_BYTES_MAX (UINT64_C(4) << 20) /* after a longer gap, the loader opens a new stream */
 
-/* Maximum message bytes of a sparse segment that is rewritten on a full disk. The KEEP records of these messages fit
- * into SPARE_FOR_KEEP. */
+/* Maximum total size of the messages in a sparse segment that is rewritten on a full disk (bytes). The KEEP records of
+ * these messages fit into SPARE_FOR_KEEP. */
 #define KEEP_ON_FULL_DISK_MAX ((uint64_t)32 << 10)
 
 static void close_stream(struct message_loader *r)
@@ -380,8 +380,9 @@ static void keep(struct named_queue *q)
     }
 }
 
-/* Returns the offset below which no record is needed. The last record is needed because it contains the next id. A load
- * needs the offset that its first page had when the load began, because a later KEEP record may have moved the page. */
+/* Returns the offset before which no record is needed. The last record is needed because it contains the next id. A
+ * load needs the offset that its first page had when the load began, because a later KEEP record may have moved the
+ * page. */
 static uint64_t lowest_needed(struct named_queue *q)
 {
     uint64_t lowest = store_lowest_offset(queue_store(q->core));

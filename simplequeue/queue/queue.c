@@ -47,7 +47,7 @@ struct queue {
     void *owner;
     struct store store;
     struct queue_state state;
-    uint64_t frontier; /* no message below this id is ready */
+    uint64_t frontier; /* no message before this id is ready */
     /* Ids of busy messages, from queue_take and queue_block_reserves. The heap may also contain ids of messages that
      * are no longer busy. lowest_taken removes them. */
     struct id_heap taken;
@@ -771,7 +771,7 @@ static uint64_t window(uint64_t limit)
     return share < QUEUE_WINDOW_MIN ? QUEUE_WINDOW_MIN : share > QUEUE_WINDOW_MAX ? QUEUE_WINDOW_MAX : share;
 }
 
-/* Returns the id at which the next delivery begins. A follower already has the messages below this id. */
+/* Returns the id at which the next delivery begins. A follower already has the messages before this id. */
 static uint64_t reading_from(const struct queue *q)
 {
     return q->position > q->frontier ? q->position : q->frontier;

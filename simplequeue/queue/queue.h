@@ -21,7 +21,8 @@
  *    copy of the message contains it.
  * 6. A queue has leases or a *follower*, but not both. A follower reads all messages in the order of ids and settles
  *    those that it has stored. Lease numbers and the numbers of follows are one sequence. A message that was sent to
- *    the follower stays ready, but is not evicted. No unsent message below a sent message becomes ready. */
+ *    the follower stays ready, but is not evicted. If an unsent message has a lower id than a sent message, the unsent
+ *    message does not become ready. */
 #ifndef SIMPLEQUEUE_QUEUE_H
 #define SIMPLEQUEUE_QUEUE_H
 
@@ -116,7 +117,7 @@ struct queue_state {
     const char *reader;   /* name of the reader with the leases, if leases > 0 */
     const char *follower; /* name of the follower; "": the queue has no follower */
     uint64_t follow; /* number of the present follow; 0: no follow has begun since the start of the daemon */
-    uint64_t sent;   /* ready messages below this id were sent to the follower; 0: no message was sent */
+    uint64_t sent;   /* ready messages before this id were sent to the follower; 0: no message was sent */
 };
 
 struct queue;
@@ -163,9 +164,9 @@ bool queue_admits(const struct queue *q, const char *reader);
  * delivered first. Returns the lease's number, or 0 if no message is leased. */
 uint64_t queue_reserve(struct queue *q, const char *reader, size_t max_items, size_t max_bytes,
     usec_t deadline, struct id_ranges *out);
-/* Makes the oldest ready messages with ids below `before` busy, even during a pause, and appends their ids to *out.
- * Stops before a spilled message unless `spilled` is true. Skips messages that were sent to the follower, and counts no
- * delivery. */
+/* Makes the oldest ready messages whose ids are less than `before` busy, even during a pause, and appends their ids to
+ * *out. Stops before a spilled message unless `spilled` is true. Skips messages that were sent to the follower, and
+ * counts no delivery. */
 void queue_evict(struct queue *q, size_t max_items, uint64_t before, bool spilled, struct id_ranges *out);
 /* Returns the bytes of the committed messages that are not ready. Visits each of these messages. */
 uint64_t queue_bytes_not_ready(struct queue *q);
@@ -206,8 +207,8 @@ void queue_unfollow(struct queue *q);
 void queue_follow_rewind(struct queue *q, uint64_t from);
 /* Finds the next message to send to the follower. */
 bool queue_follow_next(struct queue *q, uint64_t *id);
-/* Appends the ids of the next ready messages below `before` to *out, with the limits of queue_take. The messages stay
- * ready. */
+/* Appends the ids of the next ready messages whose ids are less than `before` to *out, with the limits of queue_take.
+ * The messages stay ready. */
 void queue_follow_read(
     struct queue *q, size_t max_items, size_t max_bytes, uint64_t before, struct id_ranges *out);
 /* Makes those ready messages of the range busy that were sent to the follower, and appends their ids to *out. Returns

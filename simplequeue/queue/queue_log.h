@@ -5,7 +5,7 @@
  * payload.
  *
  * 1. If queue_log_decode accepts a record, queue_record_next cannot fail.
- * 2. Every record contains an id that is not above the id of the next message. After older frames are trimmed, a
+ * 2. Every record contains an id that is at most the id of the next message. After older frames are trimmed, a
  *    restarted daemon therefore still knows the next id. */
 #ifndef SIMPLEQUEUE_QUEUE_LOG_H
 #define SIMPLEQUEUE_QUEUE_LOG_H
@@ -30,11 +30,11 @@ enum queue_kept { KEPT_READY, KEPT_DELAYED, KEPT_BURIED };
 
 struct queue_record {
     enum queue_record_type type;
-    uint32_t n;  /* number of items */
-    uint64_t id; /* the first new id; in a record without messages, an id not above the next message's id */
-    usec_t time; /* DELAY, BURY, PUT_LATE: wall clock */
-    uint64_t lease_base;      /* OPEN: new lease numbers are above this base */
-    struct bytes reason;      /* BURY: the reason for the burial */
+    uint32_t n;          /* number of items */
+    uint64_t id;         /* the first new id; in a record without messages, at most the next message's id */
+    usec_t time;         /* DELAY, BURY, PUT_LATE: wall clock */
+    uint64_t lease_base; /* OPEN: new lease numbers are above this base */
+    struct bytes reason; /* BURY: the reason for the burial */
     struct bytes table, text; /* the items that queue_record_next has not yet returned */
 };
 

@@ -1,16 +1,16 @@
-/* queue_openings: a list of the queue's openings (runs of the daemon, journal/opening.h) that assigned message ids. The
- * list is in memory. The OPEN records of the journal contain copies of the list.
+/* queue_openings: a list of the queue's openings (runs of the daemon, journal/opening.h) in which message ids were
+ * assigned. The list is in memory. The OPEN records of the journal contain copies of the list.
  *
  * 1. The first ids of the openings ascend, so each id belongs to one opening. When an opening begins, the list deletes
- *    earlier openings that assigned no id.
+ *    earlier openings without ids.
  * 2. The list contains the latest QUEUE_OPENINGS_MAX openings. The queue refuses marks of older or unknown openings.
  * 3. Ids that were skipped after a hole of the journal belong to no opening (""). No queue has other messages with
  *    these ids.
  *
- * The mark M of a destination names the opening that assigned message M - 1. A mark belongs to the queue's past in
+ * The mark M of a destination names the opening of message M - 1. A mark belongs to the queue's past in
  * these cases:
  *
- * - The list contains the named opening, and M is not above the first id of the next opening.
+ * - The list contains the named opening, and M is at most the first id of the next opening.
  * - The queue skipped the id M - 1.
  *
  * In all other cases the queue is a copy, and the destination has messages of the queue that was copied. */
@@ -22,7 +22,7 @@
 #define QUEUE_OPENINGS_MAX 256
 
 struct queue_opening {
-    uint64_t first; /* the first id that the opening assigned */
+    uint64_t first; /* the first id of the opening */
     char opening[OPENING_TEXT];
 };
 
@@ -31,11 +31,11 @@ struct queue_openings {
     size_t n;
 };
 
-/* Adds an opening that assigns the ids from `first` on; "": these ids belong to no opening. Has no effect if the last
- * opening in the list is the same. */
+/* Adds an opening to which the ids from `first` on belong; "": these ids belong to no opening. Has no effect if the
+ * last opening in the list is the same. */
 void queue_openings_add(struct queue_openings *o, const char *opening, uint64_t first);
 
-/* Returns the opening that assigned the id, or the oldest opening for a lower id, or NULL if the list is empty. */
+/* Returns the opening of the id, or the oldest opening for a lower id, or NULL if the list is empty. */
 const struct queue_opening *queue_openings_of(const struct queue_openings *o, uint64_t id);
 /* Returns the first id of the opening after `of`, or UINT64_MAX if `of` is the last opening or NULL. */
 uint64_t queue_openings_end(const struct queue_openings *o, const struct queue_opening *of);

@@ -296,7 +296,7 @@ static struct store_page *last_page(const struct store *s)
     return s->n > s->head ? s->pages[s->n - 1] : NULL;
 }
 
-/* Returns the index of the last page whose first id is not above `id`, or s->head. The store must have pages. First
+/* Returns the index of the last page whose first id is at most `id`, or s->head. The store must have pages. First
  * tries the last used page and the next page. */
 static size_t page_index(struct store *s, uint64_t id)
 {

@@ -15,7 +15,7 @@
  *    `struct message *` is valid until the next call with the same store.
  * 2. The store frees a page with its last message, and shrinks a page that has lost most of its messages.
  * 3. store.next_id decreases only in store_undo, for uncommitted messages.
- * 4. The offset of a page is not above the journal offset of any committed message in the page. The offsets of pages
+ * 4. The offset of a page is at most the journal offset of any committed message in the page. The offsets of pages
  *    ascend with the ids, except for rewritten pages (store_set_kept). */
 #ifndef SIMPLEQUEUE_STORE_H
 #define SIMPLEQUEUE_STORE_H

@@ -63,7 +63,7 @@ void reply_refused(
 void refuse_reader(struct http_request *req, const struct named_queue *q, enum queue_result why);
 /* If the queue has a follower, refuses the request and returns true. */
 bool refuse_followed(struct http_request *req, const struct named_queue *q);
-/* Returns the id below which messages were settled for the destination, or 0 if `destination` is empty. */
+/* Returns the id before which messages were settled for the destination, or 0 if `destination` is empty. */
 uint64_t settled_below(const struct named_queue *q, struct bytes destination);
 /* Returns true if `follow`, which must not be 0, is the number of the queue's present follow. */
 bool is_present_follow(const struct named_queue *q, uint64_t follow);

@@ -85,7 +85,7 @@ static void unfollow_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Called after the settlement of an unfollow. The follow may have ended in the meantime. */
+/* Called once the messages that an unfollow settles are removed. The follow may have ended in the meantime. */
 static void settled(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;

@@ -29,8 +29,8 @@ struct reserve {
     uint64_t acked;  /* number of messages that the parameter ack has deleted */
 };
 
-/* The follower's destination has the messages below id `below`. `opening` (a run of the daemon) assigned the id below -
- * 1. */
+/* The follower's destination has the messages before id `below`. The id below - 1 was assigned in `opening` (a run of
+ * the daemon). */
 struct settled {
     uint64_t below;
     struct bytes opening, destination; /* borrowed from the request */

@@ -82,7 +82,7 @@ static void answer_covered(struct named_queue *q, enum queue_result result)
 static bool is_loading(struct named_queue *q, const struct wait *put)
 {
     uint64_t sent = queue_state(named_queue_core(q))->sent, id;
-    if (sent > 0) /* messages below `sent` are not evicted */
+    if (sent > 0) /* messages before `sent` are not evicted */
         return queue_next_ready(named_queue_core(q), sent, &id) &&
                named_queue_prepare_message(q, id) == QUEUE_LOADING;
     return named_queue_prepare(q, put->put.n, REPLY_BYTES_MAX) == QUEUE_LOADING ||
