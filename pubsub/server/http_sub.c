@@ -78,7 +78,7 @@ struct http_subscriber {
     uint64_t reported; /* end of the gap that was logged; 0: no gap was logged */
     uint64_t end;      /* with follow=0: offset at which the response ends normally */
     uint64_t sent;     /* offset of the stream's next byte to send */
-    uint64_t counted;  /* bytes below this offset are already in the statistics (after a rewind) */
+    uint64_t counted;  /* bytes before this offset are already in the statistics (after a rewind) */
     uint64_t taken;    /* value of http_stream_taken at the last tick */
     bool lends;        /* pending bytes may pin large windows, or many small windows */
     usec_t connected;  /* time of the request, by the wall clock */

@@ -157,7 +157,7 @@ static void append_opening(struct buf *members, const char *between, const struc
         o->first, o->opening, rfc3339_write(o->began / USEC_PER_SEC, time));
 }
 
-/* Appends the latest openings, including the present opening even if it has stored no byte yet. Returns the start
+/* Appends the latest openings, including the present opening even if no byte was stored in it yet. Returns the start
  * time of the opening that begins at `place`, or -1. */
 static usec_t append_openings(struct buf *members, const struct journal *j, uint64_t place)
 {

@@ -111,12 +111,12 @@ void server_era(const struct pubsub_server *server, char out[SERVER_ERA_TEXT]);
  * stream (stream/stream_client.h). */
 void server_add_place(const struct pubsub_server *server, struct http_request *req, const struct stream *s);
 /* Checks id=STREAM or id=STREAM.OPENING. STREAM is the id of the cursor's stream. OPENING is the opening (run of
- * pubsub) that stored the byte before the offset in `from` (journal/opening.h). `from` may be NULL. If the stream has
- * another id or history, replies with the error and returns false. */
+ * pubsub) in which the byte before the offset in `from` was stored (journal/opening.h). `from` may be NULL. If the
+ * stream has another id or history, replies with the error and returns false. */
 bool server_check_stream_id(
     struct http_request *req, struct stream *s, struct bytes id, const struct stream_from *from);
-/* Adds X-Millrace-Opening and X-Millrace-Opening-Before: the openings that stored the byte at `offset` and the byte
- * before `offset`. */
+/* Adds X-Millrace-Opening and X-Millrace-Opening-Before: the openings in which the byte at `offset` and the byte before
+ * `offset` were stored. */
 void server_add_openings(struct http_request *req, struct stream *s, uint64_t offset);
 /* Reads from=, or `fallback` if the parameter is missing. If the value is invalid, replies with the error and returns
  * false. */

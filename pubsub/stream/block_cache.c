@@ -117,7 +117,7 @@ static void drop(struct block_cache *c, struct block_list *list, size_t i)
     free_block(b);
 }
 
-/* Returns the number of blocks whose offset is not above `offset`. */
+/* Returns the number of blocks whose offset is at most `offset`. */
 static size_t count_up_to(const struct block_list *list, uint64_t offset)
 {
     size_t low = 0, high = list->n;

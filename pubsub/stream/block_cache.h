@@ -85,7 +85,7 @@ void block_cache_add(struct block_cache *c, uint64_t offset, struct bytes data, 
 void block_cache_tidy(struct block_cache *c, uint64_t lowest, usec_t now);
 /* Drops all blocks. Call block_cache_clear after stored bytes were replaced. */
 void block_cache_clear(struct block_cache *c);
-/* Drops blocks and readers below `earliest`. Call block_cache_trim after retention. */
+/* Drops blocks and readers before `earliest`. Call block_cache_trim after retention. */
 void block_cache_trim(struct block_cache *c, uint64_t earliest);
 
 #endif

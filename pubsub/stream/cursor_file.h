@@ -34,7 +34,7 @@ struct cursor_record {
     char id[JOURNAL_ID_TEXT];    /* id of the stream */
     char key[CURSOR_KEY_TEXT];   /* key of the owner; "": any client may move the cursor */
     uint64_t offset;
-    /* opening (run of the daemon) that stored the byte before `offset` (journal/opening.h); "": `offset` is 0 */
+    /* opening (run of the daemon) of the byte before `offset` (journal/opening.h); "": `offset` is 0 */
     char opening[OPENING_TEXT];
 };
 

@@ -33,7 +33,7 @@ struct line_point line_index_at(const struct line_index *x, uint64_t offset);
 /* Adds those `points` whose offset is below the first point of the index. `points` must be in the order of their
  * offsets. */
 void line_index_prepend(struct line_index *x, const struct line_point *points, size_t n);
-/* Drops the points below the offset. */
+/* Drops the points before the offset. */
 void line_index_trim(struct line_index *x, uint64_t offset);
 void line_index_free(struct line_index *x);
 

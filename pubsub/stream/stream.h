@@ -1,8 +1,8 @@
 /* stream: a named stream of lines in a journal of its own.
  *
  * The journal's payload is the text of the stream, each publish is one frame, and the journal's id is the stream's
- * id. A *cursor* consists of a stream's id, an offset (the number of bytes before a line) and the opening that stored
- * the byte before the offset. An opening is a run of pubsub (journal/opening.h).
+ * id. A *cursor* consists of a stream's id, an offset (the number of bytes before a line) and the opening in which the
+ * byte before the offset was stored. An opening is a run of pubsub (journal/opening.h).
  *
  * 1. Every frame contains whole lines, so a line begins at each frame, even after a hole or a trim.
  * 2. A publish is stored completely or not at all. The callback of a publish runs when the frame is committed or
@@ -50,7 +50,7 @@ struct block_cache *stream_block_cache(struct stream *s);
 
 /* A new stream has no limits. */
 void stream_set_limits(struct stream *s, const struct stream_limits *limits);
-/* Deletes old segments below `hold` (UINT64_MAX: no cursor) as the limits require, and ends subscribers whose next
+/* Deletes old segments before `hold` (UINT64_MAX: no cursor) as the limits require, and ends subscribers whose next
  * bytes are deleted. `now` is the trusted time (base/clock_watch.h). */
 void stream_retain(struct stream *s, uint64_t hold, usec_t now);
 /* Returns the size of the files that retention would delete without `hold`. */

@@ -36,7 +36,7 @@ struct subscriber {
     /* the subscriber wrote less than SUBSCRIBER_BURST in the last tick and in this tick */
     bool is_slow;
     uint64_t at_tick; /* the offset at the last tick */
-    uint64_t again;   /* bytes below this offset were already written before subscriber_go_back */
+    uint64_t again;   /* bytes before this offset were already written before subscriber_go_back */
     bool wrote_spans; /* the last piece consisted of spans, which need no memory while pending */
     bool started;
     bool at_part; /* a line certainly begins at the cursor */
@@ -99,7 +99,7 @@ void subscriber_free(struct subscriber **sub)
     *sub = NULL;
 }
 
-/* Ends or refuses a subscriber if the byte at its offset cannot be read. The offset is below the earliest offset only
+/* Ends or refuses a subscriber if the byte at its offset cannot be read. The offset is before the earliest offset only
  * if the subscriber went back to bytes that were deleted meanwhile. */
 static void fail(struct subscriber *sub, enum journal_result r, const struct journal_edges *edges)
 {

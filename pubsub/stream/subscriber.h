@@ -50,7 +50,7 @@ enum subscriber_end {
 enum subscriber_refusal {
     SUBSCRIBER_BEYOND, /* the cursor is after the committed end */
     SUBSCRIBER_INSIDE, /* the cursor is inside a line */
-    SUBSCRIBER_GONE,   /* the cursor is in a hole or below the earliest offset; `edges` is set */
+    SUBSCRIBER_GONE,   /* the cursor is in a hole or before the earliest offset; `edges` is set */
     SUBSCRIBER_UNREADABLE,
 };
 

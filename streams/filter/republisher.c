@@ -51,7 +51,7 @@ struct republisher {
 
 static void follow(struct republisher *r, const struct stream_cursor *from);
 
-/* Returns the offset below which all lines are filtered. */
+/* Returns the offset before which all lines are filtered. */
 static uint64_t reached(const struct republisher *r)
 {
     if (r->unfiltered && !line_queue_is_empty(r->unfiltered))

@@ -2,8 +2,8 @@
  *
  * 1. The republisher is a producer whose name is the source's id or the configured name, and whose marks are offsets of
  *    the source. A run is a request with the passing lines between two offsets A and B. The destination stores the
- *    lines and moves the mark from A to B in one frame. Therefore all lines below the mark were filtered, and the
- *    passing lines below the mark are stored. After a restart the republisher continues at the mark. Sending a run
+ *    lines and moves the mark from A to B in one frame. Therefore all lines before the mark were filtered, and the
+ *    passing lines before the mark are stored. After a restart the republisher continues at the mark. Sending a run
  *    again stores nothing twice.
  * 2. The republisher sends one run at a time, and repeats the run until the destination has stored the run or reports
  *    another mark than A. Another mark means that a request of an earlier process arrived late, or that another

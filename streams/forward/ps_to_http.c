@@ -5,7 +5,7 @@
  * replaces the %s in escaped form. Several destinations take turns. A failing destination counts as down for a while
  * (http_pool.h).
  *
- * 1. Every line below the cursor was answered with 2xx, or skipped. After a crash, the program continues at the stored
+ * 1. Every line before the cursor was answered with 2xx, or skipped. After a crash, the program continues at the stored
  *    cursor. Lines that were answered but are not below the stored cursor are delivered again.
  * 2. A batch is retried until a destination answers the batch with 2xx. If the failed destination does not count as
  *    down, the next attempt is a second later.
@@ -190,7 +190,7 @@ struct program {
     /* Delivery: */
     struct batch *first, *last;
     size_t n_batches, under_way;
-    struct stream_cursor cursor; /* position below which every line is delivered or skipped */
+    struct stream_cursor cursor; /* position before which every line is delivered or skipped */
     uint64_t refused_in_row;     /* number of lines skipped since the last accepted line */
     struct event *timer;         /* timer of the next attempt */
     bool was_full, stopping;
