@@ -116,8 +116,8 @@ void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes he
 /* Sets the cursor's id. The id has the form of slices: the stream's id and the opening of the byte before the cursor.
  * An opening is a run of pubsub (docs/formats/journal.md). */
 void aggregate_set_stream_id(struct aggregate *a, size_t stream, const char *id);
-/* Moves the cursor to `after`. The new position is after lost bytes, or before lines in which a restored copy of the
- * stream differs. */
+/* Moves the cursor to `after`. The new position is after lost bytes, or before the first line in which a restored copy
+ * differs from the original stream. */
 void aggregate_cross_hole(struct aggregate *a, size_t stream, uint64_t after);
 /* True while the feeder must pause, because the memory or the batch is full or writing has failed. */
 bool aggregate_is_full(const struct aggregate *a);

@@ -88,8 +88,8 @@ const struct option_row settings_rows[] = {
     {.name = "recount",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
-        .help = "count all streams of this archive again, up to the archive's end, and exit; each FILE of "
-                "ps_to_file replaces its part of a stream (millrace recount)"},
+        .help = "count all streams of this archive again, up to the archive's end, and exit; read the "
+                "lines in each FILE of ps_to_file from FILE, not from pubsub (millrace recount)"},
     READ_PROTOCOL_SETTING("4M"), /* limit of an answer, because one turn of the loop composes it */
     {0},
 };

@@ -27,8 +27,8 @@ void count_watermark_free(struct count_watermark **w);
 /* Call the functions in the callbacks of stream_client.h with the same names. */
 void count_watermark_on_statement(struct count_watermark *w, size_t stream, const struct stream_statement *s);
 void count_watermark_on_response_end(struct count_watermark *w, size_t stream);
-/* Call this function when a cursor has moved. With `is_copy`, the cursor has moved to where a restored copy differs, so
- * the watermark becomes unknown. */
+/* Call this function when a cursor has moved. With `is_copy`, the cursor has moved to the offset at which a restored
+ * copy differs from the original stream, so the watermark becomes unknown. */
 void count_watermark_on_cursor(struct count_watermark *w, size_t stream, bool is_copy);
 
 /* Returns the watermark over all streams in Unix seconds, or 0 if it is unknown. */

@@ -21,7 +21,7 @@ struct follower_config {
     struct daemon *daemon;
     struct http_client *client; /* must outlive the follower, or be freed before the follower */
     struct aggregate *aggregate;
-    struct count_watermark *watermark; /* receives the statements about the stream */
+    struct count_watermark *watermark; /* receives the statements of the stream (stream/watermark.h) */
     size_t stream;                     /* index in the aggregate */
     size_t max_line;
     bool accepts_loss;

@@ -27,8 +27,8 @@ struct key_search;
 struct key_search *key_search_new(const struct key_search_query *q);
 void key_search_free(struct key_search **s);
 
-/* Take the current record of the merge into the search. Take every lookup first, then every record of each total.
- * Return COUNT_FAILED if a value cannot be read. */
+/* Take the current record of the merge into the search. First pass every lookup to key_search_take_lookup, then every
+ * record of each total to key_search_take_total. Return COUNT_FAILED if a value cannot be read. */
 enum count_next key_search_take_lookup(struct key_search *s, struct count_merge *m);
 enum count_next key_search_take_total(struct key_search *s, size_t ns, struct count_merge *m);
 

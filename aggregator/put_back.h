@@ -12,7 +12,7 @@
  *    entries that it has moved.
  * 3. If an entry cannot be read, the front stays before this entry. A damaged entry is logged and moves to the end.
  * 4. Files of rejects before the committed front are deleted.
- * 5. If a recount has replaced the archive (manifest.h), the recount has already counted or rejected all lines below
+ * 5. If a recount has replaced the archive (manifest.h), the recount has already counted or rejected all lines before
  *    its ends. Their entries move to the end, and are never counted. A put back and a compaction exclude each other by
  *    the lock of the archive. The compactor refuses a recount if lines of the recount were put back before
  *    (compactor/replace.h). So each line is counted once.

@@ -15,6 +15,6 @@ struct peer {
     void (*close)(const char *path); /* also deletes the files */
 };
 
-extern const struct peer sorted_peers[]; /* a peer without name ends the list */
+extern const struct peer sorted_peers[]; /* the list ends with a peer whose `name` is NULL */
 
 #endif

@@ -19,8 +19,9 @@
 #define WRITE_BYTES ((size_t)1 << 20)
 #define READ_BYTES_MIN ((size_t)16 << 10)
 #define READ_BYTES_MAX ((size_t)1 << 20)
-#define PREFETCH 16   /* number of lines that are prefetched */
-#define BLOCK_PARTS 8 /* a block is this part of the memory: zeroing new pages costs more than shorter runs */
+#define PREFETCH 16 /* number of lines that are prefetched */
+/* A block is 1/8 of the memory. Larger blocks make runs longer, but save less time than zeroing new pages takes. */
+#define BLOCK_PARTS 8
 #define BLOCK_MAX ((size_t)2 << 30) /* a reference has 32 bits for an offset in the block */
 
 /* Text grows from the front of the block, and references from its end towards the front. */

@@ -68,8 +68,8 @@ static void fetch(const char *block, struct range r)
     }
 }
 
-/* Returns the position (in the cache) of the first byte that differs between lines, or CACHE_BITS if no byte
- * differs. */
+/* Returns the position (in the cache) of the first byte that is not the same in all lines, or CACHE_BITS if all bytes
+ * are the same. */
 static unsigned first_difference(const struct line_ref *refs, size_t n)
 {
     uint64_t differ = 0;

@@ -3,9 +3,9 @@
  *
  * 1. A line of counts may be longer than the buffer; base.line is set only if the buffer holds the whole line. The
  *    buffer grows for a longer key or lookup.
- * 2. At the end of a file with `expected`, the reader compares records, bytes and checksum with `expected`. If they
- *    differ, the call that reaches the end fails. Therefore a generation must not be published before every reader has
- *    ended.
+ * 2. At the end of a file with `expected`, the reader compares the number of records, the number of bytes and the
+ *    checksum with `expected`. If a value is not equal, the call that reaches the end fails. Therefore a generation
+ *    must not be published before every reader has ended.
  * 3. Pieces are searched by bisection, so the order of lines inside a piece is not verified. Therefore a reader that is
  *    copied in pieces needs `expected`, because the order was verified when the file of this checksum was written.
  *

@@ -1,7 +1,8 @@
 /* record_source: opens the shards of an archive and the sealed slices as sources of counts (count_merge.h).
  *
- * 1. At the end of a shard the source compares records, bytes and checksum with the manifest. If they differ, the last
- *    next_record fails. So the compactor publishes a generation only after every source has ended.
+ * 1. At the end of a shard the source compares the number of records, the number of bytes and the checksum with the
+ *    manifest. If a value is not equal, the last next_record fails. Therefore the compactor publishes a generation only
+ *    after every source has ended.
  * 2. A slice is opened as immutable, so the slice must be sealed, and SQLite's log must be empty.
  * 3. A shard's source is a record_reader. A slice's source keeps one block of each run in memory.
  */

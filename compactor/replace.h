@@ -8,9 +8,9 @@
  * 1. Both archives end at the same offsets of the same streams, with the same history before these offsets. Both also
  *    have the same files of `aggregator --input` and the same imports, each the same number of times. If one archive
  *    ends later, the error contains both ends and the command to run next.
- * 2. Every slice after ARCHIVE's `through`, including the open slice, has exactly the counters of DIR. So the
- *    aggregator was restarted with these counters before the end of the recount, and no events between recount and
- *    restart are missing.
+ * 2. Every slice after ARCHIVE's `through`, including the open slice, has exactly the counters of DIR. This condition
+ *    shows that the aggregator was restarted with DIR's counters before the recount ended. Otherwise the events between
+ *    the end of the recount and the restart would be missing under the new counters.
  * 3. No rejected line was put back into a slice after `through`. The recount has already counted or rejected the lines
  *    that were put back.
  *

@@ -2,7 +2,8 @@
  *
  * 1. Each file has the size, record count and checksum of the manifest. Its lines are in order and in the archive's
  *    form (record_check), and each record is in the shard of its key.
- * 2. Each day is the sum of its hours, and each month of its days. The files of texts have exactly the lookups.
+ * 2. Each day is the sum of its hours, and each month of its days. The files `texts` of the manifest contain exactly
+ *    the lookups (the texts of hashed keys).
  * 3. No hour of a subtotal has more counts than its total. An hour of a subtotal may have fewer counts than the total,
  *    if the counter was added later or is missing from an import; verify reports such hours. After an import, verify
  *    also reports surplus counts, but they are not an error.

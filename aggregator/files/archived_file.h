@@ -19,7 +19,7 @@ struct archived_file {
     const char *path; /* borrowed */
     char stream[NAME_LEN_MAX + 1];
     char id[STREAM_ID_TEXT];
-    /* opening (a run of pubsub) that wrote the byte before `end`; "": unknown */
+    /* opening (a run of pubsub) in which the byte before `end` was written; "": unknown */
     char opening[STREAM_OPENING_TEXT];
     uint64_t first, end; /* offsets in the stream */
     uint64_t xxh3;
