@@ -307,7 +307,8 @@ static bool has_key(const struct shared_call *c, struct bytes key)
     return false;
 }
 
-/* Returns the latest request that differs only in its keys, or NULL if the question cannot join the request. */
+/* Returns the latest request that is the same question for other keys, or NULL if the question cannot join this
+ * request. */
 static struct shared_call *find_united(
     struct shared_calls *s, const struct shared_part *p, const struct shared_target *t, uint64_t hash)
 {

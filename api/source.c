@@ -300,8 +300,8 @@ static void restart(struct question *q)
     finish(q, SOURCE_UNAVAILABLE);
 }
 
-/* Restarts a question that needs a slice which the aggregator has cleared. If the archive is missing, asks for the
- * remaining slices instead. */
+/* Restarts a question that needs a slice which the aggregator has cleared. If the archive is missing, asks only for the
+ * remaining slices. */
 static void handle_cleared(struct question *q, const struct http_reply_view *reply)
 {
     uint64_t cleared;

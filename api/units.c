@@ -179,8 +179,8 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return wall_start(c, t + zone_offset(&c->zone, t));
 }
 
-/* Returns the start, and sets the end, of the hour that clocks show at `t`. If the offset changes within the hour,
- * the hour starts or ends at the change. */
+/* Returns the start of the hour that clocks show at `t`, and sets the end of this hour. If the offset changes within
+ * the hour, the hour starts or ends at the change. */
 static int64_t hour_span(const struct calendar *c, int64_t t, int64_t *to)
 {
     struct zone_span zone = zone_span_at(&c->zone, t);

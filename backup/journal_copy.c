@@ -264,7 +264,8 @@ enum backup_result journal_copy_cut(struct journal_copy *c, struct error *error)
     free(last);
     if (r == BACKUP_OK)
         r = scan(c, 0, &s);
-    /* The end of the copy differs if the daemon, on a full disk, has undone a frame and overwritten the frame. */
+    /* The end of the copy differs from the end of the journal if the daemon, on a full disk, has undone a frame and
+     * overwritten the frame. */
     if (r == BACKUP_OK && (s.end.sequence != c->end.sequence || s.end.position != c->end.position))
         r = error_set(error, BACKUP_CHANGED, "%.600s changed during the backup", c->source);
     return r;

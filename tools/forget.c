@@ -132,7 +132,7 @@ static bool see_mark(const struct json_doc *producer, size_t i, void *arg)
     return true;
 }
 
-/* Returns the id below which every message of the queue is published or buried; 0: unknown. queue_to_pubsub stores
+/* Returns the id before which every message of the queue is published or buried; 0: unknown. queue_to_pubsub stores
  * this id in the stream as the mark of the queue (readers/reader_plan.h). */
 static uint64_t settled_below(const struct forget *f, const struct json_doc *queues, const char *queue)
 {

@@ -54,7 +54,7 @@ static void check_event(const struct inspect_event *e, void *arg)
         describe(e);
 }
 
-/* True if the directory contains no segment, including segments that an interrupted repair has renamed. */
+/* True if the directory contains neither a segment nor a segment that an interrupted repair has renamed. */
 static bool is_absent(const char *dir)
 {
     char *pattern = mem_printf("%s/*.seg*", dir);

@@ -7,7 +7,7 @@
  * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file contains, in one snapshot,
  * the tallies, and the slice's begin and end in each stream. The journals of the streams are read after the slices,
  * so the journals include all lines of the slices. A relay's mark is stored in the frame of the published lines, so
- * each id below the mark is published, buried or deleted. The queue is asked before the journals are read, so
+ * each id before the mark is published, buried or deleted. The queue is asked before the journals are read, so
  * accepted ids at or above the mark must still be in the queue. */
 #include "tools/run/doctor.h"
 
