@@ -31,7 +31,8 @@ static struct {
     uint64_t dropped, reported;
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
 
-/* O_NONBLOCK belongs to the open file, which other processes share. So the log opens the pipe or terminal once more. */
+/* O_NONBLOCK belongs to the open file, which other processes share. To set the flag only for itself, the log opens the
+ * pipe or terminal once more. */
 static void open_output(void)
 {
     struct stat st;

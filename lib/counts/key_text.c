@@ -42,8 +42,8 @@ static bool is_backslashes(struct bytes text)
     return n == text.len;
 }
 
-/* Only keys over max_keys are `(other)`. A text that is `(other)`, or this after backslashes, gets a backslash before it. So different
- * texts stay different. */
+/* Only keys over max_keys are `(other)`. If a text is `(other)`, or backslashes followed by `(other)`, its escaped form
+ * has one more backslash at the front. Therefore different texts have different escaped forms. */
 static struct bytes escape_other(struct bytes text, struct buf *space)
 {
     static const size_t n = sizeof COMPONENT_OTHER - 1;

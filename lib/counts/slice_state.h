@@ -1,8 +1,8 @@
 /* slice_state: a slice's metadata: number, counters, begin and end in each stream, and runs. The functions read the
  * metadata from the slice's file. docs/formats/slices.md has the format.
  *
- * 1. One checksum covers the whole state, including the checksums of the runs' indexes. So every byte that affects an
- *    answer is verified. If a checksum does not match, the error names the slice.
+ * 1. One checksum covers the whole state, including the checksums of the runs' indexes. Therefore every byte that
+ *    affects an answer is verified. If a checksum does not match, the error names the slice.
  * 2. A file of another application, another number or another format is refused and left untouched.
  */
 #ifndef MILLRACE_SLICE_STATE_H

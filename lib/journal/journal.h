@@ -101,8 +101,8 @@ struct journal_config {
     /* The first append of a session (from journal_open to journal_close) begins a segment, so that each byte's session
      * is known. On a full disk this append gets JOURNAL_NO_SPACE, even if an earlier session has reserved space. */
     bool openings_begin_segments;
-    /* Counts items in a payload that a repair or a start cuts off, which may be damaged; NULL: no count. `counted` is
-     * the plural name of the items. */
+    /* Counts the items in a payload that a start cuts off the journal's end. The payload may be damaged. NULL: items
+     * are not counted. `counted` is the plural name of the items. */
     uint64_t (*count)(struct bytes payload);
     const char *counted;
 };

@@ -153,8 +153,8 @@ static bool inspect_segment(struct inspection *n, const char *dir, const uint64_
 }
 
 /* Lists the segments. *missing is the number of the segment in the marker if this segment is missing, otherwise 0.
- * Segments may begin or be trimmed between reading the marker and listing the directory, so the function repeats both
- * until the marker stays the same. */
+ * Segments may begin or be trimmed between reading the marker and listing the directory, so the function reads the
+ * marker and lists the directory again until the marker stays the same. */
 static uint64_t *list_all(const char *dir, size_t *count, uint64_t *missing, char stated[SYNCED_END])
 {
     uint64_t *sequences = NULL, named, again, newest;

@@ -324,8 +324,9 @@ static int cut_tail(struct journal *j)
 }
 
 /* The next segment reserves its blocks before the current segment frees its reserve, so that no other program can take
- * the space. If the disk has no room for both reserves, the current segment grows up to GROWN_SEGMENTS times its usual
- * size. After that it frees its reserve first, because only whole segments can be trimmed. */
+ * the space. If the disk has no room for the next segment's blocks beside the current segment's reserve, the current
+ * segment grows up to GROWN_SEGMENTS times its usual size. After that it frees its reserve first, because only whole
+ * segments can be trimmed. */
 static enum journal_result roll_if_due(struct journal *j, struct batch *b)
 {
     struct writer *w = &j->writer;
