@@ -19,9 +19,9 @@
  * 5. Other programs may move published files away immediately and delete the empty directory. The next attempt creates
  *    the directory again.
  * 6. If the length or the line count of STAGED differs from the state, the attempt fails and keeps STAGED.
- * 7. Each attempt compresses the whole file again, so attempts are rare during a shortage. A failed attempt lengthens
- *    two delays: the delay before the next attempt for this file, and the delay before the next attempt for any file.
- *    Until an attempt succeeds, the threads try one file at a time, the shortest file first.
+ * 7. Each attempt compresses the whole file again, so attempts are rare while space, descriptors or memory are short. A
+ *    failed attempt lengthens two delays: the delay before the next attempt for this file, and the delay before the
+ *    next attempt for any file. Until an attempt succeeds, the threads try one file at a time, the shortest file first.
  *
  * A manifest looks like this:
  *
@@ -53,8 +53,8 @@ struct archive_finish_spec {
     enum archive_compression compression;
     bool retried; /* an earlier attempt by this or an earlier process may have published the file */
 };
-/* Makes one attempt to publish a file; blocks. Returns 0, or -1 with the error. Sets *shortage if another attempt may
- * succeed (errno_is_shortage). */
+/* Makes one attempt to publish a file; blocks. Returns 0, or -1 with the error. Sets *shortage if space, descriptors or
+ * memory ran short, so that another attempt may succeed (errno_is_shortage). */
 int archive_finish(const struct archive_finish_spec *spec, bool *shortage, struct error *error);
 
 struct archive_finisher;

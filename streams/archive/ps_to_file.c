@@ -304,7 +304,7 @@ static void tick(void *arg)
 {
     struct writer *w = arg;
     file_archive_tick(w->archive, clock_wall(), clock_monotonic());
-    if (!evtimer_pending(w->quiet, NULL)) /* writes lines that a shortage has kept in memory */
+    if (!evtimer_pending(w->quiet, NULL)) /* writes lines that waited for space or memory */
         file_archive_write(w->archive);
     if (w->held.len > 0 && !file_archive_is_full(w->archive)) {
         size_t taken = take_fitting(w, buf_bytes(&w->held));
