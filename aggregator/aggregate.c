@@ -333,7 +333,8 @@ void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
 }
 
-/* If the clock was ahead at the start, *newest may be in the future now. The next event then replaces *newest. */
+/* If the clock was ahead at the start, *newest may be in the future now. In this case the next event replaces
+ * *newest. */
 static void keep_newest(const struct aggregate *a, int64_t time, int64_t *newest)
 {
     int64_t now = a->trusted / USEC_PER_SEC;

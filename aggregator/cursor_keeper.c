@@ -83,8 +83,8 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-/* Logs no error if pubsub does not answer or has another history than the committed cursor, because the follower
- * reports both. */
+/* Logs no error if pubsub does not answer or has another history than the committed cursor, because the follower logs
+ * these errors. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct stream_cursor_state *s = arg;

@@ -3,10 +3,10 @@
  *
  * 1. The keeper moves a cursor only to a position that a transaction of the slice has committed. Before the first
  *    commit, it moves the cursor to the position where counting begins. If lines after this position have expired, the
- *    keeper moves the cursor to the first remaining line. So no more lines expire while the aggregator refuses the
- *    stream.
+ *    keeper moves the cursor to the first remaining line. With this cursor, no more lines expire while the aggregator
+ *    refuses the stream.
  * 2. Only the first request after a start may move a cursor back, because the slices may be a restored older copy. If
- *    pubsub refuses a later request, another process has moved the cursor. The keeper then logs the refusal.
+ *    pubsub refuses a later request, another process has moved the cursor, and the keeper logs the refusal.
  * 3. An owner's key protects the cursors, so that no other client moves them. The keeper creates the key once and
  *    stores it in DIR/cursor-key. A copy of the directory has the same key.
  * 4. A failed request is logged once and repeated at the next tick. After each start of pubsub, the keeper sends the

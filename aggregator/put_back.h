@@ -8,14 +8,14 @@
  *
  * 1. One transaction commits the counts, the moved entries and the new front. After a crash at any moment, each line is
  *    counted once or is in the rejects once, and another put back continues.
- * 2. A put back ends at the position where the rejects ended when the put back began. So a put back does not reach
- *    entries that it has moved.
+ * 2. A put back ends at the position where the rejects ended when the put back began. Therefore a put back never reads
+ *    the entries that it has moved to the end.
  * 3. If an entry cannot be read, the front stays before this entry. A damaged entry is logged and moves to the end.
  * 4. Files of rejects before the committed front are deleted.
  * 5. If a recount has replaced the archive (manifest.h), the recount has already counted or rejected all lines before
  *    its ends. Their entries move to the end, and are never counted. A put back and a compaction exclude each other by
  *    the lock of the archive. The compactor refuses a recount if lines of the recount were put back before
- *    (compactor/replace.h). So each line is counted once.
+ *    (compactor/replace.h). Therefore a recount and a put back together count each line once.
  *
  * Lines that are put back increase `events` or `skipped`. `rejected` does not change, because the lines were already
  * included when they were first rejected. */

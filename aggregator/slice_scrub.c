@@ -55,7 +55,7 @@ static void run(void *ctx, void *job)
 
 static void no_notify(void *arg)
 {
-    (void)arg; /* slice_scrub_tick polls the thread instead */
+    (void)arg; /* no notification is needed: slice_scrub_tick polls the thread */
 }
 
 static double bytes_read(void *arg)

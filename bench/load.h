@@ -43,9 +43,9 @@ int load_connect(int port);
 /* Binds the calling thread to one processor, if the machine has it. */
 void load_pin(int processor);
 
-/* Gives this program and its later children priority over all other programs, if this is allowed. So the benchmark
- * measures the server, not its wait for a processor. The kernel still interrupts a program that never sleeps, so such a
- * program sleeps before each measurement. */
+/* Gives this program and its later children priority over all other programs, if this is allowed. With this priority,
+ * the benchmark measures the server, not its wait for a processor. The kernel still interrupts a program that never
+ * sleeps, so such a program sleeps before each measurement. */
 bool load_prefer(void);
 
 double load_median(double *values, size_t n); /* sorts them */
