@@ -399,7 +399,7 @@ static bool is_range(const struct question *q)
     return strncmp(q->target, RANGE, strlen(RANGE)) == 0;
 }
 
-/* True if sortdb has ignored rollups=. The reply then also contains the days and hours within each rollup. */
+/* True if sortdb has ignored rollups=, so that the reply also contains the days and hours within each rollup. */
 static bool lacks_rollups(const struct question *q, const struct http_reply_view *reply)
 {
     return reply->status == 200 && strstr(q->target, "&rollups=") &&
@@ -558,7 +558,7 @@ static void ask_local(struct question *q)
     schedule(q->sources);
 }
 
-/* Returns true if the caller has kept the archive's records. The mapped archive is then not read. */
+/* Returns true if the caller has kept the archive's records, so that the mapped archive need not be read. */
 static bool recall(struct question *q)
 {
     struct sources *s = q->sources;
