@@ -22,14 +22,14 @@ struct archive_wait {
 struct local_archive {
     const char *dir;
     char *link;            /* path of the link `current` */
-    char target[PATH_MAX]; /* target of the link when the latest opening was requested */
+    char target[PATH_MAX]; /* target of the link when a generation was last requested to be opened */
     struct reloader *reloader;
     struct loop_notify *notify;
     struct event *look;
     struct generation *generation;
-    struct error error;               /* error of the latest opening */
-    bool has_shortage;                /* the latest opening failed, and may succeed with the same files */
-    bool is_written;                  /* a mapped file was written to, so an opening was requested */
+    struct error error; /* error of the last attempt to open a generation */
+    bool has_shortage;  /* the last attempt failed, and another may succeed with the same files */
+    bool is_written;    /* a mapped file was written to, so the generation is opened again */
     TAILQ_HEAD(, archive_wait) waits; /* waits, lowest ticket first */
     struct stats *stats;
     struct stats_counter *failures;

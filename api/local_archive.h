@@ -4,11 +4,12 @@
  * former generation.
  *
  * 1. Once per second, the current generation is opened if the link `current` has changed, or if a system call failed
- *    in the latest opening. local_archive_look and local_archive_refresh open the generation at once. If a file of
- *    the open generation was written to, the generation is opened again with all checks. If the checks fail, the
- *    generation is no longer used.
- * 2. local_archive_refresh starts an opening and calls `fn` afterwards. local_archive_generation then returns the
- *    generation that was current at the call, or a newer generation, unless local_archive_error returns an error.
+ *    when a generation was last opened. local_archive_look and local_archive_refresh open the generation at once. If a
+ *    file of the open generation was written to, the generation is opened again with all checks. If the checks fail,
+ *    the generation is no longer used.
+ * 2. local_archive_refresh starts to open the current generation, and calls `fn` afterwards. local_archive_generation
+ *    then returns the generation that was current at the call, or a newer generation, unless local_archive_error
+ *    returns an error.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_LOCAL_ARCHIVE_H
@@ -21,7 +22,7 @@ struct event_base;
 struct local_archive;
 struct archive_wait;
 
-/* `dir` is borrowed. Calls changed(arg) after each opening, successful or not. */
+/* `dir` is borrowed. Calls changed(arg) after each attempt to open a generation, successful or not. */
 struct local_archive *local_archive_new(
     const char *dir, struct event_base *base, struct stats *stats, void (*changed)(void *arg), void *arg);
 void local_archive_free(struct local_archive **a); /* after all waits have ended */
@@ -29,7 +30,7 @@ void local_archive_free(struct local_archive **a); /* after all waits have ended
 const char *local_archive_dir(const struct local_archive *a);
 /* Returns the generation in use, borrowed until the loop continues. NULL: no generation is open. */
 struct generation *local_archive_generation(const struct local_archive *a);
-/* Returns why the latest opening failed; "": the latest opening did not fail. */
+/* Returns why the last attempt to open a generation failed, or "" if the last attempt succeeded. */
 const char *local_archive_error(const struct local_archive *a);
 /* Opens the current generation, as if the link had changed. */
 void local_archive_look(struct local_archive *a);

@@ -30,7 +30,7 @@ void render_compare_begin(const struct series *s, const struct series *before,
 bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
     size_t most, struct buf *out);
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out);
-/* Appends rows of a breakdown, as render_series_rows. *at: index of the next row. */
+/* Appends rows of a breakdown, like render_series_rows. *at: index of the next row. */
 bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
 /* Appends the member complete_until. The value is null if the time is not known. */

@@ -39,8 +39,8 @@ bool series_cache_takes(const struct query *q);
 bool series_cache_recall(struct series_cache *c, const struct source_generation *g, struct series *s);
 /* Stores the archive's part of the query of `s`. */
 void series_cache_keep(struct series_cache *c, const struct source_generation *g, const struct series *s);
-/* Appends all rows of `s` and the end of the text, as render_series_rows. If the cache has no entry, or the text is too
- * long, appends nothing, takes no row and returns false. */
+/* Appends all rows of `s` and the end of the text, like render_series_rows. If the cache has no entry, or the text is
+ * too long, appends nothing, takes no row and returns false. */
 bool series_cache_print(struct series_cache *c, const struct source_generation *g, struct series *s,
     const struct completeness *complete, struct buf *out);
 

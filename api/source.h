@@ -97,8 +97,8 @@ struct source_question {
     bool allows_partial; /* omit a source that fails, unless all sources fail */
     usec_t patience;     /* timeout, if shorter than the sources' timeout; 0: the sources' timeout */
     void (*on_restart)(void *arg); /* the question starts again; discard all records. NULL: no call */
-    /* Gets a record, valid during the call. Return false if the record does not belong to the question; the reply
-     * is then invalid. */
+    /* Gets a record, valid during the call. Return false if the record does not belong to the question, so that the
+     * reply is invalid. */
     bool (*on_record)(void *arg, const struct record *r);
     /* All records of a source were passed on. `next`: the decoded X-Millrace-Next of the reply; empty: none. If
      * on_source is NULL, a reply with X-Millrace-Next is invalid, except that all pages of a range are read. */
