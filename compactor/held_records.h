@@ -41,7 +41,7 @@ void held_records_clear(struct held_records *h);
 /* Begins a record, whose pieces of text follow. */
 struct held_record *held_records_begin(struct held_records *h);
 enum compact_result held_records_append(struct held_records *h, struct bytes piece, struct error *error);
-/* As held_records_append of a whole line, given without LF. */
+/* Like held_records_append of a whole line, given without LF. */
 enum compact_result held_records_append_line(struct held_records *h, struct bytes line, struct error *error);
 /* Initializes a reader of the i-th record. */
 void held_records_read(const struct held_records *h, size_t i, struct record_reader *out);

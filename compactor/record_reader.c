@@ -86,7 +86,7 @@ static enum count_next fill(struct record_reader *r)
     return n > 0 ? COUNT_FOUND : COUNT_END;
 }
 
-/* As fill, but enlarges a full buffer. */
+/* Like fill, but enlarges a full buffer. */
 static enum count_next fill_or_grow(struct record_reader *r)
 {
     if (r->fd >= 0 && r->len - r->at == r->room && r->room < ROOM_MAX)

@@ -17,8 +17,8 @@ struct verify_rollups *verify_rollups_new(
     const struct sorted_text *text, int64_t hours_from, struct verify_report *report);
 void verify_rollups_free(struct verify_rollups **v);
 
-/* Adds the next subtotal. Returns NULL, or the reason why a record before this subtotal is wrong; *wrong is then the
- * key of the wrong record. */
+/* Adds the next subtotal. Returns NULL, or the reason why a record before this subtotal is wrong; if there is a reason,
+ * *wrong is the key of the wrong record. */
 const char *verify_rollups_add(
     struct verify_rollups *v, const struct record_key *key, struct bytes line, struct bytes *wrong);
 /* Checks the last periods, and returns as verify_rollups_add does. */

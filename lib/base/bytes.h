@@ -59,7 +59,7 @@ bool bytes_to_u64(struct bytes text, uint64_t *out);
 /* Reads seconds with an optional fraction ("1332612345.25") as microseconds. Ignores fraction digits after the sixth.
  * Returns false if `text` has another form or the microseconds exceed an int64_t. */
 bool bytes_to_usec(struct bytes text, int64_t *out);
-/* As bytes_to_u64, but `text` may begin with '-'. */
+/* Like bytes_to_u64, but `text` may begin with '-'. */
 bool bytes_to_i64(struct bytes text, int64_t *out);
 
 /* True if `text` is valid as the name of a queue, stream, producer or reader: [A-Za-z0-9_.-]{1,64}, but not "." or

@@ -63,7 +63,7 @@ struct line_source {
     uint64_t offset, consumed;
     uint64_t filled_from; /* compressed bytes used before the last decompression */
     size_t filled;        /* bytes that the last decompression produced */
-    uint64_t skipped;     /* bytes of the too long line that were dropped so far */
+    uint64_t skipped;     /* bytes dropped so far of a line that is too long */
     iconv_t converter;    /* NULL: the input is not converted */
     size_t unit;          /* bytes of the shortest character of its encoding */
     struct buf foreign;   /* input that is not converted yet */

@@ -14,7 +14,7 @@ int64_t event_seconds_units(const char *name);
 /* Sets *out to the time in Unix seconds. A number beyond 64 bits becomes a time after or before all valid times.
  * Returns false if the value is not a time. */
 bool event_seconds_read(const struct json_value *v, int64_t units_a_second, int64_t *out);
-/* As event_seconds_read, but also accepts a text that contains a number, and texts with a zone that
+/* Like event_seconds_read, but also accepts a text that contains a number, and texts with a zone that
  * rfc3339_read_lenient accepts. */
 bool event_seconds_read_lenient(const struct json_value *v, int64_t units_a_second, int64_t *out);
 

@@ -81,7 +81,7 @@ static inline bool json_doc_u64(const struct json_doc *d, const char *pointer, u
     *out = v.type == JSON_U64 ? v.v.u64 : (uint64_t)v.v.i64;
     return true;
 }
-/* As json_doc_u64, but returns the number, or 0 on failure. */
+/* Like json_doc_u64, but returns the number, or 0 on failure. */
 uint64_t json_doc_number(const struct json_doc *d, const char *pointer, ...)
     __attribute__((format(printf, 2, 3)));
 size_t json_doc_length(const struct json_doc *d,
