@@ -34,10 +34,7 @@ static enum slice_result refuse_copies(const struct opening *o)
     const char *slices = o->config->slices_dir, *rejects = o->config->rejects_dir;
     return error_set(o->error, SLICE_FOREIGN,
         "%s; the slices or the archive are an old copy. Restore the slices and the archive from one backup, "
-        "or "
-        "count again from the archive's end: "
-        "mkdir "
-        "%s.old && mv %s %s %s.old",
+        "or count again from the archive's end: mkdir %s.old && mv %s %s %s.old",
         o->error->text, slices, slices, rejects, slices);
 }
 

@@ -447,8 +447,8 @@ struct job {
     char failure[JOURNAL_ERROR_TEXT];
 };
 extern uint64_t journal_step_max; /* bytes that one step of a job reads; replaceable for tests */
-extern usec_t
-    journal_retry_pause; /* pause before a retry when descriptors or memory ran out; replaceable for tests */
+/* Pause before a retry when descriptors or memory ran out; replaceable for tests. */
+extern usec_t journal_retry_pause;
 
 void *reader_main(void *set);
 
