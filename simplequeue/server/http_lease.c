@@ -192,11 +192,12 @@ void http_release(struct http_request *req, void *ctx)
         reply_count(req, q, "released", q ? named_queue_release(q, reader) : 0);
 }
 
+/* Without a journal, QUEUE_OK means that count_done has freed `p`. */
 static void reply_moved(struct pending *p, enum queue_result r, const char *verb)
 {
-    struct http_request *req = p->req;
     if (r == QUEUE_OK)
         return;
+    struct http_request *req = p->req;
     if (r != QUEUE_NOTHING) {
         pending_refuse(p, r, 0);
         return;

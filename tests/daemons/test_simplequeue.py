@@ -188,6 +188,15 @@ class Everywhere:
         self.assertEqual(got, [(3, 2, b"a")])
         self.assertEqual(q.get("/dead").json(), {"buried": []})
 
+    def test_discard(self):
+        q = self.queue()
+        q.post("/put", b"a")
+        lease, _ = self.reserve(q, "items=1")
+        q.post("/bury?id=1&lease=" + lease)
+        for deleted in (1, 0):
+            self.assertEqual(harness.request(q.url, "DELETE", "/dead?id=1").json(), {"deleted": deleted})
+        self.assertEqual(q.stats()["depth"], 0)
+
     def test_marks(self):
         q = self.queue()
         self.expect(q.post("/mput?producer=p&mark=0&next=10", b"a\nb"), 200)
