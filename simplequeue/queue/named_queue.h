@@ -183,7 +183,7 @@ enum queue_result named_queue_delay(struct named_queue *q, uint64_t lease, const
 enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const struct id_range *ids,
     size_t n, struct bytes reason, struct queue_now now, queue_done_fn *done, void *arg);
 /* Moves buried messages of `ids`, the lowest ids first, to the end of the queue. The moved messages are ready and have
- * new ids. */
+ * new ids. The limits of the queue apply to a text longer than the present one (named_queue_why_full). */
 struct queue_kick {
     const struct id_range *ids;
     size_t n, max_items; /* ranges; maximum messages to move */

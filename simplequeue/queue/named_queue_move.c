@@ -167,12 +167,16 @@ enum queue_result named_queue_kick(struct named_queue *q, const struct queue_kic
     for (size_t i = 0;
          i < what->n && set_aside_buried(o, what->ids[i], what->max_items, MOVE_BYTES_MAX, &bytes); i++)
         ;
-    if (o->ids.count) {
+    struct amount in = {1, what->text.len}, out = {1, bytes};
+    bool has_room = in.bytes <= out.bytes || limits_have_room(q, in, out);
+    if (o->ids.count && has_room) {
         buf_append_bytes(&o->texts, what->text);
         return move(o, now);
     }
+    enum queue_result r = o->ids.count ? named_queue_why_full(q, in.n, in.bytes) : QUEUE_NOTHING;
+    put_back(q, &o->ids, 0);
     op_free(o);
-    return QUEUE_NOTHING;
+    return r;
 }
 
 static void discard_encode(struct op *o)

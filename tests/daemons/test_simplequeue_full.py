@@ -52,6 +52,27 @@ class Full:
         self.expect(q.post("/put", b"0123456789a"), 413, "too-large")
         self.assertEqual((self.log_lines(), q.stats()["depth"]), ([b"aaaa", b"bbbb"], 1))
 
+    def test_a_kick_with_a_longer_body(self):
+        """The limits hold for the new text; a text that is not longer always has room."""
+        q = self.queue("--max-bytes=100", "--max-depth=2")
+        q.post("/mput", b"old text\n" + 80 * b"x")
+        lease, _ = self.reserve(q, "items=1")
+        self.expect(q.post("/bury?id=1&reason=why&lease=" + lease), 200)
+        before = q.get("/dead").json()
+        self.expect(q.post("/kick?id=1", 100000 * b"y"), 413, "too-large")
+        self.expect(q.post("/kick?id=1", 21 * b"y"), 503, "queue-full")
+        self.assertEqual((q.get("/dead").json(), self.numbers(q)["bytes"]), (before, 88))
+        self.assertEqual(self.expect(q.post("/kick?id=1", 20 * b"y"), 200).json(), {"kicked": 1})
+        self.assertEqual((q.get("/dump").body, self.numbers(q)["bytes"]), (80 * b"x" + b"\n" + 20 * b"y" + b"\n", 100))
+
+    def test_a_kick_beyond_the_memory(self):
+        q = self.queue("--max-memory=1M")
+        q.post("/put", b"old")
+        lease, _ = self.reserve(q, "items=1")
+        self.expect(q.post("/bury?id=1&lease=" + lease), 200)
+        reply = q.post("/kick?id=1", (1 << 20) * b"y")
+        self.assertEqual(reply.status, 200 if isinstance(self, OnDisk) else 413, reply)
+
     def test_leased_messages_stay(self):
         q = self.overflowing("--max-depth=4")
         q.post("/mput", b"a\nb\nc\nd")
