@@ -42,7 +42,7 @@ void change_free(struct change **c);
 
 struct change_report {
     uint64_t imported; /* records, or rows of CSV */
-    uint64_t skipped;  /* rows of CSV that were skipped */
+    struct import_skipped skipped;
     const char *first_skipped;
     uint64_t forgotten; /* records and lookups of the forgotten key in the archive */
     uint64_t as_sub;    /* records of other keys that count the forgotten text as a sub key */

@@ -26,7 +26,7 @@ struct import {
     uint64_t bytes, total; /* of the files, read and in all */
     uint64_t records;
     struct import_csv *csv; /* NULL: the files are records */
-    uint64_t skipped;       /* rows */
+    struct import_skipped skipped;
     char first_skipped[500];
 };
 
@@ -52,10 +52,16 @@ static void set_name(struct manifest_import *entry, const char *path)
         *c = *c & 0x80 ? '?' : *c;
 }
 
-static enum compact_result refuse_line(const struct import_file *f, const char *why, struct error *error)
+static enum compact_result refuse_at(
+    const struct import_file *f, uint64_t line, const char *why, struct error *error)
 {
     return error_set(
-        error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.300s; nothing was imported", f->name, f->line, why);
+        error, COMPACT_REFUSED, "%.300s:%" PRIu64 ": %.300s; nothing was imported", f->name, line, why);
+}
+
+static enum compact_result refuse_line(const struct import_file *f, const char *why, struct error *error)
+{
+    return refuse_at(f, f->line, why, error);
 }
 
 /* Adds the line to the checksum, and removes its LF. */
@@ -106,10 +112,13 @@ static enum compact_result take_row(
         return add_records(f, error);
     if (row == IMPORT_CSV_NONE)
         return COMPACT_OK;
+    size_t lines = import_csv_lines(i->csv);
+    uint64_t first = f->line - (lines > 0 ? lines - 1 : 0);
     if (row == IMPORT_CSV_UNREADABLE || !f->spec->csv->skips_bad)
-        return refuse_line(f, why, error);
-    if (i->skipped++ == 0)
-        snprintf(i->first_skipped, sizeof i->first_skipped, "%.200s:%" PRIu64 ": %s", f->name, f->line, why);
+        return refuse_at(f, first, why, error);
+    i->skipped.lines += lines;
+    if (i->skipped.rows++ == 0)
+        snprintf(i->first_skipped, sizeof i->first_skipped, "%.200s:%" PRIu64 ": %s", f->name, first, why);
     return COMPACT_OK;
 }
 
@@ -308,7 +317,7 @@ const struct coarse *import_coarse(const struct import *i)
     return i->csv ? import_csv_coarse(i->csv) : NULL;
 }
 
-uint64_t import_skipped(const struct import *i, const char **first)
+struct import_skipped import_skipped(const struct import *i, const char **first)
 {
     *first = i->first_skipped;
     return i->skipped;

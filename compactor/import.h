@@ -54,8 +54,11 @@ const struct count_sources *import_parts(const struct import *i);
 const struct manifest_import *import_entries(const struct import *i, size_t *n);
 /* The days and months of CSV files; NULL: the files are records. */
 const struct coarse *import_coarse(const struct import *i);
-/* Rows of CSV files that were left out. *first is the first with its reason; empty: none was. */
-uint64_t import_skipped(const struct import *i, const char **first);
+/* Rows of CSV files that were left out, and their lines. *first is the first line of the first row, with the reason; empty: none was. */
+struct import_skipped {
+    uint64_t rows, lines;
+};
+struct import_skipped import_skipped(const struct import *i, const char **first);
 /* Lookups of one hash with different texts, as far as the sort has met them. */
 uint64_t import_collisions(const struct import *i, const char **key);
 

@@ -234,7 +234,7 @@ static enum import_csv_result take(struct import_csv *c, enum csv_result r, cons
     *why = r == CSV_WRONG ? csv_wrong(c->csv) : NULL;
     if (!*why && !c->has_columns && csv_has_names(c->csv))
         *why = find_columns(c);
-    if (*why && !c->has_columns)
+    if (*why && (!c->has_columns || csv_unclosed(c->csv) > 0))
         return IMPORT_CSV_UNREADABLE;
     if (r == CSV_EVENT)
         *why = take_row(c);
@@ -256,6 +256,12 @@ enum import_csv_result import_csv_end(struct import_csv *c, const char **why)
         return r;
     *why = "no line names the columns";
     return IMPORT_CSV_UNREADABLE;
+}
+
+size_t import_csv_lines(const struct import_csv *c)
+{
+    size_t unclosed = csv_unclosed(c->csv);
+    return unclosed > 0 ? unclosed : csv_lines(c->csv);
 }
 
 struct bytes import_csv_records(const struct import_csv *c)

@@ -8,7 +8,8 @@
  * 2. A date is a month, a day, an hour or a time. A count belongs to the first UTC hour that starts within its month, day or hour. Months and
  *    days are in import_csv_coarse.
  * 3. Lines that begin with # before the names of the columns are comments.
- * 4. A wrong row has a reason and yields no record.
+ * 4. A wrong row has a reason and yields no record. A quote that is never closed makes the whole file wrong, because the value after the quote
+ *    contains all later rows.
  */
 #ifndef MILLRACE_IMPORT_CSV_H
 #define MILLRACE_IMPORT_CSV_H
@@ -53,6 +54,8 @@ void import_csv_begin(struct import_csv *c);
 enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why);
 /* The file ends. */
 enum import_csv_result import_csv_end(struct import_csv *c, const char **why);
+/* The lines from the one that *why is about to the last line: those of the row, or from the quote that is never closed. */
+size_t import_csv_lines(const struct import_csv *c);
 
 /* The records of a row, each with its LF; none if the count is 0. Valid until the next call. */
 struct bytes import_csv_records(const struct import_csv *c);

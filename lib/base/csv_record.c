@@ -23,9 +23,10 @@ struct csv {
     char note_text[300];
     bool is_replaced;
     enum state state;
-    bool at_start;     /* of the file */
-    struct buf text;   /* of the record, as read */
-    struct buf values; /* without quotes */
+    bool at_start;                       /* of the file */
+    struct buf text;                     /* of the record, as read */
+    size_t lines, quoted_from, unclosed; /* of the record; quoted_from: the line of the last opening quote */
+    struct buf values;                   /* without quotes */
     size_t *ends, n_fields, room;
     struct buf event;
     char wrong[120];
@@ -58,6 +59,7 @@ static void begin_record(struct csv *c)
 {
     c->state = BEGIN;
     c->n_fields = 0;
+    c->lines = c->unclosed = 0;
     buf_clear(&c->text);
     buf_clear(&c->values);
 }
@@ -78,6 +80,12 @@ static enum csv_result fail(struct csv *c, const char *why)
     snprintf(c->wrong, sizeof c->wrong, "%s", why);
     c->state = BEGIN;
     return CSV_WRONG;
+}
+
+static enum csv_result fail_unclosed(struct csv *c, const char *why)
+{
+    c->unclosed = c->lines - c->quoted_from + 1;
+    return fail(c, why);
 }
 
 static struct bytes part(const struct buf *text, const size_t *ends, size_t i)
@@ -267,6 +275,8 @@ static const char *add_byte(struct csv *c, char byte)
         return "text after a closing quote";
     if (!is_quote || c->state == CLOSED)
         buf_append_char(&c->values, byte);
+    if (is_quote && c->state == BEGIN)
+        c->quoted_from = c->lines;
     if (is_quote)
         c->state = c->state == QUOTED ? CLOSED : QUOTED;
     else if (c->state == BEGIN)
@@ -279,6 +289,7 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
     static const struct bytes mark = {"\xEF\xBB\xBF", 3};
     if (c->state != QUOTED)
         begin_record(c);
+    c->lines++;
     c->note = NULL;
     if (c->at_start && bytes_starts_with(line, mark))
         line = bytes_of(line.ptr + mark.len, line.len - mark.len);
@@ -290,7 +301,8 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
         c->delimiter = find_delimiter(line);
     c->at_start = false;
     if (c->text.len + line.len > CSV_RECORD_MAX)
-        return fail(c, "the record is too long, or a quote is missing");
+        return c->state == QUOTED ? fail_unclosed(c, "the record is too long, or a quote is missing")
+                                  : fail(c, "the record is too long");
     buf_append_bytes(&c->text, line);
     bool has_end = line.len > 0 && line.ptr[line.len - 1] == '\n';
     size_t end = line.len - has_end;
@@ -308,7 +320,7 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
 
 enum csv_result csv_end(struct csv *c)
 {
-    return c->state == QUOTED ? fail(c, "the closing quote of a value is missing") : CSV_NONE;
+    return c->state == QUOTED ? fail_unclosed(c, "the closing quote of a value is missing") : CSV_NONE;
 }
 
 bool csv_has_names(const struct csv *c)
@@ -342,6 +354,16 @@ bool csv_read_delimiter(const char *text, char *delimiter)
 bool csv_is_inside(const struct csv *c)
 {
     return c->state == QUOTED;
+}
+
+size_t csv_lines(const struct csv *c)
+{
+    return c->lines;
+}
+
+size_t csv_unclosed(const struct csv *c)
+{
+    return c->unclosed;
 }
 
 struct bytes csv_event(const struct csv *c)

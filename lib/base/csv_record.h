@@ -55,6 +55,10 @@ bool csv_has_names(const struct csv *c);
 /* The column with this name; CSV_NO_COLUMN: none has it. */
 size_t csv_column(const struct csv *c, const char *name);
 bool csv_is_inside(const struct csv *c); /* the last line did not end its record */
+size_t csv_lines(const struct csv *c);   /* the number of lines of the record, until now */
+/* The number of lines from the quote that the file or CSV_RECORD_MAX leaves open, with its own line. 0: the record ended, or is wrong for
+ * another reason. */
+size_t csv_unclosed(const struct csv *c);
 
 /* Borrowed until the next call of csv_add, csv_end or csv_begin. */
 struct bytes csv_event(const struct csv *c);

@@ -189,6 +189,22 @@ class Refusals(ImportCase):
         self.assertIn("counts.csv:3: ", self.add(good + "2024-01-31,b,x\n", *args, "--skip-bad"))
         self.assertEqual(self.records(), [b"site|a,%s:1" % at("2024-01-31")])
 
+    def test_stray_quotes(self):
+        """A quote that opens a value takes the lines up to the next quote with it. Without another one, no row after it is known."""
+        rows = ['2024-01-31,k%d,1' % n for n in range(300)]
+        args, head = ("--counter=site", "--skip-bad"), "date,key,count\n"
+        rows[9] = '2024-01-31,"k9,1'
+        self.assertIn("counts.csv:11: the closing quote of a value is missing", self.add(head + "\n".join(rows) + "\n", *args, expect=78))
+        later = rows[:8] + ['2024-01-31,"k\n8","1'] + rows[10:]
+        self.assertIn("counts.csv:11: the closing quote", self.add(head + "\n".join(later), *args, expect=78))
+        long = rows[:10] + (1 << 17) * ["2024-01-31," + 120 * "k" + ",1"]
+        self.assertIn("counts.csv:11: the record is too long, or a quote", self.add(head + "\n".join(long), *args, expect=78))
+        self.assertEqual(self.records(), [])
+        rows[99] = '2024-01-31,"k99,1'
+        said = self.add(head + "\n".join(rows) + "\n", *args)
+        self.assertRegex(said, r'rows=1 first="[^"]*counts.csv:11: text after a closing quote" lines=91\n')
+        self.assertEqual(len(self.records()), 300 - 91)
+
     def test_wrong_files(self):
         for text, args, why in (
                 ("date,key,n\n2024-01-31,a,1\n", ["--counter=site"], "counts.csv:1: there is no column count; name it with --count=COLUMN"),

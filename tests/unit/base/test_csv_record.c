@@ -173,6 +173,13 @@ static void test_files(void **state)
     assert_true(bytes_equal_str(csv_event(c), "{\"c\":1}"));
     assert_int_equal(csv_add(c, bytes_str("1,2\n")), CSV_WRONG);
     assert_true(bytes_equal_str(csv_text(c), "1,2\n"));
+    assert_int_equal(csv_unclosed(c), 0);
+    assert_int_equal(csv_add(c, bytes_str("\"1\n")), CSV_MORE);
+    assert_int_equal(csv_add(c, bytes_str("1\",\"\"\"2\n")), CSV_MORE);
+    assert_int_equal(csv_add(c, bytes_str("2\n")), CSV_MORE);
+    assert_int_equal(csv_end(c), CSV_WRONG);
+    assert_int_equal(csv_lines(c), 3);
+    assert_int_equal(csv_unclosed(c), 2);
     csv_free(&c);
 }
 
