@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define TMP_SUFFIX ".tmp"
-#define CURRENT_TMP "current" TMP_SUFFIX
+#define CURRENT "current"
+#define CURRENT_TMP CURRENT TMP_SUFFIX
 #define NEWEST "newest"
 #define NEWEST_TMP NEWEST TMP_SUFFIX
 
@@ -83,6 +84,49 @@ static enum compact_result remove_generation(const char *archive, uint64_t gener
     return r == COMPACT_OK ? remove_directory(to, error) : r;
 }
 
+static enum compact_result make_link(
+    const char *archive, const char *link, uint64_t generation, struct error *error)
+{
+    char name[MANIFEST_NAME_TEXT], path[PATH_MAX];
+    manifest_directory_name(generation, name);
+    snprintf(path, sizeof path, "%s/%s", archive, link);
+    return io->symlink(name, path) == 0 ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
+}
+
+static enum compact_result remove_link(const char *archive, const char *link, struct error *error)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", archive, link);
+    return io->unlink(path) == 0 ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
+}
+
+/* Renames LINK.tmp to LINK, durably. */
+static enum compact_result put_link(const char *archive, const char *link, struct error *error)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    snprintf(from, sizeof from, "%s/%s" TMP_SUFFIX, archive, link);
+    snprintf(to, sizeof to, "%s/%s", archive, link);
+    if (io->rename(from, to) != 0)
+        return error_errno(error, COMPACT_FAILED, to);
+    return sync_dir(archive, error);
+}
+
+static bool has_link(const char *archive, const char *link)
+{
+    char path[PATH_MAX], name[MANIFEST_NAME_TEXT];
+    snprintf(path, sizeof path, "%s/%s", archive, link);
+    return readlink(path, name, sizeof name) > 0;
+}
+
+/* Finishes an interrupted archive_switch if `current` was replaced, and else undoes it (invariant 4). */
+static enum compact_result recover_switch(const char *archive, struct error *error)
+{
+    if (!has_link(archive, NEWEST_TMP))
+        return COMPACT_OK;
+    return has_link(archive, CURRENT_TMP) ? remove_link(archive, NEWEST_TMP, error)
+                                          : put_link(archive, NEWEST, error);
+}
+
 /* Removes the directory entry `name` if an interrupted run has left it. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, struct error *error)
@@ -95,7 +139,7 @@ static enum compact_result recover_one(
         strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
         manifest_directory_number(digits, &unfinished))
         return remove_directory(path, error);
-    if ((strcmp(name, CURRENT_TMP) == 0 || strcmp(name, NEWEST_TMP) == 0) && io->unlink(path) != 0)
+    if (strcmp(name, CURRENT_TMP) == 0 && io->unlink(path) != 0)
         return error_errno(error, COMPACT_FAILED, path);
     if (has_current || !manifest_directory_number(name, &generation))
         return COMPACT_OK;
@@ -116,7 +160,9 @@ enum compact_result archive_recover(const char *archive, struct error *error)
     int n = scandir(archive, &names, NULL, alphasort);
     if (n < 0)
         return error_errno(error, COMPACT_FAILED, archive);
-    enum compact_result r = sync_dir(archive, error);
+    enum compact_result r = recover_switch(archive, error);
+    if (r == COMPACT_OK)
+        r = sync_dir(archive, error);
     for (int i = 0; i < n && r == COMPACT_OK; i++)
         r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
     free_names(names, n);
@@ -261,22 +307,17 @@ enum compact_result archive_publish(const char *archive, uint64_t generation, st
     return r == COMPACT_OK ? sync_dir(archive, error) : r;
 }
 
-static enum compact_result set_link(
-    const char *archive, const char *link, uint64_t generation, struct error *error)
-{
-    char name[MANIFEST_NAME_TEXT], from[PATH_MAX], to[PATH_MAX];
-    manifest_directory_name(generation, name);
-    snprintf(from, sizeof from, "%s/%s" TMP_SUFFIX, archive, link);
-    snprintf(to, sizeof to, "%s/%s", archive, link);
-    if (symlink(name, from) != 0 || io->rename(from, to) != 0)
-        return error_errno(error, COMPACT_FAILED, to);
-    return sync_dir(archive, error);
-}
-
 enum compact_result archive_switch(const char *archive, uint64_t generation, struct error *error)
 {
-    enum compact_result r = set_link(archive, "current", generation, error);
-    return r == COMPACT_OK ? set_link(archive, NEWEST, generation, error) : r;
+    enum compact_result r = make_link(archive, CURRENT_TMP, generation, error);
+    if (r == COMPACT_OK) {
+        r = make_link(archive, NEWEST_TMP, generation, error);
+        if (r != COMPACT_OK)
+            (void)remove_link(archive, CURRENT_TMP, NULL);
+    }
+    if (r == COMPACT_OK)
+        r = put_link(archive, CURRENT, error);
+    return r == COMPACT_OK ? put_link(archive, NEWEST, error) : r;
 }
 
 static enum compact_result write_empty(const char *directory, enum manifest_kind kind, uint32_t shard,

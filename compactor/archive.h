@@ -7,7 +7,9 @@
  *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. A later run
  *    must merge the slices of a removed generation again, so archive_undo fails if these slices were cleared.
  * 4. The link `newest` names the highest generation that was ever current, even if that generation was removed. So the
- *    number of a served generation is never used again.
+ *    number of a served generation is never used again. A switch makes `current.tmp` and `newest.tmp` before it renames
+ *    `current.tmp` and then `newest.tmp`. So `newest.tmp` without `current.tmp` shows that `current` was replaced, and
+ *    archive_recover finishes the switch.
  * 5. Every change uses the system calls of io.h, so tests can stop a change at any call.
  *
  * Only one process at a time may change an archive, so the caller holds the lock of the directory.

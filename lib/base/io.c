@@ -46,6 +46,7 @@ const struct io_ops io_system = {
     .rename = rename,
     .rename_new = system_rename_new,
     .unlink = unlink,
+    .symlink = symlink,
     .mkdir = mkdir,
     .close = close,
     .flock = flock,

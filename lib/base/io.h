@@ -31,6 +31,7 @@ struct io_ops {
     int (*rename)(const char *from, const char *to);
     int (*rename_new)(const char *from, const char *to); /* EEXIST if `to` exists */
     int (*unlink)(const char *path);
+    int (*symlink)(const char *target, const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);
     int (*flock)(int fd, int operation);

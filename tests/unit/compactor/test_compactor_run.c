@@ -179,6 +179,10 @@ static int stop_unlink(const char *path)
     set_changed(path, false);
     return after(io_system.unlink(path));
 }
+static int stop_symlink(const char *target, const char *path)
+{
+    return before() || is_full() ? -1 : after(io_system.symlink(target, path));
+}
 static int stop_mkdir(const char *path, mode_t mode)
 {
     return before() || is_full() ? -1 : after(io_system.mkdir(path, mode));
@@ -193,6 +197,7 @@ static void use_stopping_io(void)
     ops.fsync = stop_fsync;
     ops.rename = stop_rename;
     ops.unlink = stop_unlink;
+    ops.symlink = stop_symlink;
     ops.mkdir = stop_mkdir;
     io = &ops;
 }
@@ -743,6 +748,49 @@ static void a_full_disk_is_left_as_it_was(void **state)
     assert_int_equal(out.generation, 2);
 }
 
+static const char *no_link; /* the end of the link's path */
+static int no_symlink(const char *target, const char *path)
+{
+    errno = ENOSPC;
+    return strstr(path, no_link) ? -1 : symlink(target, path);
+}
+static int no_rename(const char *from, const char *to)
+{
+    errno = EIO;
+    return strstr(to, no_link) ? -1 : rename(from, to);
+}
+
+/* A link that cannot be made leaves `current`. A link that cannot be replaced after `current` hides no return. */
+static void a_switch_that_fails_halfway(void **state)
+{
+    struct run_outcome out;
+    struct io_ops ops = io_system;
+    uint64_t generation;
+    (void)state;
+    assert_int_equal(compact_once(0, &out), COMPACT_OK);
+    ops.symlink = no_symlink;
+    ops.rename = no_rename;
+    io = &ops;
+    for (int i = 0; i < 2; i++) {
+        no_link = i == 0 ? "/current.tmp" : "/newest.tmp";
+        assert_int_equal(compact_once(0, &out), COMPACT_FAILED);
+        assert_int_equal(manifest_through(&generation), 1);
+        assert_int_equal(generation, 1);
+        shell("test -z \"$(ls -d %s/archive/*.tmp 2>/dev/null)\"", work);
+    }
+    no_link = "/newest";
+    ops.symlink = io_system.symlink;
+    assert_int_equal(compact_once(0, &out), COMPACT_FAILED);
+    io = &io_system;
+    manifest_through(&generation);
+    assert_int_equal(generation, 2);
+    shell("ln -sfT 000000000001 %s/archive/current", work);
+    assert_int_equal(compact_once(0, &out), COMPACT_REFUSED);
+    assert_true(out.must_ask);
+    shell("ln -sfT 000000000002 %s/archive/current", work);
+    assert_int_equal(compact_once(0, &out), COMPACT_OK);
+}
+
 static enum compact_result seal_nothing(void *arg, uint64_t n, struct error *text)
 {
     (void)arg, (void)n;
@@ -866,6 +914,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             slices_that_do_not_continue_the_archive_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_is_left_as_it_was, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_switch_that_fails_halfway, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_sealed_does_not_hold_up_what_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(going_back_loses_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_archive_is_never_merged_into_a_new_one, set_up, tear_down),
