@@ -118,6 +118,27 @@ static bool has_link(const char *archive, const char *link)
     return readlink(path, name, sizeof name) > 0;
 }
 
+/* Returns the next generation of the directory listing, from the newest to the oldest. */
+static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
+{
+    while (*n > 0)
+        if (manifest_directory_number(names[--*n]->d_name, generation))
+            return true;
+    return false;
+}
+
+/* Makes the link `newest` of an archive that was copied without the link. This is done before a run publishes a generation, so the highest
+ * generation was current, unless the archive was copied during a run. */
+static enum compact_result recover_newest(
+    const char *archive, struct dirent **names, int n, struct error *error)
+{
+    uint64_t generation;
+    if (has_link(archive, NEWEST) || !next_generation(names, &n, &generation))
+        return COMPACT_OK;
+    enum compact_result r = make_link(archive, NEWEST_TMP, generation, error);
+    return r == COMPACT_OK ? put_link(archive, NEWEST, error) : r;
+}
+
 /* Finishes an interrupted archive_switch if `current` was replaced, and else undoes it (invariant 4). */
 static enum compact_result recover_switch(const char *archive, struct error *error)
 {
@@ -165,17 +186,10 @@ enum compact_result archive_recover(const char *archive, struct error *error)
         r = sync_dir(archive, error);
     for (int i = 0; i < n && r == COMPACT_OK; i++)
         r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
+    if (r == COMPACT_OK && m == MANIFEST_OK)
+        r = recover_newest(archive, names, n, error);
     free_names(names, n);
     return r;
-}
-
-/* Returns the next generation of the directory listing, from the newest to the oldest. */
-static bool next_generation(struct dirent **names, int *n, uint64_t *generation)
-{
-    while (*n > 0)
-        if (manifest_directory_number(names[--*n]->d_name, generation))
-            return true;
-    return false;
 }
 
 uint64_t archive_newest(const char *archive, uint64_t current)

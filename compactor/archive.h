@@ -9,7 +9,8 @@
  * 4. The link `newest` names the highest generation that was ever current, even if that generation was removed. So the
  *    number of a served generation is never used again. A switch makes `current.tmp` and `newest.tmp` before it renames
  *    `current.tmp` and then `newest.tmp`. So `newest.tmp` without `current.tmp` shows that `current` was replaced, and
- *    archive_recover finishes the switch.
+ *    archive_recover finishes the switch. In a copy of an archive without `newest`, archive_recover makes the highest
+ *    generation the newest.
  * 5. Every change uses the system calls of io.h, so tests can stop a change at any call.
  *
  * Only one process at a time may change an archive, so the caller holds the lock of the directory.

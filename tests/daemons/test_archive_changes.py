@@ -102,6 +102,17 @@ class Imports(Changes):
         self.assertEqual(self.manifest()["generation"], 4)
         self.assertEqual([i["name"] for i in self.manifest()["imports"]], ["first", "fourth"])
 
+    def test_a_return_in_a_copy_without_newest(self):
+        for n, name in enumerate(("first", "second", "third"), 1):
+            self.import_one(name, n)
+        for args, status in (((), 78), (("--discard-newer", "--keep=9"), 0)):
+            os.unlink(os.path.join(self.archive, "newest"))
+            self.go_back("000000000001")
+            said = self.compactor(*args, expect=status).stderr.decode()
+            self.assertEqual(len(self.generations()), 4 if status else 2, said)
+        self.import_one("fourth", 4)
+        self.assertEqual(self.manifest()["generation"], 4)
+
     def test_a_return_asks_on_a_terminal(self):
         for answer, status, left in ((b"n\n", 78, 3), (b"y\n", 0, 2)):
             if answer == b"n\n":
