@@ -136,13 +136,56 @@ static enum compact_result check_namespace(const struct change *c, struct bytes 
     return error_set(error, COMPACT_REFUSED, "the archive has no namespace %.*s", (int)ns.len, ns.ptr);
 }
 
+static void drop_coarse(struct change *c, struct run_spec *run)
+{
+    struct coarse *coarse = &c->archive.coarse;
+    for (size_t i = 0; i < coarse->n; i++)
+        if (!c->drop_ns.ptr || record_filter_has_namespace(bytes_str(coarse->list[i].ns), c->drop_ns))
+            coarse_drop_before(&coarse->list[i].counter, c->drop_before);
+    run->kept_coarse = coarse;
+}
+
+struct coarse_search {
+    const struct coarse *coarse;
+    const struct record_filter *filter;
+    bool *is_kept; /* for each counter: the filter keeps a record */
+};
+
+static enum compact_result see_kept(
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
+{
+    struct coarse_search *search = arg;
+    (void)s, (void)error;
+    for (size_t i = 0; i < search->coarse->n && !key->is_lookup; i++)
+        if (!search->is_kept[i] && bytes_equal_str(key->ns, search->coarse->list[i].ns))
+            search->is_kept[i] = search->filter->keep(search->filter->arg, key, 0);
+    return COMPACT_OK;
+}
+
+/* Drops the spans of counters that lose their last record. */
+static enum compact_result forget_coarse(struct change *c, struct run_spec *run, struct error *error)
+{
+    struct coarse *coarse = &c->archive.coarse;
+    struct coarse_search search = {coarse, run->filter, mem_zalloc(coarse->n + 1)};
+    enum compact_result r =
+        coarse->n > 0 ? record_scan(c->spec->archive, &c->archive, see_kept, &search, error) : COMPACT_OK;
+    for (size_t i = 0; i < coarse->n; i++)
+        if (!search.is_kept[i])
+            coarse->list[i].counter = (struct coarse_counter){0};
+    run->kept_coarse = coarse;
+    free(search.is_kept);
+    return r;
+}
+
 static enum compact_result prepare_forget(struct change *c, struct run_spec *run, struct error *error)
 {
     enum compact_result r = check_namespace(c, forget_namespace(c->spec->forget), error);
     if (r == COMPACT_OK)
         r = forget_scan(c->spec->archive, &c->archive, c->spec->forget, &c->forget, error);
-    run->filter = r == COMPACT_OK ? forget_filter(c->forget) : NULL;
-    return r;
+    if (r != COMPACT_OK)
+        return r;
+    run->filter = forget_filter(c->forget);
+    return forget_coarse(c, run, error);
 }
 
 static enum compact_result prepare_forget_sub(struct change *c, struct run_spec *run, struct error *error)
@@ -173,6 +216,7 @@ enum compact_result change_prepare(
         c->drop_ns = bytes_str(spec->drop_ns);
         c->filter = (struct record_filter){.keep = is_after_drop, .arg = c, .by_hour = true};
         run->filter = &c->filter;
+        drop_coarse(c, run);
         r = check_namespace(c, c->drop_ns, error);
     }
     if (r == COMPACT_OK && spec->n_imports > 0)

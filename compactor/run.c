@@ -209,7 +209,7 @@ static enum compact_result step_plan(struct run *run)
     snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
     plan_recount(run);
     counted_since_copy(&base->since, &m->since);
-    coarse_join(&m->coarse, &base->coarse);
+    coarse_join(&m->coarse, run->spec->kept_coarse ? run->spec->kept_coarse : &base->coarse);
     if (run->spec->coarse)
         coarse_join(&m->coarse, run->spec->coarse);
     plan_imports(run);

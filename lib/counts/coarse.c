@@ -53,6 +53,19 @@ void coarse_join(struct coarse *c, const struct coarse *more)
                 coarse_add(c, bytes_str(more->list[i].ns), (enum coarse_unit)u, &more->list[i].counter.of[u]);
 }
 
+void coarse_drop_before(struct coarse_counter *counter, int64_t time)
+{
+    static const int64_t shortest[] = {[COARSE_DAY] = 23 * 3600, [COARSE_MONTH] = 28 * 86400};
+    for (int u = 0; u < COARSE_UNITS; u++) {
+        struct coarse_span *s = &counter->of[u];
+        if (s->from >= time)
+            continue;
+        s->from = time;
+        if (s->to < time + shortest[u])
+            memset(s, 0, sizeof *s);
+    }
+}
+
 struct coarse_counter coarse_of(const struct coarse *c, struct bytes ns)
 {
     const struct coarse_counter *counter = find(c, ns);

@@ -39,6 +39,9 @@ const char *coarse_unit_name(enum coarse_unit unit);
 void coarse_add(struct coarse *c, struct bytes ns, enum coarse_unit unit, const struct coarse_span *span);
 /* Adds all spans of another list. */
 void coarse_join(struct coarse *c, const struct coarse *more);
+/* Shortens the spans of a counter whose counts before `time` are dropped. A rest that is shorter than a day (of 23 hours) or month is dropped
+ * too, because its unit began before `time`. */
+void coarse_drop_before(struct coarse_counter *counter, int64_t time);
 /* All zero: the counter has no span. */
 struct coarse_counter coarse_of(const struct coarse *c, struct bytes ns);
 void coarse_free(struct coarse *c);

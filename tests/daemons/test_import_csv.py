@@ -303,5 +303,32 @@ class Answers(ImportCase):
         self.assertIn(b'"coarse":{"site":"day ', self.manifest())
 
 
+class Removals(ImportCase):
+    def setUp(self):
+        super().setUp()
+        self.add("date,key,count\n2024-01-01,a,1\n2024-01-31,b,2\n", "--counter=site")
+        self.add("date,key,sub,count\n2024-01-15,a,/,7\n", "--counter=site/page", name="pages.csv")
+
+    def coarse(self):
+        return json.loads(self.manifest()).get("coarse")
+
+    def test_a_drop_cuts_the_times_of_whole_days(self):
+        first, second, end = (seconds(text) for text in ("2024-01-01", "2024-01-15", "2024-02-01"))
+        pages = "day %d %d UTC" % (second, second + 86400)
+        self.assertEqual(self.coarse(), {"site": "day %d %d UTC" % (first, end), "p.site": pages})
+        self.compactor("--drop-before=2024-01-31", "--ns=p.site")
+        self.assertEqual(self.coarse(), {"site": "day %d %d UTC" % (first, end)})
+        self.compactor("--drop-before=2024-01-15")
+        self.assertEqual(self.coarse(), {"site": "day %d %d UTC" % (second, end)})
+        self.compactor("--drop-before=2024-02-01")
+        self.assertIsNone(self.coarse())
+
+    def test_the_last_key_takes_the_times_with_it(self):
+        self.compactor("--forget=site|a")
+        self.assertEqual(list(self.coarse()), ["site"])
+        self.compactor("--forget=b")
+        self.assertIsNone(self.coarse())
+
+
 if __name__ == "__main__":
     harness.main()

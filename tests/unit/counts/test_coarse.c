@@ -43,6 +43,27 @@ static void spans_are_joined(void **state)
     coarse_free(&all);
 }
 
+static void spans_are_cut(void **state)
+{
+    static const struct {
+        int64_t time;
+        const char *expected;
+    } cuts[] = {{1000, "day 1000 2593000 UTC month 1000 5185000 UTC"},
+        {2000, "day 2000 2593000 UTC month 2000 5185000 UTC"},
+        {2593000 - 23 * 3600, "day 2510200 2593000 UTC month 2510200 5185000 UTC"},
+        {2593000 - 23 * 3600 + 1, "month 2510201 5185000 UTC"}, {5185000 - 28 * 86400 + 1, ""},
+        {6000000, ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        struct coarse c = {.n = 0};
+        add(&c, "u", COARSE_DAY, 1000, 1000 + 30 * 86400, "UTC");
+        add(&c, "u", COARSE_MONTH, 1000, 1000 + 60 * 86400, "UTC");
+        coarse_drop_before(&c.list[0].counter, cuts[i].time);
+        check(&c, "u", cuts[i].expected);
+        coarse_free(&c);
+    }
+}
+
 static void other_texts_are_refused(void **state)
 {
     (void)state;
@@ -56,7 +77,7 @@ static void other_texts_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_are_joined), cmocka_unit_test(other_texts_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(spans_are_joined), cmocka_unit_test(spans_are_cut),
+        cmocka_unit_test(other_texts_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
