@@ -27,6 +27,7 @@ static _Atomic uint64_t counts[N_LEVELS];
 static struct {
     pthread_mutex_t lock;
     bool is_open, is_cut; /* is_cut: the last line lacks its end */
+    bool is_file;         /* takes a line of any length without waiting */
     int fd;               /* does not wait, unless another process writes to the same socket */
     uint64_t dropped, reported;
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO};
@@ -36,12 +37,14 @@ static struct {
 static void open_output(void)
 {
     struct stat st;
-    int fd = fstat(STDERR_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
+    bool has_stat = fstat(STDERR_FILENO, &st) == 0;
+    int fd = has_stat && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
                  ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
                  : -1;
     if (out.fd != STDERR_FILENO)
         close(out.fd);
     out.fd = fd >= 0 ? fd : STDERR_FILENO;
+    out.is_file = has_stat && S_ISREG(st.st_mode);
     out.is_open = true;
 }
 
@@ -104,13 +107,14 @@ static void append_line(
     buf_append_str(line, is_json ? "}\n" : "\n");
 }
 
-/* Writes as much as fits without waiting. Returns false if the end is missing. */
+/* Writes as much as fits without waiting. Returns false if the end is missing. In a file that several processes append to, one write keeps a
+ * line whole. */
 static bool write_fitting(struct bytes text)
 {
     while (text.len > 0) {
         struct pollfd room = {.fd = out.fd, .events = POLLOUT};
         size_t piece = text.len < PIPE_BUF ? text.len : PIPE_BUF; /* fits if poll says that there is room */
-        if (out.fd != STDERR_FILENO)
+        if (out.fd != STDERR_FILENO || out.is_file)
             piece = text.len;
         else if (out.is_open && poll(&room, 1, 0) != 1)
             return false;

@@ -4,7 +4,7 @@
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
  * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix. Only a line over 4 KiB may
- *    take several.
+ *    take several, unless it goes to a file.
  * 2. Values are escaped, so a line never contains a control byte. A value with a space, a quote or '=' is quoted.
  * 3. The log never writes to standard output, which is for data.
  * 4. After log_init, no call waits for the reader of the log. A line that does not fit into the reader's pipe is dropped and counted. The

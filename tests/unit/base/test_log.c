@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What the calls in between wrote to standard error. */
@@ -110,6 +112,53 @@ static void check_slow_reader(void)
     close(ends[0]);
 }
 
+#define LONG_LINE 30000
+#define LONG_LINES 200
+
+static void log_long_lines(char c)
+{
+    char value[LONG_LINE + 1];
+    memset(value, c, LONG_LINE);
+    value[LONG_LINE] = '\0';
+    log_init("queue", LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+    for (int i = 0; i < LONG_LINES; i++)
+        log_info("long", LOG_S("value", value));
+}
+
+/* Two processes log long lines to one file. */
+static void test_a_shared_file(void **state)
+{
+    static char line[2 * LONG_LINE];
+    char path[] = "/tmp/millrace-log-XXXXXX", run[LONG_LINE + 1];
+    int fd = mkostemp(path, O_APPEND), lines = 0;
+    (void)state;
+    assert_true(fd >= 0);
+    unlink(path);
+    saved = dup(STDERR_FILENO);
+    dup2(fd, STDERR_FILENO);
+    pid_t child = fork();
+    log_long_lines(child == 0 ? 'a' : 'b');
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    FILE *f = fdopen(fd, "r");
+    assert_non_null(f);
+    rewind(f);
+    for (; fgets(line, sizeof line, f); lines++) {
+        const char *value = strstr(line, " info queue long value=");
+        assert_non_null(value);
+        value += strlen(" info queue long value=");
+        memset(run, value[0], LONG_LINE);
+        run[LONG_LINE] = '\0';
+        assert_int_equal(strncmp(value, run, LONG_LINE), 0);
+        assert_string_equal(value + LONG_LINE, "\n");
+    }
+    assert_int_equal(lines, 2 * LONG_LINES);
+    fclose(f);
+}
+
 static void test_a_pipe_that_is_full(void **state)
 {
     (void)state;
@@ -166,8 +215,8 @@ static void test_a_cut_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_json), cmocka_unit_test(test_a_pipe_that_is_full),
-        cmocka_unit_test(test_a_socket_that_is_full), cmocka_unit_test(test_a_reader_that_has_ended),
-        cmocka_unit_test(test_a_cut_line)};
+        cmocka_unit_test(test_json), cmocka_unit_test(test_a_shared_file),
+        cmocka_unit_test(test_a_pipe_that_is_full), cmocka_unit_test(test_a_socket_that_is_full),
+        cmocka_unit_test(test_a_reader_that_has_ended), cmocka_unit_test(test_a_cut_line)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
