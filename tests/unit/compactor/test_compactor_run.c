@@ -471,12 +471,12 @@ static long stop_everywhere(uint32_t shards, enum fault f, struct world was)
             run_child(shards, at / 3, KILL_AFTER);
         check_now(when);
         r = run_child(shards, -1, NO_FAULT);
-        if (r == COMPACT_REFUSED && change_spec && change_spec->n_imports > 0) {
-            const struct change_spec *import =
-                change_spec; /* it is in the archive; a run does the steps that are left */
+        if (r == COMPACT_REFUSED && change_spec) {
+            /* The change is already in the archive. A run does the remaining steps, and the files are compared below. */
+            const struct change_spec *change = change_spec;
             change_spec = NULL;
             r = run_child(shards, -1, NO_FAULT);
-            change_spec = import;
+            change_spec = change;
         }
         if (r != COMPACT_OK)
             fail_msg("%s: the next run ended with %d", when, r);
