@@ -14,6 +14,7 @@
 #include "base/progress.h"
 #include "config/options.h"
 #include "config/peers.h"
+#include "counts/slice_files.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -370,8 +371,9 @@ static const struct act {
     bool is_text;    /* the option has a value */
     bool changes;    /* the command also merges slices, so `slices` must be set */
     bool reads_only; /* the command needs no lock */
+    bool creates;    /* the command creates a missing archive, even if there are slices */
 } acts[] = {
-    {"init", run_init, .operands_max = 0},
+    {"init", run_init, .operands_max = 0, .creates = true},
     {"export", run_export, .operands_max = 1, .reads_only = true},
     {"verify", run_verify, .operands_max = 0},
     {"import", run_change, 1, SIZE_MAX, .changes = true},
@@ -427,6 +429,9 @@ static int run_locked(void *arg)
     struct options *o = arg;
     struct error error;
     const struct act *act = find_act(o, NULL);
+    if (!act->creates && options_string(o, "slices") &&
+        slice_files_check_archive(options_string(o, "slices"), options_string(o, "archive"), &error) != 0)
+        return fail(error.text, EX_CONFIG);
     if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, daemon_lock_status());
     if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)

@@ -115,7 +115,14 @@ static int count_all(const struct recount *r, char **files, size_t n)
 
 static int compact(const struct recount *r)
 {
-    struct tool_args a = tool_args_for("compactor");
+    struct tool_args init = tool_args_for("compactor"), a = tool_args_for("compactor");
+    tool_add_arg(&init, "--archive=%s", r->to);
+    tool_add_arg(&init, "--shards=%" PRIu32, r->current.shards);
+    tool_add_arg(&init, "--init");
+    int status = run_child(&init);
+    tool_free_args(&init);
+    if (status != EX_OK)
+        return status;
     tool_add_arg(&a, "--config=%s", r->config->path);
     tool_add_arg(&a, "--archive=%s", r->to);
     tool_add_arg(&a, "--slices=%s/slices", r->counting);

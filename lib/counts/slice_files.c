@@ -1,5 +1,6 @@
 #include "counts/slice_files.h"
 
+#include "counts/manifest.h"
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,4 +56,17 @@ uint64_t slice_files_missing(const char *directory, uint64_t first, uint64_t las
             return n;
     }
     return 0;
+}
+
+int slice_files_check_archive(const char *directory, const char *archive, struct error *error)
+{
+    struct slice_range found;
+    uint64_t generation;
+    if (slice_files_find(directory, 0, &found) != 0 || found.last == 0 ||
+        manifest_current(archive, &generation, error) != MANIFEST_ABSENT)
+        return 0;
+    return error_set(error, -1,
+        "the archive %.300s is missing: restore the archive, or move it back. To begin with a new, empty "
+        "archive: millrace compactor --archive=%.300s --init",
+        archive, archive);
 }

@@ -4,6 +4,7 @@
 #define MILLRACE_SLICE_FILES_H
 
 #include "base/bytes.h"
+#include "base/error.h"
 
 /* Returns a path such as "DIRECTORY/0000000042.db". The caller frees the path. */
 char *slice_path(const char *directory, uint64_t number);
@@ -21,5 +22,9 @@ struct slice_range {
 int slice_files_find(const char *directory, uint64_t after, struct slice_range *out);
 /* Returns the lowest number from `first` to `last` without a slice file, or 0 if no file is missing. */
 uint64_t slice_files_missing(const char *directory, uint64_t first, uint64_t last);
+
+/* Returns -1 with the error if the directory has slices but the archive has no current generation. Only a pipeline
+ * without slices may create its archive: later, an empty archive would replace the counts of a missing archive. */
+int slice_files_check_archive(const char *directory, const char *archive, struct error *error);
 
 #endif

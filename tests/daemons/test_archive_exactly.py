@@ -48,6 +48,7 @@ class ArchiveExactly(harness.MillraceTest):
 
     def compact(self, model, archive, through, *more):
         model.open = through + 1
+        self.assertEqual(self.run_program("compactor", "--archive=" + archive, "--init").returncode, 0)
         done = self.run_program("compactor", "--archive=" + archive, "--slices=" + model.dir, "--sortdb-url=none",
                                 "--aggregator-url=" + model.url, *more)
         self.assertEqual(done.returncode, 0, done.stderr)

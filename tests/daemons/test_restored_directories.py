@@ -63,6 +63,7 @@ class RestoredDirectories(RelayTest):
         wait_until(lambda: self.counting.stats()["streams"]["clicks"]["offset"] == end(), lambda: self.counting.log)
 
     def compact(self):
+        self.assertEqual(self.run_program("compactor", "--archive=" + self.path("r"), "--init").returncode, 0)
         done = self.run_program("compactor", "--archive=" + self.path("r"), "--slices=" + self.path("a/slices"),
                                 "--sortdb-url=none", "--aggregator-url=" + self.counting.url)
         self.assertEqual(done.returncode, 0, done)

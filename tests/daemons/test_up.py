@@ -207,6 +207,37 @@ class Up(harness.MillraceTest):
         self.assertNotIn("pipeline ready", pipeline.log)
         pipeline.interrupt()
 
+    def test_a_missing_archive_is_refused(self):
+        """An empty archive in its place would hide its counts."""
+        pipeline = self.up().wait_ready()
+        self.put(pipeline, event("bitly"))
+        self.wait_total(pipeline, "bitly", 1)
+        archive, away = self.path("data", "archive"), self.path("away")
+        self.assertEqual(self.run_program("millrace", "compact", "--config", pipeline.config_path).returncode, 0)
+        os.rename(archive, away)
+        refusal = "the archive %s is missing" % archive
+        pipeline.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "changes nothing" in pipeline.log, lambda: pipeline.log)
+        self.assertIn(refusal, pipeline.log)
+        self.assertEqual(self.total(pipeline, "bitly"), 1)
+        done = self.run_program("millrace", "compact", "--config", pipeline.config_path)
+        self.assertEqual(done.returncode, 78, done)
+        self.assertIn(refusal.encode(), done.stderr)
+        pipeline.interrupt()
+        for args in ((), ("--check-config",)):
+            done = self.run_program("millrace", "up", "--config", pipeline.config_path, *args)
+            self.assertEqual(done.returncode, 78, done)
+            self.assertIn(refusal.encode(), done.stderr)
+            self.assertFalse(os.path.exists(archive))
+        os.rename(away, archive)
+        pipeline = self.up().wait_ready()
+        self.wait_total(pipeline, "bitly", 1)
+        pipeline.interrupt()
+        shutil.rmtree(archive)
+        command = re.search(rb"millrace (compactor --archive=\S+ --init)", done.stderr)[1].decode().split()
+        self.assertEqual(self.run_program("millrace", *command).returncode, 0)
+        self.assertEqual(os.readlink(os.path.join(archive, "current")), "0" * 12)
+
     def test_a_damaged_archive_does_not_stop_ingestion(self):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))

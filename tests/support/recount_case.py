@@ -84,6 +84,7 @@ class RecountTest(harness.MillraceTest):
     def undisturbed(self):
         """The archive that one aggregator makes which had the new counters from the first line on."""
         own = self.path("undisturbed")
+        self.assertEqual(self.run_program("compactor", "--archive=" + self.path("expected"), "--init").returncode, 0)
         a = self.start("aggregator", "--config=" + self.new, "--data-dir=" + own, "--cursor=undisturbed",
                        "--archive=" + self.path("expected"))
         self.wait_counted(a)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "config/options.h"
 #include "config/peers.h"
+#include "counts/slice_files.h"
 #include "tools/run/agreement.h"
 #include "tools/run/handover.h"
 #include "tools/run/orphans.h"
@@ -658,6 +659,17 @@ static int run_pipeline(struct up *up)
     return up->status;
 }
 
+/* Returns -1 with the error if sortdb runs here and its archive is missing after the first start. */
+static int check_archive(const struct up *up, struct error *error)
+{
+    if (find_daemon(up, "sortdb") == up->n)
+        return 0;
+    char *slices = tool_daemon_dir(up->config, up->data_dir, "aggregator", "/slices");
+    int failed = slice_files_check_archive(slices, up->archive, error);
+    free(slices);
+    return failed;
+}
+
 /* Creates the empty generation 0 at the first start, because sortdb and aggregator need an archive. Does not change
  * an existing archive, because a compactor may be running. */
 static int init_archive(const struct up *up)
@@ -731,7 +743,8 @@ static int run_up(const struct options *o, char **argv)
     char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
     up.archive = path;
     int status = EX_CONFIG;
-    if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0) {
+    if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0 ||
+        check_archive(&up, &error) != 0) {
         log_error(
             up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
     } else if (up.check_only) {
