@@ -516,7 +516,7 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
 static void say_left(const char *path, const char *remedy, void *arg)
 {
     struct forget *f = arg;
-    say("left", "", "%s: not searched; %s", path, remedy);
+    say("left", "", "%s: %s", path, remedy);
     f->remaining = f->dry ? f->remaining : EX_TEMPFAIL;
 }
 
@@ -529,7 +529,7 @@ static void say_kept(const char *path, const char *remedy, void *arg)
 static int name_files(struct forget *f)
 {
     struct error error;
-    int status = forget_files_list(&f->pipeline, say_left, f, &error);
+    int status = forget_files_list(&f->pipeline, f->match, say_left, f, &error);
     if (status != EX_OK)
         return tool_fail(status, "%s", error.text);
     forget_files_configured(f->config, say_kept, NULL);

@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
+#define REMEDY_UNKNOWN "the pipeline does not use it: search it with grep or zgrep, or delete it"
+/* The remedies of the files that are searched, and reported only if they may have the value. */
+static const char
+    refused[] = "`millrace put` has refused these lines: delete those with the value",
+    last_refused[] = "its last refused line has the value: stop `millrace put --follow`, and delete the file";
+
 /* The first matching row applies. Paths are relative to the directory of the daemon, or of the pipeline if the
  * daemon is NULL. */
 static const struct place {
@@ -20,8 +26,10 @@ static const struct place {
     {NULL, "daemons.lock", 0, NULL},
     {NULL, "run.json*", 0, NULL},
     {NULL, "put/*.sources", 0, NULL},
-    {NULL, "put/*.prom", 2, "`millrace put --follow` rewrites it: its last refused line may have the value"},
-    {NULL, "put/*", 2, "`millrace put` has refused these lines: delete those with the value"},
+    {NULL, "put/*.prom", 2, last_refused},
+    {NULL, "put/*.rejects", 2, refused},
+    {NULL, "put/*.rejects.1", 2, refused},
+    {NULL, "put/*", 2, REMEDY_UNKNOWN},
     {NULL, "recount/*", 1, "`millrace recount` has made it: delete it, and recount again if you need it"},
     {"simplequeue", "lock", 0, NULL},
     {"simplequeue", "queues/*~damaged-*", 2, "`millrace journal repair` has set it aside: delete it"},
@@ -44,7 +52,6 @@ static const struct place {
 
 static const struct place backup_links = {
     NULL, NULL, 1, "an interrupted backup has left it: `millrace backup` removes it, or delete it"};
-#define REMEDY_UNKNOWN "the pipeline does not use it: search it with grep or zgrep, or delete it"
 /* Below a daemon's directory, the complete path is reported, because the parent directory may contain the daemon's
  * files. */
 #define WHOLE_PATH 99
@@ -65,6 +72,7 @@ static const struct place *place_of(const char *daemon, const char *path)
 }
 
 struct roots {
+    struct forget_match *match;
     char *paths
         [BACKUP_PLACES +
             1]; /* directories of the daemons, the archive and the pipeline; NULL: the directory does not exist */
@@ -113,6 +121,8 @@ static int list_root(const struct roots *roots, const char *daemon, const char *
         bool is_left = place->remedy && !is_of_other(roots, root, path);
         if (is_left)
             cut(roots, root, place->components, path);
+        if (is_left && (place->remedy == refused || place->remedy == last_refused))
+            is_left = forget_match_file(roots->match, path);
         if (is_left && strcmp(last, path) != 0) {
             fn(path, place->remedy, arg);
             free(last);
@@ -132,9 +142,10 @@ static char *real_path(char *path)
     return real;
 }
 
-int forget_files_list(const struct pipeline *p, forget_files_fn *fn, void *arg, struct error *error)
+int forget_files_list(
+    const struct pipeline *p, struct forget_match *match, forget_files_fn *fn, void *arg, struct error *error)
 {
-    struct roots roots;
+    struct roots roots = {.match = match};
     int status = EX_OK;
     for (size_t i = 0; i < BACKUP_ARCHIVE; i++)
         roots.paths[i] = real_path(tool_daemon_dir(p->config, p->data_dir, backup_place_names[i], ""));

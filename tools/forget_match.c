@@ -6,6 +6,7 @@
 #include "counts/key_text.h"
 #include "counts/records.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct forget_match {
@@ -55,6 +56,11 @@ static bool is_of_same_key(struct bytes key, struct bytes value)
     return strcmp(a, b) == 0;
 }
 
+static bool contains(struct bytes line, struct bytes text)
+{
+    return memmem(line.ptr, line.len, text.ptr, text.len) != NULL;
+}
+
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
 {
     struct json_value v;
@@ -63,8 +69,32 @@ enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
     if (erased_line_is(line))
         return FORGET_NO;
     if (json_fields_extract(m->fields, line, &v, &why) != 0 || key_text_make(&m->rule, &v, &m->space, &key))
-        return memmem(line.ptr, line.len, m->value.ptr, m->value.len) ? FORGET_CONTAINS : FORGET_NO;
+        return contains(line, m->value) ? FORGET_CONTAINS : FORGET_NO;
     return is_of_same_key(key, m->value) ? FORGET_YES : FORGET_NO;
+}
+
+bool forget_match_file(struct forget_match *m, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    struct buf json = {0};
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t n;
+    bool found = !file;
+    buf_append_json(&json, m->value);
+    const struct bytes escaped = bytes_of(json.ptr + 1, json.len - 2); /* without the quotes */
+    while (!found && (n = getline(&text, &room, file)) > 0) {
+        struct bytes line = bytes_of(text, (size_t)n - (text[n - 1] == '\n'));
+        found =
+            contains(line, m->value) || contains(line, escaped) || forget_match_line(m, line) != FORGET_NO;
+    }
+    if (file) {
+        found = found || ferror(file);
+        fclose(file);
+    }
+    free(text);
+    buf_free(&json);
+    return found;
 }
 
 /* True if both paths have the same steps. Such paths may still name different fields (json_path.h). */

@@ -20,6 +20,10 @@ enum forget_verdict {
 /* Checks a line without its LF. FORGET_YES: counters count the event under the value (counts/key_text.h). */
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line);
 
+/* False only if every line of the uncompressed file was read and none matches or contains the value, as bytes or as
+ * escaped in JSON. */
+bool forget_match_file(struct forget_match *m, const char *path);
+
 enum forget_key {
     FORGET_OTHER_FIELD,
     FORGET_OTHER_KEY, /* another function of the same field, or another spelling of the field's path */

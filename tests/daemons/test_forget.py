@@ -348,6 +348,30 @@ class Forget(harness.MillraceTest):
         self.assertNotRegex(self.forget(), "(?m)^left ")
         self.assertEqual(self.files_with(NAME), [])
 
+    def test_the_refused_lines_of_put_are_searched(self):
+        """A file of put/ is named only if it has the value, as bytes, escaped, or as the key in another spelling."""
+        self.up()
+        os.makedirs(self.data + "/put")
+        value, refused = 'Fo"rgotten', os.path.join(os.path.realpath(self.data), "put", "default.web")
+        for name, text in ((".rejects", b""), (".rejects.1", b'{"user":"other"}\nno json\n'), (".prom", b"# why no time\n"),
+                           (".sources", b"")):
+            with open(refused + name, "wb") as f:
+                f.write(text)
+        self.assertNotIn("left ", self.forget(value=value))
+        for name, text in ((".rejects", b'{"a":"Fo\\"rgotten"}\n'), (".rejects.1", b'x\n\0Fo"rgotten'),
+                           (".prom", b'# why Fo"rgotten\n'), (".rejects", b'{"user":"F\\u006f\\"rgotten"}\n')):
+            with open(refused + name, "r+b") as f:
+                kept = f.read()
+                f.write(text)
+            text = self.forget(expect=75, value=value)
+            self.assertEqual(re.findall(r"(?m)^left +(\S+): ", text), [refused + name])
+            with open(refused + name, "wb") as f:
+                f.write(kept)
+        with open(refused + ".rejects", "wb") as f:
+            f.write(b'{"user":"FO\\"RGOTTEN"}\n')
+        self.forget(value=value)
+        self.forget(expect=75, field="lower(user)", value=value.lower())
+
     def test_buried_messages_are_searched(self):
         self.up()
         queue = self.pipeline.daemon_url("simplequeue")
