@@ -659,13 +659,17 @@ static int run_pipeline(struct up *up)
     return up->status;
 }
 
-/* Returns -1 with the error if sortdb runs here and its archive is missing after the first start. */
+/* Returns -1 with the error if sortdb runs here and its archive is missing after the first start, which has written
+ * run.json. Before the first start, `aggregator --input` may have made slices. */
 static int check_archive(const struct up *up, struct error *error)
 {
     if (find_daemon(up, "sortdb") == up->n)
         return 0;
-    char *slices = tool_daemon_dir(up->config, up->data_dir, "aggregator", "/slices");
-    int failed = slice_files_check_archive(slices, up->archive, error);
+    char *slices = tool_daemon_dir(up->config, up->data_dir, "aggregator", "/slices"),
+         *run_file = mem_printf("%s/" RUN_FILE, up->data_dir);
+    bool is_first = access(run_file, F_OK) != 0;
+    int failed = is_first ? 0 : slice_files_check_archive(slices, up->archive, error);
+    free(run_file);
     free(slices);
     return failed;
 }
