@@ -24,11 +24,12 @@ enum kind {
     REQUEST, /* METHOD TARGET PROTOCOL */
     TARGET,  /* PATH?QUERY */
     TIME,
+    SITE, /* a word, with or without ":PORT" */
     KINDS
 };
 
-static const char *const kind_words[KINDS] = {
-    "a word", "an address", "a number", "a number", "a text", "a request", "a path", "a time"};
+static const char *const kind_words[KINDS] = {"a word", "an address", "a number", "a number", "a text",
+    "a request", "a path", "a time", "a virtual host"};
 
 struct field {
     enum kind kind;
@@ -64,7 +65,7 @@ static const struct {
     const char *text;
 } builtins[] = {
     {"combined", 7, "%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\""},
-    {"vhost_combined", 9, "%v:%p %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""},
+    {"vhost_combined", 8, "%v %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""},
 };
 
 /* Directives of both servers. Apache's header %{NAME}i has the name of nginx's $http_name. Each other name is a text. */
@@ -293,10 +294,13 @@ struct log_format *log_format_new(const char *text, struct error *error)
     f->text = f->is_builtin ? mem_strdup(text) : plain_text(text);
     if (regcomp(&f->prefix, prefix_pattern, REG_EXTENDED) != 0)
         abort();
-    if (compile(f, error) != 0)
+    if (compile(f, error) != 0) {
         log_format_free(&f);
-    else
-        f->spans = mem_zalloc(f->n * sizeof *f->spans);
+        return NULL;
+    }
+    if (f->is_builtin && strcmp(f->fields[0].member, "vhost") == 0)
+        f->fields[0].kind = SITE;
+    f->spans = mem_zalloc(f->n * sizeof *f->spans);
     return f;
 }
 
@@ -364,6 +368,7 @@ static bool fits(struct log_format *f, const struct field *p, struct bytes text)
     case TIME:
         return read_time(p, text, &time);
     case WORD:
+    case SITE:
     case ADDRESS:
         return text.len > 0;
     default:
@@ -514,6 +519,19 @@ static void append_request(struct log_format *f, struct buf *event, struct bytes
     append_text(f, event, "protocol", protocol);
 }
 
+static void append_site(struct log_format *f, struct buf *event, struct bytes site)
+{
+    struct bytes host = site;
+    while (host.len > 0 && isdigit((unsigned char)host.ptr[host.len - 1]))
+        host.len--;
+    uint64_t port;
+    bool has_port = host.len > 1 && host.ptr[host.len - 1] == ':' &&
+                    bytes_to_u64(bytes_of(site.ptr + host.len, site.len - host.len), &port);
+    append_text(f, event, "vhost", has_port ? bytes_of(host.ptr, host.len - 1) : site);
+    if (has_port)
+        buf_printf(event, ",\"port\":%" PRIu64, port);
+}
+
 static void append_field(struct log_format *f, struct buf *event, const struct field *p, struct bytes span)
 {
     uint64_t number = 0;
@@ -532,6 +550,9 @@ static void append_field(struct log_format *f, struct buf *event, const struct f
         break;
     case TARGET:
         append_target(f, event, text);
+        break;
+    case SITE:
+        append_site(f, event, text);
         break;
     case WHOLE:
         if (bytes_to_u64(span, &number) || strcmp(p->member, "bytes") == 0)
@@ -592,11 +613,26 @@ static struct bytes span_of(const struct log_format *f, const char *member)
     return BYTES_NONE;
 }
 
-/* A field before the address would make the address the identity, and "- ann" the user. */
-static bool has_more_before(const struct log_format *f)
+/* True if a field of a builtin is not what its place says. A field before the address would make the address the
+ * identity, and "- ann" the user. A missing virtual host would make the identity the address. */
+static bool is_shifted(struct log_format *f)
 {
-    return f->is_builtin && !bytes_equal_str(span_of(f, "ident"), "-") &&
-           bytes_starts_with(span_of(f, "user"), BYTES_LITERAL("- "));
+    bool has_site = f->is_builtin && f->fields[0].kind == SITE;
+    struct bytes first = f->spans[0], client = span_of(f, "host");
+    bool is_site_missing = has_site && bytes_equal_str(client, "-");
+    struct bytes wrong = has_site && !is_site_missing ? client : first;
+    int shown = wrong.len < 60 ? (int)wrong.len : 60;
+    if (is_site_missing)
+        snprintf(f->wrong, sizeof f->wrong, "`%.*s` is not a virtual host: use --format=combined", shown,
+            wrong.ptr);
+    else if (f->is_builtin && !bytes_equal_str(span_of(f, "ident"), "-") &&
+             bytes_starts_with(span_of(f, "user"), BYTES_LITERAL("- ")))
+        snprintf(f->wrong, sizeof f->wrong,
+            "`%.*s` is not the client: a field precedes the client's address; use %s--log-format", shown,
+            wrong.ptr, has_site ? "" : "--format=vhost_combined, or ");
+    else
+        return false;
+    return true;
 }
 
 static bool match_line(struct log_format *f, struct bytes line)
@@ -618,14 +654,8 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     bool ok = !f->is_builtin && match_line(f, line);
     if (!ok && !match_line(f, without_prefix(f, line)))
         return explain(f);
-    if (has_more_before(f)) {
-        snprintf(f->wrong, sizeof f->wrong,
-            "`%.*s` is not the client: a field precedes the client's address; use --format=vhost_combined, "
-            "or "
-            "--log-format",
-            (int)(f->spans[0].len < 60 ? f->spans[0].len : 60), f->spans[0].ptr);
+    if (is_shifted(f))
         return f->wrong;
-    }
     for (size_t i = 0; i < f->n; i++)
         if (f->fields[i].kind == TIME)
             (void)read_time(&f->fields[i], f->spans[i], &time);

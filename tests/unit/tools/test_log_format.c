@@ -137,7 +137,13 @@ static void test_addresses_and_hosts(void **state)
     check_wrong("shop.example 192.0.2.7 - ann " REST, "--log-format");
     format = "vhost_combined";
     check("shop.example:443 192.0.2.7 - - " REST, with_host);
+    check("shop.example 192.0.2.7 - ann " REST,
+        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"host\":\"192.0.2.7\",\"user\":\"ann\"," STATUS);
+    check("[2001:db8::1]:8080 192.0.2.7 - - " REST,
+        "{\"time\":1332547200,\"vhost\":\"[2001:db8::1]\",\"port\":8080,\"host\":\"192.0.2.7\"," STATUS);
     check_wrong("192.0.2.7 - - " REST, "expected ");
+    check_wrong("192.0.2.7 - bob smith " REST, "`192.0.2.7` is not a virtual host: use --format=combined");
+    check_wrong("shop.example web1 192.0.2.7 - ann " REST, "`web1` is not the client");
     format = "combined";
 }
 
