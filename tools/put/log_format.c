@@ -92,8 +92,11 @@ static const struct {
     {"status", WHOLE, "%s $status"},
     {"bytes", WHOLE, "%b %B %O $body_bytes_sent $bytes_sent"},
     {"bytes_in", WHOLE, "%I $request_length"},
+    {"bytes_total", WHOLE, "%S"},
     {"duration", DECIMAL, "%T $request_time"},
-    {"duration_us", WHOLE, "%D"},
+    {"duration_ms", WHOLE, "%{ms}T"},
+    {"duration_us", WHOLE, "%D %{us}T"},
+    {"first_byte_us", WHOLE, "%^FB"},
     {"vhost", TEXT, "%v %V $host $http_host $server_name"},
     {"port", WHOLE, "%p $server_port"},
     {"pid", WHOLE, "%P"},
@@ -128,8 +131,8 @@ static void normalize(char *name)
         *c = isalnum((unsigned char)*c) ? (char)tolower((unsigned char)*c) : '_';
 }
 
-/* Takes the name, which begins with "%" or "$". */
-static void add_field(struct log_format *f, const char *from, const char *end, char *name)
+/* Takes the name, which begins with "%" or "$". Returns false if it is an unknown directive. */
+static bool add_field(struct log_format *f, const char *from, const char *end, char *name)
 {
     struct field *p = ARRAY_ADD(f->fields, f->n, f->room);
     *p = (struct field){.kind = KINDS, .directive = bytes_of(from, (size_t)(end - from)), .units = 1};
@@ -142,12 +145,14 @@ static void add_field(struct log_format *f, const char *from, const char *end, c
             *(p->kind == TIME ? &p->form : &p->member) = known[i].member ? mem_strdup(known[i].member) : NULL;
         }
     }
+    bool is_known = p->kind != KINDS || *name == '$';
     if (p->kind == KINDS) {
         p->kind = TEXT;
         p->member = mem_strdup(name + (strncmp(name, "$http_", 6) == 0 ? 6 : 1));
         normalize(p->member);
     }
     free(name);
+    return is_known;
 }
 
 /* "$name" and "${name}". Returns the end, or NULL. */
@@ -158,7 +163,7 @@ static const char *add_variable(struct log_format *f, const char *at)
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
     if (n == 0 || (is_braced && name[n] != '}'))
         return NULL;
-    add_field(f, at, name + n + is_braced, mem_printf("$%.*s", (int)n, name));
+    (void)add_field(f, at, name + n + is_braced, mem_printf("$%.*s", (int)n, name));
     return name + n + is_braced;
 }
 
@@ -189,14 +194,18 @@ static const char *add_directive(struct log_format *f, const char *at)
         name = bytes_of(c + 1, n - 1);
         c += n + (c[n] == '}');
     }
+    const char *letters = c;
     c += *c == '^' && c[1] && c[2] ? 2 : 0;
     if (!isalpha((unsigned char)*c))
         return NULL;
-    bool is_named = name.ptr && strchr("inoeCx", *c);
-    char *full = is_named ? mem_printf("$http_%.*s", (int)name.len, name.ptr) : mem_printf("%%%c", *c);
+    bool is_named = name.ptr && strchr("inoeCcx", *c), has_unit = *c == 'T' && name.ptr && *name.ptr != 's';
+    char *full = is_named   ? mem_printf("$http_%.*s", (int)name.len, name.ptr)
+                 : has_unit ? mem_printf("%%{%.*s}T", (int)name.len, name.ptr)
+                            : mem_printf("%%%.*s", (int)(c + 1 - letters), letters);
     if (is_named)
         normalize(full + 1);
-    add_field(f, at, c + 1, full);
+    if (!add_field(f, at, c + 1, full))
+        return NULL;
     if (*c == 't')
         set_time(&f->fields[f->n - 1], name);
     return c + 1;
@@ -276,7 +285,8 @@ static int compile(struct log_format *f, struct error *error)
         if (*c != (is_nginx ? '$' : '%') || is_escaped)
             add_literal(f, *c);
         else if (!(end = is_nginx ? add_variable(f, c) : add_directive(f, c)))
-            return error_set(error, -1, "--log-format: `%.40s` is not a directive", c);
+            return error_set(
+                error, -1, "--log-format: `%.*s` is not a directive", 1 + (int)strcspn(c + 1, " \t\"'"), c);
     }
     return finish(f, error);
 }

@@ -180,6 +180,10 @@ static void test_directives(void **state)
     check("1332547200123456 h", "{\"time\":1332547200,\"host\":\"h\"}");
     format = "%{msec}t %h";
     check("1332547200123 h", "{\"time\":1332547200,\"host\":\"h\"}");
+    format = "%t %T %{s}T %{ms}T %{us}T %D %^FB %b %{Foo}^ti %{c}p";
+    check(TIME " 1 1 1500 1500001 1500001 7 5 x 80", "{\"time\":1332547200,\"duration\":1,\"duration_ms\":"
+                                                     "1500,\"duration_us\":1500001,\"first_byte_us\":7,"
+                                                     "\"bytes\":5,\"foo\":\"x\",\"port\":80}");
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
                                               "a\",\"query\":\"?x=1\",\"host\":\"h\",\"status\":200}");
@@ -215,6 +219,10 @@ static void test_formats_that_are_none(void **state)
     check_wrong("", "the format has no time");
     format = "%t %";
     check_wrong("", "`%` is not a directive");
+    format = "%Q %t";
+    check_wrong("", "`%Q` is not a directive");
+    format = "%t %{min}T\"";
+    check_wrong("", "`%{min}T` is not a directive");
     format = "$time_local$args$uri";
     check_wrong("", "nothing separates `$args`");
     format = "combined";
