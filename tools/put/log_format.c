@@ -24,12 +24,13 @@ enum kind {
     REQUEST, /* METHOD TARGET PROTOCOL */
     TARGET,  /* PATH?QUERY */
     TIME,
-    SITE, /* a word, with or without ":PORT" */
+    REMAINS, /* TARGET, but with blanks; a TEXT in struct field */
+    SITE,    /* a word, with or without ":PORT" */
     KINDS
 };
 
 static const char *const kind_words[KINDS] = {"a word", "an address", "a number", "a number", "a text",
-    "a request", "a path", "a time", "a virtual host"};
+    "a request", "a path", "a time", "a path", "a virtual host"};
 
 struct field {
     enum kind kind;
@@ -37,6 +38,7 @@ struct field {
     char *member;         /* NULL: left out of the event */
     char *form;           /* TIME: of strptime. NULL: a number or RFC 3339 */
     int64_t units;        /* TIME, of a number: units in a second */
+    bool is_target;       /* TEXT: PATH?QUERY, or ?QUERY */
     bool is_quoted;       /* between quotes of the literals */
     struct bytes literal; /* after the field */
 };
@@ -87,7 +89,9 @@ static const struct {
     {"method", WORD, "%m $request_method"},
     {"path", TARGET, "$request_uri"},
     {"path", TEXT, "%U $uri"},
-    {"query", TEXT, "%q $args $query_string"},
+    {"path", REMAINS, "%U%q $uri$is_args$args $uri$is_args$query_string"},
+    {"query", REMAINS, "%q"},
+    {"query", TEXT, "$args $query_string"},
     {"protocol", WORD, "%H $server_protocol"},
     {"status", WHOLE, "%s $status"},
     {"bytes", WHOLE, "%b %B %O $body_bytes_sent $bytes_sent"},
@@ -145,6 +149,9 @@ static bool add_field(struct log_format *f, const char *from, const char *end, c
             *(p->kind == TIME ? &p->form : &p->member) = known[i].member ? mem_strdup(known[i].member) : NULL;
         }
     }
+    p->is_target = p->kind == REMAINS;
+    if (p->is_target)
+        p->kind = TEXT;
     bool is_known = p->kind != KINDS || *name == '$';
     if (p->kind == KINDS) {
         p->kind = TEXT;
@@ -153,6 +160,21 @@ static bool add_field(struct log_format *f, const char *from, const char *end, c
     }
     free(name);
     return is_known;
+}
+
+/* The directives of a path and its query, which nothing separates. Returns the end, or NULL if they are not at `at`. */
+static const char *add_target(struct log_format *f, const char *at)
+{
+    static const char *const targets[] = {"%U%q", "$uri$is_args$args", "$uri$is_args$query_string"};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        size_t n = strlen(targets[i]);
+        if (strncmp(at, targets[i], n) != 0 ||
+            (*at == '$' && (isalnum((unsigned char)at[n]) || at[n] == '_')))
+            continue;
+        (void)add_field(f, at, at + n, mem_strdup(targets[i]));
+        return at + n;
+    }
+    return NULL;
 }
 
 /* "$name" and "${name}". Returns the end, or NULL. */
@@ -219,16 +241,32 @@ static void add_literal(struct log_format *f, char c)
     buf_append_char(&f->literals, c);
 }
 
-/* Joins the quoted pieces of nginx's configuration, and removes the escapes of Apache's. */
+/* Where a quoted text ends that begins at `at`, or NULL. */
+static const char *quote_end(const char *at)
+{
+    const char *c = at + 1;
+    while (*c && *c != *at)
+        c += *c == '\\' && c[1] ? 2 : 1;
+    return *c ? c : NULL;
+}
+
+/* Reads a format as it stands in the server's configuration, with or without "log_format NAME" or "LogFormat" before
+ * it. Joins the quoted pieces of nginx's configuration, and removes the quotes and escapes of Apache's. */
 static char *plain_text(const char *given)
 {
-    char *out = mem_strdup(given), *to = out;
-    bool is_quoted = *given == '\'' && strchr(given + 1, '\'');
+    given += strspn(given, " \t\n");
+    bool is_whole = strncmp(given, "log_format ", 11) == 0 || strncasecmp(given, "LogFormat ", 10) == 0;
+    const char *first = is_whole ? strpbrk(given, "'\"") : NULL;
+    const char *from = first ? first : given,
+               *quoted = *from && strchr("'\"", *from) ? quote_end(from) : NULL;
+    /* Text after the closing quote means that the quotes are literals, as in "%h" "%t". */
+    bool is_quoted = quoted && (first || *from == '\'' || quoted[1 + strspn(quoted + 1, " \t\n")] == '\0');
     bool inside = !is_quoted;
-    for (const char *c = given; *c; c++)
-        if (is_quoted && *c == '\'')
+    char *out = mem_strdup(from), *to = out;
+    for (const char *c = from; *c; c++)
+        if (is_quoted && *c == *from)
             inside = !inside;
-        else if (inside && *c == '\\' && (c[1] == '"' || c[1] == '\\' || c[1] == 't'))
+        else if (inside && *c == '\\' && c[1] && strchr("\"'\\t", c[1]))
             *to++ = *++c == 't' ? '\t' : *c;
         else if (inside)
             *to++ = *c;
@@ -284,6 +322,8 @@ static int compile(struct log_format *f, struct error *error)
         end = c + 1 + is_escaped;
         if (*c != (is_nginx ? '$' : '%') || is_escaped)
             add_literal(f, *c);
+        else if ((end = add_target(f, c)))
+            continue;
         else if (!(end = is_nginx ? add_variable(f, c) : add_directive(f, c)))
             return error_set(
                 error, -1, "--log-format: `%.*s` is not a directive", 1 + (int)strcspn(c + 1, " \t\"'"), c);
@@ -573,7 +613,10 @@ static void append_field(struct log_format *f, struct buf *event, const struct f
             buf_printf(event, ",\"%s\":%.9g", p->member, (double)usec / USEC_PER_SEC);
         break;
     default:
-        append_text(f, event, p->member, text);
+        if (p->is_target)
+            append_target(f, event, text);
+        else
+            append_text(f, event, p->member, text);
     }
 }
 

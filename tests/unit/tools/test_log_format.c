@@ -186,7 +186,7 @@ static void test_directives(void **state)
                                                      "\"bytes\":5,\"foo\":\"x\",\"port\":80}");
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
-                                              "a\",\"query\":\"?x=1\",\"host\":\"h\",\"status\":200}");
+                                              "a\",\"query\":\"x=1\",\"host\":\"h\",\"status\":200}");
     format = "combined";
 }
 
@@ -212,10 +212,49 @@ static void test_variables(void **state)
     format = "combined";
 }
 
+static void test_targets_in_parts(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"%t \"%m %U%q %H\" %>s",
+        "[$time_local] \"$request_method $uri$is_args$args $server_protocol\" $status",
+        "[$time_local] \"$request_method $uri$is_args$query_string $server_protocol\" $status"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        format = formats[i];
+        check(TIME " \"GET /a?b=c HTTP/1.1\" 200", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
+                                                   "a\",\"query\":\"b=c\",\"protocol\":\"HTTP/1.1\","
+                                                   "\"status\":200}");
+        check(TIME " \"GET /a b HTTP/1.1\" 200", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/a "
+                                                 "b\",\"protocol\":\"HTTP/1.1\",\"status\":200}");
+    }
+    format = "$msec $uri$is_args$args_x";
+    check_wrong("", "nothing separates `$uri`");
+    format = "combined";
+}
+
+static void test_lines_of_a_configuration(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"%h %t \"%r\" %>s", "\"%h %t \\\"%r\\\" %>s\"",
+        "'%h %t \"%r\" %>s'", "LogFormat \"%h %t \\\"%r\\\" %>s\" mine\n",
+        "  logformat '%h %t \"%r\" %>s' mine",
+        "log_format mine '$remote_addr [$time_local] '\n  '\"$request\" $status';",
+        "log_format mine escape=default \"$remote_addr [$time_local] \\\"$request\\\" $status\";"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        format = formats[i];
+        check("192.0.2.7 " TIME " \"GET /it's HTTP/1.1\" 200",
+            BEGIN ",\"method\":\"GET\",\"path\":\"/it's\",\"protocol\":\"HTTP/1.1\",\"status\":200}");
+    }
+    format = "\"%h\" \"%{sec}t\"";
+    check("\"192.0.2.7\" \"1332547200\"", BEGIN "}");
+    format = "combined";
+}
+
 static void test_formats_that_are_none(void **state)
 {
     (void)state;
     format = "%h %u";
+    check_wrong("", "the format has no time");
+    format = "";
     check_wrong("", "the format has no time");
     format = "%t %";
     check_wrong("", "`%` is not a directive");
@@ -307,6 +346,8 @@ int main(void)
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_directives),
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_targets_in_parts),
+        cmocka_unit_test(test_lines_of_a_configuration),
         cmocka_unit_test(test_formats_that_are_none),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_linear_work),
