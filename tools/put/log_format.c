@@ -13,6 +13,7 @@
 #define PREFIX_MAX 1024
 #define FORMED_TIME_MAX 64 /* bytes of a time with a form, and a NUL */
 #define TIME_STEPS 100     /* the work of strptime, in bytes looked at */
+#define RFC3339 "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)"
 #define LOCAL_TIME "%d/%b/%Y:%H:%M:%S %z"
 
 enum kind {
@@ -113,13 +114,12 @@ static const struct {
     {"agent", TEXT, "$http_user_agent"},
 };
 
-/* Prefixes of log collectors: Compose; Kubernetes (CRI); syslog of RFC 5424; syslog and journald with either time. */
-static const char prefix_pattern[] =
-    "^([A-Za-z0-9_.-]+ +\\| "
-    "|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+) (stdout|stderr) [FP] "
-    "|<[0-9]{1,3}>1 [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ (-|(\\[[^]]*\\])+) "
-    "|(<[0-9]{1,3}>)?([A-Z][a-z]{2} [ 0-3][0-9] [0-9:]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+))"
-    " ([^ ]+ )?[^][ :]+(\\[[0-9]+\\])?: )";
+/* Prefixes of log collectors: Compose, with or without a time; Docker's time; Kubernetes (CRI); syslog of RFC 5424; syslog and journald with either time. */
+static const char prefix_pattern[] = "^([A-Za-z0-9_.-]+ +\\| (" RFC3339 " )?"
+                                     "|" RFC3339 " ((stdout|stderr) [FP] )?"
+                                     "|<[0-9]{1,3}>1 [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ (-|(\\[[^]]*\\])+) "
+                                     "|(<[0-9]{1,3}>)?([A-Z][a-z]{2} [ 0-3][0-9] [0-9:]{8}|" RFC3339 ")"
+                                     " ([^ ]+ )?[^][ :]+(\\[[0-9]+\\])?: )";
 
 static bool is_blank(char c)
 {

@@ -153,7 +153,8 @@ static void test_prefixes(void **state)
     static const char *const prefixes[] = {"Nov 28 10:00:00 web1 nginx: ",
         "<190>Nov  8 10:00:00 web1 nginx: ", "<190>Nov 28 10:00:00 nginx[12]: ",
         "2026-11-28T10:00:00.123456+00:00 web1 nginx[1]: ", "<190>1 2026-11-28T10:00:00Z web1 nginx 12 - - ",
-        "2026-11-28T10:00:00.000000001Z stdout F ", "nginx-1  | "};
+        "2026-11-28T10:00:00.000000001Z stdout F ", "nginx-1  | ", "2026-11-28T10:00:00.1Z ",
+        "web-1  | 2026-11-28T10:00:00.123456789Z ", "web-1  | 2026-11-28T10:00:00+01:00 "};
     char line[400];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         snprintf(line, sizeof line, "%s192.0.2.7 - bob smith " REST, prefixes[i]);
