@@ -154,6 +154,7 @@ static int read_array(struct event_body *e, struct bytes rest, usec_t now, struc
 int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct buf *out, size_t *n,
     struct event_refusals *refused)
 {
+    body = bytes_without_mark(body);
     struct bytes begin = skip_space(body);
     const char *reason;
     if (begin.len > 0 && *begin.ptr == '[')

@@ -41,6 +41,12 @@ struct bytes bytes_without_line_end(struct bytes text)
     return text;
 }
 
+struct bytes bytes_without_mark(struct bytes text)
+{
+    size_t n = bytes_starts_with(text, BYTES_LITERAL("\xEF\xBB\xBF")) ? 3 : 0;
+    return bytes_of(text.ptr + n, text.len - n);
+}
+
 int bytes_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

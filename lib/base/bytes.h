@@ -51,7 +51,8 @@ bool bytes_starts_with(struct bytes a, struct bytes prefix);
 bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case */
 struct bytes bytes_trim(struct bytes text);              /* without white space at either end */
 struct bytes bytes_without_line_end(struct bytes text);  /* without CR, LF or CRLF at the end */
-int bytes_hex_digit(char c);                             /* the value, or -1 */
+struct bytes bytes_without_mark(struct bytes text); /* without UTF-8's byte order mark at the beginning */
+int bytes_hex_digit(char c);                        /* the value, or -1 */
 
 /* Reads one or more decimal digits, without a sign or a space. Returns false and leaves *out unchanged if `text` has
  * another form or exceeds a uint64_t. */

@@ -286,13 +286,12 @@ static const char *add_byte(struct csv *c, char byte)
 
 enum csv_result csv_add(struct csv *c, struct bytes line)
 {
-    static const struct bytes mark = {"\xEF\xBB\xBF", 3};
     if (c->state != QUOTED)
         begin_record(c);
     c->lines++;
     c->note = NULL;
-    if (c->at_start && bytes_starts_with(line, mark))
-        line = bytes_of(line.ptr + mark.len, line.len - mark.len);
+    if (c->at_start)
+        line = bytes_without_mark(line);
     if (c->at_start && read_separator(c, line)) {
         c->at_start = false;
         return CSV_NONE;

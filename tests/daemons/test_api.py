@@ -370,6 +370,7 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(urllib.parse.parse_qs(urllib.parse.urlsplit(target).query),
                          {"separator": ["\n"], "queue": ["q"], "producer": ["p"], "mark": ["0"], "next": ["3"]})
         for body, stored in ((b"{}", b"{}\n"), (b"\n{}\r\n\r", b"{}\n"), (b"\n\n{}\n{ }", b"{}\n{ }\n"),
+                             (b"\xef\xbb\xbf{}\n{ }", b"{}\n{ }\n"), (b"\xef\xbb\xbf[{}]", b"{}\n"), (b"\xef\xbb{}", None),
                              (b' [{"a":"]"},\n {"b":\n[1,2]} ]\n', b'{"a":"]"}\n{"b": [1,2]}\n'), (b"[]\n{}", None), (b"[{}", None),
                              (b"1\n", None), (b'{"a":1}}', None), (b"[1,]", None), (b'[{"a":"\n"}]', None), (b"[{}]]", None),
                              (b'[{"a":1},{"b":"x},{}]', None), (b"[{}},{}", None)):

@@ -27,6 +27,17 @@ class PutTest(harness.MillraceTest):
         self.assertEqual(self.stored().rstrip(b"\n"), b'a\nb "\x00\xff\nlast')
         self.assertIn(b"3 events posted", done.stderr)
 
+    def test_a_byte_order_mark_is_no_part_of_a_line(self):
+        names = [self.write(name, b'\xef\xbb\xbf{"a":"%s"}\n{}\n' % name.encode()) for name in ("a", "b")]
+        names += [self.write("empty", b"\xef\xbb\xbf"), self.write("short", b"\xef\xbb")]
+        for n in range(2):
+            done = self.put("--producer=p", *names)
+            self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.stored().rstrip(b"\n"), b'{"a":"a"}\n{}\n{"a":"b"}\n{}\n\xef\xbb')
+        done = self.put("--format=combined", self.write("log", b'\xef\xbb\xbf::1 - - [24/Mar/2012:09:00:00 +0000] "-" 200 1\n'))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b'"host":"::1"', self.stored())
+
     def test_standard_input(self):
         self.assertEqual(self.put(input=b"x\ny\n").returncode, 0)
         self.assertEqual(self.stored().rstrip(b"\n"), b"x\ny")

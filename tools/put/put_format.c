@@ -47,6 +47,7 @@ enum put_result put_reader_add(struct put_reader *r, struct bytes line, struct p
 {
     if (r->csv)
         return csv_result(r->csv, csv_add(r->csv, line), record);
+    line = bytes_without_mark(line);
     record->event = line;
     if (!r->log)
         return PUT_EVENT;
