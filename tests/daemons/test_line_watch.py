@@ -74,6 +74,13 @@ class LineWatchTest(harness.MillraceTest):
             done = self.run_program("millrace", "put", "--data-dir", self.path("data"), *args)
             self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
 
+    def test_put_names_the_remedy_for_other_forms(self):
+        for text, said in (('[\n{"ts":1332637200}\n]\n', b"`[`; of an array, `jq -c '.[]'` makes"), ('[{"ts":1332637200}]\n', b"jq -c '.[]'"),
+                           ('{\n  "ts": 1332637200\n}\n', b"`{`; `jq -c .` makes"), ("ts,user\n1332637200,a\n", b"CSV file or an access log needs --format ("),
+                           ('192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "-" 200 5\n', b"needs --format ("), ("17\n", b"needs --format (")):
+            done = self.run_program("millrace", "put", "--data-dir", self.path("data"), self.write("other", text))
+            self.assertIn(said, done.stderr)
+
     def test_put_speaks_of_its_own_lines(self):
         """Not of another sender's, nor of an earlier put's."""
         self.put(*[{"ts": "bad of another sender"}] * 3)

@@ -21,6 +21,18 @@ void put_counted_begin(struct put_counted *c, const struct config *config, const
         c->reader = counters_reader_new(c->counters);
 }
 
+/* The remedy for input that is not a line of JSON for each event, or "". */
+static const char *remedy(struct bytes line, const char *reason)
+{
+    if (strncmp(reason, "not ", 4) != 0)
+        return "";
+    if (*line.ptr == '[')
+        return "; of an array, `jq -c '.[]'` makes a line for each event";
+    if (bytes_equal_str(line, "{"))
+        return "; `jq -c .` makes a line for each event";
+    return *line.ptr == '{' ? "" : "; a CSV file or an access log needs --format";
+}
+
 void put_counted_add(struct put_counted *c, struct bytes line, const char *input, uint64_t offset)
 {
     struct counters_event event;
@@ -32,8 +44,8 @@ void put_counted_add(struct put_counted *c, struct bytes line, const char *input
     if (counters_extract(c->reader, line, &event) != COUNTERS_REJECTED)
         return;
     if (c->rejected++ == 0)
-        buf_printf(&c->first, "%s; first at byte %" PRIu64 " of %s: `%.*s`", event.reason, offset, input,
-            (int)(line.len < LINE_SHOWN ? line.len : LINE_SHOWN), line.ptr);
+        buf_printf(&c->first, "%s; first at byte %" PRIu64 " of %s: `%.*s`%s", event.reason, offset, input,
+            (int)(line.len < LINE_SHOWN ? line.len : LINE_SHOWN), line.ptr, remedy(line, event.reason));
 }
 
 /* Fields of counters that none of the first events has. */
