@@ -172,8 +172,7 @@ static void print_rejects(const struct pipeline_status *s)
         uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
         if (i < REASONS_SHOWN)
-            printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, reason.len > 40 ? 40 : (int)reason.len,
-                reason.ptr);
+            printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, (int)reason.len, reason.ptr);
         others += i < REASONS_SHOWN ? 0 : lines;
     }
     if (others > 0)
