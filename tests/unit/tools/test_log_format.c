@@ -295,7 +295,7 @@ static void test_long_lines(void **state)
     steps_of("h - ", "x", 200000, "expected a time");
     steps_of("a b ", "x", 1 << 20, "expected a time");
     format = "vhost_combined";
-    steps_of("", "x", 200000, "expected a number (%p)");
+    steps_of("", "x", 200000, "expected an address (%h)");
     format = "combined";
 }
 
