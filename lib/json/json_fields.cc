@@ -365,7 +365,8 @@ void json_pointer_append(struct buf *pointer, struct bytes name)
 
 #define POINTER_MAX 256
 
-static struct json_value value_at(const struct json_doc *d, const char *pointer, va_list ap)
+__attribute__((format(printf, 2, 0))) static struct json_value value_at(
+    const struct json_doc *d, const char *pointer, va_list ap)
 {
     char text[POINTER_MAX];
     vsnprintf(text, sizeof text, pointer, ap);
