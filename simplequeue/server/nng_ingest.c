@@ -241,14 +241,15 @@ static void put(struct batch *b, const char *name, const struct queue_put *what)
         return;
     }
     enum queue_result r = QUEUE_FULL;
-    b->q = queues_find(server->queues, name);
-    if (!b->q)
+    struct named_queue *q = queues_find(server->queues, name);
+    b->q = q; /* on_put may free b before named_queue_put returns, so the code below uses q */
+    if (!q)
         r = queue_creation_wait(&server->creation, name, &first, NULL, retry_batch, b);
     else if (what->n && disk_guard_refuses(server->guard))
         r = QUEUE_NO_SPACE;
-    else if (!what->n || !served_queue_puts_wait(b->q))
-        r = named_queue_put(b->q, what, queue_loop_now(), on_put, b, &mark);
-    if (b->q && queue_is_full(r) && overflow_wait(server->overflow, b->q, &first, NULL, retry_batch, b))
+    else if (!what->n || !served_queue_puts_wait(q))
+        r = named_queue_put(q, what, queue_loop_now(), on_put, b, &mark);
+    if (q && queue_is_full(r) && overflow_wait(server->overflow, q, &first, NULL, retry_batch, b))
         r = QUEUE_OK;
     if (r != QUEUE_OK)
         refuse(b, r, NULL, mark);

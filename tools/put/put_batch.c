@@ -195,6 +195,8 @@ void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_
 static void drop(struct put_batch *b, size_t n, size_t bytes)
 {
     size_t of_places = n * sizeof(struct place);
+    if (n == 0)
+        return; /* the buffers of a batch without lines may be NULL */
     b->body.len -= bytes;
     memmove(b->body.ptr, b->body.ptr + bytes, b->body.len);
     b->places.len -= of_places;
