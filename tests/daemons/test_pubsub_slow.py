@@ -243,7 +243,7 @@ class Slow(PubsubTest):
             self.assertEqual(c.getresponse().read(), b"OK")
         self.assertEqual(self.pub(b"line\n", stream=made[0]).status, 200)
         p.kill9()
-        os.mkdir(self.path("p", "streams", "refused"))  # as an earlier version left it
+        os.mkdir(self.path("p", "streams", "refused"))  # an empty directory has no stream
         self.limited(256)
         self.assertEqual(name(), sorted(made))
         self.assertEqual(self.sub(stream=made[0]).body, b"line\nline\n")
