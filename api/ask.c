@@ -486,7 +486,7 @@ static bool refuse_counts(struct ask *a)
             a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
     else if (first->needs_dropped_hours || before->needs_dropped_hours || a->breakdown.needs_dropped_hours)
         http_problem(a->req, 422, "hours-dropped",
-            "ask for whole UTC days, and for a series for days or longer units with timezone=UTC",
+            "ask for whole UTC days; for a series, use timezone=UTC and a unit of a day or longer",
             "for a part of this time the archive has only counts by day; the hours were dropped");
     else if (first->is_too_large || before->is_too_large || a->breakdown.is_too_large || a->set.is_too_large)
         http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",

@@ -2,8 +2,8 @@
  * a run.
  *
  * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
- * 2. A file is known by the checksum of its unpacked text, and of the counter to which a CSV file is imported. A file that the archive's manifest lists, or that occurs twice in one
- *    import, is refused unless `again` is set.
+ * 2. A checksum of the unpacked text identifies a file. The checksum of a CSV file also covers the name of its counter.
+ *    A file that the archive's manifest lists, or that occurs twice in one import, is refused unless `again` is set.
  * 3. All files of one import are one text. A rollup is left out if the text has hours or days of its period, from
  *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
  *    it is refused, as is a month without its days.

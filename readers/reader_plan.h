@@ -129,7 +129,7 @@ void plan_other_history(struct plan *p);
 void plan_destination_behind(struct plan *p, uint64_t acked_below);
 void plan_delivered(struct plan *p);
 void plan_stated(struct plan *p);
-/* Reports the time in a reply of the destination (rule 9). `is_new_era`: the destination's clock may have been ahead
+/* Tells the plan the time that a reply of the destination contains (rule 9). `is_new_era`: the destination's clock may have been ahead
  * earlier. */
 void plan_destination_time(struct plan *p, usec_t time, bool is_new_era);
 void plan_conflict(struct plan *p, usec_t now); /* the destination has another mark and stored nothing */

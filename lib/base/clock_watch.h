@@ -6,9 +6,9 @@
  * 1. The *trusted time* is never later than the wall clock. After a jump backwards, the trusted time follows at once.
  *    After a jump forwards, the trusted time follows once CLOCK_TRUST_AFTER has passed, unless the jump is undone
  *    before. A jump forwards that only undoes a recent jump backwards is trusted at once.
- * 2. Therefore a wall clock that is ahead for less than CLOCK_TRUST_AFTER does not affect the trusted time. An
- *    exception is a jump of less than a sixteenth of the earlier untrusted jumps, which is trusted together with the
- *    earlier jumps.
+ * 2. Therefore a wall clock that is ahead for less than CLOCK_TRUST_AFTER does not affect the trusted time.
+ *    Exception: if a jump is less than a sixteenth of the sum of the earlier untrusted jumps, the jump and the earlier
+ *    jumps are trusted together.
  *
  * The first call of clock_watch_look trusts the wall clock. clock_watch is not thread-safe. */
 #ifndef MILLRACE_CLOCK_WATCH_H

@@ -27,7 +27,7 @@ enum csv_result {
     CSV_MORE,  /* the record continues in the next line */
     CSV_NONE,  /* the names of the fields, or an empty line */
     CSV_EVENT, /* csv_event has it */
-    CSV_WRONG, /* csv_wrong has the reason, csv_text the record; without names (csv_has_names) the file cannot be read */
+    CSV_WRONG, /* csv_wrong returns the reason, csv_text the record; if csv_has_names is false, the rest is unreadable */
 };
 
 struct csv;

@@ -50,8 +50,8 @@ struct option_row {
     unsigned flags;
     char letter;       /* short form of the option, such as 'p' for -p; 0: none */
     const char *alone; /* the value of --x without `=`; NULL: --x requires a value */
-    /* Another setting whose value is this row's default: `inherits` in section [of] (NULL: no such section), or in
-     * [millrace]. A file or name that several daemons need is therefore written only once. X_token_file inherits
+    /* `inherits` names another setting whose value is this row's default. The setting is looked up in the section `of`,
+     * unless `of` is NULL, and then in [millrace]. A file or name that several daemons need is therefore written only once. X_token_file inherits
      * nothing if the program's own section sets X_url, because a token must not be sent to another address. */
     const char *inherits, *of;
     /* The settings, separated by spaces, that this setting of bitly's simplehttp sets. The list "drop method=GET" sets
@@ -79,8 +79,8 @@ struct options;
 #define OPTIONS_TABLES_MAX 4
 
 struct options_spec {
-    const char
-        *program; /* name of the section, of the variables' prefix and in --help, such as "simplequeue" */
+    const char *
+        program; /* such as "simplequeue": the section, the prefix of the environment variables, and the name in --help */
     const char *usage;    /* the command in --help; NULL: "millrace PROGRAM" */
     const char *summary;  /* description of the program in one line, for --help */
     const char *operands; /* the operands in --help, such as "FILE..."; NULL: operands are errors */

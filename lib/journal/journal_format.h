@@ -85,7 +85,7 @@ enum frame_status { FRAME_OK, FRAME_NONE, FRAME_SHORT, FRAME_BAD };
 enum frame_status frame_measure(struct bytes at, size_t *size);
 /* Returns the length of the payload according to the header, or 0 if `at` is shorter than a header. */
 size_t frame_payload_length(struct bytes at);
-/* FRAME_OK: the frame is valid, and name and payload point into `at`. FRAME_SHORT: the frame is longer than `at`. If
+/* FRAME_OK: the frame is valid, and name and payload point into `at`. FRAME_SHORT: `at` ends before the frame. If
  * `trusted` is true, the caller has verified the bytes, and frame_decode does not compute the checksum. */
 enum frame_status frame_decode(
     struct bytes at, uint64_t seed, uint64_t position, bool trusted, struct frame *out);

@@ -39,7 +39,7 @@ struct queue_record {
 };
 
 struct queue_record_item {
-    /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: `first` and `last` are the (old) id; OPEN: the opening's first id */
+    /* REMOVE: the range; DELAY, BURY, MOVE, KEEP: `first` and `last` are both the message's id before the change; OPEN: the opening's first id */
     struct id_range ids;
     uint32_t tries;       /* DELAY, BURY, MOVE, KEEP: number of deliveries */
     struct bytes opening; /* OPEN: an encoded opening (see opening_decode) */

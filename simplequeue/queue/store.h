@@ -77,8 +77,8 @@ struct message *store_find(struct store *s, uint64_t id);
 /* Returns a copy of a message's record. The message must be in the store. For a spilled message, store_peek is cheaper
  * than store_find. */
 struct message store_peek(struct store *s, uint64_t id);
-/* Each of these functions finds the first message with an id of at least `from` that is ready, not ready, or in any
- * state. Returns false if no message matches. */
+/* Find the first message whose id is at least `from`: store_next_ready a ready message, store_next_unready one that is not
+ * ready, store_next_held one in any state. Return false if no message matches. */
 bool store_next_ready(struct store *s, uint64_t from, uint64_t *id);
 bool store_next_unready(struct store *s, uint64_t from, uint64_t *id, struct message **m);
 bool store_next_held(struct store *s, uint64_t from, uint64_t *id);

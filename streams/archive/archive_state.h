@@ -30,7 +30,7 @@ struct archive_file_state {
     uint64_t length; /* length of the file in bytes */
     uint64_t lines;
     uint64_t first, end;               /* stream offsets of the first line's start and the last line's end */
-    char opening[STREAM_OPENING_TEXT]; /* opening of the byte before `end`; "": unknown */
+    char opening[STREAM_OPENING_TEXT]; /* the journal opening that wrote the byte before `end`; "": unknown */
     bool finishing;                    /* the file is complete, and is to be compressed and published */
 };
 

@@ -135,7 +135,8 @@ struct http_server_config {
 struct http_server *http_server_new(const struct http_server_config *config);
 /* Replaces the table of tokens. Requests in progress keep their tokens. */
 void http_server_set_tokens(struct http_server *s, struct http_tokens *tokens);
-/* Return how many descriptors RLIMIT_NOFILE leaves for a daemon's own files or for connections (invariant 7). */
+/* Return the number of descriptors that RLIMIT_NOFILE leaves for the daemon's own files, and for connections (invariant
+ * 7). */
 int http_descriptors_for_files(void);
 int http_descriptors_for_connections(void);
 /* Return the smallest RLIMIT_NOFILE that allows this number of files or connections. */
