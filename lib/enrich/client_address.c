@@ -1,0 +1,238 @@
+#include "enrich/client_address.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#define V4_BITS 96 /* bits before the IPv4 address in an IPv4-mapped address */
+#define FORWARDED_VALUE_MAX 64
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+bool client_address_is_v4(const struct client_address *a)
+{
+    return memcmp(a->bytes, mapped, sizeof mapped) == 0;
+}
+
+/* Reads an address without a port. */
+static bool parse_plain(struct bytes text, struct client_address *out)
+{
+    char copy[CLIENT_ADDRESS_TEXT];
+    const char *zone = text.len > 0 ? memchr(text.ptr, '%', text.len) : NULL;
+    if (zone)
+        text.len = (size_t)(zone - text.ptr);
+    if (text.len >= sizeof copy || memchr(text.ptr ? text.ptr : "", '\0', text.len))
+        return false;
+    memcpy(copy, text.ptr ? text.ptr : "", text.len);
+    copy[text.len] = '\0';
+    memcpy(out->bytes, mapped, sizeof mapped);
+    return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1 || inet_pton(AF_INET6, copy, out->bytes) == 1;
+}
+
+static bool is_port(struct bytes text)
+{
+    uint64_t port;
+    return bytes_to_u64(text, &port) && port <= UINT16_MAX;
+}
+
+bool client_address_parse(struct bytes text, struct client_address *out)
+{
+    text = bytes_trim(text);
+    const char *colon = text.len > 0 ? memrchr(text.ptr, ':', text.len) : NULL;
+    if (text.len > 0 && text.ptr[0] == '[') {
+        const char *end = memchr(text.ptr, ']', text.len);
+        size_t inside = end ? (size_t)(end - text.ptr) - 1 : 0, rest = text.len - inside - 2;
+        return end && (rest == 0 || (end[1] == ':' && is_port(bytes_of(end + 2, rest - 1)))) &&
+               parse_plain(bytes_of(text.ptr + 1, inside), out);
+    }
+    if (colon && memchr(text.ptr, ':', text.len) == colon) { /* IPv4 with a port */
+        size_t host = (size_t)(colon - text.ptr);
+        return is_port(bytes_of(colon + 1, text.len - host - 1)) && parse_plain(bytes_of(text.ptr, host), out) &&
+               client_address_is_v4(out);
+    }
+    return parse_plain(text, out);
+}
+
+const char *client_address_print(const struct client_address *a, char out[CLIENT_ADDRESS_TEXT])
+{
+    bool is_v4 = client_address_is_v4(a);
+    return inet_ntop(is_v4 ? AF_INET : AF_INET6, a->bytes + (is_v4 ? sizeof mapped : 0), out, CLIENT_ADDRESS_TEXT);
+}
+
+/* ---- trusted proxies ---- */
+
+static bool parse_network(struct bytes word, struct trusted_network *out)
+{
+    const char *slash = memchr(word.ptr, '/', word.len);
+    struct bytes address = bytes_of(word.ptr, slash ? (size_t)(slash - word.ptr) : word.len);
+    uint64_t bits = 0;
+    if (!parse_plain(address, &out->address))
+        return false;
+    unsigned before = client_address_is_v4(&out->address) && !memchr(address.ptr, ':', address.len) ? V4_BITS : 0;
+    if (slash && !bytes_to_u64(bytes_of(slash + 1, word.len - address.len - 1), &bits))
+        return false;
+    out->bits = slash ? before + (unsigned)(bits > 128 ? 129 : bits) : 128;
+    return out->bits <= 128;
+}
+
+int trusted_proxies_parse(const char *text, struct trusted_proxies *out, struct error *error)
+{
+    *out = (struct trusted_proxies){.n = 0};
+    for (struct bytes word; bytes_next_word(&text, " \t,", &word);) {
+        struct trusted_network network;
+        if (bytes_equal_str(word, "unix"))
+            out->has_unix = true;
+        else if (parse_network(word, &network))
+            *ARRAY_ADD(out->networks, out->n, out->room) = network;
+        else
+            return error_set(error, -1, "`%.*s` is not an address, a network such as 10.0.0.0/8, or unix",
+                (int)word.len, word.ptr);
+    }
+    return 0;
+}
+
+void trusted_proxies_free(struct trusted_proxies *t)
+{
+    free(t->networks);
+    *t = (struct trusted_proxies){.n = 0};
+}
+
+static bool is_inside(const struct client_address *a, const struct trusted_network *n)
+{
+    unsigned whole = n->bits / 8, rest = n->bits % 8;
+    uint8_t mask = (uint8_t)(0xff00 >> rest);
+    return memcmp(a->bytes, n->address.bytes, whole) == 0 &&
+           (rest == 0 || ((a->bytes[whole] ^ n->address.bytes[whole]) & mask) == 0);
+}
+
+static bool is_trusted(const struct trusted_proxies *t, const struct client_address *a)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (is_inside(a, &t->networks[i]))
+            return true;
+    return false;
+}
+
+/* ---- the search ---- */
+
+/* The state of a walk from left to right. Each address that is not trusted replaces the result. */
+struct walk {
+    const struct trusted_proxies *trusted;
+    struct client_address client;
+    bool has_client;
+    bool has_stranger; /* an address was not trusted, or not an address */
+};
+
+static void visit(struct walk *w, struct bytes text)
+{
+    struct client_address a;
+    bool is_address = client_address_parse(text, &a);
+    if (is_address && is_trusted(w->trusted, &a) && (w->has_stranger || w->has_client))
+        return;
+    w->has_stranger = w->has_stranger || !is_address || !is_trusted(w->trusted, &a);
+    w->has_client = is_address;
+    if (is_address)
+        w->client = a;
+}
+
+static void visit_list(struct walk *w, struct bytes list)
+{
+    while (list.len > 0) {
+        const char *comma = memchr(list.ptr, ',', list.len);
+        size_t n = comma ? (size_t)(comma - list.ptr) : list.len;
+        struct bytes item = bytes_trim(bytes_of(list.ptr, n));
+        if (item.len > 0)
+            visit(w, item);
+        n += comma != NULL;
+        list = bytes_of(list.ptr + n, list.len - n);
+    }
+}
+
+static struct bytes skip_blanks(struct bytes text)
+{
+    while (text.len > 0 && (*text.ptr == ' ' || *text.ptr == '\t'))
+        text = bytes_of(text.ptr + 1, text.len - 1);
+    return text;
+}
+
+/* Removes a token or a quoted string from *rest. A value longer than FORWARDED_VALUE_MAX is not an address, and is cut. Returns false
+ * if *rest is malformed. */
+static bool take_value(struct bytes *rest, char value[FORWARDED_VALUE_MAX], size_t *n)
+{
+    size_t i = 0;
+    bool is_quoted = rest->len > 0 && *rest->ptr == '"', is_closed = !is_quoted;
+    for (*n = 0, i = is_quoted; i < rest->len; i++) {
+        char c = rest->ptr[i];
+        if (is_quoted && c == '"') {
+            is_closed = true;
+            i++;
+            break;
+        }
+        if (!is_quoted && strchr(" \t,;\"=", c) && c != '\0')
+            break;
+        if (is_quoted && c == '\\' && ++i < rest->len)
+            c = rest->ptr[i];
+        if (*n < FORWARDED_VALUE_MAX)
+            value[(*n)++] = c;
+    }
+    *rest = skip_blanks(bytes_of(rest->ptr + (i < rest->len ? i : rest->len), i < rest->len ? rest->len - i : 0));
+    return is_closed && (is_quoted || *n > 0);
+}
+
+/* Reads the parameters of one element, up to its comma. Returns false if the element is malformed. */
+static bool visit_element(struct walk *w, struct bytes *rest)
+{
+    char address[FORWARDED_VALUE_MAX] = "", value[FORWARDED_VALUE_MAX];
+    size_t length = 0, n;
+    bool has_address = false;
+    while (rest->len > 0 && *rest->ptr != ',') {
+        size_t name = 0;
+        while (name < rest->len && !strchr(" \t,;\"=", rest->ptr[name]))
+            name++;
+        bool is_for = bytes_equal_nocase(bytes_of(rest->ptr, name), BYTES_LITERAL("for"));
+        if (name == 0 || name == rest->len || rest->ptr[name] != '=' || (is_for && has_address))
+            return false;
+        *rest = bytes_of(rest->ptr + name + 1, rest->len - name - 1);
+        if (!take_value(rest, value, &n) || (rest->len > 0 && *rest->ptr != ';' && *rest->ptr != ','))
+            return false;
+        if (is_for) {
+            memcpy(address, value, n);
+            length = n;
+            has_address = true;
+        }
+        if (rest->len > 0 && *rest->ptr == ';')
+            *rest = skip_blanks(bytes_of(rest->ptr + 1, rest->len - 1));
+    }
+    visit(w, bytes_of(address, length));
+    return true;
+}
+
+static bool visit_forwarded(struct walk *w, struct bytes header)
+{
+    for (struct bytes rest = skip_blanks(header); rest.len > 0; rest = skip_blanks(rest)) {
+        if (*rest.ptr != ',' && !visit_element(w, &rest))
+            return false;
+        if (rest.len > 0)
+            rest = bytes_of(rest.ptr + 1, rest.len - 1); /* the comma */
+    }
+    return true;
+}
+
+bool client_address_find(const struct trusted_proxies *t, enum forwarded_form form, struct bytes peer,
+    struct bytes header, struct client_address *out)
+{
+    struct walk w = {.trusted = t};
+    const char *comma = peer.len > 0 ? memrchr(peer.ptr, ',', peer.len) : NULL;
+    struct bytes last = bytes_trim(comma ? bytes_of(comma + 1, peer.len - (size_t)(comma + 1 - peer.ptr)) : peer);
+    bool is_unix = bytes_equal_str(last, "unix"),
+         is_known = !is_unix && client_address_parse(last, out);
+    if (is_unix ? !t->has_unix : !is_known || !is_trusted(t, out))
+        return is_known;
+    bool is_formed = form == FORWARDED_LIST || visit_forwarded(&w, header);
+    if (form == FORWARDED_LIST)
+        visit_list(&w, header);
+    if (comma)
+        visit_list(&w, bytes_of(peer.ptr, (size_t)(comma - peer.ptr)));
+    if (w.has_client)
+        *out = w.client;
+    return is_formed && w.has_client;
+}

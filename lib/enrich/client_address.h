@@ -1,0 +1,55 @@
+/* client_address: the address of the client, from the connection or from the header of a trusted proxy.
+ *
+ * Each proxy appends the address that it has accepted the request from to the header. A client may send the header
+ * with any content. So the header counts only if the request comes from a trusted proxy, and the client is the
+ * rightmost address that is not a trusted proxy.
+ *
+ * 1. No content of the header can change the result if the request comes from another address than a trusted proxy.
+ * 2. Content to the left of the client's address cannot change the result. In a malformed `Forwarded` nothing has a
+ *    known place, so there is no client.
+ * 3. An IPv4 address and its IPv4-mapped form (::ffff:192.0.2.7) are the same address.
+ *
+ * All functions take time linear in their input. */
+#ifndef MILLRACE_CLIENT_ADDRESS_H
+#define MILLRACE_CLIENT_ADDRESS_H
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include <netinet/in.h>
+
+struct client_address {
+    uint8_t bytes[16]; /* of IPv6; an IPv4 address is mapped */
+};
+#define CLIENT_ADDRESS_TEXT INET6_ADDRSTRLEN
+
+/* Reads 192.0.2.7, 192.0.2.7:80, 2001:db8::1, [2001:db8::1] or [2001:db8::1]:80. Ignores a zone (%eth0). */
+bool client_address_parse(struct bytes text, struct client_address *out);
+bool client_address_is_v4(const struct client_address *a);
+const char *client_address_print(const struct client_address *a, char out[CLIENT_ADDRESS_TEXT]);
+
+/* The addresses of trusted proxies. A zeroed struct contains none. */
+struct trusted_proxies {
+    struct trusted_network {
+        struct client_address address;
+        unsigned bits;
+    } *networks;
+    size_t n, room;
+    bool has_unix; /* connections over a Unix socket */
+};
+/* Reads addresses, networks such as 10.0.0.0/8, and the word `unix`, separated by blanks or commas. Returns 0, or -1 with
+ * the error. The caller frees *out in both cases. */
+int trusted_proxies_parse(const char *text, struct trusted_proxies *out, struct error *error);
+void trusted_proxies_free(struct trusted_proxies *t);
+
+enum forwarded_form {
+    FORWARDED_LIST,   /* addresses separated by commas: X-Forwarded-For, X-Real-IP */
+    FORWARDED_RFC7239 /* Forwarded: for=192.0.2.7;proto=https, for="[2001:db8::1]:4711" */
+};
+/* Finds the client. `peer`: address of the connection, or "unix"; in a log it may be a list, whose last address is the
+ * connection's. `header`: content of the header, of which several are joined by commas. If all addresses are trusted
+ * proxies, the leftmost address of the header is the client. Returns false if there is no client: an address is
+ * malformed or `unknown`, or a trusted proxy has sent no header. */
+bool client_address_find(const struct trusted_proxies *t, enum forwarded_form form, struct bytes peer,
+    struct bytes header, struct client_address *out);
+
+#endif

@@ -1,0 +1,45 @@
+/* Any bytes as the header of a proxy, behind which the proxy has appended the client's address. X-Forwarded-For must have this client;
+ * Forwarded must have this client or none. An address that is read must be printed and read again. */
+#include "enrich/client_address.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(struct bytes header, enum forwarded_form form, const char *appended)
+{
+    static struct trusted_proxies proxies;
+    struct client_address found, want;
+    struct error error;
+    struct buf all = {0};
+    if (proxies.n == 0 && trusted_proxies_parse("127.0.0.1", &proxies, &error) != 0)
+        abort();
+    if (!client_address_parse(BYTES_LITERAL("192.0.2.7"), &want))
+        abort();
+    buf_append_bytes(&all, header);
+    buf_append_str(&all, appended);
+    bool is_found = client_address_find(&proxies, form, BYTES_LITERAL("127.0.0.1:1"), buf_bytes(&all), &found);
+    if (is_found ? memcmp(&found, &want, sizeof found) != 0 : form == FORWARDED_LIST)
+        abort();
+    (void)client_address_find(&proxies, form, header, header, &found);
+    buf_free(&all);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bytes text = bytes_of(data, size);
+    struct client_address a, again;
+    char printed[CLIENT_ADDRESS_TEXT];
+    struct trusted_proxies proxies;
+    struct error error;
+    if (client_address_parse(text, &a) && (!client_address_parse(bytes_str(client_address_print(&a, printed)), &again) ||
+                                              memcmp(&a, &again, sizeof a) != 0))
+        abort();
+    check(text, FORWARDED_LIST, ",192.0.2.7");
+    check(text, FORWARDED_RFC7239, ",for=\"192.0.2.7:80\"");
+    check(text, FORWARDED_RFC7239, ", for=192.0.2.7;by=_x");
+    char *copy = bytes_dup(text);
+    (void)trusted_proxies_parse(copy, &proxies, &error);
+    trusted_proxies_free(&proxies);
+    free(copy);
+    return 0;
+}
