@@ -25,7 +25,8 @@ static bool parse_plain(struct bytes text, struct client_address *out)
     memcpy(copy, text.ptr ? text.ptr : "", text.len);
     copy[text.len] = '\0';
     memcpy(out->bytes, mapped, sizeof mapped);
-    return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1 || inet_pton(AF_INET6, copy, out->bytes) == 1;
+    return inet_pton(AF_INET, copy, out->bytes + sizeof mapped) == 1 ||
+           inet_pton(AF_INET6, copy, out->bytes) == 1;
 }
 
 static bool is_port(struct bytes text)
@@ -46,8 +47,8 @@ bool client_address_parse(struct bytes text, struct client_address *out)
     }
     if (colon && memchr(text.ptr, ':', text.len) == colon) { /* IPv4 with a port */
         size_t host = (size_t)(colon - text.ptr);
-        return is_port(bytes_of(colon + 1, text.len - host - 1)) && parse_plain(bytes_of(text.ptr, host), out) &&
-               client_address_is_v4(out);
+        return is_port(bytes_of(colon + 1, text.len - host - 1)) &&
+               parse_plain(bytes_of(text.ptr, host), out) && client_address_is_v4(out);
     }
     return parse_plain(text, out);
 }
@@ -55,7 +56,8 @@ bool client_address_parse(struct bytes text, struct client_address *out)
 const char *client_address_print(const struct client_address *a, char out[CLIENT_ADDRESS_TEXT])
 {
     bool is_v4 = client_address_is_v4(a);
-    return inet_ntop(is_v4 ? AF_INET : AF_INET6, a->bytes + (is_v4 ? sizeof mapped : 0), out, CLIENT_ADDRESS_TEXT);
+    return inet_ntop(
+        is_v4 ? AF_INET : AF_INET6, a->bytes + (is_v4 ? sizeof mapped : 0), out, CLIENT_ADDRESS_TEXT);
 }
 
 /* ---- trusted proxies ---- */
@@ -67,7 +69,8 @@ static bool parse_network(struct bytes word, struct trusted_network *out)
     uint64_t bits = 0;
     if (!parse_plain(address, &out->address))
         return false;
-    unsigned before = client_address_is_v4(&out->address) && !memchr(address.ptr, ':', address.len) ? V4_BITS : 0;
+    unsigned before =
+        client_address_is_v4(&out->address) && !memchr(address.ptr, ':', address.len) ? V4_BITS : 0;
     if (slash && !bytes_to_u64(bytes_of(slash + 1, word.len - address.len - 1), &bits))
         return false;
     out->bits = slash ? before + (unsigned)(bits > 128 ? 129 : bits) : 128;
@@ -174,7 +177,8 @@ static bool take_value(struct bytes *rest, char value[FORWARDED_VALUE_MAX], size
         if (*n < FORWARDED_VALUE_MAX)
             value[(*n)++] = c;
     }
-    *rest = skip_blanks(bytes_of(rest->ptr + (i < rest->len ? i : rest->len), i < rest->len ? rest->len - i : 0));
+    *rest =
+        skip_blanks(bytes_of(rest->ptr + (i < rest->len ? i : rest->len), i < rest->len ? rest->len - i : 0));
     return is_closed && (is_quoted || *n > 0);
 }
 
@@ -222,9 +226,9 @@ bool client_address_find(const struct trusted_proxies *t, enum forwarded_form fo
 {
     struct walk w = {.trusted = t};
     const char *comma = peer.len > 0 ? memrchr(peer.ptr, ',', peer.len) : NULL;
-    struct bytes last = bytes_trim(comma ? bytes_of(comma + 1, peer.len - (size_t)(comma + 1 - peer.ptr)) : peer);
-    bool is_unix = bytes_equal_str(last, "unix"),
-         is_known = !is_unix && client_address_parse(last, out);
+    struct bytes last =
+        bytes_trim(comma ? bytes_of(comma + 1, peer.len - (size_t)(comma + 1 - peer.ptr)) : peer);
+    bool is_unix = bytes_equal_str(last, "unix"), is_known = !is_unix && client_address_parse(last, out);
     if (is_unix ? !t->has_unix : !is_known || !is_trusted(t, out))
         return is_known;
     bool is_formed = form == FORWARDED_LIST || visit_forwarded(&w, header);

@@ -32,7 +32,7 @@ struct trusted_proxies {
     struct trusted_network {
         struct client_address address;
         unsigned bits;
-    } *networks;
+    } * networks;
     size_t n, room;
     bool has_unix; /* connections over a Unix socket */
 };

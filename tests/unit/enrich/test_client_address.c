@@ -28,10 +28,10 @@ static void test_forms_of_addresses(void **state)
         {"fe80::1%eth0", "fe80::1"},
         {"::", "::"},
     };
-    static const char *const wrong[] = {"", " ", "unknown", "_hidden", "192.0.2", "192.0.2.7:", "192.0.2.7:65536",
-        "192.0.2.7:x", "192.0.2.07.1", "[", "[]", "[::1", "[::1]x", "[::1]:", "[::1]:x", "::1]", "[192.0.2.7", ":80",
-        "1:2:3:4:5:6:7:8:9", "192.0.2.7, 192.0.2.8", "http://192.0.2.7",
-        "2001:0db8:0000:0000:0000:0000:0000:0000:0000:0000:0000:0001"};
+    static const char *const wrong[] = {"", " ", "unknown", "_hidden", "192.0.2",
+        "192.0.2.7:", "192.0.2.7:65536", "192.0.2.7:x", "192.0.2.07.1", "[", "[]", "[::1", "[::1]x",
+        "[::1]:", "[::1]:x", "::1]", "[192.0.2.7", ":80", "1:2:3:4:5:6:7:8:9", "192.0.2.7, 192.0.2.8",
+        "http://192.0.2.7", "2001:0db8:0000:0000:0000:0000:0000:0000:0000:0000:0000:0001"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         assert_string_equal(text_of(same[i][0]), same[i][1]);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -43,8 +43,8 @@ static void test_forms_of_addresses(void **state)
 static void test_wrong_networks_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "::/129", "::/99999999999999999999",
-        "10.0.0", "localhost", "10.0.0.0/8/8", "10.0.0.1:80", "/8"};
+    static const char *const wrong[] = {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "::/129",
+        "::/99999999999999999999", "10.0.0", "localhost", "10.0.0.0/8/8", "10.0.0.1:80", "/8"};
     struct trusted_proxies t;
     struct error error;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -56,7 +56,8 @@ static void test_wrong_networks_are_refused(void **state)
     }
 }
 
-static const char *client_of(const char *proxies, enum forwarded_form form, const char *peer, const char *header)
+static const char *client_of(
+    const char *proxies, enum forwarded_form form, const char *peer, const char *header)
 {
     static char out[CLIENT_ADDRESS_TEXT];
     struct trusted_proxies t;
@@ -101,7 +102,8 @@ static void test_clients(void **state)
         {FORWARDED_LIST, "192.0.2.7, 198.51.100.1", "6.6.6.6", "198.51.100.1"},
         /* RFC 7239 */
         {FORWARDED_RFC7239, "127.0.0.1:9", "for=192.0.2.7", "192.0.2.7"},
-        {FORWARDED_RFC7239, "127.0.0.1:9", "by=1.1.1.1;For=192.0.2.7 ; proto=https;host=\"a,b;c\\\"\"", "192.0.2.7"},
+        {FORWARDED_RFC7239, "127.0.0.1:9", "by=1.1.1.1;For=192.0.2.7 ; proto=https;host=\"a,b;c\\\"\"",
+            "192.0.2.7"},
         {FORWARDED_RFC7239, "127.0.0.1:9", "for=6.6.6.6, for=\"[2001:db8:2::7]:4711\"", "2001:db8:2::7"},
         {FORWARDED_RFC7239, "127.0.0.1:9", "for=\"192.0.2.7:80\",for=10.1.2.3;by=10.1.2.4", "192.0.2.7"},
         {FORWARDED_RFC7239, "198.51.100.1:9", "for=192.0.2.7", "198.51.100.1"},
