@@ -8,7 +8,9 @@
 struct event_body {
     const struct counters *counters;
     struct json_fields *time;
-    struct buf element; /* current element of an array, as one line */
+    struct buf element;  /* current element of an array, as one line */
+    struct enrich *door; /* NULL: none */
+    struct buf plain;    /* an event before the door adds members */
 };
 
 struct event_body *event_body_new(const struct counters *c)
@@ -25,8 +27,14 @@ void event_body_free(struct event_body **e)
         return;
     json_fields_free(&(*e)->time);
     buf_free(&(*e)->element);
+    buf_free(&(*e)->plain);
     free(*e);
     *e = NULL;
+}
+
+void event_body_use_door(struct event_body *e, struct enrich *door)
+{
+    e->door = door;
 }
 
 static struct bytes skip_space(struct bytes text)
@@ -65,6 +73,20 @@ static int add(struct event_body *e, struct bytes event, bool gets_time, usec_t 
     } else {
         buf_append_bytes(out, event);
     }
+    buf_append_char(out, '\n');
+    return 0;
+}
+
+/* Like add, for an event of the present client. */
+static int add_of_client(struct event_body *e, struct bytes event, bool gets_time, usec_t now,
+    struct buf *out, const char **reason)
+{
+    if (!e->door)
+        return add(e, event, gets_time, now, out, reason);
+    buf_clear(&e->plain);
+    if (add(e, event, gets_time, now, &e->plain, reason) != 0)
+        return -1;
+    enrich_event(e->door, bytes_without_line_end(buf_bytes(&e->plain)), out);
     buf_append_char(out, '\n');
     return 0;
 }
@@ -137,7 +159,7 @@ static int read_array(struct event_body *e, struct bytes rest, usec_t now, struc
             return error_set(&refused->first, -1, "event %zu of the array: no comma or ] follows", place);
         struct bytes event = bytes_trim(buf_bytes(&e->element));
         if (memchr(e->element.ptr, '\n', e->element.len) ||
-            add(e, event, e->counters->time_default_now, now, out, &reason) != 0) {
+            add_of_client(e, event, e->counters->time_default_now, now, out, &reason) != 0) {
             if (!refuse(refused, "event", place, reason))
                 return -1;
         } else {
@@ -171,7 +193,7 @@ int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct 
             break;
         if (!admit(refused, *n))
             return -1;
-        if (add(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) == 0)
+        if (add_of_client(e, bytes_of(line, len), e->counters->time_default_now, now, out, &reason) == 0)
             ++*n;
         else if (!refuse(refused, "line", number, reason))
             return -1;
@@ -179,26 +201,32 @@ int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct 
     return 0;
 }
 
+/* Appends the parameters as an object. */
+static void append_query(const struct event_body *e, const struct url_query *query, struct buf *event)
+{
+    buf_append_char(event, '{');
+    for (size_t i = 0; i < query->n; i++) {
+        struct bytes value = query->params[i].value;
+        uint64_t number;
+        bool is_time = bytes_equal_str(query->params[i].name, e->counters->time_field);
+        buf_append_str(event, i ? "," : "");
+        buf_append_json(event, query->params[i].name);
+        buf_append_char(event, ':');
+        if (is_time && bytes_to_u64(value, &number))
+            buf_append_bytes(event, value);
+        else
+            buf_append_json(event, value);
+    }
+    buf_append_char(event, '}');
+}
+
 int event_body_from_query(
     struct event_body *e, const struct url_query *query, usec_t now, struct buf *out, struct error *error)
 {
     const char *reason;
     struct buf event = {0};
-    buf_append_char(&event, '{');
-    for (size_t i = 0; i < query->n; i++) {
-        struct bytes value = query->params[i].value;
-        uint64_t number;
-        bool is_time = bytes_equal_str(query->params[i].name, e->counters->time_field);
-        buf_append_str(&event, i ? "," : "");
-        buf_append_json(&event, query->params[i].name);
-        buf_append_char(&event, ':');
-        if (is_time && bytes_to_u64(value, &number))
-            buf_append_bytes(&event, value);
-        else
-            buf_append_json(&event, value);
-    }
-    buf_append_char(&event, '}');
-    int r = add(e, buf_bytes(&event), true, now, out, &reason);
+    append_query(e, query, &event);
+    int r = add_of_client(e, buf_bytes(&event), true, now, out, &reason);
     buf_free(&event);
     return r == 0 ? 0 : error_set(error, -1, "the parameters: %s", reason);
 }
@@ -221,9 +249,14 @@ int event_body_incr(struct event_body *e, const struct counter *counter, struct 
                 of[i]->key_text);
         params[query.n++] = (struct url_param){bytes_str(of[i]->field), values[i]};
     }
+    const char *reason;
     size_t begin = out->len;
-    if (event_body_from_query(e, &query, now, out, error) != 0)
-        return -1;
+    struct buf event = {0};
+    append_query(e, &query, &event);
+    int r = add(e, buf_bytes(&event), true, now, out, &reason);
+    buf_free(&event);
+    if (r != 0)
+        return error_set(error, -1, "the parameters: %s", reason);
     for (size_t len = out->len - begin, i = 1; i < n; i++) {
         buf_reserve(out, len);
         memcpy(out->ptr + out->len, out->ptr + begin, len);

@@ -3,7 +3,7 @@
  * 1. If a line or an element of the array is not a JSON object, only this event is refused, and reported by its line or
  *    index. An array without an end is refused as a whole.
  * 2. The bytes of an event do not change, with these exceptions: CRs at the end are removed, line ends between members
- *    become spaces, and invariant 3 adds a time.
+ *    become spaces, invariant 3 adds a time, and a door adds members (enrich.h).
  * 3. With `[input] time_default = now`, an event without the time field gets the current time as its first member.
  *
  * One thread at a time. */
@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/url.h"
 #include "counts/counters.h"
+#include "enrich/enrich.h"
 
 #define EVENT_REPEAT_MAX 1000 /* maximum number of events of one event_body_incr */
 #define EVENT_REFUSALS_LISTED 1000
@@ -32,6 +33,9 @@ struct event_refusals {
 
 struct event_body *event_body_new(const struct counters *c); /* `c` must outlive the result */
 void event_body_free(struct event_body **e);
+/* From now on, event_body_read and event_body_from_query add the members of the door's present client. `door` must outlive
+ * `e`. */
+void event_body_use_door(struct event_body *e, struct enrich *door);
 
 /* The following functions append lines to `out`, and return 0, or -1 with the error. `now`: wall clock. */
 /* Reads a body: one object per line, or one array of objects. Empty lines are ignored. Adds the number of events to
@@ -43,7 +47,7 @@ int event_body_read(struct event_body *e, struct bytes body, usec_t now, struct 
 int event_body_from_query(
     struct event_body *e, const struct url_query *query, usec_t now, struct buf *out, struct error *error);
 /* Makes `n` events that count under `key` of `counter`, and under `sub` if `counter` is a subtotal. Other counters
- * count these events as `None`. Refuses a counter whose key is not a single field. */
+ * count these events as `None`. A door adds nothing, because the events are not of this client. Refuses a counter whose key is not a single field. */
 int event_body_incr(struct event_body *e, const struct counter *counter, struct bytes key, struct bytes sub,
     size_t n, usec_t now, struct buf *out, struct error *error);
 

@@ -6,6 +6,7 @@
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
 #include "api/ask.h"
+#include "api/door.h"
 #include "api/event_body.h"
 #include "api/page/live.h"
 #include "api/page/page.h"
@@ -21,6 +22,8 @@ struct api {
     struct asks *asks;
     struct http_client *queue;
     struct event_body *event_body;
+    struct door *door;    /* NULL: none */
+    char *archive_notice; /* warning about the archive; NULL: none */
     struct stats_counter *refused_events;
     struct http_client *pubsub; /* client that `live` uses */
     struct live *live;

@@ -89,8 +89,12 @@ static bool is_path(const char *text)
 static int api_check(struct options *o, struct error *error)
 {
     struct counters *c = NULL;
+    struct door_settings *door = NULL;
     int r = read_counters(o, &c, error);
     counters_free(&c);
+    if (r == 0)
+        r = door_settings_read(options_config(o), &door, error);
+    door_settings_free(&door);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
     if (r == 0 && !is_path(options_text(o, "public_path")))
@@ -118,8 +122,20 @@ static void api_stop(void *ctx)
     pipeline_free(&api->pipeline);
     page_free(&api->page);
     event_body_free(&api->event_body);
+    door_close(&api->door);
+    free(api->archive_notice);
     counters_free(&api->counters);
     free(api);
+}
+
+/* Shows the warnings of the archive and of the door, each on its line of /health. */
+static void show_notices(void *arg)
+{
+    const struct api *api = arg;
+    const char *archive = api->archive_notice, *door = door_problem(api->door);
+    char *both = archive && door ? mem_printf("%s\nwarning: %s", archive, door) : NULL;
+    daemon_set_notice(api->daemon, both ? both : archive ? archive : door);
+    free(both);
 }
 
 /* Without an open archive, queries and /health get a 503, but events are accepted. */
@@ -131,9 +147,26 @@ static void on_archive(void *arg)
     char *refusal = error[0] ? mem_printf("cannot open the archive: %s", error) : mem_strdup(OPENING);
     char *notice = mem_printf("cannot open the archive, the former generation stays in use: %s", error);
     daemon_set_refusing(api->daemon, "queries", has_archive ? NULL : refusal);
-    daemon_set_notice(api->daemon, has_archive && error[0] ? notice : NULL);
+    free(api->archive_notice);
+    api->archive_notice = has_archive && error[0] ? notice : NULL;
+    show_notices(api);
+    if (!api->archive_notice)
+        free(notice);
     free(refusal);
-    free(notice);
+}
+
+/* Opens the door if the configuration has one. */
+static int open_door(struct daemon *d, struct api *api, struct error *error)
+{
+    struct door_config config = {.config = options_config(daemon_options(d)),
+        .counters = api->counters,
+        .base = daemon_base(d),
+        .stats = daemon_stats(d),
+        .on_change = show_notices,
+        .arg = api};
+    int r = door_open(&config, &api->door, error);
+    event_body_use_door(api->event_body, door_enrich(api->door));
+    return r == 0 ? 0 : EX_CONFIG;
 }
 
 static int add_source(struct sources_config *sources, struct options *o, const char *name,
@@ -227,6 +260,8 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     api->refused_events = stats_counter(
         daemon_stats(d), "events_refused_total", NULL, "events of /v1/events that are not JSON objects");
     if (status == 0)
+        status = open_door(d, api, error);
+    if (status == 0)
         status = connect_sources(d, api, timeout, error);
     if (status == 0) {
         api->queue = daemon_client_new(d, options_text(o, "queue_token_file"),
@@ -266,6 +301,7 @@ static const struct daemon_spec spec = {
     .summary = "answers queries: series and breakdowns of the counts",
     .options = options,
     .default_port = PORT_API,
+    .sections = "door",
     .has_public_port = true,
     .is_service = true,
     .routes = api_routes,

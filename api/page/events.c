@@ -130,6 +130,7 @@ void events_post(struct http_request *req, void *ctx)
         !http_param_bool(req, "all_or_none", false, &refused.all_or_none))
         goto out;
     body = http_take_body(req);
+    door_begin(api->door, req);
     int result = event_body_read(api->event_body, buf_bytes(&body), clock_wall(), &events, &n, &refused);
     buf_free(&body);
     stats_add(api->refused_events, refused.n);
@@ -152,6 +153,7 @@ void events_pixel(struct http_request *req, void *ctx)
     struct api *api = ctx;
     struct buf events = {0};
     struct error error;
+    door_begin(api->door, req);
     if (event_body_from_query(api->event_body, http_query(req), clock_wall(), &events, &error) != 0)
         refuse_events(req, &error);
     else

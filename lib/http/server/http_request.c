@@ -95,6 +95,18 @@ struct bytes http_header(const struct http_request *req, const char *name)
     return BYTES_NONE;
 }
 
+void http_append_header(const struct http_request *req, const char *name, struct buf *out)
+{
+    size_t len = strlen(name), begin = out->len;
+    for (size_t i = 0; i < req->head.n_headers; i++) {
+        const struct http_header_span *h = &req->head.headers[i];
+        if (h->name_len != len || strncasecmp(req->head.text.ptr + h->name, name, len) != 0)
+            continue;
+        buf_append_str(out, out->len > begin ? "," : "");
+        buf_append(out, req->head.text.ptr + h->value, h->value_len);
+    }
+}
+
 const char *http_peer(const struct http_request *req)
 {
     return req->conn->peer;

@@ -170,6 +170,8 @@ const struct url_query *http_query(const struct http_request *req);
 bool http_take_form(struct http_request *req);
 /* Returns the value of the first header with this name, or BYTES_NONE. The case of the name does not matter. */
 struct bytes http_header(const struct http_request *req, const char *name);
+/* Appends the values of all headers with this name, in order, separated by commas. */
+void http_append_header(const struct http_request *req, const char *name, struct buf *out);
 const char *http_peer(const struct http_request *req); /* "127.0.0.1:54321" or "unix" */
 /* True if the client may use HTTP_ROUTE_NEEDS_TOKEN routes. */
 bool http_is_admin(const struct http_request *req);

@@ -1,0 +1,33 @@
+/* door: the API as a door (enrich.h) for the events of POST /v1/events and GET /v1/pixel.gif.
+ *
+ * 1. Without [door] in the configuration there is no door, and events pass unchanged.
+ * 2. A timer makes and deletes keys, also if no events arrive. */
+#ifndef MILLRACE_API_DOOR_H
+#define MILLRACE_API_DOOR_H
+
+#include "counts/counters.h"
+#include "enrich/enrich.h"
+#include "http/server/http_server.h"
+
+struct event_base;
+struct door;
+
+struct door_config {
+    const struct config *config;     /* outlives the door */
+    const struct counters *counters; /* outlive the door */
+    struct event_base *base;
+    struct stats *stats;
+    void (*on_change)(void *arg); /* door_problem has changed */
+    void *arg;
+};
+
+/* Sets *out to NULL without [door]. Returns 0, or -1 with the error. */
+int door_open(const struct door_config *config, struct door **out, struct error *error);
+void door_close(struct door **d);
+struct enrich *door_enrich(struct door *d); /* NULL without a door */
+/* Begins the events of the request's client. `d` may be NULL. */
+void door_begin(struct door *d, const struct http_request *req);
+/* Why events get no visitor, or NULL. `d` may be NULL. */
+const char *door_problem(const struct door *d);
+
+#endif

@@ -1,0 +1,129 @@
+"""Doors: what the API adds to events. The visitors are those of a model in Python."""
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import re
+import time
+
+import harness
+import test_api
+from harness import request
+
+DAY = 86400
+COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
+AGENT = 'Mozilla/5.0 (X11; "Linux" x86_64)'
+
+
+def keys_of(path):
+    """{day: key}"""
+    with open(path) as f:
+        return {int(day): bytes.fromhex(key) for day, key in re.findall(r"^key (\d+) (\w{64})$", f.read(), re.M)}
+
+
+def visitor(key, address, agent, site=""):
+    ip = ipaddress.ip_address(address)
+    packed = b"\x10" + bytes(10) + b"\xff\xff" + ip.packed if ip.version == 4 else b"\x08" + ip.packed[:8]
+    digest = hmac.new(key, packed + site.encode() + b"\0" + agent.encode(), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest[:12]).decode()
+
+
+class DoorTest(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.keys = self.path("visitor.keys")
+
+    def configure(self, door):
+        return self.write("test.conf", COUNTERS + ("[door]\n" + door.replace("KEYS", "visitor_key_file = " + self.keys) if door else ""))
+
+    def visitor(self, when, *args):
+        return visitor(keys_of(self.keys)[int(when) // DAY], *args)
+
+
+class ApiDoorTest(DoorTest):
+    def start_api(self, door, *args):
+        self.source = test_api.Source(self)
+        self.api = self.start("api", "--config", self.configure(door), "--queue-url", self.source.url, "--aggregator-url",
+                              self.source.url, *args)
+
+    def stored(self):
+        return self.source.posted[-1][1]
+
+    def post(self, *events, **headers):
+        """The stored events."""
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        body = "\n".join(json.dumps(e) for e in events).encode()
+        self.assertEqual(request(self.api.url, "POST", "/v1/events", body, headers=headers).status, 200)
+        return [json.loads(line) for line in self.stored().splitlines()]
+
+    def metric(self, reason):
+        return int(re.search(r'events_without_visitor_total\{reason="%s"\} (\d+)' % reason, self.api.get("/metrics").text)[1])
+
+    def test_without_a_door_nothing_changes(self):
+        self.start_api("")
+        body = b'{"t":1,  "visitor":"a" ,"ip":"b", "visitor":"c"}\n'
+        self.api.post("/v1/events", body, headers={"User-Agent": AGENT, "X-Forwarded-For": "192.0.2.7"})
+        self.assertEqual(self.stored(), body)
+        self.assertNotIn("without_visitor", self.api.get("/metrics").text)
+
+    def test_the_visitor_is_the_models(self):
+        self.start_api("add = visitor\nKEYS\nclient_address = X-Forwarded-For\n")
+        now = int(time.time())
+        for address in ("192.0.2.7", "2001:db8:1:2::3"):
+            for url, site in (("https://Shop.example:8443/a", "shop.example"), ("/a", "/a"), (None, "")):
+                event = {"t": now, "visitor": "forged", "ip": "6.6.6.6", **({"url": url} if url else {})}
+                got, = self.post(event, User_Agent=AGENT, X_Forwarded_For="6.6.6.6, " + address)
+                want = {name: value for name, value in event.items() if name not in ("ip", "visitor")}
+                self.assertEqual(got, {**want, "visitor": self.visitor(now, address, AGENT, site)})
+        self.assertNotIn(b"192.0.2.7", self.stored())
+        got = self.api.get("/v1/pixel.gif?t=%d&visitor=x&ip=y" % now, headers={"User-Agent": AGENT, "X-Forwarded-For": "192.0.2.7"})
+        self.assertEqual(got.status, 200)
+        self.assertEqual(json.loads(self.stored()), {"t": now, "visitor": self.visitor(now, "192.0.2.7", AGENT)})
+        self.assertEqual(self.api.get("/v1/incr?ns=all&key=all").status, 200)
+        self.assertNotIn(b"visitor", self.stored())
+        array = request(self.api.url, "POST", "/v1/events", b'[{"t":%d}, {"t":1}\n,\n{"t":null}, {"t":%d}]' % (now, now + 3 * DAY),
+                        headers={"X-Forwarded-For": "192.0.2.7"})
+        self.assertEqual(array.json(), {"accepted": 4})
+        first, *rest = [json.loads(line) for line in self.stored().splitlines()]
+        self.assertEqual(first["visitor"], self.visitor(now, "192.0.2.7", ""))
+        self.assertFalse(any("visitor" in event for event in rest))
+        self.assertEqual([self.metric(reason) for reason in ("late", "time", "early", "address")], [1, 1, 1, 0])
+        self.post({"t": now})  # of the proxy, without the header
+        self.assertEqual(self.metric("address"), 1)
+        self.assertEqual(os.stat(self.keys).st_mode & 0o777, 0o600)
+
+    def test_several_headers_are_one_list(self):
+        """A proxy that adds a line of its own, behind the client's."""
+        self.start_api("add = ip\nclient_address = X-Forwarded-For\ntrusted_proxies = 127.0.0.1 10.0.0.0/8\n")
+        c = harness.connect(self.api.url)
+        self.addCleanup(c.close)
+        c.putrequest("POST", "/v1/events")
+        for name, value in (("X-Forwarded-For", "6.6.6.6"), ("x-forwarded-for", "192.0.2.7"), ("X-FORWARDED-FOR", "10.1.1.1"), ("Content-Length", "7")):
+            c.putheader(name, value)
+        c.endheaders(b'{"t":1}')
+        self.assertEqual(c.getresponse().status, 200)
+        self.assertEqual(json.loads(self.stored()), {"t": 1, "ip": "192.0.2.7"})
+
+    def test_the_address_of_the_connection(self):
+        self.start_api("add = ip\n")
+        self.assertEqual(self.post({"ip": 1, "t": 1}, X_Forwarded_For="192.0.2.7"), [{"t": 1, "ip": "127.0.0.1"}])
+        self.start_api("add = ip\nclient_address = Forwarded\n", "--address=unix:" + self.path("sock"))
+        self.assertEqual(self.post({"t": 1}, Forwarded='for="[2001:db8::1]:9"'), [{"t": 1, "ip": "2001:db8::1"}])
+
+    def test_a_key_file_that_cannot_be_used(self):
+        for door, why in (("add = visitor\n", "needs visitor_key_file"), ("add = visitor\nKEYS/no/such\n", "No such file"),
+                          ("add = visitor\nKEYS\nsalt = x\n", "[door] has no setting 'salt'")):
+            done = self.run_program("api", "--config", self.configure(door), "--queue-url", "http://127.0.0.1:1", "--port=0")
+            self.assertEqual((done.returncode, why in done.stderr.decode()), (78, True), done.stderr)
+        self.write("visitor.keys", "x")
+        os.chmod(self.keys, 0o600)
+        done = self.run_program("api", "--config", self.configure("add = visitor\nKEYS\n"), "--queue-url", "http://127.0.0.1:1", "--port=0")
+        self.assertEqual((done.returncode, b"is not a file of visitor keys; delete it" in done.stderr), (78, True), done.stderr)
+        done = self.run_program("api", "--config", self.configure("add = visitor ip\nKEYS\n"), "--check-config")
+        self.assertEqual((done.returncode, b"[door" in done.stdout and b"visitor_key_file = " in done.stdout), (0, True), done)
+
+
+if __name__ == "__main__":
+    harness.main()
