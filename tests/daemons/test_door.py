@@ -1,4 +1,4 @@
-"""Doors: what the API adds to events. The visitors are those of a model in Python."""
+"""Doors: what the API and `millrace put` add to events. The visitors are those of a model in Python."""
 import base64
 import hashlib
 import hmac
@@ -15,6 +15,7 @@ from harness import request
 DAY = 86400
 COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
 AGENT = 'Mozilla/5.0 (X11; "Linux" x86_64)'
+LINE = '%s - - [%s] "GET /a HTTP/1.1" 200 5 "-" "%s"\n'
 
 
 def keys_of(path):
@@ -123,6 +124,63 @@ class ApiDoorTest(DoorTest):
         self.assertEqual((done.returncode, b"is not a file of visitor keys; delete it" in done.stderr), (78, True), done.stderr)
         done = self.run_program("api", "--config", self.configure("add = visitor ip\nKEYS\n"), "--check-config")
         self.assertEqual((done.returncode, b"[door" in done.stdout and b"visitor_key_file = " in done.stdout), (0, True), done)
+
+
+class PutDoorTest(DoorTest):
+    def setUp(self):
+        super().setUp()
+        self.source = test_api.Source(self)
+
+    def put(self, door, lines, *args, env=None):
+        """The stored events, and the messages."""
+        self.source.posted.clear()
+        done = self.run_program("millrace", "put", "--config", self.configure(door), "--queue-url", self.source.url, "--quiet", *(args or ("--format=combined",)),
+                                self.write("access.log", lines), env=env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(line) for _, body in self.source.posted for line in body.splitlines()], done.stderr.decode()
+
+    @staticmethod
+    def stamp(when):
+        return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(when))
+
+    def test_a_line_has_the_visitor_of_the_api(self):
+        now = int(time.time())
+        lines = LINE % ("192.0.2.7", self.stamp(now), AGENT.replace('"', "\\x22")) + LINE % ("192.0.2.7", self.stamp(now - 3 * DAY), "curl")
+        (new, old), messages = self.put("add = visitor\nKEYS\n", lines)
+        self.assertEqual(new, {"time": now, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5, "agent": AGENT,
+                               "visitor": self.visitor(now, "192.0.2.7", AGENT)})
+        self.assertEqual((old["agent"], "visitor" in old, "host" in old), ("curl", False, False))
+        self.assertIn("1 events have no visitor (1 late)", messages)
+        (kept, _), _ = self.put("add = visitor ip\nKEYS\n", lines)
+        self.assertEqual((kept["host"], kept["ip"], kept["visitor"]), ("192.0.2.7", "192.0.2.7", new["visitor"]))
+        (plain, _), messages = self.put("", lines)
+        self.assertEqual((plain["host"], "visitor" in plain, messages), ("192.0.2.7", False, ""))
+
+    def test_the_virtual_host_is_the_site(self):
+        now = int(time.time())
+        (got,), _ = self.put("add = visitor\nKEYS\n", "Shop.example:443 " + LINE % ("192.0.2.7", self.stamp(now), "a"), "--format=vhost_combined")
+        self.assertEqual(got["visitor"], self.visitor(now, "192.0.2.7", "a", "shop.example"))
+
+    def test_headers_of_proxies(self):
+        now = int(time.time())
+        door = "add = visitor\nKEYS\nclient_address = X-Forwarded-For\ntrusted_proxies = 10.0.0.0/8\n"
+        for text, line in (('%h %t "%{X-Forwarded-For}i"', '10.0.0.1 [%s] "6.6.6.6, 192.0.2.7"\n'), ("%{X-Forwarded-For}i %t", "6.6.6.6, 192.0.2.7, 10.0.0.1 [%s]\n"),
+                           ("$remote_addr [$time_local] $http_x_forwarded_for", "6.6.6.6, 192.0.2.7, 10.0.0.1 [%s] -\n")):
+            (got,), _ = self.put(door, line % self.stamp(now), "--log-format=" + text)
+            self.assertEqual(got, {"time": now, "visitor": self.visitor(now, "192.0.2.7", "")})
+        (got,), _ = self.put(door.replace("X-Forwarded-For", "X-Real-IP"), '10.0.0.1 [%s] "192.0.2.7"\n' % self.stamp(now),
+                             '--log-format=%h %t "%{X-Real-IP}i"')
+        self.assertEqual(got, {"time": now, "visitor": self.visitor(now, "192.0.2.7", "")})
+
+    def test_lines_that_are_events_pass_unchanged(self):
+        line = '{"t":1, "visitor":"x","ip":"y"}\n'
+        self.put("add = visitor\nKEYS\n", line, "--format=lines")
+        self.assertEqual(self.source.posted[0][1].decode(), line)
+
+    def test_a_wrong_key_file_ends_the_put(self):
+        done = self.run_program("millrace", "put", "--config", self.configure("add = visitor\nKEYS/x\n"), "--queue-url", self.source.url,
+                                "--format=combined", self.write("access.log", LINE % ("192.0.2.7", self.stamp(0), "a")))
+        self.assertEqual((done.returncode, self.source.posted), (78, []), done.stderr)
 
 
 if __name__ == "__main__":

@@ -722,6 +722,24 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     return NULL;
 }
 
+void log_format_copy(const struct log_format *f, const char *member, struct buf *out)
+{
+    struct buf plain = {0};
+    struct bytes span = member ? span_of(f, member) : BYTES_NONE;
+    buf_clear(out);
+    if (span.len > 0 && !bytes_equal_str(span, "-") && !bytes_equal_str(span, "\"\""))
+        buf_append_bytes(out, unescape(span, &plain));
+    buf_free(&plain);
+}
+
+bool log_format_address(const struct log_format *f, size_t i, const char **member)
+{
+    if (i >= f->n)
+        return false;
+    *member = f->fields[i].kind == ADDRESS ? f->fields[i].member : NULL;
+    return true;
+}
+
 uint64_t log_format_steps(const struct log_format *f)
 {
     return f->steps;

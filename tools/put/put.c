@@ -267,6 +267,10 @@ static int put_with(const struct options *o)
     if (is_counted(o))
         put_counted_begin(&p.counted, options_config(o), options_string(o, "data_dir"));
     status = check_form(&p);
+    if (status == 0 && p.form.log_format &&
+        put_door_open(
+            options_config(o), options_string(o, "data_dir"), p.form.log_format, &p.form.door, &error) != 0)
+        status = tool_fail(EX_CONFIG, "%s", error.text);
     if (status == 0 && daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
         status = tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);
@@ -283,6 +287,8 @@ static int put_with(const struct options *o)
     sigaction(SIGTERM, &stop, NULL);
     if (status == 0)
         status = run(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    put_door_report(p.form.door);
+    put_door_close(&p.form.door);
     int counted = put_counted_report(&p.counted);
     for (size_t i = 0; i < p.n_done; i++)
         free(p.done[i].name);

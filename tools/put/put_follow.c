@@ -224,6 +224,7 @@ static void report(struct follow *f, int exit_status, bool is_last)
             [PUT_REFUSED] = p->rejects.n + p->rejects.skipped,
             [PUT_SKIPPED_BYTES] = p->skipped_bytes,
             [PUT_REPLACED] = p->replaced,
+            [PUT_NO_VISITOR] = put_door_missed(p->form.door),
             [PUT_EXIT_STATUS] = (uint64_t)exit_status}};
     usec_t now = clock_monotonic();
     put_rejects_report(&p->rejects, now, is_last);
@@ -266,6 +267,7 @@ static int follow_all(struct follow *f, char **operands, size_t n)
                 status = take_turn(&log->in, &is_idle);
             all_idle = all_idle && is_idle;
         }
+        put_door_tend(f->put->form.door);
         report(f, 0, false);
         if (all_idle && status == 0 && !put_stopped)
             clock_sleep(PUT_FOLLOW_POLL);

@@ -8,12 +8,14 @@
 struct put_reader {
     struct csv *csv;
     struct log_format *log;
+    struct put_door *door;
     struct buf event; /* of a log */
 };
 
 struct put_reader *put_reader_new(const struct put_form *form, struct error *error)
 {
     struct put_reader *r = mem_zalloc(sizeof *r);
+    r->door = form->door;
     if (form->is_csv)
         r->csv = csv_new(&form->csv);
     else if (form->log_format && !(r->log = log_format_new(form->log_format, error)))
@@ -55,6 +57,8 @@ enum put_result put_reader_add(struct put_reader *r, struct bytes line, struct p
     if (record->text.len == 0)
         return PUT_NONE;
     record->why = log_format_read(r->log, record->text, &r->event, &record->is_replaced);
+    if (!record->why)
+        put_door_pass(r->door, r->log, &r->event);
     record->event = buf_bytes(&r->event);
     return record->why ? PUT_WRONG : PUT_EVENT;
 }

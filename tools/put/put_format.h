@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/csv_record.h"
+#include "tools/put/put_door.h"
 
 enum put_result {
     PUT_MORE,       /* the record continues in the next line */
@@ -29,6 +30,7 @@ struct put_form {
     bool is_csv;            /* read by whole files, as text of any origin */
     const char *log_format; /* directives, or the name of a built-in format; NULL: each line is an event */
     struct csv_form csv;
+    struct put_door *door; /* of log_format; NULL: none */
 };
 
 struct put_reader;

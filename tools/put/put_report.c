@@ -22,6 +22,9 @@ static const struct {
         "NUL bytes at the beginning of lines, as copytruncate leaves them."},
     [PUT_REPLACED] = {"millrace_put_replaced_total", "counter",
         "Lines with invalid text, which U+FFFD replaces."},
+    [PUT_NO_VISITOR] = {"millrace_put_events_without_visitor_total", "counter",
+        "Lines of an access log that got no visitor, because of their time, the client's address or the key "
+        "file."},
     [PUT_EXIT_STATUS] = {"millrace_put_exit_status", "gauge",
         "Exit status of an ended millrace put; 0: it runs, or was stopped."},
 };

@@ -13,7 +13,15 @@
 #define PUT_REPORT_EVERY (2 * USEC_PER_SEC)
 #define PUT_REPORT_WHY 200
 
-enum put_number { PUT_POSTED, PUT_REFUSED, PUT_SKIPPED_BYTES, PUT_REPLACED, PUT_EXIT_STATUS, PUT_NUMBERS };
+enum put_number {
+    PUT_POSTED,
+    PUT_REFUSED,
+    PUT_SKIPPED_BYTES,
+    PUT_REPLACED,
+    PUT_NO_VISITOR,
+    PUT_EXIT_STATUS,
+    PUT_NUMBERS
+};
 
 struct put_report {
     const char *queue, *producer;
