@@ -6,10 +6,12 @@ import ipaddress
 import json
 import os
 import re
+import subprocess
 import time
 
 import harness
 import test_api
+import xxh3
 from harness import request
 
 DAY = 86400
@@ -181,6 +183,41 @@ class PutDoorTest(DoorTest):
         done = self.run_program("millrace", "put", "--config", self.configure("add = visitor\nKEYS/x\n"), "--queue-url", self.source.url,
                                 "--format=combined", self.write("access.log", LINE % ("192.0.2.7", self.stamp(0), "a")))
         self.assertEqual((done.returncode, self.source.posted), (78, []), done.stderr)
+
+
+class PipelineTest(DoorTest):
+    def test_status_doctor_and_backup(self):
+        """The file is in the data directory, where the pipeline's own files are."""
+        data = self.path("data")
+        self.keys = os.path.join(data, "visitor.keys")
+        config = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
+        pipeline = harness.Pipeline(self, config, data).wait_ready()
+        now = int(time.time())
+        self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"t":%d}' % now, headers={"User-Agent": "a"}).status, 200)
+        self.assertEqual(self.run_program("millrace", "status", "--wait", "--data-dir", data).returncode, 0)
+        secret = keys_of(self.keys)[now // DAY].hex()
+
+        def doctor():
+            done = self.run_program("millrace", "doctor", "--fast", "--json", "--config", config)
+            return next((f["result"], f["finding"], f["remedy"]) for f in json.loads(done.stdout)["findings"] if f["check"] == "visitors")
+        self.assertEqual(doctor()[0], "ok")
+        self.assertEqual(self.run_program("millrace", "backup", "--config", config, self.path("copy")).returncode, 0)
+        for directory, _, names in os.walk(self.path("copy")):
+            for name in names:
+                self.assertNotIn(secret.encode(), harness.read_file(os.path.join(directory, name)), name)
+                self.assertNotIn("visitor.keys", name)
+        os.chmod(self.keys, 0o644)
+        result, finding, remedy = doctor()
+        self.assertEqual((result, "mode 644" in finding), ("fail", True))
+        subprocess.run(["sh", "-c", remedy], check=True)
+        self.assertEqual(doctor()[0], "ok")
+        text = harness.read_file(self.keys)
+        self.write("data/visitor.keys", text.replace(b"period day", b"period dax"))
+        self.assertIn("is damaged", doctor()[1])
+        old = re.sub(rb"key \d+ ", b"key 15000 ", text[:text.index(b"checksum")])
+        self.write("data/visitor.keys", old + b"checksum %s\n" % xxh3.xxh3(old).encode())
+        self.assertEqual(doctor()[0], "warn")
+        self.assertIn("should be deleted", doctor()[1])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ static void check(struct bytes header, enum forwarded_form form, const char *app
         abort();
     buf_append_bytes(&all, header);
     buf_append_str(&all, appended);
-    bool is_found = client_address_find(&proxies, form, BYTES_LITERAL("127.0.0.1:1"), buf_bytes(&all), &found);
+    bool is_found =
+        client_address_find(&proxies, form, BYTES_LITERAL("127.0.0.1:1"), buf_bytes(&all), &found);
     if (is_found ? memcmp(&found, &want, sizeof found) != 0 : form == FORWARDED_LIST)
         abort();
     (void)client_address_find(&proxies, form, header, header, &found);
@@ -31,8 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char printed[CLIENT_ADDRESS_TEXT];
     struct trusted_proxies proxies;
     struct error error;
-    if (client_address_parse(text, &a) && (!client_address_parse(bytes_str(client_address_print(&a, printed)), &again) ||
-                                              memcmp(&a, &again, sizeof a) != 0))
+    if (client_address_parse(text, &a) &&
+        (!client_address_parse(bytes_str(client_address_print(&a, printed)), &again) ||
+            memcmp(&a, &again, sizeof a) != 0))
         abort();
     check(text, FORWARDED_LIST, ",192.0.2.7");
     check(text, FORWARDED_RFC7239, ",for=\"192.0.2.7:80\"");

@@ -1,6 +1,8 @@
 /* millrace doctor: checks disk, permissions, clock, limits, versions, files and the conservation law of a pipeline. */
 #include "tools/run/doctor.h"
 
+#include "base/io.h"
+#include "enrich/door_settings.h"
 #include "journal/journal_inspect.h"
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +21,7 @@
 #define DESCRIPTORS_MIN 4096
 #define SOMAXCONN_MIN 1024
 #define INODES_MIN 1000
+#define KEY_OVERDUE 3600 /* seconds */
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -237,6 +240,52 @@ static void check_archive(struct doctor *d)
     free(line);
 }
 
+/* Checks who may read the file of visitor keys, and that expired keys are deleted, which needs a running door. */
+static void check_key_file(struct doctor *d, const struct door_settings *s)
+{
+    const char *path = s->visitor_key_file;
+    struct stat st, top;
+    struct buf text = {0}, remedy = {0};
+    struct visitor_key_set set = {.n = 0};
+    struct error error;
+    int64_t now = clock_wall() / USEC_PER_SEC;
+    buf_printf(&remedy, "chown --reference=%s %s; chmod 600 %s", d->data_dir, path, path);
+    if (stat(path, &st) != 0 || stat(d->data_dir, &top) != 0)
+        doctor_find(d, STATUS_ATTENTION, "visitors", "start the pipeline; the api makes the file", "%s: %s",
+            path, strerror(errno));
+    else if (st.st_uid != top.st_uid || (st.st_mode & (S_IRWXG | S_IRWXO)))
+        doctor_find(d, STATUS_DOWN, "visitors", remedy.ptr, "%s has mode %03o and belongs to user %u", path,
+            (unsigned)st.st_mode & 0777, (unsigned)st.st_uid);
+    else if (io_read_file(path, VISITOR_FILE_MAX, &text) != 0)
+        doctor_find(d, STATUS_ATTENTION, "visitors", "run millrace doctor as the user of the pipeline",
+            "%s: %s", path, strerror(errno));
+    else if (visitor_key_set_parse(buf_bytes(&text), &set, &error) != 0)
+        doctor_find(d, STATUS_DOWN, "visitors", "delete the file; see millrace help privacy", "%s %s", path,
+            error.text);
+    else if (set.n > 0 &&
+             now - visitor_period_end(set.period, set.keys[0].number) - VISITOR_KEEP > KEY_OVERDUE)
+        doctor_find(d, STATUS_ATTENTION, "visitors", "start the pipeline, or delete the file",
+            "%s has a key that should be deleted, because no door is running", path);
+    else
+        doctor_find(d, STATUS_FINE, "visitors", NULL, "%s has %zu keys", path, set.n);
+    explicit_bzero(&set, sizeof set);
+    buf_free(&text);
+    buf_free(&remedy);
+}
+
+static void check_visitors(struct doctor *d)
+{
+    struct door_settings *s;
+    struct error error;
+    if (door_settings_read(d->config, &s, &error) != 0)
+        doctor_find(d, STATUS_DOWN, "visitors", "correct the configuration", "%s", error.text);
+    else if (s && s->adds[DOOR_VISITOR])
+        check_key_file(d, s);
+    else
+        doctor_find(d, STATUS_FINE, "visitors", NULL, "the doors add none");
+    door_settings_free(&s);
+}
+
 static const struct {
     void (*run)(struct doctor *d);
     bool reads_all;
@@ -247,6 +296,7 @@ static const struct {
     {check_permissions, false},
     {check_clock, false},
     {check_limits, false},
+    {check_visitors, false},
     {check_journals, true},
     {check_archive, true},
     {doctor_check_conservation, true},

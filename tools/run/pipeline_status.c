@@ -385,7 +385,9 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
             ? "start that producer's host, or leave it out: millrace producers --leave-out; "
               "see millrace help counting"
         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
-        : contains(&d->detail, "the disk is full")        ? FREE_DISK
+        : contains(&d->detail, "events get no visitor")
+            ? "correct the file, or [door] visitor_key_file; see millrace help privacy"
+        : contains(&d->detail, "the disk is full") ? FREE_DISK
         : contains(&d->detail, "the disk is nearly full")
             ? "free space, or set retain_bytes or retain_age of the streams"
             : "see millrace help operations";
