@@ -1,4 +1,5 @@
 """Doors: what the API and `millrace put` add to events. The visitors are those of a model in Python."""
+# seconds: 22
 import base64
 import hashlib
 import hmac
@@ -12,7 +13,8 @@ import time
 import harness
 import test_api
 import xxh3
-from harness import request
+from clocks import Clocks
+from harness import request, wait_until
 
 DAY = 86400
 COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
@@ -45,11 +47,11 @@ class DoorTest(harness.MillraceTest):
         return visitor(keys_of(self.keys)[int(when) // DAY], *args)
 
 
-class ApiDoorTest(DoorTest):
-    def start_api(self, door, *args):
+class ApiDoorCase(DoorTest):
+    def start_api(self, door, *args, **kw):
         self.source = test_api.Source(self)
         self.api = self.start("api", "--config", self.configure(door), "--queue-url", self.source.url, "--aggregator-url",
-                              self.source.url, *args)
+                              self.source.url, *args, **kw)
 
     def stored(self):
         return self.source.posted[-1][1]
@@ -64,6 +66,8 @@ class ApiDoorTest(DoorTest):
     def metric(self, reason):
         return int(re.search(r'events_without_visitor_total\{reason="%s"\} (\d+)' % reason, self.api.get("/metrics").text)[1])
 
+
+class ApiDoorTest(ApiDoorCase):
     def test_without_a_door_nothing_changes(self):
         self.start_api("")
         body = b'{"t":1,  "visitor":"a" ,"ip":"b", "visitor":"c"}\n'
@@ -110,7 +114,9 @@ class ApiDoorTest(DoorTest):
         self.assertEqual(json.loads(self.stored()), {"t": 1, "ip": "192.0.2.7"})
 
     def test_the_address_of_the_connection(self):
-        self.start_api("add = ip\n")
+        self.start_api("add = ip\n", "--public-path=/p")
+        self.assertEqual(self.api.post("/p/events", b'{"ip":1}').status, 200)
+        self.assertEqual(json.loads(self.stored()), {"ip": "127.0.0.1"})
         self.assertEqual(self.post({"ip": 1, "t": 1}, X_Forwarded_For="192.0.2.7"), [{"t": 1, "ip": "127.0.0.1"}])
         self.start_api("add = ip\nclient_address = Forwarded\n", "--address=unix:" + self.path("sock"))
         self.assertEqual(self.post({"t": 1}, Forwarded='for="[2001:db8::1]:9"'), [{"t": 1, "ip": "2001:db8::1"}])
@@ -126,6 +132,38 @@ class ApiDoorTest(DoorTest):
         self.assertEqual((done.returncode, b"is not a file of visitor keys; delete it" in done.stderr), (78, True), done.stderr)
         done = self.run_program("api", "--config", self.configure("add = visitor ip\nKEYS\n"), "--check-config")
         self.assertEqual((done.returncode, b"[door" in done.stdout and b"visitor_key_file = " in done.stdout), (0, True), done)
+
+
+class DaysTest(ApiDoorCase):
+    """The clock goes on by days while the API runs."""
+
+    def visitor_at(self, when):
+        return self.post({"t": when}, User_Agent="a")[0].get("visitor")
+
+    def test_a_key_lives_until_a_day_after_its_day(self):
+        clocks = Clocks(self)
+        self.start_api("add = visitor\nKEYS\n", env=clocks.env)
+        now = int(time.time())
+        first, secret = self.visitor_at(now), keys_of(self.keys)[now // DAY].hex()
+        self.assertEqual(first, self.visitor(now, "127.0.0.1", "a"))
+        clocks.set(wall=40 * DAY)  # a jump for a moment
+        self.assertEqual(self.visitor_at(now), first)
+        clocks.set(wall=DAY, boot=DAY)
+        second = self.visitor_at(now + DAY)
+        self.assertEqual(second, self.visitor(now + DAY, "127.0.0.1", "a"))
+        self.assertEqual(self.visitor_at(now), first)
+        os.chmod(self.keys, 0o640)
+        clocks.set(wall=2 * DAY, boot=2 * DAY)
+        self.assertIsNone(self.visitor_at(now + 2 * DAY))
+        self.assertEqual(self.visitor_at(now + DAY), second)
+        wait_until(lambda: "warning: events get no visitor: %s is open to other users: chmod 600" % self.keys in self.api.get("/health").text,
+                   lambda: self.api.get("/health").text)
+        os.chmod(self.keys, 0o600)
+        wait_until(lambda: "visitor" not in self.api.get("/health").text, lambda: self.api.get("/health").text)
+        self.assertNotIn(secret, harness.read_file(self.keys).decode())
+        self.assertEqual(sorted(keys_of(self.keys)), [now // DAY + 1, now // DAY + 2])
+        self.assertIsNone(self.visitor_at(now))
+        self.assertEqual((self.metric("key_file"), self.metric("late")), (1, 1))
 
 
 class PutDoorTest(DoorTest):
@@ -157,6 +195,29 @@ class PutDoorTest(DoorTest):
         self.assertEqual((kept["host"], kept["ip"], kept["visitor"]), ("192.0.2.7", "192.0.2.7", new["visitor"]))
         (plain, _), messages = self.put("", lines)
         self.assertEqual((plain["host"], "visitor" in plain, messages), ("192.0.2.7", False, ""))
+
+    def test_yesterdays_log(self):
+        """A door made the key on its day, and the log is posted on the next day, or too late."""
+        now, clocks = int(time.time()), Clocks(self)
+        line = LINE % ("192.0.2.7", self.stamp(now), "a")
+        (first,), _ = self.put("add = visitor\nKEYS\n", line)
+        for days, visitor in ((1, first["visitor"]), (2, None)):
+            clocks.set(wall=days * DAY, boot=days * DAY)
+            (got,), _ = self.put("add = visitor\nKEYS\n", line, env={**os.environ, **clocks.env})
+            self.assertEqual(got.get("visitor"), visitor)
+
+    def test_a_follower_counts_lines_without_a_visitor(self):
+        log, prom = self.write("followed.log", LINE % ("192.0.2.7", self.stamp(0), "a")), self.path("data", "put", "default.p.prom")
+        os.mkdir(self.path("data"))
+        queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never")
+        config = self.write("test.conf", "[millrace]\ndata_dir = %s\n" % self.path("data") + COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys
+                            + "[simplequeue]\nport = %s\n" % queue.url.rsplit(":", 1)[1])
+        p = subprocess.Popen(harness.dies_with_us([harness.program("millrace"), "put", "--config", config, "--format=combined", "--follow",
+                                                   "--producer=p", log]), stderr=subprocess.PIPE)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(lambda: (p.kill(), p.wait()))
+        metric = b'millrace_put_events_without_visitor_total{queue="default",producer="p"} 1\n'
+        wait_until(lambda: os.path.exists(prom) and metric in harness.read_file(prom), lambda: p.poll())
 
     def test_the_virtual_host_is_the_site(self):
         now = int(time.time())
