@@ -331,7 +331,7 @@ void options_show_settings(const struct options *o)
         const struct config_section *s = &c->sections[i];
         if (strcmp(s->kind, kind) != 0)
             continue;
-        buf_printf(&out, "[%s %s]\n", s->kind, s->name);
+        buf_printf(&out, "[%s%s%s]\n", s->kind, *s->name ? " " : "", s->name);
         for (const struct config_entry *e = s->entries; e < s->entries + s->n_entries; e++) {
             size_t start = out.len;
             buf_printf(&out, "%s = %s", e->key, e->value);
