@@ -42,7 +42,8 @@ int door_open(const struct door_config *c, struct door **out, struct error *erro
     struct door *d = *out = mem_zalloc(sizeof *d);
     *d = (struct door){.settings = settings, .on_change = c->on_change, .arg = c->arg};
     d->enrich = enrich_new(settings,
-        &(struct enrich_input){c->counters->time_field, c->counters->units_a_second, c->counters->time_is_lenient},
+        &(struct enrich_input){
+            c->counters->time_field, c->counters->units_a_second, c->counters->time_is_lenient},
         c->stats, clock_wall(), clock_boot(), error);
     if (!d->enrich) {
         door_close(out);

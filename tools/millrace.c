@@ -73,7 +73,7 @@ static const struct topic {
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},
     {"exactness", "docs/guide/exactness.md", "each failure, and what is lost"},
-    {"privacy", "docs/guide/privacy.md", "delete personal data"},
+    {"privacy", "docs/guide/privacy.md", "visitors without a user id; delete personal data"},
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},
     {"protocol", "docs/guide/protocol.md", "every endpoint"},
 };

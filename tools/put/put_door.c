@@ -59,8 +59,8 @@ static int open_enrich(struct put_door *d, const char *log_format, struct error 
     return 0;
 }
 
-int put_door_open(const struct config *config, const char *data_dir, const char *log_format, struct put_door **out,
-    struct error *error)
+int put_door_open(const struct config *config, const char *data_dir, const char *log_format,
+    struct put_door **out, struct error *error)
 {
     struct put_door *d = *out = mem_zalloc(sizeof *d);
     if (!config_section(config, "door", "") && !config_section(config, "input", ""))
@@ -139,7 +139,7 @@ void put_door_report(const struct put_door *d)
             buf_printf(&reasons, "%s%" PRIu64 " %s", reasons.len > 0 ? ", " : "", n,
                 enrich_missed_name((enum enrich_missed)i));
     }
-    tool_fail(0, "warning: %" PRIu64 " events have no visitor (%s); see millrace help privacy", put_door_missed(d),
-        reasons.ptr);
+    tool_fail(0, "warning: %" PRIu64 " events have no visitor (%s); see millrace help privacy",
+        put_door_missed(d), reasons.ptr);
     buf_free(&reasons);
 }

@@ -14,8 +14,8 @@ struct config;
 struct put_door;
 
 /* Sets *out to NULL without [door]. Returns 0, or -1 with the error. */
-int put_door_open(const struct config *config, const char *data_dir, const char *log_format, struct put_door **out,
-    struct error *error);
+int put_door_open(const struct config *config, const char *data_dir, const char *log_format,
+    struct put_door **out, struct error *error);
 /* The following functions do nothing if the door is NULL. */
 void put_door_close(struct put_door **d);
 /* Replaces *event, which the format has read from its latest line. */
