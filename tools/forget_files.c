@@ -25,6 +25,7 @@ static const struct place {
     {NULL, "lock", 0, NULL},
     {NULL, "daemons.lock", 0, NULL},
     {NULL, "run.json*", 0, NULL},
+    {NULL, "visitor.keys*", 0, NULL},
     {NULL, "put/*.sources", 0, NULL},
     {NULL, "put/*.prom", 2, last_refused},
     {NULL, "put/*.rejects", 2, refused},

@@ -267,6 +267,8 @@ class PipelineTest(DoorTest):
             for name in names:
                 self.assertNotIn(secret.encode(), harness.read_file(os.path.join(directory, name)), name)
                 self.assertNotIn("visitor.keys", name)
+        done = self.run_program("millrace", "forget", "--config", config, "--field", "l", "--value", "x", "--dry-run")
+        self.assertEqual((done.returncode, b"visitor.keys" in done.stdout + done.stderr), (0, False), done)
         os.chmod(self.keys, 0o644)
         result, finding, remedy = doctor()
         self.assertEqual((result, "mode 644" in finding), ("fail", True))
