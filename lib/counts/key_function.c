@@ -175,6 +175,5 @@ struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space)
 {
     assert(text.len > 0);
-    struct bytes result = f->apply(text, argument, space);
-    return result.len > 0 ? result : BYTES_LITERAL(KEY_NONE);
+    return f->apply(text, argument, space);
 }

@@ -6,8 +6,7 @@
  *     lower(name)          the text, ASCII letters in lowercase
  *     status_class(code)   4xx                         of 404
  *
- * docs/guide/counting.md has the rules. A text may contain any bytes. A function returns KEY_NONE instead of an empty
- * result. */
+ * docs/guide/counting.md has the rules. A text may contain any bytes. */
 #ifndef MILLRACE_KEY_FUNCTION_H
 #define MILLRACE_KEY_FUNCTION_H
 
@@ -22,7 +21,8 @@ struct key_function;
  * only one argument. If the text does not call a known function, returns NULL and leaves *field and *argument
  * unchanged. */
 const struct key_function *key_function_parse(struct bytes text, struct bytes *field, struct bytes *argument);
-/* Applies the function to the text. The result is valid while `text` and `space` are unchanged. */
+/* Applies the function to a text that is not empty. The result may be empty, and is valid while `text` and `space` are
+ * unchanged. */
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space);
 

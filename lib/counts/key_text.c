@@ -63,10 +63,10 @@ const char *key_text_make(const struct key_text_rule *rule, const struct json_va
     const char *why = key_text_of(v, space->digits, &text);
     if (why)
         return why;
+    if (text.len > 0 && rule->function)
+        text = key_function_apply(rule->function, text, rule->argument, &space->function);
     if (text.len == 0)
         text = BYTES_LITERAL(KEY_NONE);
-    else if (rule->function)
-        text = key_function_apply(rule->function, text, rule->argument, &space->function);
     text = escape_other(text, &space->escaped);
     *key = component_bound(text, rule->max_text, &space->bound);
     return NULL;

@@ -5,7 +5,7 @@
 #include "json/json_fields.h"
 #include "json/json_path.h"
 #include "counts/key_text.h"
-#include "streams/filter/text_pattern.h"
+#include "counts/text_pattern.h"
 
 #include <stdlib.h>
 

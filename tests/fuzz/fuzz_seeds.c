@@ -362,6 +362,16 @@ static void seed_text_pattern(void)
     seed_pairs(texts);
 }
 
+static void seed_condition(void)
+{
+    static const char *const texts[] = {
+        "status >= 500 and not (bot = true or path(u) ~ ^/a/)\t{\"status\":503,\"u\":\"/b\"}",
+        "c not in (US, \"New York\", null, -1.5e3) or [\"a b\"].x[0] !~ \"\\\"x\"\t{\"c\":\"JP\"}",
+        "query(u,page) != 2 and lower(h)<=\"7\" or a\t{\"u\":\"/?page=3\",\"h\":5.5}",
+        "status_class(s)=4xx and host(u) ~ (a|b)$\t{\"s\":404,\"u\":\"http://a/\"}", NULL};
+    seed_pairs(texts);
+}
+
 static void seed_record_check(void)
 {
     static const char *const lines[] = {"u|jehiah,c413:2 c41l:5", "u|a,vcvn:1 w0110:18446744073709551615",
@@ -386,6 +396,7 @@ static const struct {
 } targets[] = {
     {"archive_state", seed_archive_state},
     {"archived_file", seed_archived_file},
+    {"condition", seed_condition},
     {"config", seed_config},
     {"count_run", seed_count_run},
     {"cursor_file", seed_cursor_file},

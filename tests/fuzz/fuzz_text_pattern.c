@@ -1,6 +1,6 @@
 /* A pattern, a NUL and any text: refused with a reason, or the same result each time, within the bound of steps. The fuzzer's
  * -timeout sees a search that is not bounded. */
-#include "streams/filter/text_pattern.h"
+#include "counts/text_pattern.h"
 #include "support/fuzz_copy.h"
 #include <assert.h>
 #include <stdlib.h>

@@ -26,9 +26,9 @@ static void hosts(void **state)
     (void)state;
     static const char *const rows[][2] = {
         {"direct", "direct"},
-        {"http://", "None"},
-        {"http:///path", "None"},
-        {"http://?q", "None"},
+        {"http://", ""},
+        {"http:///path", ""},
+        {"http://?q", ""},
         {"http://www.Example.COM/a?b#c", "www.example.com"},
         {"http://example.com:8080", "example.com"},
         {"http://user:pw@example.com:80/", "example.com"},
@@ -38,8 +38,8 @@ static void hosts(void **state)
         {"http://[::1", "[::1]"},
         {"http://[", "[]"},
         {"http://u@[A]b:1", "[a]"},
-        {"http://:80", "None"},
-        {"http://@", "None"},
+        {"http://:80", ""},
+        {"http://@", ""},
         {"HTTP://A", "a"},
         {"a+b-c.1://X", "x"},
         {"1a://X", "1a://X"},
@@ -62,9 +62,8 @@ static void paths(void **state)
     (void)state;
     static const char *const rows[][2] = {{"http://example.com/a/b?c=d#e", "/a/b"},
         {"http://example.com", "/"}, {"http://example.com?a=/b", "/"}, {"http://example.com#/x", "/"},
-        {"https://u:p@[::1]:80/a%20b/", "/a%20b/"}, {"/a?b", "/a"}, {"/a#b", "/a"}, {"?a=b", "None"},
-        {"#", "None"}, {"a", "a"}, {"mailto:a@b?c", "mailto:a@b"}, {"//host/a", "//host/a"},
-        {"http:///a//b", "/a//b"}};
+        {"https://u:p@[::1]:80/a%20b/", "/a%20b/"}, {"/a?b", "/a"}, {"/a#b", "/a"}, {"?a=b", ""}, {"#", ""},
+        {"a", "a"}, {"mailto:a@b?c", "mailto:a@b"}, {"//host/a", "//host/a"}, {"http:///a//b", "/a//b"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check("path(u)", rows[i][0], rows[i][1]);
 }
@@ -73,12 +72,11 @@ static void queries(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {{"http://e.org/?page=2", "2"}, {"/a?x=1&page=2&page=3", "2"},
-        {"?page=a+b%21", "a b!"}, {"/a?page=", "None"}, {"/a?page", "None"}, {"/a?pages=1", "None"},
-        {"/a", "None"}, {"page=2", "None"}, {"?", "None"}, {"/a?x=page=1", "None"}, {"/a?page=1=2", "1=2"},
-        {"/a#?page=1", "None"}, {"/a?page=1#&page=2", "1"}, {"/a?page=1#f", "1"}, {"/a?p%61ge=1", "1"},
-        {"/a?page=%zz+", "%zz+"}, {"/a?page=%4", "%4"}, {"/a?page=%ff", "%ff"},
-        {"/a?page=%C3%A9", "\xc3\xa9"}, {"/a?&&page=7&", "7"}, {"/a?b?page=1", "None"},
-        {"/a?b&page=1?2", "1?2"}};
+        {"?page=a+b%21", "a b!"}, {"/a?page=", ""}, {"/a?page", ""}, {"/a?pages=1", ""}, {"/a", ""},
+        {"page=2", ""}, {"?", ""}, {"/a?x=page=1", ""}, {"/a?page=1=2", "1=2"}, {"/a#?page=1", ""},
+        {"/a?page=1#&page=2", "1"}, {"/a?page=1#f", "1"}, {"/a?p%61ge=1", "1"}, {"/a?page=%zz+", "%zz+"},
+        {"/a?page=%4", "%4"}, {"/a?page=%ff", "%ff"}, {"/a?page=%C3%A9", "\xc3\xa9"}, {"/a?&&page=7&", "7"},
+        {"/a?b?page=1", ""}, {"/a?b&page=1?2", "1?2"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check("query(u, page )", rows[i][0], rows[i][1]);
     check("query(u,a b)", "?a+b=1&a%20b=2", "1");

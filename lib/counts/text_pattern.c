@@ -1,5 +1,5 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "streams/filter/text_pattern.h"
+#include "counts/text_pattern.h"
 
 #include <pcre2.h>
 #include <stdlib.h>

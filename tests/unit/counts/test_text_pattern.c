@@ -1,5 +1,5 @@
 #include "support/cm.h"
-#include "streams/filter/text_pattern.h"
+#include "counts/text_pattern.h"
 #include <stdlib.h>
 #include <string.h>
 
