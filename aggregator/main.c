@@ -507,6 +507,7 @@ int main(int argc, char **argv)
         .summary = "counts the events of streams by the hour, exactly",
         .operands = "[--input FILE...]",
         .options = settings_rows,
+        .sections = "input",
         .default_port = PORT_AGGREGATOR,
         .routes = app_routes,
         .check = settings_check,

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-#define CONFIG_LINE_MAX 190 /* bytes */
+#define CONFIG_LINE_MAX 1000 /* bytes */
 
 struct config_entry {
     const char *key;

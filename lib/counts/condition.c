@@ -44,14 +44,14 @@ struct step {
 struct condition {
     struct step *steps;
     char **fields;
-    size_t n_steps, steps_room, n_fields, fields_room, n_patterns;
+    size_t n_steps, steps_room, n_fields, fields_room;
     struct buf space; /* result of a function */
 };
 
 struct parser {
     struct condition *c;
     const char *begin, *at, *end;
-    size_t levels;
+    size_t levels, n_patterns;
     struct error *error;
 };
 
@@ -338,7 +338,7 @@ static bool take_pattern(struct parser *p, struct step *s)
     skip_blanks(p);
     size_t column = column_of(p);
     bool ok = take_text(p, "a pattern", BLANKS, &text, &is_quoted);
-    if (ok && p->c->n_patterns++ == CONDITION_PATTERNS_MAX) {
+    if (ok && p->n_patterns++ == CONDITION_PATTERNS_MAX) {
         error_set(p->error, -1, "column %zu: more than %d patterns", column, CONDITION_PATTERNS_MAX);
         ok = false;
     } else if (ok && !(s->pattern = text_pattern_new(text.ptr, &why))) {
@@ -435,20 +435,40 @@ static const char *refusal(struct bytes text)
     return bytes_is_utf8(text) ? NULL : "the condition is not UTF-8";
 }
 
-struct condition *condition_new(struct bytes text, struct error *error)
+static bool read_text(struct condition *c, struct bytes text, struct error *error)
 {
     const char *why = refusal(text);
-    if (why) {
-        error_set(error, -1, "%s", why);
-        return NULL;
-    }
-    struct condition *c = mem_zalloc(sizeof *c);
     struct parser p = {.c = c, .begin = text.ptr, .at = text.ptr, .end = text.ptr + text.len, .error = error};
+    if (why)
+        return error_set(error, -1, "%s", why) == 0;
     bool ok = take_condition(&p);
     skip_blanks(&p);
     if (ok && p.at < p.end)
         ok = fail(&p, c->steps[c->n_steps - 1].kind == PRESENT ? "an operator, and, or or the end"
                                                                : "and, or or the end");
+    return ok;
+}
+
+struct condition *condition_new(struct bytes text, struct error *error)
+{
+    struct condition *c = mem_zalloc(sizeof *c);
+    if (!read_text(c, text, error))
+        condition_free(&c);
+    return c;
+}
+
+struct condition *condition_new_pair(const char *keep, const char *drop, struct error *error)
+{
+    struct condition *c = mem_zalloc(sizeof *c);
+    bool ok = !drop || read_text(c, bytes_str(drop), error);
+    if (drop)
+        add_step(c, NOT);
+    size_t jump = c->n_steps;
+    if (drop && keep)
+        add_step(c, AND);
+    ok = ok && (!keep || read_text(c, bytes_str(keep), error));
+    if (drop && keep)
+        c->steps[jump].to = c->n_steps;
     if (!ok)
         condition_free(&c);
     return c;

@@ -43,6 +43,8 @@ enum condition_result { CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNDECIDED };
 
 /* Returns NULL with an error that names the column (from 1, in characters) and the expected text. `error` may be NULL. */
 struct condition *condition_new(struct bytes text, struct error *error);
+/* Returns the condition that `keep` is true and `drop` is false, and tests `drop` first. One of the texts may be NULL. */
+struct condition *condition_new_pair(const char *keep, const char *drop, struct error *error);
 void condition_free(struct condition **c);
 /* Appends the paths of the tested fields to an array from malloc, whose strings are valid until condition_free. Returns
  * the index of the first path. */

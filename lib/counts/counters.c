@@ -1,6 +1,7 @@
 #include "counts/counters.h"
 #include "base/erased_line.h"
 #include "base/suggest.h"
+#include "counts/condition.h"
 #include "counts/event_seconds.h"
 #include "json/json_fields.h"
 #include "json/json_path.h"
@@ -60,10 +61,24 @@ static int read_number(
     return config_fail(r->error, r->config, line_of(s, row->name), "%s %s", row->name, why.text);
 }
 
+/* Copies a condition to *out, or leaves *out NULL if the setting is missing. */
+static int read_condition(
+    struct reading *r, const struct config_section *s, const char *setting, const char **out)
+{
+    const char *text = config_value(s, setting);
+    struct error why;
+    struct condition *c = text ? condition_new(bytes_str(text), &why) : NULL;
+    if (text && !c)
+        return config_fail(r->error, r->config, line_of(s, setting), "%s: %s", setting, why.text);
+    condition_free(&c);
+    *out = text ? mem_strdup(text) : NULL;
+    return 0;
+}
+
 static int read_input(struct reading *r)
 {
     static const char *const known[] = {
-        "time", "time_unit", "time_format", "time_default", "skip_if", "max_ahead", NULL};
+        "time", "time_unit", "time_format", "time_default", "skip_if", "keep_if", "max_ahead", NULL};
     static const struct option_row max_ahead = {.name = "max_ahead",
         .type = OPTION_DURATION,
         .fallback = MAX_AHEAD,
@@ -76,8 +91,7 @@ static int read_input(struct reading *r)
     if (refuse_unknown(r, s, known) != 0)
         return -1;
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
-               *skip = config_value(s, "skip_if"), *format = config_value(s, "time_format"),
-               *otherwise = config_value(s, "time_default");
+               *format = config_value(s, "time_format"), *otherwise = config_value(s, "time_default");
     if (!time || !*time)
         return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
     r->out->units_a_second = event_seconds_units(unit ? unit : "s");
@@ -92,8 +106,9 @@ static int read_input(struct reading *r)
             "time_default must be now, not '%s'; without time_default each event needs a time", otherwise);
     if (!json_path_is_valid(bytes_str(time)))
         return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
-    if (skip && !json_path_is_valid(bytes_str(skip)))
-        return config_fail(r->error, r->config, line_of(s, "skip_if"), NOT_A_FIELD, "skip_if", skip);
+    if (read_condition(r, s, "skip_if", &r->out->skip_if) != 0 ||
+        read_condition(r, s, "keep_if", &r->out->keep_if) != 0)
+        return -1;
     if (read_number(r, s, &max_ahead, &ahead) != 0)
         return -1;
     r->out->max_ahead = (ahead + 999) / 1000;
@@ -101,7 +116,6 @@ static int read_input(struct reading *r)
     r->out->time_unit = mem_strdup(unit ? unit : "s");
     r->out->time_is_lenient = format && strcmp(format, "lenient") == 0;
     r->out->time_default_now = otherwise != NULL;
-    r->out->skip_if = skip ? mem_strdup(skip) : NULL;
     return 0;
 }
 
@@ -276,6 +290,8 @@ int counters_read(const struct config *config, struct counters **out, struct err
             struct buf text = {0};
             if (c->max_text != MAX_TEXT_BYTES)
                 buf_printf(&text, "counters max_text = %zu\n", c->max_text);
+            if (c->keep_if)
+                buf_printf(&text, "input keep_if = %s\n", c->keep_if);
             if (c->max_ahead != MAX_AHEAD_SECONDS)
                 buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
             if (c->skip_if)
@@ -324,6 +340,7 @@ void counters_free(struct counters **c)
     drop((*c)->time_field);
     drop((*c)->time_unit);
     drop((*c)->skip_if);
+    drop((*c)->keep_if);
     drop((*c)->text);
     free(*c);
     *c = NULL;
@@ -373,6 +390,8 @@ struct source {
 
 struct counters_reader {
     const struct counters *counters;
+    struct condition *condition; /* of keep_if and skip_if; NULL: neither is set */
+    size_t condition_values;     /* index of the first of its fields in `values` */
     struct json_fields *fields;
     struct json_value *values;
     struct source *sources;
@@ -385,7 +404,7 @@ struct counters_reader {
     char reason[REASON_MAX];
 };
 
-enum { VALUE_TIME, VALUE_SKIP, VALUE_FIRST_FIELD };
+enum { VALUE_TIME, VALUE_FIRST_FIELD };
 
 struct counters_reader *counters_reader_new(const struct counters *c)
 {
@@ -398,9 +417,7 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     r->sources = mem_zalloc(n * sizeof *r->sources);
     r->source_of = mem_zalloc(n * sizeof *r->source_of);
     r->texts = mem_zalloc(n * sizeof *r->texts);
-    r->values = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *r->values);
     names[VALUE_TIME] = c->time_field;
-    names[VALUE_SKIP] = c->skip_if ? c->skip_if : c->time_field;
     for (size_t i = 0; i < n; i++) {
         const struct counter *counter = counters_at(c, i);
         size_t at = 0;
@@ -419,6 +436,11 @@ struct counters_reader *counters_reader_new(const struct counters *c)
             names[n_names++] = counter->field;
         }
     }
+    if (c->keep_if || c->skip_if) { /* counters_read has accepted both texts */
+        r->condition = condition_new_pair(c->keep_if, c->skip_if, NULL);
+        r->condition_values = condition_add_fields(r->condition, &names, &n_names);
+    }
+    r->values = mem_zalloc(n_names * sizeof *r->values);
     r->fields = json_fields_new(names, n_names);
     free(names);
     return r;
@@ -431,6 +453,7 @@ void counters_reader_free(struct counters_reader **r)
     for (size_t i = 0; i < (*r)->n_sources; i++)
         key_text_space_free(&(*r)->sources[i].space);
     json_fields_free(&(*r)->fields);
+    condition_free(&(*r)->condition);
     free((*r)->values);
     free((*r)->sources);
     free((*r)->source_of);
@@ -531,8 +554,12 @@ enum counters_verdict counters_extract(
         return COUNTERS_SKIPPED;
     if (json_fields_extract(r->fields, line, r->values, &why) != 0)
         return reject(r, out, why, NULL);
-    if (c->skip_if && r->values[VALUE_SKIP].type != JSON_MISSING)
+    enum condition_result is_event =
+        r->condition ? condition_test(r->condition, &r->values[r->condition_values]) : CONDITION_TRUE;
+    if (is_event == CONDITION_FALSE)
         return COUNTERS_SKIPPED;
+    if (is_event == CONDITION_UNDECIDED)
+        return reject(r, out, "a pattern of skip_if or keep_if takes too many steps", NULL);
     why = time_of(r, &r->values[VALUE_TIME], &out->time);
     if (why)
         return reject(r, out, why, c->time_field);

@@ -14,7 +14,9 @@
  * 2. Counters keep the configuration's order. The default label of a total is its namespace. The default label of a
  *    subtotal is the first part of its namespace. Labels are unique among the totals, and among the subtotals of each
  *    total.
- * 3. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
+ * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If a pattern takes too many
+ *    steps, the line is rejected.
+ * 4. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
  *    or under none.
  */
 #ifndef MILLRACE_COUNTERS_H
@@ -47,9 +49,10 @@ struct counters {
     bool time_is_lenient;  /* event_seconds_read_lenient */
     bool time_default_now; /* the API adds the current time to an event without the time field */
     int64_t units_a_second;
-    const char *skip_if; /* NULL: nothing is skipped */
-    size_t max_text;     /* limit of bytes in a key; component_bound shortens longer keys */
-    int64_t max_ahead;   /* seconds by which an event's time may exceed the clock; 0: unlimited */
+    /* Conditions (condition.h). A line is an event if skip_if is false and keep_if is true. NULL: no condition. */
+    const char *skip_if, *keep_if;
+    size_t max_text;   /* limit of bytes in a key; component_bound shortens longer keys */
+    int64_t max_ahead; /* seconds by which an event's time may exceed the clock; 0: unlimited */
     size_t n_totals, n_subtotals;
     const struct counter *totals, *subtotals;
     /* The canonical text: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do

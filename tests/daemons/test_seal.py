@@ -205,7 +205,7 @@ class Seal(harness.MillraceTest):
     def test_every_setting_of_the_input_is_compared(self):
         """Counts under another [input] or [counters] go into another slice; labels may change."""
         self.count(LINE % b"a")
-        changes = ("[input]\nskip_if = x", "[input]\ntime_unit = us", "[input]\nmax_ahead = 1h", "[counters]\nmax_text = 64\n[input]")
+        changes = ("[input]\nskip_if = x", "[input]\nskip_if = x > 1", "[input]\nkeep_if = not x", "[input]\ntime_unit = us", "[input]\nmax_ahead = 1h", "[counters]\nmax_text = 64\n[input]")
         for i, text in enumerate(changes):
             counters = COUNTERS.replace("[input]", text)
             for label in ("user", "member"):

@@ -11,10 +11,10 @@ class InputTest(harness.MillraceTest):
         super().setUp()
         self.config = self.write("test.conf", "[aggregator]\ndata_dir = %s\n" % self.path("data") + harness.sample_counters())
 
-    def generate(self, events, seed=1):
+    def generate(self, events, seed=1, damaged=0.01):
         """Clicks with heartbeats and damaged lines."""
         done = subprocess.run([harness.program("clickgen"), "--events=%d" % events, "--seed=%d" % seed, "--users=300", "--links=2000",
-                               "--heartbeats=0.03", "--damaged=0.01"], stdout=subprocess.PIPE, check=True)
+                               "--heartbeats=0.03", "--damaged=%f" % damaged], stdout=subprocess.PIPE, check=True)
         return done.stdout
 
     def expected(self, data):

@@ -146,7 +146,10 @@ static void test_refusals_name_the_line(void **state)
         {INPUT "[total u]\nkey = user..id\n", "test.conf:4: key must be"},
         {INPUT "[total u]\nkey = host(user[x])\n", "test.conf:4: key must be"},
         {"[input]\ntime = t.\n[total u]\nkey = l\n", "test.conf:2: time must be a field"},
-        {INPUT "skip_if = [0]\n[total u]\nkey = l\n", "test.conf:3: skip_if must be a field"},
+        {INPUT "skip_if = [0]\n[total u]\nkey = l\n",
+            "test.conf:3: skip_if: column 1: expected a field, not ["},
+        {INPUT "keep_if = a == 1\n[total u]\nkey = l\n",
+            "test.conf:3: keep_if: column 3: expected an operator, not == (did you mean =?)"},
         {INPUT "[total u]\nkey = l\nlabel = a b\n", "test.conf:5: invalid label"},
         {INPUT "[total u]\nkey = l\nmax_keys = -1\n", "test.conf:5: max_keys"},
         {INPUT "[total u]\nkey = l\n[subtotal c]\nkey = c\n", "test.conf:5: [subtotal c]"},
@@ -314,6 +317,41 @@ static void test_skips(void **state)
     assert_int_equal(counters_extract(f->r, BYTES_LITERAL("{\"_heartbeat_\":1"), &e), COUNTERS_REJECTED);
     assert_int_equal(
         counters_extract(f->r, BYTES_LITERAL("{\"x\":{\"_heartbeat_\":1}}"), &e), COUNTERS_REJECTED);
+}
+
+static void test_conditions(void **state)
+{
+    static const struct {
+        const char *line;
+        enum counters_verdict expected;
+    } rows[] = {{"{\"t\":1332637200,\"status\":200}", COUNTERS_EVENT},
+        {"{\"t\":1332637200,\"status\":\"200\",\"bot\":false}", COUNTERS_EVENT},
+        {"{\"t\":1332637200,\"status\":200,\"bot\":true}", COUNTERS_SKIPPED},
+        {"{\"status\":200,\"bot\":true}", COUNTERS_SKIPPED},
+        {"{\"t\":1332637200,\"status\":404}", COUNTERS_SKIPPED}, {"{\"t\":1332637200}", COUNTERS_SKIPPED},
+        {"{\"status\":200}", COUNTERS_REJECTED},
+        {"{\"t\":1332637200,\"status\":200,\"u\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"}",
+            COUNTERS_REJECTED},
+        {"{\"t\":1332637200,\"status\":404,\"u\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"}",
+            COUNTERS_REJECTED},
+        {"{\"t\":1332637200,\"bot\":true,\"u\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"}", COUNTERS_SKIPPED}};
+    (void)state;
+    struct counters *c =
+        must_read("[input]\ntime = t\nskip_if = bot = true or u ~ ^(a+)+$\nkeep_if = status < 400\n"
+                  "[total u]\nkey = status\n");
+    assert_string_equal(c->text, "input keep_if = status < 400\ninput skip_if = bot = true or u ~ ^(a+)+$\n"
+                                 "input time = t\ninput time_unit = s\ntotal u key = status\n");
+    struct counters_reader *r = counters_reader_new(c);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct counters_event e;
+        enum counters_verdict got = counters_extract(r, bytes_str(rows[i].line), &e);
+        if (got != rows[i].expected)
+            fail_msg("%s: %d, not %d", rows[i].line, got, rows[i].expected);
+        if (i >= 7 && got == COUNTERS_REJECTED)
+            assert_string_equal(e.reason, "a pattern of skip_if or keep_if takes too many steps");
+    }
+    counters_reader_free(&r);
+    counters_free(&c);
 }
 
 static void test_erased_lines_are_skipped(void **state)
@@ -585,6 +623,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_times, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_reasons, open_sample, close_sample),
         cmocka_unit_test_setup_teardown(test_skips, open_sample, close_sample),
+        cmocka_unit_test(test_conditions),
         cmocka_unit_test_setup_teardown(test_erased_lines_are_skipped, open_sample, close_sample),
         cmocka_unit_test(test_lenient_times),
         cmocka_unit_test(test_milliseconds),
