@@ -2,10 +2,9 @@
 
 #include "base/erased_line.h"
 #include "base/log.h"
+#include "counts/condition.h"
 #include "json/json_fields.h"
 #include "json/json_path.h"
-#include "counts/key_text.h"
-#include "counts/text_pattern.h"
 
 #include <stdlib.h>
 
@@ -159,8 +158,6 @@ static void json_unescape(struct bytes text, struct buf *out)
 #define BLANKS " \t"
 #define SEPARATORS "," BLANKS
 
-enum { SUBJECT, HEARTBEAT, ASKED_FIELDS };
-
 struct words {
     char *memory;
     struct bytes *at;
@@ -183,14 +180,13 @@ struct member_edit {
 };
 
 struct line_filter {
-    struct words values;
     struct edits edits; /* edits of the line's object */
     struct hash_key *key;
-    char *prefix;
-    bool has_subject, has_values, has_heartbeat;
-    struct text_pattern *pattern;
+    struct condition *condition; /* of keep_if and drop_if; NULL: neither is set */
+    size_t condition_values;     /* index of the first of its fields in `values` */
+    bool has_heartbeat;          /* the first of `values` is the heartbeat field */
     struct json_fields *fields;
-    size_t n_asked;
+    struct json_value *values;
     struct buf text, name;
 };
 
@@ -223,14 +219,6 @@ static bool has_empty_name(const char *list)
         at += n;
         more = *at == ',';
     }
-    return false;
-}
-
-static bool is_among(const struct words *words, struct bytes text)
-{
-    for (size_t i = 0; i < words->n; i++)
-        if (bytes_equal(text, words->at[i]))
-            return true;
     return false;
 }
 
@@ -314,28 +302,28 @@ static int check_spec(const struct line_filter_spec *spec, struct error *error)
 {
     const struct {
         const char *name, *text;
-    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"the subject", spec->subject},
-        {"values", spec->values}, {"prefix", spec->prefix}, {"heartbeat", spec->heartbeat}};
+    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"heartbeat", spec->heartbeat}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].text && !bytes_is_utf8(bytes_str(texts[i].text)))
             return error_set(error, -1, "%s is not UTF-8, so no field can match", texts[i].name);
     if (has_empty_name(spec->drop) || has_empty_name(spec->hash))
         return error_set(
             error, -1, "%s: empty name between commas", has_empty_name(spec->drop) ? "drop" : "hash");
-    const char *asked[ASKED_FIELDS] = {spec->subject, spec->heartbeat};
-    for (size_t i = 0; i < ASKED_FIELDS; i++)
-        if (asked[i] && !json_path_is_valid(bytes_str(asked[i])))
-            return error_set(
-                error, -1, "%.200s: not a field; write user, user.id, items[0].sku or [\"a.b\"]", asked[i]);
-    bool conditions = spec->values || spec->prefix || spec->pattern;
-    const char *why = NULL;
-    if (conditions && !spec->subject)
-        why = "values, prefix and pattern require a subject";
-    else if (spec->subject && !conditions)
-        why = "a subject requires values, a prefix or a pattern";
-    else if (spec->hash && *spec->hash != '\0' && !spec->key)
-        why = "hash requires a key";
-    return why ? error_set(error, -1, "%s", why) : 0;
+    if (spec->heartbeat && !json_path_is_valid(bytes_str(spec->heartbeat)))
+        return error_set(error, -1,
+            "heartbeat: %.200s is not a field; write user, user.id, items[0].sku or [\"a.b\"]",
+            spec->heartbeat);
+    const char *conditions[][2] = {{"keep_if", spec->keep_if}, {"drop_if", spec->drop_if}};
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        struct error why;
+        struct condition *c = conditions[i][1] ? condition_new(bytes_str(conditions[i][1]), &why) : NULL;
+        if (conditions[i][1] && !c)
+            return error_set(error, -1, "%s: %s", conditions[i][0], why.text);
+        condition_free(&c);
+    }
+    if (spec->hash && *spec->hash != '\0' && !spec->key)
+        return error_set(error, -1, "hash requires a key");
+    return 0;
 }
 
 struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct error *error)
@@ -343,18 +331,20 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct 
     if (check_spec(spec, error) != 0)
         return NULL;
     struct line_filter *f = mem_zalloc(sizeof *f);
-    const char *asked[ASKED_FIELDS] = {spec->subject ? spec->subject : spec->heartbeat, spec->heartbeat};
-    f->values = words_of(spec->values, ",");
+    const char **names = mem_alloc(sizeof *names);
+    size_t n = spec->heartbeat != NULL;
+    names[0] = spec->heartbeat;
     f->key = spec->key;
-    f->has_subject = spec->subject != NULL;
-    f->has_values = spec->values != NULL;
     f->has_heartbeat = spec->heartbeat != NULL;
-    f->prefix = spec->prefix ? mem_strdup(spec->prefix) : NULL;
-    f->n_asked = f->has_heartbeat ? HEARTBEAT + 1 : f->has_subject ? SUBJECT + 1 : 0;
-    f->fields = json_fields_new(asked, f->n_asked);
+    if (spec->keep_if || spec->drop_if) {
+        f->condition = condition_new_pair(spec->keep_if, spec->drop_if, NULL);
+        f->condition_values = condition_add_fields(f->condition, &names, &n);
+    }
+    f->fields = json_fields_new(names, n);
+    f->values = mem_zalloc((n + 1) * sizeof *f->values);
+    free(names);
     if (add_edits(&f->edits, spec->drop, DROP, error) != 0 ||
-        add_edits(&f->edits, spec->hash, HASH, error) != 0 ||
-        (spec->pattern && !(f->pattern = text_pattern_new(spec->pattern, error))))
+        add_edits(&f->edits, spec->hash, HASH, error) != 0)
         line_filter_free(&f);
     return f;
 }
@@ -365,9 +355,8 @@ void line_filter_free(struct line_filter **fp)
     if (!f)
         return;
     edits_free(&f->edits);
-    words_free(&f->values);
-    free(f->prefix);
-    text_pattern_free(&f->pattern);
+    condition_free(&f->condition);
+    free(f->values);
     json_fields_free(&f->fields);
     buf_free(&f->text);
     buf_free(&f->name);
@@ -459,27 +448,17 @@ static void append_rest(struct line_filter *f, const struct edits *e, struct byt
 
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
 {
-    struct json_value asked[ASKED_FIELDS] = {{.type = JSON_MISSING}, {.type = JSON_MISSING}};
     const char *reason;
     if (erased_line_is(line))
         return LINE_FILTERED;
-    if (json_fields_extract(f->fields, line, asked, &reason) != 0)
+    if (json_fields_extract(f->fields, line, f->values, &reason) != 0)
         return LINE_REFUSED;
-    bool beats = f->has_heartbeat && asked[HEARTBEAT].type != JSON_MISSING;
-    if (f->has_subject && !beats) {
-        struct bytes text;
-        char digits[KEY_TEXT_DIGITS];
-        const struct json_value *subject = &asked[SUBJECT];
-        bool is_text = subject->type != JSON_MISSING && subject->type != JSON_NULL &&
-                       !key_text_of(subject, digits, &text);
-        if (!is_text || (f->has_values && !is_among(&f->values, text)) ||
-            (f->prefix && !bytes_starts_with(text, bytes_str(f->prefix))))
-            return LINE_FILTERED;
-        enum text_pattern_result found =
-            f->pattern ? text_pattern_find(f->pattern, text) : TEXT_PATTERN_FOUND;
-        if (found != TEXT_PATTERN_FOUND)
-            return found == TEXT_PATTERN_UNDECIDED ? LINE_UNDECIDED : LINE_FILTERED;
-    }
+    bool beats = f->has_heartbeat && f->values[0].type != JSON_MISSING;
+    enum condition_result result = f->condition && !beats
+                                       ? condition_test(f->condition, &f->values[f->condition_values])
+                                       : CONDITION_TRUE;
+    if (result != CONDITION_TRUE)
+        return result == CONDITION_FALSE ? LINE_FILTERED : LINE_UNDECIDED;
     if (f->edits.n > 0)
         append_rest(f, &f->edits, line, out);
     else

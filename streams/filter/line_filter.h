@@ -5,9 +5,7 @@
  *
  * 1. The value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
  * 2. All bytes except dropped and hashed fields stay unchanged.
- * 3. A condition tests the text of one field, the subject: a string's characters, an integer's digits, "true" or
- *    "false". If the subject is missing or has any other value, every condition is false. A line passes only if all
- *    conditions are true. If the subject occurs twice, the last value is tested. Conditions test values before hashing.
+ * 3. A line passes if keep_if is true and drop_if is false (counts/condition.h). Conditions test values before hashing.
  * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions.
  * 5. An erased line (base/erased_line.h) does not pass.
  *
@@ -25,17 +23,15 @@ struct line_filter_spec {
     const char *drop;      /* fields to remove */
     const char *hash;      /* fields whose values are replaced by a token */
     struct hash_key *key;  /* borrowed; required with hash */
-    const char *subject;   /* the field that the conditions test; NULL: no conditions */
-    const char *values;    /* condition: the subject's text is in this list, separated by commas */
-    const char *prefix;    /* condition: the subject's text begins with this prefix */
-    const char *pattern;   /* condition: this PCRE2 pattern matches in the subject's text */
+    const char *keep_if;   /* condition of the lines that pass; NULL: all lines */
+    const char *drop_if;   /* condition of the lines that do not pass; NULL: none */
     const char *heartbeat; /* the field that marks heartbeats; NULL: none */
 };
 
 enum line_filter_result {
     LINE_PASSED,
-    LINE_FILTERED,  /* a condition is false */
-    LINE_UNDECIDED, /* the pattern took too many steps */
+    LINE_FILTERED,  /* keep_if is false, or drop_if is true */
+    LINE_UNDECIDED, /* a pattern took too many steps */
     LINE_REFUSED,   /* the line is not a JSON object, or is nested too deeply */
     LINE_OVERLONG,  /* the line is longer than max_line, so the source has cut off its end */
     LINE_RESULTS,

@@ -2,11 +2,12 @@
  * republished, served at /sub, or both.
  *
  * Each request for /sub follows the source stream over its own connection, so that slow clients do not delay other
- * clients. As in bitly's pubsub_filtered, a request may contain a further filter. If a filter cannot decide whether a
- * line passes, the line is skipped, counted and logged.
+ * clients. A request may contain a further condition. If a filter cannot decide whether a line passes, the line is
+ * skipped, counted and logged.
  *
  * Filtered bytes have no offsets in the source stream, so a client of /sub cannot resume by counting bytes. A client
  * that must not miss a line should follow a republished stream. */
+#include "counts/condition.h"
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_server.h"
@@ -56,26 +57,14 @@ static const struct option_row option_rows[] = {
         .type = OPTION_STRING,
         .help = "file with the key: at least 16 bytes, not readable by others (default without to_stream: a "
                 "random key for each start)"},
-    {.name = "filter_subject",
+    {.name = "keep_if",
         .type = OPTION_STRING,
-        .help = "field that filter_values, filter_prefix and filter_pattern test"},
-    {.name = "filter_values",
+        .help = "condition: publish only lines for which it is true, such as 'country in (US, JP)'"},
+    {.name = "drop_if",
         .type = OPTION_STRING,
-        .help = "pass only lines whose filter_subject is one of these values, separated by commas"},
-    {.name = "filter_prefix",
-        .type = OPTION_STRING,
-        .help = "pass only lines whose filter_subject begins with this text"},
-    {.name = "filter_pattern",
-        .type = OPTION_STRING,
-        .help = "pass only lines whose filter_subject matches this PCRE2 pattern"},
+        .help = "condition: do not publish lines for which it is true, such as 'bot = true'"},
     {.name = "blacklist_fields", .type = OPTION_STRING, .means = "drop", .help = "fields to remove"},
     {.name = "encrypted_fields", .type = OPTION_STRING, .means = "hash", .help = "fields to hash"},
-    {.name = "expected_key", .type = OPTION_STRING, .means = "filter_subject", .help = "field to test"},
-    {.name = "expected_value", .type = OPTION_STRING, .means = "filter_values", .help = "its value"},
-    {.name = "expected_value_regex",
-        .type = OPTION_STRING,
-        .means = "filter_pattern",
-        .help = "pattern for the value of expected_key"},
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
@@ -144,10 +133,8 @@ static int make_filter(
     struct line_filter_spec spec = {.drop = options_text(o, "drop"),
         .hash = options_text(o, "hash"),
         .key = *key,
-        .subject = options_text(o, "filter_subject"),
-        .values = options_text(o, "filter_values"),
-        .prefix = options_text(o, "filter_prefix"),
-        .pattern = options_text(o, "filter_pattern"),
+        .keep_if = options_string(o, "keep_if"),
+        .drop_if = options_string(o, "drop_if"),
         .heartbeat = options_text(o, "heartbeat")};
     *filter = line_filter_new(&spec, error);
     if (*filter)
@@ -178,9 +165,6 @@ static int check(struct options *o, struct error *error)
     if (!to && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
-    if (options_is_set(o, "expected_value") && strchr(options_string(o, "expected_value"), ','))
-        return options_refuse(o, "expected_value", error,
-            "filter_values separates values by commas; use filter_pattern instead");
     if (make_filter(o, &key, &filter, error) != 0)
         return -1;
     line_filter_free(&filter);
@@ -209,7 +193,7 @@ static void on_sample(struct bytes lines, void *arg)
 {
     static const char *const verdicts[] = {
         [LINE_FILTERED] = "  (does not pass the filter)",
-        [LINE_UNDECIDED] = "  (the pattern took too many steps: does not pass)",
+        [LINE_UNDECIDED] = "  (a pattern took too many steps: does not pass)",
         [LINE_REFUSED] = "  (not a JSON object: does not pass)",
     };
     struct program *p = arg;
@@ -420,31 +404,27 @@ static void on_sub_gap(uint64_t before, uint64_t after, void *arg)
     end_soon(arg);
 }
 
-/* Reads bitly's parameters filter_subject and filter_pattern. Returns false after answering with an error. */
+/* Reads the parameter `if`, a condition. Returns false after answering with an error. */
 static bool read_filter(const struct program *p, struct http_request *req, struct line_filter **out)
 {
-    struct bytes subject, pattern;
-    bool has_subject = http_param(req, "filter_subject", &subject);
-    bool has_pattern = http_param(req, "filter_pattern", &pattern);
+    struct bytes text;
     struct error error;
     *out = NULL;
-    if (!has_subject && !has_pattern)
+    if (!http_param(req, "if", &text))
         return true;
-    if (!has_subject || !has_pattern) {
-        http_problem(
-            req, 400, "missing-parameter", NULL, "filter_subject and filter_pattern require each other");
+    struct condition *c = condition_new(text, &error);
+    if (!c) {
+        http_problem(req, 400, "bad-parameter", NULL, "if: %s", error.text);
         return false;
     }
-    char *field = bytes_dup(subject), *text = bytes_dup(pattern);
-    *out = line_filter_new(&(struct line_filter_spec){.subject = field,
-                               .pattern = text,
-                               .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
-        &error);
-    free(field);
-    free(text);
-    if (!*out)
-        http_problem(req, 400, "bad-parameter", "a PCRE2 pattern", "filter_pattern: %s", error.text);
-    return *out != NULL;
+    condition_free(&c);
+    char *keep_if = bytes_dup(text);
+    *out = line_filter_new(
+        &(struct line_filter_spec){
+            .keep_if = keep_if, .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
+        NULL);
+    free(keep_if);
+    return true;
 }
 
 /* Reads the parameter `from`. Returns false after answering with an error. */
@@ -561,8 +541,9 @@ static void register_stats(struct program *p)
         {"sub_lines_read_total",
             "Lines read for /sub; a line is counted once for each answer that reads the line", read_sub_read},
         {"sub_lines_passed_total", "Lines read for /sub that were sent", read_sub_passed},
-        {"sub_lines_filtered_total", "Lines read for /sub that fail a condition", read_sub_filtered},
-        {"sub_lines_undecided_total", "Lines read for /sub and skipped: the pattern took too many steps",
+        {"sub_lines_filtered_total", "Lines read for /sub that keep_if or drop_if excludes",
+            read_sub_filtered},
+        {"sub_lines_undecided_total", "Lines read for /sub and skipped: a pattern took too many steps",
             read_sub_undecided},
         {"sub_lines_refused_total", "Lines read for /sub and skipped: not a JSON object", read_sub_refused},
         {"sub_lines_overlong_total", "Lines read for /sub and skipped: longer than max_line",
@@ -572,8 +553,8 @@ static void register_stats(struct program *p)
     static const struct stats_row republished[] = {
         {"lines_read_total", "Lines read from the stream", read_read},
         {"lines_passed_total", "Lines published", read_passed},
-        {"lines_filtered_total", "Lines that fail a condition", read_filtered},
-        {"lines_undecided_total", "Lines skipped: the pattern took too many steps", read_undecided},
+        {"lines_filtered_total", "Lines that keep_if or drop_if excludes", read_filtered},
+        {"lines_undecided_total", "Lines skipped: a pattern took too many steps", read_undecided},
         {"lines_refused_total", "Lines skipped: not a JSON object", read_refused},
         {"lines_overlong_total", "Lines skipped: longer than max_line", read_overlong},
         {"runs_stored_total", "Publishes stored", read_runs},
@@ -590,8 +571,8 @@ static const struct http_route routes[] = {
     {.path = "/sub",
         .methods = HTTP_GET_ | HTTP_POST_,
         .handler = serve_sub,
-        .params = "stream from follow multipart filter_subject filter_pattern",
-        .help = "The filtered stream. Parameters: stream, from, follow, filter_subject, filter_pattern"},
+        .params = "stream from follow multipart if",
+        .help = "The filtered stream. Parameters: stream, from, follow, if"},
     {.path = NULL},
 };
 

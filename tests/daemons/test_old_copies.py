@@ -904,8 +904,8 @@ class MarksOfOpenings(CopiesTest):
             self.assertEqual(self.pub((costly * 4 + b'{"c":"a"}\n') * 3).status, 200)
         self.assertEqual(self.pub(b"here\n", stream="t").status, 200)
         end, identity = self.sub("latest").header("X-Millrace-Offset"), self.sub().header("X-Millrace-Stream-Id")
-        self.start("pubsub_filtered", "--pubsub-url=" + self.url, "--stream=s", "--to-stream=t", "--filter-subject=c",
-                   "--filter-pattern=^(a+)+$", "--port=0")
+        self.start("pubsub_filtered", "--pubsub-url=" + self.url, "--stream=s", "--to-stream=t",
+                   "--keep-if=c ~ ^(a+)+$", "--port=0")
         producer = "/producer?" + query(stream="t", producer=identity)
         wait_until(lambda: request(self.url, "GET", producer).json()["mark"] == end, "all lines to be filtered")
         dump = self.run_program("millrace", "journal", "dump", self.path("p/streams/t")).stdout.decode()

@@ -56,7 +56,7 @@ class FilteredTest(harness.MillraceTest):
 class Republish(FilteredTest):
     def test_what_passes_and_what_is_left_of_it(self):
         f = self.filtered("--to_stream=out", "--drop=a,ll", "--hash=ip", "--hash_key_file", self.key,
-                          "--filter_subject=c", "--filter_values=US,JP")
+                          "--keep_if=c in (US, JP)")
         self.publish({"a": "agent", "c": "US", "ip": "10.1.2.3"}, {"c": "DE", "ip": "1"}, b"no json\n",
                      {"_heartbeat_": 5}, {"c": "JP", "ip": "10.1.2.3", "ll": [1, 2]})
         self.wait_filtered()
@@ -92,7 +92,7 @@ class Republish(FilteredTest):
         f.stop()
 
     def test_the_mark_moves_where_nothing_passes(self):
-        f = self.filtered("--to_stream=out", "--filter_subject=c", "--filter_prefix=never")
+        f = self.filtered("--to_stream=out", "--keep_if=c ~ ^never")
         self.publish({"c": "US"}, {"c": "DE"})
         self.wait_filtered()
         self.assertEqual(self.lines("out"), [])
@@ -118,7 +118,7 @@ class Republish(FilteredTest):
                 n += count
         publisher = threading.Thread(target=publish)
         publisher.start()
-        args = ("--to_stream=out", "--drop=x", "--filter_subject=k", "--filter_pattern=^[01]$")
+        args = ("--to_stream=out", "--drop=x", "--drop_if=k > 1")
         try:
             for r in range(harness.rounds(3)):
                 f = self.filtered(*args)
@@ -192,7 +192,7 @@ class Republish(FilteredTest):
 
     def test_a_costly_pattern_leaves_the_loop_to_others(self):
         self.publish_costly(20000)
-        f = self.filtered("--to_stream=out", "--filter_subject=c", "--filter_pattern=^(a+)+$", "--port=0", port=False)
+        f = self.filtered("--to_stream=out", "--keep_if=c ~ ^(a+)+$", "--port=0", port=False)
         f.wait_listening()
         wait_until(lambda: f.stats()["lines_undecided_total"], "a line to be given up", interval=0)
         self.assertLess(f.stats()["lines_undecided_total"], 20000, "they are judged in turns, between which it answers")
@@ -202,7 +202,7 @@ class Republish(FilteredTest):
     def test_killed_in_the_middle_of_what_came_at_once(self):
         """The mark stands at a line that was judged, wherever the next waits."""
         random = harness.seeded()
-        args = ("--to_stream=out", "--filter_subject=c", "--filter_pattern=^(a+)+$", "--max_line=100")
+        args = ("--to_stream=out", "--keep_if=c ~ ^(a+)+$", "--max_line=100")
         costly, n = b'{"c":"%s!"}\n' % (b"a" * 28), 500 if harness.rounds(5) >= 100 else 80
         for i in range(n):
             self.publish({"c": "a", "n": i}, *[costly] * random.randrange(3), *[b"x" * 101 + b"\n"] * random.randrange(2))
@@ -263,7 +263,7 @@ class Sub(FilteredTest):
     def test_heartbeats_pass_a_request_s_filter_under_the_configured_name(self):
         self.publish({"beat": 1}, {"_heartbeat_": 1}, {"n": 1}, {"n": 2})
         f = self.filtered("--heartbeat=beat").wait_ready()
-        self.assertEqual(f.get("/sub?from=earliest&follow=0&filter_subject=n&filter_pattern=2").body.splitlines(),
+        self.assertEqual(f.get("/sub?from=earliest&follow=0&if=n=2").body.splitlines(),
                          [b'{"beat": 1}', b'{"n": 2}'])
         f.stop()
 
@@ -286,11 +286,11 @@ class Sub(FilteredTest):
     def test_filters_of_the_request(self):
         f = self.filtered("--drop=x").wait_ready()
         self.publish(*[{"n": i, "x": 1} for i in range(30)])
-        reply = f.get("/sub?from=earliest&follow=0&filter_subject=n&filter_pattern=%5E2%5B0-4%5D%24")
+        reply = f.get("/sub?from=earliest&follow=0&if=n%20~%20%5E2%5B0-4%5D%24")
         self.assertEqual(reply.status, 200, reply)
         self.assertEqual(reply.body.splitlines(), [b'{"n": %d}' % i for i in range(20, 25)])
         self.assertEqual(len(f.get("/sub?from=earliest&follow=0").body.splitlines()), 30)
-        hidden = f.get("/sub?from=earliest&follow=0&filter_subject=x&filter_pattern=1")
+        hidden = f.get("/sub?from=earliest&follow=0&if=x")
         self.assertEqual(hidden.body, b"", "a request sees nothing of what is dropped")
         f.stop()
 
@@ -299,9 +299,9 @@ class Sub(FilteredTest):
         self.publish_costly(20000)
         f = self.filtered().wait_ready()
         costly = harness.connect(f.url)
-        costly.request("GET", "/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+        costly.request("GET", "/sub?from=earliest&follow=0&if=c%20~%20%5E(a%2B)%2B%24")
         wait_until(lambda: f.stats()["sub_lines_undecided_total"], "a line to be given up", interval=0)
-        cheap = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=!")
+        cheap = f.get("/sub?from=earliest&follow=0&if=c%20~%20!")
         self.assertEqual(len(cheap.body.splitlines()), 20000)
         self.assertLess(f.stats()["sub_lines_undecided_total"], 20000, "who asks for little does not wait for who asks for much")
         costly.close()
@@ -312,7 +312,7 @@ class Sub(FilteredTest):
         self.publish_costly(2)
         self.publish({"c": "aaa"}, {"c": "b"}, b"no json\n", {"c": "a" * 100})
         for _ in range(2):
-            reply = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+            reply = f.get("/sub?from=earliest&follow=0&if=c%20~%20%5E(a%2B)%2B%24")
             self.assertEqual(reply.body, b'{"c": "aaa"}\n')
         counts = {"read": 12, "passed": 2, "filtered": 2, "undecided": 4, "refused": 2, "overlong": 2}
         self.assertEqual({k: f.stats()["sub_lines_%s_total" % k] for k in counts}, counts)
@@ -327,14 +327,14 @@ class Sub(FilteredTest):
         self.publish_costly(500)
         self.publish({"c": "aaa"})
         f = self.filtered().wait_ready()
-        reply = f.get("/sub?from=earliest&follow=0&filter_subject=c&filter_pattern=%5E(a%2B)%2B%24")
+        reply = f.get("/sub?from=earliest&follow=0&if=c%20~%20%5E(a%2B)%2B%24")
         self.assertEqual(reply.body, b'{"c": "aaa"}\n')
         f.stop()
 
     def test_it_follows(self):
         f = self.filtered().wait_ready()
         c = harness.connect(f.url)
-        c.request("GET", "/sub?from=earliest&filter_subject=c&filter_pattern=US")
+        c.request("GET", "/sub?from=earliest&if=c=US")
         self.publish({"c": "DE"}, {"c": "US", "n": 1})
         reply = c.getresponse()
         self.assertEqual(reply.readline(), b'{"c": "US", "n": 1}\n')
@@ -370,8 +370,8 @@ class Sub(FilteredTest):
 
     def test_bad_requests(self):
         f = self.filtered().wait_ready()
-        for target, status, code in (("filter_subject=c", 400, "missing-parameter"),
-                                     ("filter_subject=c&filter_pattern=(", 400, "bad-parameter"),
+        for target, status, code in (("if=", 400, "bad-parameter"),
+                                     ("if=c%20==%20US", 400, "bad-parameter"),
                                      ("from=nowhere", 400, "bad-parameter"), ("stream=a/b", 400, "bad-parameter"),
                                      ("stream=none", 404, "unknown-stream")):
             reply = f.get("/sub?" + target)
@@ -385,7 +385,7 @@ class Sub(FilteredTest):
         self.publish({"n": 1})
         f = self.filtered().wait_ready()
         for target, code, words in (("form=earliest", "unknown-parameter", "did you mean from?"),
-                                    ("filter_subjct=n&filter_pattern=1", "unknown-parameter", "filter_subject"),
+                                    ("iff=n", "unknown-parameter", "if"),
                                     ("from=0&from=9", "bad-parameter", "more than once"),
                                     ("multipart=1", "bad-parameter", "multipart=0")):
             reply = f.get("/sub?follow=0&" + target)
@@ -454,7 +454,7 @@ class CommandLine(FilteredTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(done.stdout, b'- {"n": 1, "x": "secret"}\n+ {"n": 1}\n- no json\n'
                                       b'  (not a JSON object: does not pass)\n')
-        done = self.run_filtered("--dry_run=100", "--filter_subject=n", "--filter_values=2")
+        done = self.run_filtered("--dry_run=100", "--keep_if=n = 2")
         self.assertEqual(done.stdout.count(b"does not pass"), 2)
         self.assertEqual(self.run_filtered("--dry-run").stdout.count(b"- "), 3, "alone it shows the first ten")
         self.assertEqual(self.lines("out"), [])
@@ -485,7 +485,7 @@ class CommandLine(FilteredTest):
                             (("--to_stream=out", "--producer=a b"), b"not a name"),
                             (("--port=0", "--producer=a"), b"producer: requires to_stream"),
                             (("--port=0", "--to_pubsub_url=localhost:1"), b"to_pubsub_url: requires to_stream"),
-                            (("--to_stream=out", "--filter_values=x"), b"require a subject"),
+                            (("--to_stream=out", "--keep_if=x = 1 y"), b"keep_if: column 7: expected and, or or the end, not y"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file=none"), b"No such file"),
                             (("--to_stream=out", "--hash=x", "--hash_key_file", short), b"at least 16 bytes"),
                             (("--to_stream=out", "--hash=x"), b"hash requires a key"),
@@ -495,8 +495,8 @@ class CommandLine(FilteredTest):
                              b"x: is both dropped and hashed"),
                             (("--to_stream=out", "--drop=a,,b"), b"drop: empty name between commas"),
                             (("--to_stream=out", "--hash=a,", "--hash_key_file", self.key), b"hash: empty name between commas"),
-                            (("--to_stream=out", "--filter_subject=x"), b"requires values"),
-                            (("--to_stream=out", "--filter_subject=x", "--filter_pattern=["), b"invalid pattern at character"),
+                            (("--to_stream=out", "--drop_if="), b"drop_if: column 1: expected a field"),
+                            (("--to_stream=out", "--drop_if=x ~ ["), b"drop_if: column 5: invalid pattern at character"),
                             (("--to_stream=a b",), b"not a name"),
                             (("--to_stream=out", "--from=yesterday"), b"must be earliest")):
             for check in ("--check-config",), ():
