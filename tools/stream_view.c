@@ -1,7 +1,7 @@
 #include "tools/stream_view.h"
 
 #include "base/erased_line.h"
-#include "json/json_path.h"
+#include "counts/condition.h"
 #include "counts/key_text.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
@@ -14,21 +14,15 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-struct condition {
-    struct bytes value;
-    bool is_not;
-};
-
 struct stream_view {
     const struct stream_view_config *config;
     const struct options *o;
     struct event_base *base;
     struct stream_client *stream;
-    struct json_fields *fields; /* fields of the config, then fields of the conditions; NULL: none */
+    struct condition *condition; /* NULL: all lines are shown */
+    struct json_fields *fields;  /* fields of the config, then fields of the condition; NULL: none */
     struct json_value *values;
-    struct condition *conditions;
-    size_t n_conditions;
-    bool ended;
+    bool ended, was_undecided;
     int status;
     char trouble[256]; /* last reported error of the connection */
 };
@@ -71,15 +65,14 @@ void stream_view_print(struct bytes text)
         fwrite(text.ptr + begin, 1, text.len - begin, stdout);
 }
 
-static bool is_shown(const struct stream_view *v)
+static bool is_shown(struct stream_view *v)
 {
-    char space[STREAM_VIEW_VALUE_TEXT];
-    for (size_t i = 0; i < v->n_conditions; i++) {
-        struct bytes text = stream_view_text(&v->values[v->config->n_fields + i], space);
-        if (bytes_equal(text, v->conditions[i].value) == v->conditions[i].is_not)
-            return false;
-    }
-    return true;
+    enum condition_result r =
+        v->condition ? condition_test(v->condition, v->values + v->config->n_fields) : CONDITION_TRUE;
+    if (r == CONDITION_UNDECIDED && !v->was_undecided)
+        tool_fail(0, "--if: a pattern takes too many steps for a line; such lines are not shown");
+    v->was_undecided = v->was_undecided || r == CONDITION_UNDECIDED;
+    return r == CONDITION_TRUE;
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -156,34 +149,23 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
     stream_view_end(arg);
 }
 
-/* Reads the operands, and prepares the extraction. Returns false after printing the error. */
-static bool read_conditions(struct stream_view *v, char ***kept)
+/* Reads the condition, and prepares the extraction. Returns the exit status after printing an error. */
+static int read_condition(struct stream_view *v)
 {
-    char **operands;
-    size_t n = options_operands(v->o, &operands), n_fields = v->config->n_fields;
-    const char **paths = mem_alloc((n_fields + n + 1) * sizeof *paths);
-    char **names = mem_zalloc((n + 1) * sizeof *names);
-    const char *wrong = NULL;
-    memcpy(paths, v->config->fields, n_fields * sizeof *paths);
-    v->conditions = mem_alloc((n + 1) * sizeof *v->conditions);
-    v->values = mem_zalloc((n_fields + n + 1) * sizeof *v->values);
-    for (; v->n_conditions < n && !wrong; v->n_conditions++) {
-        const char *text = operands[v->n_conditions], *equals = strchr(text, '=');
-        bool is_not = equals && equals > text && equals[-1] == '!';
-        size_t len = equals ? (size_t)(equals - text) - is_not : 0;
-        names[v->n_conditions] = bytes_dup(bytes_of(text, len));
-        paths[n_fields + v->n_conditions] = names[v->n_conditions];
-        v->conditions[v->n_conditions] = (struct condition){bytes_str(equals ? equals + 1 : ""), is_not};
-        if (!equals || !json_path_is_valid(bytes_of(text, len)))
-            wrong = text;
-    }
-    if (!wrong && n_fields + n > 0)
-        v->fields = json_fields_new(paths, n_fields + n);
-    if (wrong)
-        tool_fail(EX_USAGE, "\"%s\" is not a condition; write FIELD=VALUE or FIELD!=VALUE", wrong);
+    const char *text = options_string(v->o, "if"), **paths = NULL;
+    struct error error;
+    size_t n = v->config->n_fields;
+    if (text && !(v->condition = condition_new(bytes_str(text), &error)))
+        return tool_fail(EX_USAGE, "--if: %s", error.text);
+    paths = mem_alloc((n + 1) * sizeof *paths);
+    memcpy(paths, v->config->fields, n * sizeof *paths);
+    if (v->condition)
+        condition_add_fields(v->condition, &paths, &n);
+    if (n > 0)
+        v->fields = json_fields_new(paths, n);
+    v->values = mem_zalloc((n + 1) * sizeof *v->values);
     free(paths);
-    *kept = names;
-    return !wrong;
+    return EX_OK;
 }
 
 static void follow(struct stream_view *v, struct http_client *pubsub)
@@ -245,7 +227,7 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     const char *url = options_text(o, "pubsub_url");
     struct pipeline pipeline;
     struct error error;
-    char *token = NULL, **names = NULL;
+    char *token = NULL;
     signal(SIGPIPE, SIG_IGN);
     if (!bytes_is_name(bytes_str(options_string(o, "stream"))))
         return tool_fail(EX_USAGE, "--stream is not a name");
@@ -255,7 +237,7 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     if (daemon_read_token(options_text(o, "pubsub_token_file"), &token, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
-    v.status = read_conditions(&v, &names) ? EX_OK : EX_USAGE;
+    v.status = read_condition(&v);
     v.base = event_base_new();
     struct http_client *pubsub = http_client_new(&(struct http_client_config){.base = v.base,
         .url = url ? url : pipeline_url(&pipeline, "pubsub"),
@@ -270,10 +252,7 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
     http_client_free(&pubsub);
     event_base_free(v.base);
     json_fields_free(&v.fields);
-    for (size_t i = 0; i < v.n_conditions; i++)
-        free(names[i]);
-    free(names);
-    free(v.conditions);
+    condition_free(&v.condition);
     free(v.values);
     free(token);
     pipeline_close(&pipeline);

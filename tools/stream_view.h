@@ -1,7 +1,7 @@
 /* stream_view: follows a stream for a person at a terminal. `millrace tail` and `millrace top` share it.
  *
- * 1. An operand FIELD=VALUE or FIELD!=VALUE is a condition on a field of the event (json_path.h). A line is shown if
- *    every condition is true. If the view has conditions or fields, only JSON objects are shown.
+ * 1. A line is shown if the condition --if (counts/condition.h) is true. If the view has a condition or fields, only
+ *    JSON objects are shown.
  * 2. The view ends with exit status 0 at the stream's end (--follow=false), after stream_view_end, at SIGINT or
  *    SIGTERM, or if standard output is closed. If pubsub does not answer, the view prints one error and retries. A
  *    view that ends at the end of the stream does not retry, and ends with exit status 75.
@@ -21,6 +21,7 @@
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, .help = "stream to follow"},             \
     {.name = "from", .type = OPTION_STRING, .fallback = "latest",                                            \
         .help = "where to begin: earliest, latest, an offset, @UNIXTIME or -N, the last N lines"},           \
+    {.name = "if", .type = OPTION_STRING, .help = "condition: show only events for which it is true, such as 'status >= 500'"}, \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
         .help = "wait for new lines at the end of the stream; false: end there"},                            \
     PEER_OPTIONS("pubsub", "pubsub", "")

@@ -101,9 +101,7 @@ int tool_tail(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "tail",
         .summary = "prints the lines of a stream as they arrive",
-        .operands = "[FIELD=VALUE | FIELD!=VALUE]...",
-        .more =
-            "Only lines whose fields have these values are printed. A missing field has the value \"\".\n",
+        .more = "docs/guide/counting.md (Conditions) has the rules of --if.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, tail_with);
 }

@@ -216,9 +216,7 @@ int tool_top(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "top",
         .summary = "shows the most frequent values of a field over the last minute of a stream",
-        .operands = "[FIELD=VALUE | FIELD!=VALUE]...",
-        .more =
-            "Only lines whose fields have these values are counted. A missing field has the value \"\".\n",
+        .more = "docs/guide/counting.md (Conditions) has the rules of --if.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, top_with);
 }

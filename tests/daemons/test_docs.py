@@ -18,7 +18,8 @@ ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor
 SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
 NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
-            "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude"}
+            "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
+            "expected-key", "expected-value", "expected-value-regex"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 

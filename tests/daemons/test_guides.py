@@ -191,7 +191,7 @@ class Guides(harness.MillraceTest):
         self.walk("millrace.md", [*guide.pipeline(events=0), stop + "millrace gen --events=2000 --start=$(($(date +%s) - 90000)) --span=1d > clicks.ndjson; "
                                   "sed -i 's,millrace-data,/var/lib/millrace,' etc/clicks.conf"], treat=[
             ("millrace up", "begin up {}; poll 'grep -q \"pipeline ready\" /tmp/up.err'"),
-            ("millrace tail --config etc/clicks.conf c=US", "until_ 'millrace put --quiet clicks.ndjson; grep -q US /tmp/follow.out' {} > /dev/null"),
+            ("millrace tail --config etc/clicks.conf --if 'c = US'", "until_ 'millrace put --quiet clicks.ndjson; grep -q US /tmp/follow.out' {} > /dev/null"),
             ("millrace top", "millrace top --config etc/clicks.conf --once --window 2s --by l & {raw} --once --window 2s & sleep 0.3; millrace put --quiet clicks.ndjson; wait $!"),
             ("millrace bench", "end $pid_up; {raw}"),
             ("millrace journal check DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),

@@ -37,15 +37,21 @@ class Tail(PubsubTest):
         self.assertEqual(self.view("tail", "--from=%d" % offset, "--count=1").stdout.strip(), LINES[1])
 
     def test_conditions(self):
-        self.assertEqual(self.tail("l=a"), [LINES[0], LINES[3]])
-        self.assertEqual(self.tail("l=a", "c!=US"), [LINES[3]])
-        self.assertEqual(self.tail("user.id=8"), [LINES[1]])
-        self.assertEqual(self.tail("c="), LINES[3:])
-        self.assertEqual(self.tail("ok=true", "no=null", "n=1.5"), [LINES[3]])
+        self.assertEqual(self.tail("--if=l=a"), [LINES[0], LINES[3]])
+        self.assertEqual(self.tail("--if", "l = a and c != US"), [LINES[3]])
+        self.assertEqual(self.tail("--if=user.id >= 8"), [LINES[1]])
+        self.assertEqual(self.tail("--if=not c"), LINES[3:])
+        self.assertEqual(self.tail("--if=ok = true and no = null and n in (1.5, x)"), [LINES[3]])
+
+    def test_a_costly_pattern(self):
+        request(self.url, "POST", "/pub?stream=clicks", 2 * (b'{"l":"%s!"}\n' % (b"a" * 40)))
+        done = self.view("tail", "--from=earliest", "--follow=false", "--if=l ~ ^(a+)+$")
+        self.assertEqual(done.stdout.splitlines(), [LINES[0], LINES[3]])
+        self.assertEqual(done.stderr.count(b"takes too many steps"), 1)
 
     def test_fields(self):
-        self.assertEqual(self.tail("--fields=l,user.id", "t!="), [b"a\t7", b"b\t8", b"a\t"])
-        self.assertEqual(self.tail("--fields=user,list,l", "t=3"), [b"\t[...]\ta"])
+        self.assertEqual(self.tail("--fields=l,user.id", "--if=t or l = a"), [b"a\t7", b"b\t8", b"a\t"])
+        self.assertEqual(self.tail("--fields=user,list,l", "--if=t=3"), [b"\t[...]\ta"])
         self.assertEqual(self.tail("--fields=l")[-1], b"\\x1b[2J\\x09\\xc2\\x9bx", "no control byte reaches the terminal")
 
     def test_colours(self):
@@ -63,7 +69,7 @@ class Tail(PubsubTest):
             os.close(master)
 
     def test_follows_until_it_is_stopped(self):
-        p = subprocess.Popen([harness.program("millrace"), "tail", "--pubsub-url=" + self.url, "l=z"], stdout=subprocess.PIPE)
+        p = subprocess.Popen([harness.program("millrace"), "tail", "--pubsub-url=" + self.url, "--if=l=z"], stdout=subprocess.PIPE)
         self.addCleanup(p.stdout.close)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
@@ -75,7 +81,7 @@ class Tail(PubsubTest):
         self.assertEqual(p.wait(harness.PATIENCE), 0)
 
     def test_wrong_usage(self):
-        for args, text in ((["nonsense"], b"not a condition"), (["--fields=a..b"], b"is not a field"), (["--from=yesterday"], b"--from must be"),
+        for args, text in ((["nonsense"], b"nonsense"), (["--if=l=="], b"--if: column 2: expected an operator, not == (did you mean =?)"), (["--if="], b"--if: column 1: expected a field"), (["--fields=a..b"], b"is not a field"), (["--from=yesterday"], b"--from must be"),
                            (["--from=999999"], b"--from: 416"), (["--stream=a/b"], b"not a name")):
             self.assertIn(text, self.view("tail", *args, expect=64).stderr)
 
@@ -84,7 +90,7 @@ class Tail(PubsubTest):
         self.assertRegex(text, r"^clicks: 4 lines in .*, 3 values of l\n")
         rows = [re.split(r" +", line.strip(), maxsplit=4) for line in text.splitlines()[1:]]
         self.assertEqual([(r[0], r[2], r[4]) for r in rows], [("2", "50.00", "a"), ("1", "25.00", "\\x1b[2J\\x09\\xc2\\x9bx"), ("1", "25.00", "b")])
-        self.assertRegex(self.view("top", "--from=earliest", "--follow=false", "l=a").stdout.decode(), r"^clicks: 2 lines in [^\n]*/s\n$")
+        self.assertRegex(self.view("top", "--from=earliest", "--follow=false", "--if=l=a").stdout.decode(), r"^clicks: 2 lines in [^\n]*/s\n$")
         self.assertIn(b"is not a field", self.view("top", "--by=.", expect=64).stderr)
 
     def test_top_ends_after_its_window(self):
