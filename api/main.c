@@ -222,7 +222,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         error);
     if (!api->pubsub)
         return EX_CONFIG;
-    api->live = live_new(api->pubsub);
+    api->live = live_new(daemon_base(d), api->pubsub);
     int status = 0;
     for (size_t i = 0; i < PEERS && token_files[i][0] && status == 0; i++) {
         size_t k = (size_t)(peer_named(token_files[i][0]) - peers);

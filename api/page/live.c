@@ -1,4 +1,6 @@
 #include "api/page/live.h"
+#include "api/page/live_filter.h"
+#include "stream/line_scheduler.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -9,11 +11,17 @@ struct live_client {
     struct live *live;
     struct http_request *req; /* NULL: the client has disconnected */
     struct http_call *call;
-    bool has_begun, is_paused;
+    bool has_begun, is_congested;
+    /* With a condition: the lines of the events' text that are not filtered yet, the beginning of the next line, and
+     * text to send. */
+    struct live_filter *filter;
+    struct line_queue *unfiltered;
+    struct buf rest, passed;
 };
 
 struct live {
     struct http_client *pubsub;
+    struct line_scheduler *scheduler;
     struct live_client *clients[LIVE_CLIENTS_MAX];
     size_t n_clients;
 };
@@ -33,15 +41,52 @@ static void forget(struct live_client *c)
     while (l->clients[i] != c)
         i++;
     l->clients[i] = l->clients[--l->n_clients];
+    line_queue_free(&c->unfiltered);
+    live_filter_free(&c->filter);
+    buf_free(&c->rest);
+    buf_free(&c->passed);
     free(c);
+}
+
+/* Stops reading from pubsub while too many bytes wait for the client or for the filter. */
+static void pause_or_resume(struct live_client *c)
+{
+    if (c->is_congested || (c->unfiltered && line_queue_is_full(c->unfiltered)))
+        http_call_pause(c->call);
+    else
+        http_call_resume(c->call);
 }
 
 static void on_drained(struct http_request *req, void *arg)
 {
     struct live_client *c = arg;
     (void)req;
-    c->is_paused = false;
-    http_call_resume(c->call);
+    c->is_congested = false;
+    pause_or_resume(c);
+}
+
+static void send_piece(struct live_client *c, struct bytes piece)
+{
+    http_stream_write(c->req, piece);
+    c->is_congested = c->is_congested || http_stream_pending(c->req) > LIVE_AHEAD;
+    pause_or_resume(c);
+}
+
+static void on_line(struct bytes line, void *arg)
+{
+    struct live_client *c = arg;
+    live_filter_take(c->filter, line, &c->passed);
+}
+
+static void on_slice(void *arg)
+{
+    struct live_client *c = arg;
+    if (!c->req)
+        return;
+    if (line_queue_is_empty(c->unfiltered))
+        live_filter_pass_id(c->filter, &c->passed);
+    send_piece(c, buf_bytes(&c->passed));
+    buf_clear(&c->passed);
 }
 
 static void on_headers(const struct http_reply_view *reply, void *arg)
@@ -57,20 +102,29 @@ static void on_headers(const struct http_reply_view *reply, void *arg)
 static void on_body(struct http_call *call, struct bytes piece, void *arg)
 {
     struct live_client *c = arg;
+    const char *lf = memrchr(piece.ptr, '\n', piece.len);
+    size_t n = lf ? (size_t)(lf - piece.ptr) + 1 : 0; /* bytes up to the end of the last line */
+    (void)call;
     if (!c->req)
         return;
-    http_stream_write(c->req, piece);
-    if (http_stream_pending(c->req) <= LIVE_AHEAD || c->is_paused)
+    if (!c->filter) {
+        send_piece(c, piece);
         return;
-    c->is_paused = true;
-    http_call_pause(call);
-    http_on_drain(c->req, LIVE_AHEAD / 2, on_drained, c);
+    }
+    buf_append(&c->rest, piece.ptr, n);
+    if (n > 0) {
+        line_queue_add(c->unfiltered, buf_bytes(&c->rest), 0);
+        buf_clear(&c->rest);
+        pause_or_resume(c);
+    }
+    buf_append(&c->rest, piece.ptr + n, piece.len - n);
 }
 
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct live_client *c = arg;
-    if (c->req && c->is_paused && result == HTTP_CLIENT_CANCELLED) /* a stop must not wait for this client */
+    if (c->req && c->is_congested &&
+        result == HTTP_CLIENT_CANCELLED) /* a stop must not wait for this client */
         http_stream_abort(c->req);
     else if (c->req && c->has_begun)
         http_stream_end(c->req);
@@ -85,10 +139,11 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     forget(c);
 }
 
-struct live *live_new(struct http_client *pubsub)
+struct live *live_new(struct event_base *base, struct http_client *pubsub)
 {
     struct live *l = mem_zalloc(sizeof *l);
     l->pubsub = pubsub;
+    l->scheduler = line_scheduler_new(base);
     return l;
 }
 
@@ -100,18 +155,23 @@ void live_drain(struct live *l)
 
 void live_free(struct live **l)
 {
-    assert(!*l || (*l)->n_clients == 0);
+    if (!*l)
+        return;
+    assert((*l)->n_clients == 0);
+    line_scheduler_free(&(*l)->scheduler);
     free(*l);
     *l = NULL;
 }
 
-static void pass_on(struct live *l, struct http_request *req, const char *target)
+/* Passes on the reply to `target`, filtered if `filter` is not NULL. Owns the filter. */
+static void pass_on(struct live *l, struct http_request *req, const char *target, struct live_filter *filter)
 {
     struct bytes last = http_header(req, "Last-Event-ID");
     struct buf headers = {0};
     if (l->n_clients == LIVE_CLIENTS_MAX) {
         http_problem(
             req, 503, "overloaded", "close a page", "%d clients follow streams already", LIVE_CLIENTS_MAX);
+        live_filter_free(&filter);
         return;
     }
     buf_append_str(&headers, "Accept: text/event-stream\r\n");
@@ -119,9 +179,13 @@ static void pass_on(struct live *l, struct http_request *req, const char *target
         buf_printf(&headers, "Last-Event-ID: %.*s\r\n", (int)last.len, last.ptr);
     buf_append_char(&headers, '\0');
     struct live_client *c = mem_zalloc(sizeof *c);
-    *c = (struct live_client){.live = l, .req = req};
+    *c = (struct live_client){.live = l, .req = req, .filter = filter};
+    if (filter)
+        c->unfiltered = line_queue_new(&(struct line_queue_config){
+            .scheduler = l->scheduler, .on_line = on_line, .on_slice = on_slice, .arg = c});
     l->clients[l->n_clients++] = c;
     http_on_gone(req, client_gone, c);
+    http_on_drain(req, LIVE_AHEAD / 2, on_drained, c);
     c->call = http_client_request(l->pubsub, &(struct http_call_spec){.method = "GET",
                                                  .target = target,
                                                  .headers = headers.ptr,
@@ -136,10 +200,16 @@ static void pass_on(struct live *l, struct http_request *req, const char *target
 void live_reply(struct live *l, struct http_request *req)
 {
     char stream[NAME_LEN_MAX + 1];
-    struct bytes from = BYTES_LITERAL("latest"), lines;
+    struct bytes from = BYTES_LITERAL("latest"), lines, condition;
+    struct live_filter *filter = NULL;
     struct buf target = {0};
+    struct error error;
     if (!http_param_name(req, "stream", NULL, stream))
         return;
+    if (http_param(req, "if", &condition) && !(filter = live_filter_new(condition, &error))) {
+        http_problem(req, 400, "bad-parameter", NULL, "if: %s", error.text);
+        return;
+    }
     bool has_from = http_param(req, "from", &from), has_lines = http_param(req, "last", &lines);
     buf_printf(&target, "/sub?stream=%s", stream);
     if (has_from || !has_lines) {
@@ -151,7 +221,7 @@ void live_reply(struct live *l, struct http_request *req)
         url_encode(lines, &target);
     }
     buf_append_char(&target, '\0');
-    pass_on(l, req, target.ptr);
+    pass_on(l, req, target.ptr, filter);
     buf_free(&target);
 }
 
@@ -164,5 +234,5 @@ void live_reply_rate(struct live *l, struct http_request *req)
             return;
         snprintf(target, sizeof target, "/rate?stream=%s", stream);
     }
-    pass_on(l, req, target);
+    pass_on(l, req, target, NULL);
 }

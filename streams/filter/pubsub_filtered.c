@@ -11,7 +11,7 @@
 #include "http/client/http_client.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_server.h"
-#include "streams/filter/line_scheduler.h"
+#include "stream/line_scheduler.h"
 #include "base/log.h"
 #include "streams/filter/republisher.h"
 #include "stream/stream_client.h"
@@ -419,9 +419,8 @@ static bool read_filter(const struct program *p, struct http_request *req, struc
     }
     condition_free(&c);
     char *keep_if = bytes_dup(text);
-    *out = line_filter_new(
-        &(struct line_filter_spec){
-            .keep_if = keep_if, .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
+    *out = line_filter_new(&(struct line_filter_spec){.keep_if = keep_if,
+                               .heartbeat = options_text(daemon_options(p->daemon), "heartbeat")},
         NULL);
     free(keep_if);
     return true;

@@ -9,7 +9,7 @@
 #include "stream/stream_client.h"
 #include "stream/stream_program.h"
 #include "stream/watermark.h"
-#include "streams/filter/line_scheduler.h"
+#include "stream/line_scheduler.h"
 
 #include <event2/event.h>
 #include <stdio.h>

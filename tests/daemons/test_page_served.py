@@ -77,6 +77,49 @@ class Served(PageCase):
             return {d["name"]: d["detail"] for d in api.get("/v1/pipeline").json()["daemons"]}
         wait_until(lambda: "token" in details()["pubsub"] and not details()["sortdb"], details)
 
+    def test_live_lines_of_a_condition(self):
+        self.start_pipeline()
+        now = int(time.time())
+
+        def put(*events):
+            self.put([json.dumps({"t": now, "l": "bitly", **e}).encode() for e in events])
+        put(*({"n": n} for n in range(300)))
+        for wrong, detail in (("n%20==%201", "if: column 3: expected an operator, not == (did you mean =?)"), ("", "if: column 1: expected a field at the end")):
+            reply = self.pipeline.ask("api", "GET", "/v1/live?stream=clicks&if=" + wrong)
+            self.assertEqual((reply.status, reply.json()["code"], reply.json()["detail"]), (400, "bad-parameter", detail))
+        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/live?stream=none&if=n").status, 404)
+        c = harness.connect(self.base)
+        c.request("GET", "/v1/live?stream=clicks&last=250&" + harness.query(if_="n in (40, 60, 80) or n >= 298 and l ~ ^bit"))
+        reply = c.getresponse()
+        self.assertEqual((reply.status, reply.getheader("Content-Type")), (200, "text/event-stream"))
+
+        def data(n):
+            lines = []
+            while len(lines) < n:
+                line = reply.readline()
+                self.assertNotEqual(line, b"", "the reply goes on")
+                if line.startswith(b"data: "):
+                    lines.append(json.loads(line[6:])["n"])
+            return lines
+        self.assertEqual(data(4), [60, 80, 298, 299])
+        put(*({"n": n % 100} for n in range(1000)), {"n": 500})
+        self.assertEqual(data(21), [n for _ in range(10) for n in (40, 60, 80)][:21])
+        self.assertEqual(data(10), [n for _ in range(10) for n in (40, 60, 80)][21:] + [500])
+        c.close()
+
+    def test_a_costly_condition_leaves_the_loop_to_others(self):
+        self.start_pipeline()
+        now = int(time.time())
+        self.put([json.dumps({"t": now, "l": "a" * 40 + "!"}).encode()] * 20000)
+        c = harness.connect(self.base)
+        c.request("GET", "/v1/live?stream=clicks&from=earliest&" + harness.query(if_="l ~ ^(a+)+$"))
+        reply = c.getresponse()
+        while reply.readline() != b"event: undecided\n":
+            pass
+        self.assertIn(b"too many steps", reply.readline())
+        self.assertEqual(self.pipeline.ask("api", "GET", "/health").status, 200)
+        c.close()
+
     def test_a_stop_with_a_stalled_page(self):
         self.start_pipeline()
         now = int(time.time())

@@ -1,5 +1,5 @@
 #include "support/cm.h"
-#include "streams/filter/line_scheduler.h"
+#include "stream/line_scheduler.h"
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>

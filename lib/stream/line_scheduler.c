@@ -1,4 +1,4 @@
-#include "streams/filter/line_scheduler.h"
+#include "stream/line_scheduler.h"
 
 #include <assert.h>
 #include <event2/event.h>
