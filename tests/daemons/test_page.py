@@ -134,7 +134,7 @@ class Page(PageCase):
     def test_new_events(self):
         self.check("shows a new event within two seconds",
                    ["has no serious fault of accessibility", "keeps the focus while numbers change", "follows a stream, pauses and filters",
-                    "shows hostile keys as text", "shows the pipeline and what is wrong"],
+                    "follows the lines of a condition", "shows hostile keys as text", "shows the pipeline and what is wrong"],
                    is_full=FULL, **self.put_recent())
 
     def test_a_restart_of_the_api(self):

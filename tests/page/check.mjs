@@ -528,6 +528,37 @@ const checks = {
     await close(page);
   },
 
+  async "follows the lines of a condition"() {
+    const page = await open("/?view=live");
+    const t = Math.floor(Date.now() / 1000);
+    const filter = page.getByLabel("Filter");
+    const line = (text) => page.locator(".lines li", { hasText: text });
+    await post({ t, l: "low", status: 200 }, { t, l: "high", status: 503 }, { t, l: "slow", u: `${"a".repeat(40)}!` });
+    await line("high").waitFor();
+    await filter.fill("status >= 500");
+    await page.getByText("lines for which the condition is true").waitFor();
+    await line("high").waitFor(); // of the lines that came before
+    assert.equal(await line("low").count(), 0);
+    await post({ t, l: "low again", status: 404 }, { t, l: "high again", status: "599" });
+    await line("high again").waitFor();
+    assert.equal(await line("low").count(), 0);
+    page.forgiving = true; // the browser logs the 400
+    await filter.fill("status >= x");
+    await page.locator("#filter-note", { hasText: "column 11: expected a number, not x" }).waitFor();
+    assert.equal(await filter.getAttribute("aria-invalid"), "true");
+    await filter.fill("u ~ ^(a+)+$");
+    await page.locator("#filter-note", { hasText: "a pattern takes too many steps" }).waitFor();
+    await filter.fill("high"); // a text again
+    await line("high again").waitFor();
+    await page.locator("#filter-note:empty").waitFor({ state: "attached" });
+    assert.equal(await line("low").count(), 0);
+    await close(page);
+    const shared = await open(query({ view: "live", filter: "l in (high)" }));
+    await shared.locator(".lines li", { hasText: "high" }).first().waitFor();
+    assert.equal(await shared.locator(".lines li", { hasText: "again" }).count(), 0);
+    await close(shared);
+  },
+
   async "shows the pipeline and what is wrong"() {
     const page = await open("/?view=pipeline");
     await page.getByText("Everything is ready.").waitFor();

@@ -55,10 +55,11 @@ export async function get(path, parameters, signal) {
   }
 }
 
-/** An event of a stream of Server-Sent Events: {data, id}; null without data, and for a gap. */
+/** An event of a stream of Server-Sent Events: {data, id}, or {warning}; null without data, and for a gap. */
 function eventOf(text) {
   const lines = text.split("\n");
   const data = lines.filter((line) => line.startsWith("data:"));
+  if (lines.includes("event: undecided")) return { warning: JSON.parse(data[0].slice(5)) };
   if (!data.length || lines.some((line) => line.startsWith("event:"))) return null;
   return { data: data.map((line) => line.slice(5).replace(/^ /, "")).join("\n"), id: lines.find((line) => line.startsWith("id:"))?.slice(3) };
 }
@@ -87,9 +88,12 @@ export async function events(path, parameters, signal, onOpen, onEvents) {
 /** What `millrace forget` leaves of a line. */
 const ERASED = /^\{\} +$/;
 
-/** Calls onLines(lines, offset) with arrays of lines as they arrive. The offset is that after the last line. */
-export const follow = (parameters, signal, onOpen, onLines) => events("v1/live", parameters, signal, onOpen, (found) =>
-  onLines(found.map((event) => event.data).filter((line) => !ERASED.test(line)), parseInt(found.at(-1).id, 10)));
+/** Calls onLines(lines, offset, warning) with arrays of lines as they arrive. The offset is that after the last line, if any. */
+export const follow = (parameters, signal, onOpen, onLines) => events("v1/live", parameters, signal, onOpen, (found) => {
+  const lines = found.filter((event) => !event.warning);
+  onLines(lines.map((event) => event.data).filter((line) => !ERASED.test(line)), lines.length ? parseInt(lines.at(-1).id, 10) : undefined,
+    found.find((event) => event.warning)?.warning);
+});
 
 /** A command that asks the same. */
 export function curl(path, parameters) {
