@@ -44,3 +44,21 @@ void etag_reply(struct http_request *req, const char *content_type, struct bytes
     else
         http_reply(req, 200, content_type, body);
 }
+
+void etag_reply_file(
+    struct http_request *req, const char *content_type, const char *cache_control, const struct etag_file *f)
+{
+    struct bytes accepted = http_header(req, "Accept-Encoding");
+    bool is_packed = accepted.ptr && memmem(accepted.ptr, accepted.len, "gzip", 4);
+    http_add_header_text(req, "X-Content-Type-Options", "nosniff");
+    http_add_header_text(req, "Cache-Control", cache_control);
+    http_add_header_text(req, "Vary", "Accept-Encoding");
+    http_add_header_text(req, "ETag", f->tag);
+    if (etag_is_named(http_header(req, "If-None-Match"), f->tag)) {
+        http_reply(req, 304, content_type, BYTES_NONE);
+        return;
+    }
+    if (is_packed)
+        http_add_header_text(req, "Content-Encoding", "gzip");
+    http_reply(req, 200, content_type, is_packed ? f->packed : f->text);
+}

@@ -7,6 +7,7 @@
 #include "api/openapi.h"
 #include "api/archive_reload.h"
 #include "api/render.h"
+#include <stdlib.h>
 
 static bool may_see(struct http_request *req, const struct query *q, struct bytes key)
 {
@@ -76,7 +77,10 @@ static void handle_lookup(struct http_request *req, void *ctx)
 static void handle_counters(struct http_request *req, void *ctx)
 {
     struct buf out = {0};
-    render_counters(((struct api *)ctx)->counters, &out);
+    const struct api *api = ctx;
+    char *script = script_path(api->public_path);
+    render_counters(api->counters, script, &out);
+    free(script);
     etag_reply(req, "application/json", buf_bytes(&out), 0);
     buf_free(&out);
 }
@@ -97,6 +101,11 @@ static void handle_page(struct http_request *req, void *ctx)
     page_reply(((struct api *)ctx)->page, req);
 }
 
+static void handle_script(struct http_request *req, void *ctx)
+{
+    script_reply(req, ((struct api *)ctx)->public_path);
+}
+
 static void handle_live(struct http_request *req, void *ctx)
 {
     live_reply(((struct api *)ctx)->live, req);
@@ -114,6 +123,8 @@ static void handle_pipeline(struct http_request *req, void *ctx)
 
 const struct http_route api_routes[] = {
     HTTP_ROUTE("/", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, "the web page, or this list"),
+    HTTP_ROUTE("/m.js", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_PUBLIC, handle_script, NULL,
+        "the script with which a web site counts its visits"),
     HTTP_ROUTE("/app.js", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/app.css", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),
     HTTP_ROUTE("/icon.svg", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, NULL),

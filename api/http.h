@@ -11,6 +11,7 @@
 #include "api/page/live.h"
 #include "api/page/page.h"
 #include "api/page/pipeline.h"
+#include "api/page/script.h"
 #include "api/local_archive.h"
 
 /* The context of the handlers; main.c owns it. */
@@ -29,7 +30,8 @@ struct api {
     struct live *live;
     struct pipeline *pipeline;
     struct page *page;
-    size_t unowned; /* bytes of events whose client has disconnected before the reply of the queue */
+    const char *public_path; /* NULL: none */
+    size_t unowned;          /* bytes of events whose client has disconnected before the reply of the queue */
     uint64_t max_rows;
 };
 

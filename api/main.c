@@ -254,6 +254,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
     api->daemon = d;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
+    api->public_path = options_text(o, "public_path");
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
         api->event_body = event_body_new(api->counters);

@@ -393,11 +393,12 @@ static void counter_json(const struct counter *c, struct buf *out)
         buf_printf(out, ",\"max_keys\":%" PRIu64, c->max_keys);
 }
 
-void render_counters(const struct counters *c, struct buf *out)
+void render_counters(const struct counters *c, const char *script, struct buf *out)
 {
     buf_append_char(out, '{');
     member(out, "time", bytes_str(c->time_field));
     member(out, "time_unit", bytes_str(c->time_unit));
+    member(out, "script", bytes_str(script));
     buf_append_str(out, "\"totals\":[");
     for (size_t i = 0; i < c->n_totals; i++) {
         buf_append_str(out, i ? ",{" : "{");

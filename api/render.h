@@ -37,6 +37,7 @@ bool render_breakdown_rows(
 void render_complete_until(const struct completeness *complete, struct buf *out);
 /* Appends a JSON array of the sources that failed, whose counts the answer omits. */
 void render_missing(const struct completeness *complete, struct buf *out);
-void render_counters(const struct counters *c, struct buf *out);
+/* `script`: path of m.js, relative to the address of the API. */
+void render_counters(const struct counters *c, const char *script, struct buf *out);
 
 #endif

@@ -25,7 +25,7 @@ static const char policy[] =
 struct page {
     struct content {
         struct buf text, packed;
-        char tag[ETAG_TEXT];
+        struct etag_file file;
     } contents[FILES];
     bool has_files;
 };
@@ -45,7 +45,8 @@ static bool read_files(struct page *p, const char *directory)
         if (!read_file(directory, files[i].name, "", &c->text) ||
             !read_file(directory, files[i].name, ".gz", &c->packed))
             return false;
-        etag_of(buf_bytes(&c->text), c->tag);
+        c->file = (struct etag_file){.text = buf_bytes(&c->text), .packed = buf_bytes(&c->packed)};
+        etag_of(c->file.text, c->file.tag);
     }
     return true;
 }
@@ -89,10 +90,10 @@ void page_free(struct page **pp)
     *pp = NULL;
 }
 
-static bool header_has(const struct http_request *req, const char *name, const char *part)
+static bool accepts_html(const struct http_request *req)
 {
-    struct bytes value = http_header(req, name);
-    return value.ptr && memmem(value.ptr, value.len, part, strlen(part));
+    struct bytes value = http_header(req, "Accept");
+    return value.ptr && memmem(value.ptr, value.len, "text/html", 9);
 }
 
 static void reply_missing(struct http_request *req)
@@ -106,7 +107,7 @@ void page_reply(const struct page *p, struct http_request *req)
     size_t i = 0;
     while (i < FILES && strcmp(files[i].path, http_path(req)) != 0)
         i++;
-    if (i == 0 && !header_has(req, "Accept", "text/html")) {
+    if (i == 0 && !accepts_html(req)) {
         http_reply_endpoints(req);
         return;
     }
@@ -114,19 +115,9 @@ void page_reply(const struct page *p, struct http_request *req)
         reply_missing(req);
         return;
     }
-    const struct content *c = &p->contents[i];
-    bool packed = header_has(req, "Accept-Encoding", "gzip");
     http_add_header_text(req, "Content-Security-Policy", policy);
-    http_add_header_text(req, "X-Content-Type-Options", "nosniff");
     http_add_header_text(req, "Referrer-Policy", "no-referrer");
-    http_add_header_text(req, "Cache-Control", "no-cache");
-    http_add_header_text(req, "Vary", i == 0 ? "Accept, Accept-Encoding" : "Accept-Encoding");
-    http_add_header_text(req, "ETag", c->tag);
-    if (etag_is_named(http_header(req, "If-None-Match"), c->tag)) {
-        http_reply(req, 304, files[i].type, BYTES_NONE);
-        return;
-    }
-    if (packed)
-        http_add_header_text(req, "Content-Encoding", "gzip");
-    http_reply(req, 200, files[i].type, buf_bytes(packed ? &c->packed : &c->text));
+    if (i == 0)
+        http_add_header_text(req, "Vary", "Accept");
+    etag_reply_file(req, files[i].type, "no-cache", &p->contents[i].file);
 }
