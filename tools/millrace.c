@@ -24,6 +24,7 @@ static const struct tool {
     int (*run)(int argc, char **argv);
     const char *help;
 } tools[] = {
+    {"init", tool_init, "write a configuration with comments: init website|shop|api|clicks"},
     {"up", tool_up, "run the pipeline of a configuration in the foreground"},
     {"put", tool_put, "post events from files, logs or standard input to the local queue"},
     {"file_to_queue", tool_put, "the same as put"},
@@ -59,6 +60,7 @@ static const struct topic {
     const char *name, *file, *help;
 } topics[] = {
     {"start", "README.md", "the first event and the first answer"},
+    {"website", "docs/guide/website.md", "count the visits of a web site"},
     {"counting", "docs/guide/counting.md", "events, counters and keys"},
     {"queries", "docs/guide/api.md", "series, breakdowns and the other questions"},
     {"queues", "docs/guide/simplequeue.md", "put, reserve, acknowledge"},

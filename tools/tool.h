@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+int tool_init(int argc, char **argv);
 int tool_up(int argc, char **argv);
 int tool_put(int argc, char **argv);
 int tool_compact(int argc, char **argv);

@@ -31,6 +31,7 @@ class Completion(harness.MillraceTest):
         self.assertTrue({"up", "put", "api", "clickgen"} <= set(self.complete("")))
         self.assertEqual(self.complete("query", "co"), ["compare", "counters"])
         self.assertEqual(self.complete("query", "f"), ["freshness"])
+        self.assertEqual(self.complete("init", "sh"), ["shop"])
 
     def test_options(self):
         self.assertEqual(self.complete("status", "--ti"), ["--timeout="])
