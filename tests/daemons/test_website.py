@@ -1,0 +1,246 @@
+"""m.js on the pages of other origins, in a real browser: each event that a visit posts, and no other; directly and behind nginx."""
+# label: surface
+# seconds: 15
+# processors: 2
+import collections
+import gzip
+import html
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import urllib.parse
+
+import harness
+from harness import wait_until
+
+DRIVER = os.path.join(harness.ROOT, "tests", "page")
+NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+NGINX_CONFIG = """
+daemon off;
+master_process off;
+pid %(dir)s/nginx.pid;
+events {}
+http {
+    access_log off;
+    client_body_temp_path %(dir)s/body;
+    proxy_temp_path %(dir)s/proxy;
+    fastcgi_temp_path %(dir)s/fastcgi;
+    uwsgi_temp_path %(dir)s/uwsgi;
+    scgi_temp_path %(dir)s/scgi;
+    server {
+        listen 127.0.0.1:%(port)s;
+%(guide)s
+        location /stats/ { proxy_pass %(api)s/; }
+    }
+}
+"""
+STUB = "<script>window.millrace = window.millrace || function () { (millrace.q = millrace.q || []).push(arguments); }; millrace('early', { plan: 'pro' })</script>"
+# For each scenario of site.mjs: the attributes of the script.
+ATTRIBUTES = {"dnt": "data-dnt", "custom": 'data-exclude="/custom.%s/private*, /custom.%s/x.y"', "hash": 'data-hash data-query="id, lang"',
+              "manual": "data-manual"}
+LINKS = """<p>
+<a id=next href=b>next</a> <a id=in href="#top">in</a> <a id=mail href="mailto:a@example.org" onclick="return false">mail</a> <button id=button>b</button>
+<a id=out href="%(other)s/away?x=1#y" target=_blank>o <b>out</b></a> <a id=stop href="%(other)s/stop" target=_blank onclick="event.stopPropagation()">stop</a>
+<a id=pdf href="files/a.pdf?x=1" target=_blank>pdf</a> <a id=zip href="%(other)s/b.ZIP" target=_blank>zip</a> <a id=own href=report download>own</a>
+<a id=leave href="%(other)s/left">leave</a> <span id=shadow></span>
+<script>
+document.getElementById("shadow").attachShadow({ mode: "open" }).innerHTML = '<a href="%(other)s/shadow" target=_blank><i>shadow</i></a>';
+</script>"""
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """/SCENARIO.VARIANT/... is a page with the script; any page of the host localhost is one of another site, without the script."""
+    protocol_version = "HTTP/1.1"
+    scripts = {}  # variant -> address of the script
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        if url.path.endswith(".pdf"):
+            self.send_response(204)
+            return self.end_headers()
+        other = "http://localhost:%d" % self.server.server_address[1]
+        if self.headers["Host"].startswith("localhost"):
+            to = dict(urllib.parse.parse_qsl(url.query)).get("to", "")
+            body = '<meta name=referrer content=unsafe-url><a id=link href="%s">to</a>' % html.escape(to)
+        else:
+            site = url.path.split("/")[1]
+            scenario, _, variant = site.partition(".")
+            script = '<script defer src="%s" data-site="%s" %s></script>' % (
+                self.scripts.get(variant), site, ATTRIBUTES.get(scenario, "").replace("%s", variant))
+            body = (STUB if scenario == "custom" else "") + script * (1 + (scenario == "twice")) + LINKS % {"other": other}
+        body = ("<!doctype html><title>a page</title>" + body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+def expected(variant, other):
+    """scenario -> its events, without the site."""
+    def event(name, scenario, path, **more):
+        return {"event": name, "path": "/%s.%s/%s" % (scenario, variant, path), "screen": "laptop", **more}
+
+    def views(scenario, *paths):
+        return [event("view", scenario, path) for path in paths]
+    target = lambda name, to: event(name, "clicks", "a", target=to)
+    own = "/clicks.%s/" % variant
+    return {
+        "views": [event("view", "views", "a", referrer=other + "/from", utm_source="news", utm_medium="e mail", utm_campaign="caf\u00e9&co"),
+                  *views("views", "b")],
+        "spa": views("spa", "a", "b", "c", "d", "c", "c"),
+        "clicks": [*views("clicks", "a"), *[target("outbound", other + "/away")] * 3, target("outbound", other + "/stop"),
+                   target("download", own + "files/a.pdf"), target("download", other + "/b.ZIP"), target("download", own + "report"),
+                   target("outbound", other + "/shadow"), target("outbound", other + "/left")],
+        "dnt": [*views("dnt", "free"), event("signup", "dnt", "free")],
+        "nodnt": views("nodnt", "a"),
+        "beacon": views("beacon", "refuses", "throws", "missing"),
+        "hidden": views("hidden", "seen"),
+        "custom": [event("early", "custom", "a", plan="pro"), event("signup", "custom", "a", plan="pro", n=3), *views("custom", "a", "xzy"),
+                   event("early", "custom", "xzy", plan="pro")],
+        "hash": [event("view", "hash", "a?id=5#/one", utm_term="z"), event("view", "hash", "a?id=5#/two", utm_term="z")],
+        "manual": [{**event("view", "manual", ""), "path": "/virtual"}],
+        "twice": views("twice", "a"),
+        "broken": [],
+        "screens": [{**event("view", "screens", path), "screen": screen} for path, screen in (
+            ("375", "phone"), ("667", "phone"), ("820", "tablet"), ("1366", "laptop"), ("1920", "desktop"))],
+    }
+
+
+def sample():
+    """The counters of etc/website.conf."""
+    text = harness.read_file(os.path.join(harness.ROOT, "etc", "website.conf")).decode()
+    return text[text.index("[input]"):]
+
+
+class Website(harness.MillraceTest):
+    def start_pipeline(self, **api):
+        config = self.write("site.conf", harness.pipeline_config(self.path("data"), sample(), api={"public_port": 0, "public_path": "/p", **api}))
+        self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        self.api = self.pipeline.daemon_url("api")
+        self.public = "http://127.0.0.1:" + re.search(r"public port .*?port=(\d+)", self.pipeline.log)[1]
+
+    def start_nginx(self):
+        guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "website.md")).decode()
+        location = re.search(r"(?m)^    location /p/ \{\n(?:    .*\n)*?    \}\n", guide)[0]
+        self.assertIn("http://127.0.0.1:8089", location)
+        port = self.keep_port()
+        config = self.write("nginx.conf", NGINX_CONFIG % {"dir": self.dir, "port": port, "api": self.api,
+                                                          "guide": location.replace("http://127.0.0.1:8089", self.public)})
+        with open(self.path("nginx.out"), "wb") as out:
+            nginx = subprocess.Popen(harness.dies_with_us([NGINX, "-p", self.dir, "-e", self.path("error.log"), "-c", config]), stdout=out, stderr=out)
+        self.addCleanup(lambda: nginx.poll() is None and (nginx.kill(), nginx.wait()))
+        url = "http://127.0.0.1:" + port
+
+        def serves():
+            self.assertIsNone(nginx.poll(), harness.read_file(self.path("nginx.out")))
+            try:
+                return harness.request(url, "GET", "/p/m.js").status == 200
+            except OSError:
+                return False
+        wait_until(serves, "nginx to serve the script")
+        return url
+
+    def serve_pages(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server.server_address[1]
+
+    def events(self):
+        """site -> a counter of its events, as texts."""
+        found = collections.defaultdict(collections.Counter)
+        for line in self.pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body.splitlines():
+            event = json.loads(line)
+            self.assertGreater(event.pop("time"), 1.6e9)
+            found[event.pop("site")][json.dumps(event, sort_keys=True)] += 1
+        return dict(found)
+
+    def breakdown(self, **parameters):
+        reply = self.pipeline.ask("api", "GET", "/v1/breakdown?" + urllib.parse.urlencode({"period": "24h", "limit": 1000, **parameters}))
+        self.assertEqual(reply.status, 200, reply)
+        return {row["key"]: row["n"] for row in reply.json()["rows"]}
+
+    def test_visits(self):
+        if not (NGINX and shutil.which("node") and harness.chromium() and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
+            harness.not_installed(self, "the test needs nginx, Node.js, npm and Chromium (scripts/setup --test)")
+        self.start_pipeline()
+        nginx = self.start_nginx()
+        port = self.serve_pages()
+        site, other = "http://127.0.0.1:%d" % port, "http://localhost:%d" % port
+        Pages.scripts = {"direct": self.api + "/m.js", "path": self.api + "/p/m.js?v=1", "public": self.public + "/m.js", "nginx": nginx + "/p/m.js",
+                         "prefix": nginx + "/stats/m.js"}
+        everything = {variant: expected(variant, other) for variant in Pages.scripts}
+        for variant in ("path", "public", "prefix"):  # they differ from others in the address alone
+            everything[variant] = {name: everything[variant][name] for name in ("views", "beacon")}
+        wanted = {"%s.%s" % (scenario, variant): collections.Counter(json.dumps(e, sort_keys=True) for e in events)
+                  for variant, scenarios in everything.items() for scenario, events in scenarios.items() if events}
+        settings = {"chromium": harness.chromium(), "patience": harness.PATIENCE, "site": site, "other": other, "variants": {name: list(scenarios) for name, scenarios in everything.items()}}
+        with subprocess.Popen(harness.dies_with_us(["node", os.path.join(DRIVER, "site.mjs"), json.dumps(settings)]),
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as browser:
+            self.addCleanup(browser.kill)
+            first = browser.stdout.readline()
+            self.assertEqual(first, "visited\n", first + ("" if first == "visited\n" else browser.stdout.read()))
+            wait_until(lambda: sum(map(sum, map(dict.values, self.events().values()))) >= sum(map(sum, map(dict.values, wanted.values()))),
+                       lambda: "all events: %s" % self.missing(wanted))
+            out = browser.communicate(timeout=harness.LONG)[0]
+            self.assertEqual((browser.returncode, out), (0, ""))
+        self.maxDiff = None
+        self.assertEqual(self.events(), wanted)
+        total = sum(map(sum, map(dict.values, wanted.values())))
+        wait_until(lambda: sum(self.breakdown(feed="all", by="site").values()) == total, lambda: self.breakdown(feed="all", by="site"))
+        self.check_counts(wanted)
+
+    def missing(self, wanted):
+        found = self.events()
+        return {site: dict(events - found.get(site, collections.Counter())) for site, events in wanted.items() if events != found.get(site)}
+
+    def check_counts(self, wanted):
+        everything = [json.loads(text) for events in wanted.values() for text in events.elements()]
+        self.assertEqual(self.breakdown(feed="all", by="event"), collections.Counter(e["event"] for e in everything))
+        views = [e for e in everything if e["event"] == "view"]
+        for label, value in (("page", lambda e: e["path"]), ("source", lambda e: e.get("utm_source", "None")), ("screen", lambda e: e["screen"]),
+                             ("campaign", lambda e: e.get("utm_campaign", "None")), ("referrer", lambda e: "localhost" if "referrer" in e else "None")):
+            self.assertEqual(self.breakdown(event="view", by=label), collections.Counter(map(value, views)), label)
+        for name in ("outbound", "download"):
+            self.assertEqual(self.breakdown(event=name, by="target"), collections.Counter(e["target"] for e in everything if e["event"] == name))
+        self.assertEqual(self.breakdown(site="clicks.direct", by="event"), {"view": 1, "outbound": 6, "download": 3})
+
+    def test_the_script_is_small_cached_and_open_to_all_origins(self):
+        token = self.write("token", "secret\n")
+        os.chmod(token, 0o600)
+        self.start_pipeline(auth_token_file=token)
+        page = {"Origin": "https://shop.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "script", "Host": "stats.example"}
+        texts = {}
+        for url, path in ((self.api, "/m.js"), (self.api, "/p/m.js"), (self.public, "/m.js"), (self.public, "/p/m.js")):
+            plain = harness.request(url, "GET", path, headers=page)
+            self.assertEqual((plain.status, plain.header("Content-Type")), (200, "text/javascript; charset=utf-8"))
+            self.assertEqual((plain.header("Cache-Control"), plain.header("Cross-Origin-Resource-Policy")), ("public, max-age=86400", "cross-origin"))
+            packed = harness.request(url, "GET", path, headers={"Accept-Encoding": "br, gzip", **page})
+            self.assertEqual((packed.header("Content-Encoding"), gzip.decompress(packed.body)), ("gzip", plain.body))
+            self.assertLess(len(packed.body), 1500)
+            again = harness.request(url, "GET", path, headers={"If-None-Match": plain.header("ETag"), **page})
+            self.assertEqual((again.status, again.body), (304, b""))
+            self.assertEqual(texts.setdefault(path, plain.body), plain.body)
+        self.assertIn(b'"v1/events"', texts["/m.js"])
+        self.assertIn(b'"events"', texts["/p/m.js"])
+        self.assertEqual(harness.request(self.api, "GET", "/q/m.js").status, 404)
+
+    def test_the_root_as_public_path(self):
+        """The script then posts to /events, which blockers do not block, and not to /v1/events."""
+        self.start_pipeline(public_path="/")
+        self.assertIn('"events"', harness.request(self.public, "GET", "/m.js").text)
+        self.assertEqual(harness.request(self.public, "POST", "/events", b'{"event":"view"}').json(), {"accepted": 1})
+        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/counters").json()["script"], "m.js")
+
+
+if __name__ == "__main__":
+    harness.main()
