@@ -40,6 +40,11 @@ label = user
 """
 
 
+def website():
+    text = harness.read_file(os.path.join(harness.ROOT, "etc", "website.conf")).decode()
+    return text[text.index("[input]"):]
+
+
 # Checks of the page alone, which no sanitizer watches.
 DRAWING = ("has no serious fault of accessibility", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
            "shows a new event within two seconds", "fits from 320 pixels to 4K, light and dark", "stays level in memory")
@@ -81,14 +86,15 @@ class Driver:
 
 
 class Page(PageCase):
-    counters = {"test_old_events": DEEP}
+    counters = {"test_old_events": DEEP, "test_a_website": website()}
+    api = {"test_a_website": {"public_path": "/p"}}
     driver = Driver()
 
     def setUp(self):
         super().setUp()
         if not (shutil.which("node") and harness.chromium() and os.path.isdir(os.path.join(DRIVER, "node_modules"))):
             harness.not_installed(self, "the page's tests need Node.js, npm and Chromium (scripts/setup --test)")
-        self.start_pipeline(self.counters.get(self._testMethodName))
+        self.start_pipeline(self.counters.get(self._testMethodName), **self.api.get(self._testMethodName, {}))
 
     @classmethod
     def tearDownClass(cls):
@@ -146,6 +152,9 @@ class Page(PageCase):
 
     def test_first_event(self):
         self.check("shows old events that arrive")
+
+    def test_a_website(self):
+        self.check("shows how to add a site, and its views first")
 
     def test_a_stopped_pipeline(self):
         self.check("shows old numbers as old", up=self.pipeline.pid, **self.put_recent())

@@ -410,6 +410,43 @@ const checks = {
     for (const each of [page, keys, live]) await close(each);
   },
 
+  /** A configuration that counts the views of a web site. */
+  async "shows how to add a site, and its views first"() {
+    const page = await open("/", { permissions: ["clipboard-read", "clipboard-write"] });
+    const line = `<script defer src="${task.base}/p/m.js"></script>`;
+    const empty = page.locator(".empty");
+    await empty.getByText(line, { exact: true }).waitFor();
+    await empty.getByText("For visitors, replace").waitFor();
+    await empty.getByRole("button", { name: "Copy the line" }).click();
+    await holds(page, (text) => document.getElementById("announce").textContent === "Copied" && text, line);
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), line);
+    const view = (path, more) => ({ event: "view", site: "example.org", path, screen: "laptop", ...more });
+    await post(view("/", { referrer: "http://search.example/" }), view("/"), view("/cart"),
+      { event: "outbound", site: "example.org", path: "/", target: "http://other.example/a" },
+      { event: "download", site: "example.org", path: "/", target: "/a.pdf" }, { event: "signup", site: "example.org", path: "/cart" });
+    const panel = (name) => page.locator("section.panel", { has: page.getByRole("heading", { name, exact: true }) });
+    const shows = (name, ...rows) => holds(page, ([name, rows]) => {
+      const found = [...document.querySelectorAll("section.panel")].find((section) => section.querySelector("h2").textContent === name);
+      return found && [...found.querySelectorAll(".bars tbody tr")].map((row) => [...row.cells].slice(0, 2).map((cell) => cell.textContent.replace(/[\u2068\u2069]/g, "")).join(" ")).join() === rows.join();
+    }, [name, rows]);
+    await shows("page", "/ 2", "/cart 1");
+    await shows("referrer", "None 2", "search.example 1");
+    await shows("outbound links", "http://other.example/a 1");
+    await shows("downloads", "/a.pdf 1");
+    await shows("event", "view 3", "download 1", "outbound 1", "signup 1");
+    await panel("Views").waitFor();
+    await holds(page, () => document.querySelectorAll(".tile")[1].textContent.includes("views, today"));
+    assert.equal(await empty.count(), 0);
+    await page.getByText("Add to your site").click();
+    await page.locator(".site").getByText(line, { exact: true }).waitFor();
+    await panel("outbound links").getByRole("link").first().click();
+    await page.getByRole("heading", { name: /1 event with target/ }).waitFor();
+    await page.goBack();
+    await panel("page").getByRole("link", { name: "/cart" }).click();
+    await page.getByRole("heading", { level: 1, name: "/cart" }).waitFor();
+    await close(page);
+  },
+
   /** The daemons run, but not under `millrace up`, which tells of the compactor. */
   async "shows a pipeline that was started by hand"() {
     const page = await open("/?view=pipeline");

@@ -1,6 +1,8 @@
-// What a time without events shows: the lines that post a first event.
+// What a time without events shows: the line or the command that posts a first event.
 
+import { siteOf } from "./counters.js";
 import { h } from "./dom.js";
+import { siteLine } from "./site.js";
 import { address } from "./state.js";
 
 const UNITS = { s: ["seconds", ""], ms: ["milliseconds", "000"], us: ["microseconds", "000000"], ns: ["nanoseconds", "000000000"] };
@@ -25,7 +27,9 @@ function exampleOf({ key }) {
 /** Each field once, as its first counter has it. */
 const isFirst = (example, i, all) => example && all.findIndex((other) => other?.[0] === example[0]) === i;
 
-export function emptyHint({ time, time_unit: unit, totals }, state, words = "No events have been counted in this time.") {
+export function emptyHint({ time, time_unit: unit, script, totals }, state, words = "No events have been counted in this time.") {
+  const all = state.period === "all" ? null : h("p", {}, h("a", { href: address({ period: "all", from: "", to: "", unit: "auto" }) }, "Show all time"));
+  if (siteOf(totals)) return h("div", { class: "empty" }, h("p", {}, `${words} Add this line to each page of your site:`), siteLine(script), all);
   const [unitName, zeros] = UNITS[unit] ?? UNITS.s;
   const event = {};
   if (PATH.test(time)) put(event, time, "NOW");
@@ -35,5 +39,5 @@ export function emptyHint({ time, time_unit: unit, totals }, state, words = "No 
   return h("div", { class: "empty" }, h("p", {}, `${words} Post one:`),
     h("pre", { tabindex: "0" }, `curl -d '${body}' \\\n  '${new URL("v1/events", document.baseURI).href}'\n`),
     h("p", { class: "muted" }, `${time} is the time, in Unix ${unitName}.`),
-    state.period === "all" ? null : h("p", {}, h("a", { href: address({ period: "all", from: "", to: "", unit: "auto" }) }, "Show all time")));
+    all);
 }

@@ -2,13 +2,14 @@
 
 import { sparkline } from "./chart.js";
 import { periodControls } from "./controls.js";
-import { constantKey, configured, feedOf, totalOf } from "./counters.js";
+import { configured, firstOf, siteOf, totalOf } from "./counters.js";
 import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
 import { change, clock, count, duration, isToday, likeForLike, moment, span } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, tile } from "./panel.js";
+import { addToSite } from "./site.js";
 import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
 import { watchRate } from "./rate.js";
 import { address, isSpan, zoneOf } from "./state.js";
@@ -36,8 +37,8 @@ export function overview(view, { freshness }) {
   let state = view; // with the time that is shown
   let panels = null;
 
-  function showTiles(reply) {
-    total.show(count(reply.total), state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone));
+  function showTiles(reply, name) {
+    total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)));
     const like = reply.before && likeForLike(reply.rows);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit is complete yet"
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
@@ -46,43 +47,45 @@ export function overview(view, { freshness }) {
     else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : !until ? "not known" : isToday(until, zone) ? "every event accepted before" : moment(until, zone));
   }
 
-  async function loadSeries(feed, signal) {
-    const reply = await series.load(state, { ns: feed.ns, key: constantKey(feed) }, signal);
+  async function loadSeries({ total: { ns }, key, name }, signal) {
+    const reply = await series.load(state, { ns, key }, signal);
     last = reply;
     freshness(reply);
-    showTiles(reply);
+    series.title(name[0].toUpperCase() + name.slice(1));
+    showTiles(reply, name);
   }
 
   /** A bar leads to the key's own view, at the time that is shown. */
-  function linkOf(feed, totals, subtotal) {
+  function linkOf({ total, key, subtotal }, totals) {
     const own = totalOf(totals, subtotal);
     return (row) => {
       const time = state.isOld ? { from: state.from, to: state.to } : { period: state.period };
       return own ? address({ view: "key", ns: own.ns, key: row.key, ...time })
-        : address({ view: "key", ns: feed.ns, key: constantKey(feed), by: subtotal.label, sub: row.key, ...time });
+        : address({ view: "key", ns: total.ns, key, by: total.subtotals.find((s) => s.ns === subtotal.ns).label, sub: row.key, ...time });
     };
   }
 
   async function load(signal) {
-    const { totals } = await configured(signal);
-    const feed = feedOf(totals);
-    if (!feed) {
+    const { script, totals } = await configured(signal);
+    const shown = firstOf(totals);
+    if (!shown) {
       series.fail({ message: "No counter counts the whole feed. Add one to the configuration. The other views work without it.",
         hint: "[total all]\nkey = \"all\"\nlabel = feed\n" });
       return;
     }
     if (!panels) {
-      panels = feed.subtotals.map((subtotal) => {
-        const p = breakdownPanel(subtotal, { limit: TOP, link: linkOf(feed, totals, subtotal) });
-        return { element: p.element, load: (s) => p.load(state, constantKey(feed), s), fail: p.fail };
+      panels = shown.panels.map((part) => {
+        const p = breakdownPanel(part.subtotal, { limit: TOP, link: linkOf(part, totals) });
+        return { element: p.element, load: (s) => p.load(state, part.key, s), fail: p.fail };
       });
       grid.append(...panels.map((p) => p.element));
+      if (siteOf(totals)) element.append(addToSite(script));
     }
-    state = await resolve({ ns: feed.ns, key: constantKey(feed) }, signal);
+    state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
     await loadParts([first, ...panels], signal);
   }
 
-  const first = { load: async (signal) => loadSeries(feedOf((await configured(signal)).totals), signal), fail: series.fail };
+  const first = { load: async (signal) => loadSeries(firstOf((await configured(signal)).totals), signal), fail: series.fail };
   const stopCounts = keepFresh(FRESH, load, (error) => failFirst(error, series, grid));
   let perSecond = null;
   let pipeline = null;

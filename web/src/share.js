@@ -3,12 +3,12 @@
 import { curl } from "./api.js";
 import { announce, byId, h } from "./dom.js";
 
-async function copy(text) {
+export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     announce("Copied");
   } catch {
-    prompt("Copy this command:", text);
+    prompt("Copy this:", text);
   }
 }
 
