@@ -398,7 +398,6 @@ void render_counters(const struct counters *c, const char *script, struct buf *o
     buf_append_char(out, '{');
     member(out, "time", bytes_str(c->time_field));
     member(out, "time_unit", bytes_str(c->time_unit));
-    member(out, "script", bytes_str(script));
     buf_append_str(out, "\"totals\":[");
     for (size_t i = 0; i < c->n_totals; i++) {
         buf_append_str(out, i ? ",{" : "{");
@@ -413,5 +412,7 @@ void render_counters(const struct counters *c, const char *script, struct buf *o
         }
         buf_append_str(out, "]}");
     }
-    buf_append_str(out, "]}\n");
+    buf_append_str(out, "],\"script\":");
+    buf_append_json(out, bytes_str(script));
+    buf_append_str(out, "}\n");
 }

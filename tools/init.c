@@ -27,8 +27,8 @@ struct kind {
 /* The addresses of embedded texts are not constants of the compiler. */
 static void list_kinds(struct kind out[KINDS])
 {
-    out[0] = (struct kind){"website", "views, referrers, campaigns, links and downloads of web sites",
-        EMBEDDED(init_website)};
+    out[0] = (struct kind){
+        "website", "views, referrers, campaigns, links and downloads of web sites", EMBEDDED(init_website)};
     out[1] = (struct kind){"shop", "views, carts and orders of products", EMBEDDED(init_shop)};
     out[2] = (struct kind){"api", "requests by route, status and customer", EMBEDDED(init_api)};
     out[3] = (struct kind){"clicks", "clicks on short links", EMBEDDED(init_clicks)};
@@ -46,11 +46,12 @@ static void print_help(const struct kind *kinds, FILE *out)
           "usage: millrace init KIND [DIR]\n\n",
         out);
     print_kinds(kinds, out);
-    fputs("\n"
-          "      --list                  print the kinds and exit\n"
-          "  -h, --help                  print this help and exit\n\n"
-          "DIR is the current directory by default, and is created if it is missing. Exit status 73: the file\n"
-          "exists, or cannot be written.\n",
+    fputs(
+        "\n"
+        "      --list                  print the kinds and exit\n"
+        "  -h, --help                  print this help and exit\n\n"
+        "DIR is the current directory by default, and is created if it is missing. Exit status 73: the file\n"
+        "exists, or cannot be written.\n",
         out);
 }
 

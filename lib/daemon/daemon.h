@@ -51,7 +51,7 @@ struct http_pool_config;
         .help = "requests per second at the public port, from all clients; 0: unlimited"},                   \
     {.name = "public_path", .type = OPTION_STRING,                                                           \
         .help = "second path of the public endpoints, on every port, which ad blockers do not block: /p "    \
-                "serves /p/events and /p/pixel.gif (default: none)"}
+                "serves /p/events, /p/pixel.gif and /p/m.js (default: none)"}
 /* clang-format on */
 
 struct daemon_spec {

@@ -62,6 +62,7 @@ def documented():
 
 # For each subcommand: arguments, exit status while the pipeline runs, and while it is down (None: not asked).
 CASES = {
+    "init": [("nope", 64, 64), ("shop LINES", 73, 73), ("--list", 0, 0)],
     "up": [("--config=nofile", 78, None)],
     "put": [("nofile", 66, 66), ("--rejects=nowhere/x LINES", 73, 73), ("LINES --timeout=100ms", 0, 75)],
     "query": [("series --nope=a", 64, 75), ("breakdown --user=a --by=nope", 64, 75), ("top --counter=nope", 64, 75),
@@ -92,7 +93,7 @@ CASES = {
 }
 SAME = {"file_to_queue": "put", "gen": "the program clickgen"}
 OWN_TABLE = ("status", "doctor")
-NO_CONFIG = ("journal", "slice", "help", "version")
+NO_CONFIG = ("init", "journal", "slice", "help", "version")
 
 
 class Missing(harness.MillraceTest):

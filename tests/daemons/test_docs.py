@@ -11,7 +11,7 @@ import harness
 from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read_file
 
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
-TOOLS = ("up", "put", "query", "status", "doctor", "compact", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "tail", "top",
+TOOLS = ("init", "up", "put", "query", "status", "doctor", "compact", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "tail", "top",
          "backup", "restore")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
@@ -20,7 +20,7 @@ SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb
 NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
             "expected-key", "expected-value", "expected-value-regex"}
-PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name")
+PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name", "event")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
 

@@ -47,6 +47,15 @@ class Guides(harness.MillraceTest):
         with_blocks = {name for name in os.listdir(os.path.join(harness.ROOT, *DOCS)) if guide.blocks(*DOCS, name)}
         self.assertEqual(with_blocks - walked, set(ELSEWHERE))
 
+    def test_website(self):
+        """test_website.py runs the script, and the location of nginx."""
+        self.walk("website.md", [*guide.INSTALL, "export MILLRACE_CONFIG=millrace.conf"], treat=[
+            ("millrace up", "begin up {}; poll 'has /tmp/up.err \"pipeline ready\"'; "
+             "for e in view outbound; do curl -d '{\"event\":\"'$e'\",\"site\":\"example.org\",\"path\":\"/\",\"target\":\"http://a.example/\"}' http://127.0.0.1:8089/p/events; done; "
+             "millrace status --wait > /dev/null"),
+        ], skipped=("<script defer src=\"http", "location /p/", "<script defer src=\"/p/m.js\"></script>", "<button", "[subtotal plan.event]", "<script>window", "<script defer src=\"/p/m.js\" data",
+                    "if (", "<noscript>"))
+
     def test_simplequeue(self):
         self.need("nngcat")
         self.walk("simplequeue.md", [*guide.INSTALL, "mkdir -p /var/log /run/queue"], treat=[

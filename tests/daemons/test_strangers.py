@@ -13,7 +13,7 @@ FOREIGN = ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin
            {"Origin": "http://127.0.0.1:1"}, {"Sec-Fetch-Site": "cross-site"},
            {"Sec-Fetch-Site": "same-site"})
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
-PUBLIC = {("api", "/v1/events"), ("api", "/v1/pixel.gif")}
+PUBLIC = {("api", "/v1/events"), ("api", "/v1/pixel.gif"), ("api", "/m.js")}
 EVENT = b'{"t":1332637200,"l":"bitly"}'
 TOKEN = {"Authorization": "Bearer secret"}
 
