@@ -94,7 +94,7 @@ def expected(variant, other):
     own = "/clicks.%s/" % variant
     return {
         "views": [event("view", "views", "a", referrer=other + "/from", utm_source="news", utm_medium="e mail", utm_campaign="caf\u00e9&co"),
-                  *views("views", "b")],
+                  *views("views", "b", "c")],
         "spa": views("spa", "a", "b", "c", "d", "c", "c"),
         "clicks": [*views("clicks", "a"), *[target("outbound", other + "/away")] * 3, target("outbound", other + "/stop"),
                    target("download", own + "files/a.pdf"), target("download", other + "/b.ZIP"), target("download", own + "report"),
@@ -239,7 +239,15 @@ class Website(harness.MillraceTest):
         self.start_pipeline(public_path="/")
         self.assertIn('"events"', harness.request(self.public, "GET", "/m.js").text)
         self.assertEqual(harness.request(self.public, "POST", "/events", b'{"event":"view"}').json(), {"accepted": 1})
-        self.assertEqual(self.pipeline.ask("api", "GET", "/v1/counters").json()["script"], "m.js")
+
+    def test_the_page_knows_the_path_of_the_script(self):
+        config = self.write("test.conf", harness.sample_counters())
+        for setting, path in ((None, "m.js"), ("/", "m.js"), ("/p", "p/m.js"), ("/a.b/c-d/", "a.b/c-d/m.js")):
+            api = self.start("api", "--config", config, "--queue-url=http://127.0.0.1:1", "--aggregator-url=http://127.0.0.1:1",
+                             *(["--public-path=" + setting] if setting else []))
+            self.assertEqual(api.get("/v1/counters").json()["script"], path)
+            self.assertEqual(api.get("/" + path).header("Content-Type"), "text/javascript; charset=utf-8")
+            api.stop()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ const scenarios = {
     await page.goto(`${other}/from?secret=1&to=${encodeURIComponent(`${base}/a?utm_source=news&utm_medium=e+mail&utm_campaign=caf%C3%A9%26co&x=1#part`)}`);
     const names = await page.evaluate("Object.keys(window)");
     await page.click("#link");
+    await page.waitForFunction("window.millrace");
+    await page.evaluate("history.pushState(0, '', 'c')");
     await page.click("#next");
     await page.waitForURL(`${base}/b`);
     await page.waitForFunction("window.millrace");
