@@ -66,14 +66,13 @@ static void read_parts(struct bytes text, size_t n, int parts[PARTS])
     }
 }
 
-/* The time at which clocks show the parts. If they skip it, the time after the jump (mktime of glibc). */
-static bool time_of(const int parts[PARTS], struct bytes zone, int64_t *out, bool *is_naive)
+/* The time at which clocks show the parts. */
+static bool time_of(const int parts[PARTS], struct bytes zone, int64_t *out, enum rfc3339_zone *kind)
 {
     char text[64];
-    *is_naive = false;
     int n = snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d%.*s", parts[0], parts[1], parts[2],
         parts[3], parts[4], parts[5], (int)zone.len, zone.ptr ? zone.ptr : "");
-    return n > 0 && rfc3339_read_lenient(bytes_of(text, (size_t)n), out, is_naive);
+    return n > 0 && rfc3339_read_lenient(bytes_of(text, (size_t)n), out, kind);
 }
 
 /* The start of the next unit. */
@@ -98,6 +97,7 @@ static bool begins_unit(const int parts[PARTS], enum import_unit unit)
 const char *import_date_read(struct bytes text, enum import_unit unit, struct import_date *out)
 {
     int parts[PARTS] = {0, 1, 1, 0, 0, 0};
+    enum rfc3339_zone kind;
     size_t i = 0;
     while (i < sizeof forms / sizeof *forms && !has_form(text, forms[i].text))
         i++;
@@ -114,13 +114,16 @@ const char *import_date_read(struct bytes text, enum import_unit unit, struct im
     out->unit = unit == IMPORT_TIME ? form->unit : unit;
     if (out->unit != IMPORT_TIME && !begins_unit(parts, out->unit))
         return "the date is not the start of its --unit";
-    if (!time_of(parts, zone, &out->from, &out->is_naive))
+    if (!time_of(parts, zone, &out->from, &kind))
         return "there is no such date, or its zone is malformed";
+    if (kind == RFC3339_SKIPPED && out->unit < IMPORT_DAY)
+        return "the clocks of --time-zone skip this time";
+    out->is_naive = kind != RFC3339_ZONED;
     out->to = out->from;
     if (out->unit == IMPORT_HOUR)
         out->to += HOUR_SECONDS;
     if (out->unit < IMPORT_DAY)
         return NULL;
     advance(parts, out->unit);
-    return time_of(parts, zone, &out->to, &out->is_naive) ? NULL : "there is no such date";
+    return time_of(parts, zone, &out->to, &kind) ? NULL : "there is no such date";
 }

@@ -5,7 +5,8 @@
  *     2024-01-31T13  2024-01-31 13  2024013113    an hour
  *     2024-01-31T13:05:00  2024-01-31 13:05  a time (rfc3339_read_lenient)
  *
- * A zone may follow a date with dashes. Other dates are in the process's zone. */
+ * A zone may follow a date with dashes. Other dates are in the process's zone. An hour or time that its clocks skip is wrong, and of two times
+ * that they show alike, the first counts. A day whose midnight they skip begins at the next shown time. */
 #ifndef MILLRACE_IMPORT_DATE_H
 #define MILLRACE_IMPORT_DATE_H
 

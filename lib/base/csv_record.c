@@ -18,7 +18,7 @@ struct csv {
     struct buf names; /* of the fields, each as JSON; empty: left out */
     size_t *name_ends, n_names;
     size_t time_column;
-    bool has_noted_naive; /* a time without a zone */
+    bool has_noted[RFC3339_SKIPPED]; /* [RFC3339_ZONED]: times outside a time column */
     const char *note;
     char note_text[300];
     bool is_replaced;
@@ -26,6 +26,7 @@ struct csv {
     bool at_start;                       /* of the file */
     struct buf text;                     /* of the record, as read */
     size_t lines, quoted_from, unclosed; /* of the record; quoted_from: the line of the last opening quote */
+    size_t line_at, quote_at;            /* in text: the current line, and that line */
     struct buf values;                   /* without quotes */
     size_t *ends, n_fields, room;
     struct buf event;
@@ -159,24 +160,48 @@ static enum csv_result take_names(struct csv *c)
     return CSV_NONE;
 }
 
+static void note_once(struct csv *c, enum rfc3339_zone about, const char *text)
+{
+    if (!c->has_noted[about])
+        c->note = text;
+    c->has_noted[about] = true;
+}
+
 /* A time by the form, or in one of several forms. */
 static bool append_time(struct csv *c, struct bytes value)
 {
     char text[RFC3339_TEXT], copy[64];
     int64_t time;
-    bool is_naive = false;
+    enum rfc3339_zone zone;
     if (value.len >= sizeof copy || (!c->form.time_form && rfc3339_read(value, &time)))
         return false;
     snprintf(copy, sizeof copy, "%.*s", (int)value.len, value.ptr);
-    if (!(c->form.time_form ? rfc3339_read_form(copy, c->form.time_form, &time, &is_naive)
-                            : rfc3339_read_lenient(value, &time, &is_naive)))
+    if (!(c->form.time_form ? rfc3339_read_form(copy, c->form.time_form, &time, &zone)
+                            : rfc3339_read_lenient(value, &time, &zone)))
         return false;
-    if (is_naive && !c->has_noted_naive) {
-        c->has_noted_naive = true;
-        c->note = "times without a zone are those of --time-zone (default UTC)";
-    }
+    if (zone == RFC3339_SKIPPED)
+        snprintf(c->wrong, sizeof c->wrong, "the clocks of --time-zone skip the time %s", copy);
+    if (zone == RFC3339_TWICE)
+        note_once(c, zone, "clocks show some times twice at a change; the first of both counts");
+    else if (zone != RFC3339_ZONED)
+        note_once(c, RFC3339_NAIVE, "times without a zone are those of --time-zone (default UTC)");
     buf_append_json(&c->event, bytes_str(rfc3339_write(time, text)));
     return true;
+}
+
+/* Without a time column, a time in another form than RFC 3339 is posted as a text. */
+static void note_text_time(struct csv *c, size_t column, struct bytes value)
+{
+    int64_t time;
+    enum rfc3339_zone zone;
+    if (c->has_noted[RFC3339_ZONED] || rfc3339_read(value, &time) ||
+        !rfc3339_read_lenient(value, &time, &zone))
+        return;
+    struct bytes name = part(&c->names, c->name_ends, column);
+    snprintf(c->note_text, sizeof c->note_text,
+        "the times of the column %.*s are posted as text; --time-field=COLUMN converts them",
+        name.len < 100 ? (int)name.len : 100, name.ptr);
+    note_once(c, RFC3339_ZONED, c->note_text);
 }
 
 /* Without a fraction of zeros. */
@@ -204,6 +229,8 @@ static void append_value(struct csv *c, size_t i, struct bytes value)
         buf_append_bytes(&c->event, value);
     else if (!is_time || !append_time(c, value))
         buf_append_json(&c->event, value);
+    if (c->time_column == CSV_NO_COLUMN)
+        note_text_time(c, i, value);
 }
 
 static enum csv_result end_record(struct csv *c)
@@ -222,6 +249,7 @@ static enum csv_result end_record(struct csv *c)
         return fail(c, why);
     }
     buf_clear(&c->event);
+    c->wrong[0] = '\0';
     c->is_replaced = !bytes_is_utf8(buf_bytes(&c->values));
     for (size_t i = 0; i < c->n_fields; i++) {
         struct bytes value = part(&c->values, c->ends, i);
@@ -229,7 +257,7 @@ static enum csv_result end_record(struct csv *c)
             append_value(c, i, value);
     }
     buf_append_str(&c->event, c->event.len > 0 ? "}" : "{}");
-    return CSV_EVENT;
+    return c->wrong[0] ? CSV_WRONG : CSV_EVENT;
 }
 
 /* The delimiter that the first line has most often outside quotes. */
@@ -276,7 +304,7 @@ static const char *add_byte(struct csv *c, char byte)
     if (!is_quote || c->state == CLOSED)
         buf_append_char(&c->values, byte);
     if (is_quote && c->state == BEGIN)
-        c->quoted_from = c->lines;
+        c->quoted_from = c->lines, c->quote_at = c->line_at;
     if (is_quote)
         c->state = c->state == QUOTED ? CLOSED : QUOTED;
     else if (c->state == BEGIN)
@@ -302,6 +330,7 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
     if (c->text.len + line.len > CSV_RECORD_MAX)
         return c->state == QUOTED ? fail_unclosed(c, "the record is too long, or a quote is missing")
                                   : fail(c, "the record is too long");
+    c->line_at = c->text.len;
     buf_append_bytes(&c->text, line);
     bool has_end = line.len > 0 && line.ptr[line.len - 1] == '\n';
     size_t end = line.len - has_end;
@@ -363,6 +392,11 @@ size_t csv_lines(const struct csv *c)
 size_t csv_unclosed(const struct csv *c)
 {
     return c->unclosed;
+}
+
+size_t csv_unclosed_at(const struct csv *c)
+{
+    return c->unclosed > 0 ? c->quote_at : 0;
 }
 
 struct bytes csv_event(const struct csv *c)

@@ -59,6 +59,7 @@ size_t csv_lines(const struct csv *c);   /* the number of lines of the record, u
 /* The number of lines from the quote that the file or CSV_RECORD_MAX leaves open, with its own line. 0: the record ended, or is wrong for
  * another reason. */
 size_t csv_unclosed(const struct csv *c);
+size_t csv_unclosed_at(const struct csv *c); /* where the line of this quote begins in csv_text */
 
 /* Borrowed until the next call of csv_add, csv_end or csv_begin. */
 struct bytes csv_event(const struct csv *c);

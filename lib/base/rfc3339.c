@@ -71,13 +71,26 @@ static bool in_seconds(const struct tm *t, int zone, int64_t *out)
     return normal.tm_mon == t->tm_mon && normal.tm_mday == t->tm_mday;
 }
 
-static bool in_local_seconds(const struct tm *t, int64_t *out)
+/* Compares the offsets of the process's zone a day before and a day after. (mktime chooses one of two times by its previous call.) */
+static bool in_local_seconds(const struct tm *t, int64_t *out, enum rfc3339_zone *zone)
 {
-    struct tm local = *t;
-    local.tm_isdst = -1;
-    if (!in_seconds(t, 0, out))
+    int64_t shown, times[2];
+    bool is_shown[2];
+    if (!in_seconds(t, 0, &shown))
         return false;
-    *out = mktime(&local);
+    for (int i = 0; i < 2; i++) {
+        struct tm near, at;
+        time_t day = (time_t)shown + (i == 0 ? -86400 : 86400);
+        localtime_r(&day, &near);
+        time_t time = (time_t)shown - near.tm_gmtoff;
+        localtime_r(&time, &at);
+        times[i] = time;
+        is_shown[i] = at.tm_gmtoff == near.tm_gmtoff;
+    }
+    *out = times[!is_shown[0] && is_shown[1]];
+    *zone = !is_shown[0] && !is_shown[1]                         ? RFC3339_SKIPPED
+            : is_shown[0] && is_shown[1] && times[0] != times[1] ? RFC3339_TWICE
+                                                                 : RFC3339_NAIVE;
     return true;
 }
 
@@ -88,34 +101,43 @@ bool rfc3339_read(struct bytes text, int64_t *out)
     return read_date(&text, true, &t) && read_zone(text, false, &zone) && in_seconds(&t, zone, out);
 }
 
-bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive)
+bool rfc3339_read_lenient(struct bytes text, int64_t *out, enum rfc3339_zone *zone)
 {
     struct tm t;
-    int zone;
+    int offset;
     text = bytes_trim(text);
     if (!read_date(&text, false, &t))
         return false;
     text = bytes_trim(text);
-    if (text.len == 0 && is_naive) {
-        *is_naive = true;
-        return in_local_seconds(&t, out);
-    }
-    return read_zone(text, true, &zone) && in_seconds(&t, zone, out);
+    if (text.len == 0 && zone)
+        return in_local_seconds(&t, out, zone);
+    if (zone)
+        *zone = RFC3339_ZONED;
+    return read_zone(text, true, &offset) && in_seconds(&t, offset, out);
 }
 
-bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive)
+bool rfc3339_form_is_valid(const char *form)
+{
+    for (const char *c = form; (c = strchr(c, '%')); c++) {
+        c += 1 + strspn(c + 1, "-_0^#EO");
+        if (!*c || !strchr("aAbBcCdDeFgGhHIjklmMnprRsStTuUVwWxXyYzZ%", *c))
+            return false;
+    }
+    return true;
+}
+
+bool rfc3339_read_form(const char *text, const char *form, int64_t *out, enum rfc3339_zone *zone)
 {
     struct tm t = {.tm_mday = 1};
     const char *end = strptime(text, form, &t);
     if (!end || *end)
         return false;
+    *zone = RFC3339_ZONED;
     if (strstr(form, "%s"))
         return (*out = mktime(&t)) != -1; /* strptime has filled t by the process's zone */
     if (strstr(form, "%z"))
         return in_seconds(&t, (int)t.tm_gmtoff, out);
-    if (is_naive)
-        *is_naive = true;
-    return in_local_seconds(&t, out);
+    return in_local_seconds(&t, out, zone);
 }
 
 const char *rfc3339_write(int64_t seconds, char out[RFC3339_TEXT])

@@ -8,12 +8,20 @@
  * fraction of a second. Converts a leap second to the previous second. Stores Unix seconds in *out. Returns false if
  * the text is malformed or the date does not exist. */
 bool rfc3339_read(struct bytes text, int64_t *out);
+/* A time without a zone is in the process's zone (TZ), where a change of the clocks may show it twice, or skip it. */
+enum rfc3339_zone {
+    RFC3339_ZONED,
+    RFC3339_NAIVE,
+    RFC3339_TWICE,   /* the result is the first of both times */
+    RFC3339_SKIPPED, /* the result is as long after the change as the text is after the last shown time */
+};
 /* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC" and " GMT", a blank before
- * a zone, and no seconds. A time without a zone is in the process's zone (TZ), and *is_naive becomes true. With is_naive NULL, a time
- * without a zone is malformed. */
-bool rfc3339_read_lenient(struct bytes text, int64_t *out, bool *is_naive);
-/* Reads a text by a form of strptime. *is_naive as above; without %z or %s in the form, the time is naive. */
-bool rfc3339_read_form(const char *text, const char *form, int64_t *out, bool *is_naive);
+ * a zone, no seconds, and no zone. With `zone` NULL, a time without a zone is malformed. */
+bool rfc3339_read_lenient(struct bytes text, int64_t *out, enum rfc3339_zone *zone);
+/* Reads a text by a form of strptime. A form without %z and %s has no zone. */
+bool rfc3339_read_form(const char *text, const char *form, int64_t *out, enum rfc3339_zone *zone);
+/* Returns false if strptime does not know a part of the form. */
+bool rfc3339_form_is_valid(const char *form);
 /* Makes this IANA zone the process's zone (TZ). False: there is no such zone. */
 bool rfc3339_use_zone(const char *zone);
 /* Reads n characters as a decimal number. Returns -1 unless all n characters are digits. */

@@ -396,13 +396,13 @@ static bool read_time(const struct field *p, struct bytes text, int64_t *time)
 {
     struct json_value value = {.type = JSON_STRING, .v.string = text};
     char copy[FORMED_TIME_MAX];
-    bool is_naive;
+    enum rfc3339_zone zone;
     if (!p->form)
         return event_seconds_read_lenient(&value, p->units, time);
     if (text.len >= sizeof copy)
         return false;
     snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.ptr);
-    return rfc3339_read_form(copy, p->form, time, &is_naive);
+    return rfc3339_read_form(copy, p->form, time, &zone);
 }
 
 static bool fits(struct log_format *f, const struct field *p, struct bytes text)

@@ -41,8 +41,9 @@ static enum put_result csv_result(const struct csv *c, enum csv_result r, struct
         .text = bytes_without_line_end(csv_text(c)),
         .why = csv_wrong(c),
         .note = csv_note(c),
+        .at = csv_unclosed_at(c),
         .is_replaced = csv_is_replaced(c)};
-    return r == CSV_WRONG && !csv_has_names(c) ? PUT_UNREADABLE : results[r];
+    return r == CSV_WRONG && (!csv_has_names(c) || csv_unclosed(c) > 0) ? PUT_UNREADABLE : results[r];
 }
 
 enum put_result put_reader_add(struct put_reader *r, struct bytes line, struct put_record *record)

@@ -14,13 +14,14 @@ enum put_result {
     PUT_NONE,       /* the names of the fields, or an empty line */
     PUT_EVENT,      /* record.event */
     PUT_WRONG,      /* record.text cannot become an event, record.why */
-    PUT_UNREADABLE, /* no line of the file can, record.why */
+    PUT_UNREADABLE, /* neither this line nor a later one can, record.why */
 };
 
 /* Borrowed until the reader's next call. */
 struct put_record {
     struct bytes event, text;
     const char *why;
+    size_t at;        /* where the line begins in the text to which a PUT_UNREADABLE refers */
     const char *note; /* a warning for the user; NULL: none */
     bool is_replaced; /* U+FFFD replaces bytes of the event */
 };

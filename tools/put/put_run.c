@@ -156,7 +156,10 @@ static int take(struct put_input *in, enum put_result r, const struct put_record
     case PUT_UNREADABLE:
         break;
     }
-    return tool_fail(EX_DATAERR, "%s: %s", put_input_name(in), record->why);
+    status = put_flush(in);
+    return status != 0 ? status
+                       : tool_fail(EX_DATAERR, "%s: %s (the line at byte %" PRIu64 ")", put_input_name(in),
+                             record->why, in->record_start + record->at);
 }
 
 /* Moves past a part of a line that is too long to be read. */

@@ -55,6 +55,12 @@ static void a_zone_moves_the_bounds(void **state)
     assert_true(rfc3339_use_zone("Africa/Cairo")); /* its clocks skip midnight */
     check("2024-04-26", IMPORT_DAY, 1714082400, 1714082400 + 23 * HOUR);
     check("2024-04-25", IMPORT_DAY, 1714082400 - DAY, 1714082400);
+    assert_string_equal(
+        import_date_read(BYTES_LITERAL("2024-04-26T00"), IMPORT_TIME, &(struct import_date){0}),
+        "the clocks of --time-zone skip this time");
+    assert_true(rfc3339_use_zone("America/Havana")); /* its clocks show midnight twice */
+    check("2024-11-03", IMPORT_DAY, 1730606400, 1730606400 + 25 * HOUR);
+    check("2024-11-03T00", IMPORT_HOUR, 1730606400, 1730606400 + HOUR);
     assert_false(rfc3339_use_zone("Europe/Nowhere"));
     assert_true(rfc3339_use_zone("UTC"));
 }
