@@ -92,6 +92,8 @@ static enum backup_result check_empty(const char *dir, struct error *error)
     bool is_empty = true;
     if (!d && errno == ENOENT)
         return BACKUP_OK;
+    if (!d && errno == ENOTDIR)
+        return error_set(error, BACKUP_EXISTS, "%.600s is a file; name a new directory", dir);
     if (!d)
         return backup_fail_errno(error, dir);
     for (struct dirent *e; is_empty && (e = readdir(d));)

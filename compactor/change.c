@@ -133,7 +133,7 @@ static enum compact_result check_namespace(const struct change *c, struct bytes 
     enum compact_result r = record_scan(c->spec->archive, m, see_namespace, &n, error);
     if (r != COMPACT_OK || n.is_found || !n.has_records)
         return r;
-    return error_set(error, COMPACT_REFUSED, "the archive has no namespace %.*s", (int)ns.len, ns.ptr);
+    return error_set(error, COMPACT_USAGE, "the archive has no namespace %.*s", (int)ns.len, ns.ptr);
 }
 
 static void drop_coarse(struct change *c, struct run_spec *run)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WRITE_BYTES ((size_t)1 << 20)
@@ -70,13 +71,13 @@ static enum compact_result write_records(struct export *e, struct error *error)
 
 static enum compact_result write_file(struct export *e, const char *to, struct error *error)
 {
+    struct stat st;
+    if (stat(to, &st) == 0 && S_ISDIR(st.st_mode))
+        return error_set(error, COMPACT_MISSING, "%.600s is a directory; name a file", to);
     char *fresh = mem_printf("%s.tmp", to);
     e->to = to;
     e->fd = io->open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool is_missing = e->fd < 0 && errno == ENOENT;
-    int r = e->fd < 0 ? error_errno(error, COMPACT_FAILED, fresh) : (int)write_records(e, error);
-    if (is_missing)
-        r = error->code = COMPACT_MISSING;
+    int r = e->fd < 0 ? error_errno(error, COMPACT_MISSING, to) : (int)write_records(e, error);
     if (r == COMPACT_OK && (io->fsync(e->fd) != 0 || io->rename(fresh, to) != 0 || io_sync_parent(to) != 0))
         r = error_errno(error, COMPACT_FAILED, to);
     if (r != COMPACT_OK && e->fd >= 0)

@@ -104,7 +104,7 @@ static enum compact_result check_namespace(
     bool is_known = f->has_ns || f->scanned == 0 || strstr(m->counters, line) || strstr(m->retired, line);
     free(line);
     return is_known ? COMPACT_OK
-                    : error_set(error, COMPACT_REFUSED, "the archive has no subtotal %.*s", (int)f->ns.len,
+                    : error_set(error, COMPACT_USAGE, "the archive has no subtotal %.*s", (int)f->ns.len,
                           f->ns.ptr);
 }
 

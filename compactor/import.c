@@ -166,7 +166,7 @@ static enum compact_result read_lines(struct import_file *f, struct error *error
         case LINE_SOURCE_END:
             return end_rows(f, error);
         case LINE_SOURCE_FAILED:
-            return error_set(error, COMPACT_FAILED, "%s; nothing was imported", error->text);
+            return error_set(error, COMPACT_DAMAGED, "%s; nothing was imported", error->text);
         default:
             f->line++;
             return refuse_line(
@@ -206,10 +206,10 @@ static enum compact_result open_file(struct import_file *f, const char *path, st
     const struct import_csv_spec *csv = f->spec->csv;
     XXH3_64bits_reset(f->hash);
     f->lines = line_source_open(path, error);
-    bool is_missing = !f->lines && strcmp(path, "-") != 0 && access(path, F_OK) != 0 && errno == ENOENT;
-    bool is_open = f->lines && (!csv || line_source_as_text(f->lines, csv->encoding, error) == 0);
-    if (!is_open)
-        return error->code = is_missing ? COMPACT_MISSING : COMPACT_REFUSED;
+    if (!f->lines)
+        return error->code = COMPACT_MISSING;
+    if (csv)
+        line_source_as_text(f->lines, csv->encoding);
     line_source_limit(f->lines, f->spec->memory / 2);
     if (csv) {
         const char *ns = import_csv_ns(f->import->csv);
@@ -272,7 +272,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     i->entries = mem_zalloc((spec->n_files + 1) * sizeof *i->entries);
     i->csv = spec->csv ? import_csv_new(spec->csv, error) : NULL;
     if (spec->csv && !i->csv)
-        return error->code = COMPACT_REFUSED;
+        return error->code = COMPACT_USAGE;
     for (size_t k = 0; k < spec->n_files; k++)
         i->total += stat(spec->files[k], &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)

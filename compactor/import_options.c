@@ -1,6 +1,7 @@
 #include "compactor/import_options.h"
 
 #include "archive/archive_options.h"
+#include "base/line_source.h"
 #include "base/rfc3339.h"
 
 #include <string.h>
@@ -40,6 +41,9 @@ int import_options_read(const struct options *o, struct import_csv_spec *out, st
         return refuse(error, EX_USAGE, "--delimiter: expected one character, or tab");
     if (strlen(zone) >= COARSE_ZONE_TEXT || !rfc3339_use_zone(zone))
         return refuse(error, EX_USAGE, "--time-zone: unknown zone; expected a name such as Europe/Berlin");
+    if (options_text(o, "encoding") && !line_source_has_encoding(options_text(o, "encoding")))
+        return refuse(
+            error, EX_USAGE, "--encoding: unknown encoding; `iconv --list` prints those that exist");
     if (!options_config(o))
         return refuse(error, EX_CONFIG, "--format=csv needs the counters: name their file with --config");
     if (counters_read(options_config(o), &counters, error) != 0) {

@@ -13,6 +13,7 @@ const char *compact_strerror(enum compact_result r)
     static const char *const texts[] = {[COMPACT_OK] = "ok",
         [COMPACT_TRY_AGAIN] = "try again",
         [COMPACT_MISSING] = "missing",
+        [COMPACT_USAGE] = "wrong usage",
         [COMPACT_REFUSED] = "refused",
         [COMPACT_DAMAGED] = "damaged",
         [COMPACT_FAILED] = "failed"};
@@ -24,6 +25,7 @@ int compact_exit_status(enum compact_result r)
     static const int statuses[] = {[COMPACT_OK] = EX_OK,
         [COMPACT_TRY_AGAIN] = EX_TEMPFAIL,
         [COMPACT_MISSING] = EX_NOINPUT,
+        [COMPACT_USAGE] = EX_USAGE,
         [COMPACT_REFUSED] = EX_CONFIG,
         [COMPACT_DAMAGED] = 1,
         [COMPACT_FAILED] = EX_TEMPFAIL};

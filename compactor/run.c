@@ -3,6 +3,7 @@
 #include "compactor/archive.h"
 #include "compactor/disk_space.h"
 #include "compactor/generation_merge.h"
+#include "compactor/record_scan.h"
 #include "compactor/record_source.h"
 #include "compactor/replace.h"
 #include "counts/counters.h"
@@ -302,11 +303,25 @@ static enum compact_result step_switch(struct run *run)
     return COMPACT_OK;
 }
 
+static enum compact_result see_record(
+    void *arg, struct count_source *s, const struct record_key *key, struct error *error)
+{
+    (void)arg, (void)s, (void)key, (void)error;
+    return COMPACT_OK;
+}
+
+/* If a daemon does not load the generation, another attempt helps only if the files are intact. */
 static enum compact_result step_reload(struct run *run)
 {
     const struct run_control *c = run->spec->control;
     const struct manifest *served = run->out->published ? &run->made : &run->old;
-    return c->reload(c->arg, served->generation, manifest_content(served), &run->out->served, run->error);
+    struct error damage;
+    enum compact_result r =
+        c->reload(c->arg, served->generation, manifest_content(served), &run->out->served, run->error);
+    if (r == COMPACT_TRY_AGAIN &&
+        record_scan(run->spec->archive, served, see_record, NULL, &damage) == COMPACT_DAMAGED)
+        return error_set(run->error, COMPACT_DAMAGED, "%s", damage.text);
+    return r;
 }
 
 static enum compact_result step_clear(struct run *run)

@@ -95,7 +95,7 @@ static int backup_with(const struct options *o)
     for (size_t i = 0; i < BACKUP_PLACES; i++)
         free((void *)(uintptr_t)spec.places[i]);
     free(to);
-    return tool_flush(status);
+    return status;
 }
 
 static int restore_with(const struct options *o)
@@ -129,7 +129,7 @@ static int restore_with(const struct options *o)
     }
     free(to);
     free(from);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_backup(int argc, char **argv)

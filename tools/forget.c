@@ -585,7 +585,7 @@ static int run(const struct options *o)
     }
     forget_match_free(&f.match);
     counters_free(&f.counters);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_forget(int argc, char **argv)

@@ -192,7 +192,7 @@ static int search_archive(struct grep *g, const char *archive)
         return tool_fail(EX_TEMPFAIL, "%s", error.text);
     if (g->is_count && !g->is_quiet)
         printf("%" PRIu64 "\n", g->found);
-    return tool_flush(g->found > 0 ? EX_OK : NOT_FOUND);
+    return g->found > 0 ? EX_OK : NOT_FOUND;
 }
 
 static int grep_with(const struct options *o)

@@ -54,23 +54,24 @@ static void check_event(const struct inspect_event *e, void *arg)
         describe(e);
 }
 
-/* True if the directory contains neither a segment nor a segment that an interrupted repair has renamed. */
-static bool is_absent(const char *dir)
+/* True if the directory has no segment (or segment that an interrupted repair has renamed), or one that this user cannot read. */
+static bool is_unreadable(const char *dir)
 {
     char *pattern = mem_printf("%s/*.seg*", dir);
-    glob_t found;
-    int failed = access(dir, R_OK) == 0 ? glob(pattern, 0, NULL, &found) : GLOB_ABORTED;
-    if (failed == 0)
-        globfree(&found);
+    glob_t found = {0};
+    bool is_readable = glob(pattern, GLOB_ERR, NULL, &found) == 0;
+    for (size_t i = 0; i < found.gl_pathc && is_readable; i++)
+        is_readable = access(found.gl_pathv[i], R_OK) == 0;
+    globfree(&found);
     free(pattern);
-    return failed == GLOB_NOMATCH;
+    return !is_readable;
 }
 
 static int exit_status(const char *dir, enum journal_result r, const char *error)
 {
     if (error[0])
         tool_fail(0, "%s", error);
-    if (r == JOURNAL_IO && is_absent(dir))
+    if (r == JOURNAL_IO && is_unreadable(dir))
         return EX_NOINPUT;
     return r == JOURNAL_OK         ? EX_OK
            : r == JOURNAL_DAMAGED  ? EX_DATAERR
@@ -214,7 +215,7 @@ int tool_journal(int argc, char **argv)
         if (strcmp(acts[i].name, words[0]) != 0 || (payload && !acts[i].takes_payload))
             continue;
         if (realpath(words[1], dir))
-            return tool_flush(acts[i].run(dir, payload));
+            return acts[i].run(dir, payload);
         return tool_fail(errno == ENOENT ? EX_NOINPUT : EX_CONFIG, "%s: %s", words[1], strerror(errno));
     }
     fputs(help, stderr);

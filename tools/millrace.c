@@ -130,7 +130,7 @@ static int dispatch_or_help(int argc, char **argv, bool is_help)
     for (size_t i = 0; i < TOOLS; i++)
         if (strcmp(tools[i].name, argv[0]) == 0) {
             tool_begin(tools[i].name);
-            return tools[i].run(argc, argv);
+            return tool_flush(tools[i].run(argc, argv));
         }
     if (bytes_is_name(bytes_str(argv[0]))) {
         char *path = tool_program(argv[0]);

@@ -252,7 +252,7 @@ static int producers_with(const struct options *o)
     buf_free(&place);
     buf_free(&body);
     free(token);
-    return tool_flush(result);
+    return result;
 }
 
 int tool_producers(int argc, char **argv)

@@ -241,7 +241,7 @@ static int queue_with(const struct options *o)
                      : tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
     pipeline_close(&t.pipeline);
     free(t.token);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_queue(int argc, char **argv)

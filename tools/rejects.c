@@ -179,7 +179,7 @@ static int show(struct rejects_tool *t, const char *dir)
     rejects_reader_free(&r);
     buf_free(&bytes);
     buf_free(&result);
-    return tool_flush(status);
+    return status;
 }
 
 static int dry_run(struct rejects_tool *t, const char *dir)
@@ -267,7 +267,7 @@ static int put_back_steps(struct http_client *client, const struct rejects_tool 
                      "aggregator (SIGHUP to millrace up), then repeat the command");
     if (sums[4] > 0 && status == 0)
         status = tool_fail(EX_DATAERR, "damaged entries were kept: millrace rejects names them");
-    return tool_flush(status);
+    return status;
 }
 
 static int put_back(const struct rejects_tool *t)

@@ -5,12 +5,10 @@
 #include "counts/slice_state.h"
 #include "tools/tool.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 static const char help[] =
     "prints a slice of the aggregator as archive text\n\n"
@@ -43,8 +41,8 @@ static int print(const char *path)
     struct slice_reader *reader;
     struct buf text = {0};
     enum count_next r;
-    if (access(path, F_OK) != 0)
-        return tool_fail(EX_NOINPUT, "%s: %s", path, strerror(errno));
+    if (tool_check_input(path) != 0)
+        return EX_NOINPUT;
     enum slice_result opened = (enum slice_result)tool_open_slice(path, &reader, &error);
     if (opened != SLICE_OK)
         return fail(opened, &error);
@@ -63,7 +61,7 @@ static int print(const char *path)
     count_sources_free(&sources);
     buf_free(&text);
     slice_reader_close(&reader);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_slice(int argc, char **argv)

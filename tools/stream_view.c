@@ -90,7 +90,7 @@ static void on_lines(struct bytes lines, void *arg)
         if (is_shown(v))
             v->config->on_line(v, line, v->values, v->config->arg);
     }
-    if (fflush(stdout) != 0)
+    if (!tool_show())
         stream_view_end(v); /* the process that reads the pipe has ended */
 }
 
@@ -139,7 +139,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct stream_view *v = arg;
     (void)fd, (void)what;
     v->config->on_tick(v, v->config->arg);
-    if (fflush(stdout) != 0)
+    if (!tool_show())
         stream_view_end(v);
 }
 

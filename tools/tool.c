@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -160,11 +161,26 @@ int tool_fail(int status, const char *fmt, ...)
     return status;
 }
 
+bool tool_show(void)
+{
+    bool is_shown = fflush(stdout) == 0;
+    if (!is_shown && errno == EPIPE)
+        clearerr(stdout);
+    return is_shown;
+}
+
 int tool_flush(int status)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if ((tool_show() && !ferror(stdout)) || errno == EPIPE)
         return status;
     return tool_fail(EX_IOERR, "cannot write to standard output: %s", strerror(errno));
+}
+
+int tool_check_input(const char *path)
+{
+    struct stat st;
+    int why = stat(path, &st) != 0 || access(path, R_OK) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
+    return why == 0 ? EX_OK : tool_fail(EX_NOINPUT, "%s: %s", path, strerror(why));
 }
 
 char *tool_program(const char *name)

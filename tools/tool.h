@@ -77,8 +77,13 @@ bool tool_has_queue(const char *url, const char *token, const char *queue);
  * tool_check_data_dir, a tool would ask the default ports, which may belong to another pipeline. */
 int tool_check_data_dir(const char *data_dir);
 
-/* Flushes standard output. Returns `status`, or EX_IOERR after printing the error. */
+/* Flushes standard output. Returns false if that failed. A reader that has closed its pipe is not an error of the subcommand. */
+bool tool_show(void);
+/* Flushes standard output at the end of a subcommand. Returns `status`, or EX_IOERR after printing the error. */
 int tool_flush(int status);
+
+/* Returns 0, or EX_NOINPUT after printing that the file is missing, unreadable or a directory. */
+int tool_check_input(const char *path);
 
 struct slice_reader;
 /* Opens a sealed or open slice. Returns an enum slice_result. */

@@ -209,7 +209,7 @@ static int top_with(const struct options *o)
         draw(&t, clock_monotonic());
     interner_free(&t.texts);
     free(t.keys);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_top(int argc, char **argv)

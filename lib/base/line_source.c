@@ -359,12 +359,17 @@ static int fill(struct line_source *s, struct error *error)
     return 0;
 }
 
-int line_source_as_text(struct line_source *s, const char *encoding, struct error *error)
+bool line_source_has_encoding(const char *encoding)
+{
+    iconv_t converter = iconv_open("UTF-8", encoding);
+    return converter != (iconv_t)-1 && iconv_close(converter) == 0;
+}
+
+void line_source_as_text(struct line_source *s, const char *encoding)
 {
     s->is_text = true;
-    if (!encoding || set_encoding(s, encoding))
-        return 0;
-    return error_set(error, -1, "unknown encoding %.80s; `iconv --list` prints those that exist", encoding);
+    if (encoding && !set_encoding(s, encoding))
+        abort();
 }
 
 uint64_t line_source_take_replaced(struct line_source *s)

@@ -27,8 +27,10 @@ void line_source_limit(struct line_source *s, size_t bytes);
 
 /* Reads text of any origin as UTF-8 with LF: converts it from `encoding` (iconv; NULL: UTF-8, or UTF-16 with its byte order mark), and if
  * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid characters of
- * `encoding`, of which the shortest has 2 bytes in UTF-16 and 4 in UTF-32. Returns 0, or -1 with the reason. Before the first read. */
-int line_source_as_text(struct line_source *s, const char *encoding, struct error *error);
+ * `encoding`, of which the shortest has 2 bytes in UTF-16 and 4 in UTF-32. Call before the first read, with an encoding that
+ * line_source_has_encoding knows. */
+void line_source_as_text(struct line_source *s, const char *encoding);
+bool line_source_has_encoding(const char *encoding);
 /* Returns how many times U+FFFD has replaced bytes since the last call of line_source_take_replaced. */
 uint64_t line_source_take_replaced(struct line_source *s);
 /* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count

@@ -1,4 +1,5 @@
 """The subcommands of millrace with options that have no effect, and with things that do not exist."""
+import gzip
 import os
 import re
 import shutil
@@ -64,15 +65,22 @@ def documented():
 CASES = {
     "init": [("nope", 64, 64), ("shop LINES", 73, 73), ("--list", 0, 0)],
     "up": [("--config=nofile", 78, None)],
-    "put": [("nofile", 66, 66), ("--rejects=nowhere/x LINES", 73, 73), ("LINES --timeout=100ms", 0, 75)],
+    "put": [("nofile", 66, 66), ("EMPTY", 66, 66), ("CUT", 65, 65), ("--rejects=nowhere/x LINES", 73, 73), ("LINES --timeout=100ms", 0, 75),
+            ("--producer=p --state=nowhere/x LINES", 73, 73), ("--producer=p --state=EMPTY LINES", 73, 73),
+            ("--producer=q --follow --state=nowhere/x LINES", 73, None), ("--producer=q --follow --state=EMPTY LINES", 73, None),
+            ("--producer=q --follow EMPTY", 66, None), ("--producer=a/b LINES", 64, 64), ("--encoding=latin9x LINES", 64, 64),
+            ("--format=nope LINES", 64, 64), ("--time-zone=Mars/Base LINES", 64, 64), ("--time-format=%Q LINES", 64, 64),
+            ("--log-format=%h LINES", 64, 64), ("--queue-token-file=nofile LINES", 78, 78)],
     "query": [("series --nope=a", 64, 75), ("breakdown --user=a --by=nope", 64, 75), ("top --counter=nope", 64, 75),
               ("lookup --counter=nope --prefix=a", 64, 75), ("nope", 64, 64), ("counters --data-dir=nowhere", 78, 78),
               ("counters --config=nofile", 78, 78)],
-    "status": [("", 0, 2), ("--data-dir=nowhere", 78, 78)],
+    "status": [("", (0, 1), 2), ("--data-dir=nowhere", 78, 78)],
     "doctor": [("--fast", (0, 1), 2), ("--data-dir=nowhere", 78, 78)],
     "tail": [("--stream=clics --follow=false", 64, 75), ("--data-dir=nowhere", 78, 78)],
     "top": [("--stream=clics --window=1s --once", 64, 75), ("--stream=clics --follow=false", 64, 75)],
-    "compact": [("--import nofile", 66, 66), ("--export nowhere/x", 66, 66), ("--replace=nowhere", 66, 66), ("--forget=nope|a", 78, 75),
+    "compact": [("--import nofile", 66, 66), ("--import EMPTY", 66, 66), ("--import CUT", 1, 1), ("--import LINES", 78, 78), ("--export EMPTY", 66, 66),
+                ("--import --format=csv --encoding=latin9x LINES", 64, 64), ("--import --format=csv --counter=nope LINES", 64, 64),
+                ("--import --format=csv --time-zone=Mars/Base LINES", 64, 64), ("--drop-before=2012-02-30", 64, 64), ("--export nowhere/x", 66, 66), ("--replace=nowhere", 66, 66), ("--forget=nope|a", 64, 75),
                 ("", 0, 75)],
     "recount": [("--from nofile", 66, 75), ("", 0, 75)],
     "journal": [("check nowhere", 66, 66), ("dump nowhere", 66, 66), ("repair nowhere", 66, 66), ("check EMPTY", 66, 66), ("dump EMPTY", 66, 66),
@@ -80,14 +88,14 @@ CASES = {
     "rejects": [("nowhere", 66, 66), ("--put-back", 0, 75)],
     "forget": [("--field=user --value=nope", 0, 75), ("--field=user", 64, 64)],
     "grep": [("--archive=nowhere x", 66, 66), ("--archive=EMPTY x", 66, 66), ("", 64, 64)],
-    "slice": [("nofile", 66, 66), ("LINES", 78, 78)],
+    "slice": [("nofile", 66, 66), ("EMPTY", 66, 66), ("LINES", 78, 78)],
     "queue": [("list", 0, 75), ("list --queue=nope", 64, 75), ("show x", 64, (64, 75)), ("show 5", 64, 75), ("delete 5", 64, 75),
               ("kick all", 64, 75), ("nope", 64, 64)],
     "producers": [("--stream=clics", 64, 75), ("--queue=nope", 64, 75), ("--queue=default --remove=nope", 64, 75),
                   ("--stream=clicks --leave-out=nope", 64, 75)],
     "backup": [("nowhere/x", 66, 66), ("EMPTY", 73, 73), ("--verify nowhere", 66, 66), ("--verify EMPTY", 66, 66),
                ("copy --data-dir=nowhere", 66, 66)],
-    "restore": [("nowhere --to=new", 66, 66), ("EMPTY --to=new", 66, 66)],
+    "restore": [("nowhere --to=new", 66, 66), ("EMPTY --to=new", 66, 66), ("SAVED --to=LINES", 73, 73), ("SAVED --to=SAVED", 73, 73)],
     "help": [("nope", 64, 64)],
     "version": [("", 0, 0)],
 }
@@ -104,11 +112,13 @@ class Missing(harness.MillraceTest):
         self.config = self.write("c.conf", pipeline_config(self.path("data"), harness.USERS_BY_COUNTRY))
         self.lines = self.write("lines", b'{"t":1331923249,"l":"a","c":"US"}\n')
         os.mkdir(self.path("empty"))
+        self.write("cut.gz", gzip.compress(b"lines\n" * 1000)[:-20])
 
     def walk(self, name, is_down):
         all_statuses, of_status = documented()
         for args, running, down in CASES[name]:
-            words = [word.replace("LINES", self.lines).replace("EMPTY", self.path("empty")) for word in args.split()]
+            words = [word.replace("LINES", self.lines).replace("EMPTY", self.path("empty")).replace("CUT", self.path("cut.gz"))
+                     .replace("SAVED", self.path("saved")) for word in args.split()]
             if name not in NO_CONFIG and "--config" not in args and "--data-dir" not in args:
                 words.insert(1 if name == "query" else 0, "--config=" + self.config)
             expected = down if is_down else running
@@ -131,12 +141,39 @@ class Missing(harness.MillraceTest):
         self.run_program("millrace", "put", "--config", self.config, self.lines)
         self.run_program("millrace", "status", "--config", self.config, "--wait")
         self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        self.assertEqual(self.run_program("millrace", "backup", "--config", self.config, self.path("saved")).returncode, 0)
         for name in CASES:
             self.walk(name, False)
             shutil.rmtree(self.path("data", "recount"), ignore_errors=True)
         pipeline.stop()
         for name in CASES:
             self.walk(name, True)
+
+    def test_a_full_standard_output(self):
+        Pipeline(self, self.config, self.path("data")).wait_ready()
+        self.run_program("millrace", "put", "--config", self.config, self.lines)
+        self.run_program("millrace", "status", "--config", self.config, "--wait")
+        for args in ("help", "help logs", "version", "query counters CONFIG", "query series --user=a --period=all CONFIG", "status CONFIG",
+                     "tail --follow=false --from=earliest CONFIG", "producers CONFIG", "put --help", "query --help"):
+            argv = [word.replace("CONFIG", "--config=" + self.config) for word in args.split()]
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([harness.program("millrace"), *argv], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual(done.returncode, 74, (args, done))
+            self.assertIn(b"cannot write to standard output: No space left", done.stderr)
+
+    def test_a_damaged_archive_without_new_counts(self):
+        """No repetition helps, so the status is not that of a daemon that is down."""
+        Pipeline(self, self.config, self.path("data")).wait_ready()
+        self.run_program("millrace", "put", "--config", self.config, self.lines)
+        self.run_program("millrace", "status", "--config", self.config, "--wait")
+        self.assertEqual(self.run_program("millrace", "compact", "--config", self.config).returncode, 0)
+        shard = self.path("data", "archive", "current", "shard-0-of-1.csv")
+        text = harness.read_file(shard)
+        with open(shard, "wb") as f:
+            f.write(text.replace(b"u|a", b"uXa"))
+        done = self.run_program("millrace", "compact", "--config", self.config)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(b"damaged", done.stderr)
 
     def test_views_of_an_unknown_stream(self):
         """One that ends by itself names the nearest stream; one that follows says that it waits."""

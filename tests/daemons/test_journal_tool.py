@@ -250,11 +250,11 @@ class JournalToolTest(MillraceTest):
         self.assertEqual(status, 0, text)
         os.chmod(segments[1], 0)
         status, text = as_nobody("check", directory)
-        self.assertEqual(status, 78, text)
+        self.assertEqual(status, 66, text)
         self.assertIn(os.path.basename(segments[1]) + ": cannot read: Permission denied", text)
         os.chmod(directory, 0)
         status, text = as_nobody("check", directory)
-        self.assertEqual(status, 78, text)
+        self.assertEqual(status, 66, text)
         self.assertIn("Permission denied", text)
         os.chmod(directory, 0o755)
 

@@ -50,10 +50,10 @@ class Csv(QueueTest):
         self.assertIn(b"the record has 1 fields, and the first line has 2", done.stderr)
         self.assertIn(b"the first 1 record of ", done.stderr)
         self.assertEqual(self.events(), [{"a": 1, "b": 2}])
-        done = self.csv("--rejects=" + self.path("rejects"), a)
+        done = self.csv("--rejects=" + self.path("rejects"), self.write("a.csv", 'a,b\n1,2\n"x\ny"\n3,4\n5,\'\n6\n'))
         self.assertEqual(done.returncode, 0, done)
-        self.assertEqual(harness.read_file(self.path("rejects")), b'"x\ny"\n5,"\n')
-        self.assertEqual(self.events()[1:], [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+        self.assertEqual(harness.read_file(self.path("rejects")), b'"x\ny"\n6\n')
+        self.assertEqual(self.events()[1:], [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": "'"}])
         done = self.csv("--rejects=" + self.path("rejects"), self.write("b.csv", ",\n1,2\n"))
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"b.csv: the first line names the fields, and names none", done.stderr)
@@ -61,6 +61,39 @@ class Csv(QueueTest):
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"c.csv: each of its 2 lines was refused", done.stderr)
         self.assertIn(b"omit --follow", self.csv("--follow", "--producer=p", a).stderr)
+
+    def test_a_quote_that_is_never_closed(self):
+        """It is named, whatever follows it. The records before it are posted, the text behind it is not taken for a record."""
+        text = 'a,b\n1,2\n"x\ny",3\n4,"5\n'
+        for rest in ("", "6,7\n" * 1000, "6,7\n" * (5 << 20)):
+            for args in ([], ["--rejects=" + self.path("rejects")]):
+                before = len(self.stored())
+                done = self.csv(*args, self.write("a.csv", text + rest))
+                self.assertEqual(done.returncode, 65, done)
+                self.assertRegex(done.stderr, rb"a.csv: .*quote is? ?missing|a.csv: the closing quote of a value is missing")
+                self.assertIn(b"(the line at byte %d)" % text.index('4,"'), done.stderr)
+                self.assertEqual(self.events()[before:], [{"a": 1, "b": 2}, {"a": "x\ny", "b": 3}])
+        self.assertEqual(harness.read_file(self.path("rejects")), b"")
+
+    def test_files_without_a_record(self):
+        """However often they are posted, also with a producer. An empty file of lines has nothing to post, as an empty log."""
+        header = self.write("h.csv", "a,b\n")
+        for text in ("", "a,b\n", "a,b", "\n\n", b"\0" * 5000, "a,b\n\n", b"\xef\xbb\xbf", "sep=;\n"):
+            for args in ([], ["--producer=p"], ["--producer=p"]):
+                done = self.csv(*args, self.write("a.csv", text))
+                self.assertEqual(done.returncode, 65, (text, done))
+                self.assertIn(b"a.csv: the file has no record", done.stderr)
+            self.assertEqual(self.csv(input=text if isinstance(text, bytes) else text.encode()).returncode, 65)
+        self.assertEqual(self.csv("--producer=q", "--rejects=" + self.path("r"), self.write("a.csv", "a,b\n1\n")).returncode, 65)
+        self.assertEqual(self.csv("--producer=q", "--rejects=" + self.path("r"), self.path("a.csv")).returncode, 65)
+        self.assertEqual(self.stored(), [])
+        self.assertEqual(self.csv("--producer=p", self.write("h.csv", "a,b\n1,2\n")).returncode, 0)
+        self.assertEqual(self.csv("--producer=p", header).returncode, 0)
+        self.assertEqual(self.events(), [{"a": 1, "b": 2}])
+        for text in (b"", b"\0" * 5000):
+            self.assertEqual(self.put(self.write("log", text)).returncode, 0)
+            self.assertEqual(self.put(input=text).returncode, 0)
+            self.assertEqual(self.put("--format=combined", self.path("log")).returncode, 0)
 
     def check(self, content, events, *args, said=b""):
         before = len(self.stored())
@@ -132,6 +165,26 @@ class Csv(QueueTest):
         self.check("t\n2026-11-28 13:00:00\n", [{"t": noon}], "--time-field=t", "--time-zone=Europe/Berlin")
         self.check("t\n28.11.2026 13:00\n", [{"t": noon}], "--time-field=t", "--time-zone=Europe/Berlin", "--time-format=%d.%m.%Y %H:%M")
         self.assertEqual(self.csv("--time-zone=Mars/Base", self.path("a.csv")).returncode, 64)
+
+    def test_a_change_of_the_clocks(self):
+        """A skipped time is refused. Of a time that clocks show twice, the first counts, with a warning."""
+        zone, twice = ("--time-field=t", "--time-zone=Europe/Berlin"), b"the first of both counts"
+        done = self.check("t\n2026-10-25 02:30:00\n2026-10-25 02:40:00\n2026-10-25 03:00:00\n2026-10-25 01:59:59\n",
+                          [{"t": t} for t in ("2026-10-25T00:30:00Z", "2026-10-25T00:40:00Z", "2026-10-25T02:00:00Z", "2026-10-24T23:59:59Z")],
+                          *zone, said=twice)
+        self.assertEqual(done.stderr.count(twice), 1)
+        for form, text in ([], "2026-03-29 02:30:00"), (["--time-format=%d.%m.%Y %H:%M"], "29.03.2026 02:30"):
+            done = self.csv(*zone, *form, self.write("a.csv", "t\n%s\n" % text))
+            self.assertEqual(done.returncode, 65, done)
+            self.assertIn(b"the clocks of --time-zone skip the time " + text.encode(), done.stderr)
+        self.check("t\n2026-03-29 01:59:59\n2026-03-29 03:00:00\n", [{"t": "2026-03-29T00:59:59Z"}, {"t": "2026-03-29T01:00:00Z"}], *zone)
+
+    def test_times_without_a_column_for_them(self):
+        said = b'the times of the column "ts" are posted as text; --time-field=COLUMN converts them'
+        done = self.check("n,ts\n5,2026-11-28 12:00:00\n6,2026-11-28 12:00:01\n",
+                          [{"n": n, "ts": "2026-11-28 12:00:0%d" % (n - 5)} for n in (5, 6)], said=said)
+        self.assertEqual(done.stderr.count(said), 1)
+        self.assertNotIn(b"posted as text", self.csv(self.write("a.csv", "n,ts\n5,2026-11-28T12:00:00Z\n6,x\n")).stderr)
 
 
 if __name__ == "__main__":

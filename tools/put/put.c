@@ -162,14 +162,16 @@ static int check(const struct options *o)
 {
     struct url_address address;
     char **files;
-    const char *url = options_string(o, "queue_url");
+    const char *url = options_string(o, "queue_url"), *producer = options_string(o, "producer");
     if (url && url_address_parse(url, 8080, &address) != 0)
         return tool_fail(EX_USAGE, "--queue-url: expected http://HOST:PORT or unix:PATH");
     size_t n = options_operands(o, &files);
     bool follows = options_bool(o, "follow");
-    if (!options_string(o, "producer") && options_is_set(o, "state"))
+    if (producer && !bytes_is_name(bytes_str(producer)))
+        return tool_fail(EX_USAGE, "--producer=%s is not a name (letters, digits, _ . -)", producer);
+    if (!producer && options_is_set(o, "state"))
         return tool_fail(EX_USAGE, "--state needs --producer");
-    if (follows && !options_string(o, "producer"))
+    if (follows && !producer)
         return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
     if (follows && form_of(o).is_csv)
         return tool_fail(EX_USAGE, "--format=csv reads whole files: omit --follow");
@@ -221,17 +223,23 @@ static int check_form(struct put *p)
 {
     struct error error;
     const char *delimiter = options_string(p->o, "delimiter"), *column = options_string(p->o, "time_field");
-    const char *zone = options_string(p->o, "time_zone");
+    const char *zone = options_string(p->o, "time_zone"), *form = options_string(p->o, "time_format");
+    const char *encoding = options_string(p->o, "encoding");
     char found = '\0';
     if (delimiter && !csv_read_delimiter(delimiter, &found))
         return tool_fail(EX_USAGE, "--delimiter: expected one character, or tab");
-    if (options_string(p->o, "encoding") && options_bool(p->o, "follow"))
+    if (encoding && options_bool(p->o, "follow"))
         return tool_fail(EX_USAGE, "--encoding reads whole files: omit --follow");
+    if (encoding && !line_source_has_encoding(encoding))
+        return tool_fail(
+            EX_USAGE, "--encoding: unknown encoding %s; `iconv --list` prints those that exist", encoding);
+    if (form && !rfc3339_form_is_valid(form))
+        return tool_fail(EX_USAGE, "--time-format: %s is not a form of strptime(3)", form);
     p->form.csv = (struct csv_form){.delimiter = found,
         .time_column = column                ? column
                        : p->counted.counters ? p->counted.counters->time_field
                                              : config_setting(options_config(p->o), "input", "time"),
-        .time_form = options_string(p->o, "time_format")};
+        .time_form = form};
     if (!rfc3339_use_zone(zone))
         return tool_fail(
             EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);

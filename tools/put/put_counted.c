@@ -63,12 +63,12 @@ static void print_absent_fields(const struct put_counted *c)
     buf_free(&fields);
 }
 
-int put_counted_report(struct put_counted *c)
+int put_counted_report(struct put_counted *c, bool is_posted)
 {
-    if (c->rejected > 0)
+    if (c->rejected > 0 && is_posted)
         tool_fail(0, "warning: %" PRIu64 " of %" PRIu64 " lines cannot be counted: %s (see millrace rejects)",
             c->rejected, c->lines, c->first.ptr);
-    if (c->reader)
+    if (c->reader && is_posted)
         print_absent_fields(c);
     int status = c->rejected > 0 && c->rejected == c->lines ? EX_DATAERR : 0;
     counters_reader_free(&c->reader);

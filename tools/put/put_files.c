@@ -36,12 +36,9 @@ int put_files_check(const char *name)
     struct stat st;
     if (strcmp(name, "-") == 0)
         return check_standard_input();
-    int why = stat(name, &st) != 0 || access(name, R_OK) != 0 ? errno : 0;
-    if (why == 0 && S_ISDIR(st.st_mode))
-        why = EISDIR;
-    if (why != 0)
-        return tool_fail(EX_NOINPUT, "%s: %s", name, strerror(why));
-    if (!S_ISREG(st.st_mode))
+    if (tool_check_input(name) != 0)
+        return EX_NOINPUT;
+    if (stat(name, &st) != 0 || !S_ISREG(st.st_mode))
         return 0;
     struct line_source *s = line_source_open(name, &error);
     bool ok = s && line_source_check(s, &error) == 0;
@@ -113,8 +110,8 @@ static struct line_source *open_source(const struct put *p, const char *name)
     const char *encoding = options_string(p->o, "encoding");
     if (s)
         line_source_skip_holes(s);
-    if (s && (encoding || p->form.is_csv) && line_source_as_text(s, encoding, &error) != 0)
-        line_source_close(&s);
+    if (s && (encoding || p->form.is_csv))
+        line_source_as_text(s, encoding);
     if (!s)
         tool_fail(EX_NOINPUT, "%s", error.text);
     return s;
@@ -142,15 +139,18 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
     return 0;
 }
 
-/* A file of which no line became an event was probably read with wrong options. */
-static int check_taken(const struct put_input *in, uint64_t refused_before)
+/* A file of which no line became an event was probably read with wrong options. An empty log is usual, an empty CSV file is not. The mark
+ * stays before the file, so another put fails alike. */
+static int check_taken(const struct put_input *in, uint64_t refused_before, bool has_earlier)
 {
     uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;
     struct put_batch_numbers n = put_batch_numbers(in->batch);
-    if (n.posted + n.duplicates + n.refused > 0 || refused == 0 || put_stopped)
+    if (n.posted + n.duplicates + n.refused + put_batch_lines(in->batch) > 0 || has_earlier || put_stopped)
         return 0;
-    return tool_fail(
-        EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);
+    if (refused > 0)
+        return tool_fail(
+            EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);
+    return in->put->form.is_csv ? tool_fail(EX_DATAERR, "%s: the file has no record", put_input_name(in)) : 0;
 }
 
 static int post_file(struct put *p, struct put_sources *s, const char *name)
@@ -170,7 +170,8 @@ static int post_file(struct put *p, struct put_sources *s, const char *name)
         status = EX_NOINPUT;
     if (in.source)
         line_source_on_idle(in.source, on_idle, &in);
-    if (status == 0 && in.content.end > 0)
+    bool has_earlier = in.content.end > 0;
+    if (status == 0 && has_earlier)
         status = skip_to(&in, in.content.end);
     if (in.source)
         p->progress.resumed += line_source_consumed(in.source);
@@ -180,9 +181,9 @@ static int post_file(struct put *p, struct put_sources *s, const char *name)
     if (in.unfinished && !options_bool(p->o, "quiet"))
         tool_fail(0, "%s ends without LF; posted its last line as it stands", put_input_name(&in));
     if (status == 0)
-        status = put_flush(&in);
+        status = check_taken(&in, refused, has_earlier);
     if (status == 0)
-        status = check_taken(&in, refused);
+        status = put_flush(&in);
     if (put_batch_has_stored(in.batch)) {
         p->has_stored = true;
         p->stored_mark = put_batch_mark(in.batch);

@@ -343,7 +343,7 @@ static int watch(const struct options *o, const struct screen *screen)
         (options_bool(o, "json") ? (void)print_json(&s) : print_screen(&s, screen));
         pipeline_status_close(&before);
         before = s;
-        if (fflush(stdout) != 0)
+        if (!tool_show())
             break; /* the output was closed */
     }
     int status = before.level;
@@ -369,7 +369,7 @@ static int status_with(const struct options *o)
         print_screen(&s, &screen);
     status = options_bool(o, "wait") ? status : (int)s.level;
     pipeline_status_close(&s);
-    return tool_flush(status);
+    return status;
 }
 
 int tool_status(int argc, char **argv)
