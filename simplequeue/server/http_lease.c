@@ -245,8 +245,8 @@ static bool takes_body(struct queue_server *server, struct http_request *req, co
         http_problem(
             req, 400, "missing-data", "DELETE /dead?id= deletes a message", "the new message is empty");
     else if (body->len > server->max_message)
-        http_problem(req, 413, "too-large", "raise --max-message", "a message of %zu bytes; the limit is %zu",
-            body->len, server->max_message);
+        http_problem(req, 413, "too-large", "raise max_message of [simplequeue]",
+            "a message of %zu bytes; the limit is %zu", body->len, server->max_message);
     else
         return true;
     return false;

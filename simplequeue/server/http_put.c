@@ -35,8 +35,8 @@ static bool fits(struct queue_server *server, struct http_request *req, size_t l
 {
     if (len <= server->max_message)
         return true;
-    http_problem(req, 413, "too-large", "raise --max-message", "a message of %zu bytes; the limit is %zu",
-        len, server->max_message);
+    http_problem(req, 413, "too-large", "raise max_message of [simplequeue]",
+        "a message of %zu bytes; the limit is %zu", len, server->max_message);
     return false;
 }
 

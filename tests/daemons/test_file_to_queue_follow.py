@@ -283,7 +283,27 @@ class Follow(QueueTest):
                     self.interrupt(p)
                 else:
                     self.assertEqual(p.returncode, 78, p.stderr.read())
+            self.assertEqual(self.queue.post("/producers?producer=p&mark=%d" % self.mark(), b"").status, 200)
             os.unlink(self.path(".access.log.p"))
+
+    def test_two_hosts_with_one_producer(self):
+        """No line of the second is taken for stored, whether the first has ended or not, and whether the state file was lost."""
+        p = self.follow()
+        self.log_lines(10)
+        self.wait_stored()
+        second = self.write("second.log", numbered(1000, 5000))
+        done = self.put("--follow", "--producer=p", second)
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"another follower has set the producer's mark", done.stderr)
+        self.assertEqual(self.queue.post("/producers?producer=p&mark=%d" % len(numbered(8, 5000)), b"").status, 200)
+        other = self.begin("--follow", "--producer=p", second)
+        wait_until(lambda: self.depth() == 10 + 1000 - 8, self.depth)
+        before = self.depth()
+        self.log_lines(10)
+        self.assertEqual(p.wait(harness.PATIENCE), 75)
+        self.assertIn(b"another put uses the producer p; the current batch is not stored", p.stderr.read())
+        self.assertEqual(self.depth(), before)
+        self.interrupt(other)
 
     def test_a_file_that_is_gone_is_told(self):
         p = self.follow()

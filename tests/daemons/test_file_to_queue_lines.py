@@ -63,6 +63,7 @@ class Refused(QueueTest):
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"the line at byte %d of %s (1002 bytes) cannot be posted" % (text.index(b"50x"), second.encode()), done.stderr)
         self.assertIn(b"--rejects=FILE", done.stderr)
+        self.assertIn(b"a message of 1002 bytes; the limit is 1000; raise max_message of [simplequeue]\n", done.stderr)
         self.assertIn(b"all 3 lines of %s, the first 50 lines of %s" % (first.encode(), second.encode()), done.stderr)
         self.assertEqual(self.stored(), numbered(3).splitlines() + short[:50])
         self.assertEqual(self.put_aside("--producer=p", first, second).returncode, 0)
@@ -115,6 +116,7 @@ class Refused(QueueTest):
                               self.write("a", numbered(9000) + long + b"\n" + numbered(9000, 9000)))
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         self.assertEqual((self.stored(), self.kept()), (numbered(18000).splitlines(), [long]))
+        self.assertIn(b"(100000 bytes) cannot be posted: the body is too large; raise max_body of [simplequeue]\n", done.stderr)
 
     def test_they_are_not_kept_in_what_is_read(self):
         """They would be refused again, and kept again, without end."""

@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 /* A checksum of earlier bytes of the file. length 0: none. */
@@ -29,6 +31,8 @@ struct log_tail {
     char *path, *state_path;
     int lock;    /* descriptor of the state file; -1: none yet */
     bool locked; /* another process has the lock */
+    uint64_t id; /* of the state file; 0: none yet */
+    char tag[LOG_TAIL_TAG];
     struct place place;
     struct line_source *source; /* NULL: no file yet */
     uint64_t given;             /* offset in the current file after the last returned line */
@@ -42,6 +46,13 @@ struct log_tail {
 static int fail(struct error *error, const char *path)
 {
     return error_set(error, -1, "%.200s: %s", path, strerror(errno));
+}
+
+static int fail_state(const struct log_tail *t, struct error *error)
+{
+    fail(error, t->state_path);
+    error->code = EX_CANTCREAT;
+    return -1;
 }
 
 static int refuse_second(struct log_tail *t, struct error *error)
@@ -59,14 +70,14 @@ static int open_locked(struct log_tail *t, const char *path, int flags, struct e
         struct stat named, opened;
         int fd = io->open(path, flags | O_CLOEXEC, 0666);
         if (fd < 0)
-            return fail(error, path);
+            return fail_state(t, error);
         bool locked = io->flock(fd, LOCK_EX | LOCK_NB) == 0;
         if (locked && stat(path, &named) == 0 && fstat(fd, &opened) == 0 && named.st_dev == opened.st_dev &&
             named.st_ino == opened.st_ino)
             return fd;
         bool taken = !locked && errno == EWOULDBLOCK;
         if (!locked)
-            fail(error, path);
+            fail_state(t, error);
         io->close(fd);
         if (!locked)
             return taken ? refuse_second(t, error) : -1;
@@ -92,10 +103,12 @@ static int read_state(struct log_tail *t, struct error *error)
                       json_doc_u64(doc, "/length", &seen->length) && json_doc_u64(doc, "/xxh3", &seen->sum);
     if (!has_sample || seen->length > LOG_TAIL_SAMPLE_MAX || seen->length > seen->end)
         *seen = (struct sample){0};
+    if (!json_doc_u64(doc, "/id", &t->id))
+        t->id = 0;
     json_doc_free(&doc);
     if (!ok)
         return error_set(error, -1, "%.200s: not a state file of --follow", t->state_path);
-    return io_sync_parent(t->state_path) == 0 ? 1 : fail(error, t->state_path);
+    return io_sync_parent(t->state_path) == 0 ? 1 : fail_state(t, error);
 }
 
 /* A lock belongs to a file, not to its name, so the new file is locked before it is renamed. */
@@ -107,8 +120,9 @@ static int write_state(struct log_tail *t, struct error *error)
     int rc = -1;
     buf_printf(&fresh, "%s.new", t->state_path);
     buf_printf(&text,
-        "{\"format\":1,\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64 "\",\"inode\":\"%" PRIu64 "\"",
-        p->base, p->device, p->inode);
+        "{\"format\":1,\"id\":\"%" PRIu64 "\",\"base\":\"%" PRIu64 "\",\"device\":\"%" PRIu64
+        "\",\"inode\":\"%" PRIu64 "\"",
+        t->id, p->base, p->device, p->inode);
     if (p->seen.length > 0)
         buf_printf(&text, ",\"seen\":\"%" PRIu64 "\",\"length\":\"%" PRIu64 "\",\"xxh3\":\"%" PRIu64 "\"",
             p->seen.end, p->seen.length, p->seen.sum);
@@ -121,7 +135,7 @@ static int write_state(struct log_tail *t, struct error *error)
     } else if (io->ftruncate(fd, 0) != 0 || io_write_all(fd, text.ptr, text.len, 0) != 0 ||
                io->fdatasync(fd) != 0 || io->rename(fresh.ptr, t->state_path) != 0 ||
                io_sync_parent(t->state_path) != 0) {
-        fail(error, t->state_path);
+        fail_state(t, error);
     } else {
         int old = t->lock;
         t->lock = fd;
@@ -311,7 +325,34 @@ static enum log_tail_start find_place(struct log_tail *t, uint64_t offset, struc
     return ok ? LOG_TAIL_FOUND : LOG_TAIL_REWRITTEN;
 }
 
-struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
+static int skip_without_state(struct log_tail *t, uint64_t offset, struct error *error)
+{
+    if (begin(t, t->path, 0, error) != 0 || line_source_skip(t->source, offset, &t->given, error) != 0)
+        return -1;
+    return t->given == offset ? 0
+                              : error_set(error, -1,
+                                    "%.100s: shorter than the producer's mark, and no state file (%.100s) "
+                                    "names an earlier log",
+                                    t->path, t->state_path);
+}
+
+/* True if another follower has set the mark: one with another state file. */
+static bool is_of_other(struct log_tail *t, struct bytes tag, bool has_state)
+{
+    bool has_id = has_state && t->id != 0;
+    if (!has_id && getrandom(&t->id, sizeof t->id, 0) != (ssize_t)sizeof t->id)
+        abort();
+    snprintf(t->tag, sizeof t->tag, LOG_TAIL_FOLLOWED ".%016" PRIx64, t->id);
+    return log_tail_is_tag(tag) && !bytes_equal_str(tag, LOG_TAIL_FOLLOWED) &&
+           !(has_id && bytes_equal_str(tag, t->tag));
+}
+
+bool log_tail_is_tag(struct bytes tag)
+{
+    return bytes_starts_with(tag, BYTES_LITERAL(LOG_TAIL_FOLLOWED));
+}
+
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, struct bytes tag,
     enum log_tail_start *place, struct error *error)
 {
     struct log_tail *t = mem_zalloc(sizeof *t);
@@ -320,22 +361,22 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     t->lock = -1;
     *place = LOG_TAIL_FOUND;
     int rc = read_state(t, error);
-    if (rc == 0) {
-        rc = begin(t, t->path, 0, error);
-        if (rc == 0 && offset > 0)
-            rc = line_source_skip(t->source, offset, &t->given, error);
-        if (rc == 0 && t->given != offset) {
-            error_set(error, -1,
-                "%.100s: shorter than the producer's mark, and no state file (%.100s) names an earlier log",
-                t->path, t->state_path);
-            rc = -1;
-        }
+    bool has_state = rc > 0, has_id = t->id != 0;
+    if (rc >= 0 && is_of_other(t, tag, has_state)) {
+        *place = LOG_TAIL_OTHER;
+        rc = error_set(error, -1,
+            "%.100s: another follower has set the producer's mark, or the state file %.100s was lost",
+            t->path, t->state_path);
+    } else if (rc == 0) {
+        rc = skip_without_state(t, offset, error);
     } else if (rc > 0) {
         *place = find_place(t, offset, error);
         rc = 0;
         if (*place != LOG_TAIL_FOUND) {
             line_source_close(&t->source);
             rc = begin(t, t->path, offset, error);
+        } else if (!has_id) {
+            rc = write_state(t, error);
         }
     }
     if (t->locked)
@@ -357,6 +398,11 @@ void log_tail_close(struct log_tail **tp)
     free(t->state_path);
     free(t);
     *tp = NULL;
+}
+
+const char *log_tail_tag(const struct log_tail *t)
+{
+    return t->tag;
 }
 
 uint64_t log_tail_base(const struct log_tail *t)

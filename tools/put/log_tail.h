@@ -3,7 +3,7 @@
  * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the current
  * file by device and inode, so that a restart finds the file after a rename:
  *
- *     {"format":1,"base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
+ *     {"format":1,"id":"6116189454","base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
  *
  * `seen`, `length` and `xxh3` are the end, length and checksum of a sample of earlier bytes, which detects a rewritten
  * file.
@@ -23,7 +23,8 @@
  *    each restart checks the length and the sample to detect a truncation. If the sampled bytes are now zeros, the file
  *    counts as unchanged, because a writer without O_APPEND leaves such a hole after a truncation. Lines written
  *    between the last read and the truncation are lost.
- * 7. The state file is locked, so only one process follows a log under one name. */
+ * 7. The state file is locked, so only one process follows a log under one name. Each mark has the state file's random id as its tag, so
+ *    a follower with another state file, such as one on another host, cannot continue at this mark. */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
 
@@ -33,6 +34,8 @@
 #define LOG_TAIL_GRACE (2 * USEC_PER_SEC)
 #define LOG_TAIL_TIMEOUT (60 * USEC_PER_SEC)
 #define LOG_TAIL_SAMPLE_MAX 4096
+#define LOG_TAIL_FOLLOWED "follow" /* the beginning of a tag */
+#define LOG_TAIL_TAG sizeof LOG_TAIL_FOLLOWED + 17
 
 struct log_tail;
 
@@ -41,10 +44,16 @@ enum log_tail_start {
     LOG_TAIL_GONE, /* the file that contained `offset` is missing; starts with the file that has the log's name */
     LOG_TAIL_REWRITTEN, /* the file that contained `offset` was truncated, or its inode reused; starts likewise */
     LOG_TAIL_LOCKED, /* returned NULL, because another process follows the log */
+    LOG_TAIL_OTHER,  /* returned NULL, because the mark's tag is of another state file */
 };
-/* Continues at `offset` (a producer's mark). Without a state file the log starts at offset 0. NULL with the reason. */
-struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset,
+/* Continues at `offset` (a producer's mark), whose tag is empty if an operator has set it. Without a state file the log starts at
+ * offset 0. NULL with the reason; error->code is EX_CANTCREAT if the state file cannot be read or written. */
+struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, struct bytes tag,
     enum log_tail_start *place, struct error *error);
+/* The tag of marks in this log. */
+const char *log_tail_tag(const struct log_tail *t);
+/* True if the tag is that of any followed log. */
+bool log_tail_is_tag(struct bytes tag);
 void log_tail_close(struct log_tail **t);
 /* Whether `other` has a name that rotated files of the log may have. */
 bool log_tail_could_read(const char *path, const char *other);

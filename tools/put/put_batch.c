@@ -257,7 +257,7 @@ static int send_part(struct put_batch *b)
 {
     bool whole = b->lines <= b->lines_max;
     size_t lines = whole ? b->lines : b->lines_max;
-    const char *tag = b->config.producer && b->config.tag
+    const char *tag = b->config.producer
                           ? b->config.tag(b->config.arg, whole ? b->next_sum : places(b)[lines - 1].sum)
                           : NULL;
     const struct publisher_run part = {.opening = tag,
@@ -268,7 +268,7 @@ static int send_part(struct put_batch *b)
     const struct publisher_outcome *o = call(b, &part);
     int status = 0;
     bool is_moved = (o->result == PUBLISHER_STORED && o->is_duplicate) || o->result == PUBLISHER_CONFLICT;
-    if (is_moved && b->config.checks_tag) {
+    if (is_moved && b->config.producer) {
         status = drop_stored(b);
     } else if (o->result == PUBLISHER_STORED) {
         *(o->is_duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
@@ -276,24 +276,20 @@ static int send_part(struct put_batch *b)
         b->mark = b->begun = part.next;
         b->has_stored = true;
         b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
-    } else if (o->result == PUBLISHER_CONFLICT && o->mark > b->mark && o->mark < part.next) {
-        /* If the mark is inside the batch, drop the lines that end at or before the mark. */
-        size_t n = 0;
-        while (n < b->lines && places(b)[n].end <= o->mark)
-            n++;
-        drop(b, n, bytes_of_lines(b, n));
-        b->numbers.duplicates += n;
-        b->mark = o->mark;
-        b->begun = o->mark > b->begun ? o->mark : b->begun;
     } else if (o->status == 413 && lines > 1) {
         b->lines_max = lines / 2;
     } else if (o->status == 413 && lines == 1) {
         /* The line is not sent. The next request moves the mark past it. */
+        struct bytes why = o->detail, hint = o->hint;
+        if (hint.len == 0)
+            hint = BYTES_LITERAL("raise max_body of [simplequeue]");
+        char *text = mem_printf("%.*s; %.*s", (int)why.len, why.ptr ? why.ptr : "", (int)hint.len, hint.ptr);
         status = b->config.refused(
             &(struct put_batch_refusal){.line = bytes_of(part.lines.ptr, part.lines.len - 1),
-                .why = o->body,
+                .why = bytes_str(text),
                 .start = places(b)->start},
             b->config.arg);
+        free(text);
         if (status == 0) {
             b->numbers.refused++;
             drop(b, 1, part.lines.len);

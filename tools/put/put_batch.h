@@ -21,7 +21,7 @@
 
 struct put_batch;
 
-/* A refused line without its LF, its offset in the input, and the reply of the queue. Borrowed. */
+/* A refused line without its LF, its offset in the input, and the reason with its remedy. Borrowed. */
 struct put_batch_refusal {
     struct bytes line, why;
     uint64_t start;
@@ -32,10 +32,8 @@ struct put_batch_config {
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
-    /* The tag of the mark after a line that was added with `sum`, valid until the next call. NULL: none. */
+    /* The tag of the mark after a line that was added with `sum`, valid until the next call. Tags of different inputs differ. */
     const char *(*tag)(void *arg, uint64_t sum);
-    bool
-        checks_tag; /* tags differ by content and place; if false, any mark at or after a batch means that it is stored */
     const char *auth_token; /* NULL: none */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
     int (*refused)(const struct put_batch_refusal *refusal, void *arg);

@@ -19,7 +19,7 @@
 
 struct log {
     struct put_input in;
-    char *producer, *state;
+    char *producer, *state, *tag; /* tag: of the mark */
     uint64_t mark;
     bool has_said; /* that the log does not exist yet */
 };
@@ -95,19 +95,30 @@ static int take_turn(struct put_input *in, bool *is_idle)
 }
 
 /* Opens the log. If its writer starts later, the log is opened in a later call. */
-static int open_tail(struct put_input *in, const char *state, uint64_t mark, bool *has_said)
+static int open_tail(struct log *log)
 {
+    struct put_input *in = &log->in;
     struct error error;
     enum log_tail_start place;
-    in->tail = log_tail_open(in->name, state, mark, &place, &error);
-    if (!in->tail && place != LOG_TAIL_LOCKED && access(in->name, F_OK) != 0 && errno == ENOENT) {
-        if (!*has_said)
+    in->tail = log_tail_open(in->name, log->state, log->mark, bytes_str(log->tag), &place, &error);
+    bool is_open =
+        in->tail || place == LOG_TAIL_LOCKED || place == LOG_TAIL_OTHER || error.code == EX_CANTCREAT;
+    if (!is_open && access(in->name, F_OK) != 0 && errno == ENOENT) {
+        if (!log->has_said)
             tool_fail(0, "waiting for %s to be created", in->name);
-        *has_said = true;
+        log->has_said = true;
         return 0;
     }
+    if (!is_open && tool_check_input(in->name) != 0)
+        return EX_NOINPUT;
     if (!in->tail)
-        return tool_fail(place == LOG_TAIL_LOCKED ? EX_CONFIG : EX_DATAERR, "%s", error.text);
+        return tool_fail(place == LOG_TAIL_LOCKED     ? EX_CONFIG
+                         : error.code == EX_CANTCREAT ? EX_CANTCREAT
+                                                      : EX_DATAERR,
+            "%s%s", error.text,
+            place == LOG_TAIL_OTHER
+                ? "; use another --producer, or set the mark again (millrace producers --set)"
+                : "");
     if (place == LOG_TAIL_GONE)
         tool_fail(0,
             "the previous log file was deleted or packed; lines of it that were not posted are missing; "
@@ -166,7 +177,8 @@ static int add_log(struct follow *f, const char *path)
     *ARRAY_ADD(f->logs, f->n, f->room) = log;
     put_input_begin(&log->in, f->put, path, log->producer);
     int status = put_batch_ask_mark(log->in.batch, &log->mark, &tag);
-    if (status == 0 && tag.len > 0 && !bytes_equal_str(tag, PUT_SOURCES_FOLLOWED))
+    log->tag = bytes_dup(tag);
+    if (status == 0 && tag.len > 0 && !log_tail_is_tag(tag))
         return tool_fail(EX_DATAERR,
             "the producer %s has posted files or standard input: --follow needs another --producer",
             log->producer);
@@ -220,6 +232,7 @@ static void report(struct follow *f, int exit_status, bool is_last)
     struct put_report r = {.queue = options_string(p->o, "queue"),
         .producer = p->producer,
         .rejects = p->rejects.file.path,
+        .why = p->rejects.why,
         .numbers = {[PUT_POSTED] = p->numbers.posted,
             [PUT_REFUSED] = p->rejects.n + p->rejects.skipped,
             [PUT_SKIPPED_BYTES] = p->skipped_bytes,
@@ -233,7 +246,6 @@ static void report(struct follow *f, int exit_status, bool is_last)
         return;
     for (size_t i = 0; i < f->n && !is_last; i++)
         r.numbers[PUT_POSTED] += put_batch_numbers(f->logs[i]->in.batch).posted;
-    snprintf(r.why, sizeof r.why, "%s", p->rejects.why);
     f->reported_at = now;
     if (!is_last && memcmp(r.numbers, f->reported, sizeof r.numbers) == 0)
         return;
@@ -262,7 +274,7 @@ static int follow_all(struct follow *f, char **operands, size_t n)
             struct log *log = f->logs[i];
             bool is_idle = true;
             if (!log->in.tail)
-                status = open_tail(&log->in, log->state, log->mark, &log->has_said);
+                status = open_tail(log);
             if (log->in.tail && status == 0)
                 status = take_turn(&log->in, &is_idle);
             all_idle = all_idle && is_idle;
@@ -286,6 +298,7 @@ int put_follow(struct put *p, char **operands, size_t n)
         put_input_end(&f.logs[i]->in, false);
         free(f.logs[i]->producer);
         free(f.logs[i]->state);
+        free(f.logs[i]->tag);
         free(f.logs[i]);
     }
     report(&f, status, true);

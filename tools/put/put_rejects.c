@@ -9,54 +9,55 @@
 #include <string.h>
 #include <sysexits.h>
 
-static int fail(const char *path)
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 {
-    int why = errno;
+    va_list ap;
     progress_leave();
-    fprintf(stderr, "millrace put: %s: %s\n", path, strerror(why));
-    return -1;
+    fputs("millrace put: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
 }
 
 int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
 {
     *r = (struct put_rejects){.file = *file};
-    return !file->path || reject_file_make(file) == 0 ? 0 : fail(file->path);
+    if (!file->path || reject_file_make(file) == 0)
+        return 0;
+    say("%s: %s", file->path, strerror(errno));
+    return -1;
 }
 
 static int keep(struct put_rejects *r, struct bytes line)
 {
     bool expired;
     if (reject_file_add(&r->file, line, &expired) != 0) {
-        fail(r->file.path);
-        return -1;
+        say("%s: %s", r->file.path, strerror(errno));
+        return EX_IOERR;
     }
-    if (expired && !r->has_expired) {
-        progress_leave();
-        fprintf(stderr,
-            "millrace put: %s has reached rejects_max_bytes or rejects_max_age: its oldest lines are "
-            "deleted\n",
+    if (expired && !r->has_expired)
+        say("%s has reached rejects_max_bytes or rejects_max_age: its oldest lines are deleted",
             r->file.path);
-        r->has_expired = true;
-    }
+    r->has_expired = r->has_expired || expired;
     return 0;
 }
 
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now)
 {
-    if (r->file.path && keep(r, refusal->line) != 0)
-        return EX_IOERR;
+    int status = r->file.path ? keep(r, refusal->line) : 0;
+    if (status != 0)
+        return status;
     snprintf(r->why, sizeof r->why, "%.*s", (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
     if (r->n++ == 0) {
-        progress_leave();
-        fprintf(stderr,
-            "millrace put: the line at byte %" PRIu64 " of %s (%zu bytes) cannot be posted: %.*s\n", offset,
-            file, refusal->line.len, (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
+        say("the line at byte %" PRIu64 " of %s (%zu bytes) cannot be posted: %s", offset, file,
+            refusal->line.len, r->why);
         if (!r->file.path) {
-            fprintf(stderr, "millrace put: use --rejects=FILE to keep such lines and continue\n");
+            say("use --rejects=FILE to keep such lines and continue");
             return EX_DATAERR;
         }
-        fprintf(stderr, "millrace put: kept in %s; further lines are reported once a minute\n", r->file.path);
+        say("kept in %s; further lines are reported once a minute", r->file.path);
         r->reported = 1;
         r->reported_at = now;
     }
@@ -66,34 +67,28 @@ int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refus
 
 int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length)
 {
-    progress_leave();
-    fprintf(
-        stderr, "millrace put: the line at byte %" PRIu64 " of %s is too long to be read (", offset, file);
     if (length > 0)
-        fprintf(stderr, "%" PRIu64 " bytes, over %zu)\n", length, LINE_SOURCE_LINE_MAX);
+        say("the line at byte %" PRIu64 " of %s is too long to be read (%" PRIu64 " bytes, over %zu)", offset,
+            file, length, LINE_SOURCE_LINE_MAX);
     else
-        fprintf(stderr, "no line feed in %zu bytes)\n", LINE_SOURCE_LINE_MAX);
+        say("the line at byte %" PRIu64 " of %s is too long to be read (no line feed in %zu bytes)", offset,
+            file, LINE_SOURCE_LINE_MAX);
     if (!r->file.path) {
-        fprintf(stderr, "millrace put: use --rejects=FILE to skip such lines and continue\n");
+        say("use --rejects=FILE to skip such lines and continue");
         return EX_DATAERR;
     }
-    fprintf(stderr, "millrace put: %s; it is not kept in %s\n",
-        length > 0 ? "skipped it" : "skipping it to its end", r->file.path);
+    say("%s; it is not kept in %s", length > 0 ? "skipped it" : "skipping it to its end", r->file.path);
     r->skipped += length > 0;
     return 0;
 }
 
 void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
 {
-    if (last && r->skipped > 0) {
-        progress_leave();
-        fprintf(stderr, "millrace put: %" PRIu64 " lines that were too long to be read were skipped\n",
-            r->skipped);
-    }
+    if (last && r->skipped > 0)
+        say("%" PRIu64 " lines that were too long to be read were skipped", r->skipped);
     if (!r->file.path || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
-    progress_leave();
-    fprintf(stderr, "millrace put: %" PRIu64 " refused lines are in %s\n", r->n, r->file.path);
+    say("%" PRIu64 " refused lines are in %s", r->n, r->file.path);
     r->reported = r->n;
     r->reported_at = now;
 }

@@ -12,6 +12,7 @@
 #include "base/reject_file.h"
 #include "tools/put/put_batch.h"
 
+#define PUT_REASON_TEXT 1000
 #define PUT_REJECTS_REPORT_EVERY (60 * USEC_PER_SEC)
 
 struct put_rejects {
@@ -19,8 +20,8 @@ struct put_rejects {
     uint64_t n, reported;
     uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
     usec_t reported_at;
-    char why[200];    /* the latest line was refused; "": none */
-    bool has_expired; /* earlier lines were deleted, and that was reported */
+    char why[PUT_REASON_TEXT]; /* the latest line was refused; "": none */
+    bool has_expired;          /* earlier lines were deleted, and that was reported */
 };
 
 /* Creates the file if needed. Its path may be NULL. 0, or -1 after printing the error. */

@@ -43,34 +43,40 @@ int put_report_write(const char *path, const struct put_report *r)
     return rc;
 }
 
-/* Reads a line of put_report_write; ignores any other line. `queue` and `producer` have room for a name. */
-static void read_line(const char *line, struct put_report *r, char *queue, char *producer, char *rejects)
+/* The text after the words, or NULL. */
+static const char *after(const char *line, const char *words)
 {
-    for (size_t i = 0; i < PUT_NUMBERS; i++) {
-        size_t n = strlen(metrics[i].name);
-        if (strncmp(line, metrics[i].name, n) == 0 && line[n] == '{')
-            sscanf(line + n, "{queue=\"%64[^\"]\",producer=\"%64[^\"]\"} %" SCNu64, queue, producer,
-                &r->numbers[i]);
-    }
-    if (sscanf(line, "# rejects %4095[^\n]", rejects) == 1)
-        r->rejects = rejects;
-    sscanf(line, "# why %199[^\n]", r->why);
+    size_t n = strlen(words);
+    return strncmp(line, words, n) == 0 ? line + n : NULL;
+}
+
+static void read_line(const char *line, struct put_report *r, char *queue, char *producer)
+{
+    const char *text;
+    for (size_t i = 0; i < PUT_NUMBERS; i++)
+        if ((text = after(line, metrics[i].name)))
+            sscanf(
+                text, "{queue=\"%64[^\"]\",producer=\"%64[^\"]\"} %" SCNu64, queue, producer, &r->numbers[i]);
+    if ((text = after(line, "# rejects ")))
+        r->rejects = *text ? text : NULL;
+    if ((text = after(line, "# why ")))
+        r->why = text;
 }
 
 static void read_file(const char *path, void (*each)(const struct put_report *r, void *arg), void *arg)
 {
-    char queue[NAME_LEN_MAX + 1] = "", producer[NAME_LEN_MAX + 1] = "", rejects[4096];
-    struct put_report r = {.queue = queue, .producer = producer};
+    char queue[NAME_LEN_MAX + 1] = "", producer[NAME_LEN_MAX + 1] = "";
+    struct put_report r = {.queue = queue, .producer = producer, .why = ""};
     struct buf text = {0};
     if (io_read_file(path, REPORT_MAX, &text) == 0) {
         buf_append_char(&text, '\0');
         char *rest = text.ptr;
         for (char *line; (line = strsep(&rest, "\n"));)
-            read_line(line, &r, queue, producer, rejects);
+            read_line(line, &r, queue, producer);
     }
-    buf_free(&text);
     if (producer[0])
         each(&r, arg);
+    buf_free(&text);
 }
 
 void put_report_read(const char *data_dir, void (*each)(const struct put_report *r, void *arg), void *arg)

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #define PUT_REPORT_EVERY (2 * USEC_PER_SEC)
-#define PUT_REPORT_WHY 200
 
 enum put_number {
     PUT_POSTED,
@@ -25,8 +24,8 @@ enum put_number {
 
 struct put_report {
     const char *queue, *producer;
-    const char *rejects;      /* NULL: none */
-    char why[PUT_REPORT_WHY]; /* the latest refused line; "": none */
+    const char *rejects; /* NULL: none */
+    const char *why;     /* the latest line was refused; "": none was */
     uint64_t numbers[PUT_NUMBERS];
 };
 

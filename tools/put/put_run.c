@@ -36,7 +36,7 @@ static const char *tag(void *arg, uint64_t sum)
     static char text[PUT_SOURCES_TAG];
     const struct put_input *in = arg;
     put_content_tag(&in->content, sum, text);
-    return in->tail ? PUT_SOURCES_FOLLOWED : text;
+    return in->tail ? log_tail_tag(in->tail) : text;
 }
 
 static int refused(const struct put_batch_refusal *refusal, void *arg)
@@ -57,7 +57,6 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
         .queue = options_string(o, "queue"),
         .producer = producer,
         .tag = tag,
-        .checks_tag = producer && !options_bool(o, "follow"),
         .auth_token = put->token,
         .refused = refused,
         .timeout = is_lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,

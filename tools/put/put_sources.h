@@ -25,8 +25,7 @@
 #include "base/xxh3.h"
 
 #define PUT_SOURCES_GAP (UINT64_C(1) << 40)
-#define PUT_SOURCES_TAG 64            /* with its NUL */
-#define PUT_SOURCES_FOLLOWED "follow" /* the tag of a mark of --follow */
+#define PUT_SOURCES_TAG 64 /* with its NUL */
 
 /* The bytes of a file from its beginning up to `end`. */
 struct put_content {

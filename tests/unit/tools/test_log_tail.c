@@ -51,7 +51,7 @@ static void begin(const char *text)
     enum log_tail_start place;
     struct error error;
     append(writer, text);
-    tail = log_tail_open(path, state, 0, &place, &error);
+    tail = log_tail_open(path, state, 0, BYTES_NONE, &place, &error);
     assert_non_null(tail);
 }
 
@@ -93,7 +93,7 @@ static void expect_place(uint64_t offset, enum log_tail_start expected)
     struct error error;
     enum log_tail_start place;
     log_tail_close(&tail);
-    tail = log_tail_open(path, state, offset, &place, &error);
+    tail = log_tail_open(path, state, offset, BYTES_NONE, &place, &error);
     assert_int_equal(place, expected);
     assert_non_null(tail);
 }
@@ -223,7 +223,7 @@ static void test_a_log_is_followed_by_one_at_a_time(void **unused)
     (void)unused;
     begin("one\n");
     for (int i = 0; i < 2; i++) {
-        assert_null(log_tail_open(path, state, 0, &place, &error));
+        assert_null(log_tail_open(path, state, 0, BYTES_NONE, &place, &error));
         assert_int_equal(place, LOG_TAIL_LOCKED);
         assert_non_null(strstr(error.text, "another process follows this log"));
         expect_lines("one\n");
@@ -452,7 +452,7 @@ static bool go_on_at(uint64_t offset)
     enum log_tail_start place;
     struct error error;
     log_tail_close(&tail);
-    tail = log_tail_open(path, state, offset, &place, &error);
+    tail = log_tail_open(path, state, offset, BYTES_NONE, &place, &error);
     assert_int_equal(place, LOG_TAIL_FOUND);
     return tail != NULL;
 }
