@@ -274,6 +274,29 @@ enum compact_result archive_prune(const char *archive, uint64_t current, unsigne
     return r;
 }
 
+enum compact_result archive_visit_others(
+    const char *archive, uint64_t current, archive_visitor *visit, void *arg, struct error *error)
+{
+    struct dirent **names;
+    int n = scandir(archive, &names, NULL, alphasort), left = n;
+    enum compact_result r = COMPACT_OK;
+    if (n < 0)
+        return error_errno(error, COMPACT_FAILED, archive);
+    for (uint64_t generation; r == COMPACT_OK && next_generation(names, &left, &generation);) {
+        char path[PATH_MAX];
+        struct manifest m;
+        if (generation == current)
+            continue;
+        archive_path(archive, generation, false, path);
+        r = from_manifest(manifest_read(path, &m, error), error);
+        if (r == COMPACT_OK)
+            r = visit(arg, &m, error);
+        manifest_free(&m);
+    }
+    free_names(names, n);
+    return r;
+}
+
 enum compact_result archive_begin(const char *archive, uint64_t generation, struct error *error)
 {
     char path[PATH_MAX];

@@ -40,6 +40,10 @@ enum compact_result archive_init(const char *archive, uint32_t shards, int64_t n
 
 /* Reads the manifest of the current generation. */
 enum compact_result archive_read_current(const char *archive, struct manifest *out, struct error *error);
+/* Calls `visit` with the manifest of each generation except the current one, until a result is not COMPACT_OK. */
+typedef enum compact_result archive_visitor(void *arg, const struct manifest *m, struct error *error);
+enum compact_result archive_visit_others(
+    const char *archive, uint64_t current, archive_visitor *visit, void *arg, struct error *error);
 /* The path of a generation's directory; with `unfinished` the path ends in ".tmp". */
 void archive_path(const char *archive, uint64_t generation, bool unfinished, char out[PATH_MAX]);
 

@@ -24,6 +24,7 @@ struct change {
     int64_t drop_before;
     struct bytes drop_ns;
     uint64_t imported;
+    bool is_elsewhere; /* a generation that is not current has the key to be forgotten */
 };
 
 bool change_parse_date(const char *text, int64_t *seconds)
@@ -201,6 +202,33 @@ static enum compact_result prepare_forget_sub(struct change *c, struct run_spec 
     return COMPACT_OK;
 }
 
+/* A damaged generation may have the key. */
+static enum compact_result see_generation(void *arg, const struct manifest *m, struct error *error)
+{
+    struct change *c = arg;
+    const struct change_spec *spec = c->spec;
+    struct forget *f = NULL;
+    struct forget_sub *sub = NULL;
+    uint64_t found = 0, lookups = 0, ignored;
+    enum compact_result r =
+        spec->forget ? forget_scan(spec->archive, m, spec->forget, &f, error)
+                     : forget_sub_scan(spec->archive, m, spec->forget_sub, spec->memory, &sub, error);
+    if (r == COMPACT_OK && f)
+        forget_report(f, &found, &ignored);
+    if (r == COMPACT_OK && sub)
+        forget_sub_report(sub, &found, &lookups);
+    c->is_elsewhere = c->is_elsewhere || found + lookups > 0 || r == COMPACT_DAMAGED;
+    forget_free(&f);
+    forget_sub_free(&sub);
+    return r == COMPACT_DAMAGED || r == COMPACT_USAGE ? COMPACT_OK : r;
+}
+
+bool change_is_needed(const struct change *c)
+{
+    struct change_report r = change_report(c);
+    return (!c->forget && !c->forget_sub) || c->is_elsewhere || r.forgotten + r.moved + r.lookups > 0;
+}
+
 enum compact_result change_prepare(
     const struct change_spec *spec, struct run_spec *run, struct change **out, struct error *error)
 {
@@ -225,6 +253,8 @@ enum compact_result change_prepare(
         r = prepare_forget(c, run, error);
     if (r == COMPACT_OK && spec->forget_sub)
         r = prepare_forget_sub(c, run, error);
+    if (r == COMPACT_OK && !change_is_needed(c))
+        r = archive_visit_others(spec->archive, c->archive.generation, see_generation, c, error);
     return r;
 }
 

@@ -5,7 +5,8 @@
  * change can be killed and repeated like any run.
  *
  * 1. An import that is repeated after its generation became current is refused: the manifest lists its files.
- * 2. A repeated removal makes the same records again.
+ * 2. A repeated removal makes the same records again. If no generation has the key, nothing is removed. An interrupted removal may leave
+ *    older generations with the key, which the repeated one removes.
  * 3. forget removes a key's records in every namespace, or in one namespace and its subtotals, and the lookups that
  *    only these records use. A removal from a namespace that the archive does not have is refused.
  * 4. forget_sub moves the counts of a sub key to `(other)`. The run must merge no slices (forget_sub.h).
@@ -38,6 +39,8 @@ struct change;
  * sets *out; free *out after the run. */
 enum compact_result change_prepare(
     const struct change_spec *spec, struct run_spec *run, struct change **out, struct error *error);
+/* Returns false if no generation has the key to be forgotten. */
+bool change_is_needed(const struct change *c);
 void change_free(struct change **c);
 
 struct change_report {

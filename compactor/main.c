@@ -292,11 +292,14 @@ static int run_change_in(struct session *s, struct options *o)
     enum compact_result r = prepare_archive(o, &error);
     if (r == COMPACT_OK)
         r = change_prepare(&spec, &s->spec, &c, &error);
-    if (r == COMPACT_OK)
+    bool is_needed = r == COMPACT_OK && change_is_needed(c);
+    if (is_needed)
         r = session_run(s, &error);
     progress_erase();
-    if (r == COMPACT_OK)
+    if (r == COMPACT_OK && is_needed)
         report_change(o, c, &s->out);
+    else if (r == COMPACT_OK)
+        log_info("no generation has the key; nothing was changed", LOG_U("records", 0));
     change_free(&c);
     import_options_free(&csv);
     return r == COMPACT_OK ? EX_OK : report_failure(r, &error);

@@ -59,9 +59,12 @@ class KillArchiveChanges(harness.MillraceTest):
             process.communicate()
             self.assertIn(self.files(archive), (before, expected), "all or nothing")
         text = self.finish(archive, *self.args[act], expect=(0, 78) if act == "import" else (0,))
-        done_before = {"import": b"imported before", "hours": b"nothing new"}.get(act, b"published")
+        done_before = {"import": b"imported before", "hours": b"nothing new", "forget": b"no generation has the key",
+                       "sub": b"no generation has the key"}.get(act, b"published")
         self.assertTrue(b"published" in text or done_before in text, text)
         self.assertEqual(self.files(archive), expected, act)
+        if act in ("forget", "sub"):
+            self.assertEqual(len([name for name in os.listdir(archive) if name.isdigit()]), 1)
         self.assertFalse([name for name in os.listdir(archive) if name.endswith(".tmp") and name != "import.tmp"])
 
     def test_kill_anywhere(self):

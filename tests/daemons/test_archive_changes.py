@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import time
 import unittest
@@ -414,7 +415,34 @@ class Removals(Changes):
             done = self.compactor(*args, expect=64)
             self.assertRegex(done.stderr.decode(), r"the archive has no (namespace|subtotal) (c\.|d\.)?u")
             self.assertEqual(self.generations(), before)
-        self.assertIn("records=0", self.compactor("--forget=nobody").stderr.decode())
+
+    def test_an_unknown_key(self):
+        """Nothing is removed, and the older generations stay, unless an interrupted removal has left the key in one of them."""
+        self.counts.add(b"gone", b"a gone country", hour(3, 1, 1))
+        self.imported()
+        self.compactor("--import", self.write("more", b"u|user1,c413:1\n"))
+        before = self.generations(), self.files()
+        for args in (["--forget=nobody"], ["--forget=u|nobody"], ["--forget-sub=c.u|XX"], ["--forget-sub=c.u|a country of long ago"]):
+            self.assertIn("no generation has the key; nothing was changed records=0", self.compactor(*args).stderr.decode())
+            self.assertEqual((self.generations(), self.files()), before)
+        for args in (["--forget=u|gone"], ["--forget-sub=c.u|US"]):
+            older = self.path("older")
+            shutil.copytree(os.path.join(self.archive, self.generations()[-1]), older)
+            self.compactor(*args)
+            os.rename(older, os.path.join(self.archive, "%012d" % (int(self.generations()[0]) - 1)))
+            self.rename_in_manifest()
+            self.assertEqual(len(self.generations()), 2)
+            self.assertIn("records=0", self.compactor(*args).stderr.decode())
+            self.assertEqual(len(self.generations()), 1)
+
+    def rename_in_manifest(self):
+        """The oldest generation has the number of its directory."""
+        path = os.path.join(self.archive, self.generations()[0], "manifest.json")
+        with open(path) as f:
+            m = json.load(f)
+        m["generation"] = int(self.generations()[0])
+        with open(path, "w") as f:
+            json.dump(m, f)
 
     def test_forget_in_slices(self):
         aggregator = Aggregator(self)
@@ -461,7 +489,8 @@ class Removals(Changes):
         for n, sub in enumerate(subs):
             records = self.move(sub)
             log = self.compactor("--forget-sub=c.u|" + sub.decode()).stderr.decode()
-            self.assertRegex(log, r"moved the counts of the sub key to \(other\).* records=%d lookups=%d " % (records, n == 2))
+            self.assertRegex(log, r"moved the counts of the sub key to \(other\).* records=%d lookups=%d |no generation has the key.* records=%d"
+                             % (records, n == 2, records))
             self.assertEqual(self.export(), text_of(self.counts.lines()))
             self.assertEqual(len(self.generations()), 1)
             self.assertNotIn("do not add up", self.compactor("--verify").stderr.decode())
