@@ -147,14 +147,19 @@ static int inherit_directories(struct options *o, struct error *error)
 {
     const struct config *config = options_config(o);
     const char *pipeline = config_setting(config, "millrace", "data_dir"),
-               *archive = config_setting(config, "compactor", "archive");
+               *section = config_setting(config, "sortdb", "archive") ? "sortdb" : "compactor",
+               *archive = config_setting(config, section, "archive");
     if (options_is_set(o, "data_dir") || !pipeline)
         return 0;
     char *own = mem_printf("%s/aggregator", pipeline),
          *below = mem_printf("%s%s", archive ? archive : pipeline, archive ? "" : "/archive");
     int result = options_inherit(o, "data_dir", own, "[millrace]", error);
     if (result == 0)
-        result = options_inherit(o, "archive", below, archive ? "[compactor]" : "[millrace]", error);
+        result = options_inherit(o, "archive", below,
+            !archive          ? "[millrace]"
+            : *section == 's' ? "[sortdb]"
+                              : "[compactor]",
+            error);
     free(own);
     free(below);
     return result;

@@ -89,6 +89,7 @@ static int exec_compactor(const struct options *o)
 int tool_compact(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "compact",
+        .settings = "compactor",
         .summary = "moves the counts into the archive, and changes the archive",
         .operands = "[FILE...]",
         .rows = {rows, archive_options, import_options, NULL}};

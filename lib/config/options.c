@@ -296,7 +296,7 @@ static void print_help(const struct options *o, struct buf *out)
         "\nEvery option is also a setting under [%s] in the configuration file, and a variable\n"
         "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
         "file.\n",
-        spec->program);
+        spec->settings ? spec->settings : spec->program);
     if (spec->more)
         buf_printf(out, "\n%s", spec->more);
 }

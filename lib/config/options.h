@@ -84,6 +84,7 @@ struct options_spec {
     const char *usage;    /* the command in --help; NULL: "millrace PROGRAM" */
     const char *summary;  /* description of the program in one line, for --help */
     const char *operands; /* the operands in --help, such as "FILE..."; NULL: operands are errors */
+    const char *settings; /* the section in --help; NULL: `program` */
     const char *more;     /* whole lines that --help prints last; NULL: nothing */
     bool is_tool; /* people write the command line, so an address on the command line inherits no token */
     const char *sections; /* a further kind of section that --check-config prints; NULL: none */

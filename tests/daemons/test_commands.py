@@ -53,6 +53,12 @@ class NoEffect(harness.MillraceTest):
         done = self.run_program("millrace", "compact", "--config", config, "--verify")
         self.assertEqual(done.returncode, 0, done)
 
+    def test_help_names_the_section_of_the_settings(self):
+        self.assertIn(b"setting under [compactor] in the", self.run_program("millrace", "compact", "--help").stdout)
+        config = self.write("c.conf", "[compactor]\nkeep = 5\n")
+        self.assertIn(b"setting under [put] in the", self.run_program("millrace", "put", "--help").stdout)
+        self.assertEqual(self.run_program("millrace", "compact", "--config", config, "--check-config").returncode, 0)
+
 
 def documented():
     """The exit statuses of the tables in millrace.md: of all commands, and of status and doctor."""

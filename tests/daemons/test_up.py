@@ -238,6 +238,20 @@ class Up(harness.MillraceTest):
         self.assertEqual(self.run_program("millrace", *command).returncode, 0)
         self.assertEqual(os.readlink(os.path.join(archive, "current")), "0" * 12)
 
+    def test_one_section_moves_the_archive_of_all(self):
+        """Whichever section names it, the first start makes it there, and each daemon and command uses it."""
+        for n, section in enumerate(("compactor", "sortdb")):
+            data, archive = self.path("data%d" % n), self.path("elsewhere-" + section)
+            config = self.write("p.conf", harness.pipeline_config(data, USERS_BY_COUNTRY, **{section: {"archive": archive}}))
+            pipeline = harness.Pipeline(self, config, data).wait_ready()
+            self.put(pipeline, event("bitly"))
+            self.wait_total(pipeline, "bitly", 1)
+            self.assertEqual(self.run_program("millrace", "compact", "--config", config).returncode, 0)
+            self.assertEqual(self.run_program("millrace", "grep", "--config", config, "bitly").returncode, 0)
+            self.wait_total(pipeline, "bitly", 1)
+            self.assertEqual((os.path.exists(os.path.join(data, "archive")), os.path.exists(os.path.join(archive, "current"))), (False, True))
+            pipeline.interrupt()
+
     def test_a_damaged_archive_does_not_stop_ingestion(self):
         pipeline = self.up().wait_ready()
         self.put(pipeline, event("bitly"))

@@ -192,9 +192,8 @@ static int open_socket(struct up *up, const char *name, struct error *error)
 /* Passes the directory of sortdb's archive to the api. */
 static void add_api_archive(const struct up *up, struct tool_args *a)
 {
-    const char *dir = config_setting(up->config, "sortdb", "archive");
     if (!config_setting(up->config, "api", "archive"))
-        tool_add_arg(a, "--archive=%s", dir ? dir : up->archive);
+        tool_add_arg(a, "--archive=%s", up->archive);
 }
 
 static void add_peers(const struct up *up, const struct daemon_row *row, struct tool_args *a)
@@ -743,9 +742,7 @@ static int run_up(const struct options *o, char **argv)
                                    "etc/clicks.conf)");
     }
     up.service = service_name();
-    const char *archive = config_setting(up.config, "compactor", "archive");
-    char *path = mem_printf("%s%s", archive ? archive : up.data_dir, archive ? "" : "/archive");
-    up.archive = path;
+    char *path = up.archive = tool_archive_dir(up.config, up.data_dir);
     int status = EX_CONFIG;
     if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0 ||
         check_archive(&up, &error) != 0) {
