@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const formats[] = {"combined", "vhost_combined",
         "$remote_user [$time_iso8601] $host $args $request_time",
-        "%{%Y-%m-%d %H:%M:%S}t %u|%{X-Forwarded-For}i"};
+        "%{%Y-%m-%d %H:%M:%S}t %u|%{X-Forwarded-For}i", "%h [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] %f %U%q"};
     static const char *const names[] = {"time"};
     struct json_fields *fields = json_fields_new(names, 1);
     struct json_value value;

@@ -1,6 +1,7 @@
 /* Lines of access logs in the formats of Apache and nginx, and the events that they become. */
 #include "tools/put/log_format.h"
 
+#include "base/rfc3339.h"
 #include "support/cm.h"
 
 #include <stdio.h>
@@ -141,7 +142,10 @@ static void test_addresses_and_hosts(void **state)
         "{\"time\":1332547200,\"vhost\":\"shop.example\",\"host\":\"192.0.2.7\",\"user\":\"ann\"," STATUS);
     check("[2001:db8::1]:8080 192.0.2.7 - - " REST,
         "{\"time\":1332547200,\"vhost\":\"[2001:db8::1]\",\"port\":8080,\"host\":\"192.0.2.7\"," STATUS);
-    check_wrong("192.0.2.7 - - " REST, "expected ");
+    check_wrong("192.0.2.7 - - " REST, "`192.0.2.7` is not a virtual host: use --format=combined");
+    check_wrong(
+        "192.0.2.7 - - " TIME " \"-\" 200 1", "`192.0.2.7` is not a virtual host: use --format=combined");
+    check_wrong("{}", "expected ");
     check_wrong("192.0.2.7 - bob smith " REST, "`192.0.2.7` is not a virtual host: use --format=combined");
     check_wrong("shop.example web1 192.0.2.7 - ann " REST, "`web1` is not the client");
     format = "combined";
@@ -168,12 +172,12 @@ static void test_prefixes(void **state)
 static void test_directives(void **state)
 {
     (void)state;
-    format = "%h %l %u %t \\\"%r\\\" %!200,304>s %b %D %T \"%{Referer}i\" \"%{X-Request-Id}o\" %%";
-    check("192.0.2.7 - - " TIME " \"GET /a HTTP/2.0\" 200 5 1200 0 \"http://r/\" \"i d\" %",
+    format = "%h %l %u %t \\\"%r\\\" %!200,304>s %b %D %T \"%{Referer}i\" \"%{X-Request-Id}o\"";
+    check("192.0.2.7 - - " TIME " \"GET /a HTTP/2.0\" 200 5 1200 0 \"http://r/\" \"i d\"",
         BEGIN ",\"method\":\"GET\",\"path\":\"/a\",\"protocol\":\"HTTP/"
               "2.0\",\"status\":200,\"bytes\":5,\"duration_us\":1200,"
               "\"duration\":0,\"referrer\":\"http://r/\",\"x_request_id\":\"i d\"}");
-    check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" % more", "`more` follows the last field");
+    check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" more", "`more` follows the last field");
     format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
     check(
         "2012-03-24 00:00:00 a b|192.0.2.7", "{\"time\":1332547200,\"user\":\"a b\",\"host\":\"192.0.2.7\"}");
@@ -181,9 +185,9 @@ static void test_directives(void **state)
     check("1332547200123456 h", "{\"time\":1332547200,\"host\":\"h\"}");
     format = "%{msec}t %h";
     check("1332547200123 h", "{\"time\":1332547200,\"host\":\"h\"}");
-    format = "%t %T %{s}T %{ms}T %{us}T %D %^FB %b %{Foo}^ti %{c}p";
-    check(TIME " 1 1 1500 1500001 1500001 7 5 x 80", "{\"time\":1332547200,\"duration\":1,\"duration_ms\":"
-                                                     "1500,\"duration_us\":1500001,\"first_byte_us\":7,"
+    format = "%t %T %{s}T %{ms}T %{us}T %D %b %{Foo}i %{c}p %k";
+    check(TIME " 1 1 1500 1500001 1500001 5 x 80 3", "{\"time\":1332547200,\"duration\":1,\"duration_ms\":"
+                                                     "1500,\"duration_us\":1500001,"
                                                      "\"bytes\":5,\"foo\":\"x\",\"port\":80}");
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
@@ -235,11 +239,9 @@ static void test_targets_in_parts(void **state)
 static void test_lines_of_a_configuration(void **state)
 {
     (void)state;
-    static const char *const formats[] = {"%h %t \"%r\" %>s", "\"%h %t \\\"%r\\\" %>s\"",
-        "'%h %t \"%r\" %>s'", "LogFormat \"%h %t \\\"%r\\\" %>s\" mine\n",
-        "  logformat '%h %t \"%r\" %>s' mine",
-        "log_format mine '$remote_addr [$time_local] '\n  '\"$request\" $status';",
-        "log_format mine escape=default \"$remote_addr [$time_local] \\\"$request\\\" $status\";"};
+    static const char *const formats[] = {"%h %t \"%r\" %>s", "%h %t \\\"%r\\\" %>s", "'%h %t \"%r\" %>s'",
+        "'$remote_addr [$time_local] '\n  '\"$request\" $status'",
+        "$remote_addr [$time_local] \"$request\" $status"};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         format = formats[i];
         check("192.0.2.7 " TIME " \"GET /it's HTTP/1.1\" 200",
@@ -247,6 +249,33 @@ static void test_lines_of_a_configuration(void **state)
     }
     format = "\"%h\" \"%{sec}t\"";
     check("\"192.0.2.7\" \"1332547200\"", BEGIN "}");
+    format = "combined";
+}
+
+static void test_times_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"%h [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] %>s",
+        "%h [%{%d/%b/%Y}t:%{%T}t.%{usec_frac}t %{%z}t] %>s %{%H}t",
+        "%h [%{begin:%d/%b/%Y:%T}t.%{end:msec_frac}t %{%z}t] %>s"};
+    static const char *const lines[] = {"192.0.2.7 [24/Mar/2012:09:00:00.123 +0900] 200",
+        "192.0.2.7 [24/Mar/2012:09:00:00.123456 +0900] 200 17",
+        "192.0.2.7 [24/Mar/2012:09:00:00.123 +0900] 200"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        format = formats[i];
+        check(lines[i], BEGIN ",\"status\":200}");
+    }
+    format = formats[0];
+    check_wrong("192.0.2.7 [24/Mar/2012:09:00:00.123 x] 200", "(%{%z}t)");
+    check_wrong("192.0.2.7 [24/Mar/2012:09:00:00.x +0900] 200", "(%{msec_frac}t)");
+    format = "%{%Y-%m-%d}t %{%H:%M}t %h";
+    check("2012-03-24 00:00 192.0.2.7", BEGIN "}");
+    assert_true(rfc3339_use_zone("Europe/Berlin"));
+    check("2012-03-24 01:00 192.0.2.7", BEGIN "}");
+    check_wrong("2012-03-25 02:30 192.0.2.7", "the clocks of --time-zone skip the time 2012-03-25 02:30");
+    assert_true(rfc3339_use_zone("UTC"));
+    format = "%{%Q}t";
+    check_wrong("", "`%{%Q}t` is not a directive");
     format = "combined";
 }
 
@@ -349,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_targets_in_parts),
         cmocka_unit_test(test_lines_of_a_configuration),
+        cmocka_unit_test(test_times_in_pieces),
         cmocka_unit_test(test_formats_that_are_none),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_linear_work),

@@ -1,0 +1,248 @@
+#include "tools/put/log_fields.h"
+
+#include "base/rfc3339.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LOCAL_TIME "%d/%b/%Y:%H:%M:%S %z"
+
+static const struct {
+    const char *name;
+    size_t required;
+    const char *text;
+} builtins[] = {
+    {"combined", 7, "%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\""},
+    {"vhost_combined", 8, "%v %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""},
+};
+
+/* Directives of both servers. Apache's header %{NAME}i has the name of nginx's $http_name. Each other variable is a text. */
+static const struct known {
+    const char *member; /* of a time: its form */
+    enum log_kind kind;
+    const char *directives;
+} known[] = {
+    {"host", LOG_ADDRESS, "%h %a $remote_addr"},
+    {"proxy", LOG_ADDRESS, "$realip_remote_addr"},
+    {"forwarded_for", LOG_ADDRESS, "$http_x_forwarded_for"},
+    {"ident", LOG_WORD, "%l"},
+    {"user", LOG_TEXT, "%u $remote_user"},
+    {LOCAL_TIME, LOG_TIME, "$time_local"},
+    {"[" LOCAL_TIME "]", LOG_TIME, "%t"},
+    {"", LOG_TIME, "$time_iso8601 $msec"},
+    {"request", LOG_REQUEST, "%r $request"},
+    {"method", LOG_WORD, "%m $request_method"},
+    {"path", LOG_TARGET, "$request_uri"},
+    {"path", LOG_TEXT, "%U $uri"},
+    {"path", LOG_PATH, "%U%q $uri$is_args$args $uri$is_args$query_string"},
+    {"query", LOG_PATH, "%q"},
+    {"query", LOG_TEXT, "$args $query_string"},
+    {"protocol", LOG_WORD, "%H $server_protocol"},
+    {"status", LOG_WHOLE, "%s $status"},
+    {"bytes", LOG_WHOLE, "%b %B %O $body_bytes_sent $bytes_sent"},
+    {"bytes_in", LOG_WHOLE, "%I $request_length"},
+    {"duration", LOG_DECIMAL, "%T %{s}T $request_time"},
+    {"duration_ms", LOG_WHOLE, "%{ms}T"},
+    {"duration_us", LOG_WHOLE, "%D %{us}T"},
+    {"vhost", LOG_SITE, "%v %V $host $server_name"},
+    {"vhost", LOG_TEXT, "$http_host"},
+    {"port", LOG_WHOLE, "%p $server_port"},
+    {"referrer", LOG_TEXT, "$http_referer"},
+    {"agent", LOG_TEXT, "$http_user_agent"},
+    {"", LOG_WORD, "%A %k %L %P %S %X"},
+    {"", LOG_TEXT, "%f %R"},
+};
+
+static bool is_of_variable(char c)
+{
+    return islower((unsigned char)c) || isdigit((unsigned char)c) || c == '_';
+}
+
+/* The longest directive at `text`, which follows the mark "%" or "$". NULL: none is known. */
+static const struct known *find(char mark, const char *text, size_t *length)
+{
+    const struct known *found = NULL;
+    *length = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *list = known[i].directives;
+        for (struct bytes word; bytes_next_word(&list, " ", &word);) {
+            size_t n = word.len - 1;
+            if (word.ptr[0] != mark || n <= *length || strncmp(text, word.ptr + 1, n) != 0 ||
+                (mark == '$' && is_of_variable(text[n])))
+                continue;
+            found = &known[i];
+            *length = n;
+        }
+    }
+    return found;
+}
+
+/* Returns the end of the directive. */
+static const char *add(
+    struct log_fields *f, const char *from, const char *end, const struct known *k, const char *member)
+{
+    struct log_field *p = ARRAY_ADD(f->list, f->n, f->room);
+    *p = (struct log_field){
+        .kind = k ? k->kind : LOG_TEXT, .directive = bytes_of(from, (size_t)(end - from))};
+    char *name = p->kind == LOG_TIME ? p->form : p->member;
+    snprintf(name, LOG_MEMBER_TEXT, "%s", k ? k->member : member);
+    return end;
+}
+
+/* "$name" and "${name}". Returns the end, or NULL. */
+static const char *add_variable(struct log_fields *f, const char *at)
+{
+    char name[LOG_MEMBER_TEXT];
+    bool is_braced = at[1] == '{';
+    const char *from = at + 1 + is_braced;
+    size_t n = 0, length;
+    const struct known *k = find('$', from, &length);
+    while (is_of_variable(from[n]))
+        n++;
+    if (n == 0 || n >= sizeof name || (is_braced && from[n] != '}'))
+        return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)n, from);
+    return add(f, at, from + (k && !is_braced ? length : n) + is_braced, k,
+        name + (strncmp(name, "http_", 5) == 0 ? 5 : 0));
+}
+
+/* Apache's "%{...}t": a form of strftime, a unit, or a fraction of a second, which is ignored. */
+static const char *add_time(struct log_fields *f, const char *at, struct bytes form, const char *end)
+{
+    static const struct known local = {"[" LOCAL_TIME "]", LOG_TIME, ""}, number = {"", LOG_TIME, ""},
+                              fraction = {"", LOG_WHOLE, ""};
+    const char *colon = memchr(form.ptr, ':', form.len);
+    if (bytes_starts_with(form, BYTES_LITERAL("begin:")) || bytes_starts_with(form, BYTES_LITERAL("end:")))
+        form = bytes_of(colon + 1, form.len - (size_t)(colon + 1 - form.ptr));
+    int64_t units = bytes_equal_str(form, "sec")    ? 1
+                    : bytes_equal_str(form, "msec") ? 1000
+                    : bytes_equal_str(form, "usec") ? 1000000
+                                                    : 0;
+    if (units > 0)
+        f->units = units;
+    if (units > 0 || form.len == 0)
+        return add(f, at, end, units > 0 ? &number : &local, "");
+    if (bytes_equal_str(form, "msec_frac") || bytes_equal_str(form, "usec_frac"))
+        return add(f, at, end, &fraction, "");
+    add(f, at, end, &number, "");
+    struct log_field *p = &f->list[f->n - 1];
+    int n = snprintf(p->form, sizeof p->form, "%.*s", (int)form.len, form.ptr);
+    return n < LOG_FORM_TEXT && rfc3339_form_is_valid(p->form) ? end : NULL;
+}
+
+/* "%X", "%>X", "%!200X" and "%{NAME}X". Returns the end, or NULL. */
+static const char *add_directive(struct log_fields *f, const char *at)
+{
+    const char *c = at + 1 + strspn(at + 1, "<>!,0123456789"), *close = *c == '{' ? strchr(c, '}') : NULL;
+    char name[LOG_MEMBER_TEXT];
+    size_t n;
+    const struct known *k = find('%', c, &n);
+    char letter = !k && close ? close[1] : '\0';
+    if (letter == 't')
+        return add_time(f, at, bytes_of(c + 1, (size_t)(close - c - 1)), close + 2);
+    if (letter && strchr("inoeCcx", letter)) {
+        if ((size_t)snprintf(name, sizeof name, "http_%.*s", (int)(close - c - 1), c + 1) >= sizeof name)
+            return NULL;
+        for (char *l = name; *l; l++)
+            *l = isalnum((unsigned char)*l) ? (char)tolower((unsigned char)*l) : '_';
+        return add(f, at, close + 2, find('$', name, &n), name + strlen("http_"));
+    }
+    if (letter && letter != 'T')
+        k = find('%', c = close + 1, &n);
+    return k ? add(f, at, c + n, k, "") : NULL;
+}
+
+/* Joins the quoted pieces of nginx's configuration, and removes the escapes of Apache's. */
+static char *plain_text(const char *given)
+{
+    char *out = mem_strdup(given), *to = out;
+    const char *from = given + strspn(given, " \t\n");
+    bool is_quoted = *from == '\'', is_inside = !is_quoted;
+    for (const char *c = from; *c; c++)
+        if (is_quoted && *c == '\'')
+            is_inside = !is_inside;
+        else if (is_inside && *c == '\\' && c[1] && strchr("\"'\\t", c[1]))
+            *to++ = *++c == 't' ? '\t' : *c;
+        else if (is_inside)
+            *to++ = *c;
+    *to = '\0';
+    return out;
+}
+
+/* True if an earlier field has the same member, or if a part of the request has it. */
+static bool is_given(const struct log_fields *f, size_t i)
+{
+    const char *member = f->list[i].member;
+    bool is_of_request = strcmp(member, "method") == 0 || strcmp(member, "path") == 0 ||
+                         strcmp(member, "query") == 0 || strcmp(member, "protocol") == 0;
+    for (size_t k = 0; k < f->n; k++)
+        if ((k < i && strcmp(f->list[k].member, member) == 0) ||
+            (is_of_request && f->list[k].kind == LOG_REQUEST))
+            return true;
+    return false;
+}
+
+/* Adds a field to the time, unless the time is complete. */
+static void join_time(struct log_fields *f, struct log_field *p, size_t *n)
+{
+    bool is_complete = *n > 0 && (!f->form[0] || strstr(f->form, "%z") || strstr(f->form, "%s"));
+    if (p->kind != LOG_TIME || is_complete || *n == LOG_TIMES_MAX || (*n > 0 && !p->form[0]))
+        return;
+    size_t end = strlen(f->form);
+    snprintf(f->form + end, sizeof f->form - end, "%s%s", *n > 0 ? " " : "", p->form);
+    p->is_time = true;
+    ++*n;
+}
+
+static int finish(struct log_fields *f, struct error *error)
+{
+    size_t times = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        struct log_field *p = &f->list[i], *next = i + 1 < f->n ? p + 1 : NULL;
+        struct bytes before = i > 0 ? p[-1].literal : f->literal;
+        p->is_quoted = before.len > 0 && before.ptr[before.len - 1] == '"' && p->literal.len > 0 &&
+                       p->literal.ptr[0] == '"';
+        bool is_text = p->kind == LOG_TEXT || p->kind == LOG_PATH;
+        p->is_open = is_text && !p->is_quoted;
+        if (is_text && p->literal.len == 0 && next && (next->kind == LOG_TEXT || next->kind == LOG_PATH))
+            return error_set(error, -1, "--log-format: nothing separates `%.*s` from the next directive",
+                (int)p->directive.len, p->directive.ptr);
+        join_time(f, p, &times);
+        if (is_given(f, i))
+            p->member[0] = '\0';
+    }
+    return times > 0 ? 0
+                     : error_set(error, -1,
+                           "--log-format: the format has no time (%%t, $time_local, $time_iso8601, $msec)");
+}
+
+int log_fields_compile(struct log_fields *f, const char *text, struct error *error)
+{
+    bool is_nginx = false;
+    *f = (struct log_fields){.required = SIZE_MAX, .units = 1};
+    for (size_t i = 0; i < sizeof builtins / sizeof *builtins && !f->is_builtin; i++)
+        if ((f->is_builtin = strcmp(text, builtins[i].name) == 0)) {
+            f->required = builtins[i].required;
+            text = builtins[i].text;
+        }
+    f->text = plain_text(text);
+    for (const char *c = f->text; *c; c++)
+        is_nginx = is_nginx || (*c == '$' && (islower((unsigned char)c[1]) || c[1] == '{'));
+    for (const char *c = f->text, *end; *c; c = end) {
+        struct bytes *literal = f->n > 0 ? &f->list[f->n - 1].literal : &f->literal;
+        end = c + 1;
+        if (*c != (is_nginx ? '$' : '%'))
+            *literal = bytes_of(literal->len > 0 ? literal->ptr : c, literal->len + 1);
+        else if (!(end = is_nginx ? add_variable(f, c) : add_directive(f, c)))
+            return error_set(
+                error, -1, "--log-format: `%.*s` is not a directive", 1 + (int)strcspn(c + 1, " \t\"'"), c);
+    }
+    return finish(f, error);
+}
+
+void log_fields_free(struct log_fields *f)
+{
+    free(f->list);
+    free(f->text);
+}
