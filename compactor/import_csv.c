@@ -231,10 +231,10 @@ static const char *take_row(struct import_csv *c)
 static enum import_csv_result take(struct import_csv *c, enum csv_result r, const char **why)
 {
     buf_clear(&c->records);
-    *why = r == CSV_WRONG ? csv_wrong(c->csv) : NULL;
-    if (!*why && !c->has_columns && csv_has_names(c->csv))
+    *why = r == CSV_WRONG ? csv_record(c->csv)->wrong : NULL;
+    if (!*why && !c->has_columns && csv_record(c->csv)->has_names)
         *why = find_columns(c);
-    if (*why && (!c->has_columns || csv_unclosed(c->csv) > 0))
+    if (*why && (!c->has_columns || csv_record(c->csv)->unclosed > 0))
         return IMPORT_CSV_UNREADABLE;
     if (r == CSV_EVENT)
         *why = take_row(c);
@@ -244,7 +244,7 @@ static enum import_csv_result take(struct import_csv *c, enum csv_result r, cons
 enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why)
 {
     static const struct bytes marked = {"\xEF\xBB\xBF#", 4}; /* a byte order mark before it */
-    bool has_begun = csv_has_names(c->csv) || csv_is_inside(c->csv);
+    bool has_begun = csv_record(c->csv)->has_names || csv_record(c->csv)->is_inside;
     bool is_comment = !has_begun && line.len > 0 && (line.ptr[0] == '#' || bytes_starts_with(line, marked));
     return is_comment ? IMPORT_CSV_NONE : take(c, csv_add(c->csv, line), why);
 }
@@ -260,8 +260,8 @@ enum import_csv_result import_csv_end(struct import_csv *c, const char **why)
 
 size_t import_csv_lines(const struct import_csv *c)
 {
-    size_t unclosed = csv_unclosed(c->csv);
-    return unclosed > 0 ? unclosed : csv_lines(c->csv);
+    const struct csv_record *record = csv_record(c->csv);
+    return record->unclosed > 0 ? record->unclosed : record->lines;
 }
 
 struct bytes import_csv_records(const struct import_csv *c)

@@ -5,32 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum state {
-    BEGIN,
-    PLAIN,
-    QUOTED,
-    CLOSED
-}; /* CLOSED: after a quote in QUOTED, which ends the value unless another follows */
+/* CLOSED: after a quote in QUOTED, which ends the value unless another follows. */
+enum state { BEGIN, PLAIN, QUOTED, CLOSED };
 
 struct csv {
+    struct csv_record r;
     struct csv_form form;
     char delimiter;
     struct buf names; /* of the fields, each as JSON; empty: left out */
     size_t *name_ends, n_names;
     size_t time_column;
     bool has_noted[RFC3339_SKIPPED]; /* [RFC3339_ZONED]: times outside a time column */
-    const char *note;
     char note_text[300];
-    bool is_replaced;
     enum state state;
-    bool at_start;                       /* of the file */
-    struct buf text;                     /* of the record, as read */
-    size_t lines, quoted_from, unclosed; /* of the record; quoted_from: the line of the last opening quote */
-    size_t line_at, quote_at;            /* in text: the current line, and that line */
-    struct buf values;                   /* without quotes */
+    bool at_start; /* of the file */
+    size_t line_at,
+        quoted_from;   /* the current line in the text; the number of the line of the last opening quote */
+    struct buf values; /* without quotes */
     size_t *ends, n_fields, room;
-    struct buf event;
-    char wrong[120];
 };
 
 struct csv *csv_new(const struct csv_form *form)
@@ -47,9 +39,9 @@ void csv_free(struct csv **cp)
     if (!c)
         return;
     buf_free(&c->names);
-    buf_free(&c->text);
+    buf_free(&c->r.text);
     buf_free(&c->values);
-    buf_free(&c->event);
+    buf_free(&c->r.event);
     free(c->name_ends);
     free(c->ends);
     free(c);
@@ -60,8 +52,8 @@ static void begin_record(struct csv *c)
 {
     c->state = BEGIN;
     c->n_fields = 0;
-    c->lines = c->unclosed = 0;
-    buf_clear(&c->text);
+    c->r.lines = c->r.unclosed = 0;
+    buf_clear(&c->r.text);
     buf_clear(&c->values);
 }
 
@@ -72,20 +64,20 @@ void csv_begin(struct csv *c)
     c->n_names = 0;
     c->at_start = true;
     c->delimiter = c->form.delimiter;
-    c->note = NULL;
+    c->r.note = NULL;
 }
 
 /* The record stays readable until the next line. */
 static enum csv_result fail(struct csv *c, const char *why)
 {
-    snprintf(c->wrong, sizeof c->wrong, "%s", why);
+    snprintf(c->r.wrong, sizeof c->r.wrong, "%s", why);
     c->state = BEGIN;
     return CSV_WRONG;
 }
 
 static enum csv_result fail_unclosed(struct csv *c, const char *why)
 {
-    c->unclosed = c->lines - c->quoted_from + 1;
+    c->r.unclosed = c->r.lines - c->quoted_from + 1;
     return fail(c, why);
 }
 
@@ -124,12 +116,12 @@ static bool is_number(struct bytes text)
 /* Adds a column that is left out to the note. */
 static void note_column(struct csv *c, size_t column, struct bytes name)
 {
-    size_t n = c->note ? strlen(c->note_text) : 0;
-    const char *before = c->note ? ", " : "left out: columns without a name of their own: ";
+    size_t n = c->r.note ? strlen(c->note_text) : 0;
+    const char *before = c->r.note ? ", " : "left out: columns without a name of their own: ";
     snprintf(c->note_text + n, sizeof c->note_text - n, "%s%zu%s%.*s%s", before, column + 1,
         name.len ? " (" : "", (int)(name.len < 60 ? name.len : 60), name.ptr ? name.ptr : "",
         name.len ? ")" : "");
-    c->note = c->note_text;
+    c->r.note = c->note_text;
 }
 
 static enum csv_result take_names(struct csv *c)
@@ -163,7 +155,7 @@ static enum csv_result take_names(struct csv *c)
 static void note_once(struct csv *c, enum rfc3339_zone about, const char *text)
 {
     if (!c->has_noted[about])
-        c->note = text;
+        c->r.note = text;
     c->has_noted[about] = true;
 }
 
@@ -180,12 +172,12 @@ static bool append_time(struct csv *c, struct bytes value)
                             : rfc3339_read_lenient(value, &time, &zone)))
         return false;
     if (zone == RFC3339_SKIPPED)
-        snprintf(c->wrong, sizeof c->wrong, "the clocks of --time-zone skip the time %s", copy);
+        snprintf(c->r.wrong, sizeof c->r.wrong, "the clocks of --time-zone skip the time %s", copy);
     if (zone == RFC3339_TWICE)
         note_once(c, zone, "clocks show some times twice at a change; the first of both counts");
     else if (zone != RFC3339_ZONED)
         note_once(c, RFC3339_NAIVE, "times without a zone are those of --time-zone (default UTC)");
-    buf_append_json(&c->event, bytes_str(rfc3339_write(time, text)));
+    buf_append_json(&c->r.event, bytes_str(rfc3339_write(time, text)));
     return true;
 }
 
@@ -218,17 +210,17 @@ static struct bytes short_number(struct bytes number)
 static void append_value(struct csv *c, size_t i, struct bytes value)
 {
     bool is_time = i == c->time_column, has_digits = is_time && digits(value, 0) == value.len;
-    buf_append_char(&c->event, c->event.len > 0 ? ',' : '{');
-    buf_append_bytes(&c->event, part(&c->names, c->name_ends, i));
-    buf_append_char(&c->event, ':');
+    buf_append_char(&c->r.event, c->r.event.len > 0 ? ',' : '{');
+    buf_append_bytes(&c->r.event, part(&c->names, c->name_ends, i));
+    buf_append_char(&c->r.event, ':');
     if (is_time && c->form.time_form && append_time(c, value))
         return;
     if (is_number(value))
-        buf_append_bytes(&c->event, short_number(value));
+        buf_append_bytes(&c->r.event, short_number(value));
     else if (has_digits && value.len <= 19 && value.ptr[0] != '0') /* nanoseconds */
-        buf_append_bytes(&c->event, value);
+        buf_append_bytes(&c->r.event, value);
     else if (!is_time || !append_time(c, value))
-        buf_append_json(&c->event, value);
+        buf_append_json(&c->r.event, value);
     if (c->time_column == CSV_NO_COLUMN)
         note_text_time(c, i, value);
 }
@@ -236,28 +228,28 @@ static void append_value(struct csv *c, size_t i, struct bytes value)
 static enum csv_result end_record(struct csv *c)
 {
     end_field(c);
-    if (c->n_fields == 1 && c->text.len <= strlen("\r\n") && c->values.len == 0)
+    if (c->n_fields == 1 && c->r.text.len <= strlen("\r\n") && c->values.len == 0)
         return CSV_NONE; /* an empty line */
     if (c->n_names == 0)
         return take_names(c);
     while (c->n_fields > c->n_names && part(&c->values, c->ends, c->n_fields - 1).len == 0)
         c->n_fields--;
     if (c->n_fields != c->n_names) {
-        char why[sizeof c->wrong];
+        char why[sizeof c->r.wrong];
         snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu", c->n_fields,
             c->n_names);
         return fail(c, why);
     }
-    buf_clear(&c->event);
-    c->wrong[0] = '\0';
-    c->is_replaced = !bytes_is_utf8(buf_bytes(&c->values));
+    buf_clear(&c->r.event);
+    c->r.wrong[0] = '\0';
+    c->r.is_replaced = !bytes_is_utf8(buf_bytes(&c->values));
     for (size_t i = 0; i < c->n_fields; i++) {
         struct bytes value = part(&c->values, c->ends, i);
         if (value.len > 0 && part(&c->names, c->name_ends, i).len > 0)
             append_value(c, i, value);
     }
-    buf_append_str(&c->event, c->event.len > 0 ? "}" : "{}");
-    return c->wrong[0] ? CSV_WRONG : CSV_EVENT;
+    buf_append_str(&c->r.event, c->r.event.len > 0 ? "}" : "{}");
+    return c->r.wrong[0] ? CSV_WRONG : CSV_EVENT;
 }
 
 /* The delimiter that the first line has most often outside quotes. */
@@ -304,7 +296,7 @@ static const char *add_byte(struct csv *c, char byte)
     if (!is_quote || c->state == CLOSED)
         buf_append_char(&c->values, byte);
     if (is_quote && c->state == BEGIN)
-        c->quoted_from = c->lines, c->quote_at = c->line_at;
+        c->quoted_from = c->r.lines, c->r.unclosed_at = c->line_at;
     if (is_quote)
         c->state = c->state == QUOTED ? CLOSED : QUOTED;
     else if (c->state == BEGIN)
@@ -316,8 +308,8 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
 {
     if (c->state != QUOTED)
         begin_record(c);
-    c->lines++;
-    c->note = NULL;
+    c->r.lines++;
+    c->r.note = NULL;
     if (c->at_start)
         line = bytes_without_mark(line);
     if (c->at_start && read_separator(c, line)) {
@@ -327,11 +319,11 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
     if (!c->delimiter && line.len > 0 && !strchr("\r\n", line.ptr[0]))
         c->delimiter = find_delimiter(line);
     c->at_start = false;
-    if (c->text.len + line.len > CSV_RECORD_MAX)
+    if (c->r.text.len + line.len > CSV_RECORD_MAX)
         return c->state == QUOTED ? fail_unclosed(c, "the record is too long, or a quote is missing")
                                   : fail(c, "the record is too long");
-    c->line_at = c->text.len;
-    buf_append_bytes(&c->text, line);
+    c->line_at = c->r.text.len;
+    buf_append_bytes(&c->r.text, line);
     bool has_end = line.len > 0 && line.ptr[line.len - 1] == '\n';
     size_t end = line.len - has_end;
     bool has_cr = has_end && end > 0 && line.ptr[end - 1] == '\r';
@@ -349,11 +341,6 @@ enum csv_result csv_add(struct csv *c, struct bytes line)
 enum csv_result csv_end(struct csv *c)
 {
     return c->state == QUOTED ? fail_unclosed(c, "the closing quote of a value is missing") : CSV_NONE;
-}
-
-bool csv_has_names(const struct csv *c)
-{
-    return c->n_names > 0;
 }
 
 size_t csv_column(const struct csv *c, const char *name)
@@ -379,47 +366,9 @@ bool csv_read_delimiter(const char *text, char *delimiter)
     return is_tab || (strlen(text) == 1 && !strchr("\"\r\n", *text));
 }
 
-bool csv_is_inside(const struct csv *c)
+const struct csv_record *csv_record(struct csv *c)
 {
-    return c->state == QUOTED;
-}
-
-size_t csv_lines(const struct csv *c)
-{
-    return c->lines;
-}
-
-size_t csv_unclosed(const struct csv *c)
-{
-    return c->unclosed;
-}
-
-size_t csv_unclosed_at(const struct csv *c)
-{
-    return c->unclosed > 0 ? c->quote_at : 0;
-}
-
-struct bytes csv_event(const struct csv *c)
-{
-    return buf_bytes(&c->event);
-}
-
-struct bytes csv_text(const struct csv *c)
-{
-    return buf_bytes(&c->text);
-}
-
-const char *csv_wrong(const struct csv *c)
-{
-    return c->wrong;
-}
-
-const char *csv_note(const struct csv *c)
-{
-    return c->note;
-}
-
-bool csv_is_replaced(const struct csv *c)
-{
-    return c->is_replaced;
+    c->r.has_names = c->n_names > 0;
+    c->r.is_inside = c->state == QUOTED;
+    return &c->r;
 }

@@ -7,7 +7,7 @@
  * 2. The delimiter is given, or named by a first line "sep=;", or that of CSV_DELIMITERS that the first line has most often.
  * 3. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent stays a number, so 007
  *    is a text, and 12.0 is 12. Bytes that are not UTF-8 become U+FFFD.
- * 4. A column without a name, or with the name of an earlier one, is left out (csv_note). Empty values may follow the last column.
+ * 4. A column without a name, or with the name of an earlier one, is left out (note). Empty values may follow the last column.
  * 5. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without quotes. After a wrong
  *    record, the next line begins a new record.
  * 6. A byte order mark before the first record, and empty lines, are ignored.
@@ -50,25 +50,25 @@ void csv_begin(struct csv *c);
 enum csv_result csv_add(struct csv *c, struct bytes line);
 /* The file ends. CSV_WRONG if a record does not end before, else CSV_NONE. */
 enum csv_result csv_end(struct csv *c);
-bool csv_has_names(const struct csv *c);
 #define CSV_NO_COLUMN SIZE_MAX
 /* The column with this name; CSV_NO_COLUMN: none has it. */
 size_t csv_column(const struct csv *c, const char *name);
-bool csv_is_inside(const struct csv *c); /* the last line did not end its record */
-size_t csv_lines(const struct csv *c);   /* the number of lines of the record, until now */
-/* The number of lines from the quote that the file or CSV_RECORD_MAX leaves open, with its own line. 0: the record ended, or is wrong for
- * another reason. */
-size_t csv_unclosed(const struct csv *c);
-size_t csv_unclosed_at(const struct csv *c); /* where the line of this quote begins in csv_text */
-
-/* Borrowed until the next call of csv_add, csv_end or csv_begin. */
-struct bytes csv_event(const struct csv *c);
-struct bytes csv_text(const struct csv *c);
 /* The value of a column (csv_column) as it is in the file, without quotes. Empty: the record has none. */
 struct bytes csv_value(const struct csv *c, size_t column);
-const char *csv_wrong(const struct csv *c);
-/* What a reader of the file should know, once a file and kind: columns that are left out, times without a zone. NULL: nothing. */
-const char *csv_note(const struct csv *c);
-bool csv_is_replaced(const struct csv *c); /* the event has U+FFFD for invalid bytes */
+
+struct csv_record {
+    struct buf event, text; /* the event; the record as it was read */
+    char wrong[120];
+    const char *note; /* what a reader of the file should know, once a file and kind; NULL: nothing */
+    bool has_names;   /* of the fields */
+    bool is_inside;   /* the last line did not end the record */
+    bool is_replaced; /* the event has U+FFFD for invalid bytes */
+    size_t lines;     /* of the record, until now */
+    /* The number of lines from the one with the quote that the file or CSV_RECORD_MAX leaves open, and the offset of that
+     * line in the text. 0: the record ended, or is wrong for another reason. */
+    size_t unclosed, unclosed_at;
+};
+/* Borrowed until the next call of csv_add, csv_end or csv_begin. */
+const struct csv_record *csv_record(struct csv *c);
 
 #endif

@@ -12,10 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const uint8_t *lf = memchr(data + at, '\n', size - at);
         size_t n = lf != NULL ? (size_t)(lf - data) + 1 - at : size - at;
         enum csv_result r = csv_add(c, bytes_of(data + at, n));
-        if ((r == CSV_MORE) != csv_is_inside(c) || (r == CSV_EVENT && !csv_has_names(c)))
+        if ((r == CSV_MORE) != csv_record(c)->is_inside || (r == CSV_EVENT && !csv_record(c)->has_names))
             abort();
         if (r == CSV_EVENT) {
-            struct json_doc *d = json_doc_parse(csv_event(c));
+            struct json_doc *d = json_doc_parse(buf_bytes(&csv_record(c)->event));
             if (d == NULL)
                 abort();
             json_doc_free(&d);

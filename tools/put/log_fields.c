@@ -83,8 +83,8 @@ static const char *add(
     struct log_fields *f, const char *from, const char *end, const struct known *k, const char *member)
 {
     struct log_field *p = ARRAY_ADD(f->list, f->n, f->room);
-    *p = (struct log_field){
-        .kind = k ? k->kind : LOG_TEXT, .directive = bytes_of(from, (size_t)(end - from))};
+    *p =
+        (struct log_field){.kind = k ? k->kind : LOG_TEXT, .directive = bytes_of(from, (size_t)(end - from))};
     char *name = p->kind == LOG_TIME ? p->form : p->member;
     snprintf(name, LOG_MEMBER_TEXT, "%s", k ? k->member : member);
     return end;

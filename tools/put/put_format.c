@@ -33,17 +33,18 @@ void put_reader_free(struct put_reader **rp)
     *rp = NULL;
 }
 
-static enum put_result csv_result(const struct csv *c, enum csv_result r, struct put_record *record)
+static enum put_result csv_result(struct csv *csv, enum csv_result r, struct put_record *record)
 {
     static const enum put_result results[] = {
         [CSV_MORE] = PUT_MORE, [CSV_NONE] = PUT_NONE, [CSV_EVENT] = PUT_EVENT, [CSV_WRONG] = PUT_WRONG};
-    *record = (struct put_record){.event = csv_event(c),
-        .text = bytes_without_line_end(csv_text(c)),
-        .why = csv_wrong(c),
-        .note = csv_note(c),
-        .at = csv_unclosed_at(c),
-        .is_replaced = csv_is_replaced(c)};
-    return r == CSV_WRONG && (!csv_has_names(c) || csv_unclosed(c) > 0) ? PUT_UNREADABLE : results[r];
+    const struct csv_record *c = csv_record(csv);
+    *record = (struct put_record){.event = buf_bytes(&c->event),
+        .text = bytes_without_line_end(buf_bytes(&c->text)),
+        .why = c->wrong,
+        .note = c->note,
+        .at = c->unclosed > 0 ? c->unclosed_at : 0,
+        .is_replaced = c->is_replaced};
+    return r == CSV_WRONG && (!c->has_names || c->unclosed > 0) ? PUT_UNREADABLE : results[r];
 }
 
 enum put_result put_reader_add(struct put_reader *r, struct bytes line, struct put_record *record)
@@ -71,5 +72,5 @@ enum put_result put_reader_end(struct put_reader *r, struct put_record *record)
 
 bool put_reader_needs_line(const struct put_reader *r)
 {
-    return r->csv && (csv_is_inside(r->csv) || !csv_has_names(r->csv));
+    return r->csv && (csv_record(r->csv)->is_inside || !csv_record(r->csv)->has_names);
 }

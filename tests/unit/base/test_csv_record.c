@@ -20,13 +20,13 @@ static void check(const char *file, const char *expected)
         end = end != NULL ? end + 1 : at + strlen(at);
         r = csv_add(c, bytes_of(at, (size_t)(end - at)));
         if (r == CSV_EVENT)
-            buf_append_bytes(&out, csv_event(c));
+            buf_append_bytes(&out, buf_bytes(&csv_record(c)->event));
         if (r == CSV_WRONG)
-            buf_printf(&out, "!%s", csv_wrong(c));
-        assert_int_equal(r == CSV_MORE, csv_is_inside(c));
+            buf_printf(&out, "!%s", csv_record(c)->wrong);
+        assert_int_equal(r == CSV_MORE, csv_record(c)->is_inside);
     }
     if (csv_end(c) == CSV_WRONG)
-        buf_printf(&out, "!%s", csv_wrong(c));
+        buf_printf(&out, "!%s", csv_record(c)->wrong);
     buf_append_char(&out, '\0');
     assert_string_equal(out.ptr, expected);
     buf_free(&out);
@@ -84,9 +84,9 @@ static void test_columns_that_are_left_out(void **state)
         "{\"t\":5,\"l\":\"ann\"}!the record has 3 fields, and the first line has 2");
     struct csv *c = csv_new(&form);
     assert_int_equal(csv_add(c, bytes_str(",t,l,t,\n")), CSV_NONE);
-    assert_string_equal(csv_note(c), "left out: columns without a name of their own: 1, 4 (t), 5");
+    assert_string_equal(csv_record(c)->note, "left out: columns without a name of their own: 1, 4 (t), 5");
     assert_int_equal(csv_add(c, bytes_str("1,2,3,4,5\n")), CSV_EVENT);
-    assert_null(csv_note(c));
+    assert_null(csv_record(c)->note);
     csv_free(&c);
 }
 
@@ -159,27 +159,27 @@ static void test_files(void **state)
 {
     (void)state;
     struct csv *c = csv_new(&form);
-    assert_false(csv_has_names(c));
+    assert_false(csv_record(c)->has_names);
     assert_int_equal(csv_add(c, bytes_str(",\n")), CSV_WRONG);
-    assert_false(csv_has_names(c));
+    assert_false(csv_record(c)->has_names);
     csv_begin(c);
     assert_int_equal(csv_add(c, bytes_str("a,b\n")), CSV_NONE);
-    assert_true(csv_has_names(c));
+    assert_true(csv_record(c)->has_names);
     assert_int_equal(csv_add(c, bytes_str("\"x\n")), CSV_MORE);
     csv_begin(c);
-    assert_false(csv_is_inside(c));
+    assert_false(csv_record(c)->is_inside);
     assert_int_equal(csv_add(c, bytes_str("c\n")), CSV_NONE);
     assert_int_equal(csv_add(c, bytes_str("1\n")), CSV_EVENT);
-    assert_true(bytes_equal_str(csv_event(c), "{\"c\":1}"));
+    assert_true(bytes_equal_str(buf_bytes(&csv_record(c)->event), "{\"c\":1}"));
     assert_int_equal(csv_add(c, bytes_str("1,2\n")), CSV_WRONG);
-    assert_true(bytes_equal_str(csv_text(c), "1,2\n"));
-    assert_int_equal(csv_unclosed(c), 0);
+    assert_true(bytes_equal_str(buf_bytes(&csv_record(c)->text), "1,2\n"));
+    assert_int_equal(csv_record(c)->unclosed, 0);
     assert_int_equal(csv_add(c, bytes_str("\"1\n")), CSV_MORE);
     assert_int_equal(csv_add(c, bytes_str("1\",\"\"\"2\n")), CSV_MORE);
     assert_int_equal(csv_add(c, bytes_str("2\n")), CSV_MORE);
     assert_int_equal(csv_end(c), CSV_WRONG);
-    assert_int_equal(csv_lines(c), 3);
-    assert_int_equal(csv_unclosed(c), 2);
+    assert_int_equal(csv_record(c)->lines, 3);
+    assert_int_equal(csv_record(c)->unclosed, 2);
     csv_free(&c);
 }
 
