@@ -200,7 +200,8 @@ static enum compact_result check_new(const struct import_file *f, struct error *
         f->name, known->name);
 }
 
-/* Opens the file. The namespace of a CSV file's counter is a part of the checksum, so that the file can be imported once to each. */
+/* Opens the file. The namespace of a CSV file's counter is a part of the checksum, so that the file can be
+ * imported once to each. */
 static enum compact_result open_file(struct import_file *f, const char *path, struct error *error)
 {
     const struct import_csv_spec *csv = f->spec->csv;

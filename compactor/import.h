@@ -1,5 +1,5 @@
-/* import: reads files of records (docs/formats/records.md), sorted or not, or CSV files of counts (import_csv.h), as sources of counts for
- * a run.
+/* import: reads files of records (docs/formats/records.md), sorted or not, or CSV files of counts (import_csv.h),
+ * as sources of counts for a run.
  *
  * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
  * 2. A checksum of the unpacked text identifies a file. The checksum of a CSV file also covers the name of its counter.
@@ -8,9 +8,10 @@
  *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
  *    it is refused, as is a month without its days.
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
- * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in several threads.
- * 6. The parts share the memory. Memory: the bound of external_sort for each part, and besides, for each part, its longest line
- *    twice. */
+ * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in
+ *    several threads.
+ * 6. The parts share the memory. Memory: the bound of external_sort for each part, and besides, for each part, its
+ *    longest line twice. */
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
 
@@ -54,7 +55,8 @@ const struct count_sources *import_parts(const struct import *i);
 const struct manifest_import *import_entries(const struct import *i, size_t *n);
 /* The days and months of CSV files; NULL: the files are records. */
 const struct coarse *import_coarse(const struct import *i);
-/* Rows of CSV files that were left out, and their lines. *first is the first line of the first row, with the reason; empty: none was. */
+/* Rows of CSV files that were left out, and their lines. *first is the first line of the first row, with the
+ * reason; empty: none was. */
 struct import_skipped {
     uint64_t rows, lines;
 };

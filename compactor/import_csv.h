@@ -1,16 +1,16 @@
-/* import_csv: turns the rows of a CSV file of counts into records (docs/guide/import.md). The first row names the columns.
+/* import_csv: turns the rows of a CSV file of counts into records (docs/guide/import.md). The first row names the
+ * columns.
  *
  *     date,key,sub,count             c.u|jehiah.o1v,JP:12
  *     2024-01-31,jehiah,JP,12
  *
- * 1. Keys are those of events with these values: functions, max_text and lookups are the same. A plain value also stands for a URL with this
- *    host, or for a query with this parameter.
- * 2. A date is a month, a day, an hour or a time. A count belongs to the first UTC hour that starts within its month, day or hour. Months and
- *    days are in import_csv_coarse.
+ * 1. Keys are those of events with these values: functions, max_text and lookups are the same. A plain value also
+ *    stands for a URL with this host, or for a query with this parameter.
+ * 2. A date is a month, a day, an hour or a time. A count belongs to the first UTC hour that starts within its
+ *    month, day or hour. Months and days are in import_csv_coarse.
  * 3. Lines that begin with # before the names of the columns are comments.
- * 4. A wrong row has a reason and yields no record. A quote that is never closed makes the whole file wrong, because the value after the quote
- *    contains all later rows.
- */
+ * 4. A wrong row has a reason and yields no record. A quote that is never closed makes the whole file wrong,
+ *    because the value after the quote contains all later rows. */
 #ifndef MILLRACE_IMPORT_CSV_H
 #define MILLRACE_IMPORT_CSV_H
 
@@ -22,8 +22,7 @@
 /* All texts are borrowed until import_csv_free. */
 struct import_csv_spec {
     const struct counters *counters;
-    const char *
-        counter; /* a namespace, the label of a total, or LABEL/LABEL of a subtotal; NULL: each row names one in `counter` */
+    const char *counter; /* a namespace, or LABEL or LABEL/LABEL; NULL: each row names one in `counter` */
     const char *date, *key, *sub, *count; /* names of columns; NULL: the usual ones */
     const char *period;                   /* the date of all rows; NULL: it is in a column */
     bool counts_rows;                     /* a row counts once, and has no count */
@@ -54,7 +53,8 @@ void import_csv_begin(struct import_csv *c);
 enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why);
 /* The file ends. */
 enum import_csv_result import_csv_end(struct import_csv *c, const char **why);
-/* The lines from the one that *why is about to the last line: those of the row, or from the quote that is never closed. */
+/* The lines from the one that *why is about to the last line: those of the row, or from the quote that is never
+ * closed. */
 size_t import_csv_lines(const struct import_csv *c);
 
 /* The records of a row, each with its LF; none if the count is 0. Valid until the next call. */

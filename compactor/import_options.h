@@ -7,8 +7,8 @@
 
 /* Refuses settings that mean nothing together. Returns as import_options_read. */
 int import_options_check(const struct options *o, struct error *error);
-/* Sets *out, whose counters are NULL without --format=csv; free it with import_options_free. Makes --time-zone the zone of the process.
- * Returns 0, or -1; error->code is then an exit status. */
+/* Sets *out, whose counters are NULL without --format=csv; free it with import_options_free. Makes --time-zone the
+ * zone of the process. Returns 0, or -1; error->code is then an exit status. */
 int import_options_read(const struct options *o, struct import_csv_spec *out, struct error *error);
 void import_options_free(struct import_csv_spec *spec);
 

@@ -1,18 +1,21 @@
-/* csv_record: turns the records of a CSV file (RFC 4180) into events, JSON objects. The first record names the fields.
+/* csv_record: turns the records of a CSV file (RFC 4180) into events, JSON objects. The first record names the
+ * fields.
  *
  *     time,user,note            {"time":1332547200,"user":"ann","note":"a, b"}
  *     1332547200,ann,"a, b"
  *
  * 1. Quotes have no meaning beyond RFC 4180: a value in quotes may contain delimiters, line ends, and quotes as "".
- * 2. The delimiter is given, or named by a first line "sep=;", or that of CSV_DELIMITERS that the first line has most often.
- * 3. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent stays a number, so 007
- *    is a text, and 12.0 is 12. Bytes that are not UTF-8 become U+FFFD.
- * 4. A column without a name, or with the name of an earlier one, is left out (note). Empty values may follow the last column.
- * 5. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without quotes. After a wrong
- *    record, the next line begins a new record.
+ * 2. The delimiter is given, or named by a first line "sep=;", or that of CSV_DELIMITERS that the first line has
+ *    most often.
+ * 3. An empty value is left out. A value of at most CSV_NUMBER_MAX bytes that is a JSON number without an exponent
+ *    stays a number, so 007 is a text, and 12.0 is 12. Bytes that are not UTF-8 become U+FFFD.
+ * 4. A column without a name, or with the name of an earlier one, is left out (note). Empty values may follow the
+ *    last column.
+ * 5. A record with more or fewer fields than the first one is wrong, and so is a quote within a value without
+ *    quotes. After a wrong record, the next line begins a new record.
  * 6. A byte order mark before the first record, and empty lines, are ignored.
- * 7. A value of the time column that is not a number or an RFC 3339 time, but a time by the form or in a form of rfc3339_read_lenient, becomes
- *    an RFC 3339 time. */
+ * 7. A value of the time column that is not a number or an RFC 3339 time, but a time by the form or in a form of
+ *    rfc3339_read_lenient, becomes an RFC 3339 time. */
 #ifndef MILLRACE_CSV_RECORD_H
 #define MILLRACE_CSV_RECORD_H
 
@@ -64,8 +67,8 @@ struct csv_record {
     bool is_inside;   /* the last line did not end the record */
     bool is_replaced; /* the event has U+FFFD for invalid bytes */
     size_t lines;     /* of the record, until now */
-    /* The number of lines from the one with the quote that the file or CSV_RECORD_MAX leaves open, and the offset of that
-     * line in the text. 0: the record ended, or is wrong for another reason. */
+    /* The number of lines from the one with the quote that the file or CSV_RECORD_MAX leaves open, and the offset
+     * of that line in the text. 0: the record ended, or is wrong for another reason. */
     size_t unclosed, unclosed_at;
 };
 /* Borrowed until the next call of csv_add, csv_end or csv_begin. */

@@ -16,8 +16,8 @@ int rfc3339_digits(const char *at, int n)
     return value;
 }
 
-/* Reads the zone at the end of a time, as an offset in seconds: Z or +00:00, and if lenient also UTC, GMT, +00 and +0000. Returns false
- * if the zone is malformed. */
+/* Reads the zone at the end of a time, as an offset in seconds: Z or +00:00, and if lenient also UTC, GMT, +00 and
+ * +0000. Returns false if the zone is malformed. */
 static bool read_zone(struct bytes zone, bool is_lenient, int *seconds)
 {
     *seconds = 0;
@@ -71,7 +71,8 @@ static bool in_seconds(const struct tm *t, int zone, int64_t *out)
     return normal.tm_mon == t->tm_mon && normal.tm_mday == t->tm_mday;
 }
 
-/* Compares the offsets of the process's zone a day before and a day after. (mktime chooses one of two times by its previous call.) */
+/* Compares the offsets of the process's zone a day before and a day after. (mktime chooses one of two times by its
+ * previous call.) */
 static bool in_local_seconds(const struct tm *t, int64_t *out, enum rfc3339_zone *zone)
 {
     int64_t shown, times[2];

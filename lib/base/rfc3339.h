@@ -15,8 +15,9 @@ enum rfc3339_zone {
     RFC3339_TWICE,   /* the result is the first of both times */
     RFC3339_SKIPPED, /* the result is as long after the change as the text is after the last shown time */
 };
-/* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC" and " GMT", a blank before
- * a zone, no seconds, and no zone. With `zone` NULL, a time without a zone is malformed. */
+/* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC"
+ * and " GMT", a blank before a zone, no seconds, and no zone. With `zone` NULL, a time without a zone is
+ * malformed. */
 bool rfc3339_read_lenient(struct bytes text, int64_t *out, enum rfc3339_zone *zone);
 /* Reads a text by a form of strptime. A form without %z and %s has no zone. */
 bool rfc3339_read_form(const char *text, const char *form, int64_t *out, enum rfc3339_zone *zone);

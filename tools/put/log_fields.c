@@ -17,7 +17,8 @@ static const struct {
     {"vhost_combined", 8, "%v %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""},
 };
 
-/* Directives of both servers. Apache's header %{NAME}i has the name of nginx's $http_name. Each other variable is a text. */
+/* Directives of both servers. Apache's header %{NAME}i has the name of nginx's $http_name. Each other variable is
+ * a text. */
 static const struct known {
     const char *member; /* of a time: its form */
     enum log_kind kind;

@@ -1,11 +1,13 @@
-/* log_fields: compiles the format of an access log, in the directives of Apache or of nginx, into literals and fields.
+/* log_fields: compiles the format of an access log, in the directives of Apache or of nginx, into literals and
+ * fields.
  *
  *     %h %l %u %t "%r" %>s %b                          https://httpd.apache.org/docs/2.4/mod/mod_log_config.html
  *     $remote_addr - $remote_user [$time_local] ...    https://nginx.org/en/docs/http/ngx_http_log_module.html
  *
  * 1. The built-in formats are such texts too.
  * 2. A member occurs once: of two directives with one member, the first counts.
- * 3. The time may be in several directives, such as `%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t`, up to the one with the zone. */
+ * 3. The time may be in several directives, such as `%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t`, up to the one with the
+ *    zone. */
 #ifndef MILLRACE_LOG_FIELDS_H
 #define MILLRACE_LOG_FIELDS_H
 

@@ -160,8 +160,8 @@ static void note(struct log_format *f, size_t field, const char *at)
     }
 }
 
-/* Matches the fields from i on. Tries each end of a text without quotes. A blank literal leads from each blank of a run to
- * the same place, so only the run's first blank is tried. */
+/* Matches the fields from i on. Tries each end of a text without quotes. A blank literal leads from each blank of
+ * a run to the same place, so only the run's first blank is tried. */
 static bool match(struct log_format *f, size_t i, const char *at)
 {
     const struct log_fields *fields = &f->fields;
@@ -348,8 +348,9 @@ static const char *explain(struct log_format *f)
     return f->wrong;
 }
 
-/* Why a line is not one of a built-in format although it fits, or is like the other one. A field before the address would
- * make the address the identity, and "- ann" the user. A missing virtual host would make the identity the address. */
+/* Why a line is not one of a built-in format although it fits, or is like the other one. A field before the
+ * address would make the address the identity, and "- ann" the user. A missing virtual host would make the
+ * identity the address. */
 static const char *find_shift(struct log_format *f, bool fitted)
 {
     static const struct bytes none = {"-", 1};

@@ -1,19 +1,20 @@
 /* log_format: turns lines of access logs into events, by a format (log_fields.h).
  *
  *     192.0.2.7 - ann [24/Mar/2012:09:00:00 +0900] "GET /a?b=c HTTP/1.1" 200 512 "http://example.org/" "curl/7.88"
- *     {"time":1332547200,"host":"192.0.2.7","user":"ann","method":"GET","path":"/a","query":"b=c","protocol":"HTTP/1.1",
- *      "status":200,"bytes":512,"referrer":"http://example.org/","agent":"curl/7.88"}
+ *     {"time":1332547200,"host":"192.0.2.7","user":"ann","method":"GET","path":"/a","query":"b=c",
+ *      "protocol":"HTTP/1.1","status":200,"bytes":512,"referrer":"http://example.org/","agent":"curl/7.88"}
  *
- * 1. A field in quotes ends at the next quote without a backslash, so a client cannot forge an end. The name of a user and
- *    other texts without quotes end at the first place from which the rest of the line fits; so they may contain blanks,
- *    "[" and times.
+ * 1. A field in quotes ends at the next quote without a backslash, so a client cannot forge an end. The name of a
+ *    user and other texts without quotes end at the first place from which the rest of the line fits; so they may
+ *    contain blanks, "[" and times.
  * 2. A blank of the format stands for one or more. An address may be a list, of which the first address counts.
  * 3. A member whose value is "-", empty or `""` is left out. `bytes` is 0 then.
  * 4. The servers escape bytes as \xHH, \" and \\; the event has the bytes themselves. U+FFFD replaces invalid UTF-8.
  * 5. A request not of the form "METHOD TARGET PROTOCOL" becomes the member `request`.
- * 6. The line may begin with the prefix of syslog, journald, Docker, Compose or Kubernetes, or be an entry of Docker's log.
- * 7. The work for a line is bounded: log_format refuses a line once it has looked at LOG_FORMAT_STEPS_MAX bytes, which is
- *    linear in the line's length. */
+ * 6. The line may begin with the prefix of syslog, journald, Docker, Compose or Kubernetes, or be an entry of
+ *    Docker's log.
+ * 7. The work for a line is bounded: log_format refuses a line once it has looked at LOG_FORMAT_STEPS_MAX bytes,
+ *    which is linear in the line's length. */
 #ifndef MILLRACE_LOG_FORMAT_H
 #define MILLRACE_LOG_FORMAT_H
 
@@ -27,8 +28,8 @@ struct log_format;
 /* A built-in format ("combined", "vhost_combined"), or the directives themselves. NULL with the reason. */
 struct log_format *log_format_new(const char *text, struct error *error);
 void log_format_free(struct log_format **f);
-/* Replaces *event by the event. Returns NULL, or why the line does not fit, valid until the next call. Sets *is_changed if
- * U+FFFD replaced bytes. */
+/* Replaces *event by the event. Returns NULL, or why the line does not fit, valid until the next call. Sets
+ * *is_changed if U+FFFD replaced bytes. */
 const char *log_format_read(struct log_format *f, struct bytes line, struct buf *event, bool *is_changed);
 /* Replaces *out by the text of a member in the latest line that was read, as the client sent it. A list of addresses is whole. Empty:
  * the line has no such member, or `member` is NULL. */

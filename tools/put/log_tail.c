@@ -161,8 +161,8 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
-/* Creation times give the order of rotated logs, because a writer may still write to an old log. Modification times are used where the file
- * system has no creation times (.made is zero). */
+/* Creation times give the order of rotated logs, because a writer may still write to an old log. Modification
+ * times are used where the file system has no creation times (.made is zero). */
 struct age {
     struct timespec made, written;
 };
@@ -204,16 +204,19 @@ bool log_tail_could_read(const char *path, const char *other)
            mine.st_ino == its.st_ino && goes_on(name_of(other), name_of(path));
 }
 
+bool log_tail_is_packed(const char *path)
+{
+    static const char packed[] = ".gz .zst .xz .bz2 .lz4 .lzma .Z .zip";
+    const char *dot = strrchr(path, '.'), *list = packed;
+    for (struct bytes word; dot && bytes_next_word(&list, " ", &word);)
+        if (bytes_equal_str(word, dot))
+            return true;
+    return false;
+}
+
 /* Files that are not logs: packed copies, the state file and its replacement. */
 static bool is_no_log(const struct log_tail *t, const char *path, const struct stat *st)
 {
-    static const char *const packed[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".lzma", ".Z", ".zip"};
-    size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-        size_t m = strlen(packed[i]);
-        if (n > m && strcmp(path + n - m, packed[i]) == 0)
-            return true;
-    }
     struct stat its;
     bool same = false;
     char *state = mem_printf("%s.new", t->state_path);
@@ -222,7 +225,7 @@ static bool is_no_log(const struct log_tail *t, const char *path, const struct s
         state[strlen(t->state_path)] = '\0';
     }
     free(state);
-    return same;
+    return same || log_tail_is_packed(path);
 }
 
 struct found {
@@ -421,8 +424,8 @@ static bool is_over(struct log_tail *t, usec_t now)
 {
     struct stat mine;
     int fd = line_source_fd(t->source);
-    /* A read lease is refused while a process has the file open for writing. A process that opens the file during the lease waits for two
-     * system calls; the lease's signal is set to SIGURG, which is ignored. */
+    /* A read lease is refused while a process has the file open for writing. A process that opens the file during
+     * the lease waits for two system calls; the lease's signal is set to SIGURG, which is ignored. */
     (void)fcntl(fd, F_SETSIG, SIGURG);
     bool leased = fcntl(fd, F_SETLEASE, F_RDLCK) == 0, has_writer = !leased && errno == EAGAIN;
     if (leased)

@@ -1,15 +1,16 @@
 /* log_tail: follows a growing, rotated log file as one sequence of lines.
  *
- * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the current
- * file by device and inode, so that a restart finds the file after a rename:
+ * Offsets continue across rotations: a file starts where the file before it ended. A small state file names the
+ * current file by device and inode, so that a restart finds the file after a rename:
  *
- *     {"format":1,"id":"6116189454","base":"1048576","device":"2049","inode":"131","seen":"81920","length":"4096","xxh3":"10316549"}
+ *     {"format":1,"id":"6116189454","base":"1048576","device":"2049","inode":"131",
+ *      "seen":"81920","length":"4096","xxh3":"10316549"}
  *
- * `seen`, `length` and `xxh3` are the end, length and checksum of a sample of earlier bytes, which detects a rewritten
- * file.
+ * `seen`, `length` and `xxh3` are the end, length and checksum of a sample of earlier bytes, which detects a
+ * rewritten file.
  *
- * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames may
- *    happen during a restart. If a file is missing, log_tail_open reports the loss.
+ * 1. Renames lose and repeat no line, as long as the rotated files stay beside the log, unpacked. Several renames
+ *    may happen during a restart. If a file is missing, log_tail_open reports the loss.
  * 2. Files are read in the order of their creation times, or of their modification times if the file system has no
  *    creation times.
  * 3. A renamed file is complete (LINE_SOURCE_FINISHED) once no process has it open for writing. If a process keeps
@@ -23,8 +24,9 @@
  *    each restart checks the length and the sample to detect a truncation. If the sampled bytes are now zeros, the file
  *    counts as unchanged, because a writer without O_APPEND leaves such a hole after a truncation. Lines written
  *    between the last read and the truncation are lost.
- * 7. The state file is locked, so only one process follows a log under one name. Each mark has the state file's random id as its tag, so
- *    a follower with another state file, such as one on another host, cannot continue at this mark. */
+ * 7. The state file is locked, so only one process follows a log under one name. Each mark has the state file's
+ *    random id as its tag, so a follower with another state file, such as one on another host, cannot continue at
+ *    this mark. */
 #ifndef MILLRACE_LOG_TAIL_H
 #define MILLRACE_LOG_TAIL_H
 
@@ -46,8 +48,9 @@ enum log_tail_start {
     LOG_TAIL_LOCKED, /* returned NULL, because another process follows the log */
     LOG_TAIL_OTHER,  /* returned NULL, because the mark's tag is of another state file */
 };
-/* Continues at `offset` (a producer's mark), whose tag is empty if an operator has set it. Without a state file the log starts at
- * offset 0. NULL with the reason; error->code is EX_CANTCREAT if the state file cannot be read or written. */
+/* Continues at `offset` (a producer's mark), whose tag is empty if an operator has set it. Without a state file
+ * the log starts at offset 0. NULL with the reason; error->code is EX_CANTCREAT if the state file cannot be read
+ * or written. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, struct bytes tag,
     enum log_tail_start *place, struct error *error);
 /* The tag of marks in this log. */
@@ -55,10 +58,13 @@ const char *log_tail_tag(const struct log_tail *t);
 /* True if the tag is that of any followed log. */
 bool log_tail_is_tag(struct bytes tag);
 void log_tail_close(struct log_tail **t);
+/* True if the name is that of a compressed file. */
+bool log_tail_is_packed(const char *path);
 /* Whether `other` has a name that rotated files of the log may have. */
 bool log_tail_could_read(const char *path, const char *other);
-/* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and LINE_SOURCE_CUT the caller stores all
- * lines, then calls log_tail_next_file. `now` is the wall clock, compared with file times. */
+/* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and
+ * LINE_SOURCE_CUT the caller stores all lines, then calls log_tail_next_file. `now` is the wall clock, compared
+ * with file times. */
 enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, struct error *error);
 /* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */

@@ -1,6 +1,7 @@
 /* millrace put, also millrace file_to_queue: posts lines to the local queue.
  *
- * With --producer a repeated put continues where the producer's mark is, and stores nothing twice (put_batch.h, put_sources.h). */
+ * With --producer a repeated put continues where the producer's mark is, and stores nothing twice (put_batch.h,
+ * put_sources.h). */
 #include "tools/put/put_files.h"
 #include "tools/put/put_follow.h"
 #include "tools/put/log_tail.h"

@@ -231,7 +231,8 @@ static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint6
     return true;
 }
 
-/* Another request has moved the mark. If the mark's tag is the tag of this batch there, drops the lines before the mark. */
+/* Another request has moved the mark. If the mark's tag is the tag of this batch there, drops the lines before the
+ * mark. */
 static int drop_stored(struct put_batch *b)
 {
     uint64_t mark = 0, sum = 0;

@@ -1,9 +1,10 @@
 /* put_batch: posts lines to a queue, one request at a time.
  *
- * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A batch
- *    can then be sent again after any failure, and an interrupted input continues at the mark.
- *    If the queue's mark is elsewhere, lines count as stored only if the mark's tag is the tag of this batch there. With another
- *    tag, another put uses the producer: put_batch_flush fails with EX_TEMPFAIL, and the lines are not taken for stored.
+ * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A
+ *    batch can then be sent again after any failure, and an interrupted input continues at the mark. If the
+ *    queue's mark is elsewhere, lines count as stored only if the mark's tag is the tag of this batch there. With
+ *    another tag, another put uses the producer: put_batch_flush fails with EX_TEMPFAIL, and the lines are not
+ *    taken for stored.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
  * 3. After a 413, smaller and smaller parts are sent until the refused line is found and passed to refused().
  *
@@ -28,11 +29,13 @@ struct put_batch_refusal {
 };
 
 struct put_batch_config {
-    /* The queue's address, valid until the next call. Called before each attempt, because a restarted pipeline may have other ports. */
+    /* The queue's address, valid until the next call. Called before each attempt, because a restarted pipeline may
+     * have other ports. */
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */
-    /* The tag of the mark after a line that was added with `sum`, valid until the next call. Tags of different inputs differ. */
+    /* The tag of the mark after a line that was added with `sum`, valid until the next call. Tags of different
+     * inputs differ. */
     const char *(*tag)(void *arg, uint64_t sum);
     const char *auth_token; /* NULL: none */
     /* Returns 0 once the line is stored elsewhere, or an exit status after printing the error. */
@@ -44,12 +47,13 @@ struct put_batch_config {
 struct put_batch *put_batch_new(const struct put_batch_config *config);
 void put_batch_free(struct put_batch **b);
 
-/* Asks for the producer's mark, and its tag, which is borrowed until the next call; 0 without a producer. Returns 0, or an exit status
- * after printing the error. */
+/* Asks for the producer's mark, and its tag, which is borrowed until the next call; 0 without a producer. Returns
+ * 0, or an exit status after printing the error. */
 int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag);
 /* Sets the producer's mark, and the offset at which the next line begins. Allowed only while the batch is empty. */
 void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset);
-/* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only moves the offset. */
+/* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only
+ * moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum);
 uint64_t put_batch_mark(const struct put_batch *b);
 /* True if the queue has confirmed that it stored a batch up to put_batch_mark. */

@@ -1,8 +1,8 @@
 /* put_counted: which lines of a `millrace put` the aggregator of the pipeline cannot count.
  *
- * A put succeeds once the queue has the lines. Its user does not watch the aggregator's log. So put applies the counters of the pipeline's
- * configuration to its own lines as the aggregator does. At its end, put reports the lines that cannot be counted. Lines of other senders, and of
- * earlier puts, have no part in the report. */
+ * A put succeeds once the queue has the lines. Its user does not watch the aggregator's log. So put applies the
+ * counters of the pipeline's configuration to its own lines as the aggregator does. At its end, put reports the
+ * lines that cannot be counted. Lines of other senders, and of earlier puts, have no part in the report. */
 #ifndef MILLRACE_PUT_COUNTED_H
 #define MILLRACE_PUT_COUNTED_H
 
@@ -20,8 +20,8 @@ struct put_counted {
 void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir);
 /* A line begins at `offset` of an input. */
 void put_counted_add(struct put_counted *c, struct bytes line, const char *input, uint64_t offset);
-/* Prints how many lines cannot be counted and why, and the configured fields that no event has, if the queue has stored a line. Returns 0,
- * or EX_DATAERR if no line can be counted. Ends *c, which may be zeroed. */
+/* Prints how many lines cannot be counted and why, and the configured fields that no event has, if the queue has
+ * stored a line. Returns 0, or EX_DATAERR if no line can be counted. Ends *c, which may be zeroed. */
 int put_counted_report(struct put_counted *c, bool is_posted);
 
 #endif

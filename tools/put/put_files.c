@@ -139,8 +139,8 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
     return 0;
 }
 
-/* A file of which no line became an event was probably read with wrong options. An empty log is usual, an empty CSV file is not. The mark
- * stays before the file, so another put fails alike. */
+/* A file of which no line became an event was probably read with wrong options. An empty log is usual, an empty
+ * CSV file is not. The mark stays before the file, so another put fails alike. */
 static int check_taken(const struct put_input *in, uint64_t refused_before, bool has_earlier)
 {
     uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;

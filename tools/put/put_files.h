@@ -1,7 +1,7 @@
 /* put_files: posts whole files and standard input.
  *
- * With a producer, a file continues after the part that was posted before (put_sources.h). Standard input, unless it is a regular file,
- * is posted from its first byte that arrives. */
+ * With a producer, a file continues after the part that was posted before (put_sources.h). Standard input, unless
+ * it is a regular file, is posted from its first byte that arrives. */
 #ifndef MILLRACE_PUT_FILES_H
 #define MILLRACE_PUT_FILES_H
 

@@ -186,18 +186,8 @@ static int add_log(struct follow *f, const char *path)
     return status;
 }
 
-static bool is_packed(const char *path)
-{
-    static const char *const packed[] = {".gz", ".zst", ".xz", ".bz2", ".lz4", ".zip"};
-    const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < sizeof packed / sizeof *packed; i++)
-        if (strcmp(dot, packed[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Adds the matches of a pattern that are not followed yet. The shortest names come first, so that rotated files come after
- * their log. */
+/* Adds the matches of a pattern that are not followed yet. The shortest names come first, so that rotated files
+ * come after their log. */
 static int add_matches(struct follow *f, const char *pattern)
 {
     glob_t found;
@@ -207,7 +197,7 @@ static int add_matches(struct follow *f, const char *pattern)
         return 0;
     for (size_t i = 0; i < found.gl_pathc && status == 0 && !put_stopped; i++) {
         const char *path = found.gl_pathv[i];
-        bool is_known = is_packed(path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode);
+        bool is_known = log_tail_is_packed(path) || stat(path, &st) != 0 || !S_ISREG(st.st_mode);
         for (size_t k = 0; k < f->n && !is_known; k++)
             is_known =
                 strcmp(f->logs[k]->in.name, path) == 0 || log_tail_could_read(f->logs[k]->in.name, path);

@@ -1,8 +1,8 @@
 /* put_report: the numbers of a `millrace put --follow`, for `millrace status` and for Prometheus.
  *
- * A follower on the host of a pipeline writes them to DATA_DIR/put/QUEUE.PRODUCER.prom, in Prometheus' text format, when they change, at
- * most every PUT_REPORT_EVERY. Prometheus reads the directory with the textfile collector of node_exporter. `millrace status` of the
- * same pipeline reads the files, too. */
+ * A follower on the host of a pipeline writes them to DATA_DIR/put/QUEUE.PRODUCER.prom, in Prometheus' text
+ * format, when they change, at most every PUT_REPORT_EVERY. Prometheus reads the directory with the textfile
+ * collector of node_exporter. `millrace status` of the same pipeline reads the files, too. */
 #ifndef MILLRACE_PUT_REPORT_H
 #define MILLRACE_PUT_REPORT_H
 

@@ -1,8 +1,10 @@
-/* put_run: the state that the inputs of one `millrace put` share, and the path of a line from an input into the queue.
+/* put_run: the state that the inputs of one `millrace put` share, and the path of a line from an input into the
+ * queue.
  *
- * 1. An input is a file, standard input or a followed log. Its lines go through the reader of the format into its batch.
- * 2. The offsets of the batch are the producer's marks: the mark of the input's first byte plus bytes of the unpacked input,
- *    modulo 2^64.
+ * 1. An input is a file, standard input or a followed log. Its lines go through the reader of the format into its
+ *    batch.
+ * 2. The offsets of the batch are the producer's marks: the mark of the input's first byte plus bytes of the
+ *    unpacked input, modulo 2^64.
  * 3. A line that is not an event goes to the rejects, or ends the put.
  *
  * Functions that return an int return 0, or an exit status after printing the error. */
@@ -87,8 +89,9 @@ void put_note_replaced(struct put_input *in);
 /* The file ends. */
 int put_take_end(struct put_input *in);
 
-/* The path of a file that this put keeps for its queue and producer: DATA_DIR/put/QUEUE.PRODUCER.SUFFIX in the data directory of a
- * pipeline on this host, else .QUEUE.PRODUCER.SUFFIX beside the input, or NULL if `beside` is NULL. The caller frees it. */
+/* The path of a file that this put keeps for its queue and producer: DATA_DIR/put/QUEUE.PRODUCER.SUFFIX in the
+ * data directory of a pipeline on this host, else .QUEUE.PRODUCER.SUFFIX beside the input, or NULL if `beside` is
+ * NULL. The caller frees it. */
 char *put_kept_path(const struct put *put, const char *beside, const char *suffix);
 
 #endif
