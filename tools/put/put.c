@@ -4,7 +4,7 @@
  * put_sources.h). */
 #include "tools/put/put_files.h"
 #include "tools/put/put_follow.h"
-#include "tools/put/log_tail.h"
+#include "tools/put/log_format.h"
 
 #include "base/io.h"
 #include "base/rfc3339.h"
@@ -244,10 +244,10 @@ static int check_form(struct put *p)
     if (!rfc3339_use_zone(zone))
         return tool_fail(
             EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
-    struct put_reader *reader = put_reader_new(&p->form, &error);
-    if (!reader)
+    struct log_format *log = p->form.log_format ? log_format_new(p->form.log_format, &error) : NULL;
+    if (p->form.log_format && !log)
         return tool_fail(EX_USAGE, "%s", error.text);
-    put_reader_free(&reader);
+    log_format_free(&log);
     return 0;
 }
 

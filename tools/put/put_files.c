@@ -84,16 +84,14 @@ static int skip_to(struct put_input *in, uint64_t offset)
     struct error error;
     uint64_t reached;
     struct bytes line;
-    struct put_record record = {0};
-    while (put_reader_needs_line(in->reader) && line_source_offset(in->source) < offset) {
+    while (put_needs_line(in) && line_source_offset(in->source) < offset) {
         enum line_source_result r = line_source_next(in->source, false, &line, &error);
         if (r == LINE_SOURCE_FAILED)
             return tool_fail(EX_DATAERR, "%s", error.text);
         if (r == LINE_SOURCE_HOLE)
             continue;
-        if (r != LINE_SOURCE_LINE || put_reader_add(in->reader, line, &record) == PUT_UNREADABLE)
-            return tool_fail(
-                EX_DATAERR, "%s: %s", put_input_name(in), record.why ? record.why : "unreadable");
+        if (r != LINE_SOURCE_LINE || (csv_add(in->csv, line) == CSV_WRONG && put_needs_line(in)))
+            return tool_fail(EX_DATAERR, "%s: the line with the names is wrong", put_input_name(in));
     }
     if (line_source_skip(in->source, offset, &reached, &error) != 0)
         return tool_fail(EX_DATAERR, "%s", error.text);

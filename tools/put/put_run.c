@@ -1,6 +1,7 @@
 #include "tools/put/put_run.h"
 
 #include "base/io.h"
+#include "tools/put/log_format.h"
 #include "tools/put/log_tail.h"
 
 #include <inttypes.h>
@@ -50,8 +51,10 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
 {
     const struct options *o = put->o;
     bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
-    *in =
-        (struct put_input){.put = put, .name = mem_strdup(name), .reader = put_reader_new(&put->form, NULL)};
+    *in = (struct put_input){.put = put,
+        .name = mem_strdup(name),
+        .csv = put->form.is_csv ? csv_new(&put->form.csv) : NULL,
+        .log = put->form.log_format ? log_format_new(put->form.log_format, NULL) : NULL};
     in->batch = put_batch_new(&(struct put_batch_config){.url = queue_url,
         .arg = in,
         .queue = options_string(o, "queue"),
@@ -71,7 +74,9 @@ void put_input_end(struct put_input *in, bool is_whole)
     p->numbers.duplicates += n.duplicates;
     *ARRAY_ADD(p->done, p->n_done, p->room_done) =
         (struct put_done){in->name, n.posted + n.duplicates + n.refused, is_whole};
-    put_reader_free(&in->reader);
+    csv_free(&in->csv);
+    log_format_free(&in->log);
+    buf_free(&in->event);
     put_batch_free(&in->batch);
     put_content_free(&in->content);
     line_source_close(&in->source);
@@ -129,36 +134,51 @@ void put_note_replaced(struct put_input *in)
             in->record_start, put_input_name(in));
 }
 
-static int take(struct put_input *in, enum put_result r, const struct put_record *record)
+/* A line that cannot become an event goes to the rejects, or ends the put. */
+static int refuse(struct put_input *in, struct bytes line, const char *why)
 {
-    bool has_rejects = in->put->rejects.file.path;
-    int status = 0;
-    in->in_record = r == PUT_MORE;
-    if (record->note)
-        tool_fail(0, "warning: %s: %s", put_input_name(in), record->note);
-    switch (r) {
-    case PUT_MORE:
+    const struct put_batch_refusal refusal = {line, bytes_str(why), in->content.base + in->record_start};
+    int status = in->put->rejects.file.path ? 0 : put_flush(in);
+    if (status == 0)
+        status = refused(&refusal, in);
+    return status == 0 ? move(in, BYTES_NONE) : status;
+}
+
+static int take_csv(struct put_input *in, enum csv_result r)
+{
+    const struct csv_record *c = csv_record(in->csv);
+    in->in_record = r == CSV_MORE;
+    if (c->note)
+        tool_fail(0, "warning: %s: %s", put_input_name(in), c->note);
+    if (r == CSV_MORE)
         return flush_if_late(in);
-    case PUT_NONE:
-        return move(in, BYTES_NONE);
-    case PUT_EVENT:
-        if (record->is_replaced)
-            put_note_replaced(in);
-        return move(in, record->event);
-    case PUT_WRONG:
-        status = has_rejects ? 0 : put_flush(in);
-        if (status == 0)
-            status = refused(&(struct put_batch_refusal){record->text, bytes_str(record->why),
-                                 in->content.base + in->record_start},
-                in);
-        return status == 0 ? move(in, BYTES_NONE) : status;
-    case PUT_UNREADABLE:
-        break;
-    }
-    status = put_flush(in);
+    if (r == CSV_WRONG && c->has_names && c->unclosed == 0)
+        return refuse(in, bytes_without_line_end(buf_bytes(&c->text)), c->wrong);
+    if (r == CSV_EVENT && c->is_replaced)
+        put_note_replaced(in);
+    if (r != CSV_WRONG)
+        return move(in, r == CSV_EVENT ? buf_bytes(&c->event) : BYTES_NONE);
+    int status = put_flush(in);
     return status != 0 ? status
                        : tool_fail(EX_DATAERR, "%s: %s (the line at byte %" PRIu64 ")", put_input_name(in),
-                             record->why, in->record_start + record->at);
+                             c->wrong, in->record_start + (c->unclosed > 0 ? c->unclosed_at : 0));
+}
+
+static int take_log(struct put_input *in, struct bytes line)
+{
+    bool is_replaced = false;
+    struct bytes text = bytes_without_line_end(line);
+    const char *why = text.len > 0 ? log_format_read(in->log, text, &in->event, &is_replaced) : NULL;
+    if (why)
+        return refuse(in, text, why);
+    if (is_replaced)
+        put_note_replaced(in);
+    return move(in, text.len > 0 ? buf_bytes(&in->event) : BYTES_NONE);
+}
+
+bool put_needs_line(const struct put_input *in)
+{
+    return in->csv && (csv_record(in->csv)->is_inside || !csv_record(in->csv)->has_names);
 }
 
 /* Moves past a part of a line that is too long to be read. */
@@ -167,7 +187,7 @@ static int skip(struct put_input *in, bool is_last)
     struct put *p = in->put;
     bool is_reported = in->skipping && !is_last;
     uint64_t length = in->content.end - in->record_start;
-    if (put_reader_needs_line(in->reader))
+    if (put_needs_line(in))
         return tool_fail(EX_DATAERR, "a record has a line over 64 MiB, or a quote is missing");
     int status = !p->rejects.file.path ? put_flush(in) : 0;
     in->skipping = !is_last;
@@ -180,7 +200,6 @@ static int skip(struct put_input *in, bool is_last)
 
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes)
 {
-    struct put_record record = {0};
     uint64_t start = in->content.end;
     put_content_add(&in->content, bytes);
     if (r == LINE_SOURCE_HOLE) {
@@ -196,14 +215,15 @@ int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes
     if (r != LINE_SOURCE_LINE)
         return skip(in, r == LINE_SOURCE_SKIPPED);
     in->unfinished = bytes.ptr[bytes.len - 1] != '\n';
-    return take(in, put_reader_add(in->reader, bytes, &record), &record);
+    if (in->csv)
+        return take_csv(in, csv_add(in->csv, bytes));
+    bytes = bytes_without_mark(bytes);
+    return in->log ? take_log(in, bytes) : move(in, bytes);
 }
 
 int put_take_end(struct put_input *in)
 {
-    struct put_record record = {0};
-    enum put_result r = put_reader_end(in->reader, &record);
-    return r == PUT_NONE ? 0 : take(in, r, &record);
+    return in->csv && csv_end(in->csv) == CSV_WRONG ? take_csv(in, CSV_WRONG) : 0;
 }
 
 char *put_kept_path(const struct put *put, const char *beside, const char *suffix)

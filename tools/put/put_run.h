@@ -11,19 +11,27 @@
 #ifndef MILLRACE_PUT_RUN_H
 #define MILLRACE_PUT_RUN_H
 
+#include "base/csv_record.h"
 #include "base/line_source.h"
 #include "base/progress.h"
 #include "base/rate_limit.h"
 #include "tools/put/put_batch.h"
 #include "tools/put/put_counted.h"
-#include "tools/put/put_format.h"
 #include "tools/put/put_rejects.h"
 #include "tools/put/put_sources.h"
 #include "tools/tool.h"
 
 #define PUT_FOLLOW_POLL (100 * USEC_PER_MSEC)
 
+struct log_format;
 struct log_tail;
+
+/* How lines become events (--format). Without CSV and log_format, each line is an event. */
+struct put_form {
+    bool is_csv;            /* read by whole files, as text of any origin */
+    const char *log_format; /* directives, or the name of a built-in format; NULL: none */
+    struct csv_form csv;
+};
 
 /* An input that has ended. */
 struct put_done {
@@ -59,7 +67,9 @@ struct put_input {
     struct put *put;
     char *name;
     struct put_batch *batch;
-    struct put_reader *reader;
+    struct csv *csv;            /* NULL: not CSV */
+    struct log_format *log;     /* NULL: not an access log */
+    struct buf event;           /* of a log */
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
     struct put_content content; /* the bytes taken; no sum for a pipe, a log, or without a producer */
@@ -88,6 +98,8 @@ int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes
 void put_note_replaced(struct put_input *in);
 /* The file ends. */
 int put_take_end(struct put_input *in);
+/* True if no later line can be read without the next one. */
+bool put_needs_line(const struct put_input *in);
 
 /* The path of a file that this put keeps for its queue and producer: DATA_DIR/put/QUEUE.PRODUCER.SUFFIX in the
  * data directory of a pipeline on this host, else .QUEUE.PRODUCER.SUFFIX beside the input, or NULL if `beside` is
