@@ -24,15 +24,13 @@ struct put_batch {
     char *url;                               /* the pool's */
     const struct publisher_outcome *outcome; /* NULL: a request is under way */
     usec_t cancel_at;                        /* after *stopped is set: when to cancel the request; else 0 */
-    struct buf body, places;                 /* the lines, and a struct place of each */
-    size_t lines,
-        lines_max;       /* at most lines_max lines are sent in a request; lowered to find a refused line */
-    uint64_t mark, next; /* offsets of the batch: its first byte, and the byte after its last */
+    struct buf places;                       /* a struct place of each line */
+    struct put_batch_state s;
+    size_t lines_max;         /* of a request; lowered to find a refused line */
+    uint64_t next;            /* offset of the byte after the batch */
     uint64_t next_sum, begun; /* begun: where the batch began, at or after the mark */
     usec_t try_until;         /* when the attempts without progress end */
     bool has_reported;        /* such an attempt */
-    bool has_stored;          /* a batch up to the mark */
-    struct put_batch_numbers numbers;
 };
 
 static void on_outcome(const struct publisher_outcome *outcome, void *arg)
@@ -142,7 +140,7 @@ static int give_up(const struct put_batch *b, const struct publisher_outcome *o,
         why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, o);
     return tool_fail(o->is_temporary ? EX_TEMPFAIL : EX_DATAERR,
-        "%s; %" PRIu64 " events of this run are stored", why, b->numbers.posted);
+        "%s; %" PRIu64 " events of this run are stored", why, b->s.numbers.posted);
 }
 
 static int ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
@@ -170,7 +168,7 @@ int put_batch_ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
 
 void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset)
 {
-    b->mark = mark;
+    b->s.mark = mark;
     b->next = b->begun = offset;
 }
 
@@ -185,10 +183,10 @@ void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_
         line.len--;
     if (line.len == 0)
         return;
-    buf_append_bytes(&b->body, line);
-    buf_append_char(&b->body, '\n');
+    buf_append_bytes(&b->s.body, line);
+    buf_append_char(&b->s.body, '\n');
     buf_append(&b->places, &place, sizeof place);
-    b->lines++;
+    b->s.lines++;
 }
 
 /* Drops the first n lines, which have `bytes` bytes. */
@@ -197,20 +195,20 @@ static void drop(struct put_batch *b, size_t n, size_t bytes)
     size_t of_places = n * sizeof(struct place);
     if (n == 0)
         return; /* the buffers of a batch without lines may be NULL */
-    b->body.len -= bytes;
-    memmove(b->body.ptr, b->body.ptr + bytes, b->body.len);
+    b->s.body.len -= bytes;
+    memmove(b->s.body.ptr, b->s.body.ptr + bytes, b->s.body.len);
     b->places.len -= of_places;
     memmove(b->places.ptr, b->places.ptr + of_places, b->places.len);
-    b->lines -= n;
+    b->s.lines -= n;
 }
 
 /* Returns the bytes of the first n lines. */
 static size_t bytes_of_lines(const struct put_batch *b, size_t n)
 {
-    const char *from = b->body.ptr, *end = b->body.ptr + b->body.len;
+    const char *from = b->s.body.ptr, *end = b->s.body.ptr + b->s.body.len;
     for (size_t i = 0; i < n; i++)
         from = (const char *)memchr(from, '\n', (size_t)(end - from)) + 1;
-    return (size_t)(from - b->body.ptr);
+    return (size_t)(from - b->s.body.ptr);
 }
 
 /* Whether the queue's mark is in the batch, after its first n lines. Sets the sum up to the mark. */
@@ -218,13 +216,13 @@ static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint6
 {
     const struct place *p = places(b);
     *n = 0;
-    while (*n < b->lines && p[*n].end <= mark)
+    while (*n < b->s.lines && p[*n].end <= mark)
         (*n)++;
     if (mark == b->next)
         *sum = b->next_sum;
     else if (*n > 0 && p[*n - 1].end == mark)
         *sum = p[*n - 1].sum;
-    else if (*n > 0 && *n < b->lines && p[*n].start == mark)
+    else if (*n > 0 && *n < b->s.lines && p[*n].start == mark)
         *sum = p[*n].start_sum;
     else
         return false;
@@ -245,38 +243,38 @@ static int drop_stored(struct put_batch *b)
         return tool_fail(EX_TEMPFAIL,
             "another put uses the producer %s; the current batch is not stored; run this put again after the "
             "other put; %" PRIu64 " events of this run are stored",
-            b->config.producer, b->numbers.posted);
+            b->config.producer, b->s.numbers.posted);
     drop(b, n, bytes_of_lines(b, n));
-    b->numbers.duplicates += n;
-    b->mark = b->begun = mark;
-    b->has_stored = true;
+    b->s.numbers.duplicates += n;
+    b->s.mark = b->begun = mark;
+    b->s.has_stored = true;
     return 0;
 }
 
 /* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
 static int send_part(struct put_batch *b)
 {
-    bool whole = b->lines <= b->lines_max;
-    size_t lines = whole ? b->lines : b->lines_max;
+    bool whole = b->s.lines <= b->lines_max;
+    size_t lines = whole ? b->s.lines : b->lines_max;
     const char *tag = b->config.producer
                           ? b->config.tag(b->config.arg, whole ? b->next_sum : places(b)[lines - 1].sum)
                           : NULL;
     const struct publisher_run part = {.opening = tag,
         .producer = b->config.producer,
-        .mark = b->mark,
+        .mark = b->s.mark,
         .next = whole ? b->next : places(b)[lines - 1].end,
-        .lines = bytes_of(b->body.ptr, whole ? b->body.len : bytes_of_lines(b, lines))};
+        .lines = bytes_of(b->s.body.ptr, whole ? b->s.body.len : bytes_of_lines(b, lines))};
     const struct publisher_outcome *o = call(b, &part);
     int status = 0;
     bool is_moved = (o->result == PUBLISHER_STORED && o->is_duplicate) || o->result == PUBLISHER_CONFLICT;
     if (is_moved && b->config.producer) {
         status = drop_stored(b);
     } else if (o->result == PUBLISHER_STORED) {
-        *(o->is_duplicate ? &b->numbers.duplicates : &b->numbers.posted) += lines;
+        *(o->is_duplicate ? &b->s.numbers.duplicates : &b->s.numbers.posted) += lines;
         drop(b, lines, part.lines.len);
-        b->mark = b->begun = part.next;
-        b->has_stored = true;
-        b->lines_max *= b->lines_max <= b->lines ? 2 : 1;
+        b->s.mark = b->begun = part.next;
+        b->s.has_stored = true;
+        b->lines_max *= b->lines_max <= b->s.lines ? 2 : 1;
     } else if (o->status == 413 && lines > 1) {
         b->lines_max = lines / 2;
     } else if (o->status == 413 && lines == 1) {
@@ -292,7 +290,7 @@ static int send_part(struct put_batch *b)
             b->config.arg);
         free(text);
         if (status == 0) {
-            b->numbers.refused++;
+            b->s.numbers.refused++;
             drop(b, 1, part.lines.len);
         }
     } else if (o->is_temporary && (b->config.producer || !o->may_be_stored)) {
@@ -312,41 +310,21 @@ int put_batch_flush(struct put_batch *b)
     int status = 0;
     begin_tries(b);
     b->lines_max = SIZE_MAX / 2;
-    while (status == 0 && (b->lines > 0 || (b->config.producer && b->next != b->begun)))
+    while (status == 0 && (b->s.lines > 0 || (b->config.producer && b->next != b->begun)))
         status = send_part(b);
     if (status != 0)
         return status;
     if (b->begun != b->next)
-        b->mark = b->begun = b->next;
-    b->lines = 0;
-    buf_clear(&b->body);
+        b->s.mark = b->begun = b->next;
+    b->s.lines = 0;
+    buf_clear(&b->s.body);
     buf_clear(&b->places);
     return 0;
 }
 
-uint64_t put_batch_mark(const struct put_batch *b)
+const struct put_batch_state *put_batch_state(const struct put_batch *b)
 {
-    return b->mark;
-}
-
-bool put_batch_has_stored(const struct put_batch *b)
-{
-    return b->has_stored;
-}
-
-size_t put_batch_lines(const struct put_batch *b)
-{
-    return b->lines;
-}
-
-size_t put_batch_bytes(const struct put_batch *b)
-{
-    return b->body.len;
-}
-
-struct put_batch_numbers put_batch_numbers(const struct put_batch *b)
-{
-    return b->numbers;
+    return &b->s;
 }
 
 struct put_batch *put_batch_new(const struct put_batch_config *config)
@@ -370,7 +348,7 @@ void put_batch_free(struct put_batch **bp)
     event_free(b->watch);
     event_base_free(b->base);
     free(b->url);
-    buf_free(&b->body);
+    buf_free(&b->s.body);
     buf_free(&b->places);
     free(b);
     *bp = NULL;

@@ -55,17 +55,19 @@ void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset);
 /* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only
  * moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum);
-uint64_t put_batch_mark(const struct put_batch *b);
-/* True if the queue has confirmed that it stored a batch up to put_batch_mark. */
-bool put_batch_has_stored(const struct put_batch *b);
-size_t put_batch_lines(const struct put_batch *b);
-size_t put_batch_bytes(const struct put_batch *b);
 /* Sends until all lines are stored. Returns 0, or an exit status after printing the error and how much is stored. */
 int put_batch_flush(struct put_batch *b);
 
 struct put_batch_numbers {
     uint64_t posted, duplicates, refused; /* lines */
 };
-struct put_batch_numbers put_batch_numbers(const struct put_batch *b);
+struct put_batch_state {
+    struct buf body; /* the lines of the batch, each with an LF */
+    size_t lines;
+    uint64_t mark;   /* offset of the batch's first byte */
+    bool has_stored; /* the queue has confirmed that it stored a batch up to the mark */
+    struct put_batch_numbers numbers;
+};
+const struct put_batch_state *put_batch_state(const struct put_batch *b);
 
 #endif

@@ -142,8 +142,9 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
 static int check_taken(const struct put_input *in, uint64_t refused_before, bool has_earlier)
 {
     uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;
-    struct put_batch_numbers n = put_batch_numbers(in->batch);
-    if (n.posted + n.duplicates + n.refused + put_batch_lines(in->batch) > 0 || has_earlier || put_stopped)
+    const struct put_batch_state *batch = put_batch_state(in->batch);
+    struct put_batch_numbers n = batch->numbers;
+    if (batch->lines + n.posted + n.duplicates + n.refused > 0 || has_earlier || put_stopped)
         return 0;
     if (refused > 0)
         return tool_fail(
@@ -182,9 +183,9 @@ static int post_file(struct put *p, struct put_sources *s, const char *name)
         status = check_taken(&in, refused, has_earlier);
     if (status == 0)
         status = put_flush(&in);
-    if (put_batch_has_stored(in.batch)) {
+    if (put_batch_state(in.batch)->has_stored) {
         p->has_stored = true;
-        p->stored_mark = put_batch_mark(in.batch);
+        p->stored_mark = put_batch_state(in.batch)->mark;
     }
     if (in.source)
         p->packed_before += line_source_consumed(in.source);

@@ -87,7 +87,7 @@ static int take_turn(struct put_input *in, bool *is_idle)
             status = next_log_file(in, is_idle);
         else
             status = put_take(in, r, bytes);
-        bool all_stored = status == 0 && put_batch_lines(in->batch) == 0;
+        bool all_stored = status == 0 && put_batch_state(in->batch)->lines == 0;
         if (all_stored && log_tail_stored(in->tail, &error) != 0)
             status = tool_fail(EX_IOERR, "%s", error.text);
     }
@@ -235,7 +235,7 @@ static void report(struct follow *f, int exit_status, bool is_last)
     if (!f->report || (!is_last && now - f->reported_at < PUT_REPORT_EVERY))
         return;
     for (size_t i = 0; i < f->n && !is_last; i++)
-        r.numbers[PUT_POSTED] += put_batch_numbers(f->logs[i]->in.batch).posted;
+        r.numbers[PUT_POSTED] += put_batch_state(f->logs[i]->in.batch)->numbers.posted;
     f->reported_at = now;
     if (!is_last && memcmp(r.numbers, f->reported, sizeof r.numbers) == 0)
         return;

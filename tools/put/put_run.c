@@ -69,7 +69,7 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
 void put_input_end(struct put_input *in, bool is_whole)
 {
     struct put *p = in->put;
-    struct put_batch_numbers n = put_batch_numbers(in->batch);
+    struct put_batch_numbers n = put_batch_state(in->batch)->numbers;
     p->numbers.posted += n.posted;
     p->numbers.duplicates += n.duplicates;
     *ARRAY_ADD(p->done, p->n_done, p->room_done) =
@@ -86,7 +86,7 @@ void put_input_end(struct put_input *in, bool is_whole)
 int put_flush(struct put_input *in)
 {
     struct put *p = in->put;
-    size_t lines = put_batch_lines(in->batch);
+    size_t lines = put_batch_state(in->batch)->lines;
     usec_t now = clock_monotonic(), when;
     while (lines > 0 && !put_stopped && (when = rate_limit_when(&p->rate, lines, now)) > now) {
         clock_sleep(when - now);
@@ -100,7 +100,8 @@ int put_flush(struct put_input *in)
 
 static int flush_if_late(struct put_input *in)
 {
-    bool late = put_batch_lines(in->batch) > 0 && clock_monotonic() - in->batch_from >= BATCH_DELAY_MAX;
+    bool late =
+        put_batch_state(in->batch)->lines > 0 && clock_monotonic() - in->batch_from >= BATCH_DELAY_MAX;
     return late ? put_flush(in) : 0;
 }
 
@@ -113,16 +114,15 @@ static void add(struct put_input *in, struct bytes event)
 /* Moves past a record. Adds its event, which may be empty. */
 static int move(struct put_input *in, struct bytes event)
 {
-    int status = 0;
-    if (put_batch_lines(in->batch) > 0 && put_batch_bytes(in->batch) + event.len > BATCH_BYTES)
-        status = put_flush(in);
+    const struct put_batch_state *batch = put_batch_state(in->batch);
+    int status = batch->lines > 0 && batch->body.len + event.len > BATCH_BYTES ? put_flush(in) : 0;
     if (status != 0)
         return status;
-    if (put_batch_lines(in->batch) == 0)
+    if (batch->lines == 0)
         in->batch_from = clock_monotonic();
     add(in, event);
     put_counted_add(&in->put->counted, event, put_input_name(in), in->record_start);
-    return put_batch_lines(in->batch) >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
+    return batch->lines >= in->put->batch_lines ? put_flush(in) : flush_if_late(in);
 }
 
 void put_note_replaced(struct put_input *in)
