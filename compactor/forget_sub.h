@@ -24,7 +24,7 @@ struct forget_sub;
 /* Returns NULL if the text has the form NS|TEXT, or a constant string with the reason why the text is refused. */
 const char *forget_sub_check(const char *text);
 /* Reads the current generation once. `text` has passed forget_sub_check. Always sets *out; free *out after the run.
- * COMPACT_REFUSED: the archive does not have the subtotal. */
+ * COMPACT_USAGE: the archive does not have the subtotal. */
 enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
     size_t memory, struct forget_sub **out, struct error *error);
 void forget_sub_free(struct forget_sub **f);

@@ -302,6 +302,17 @@ class Answers(ImportCase):
         self.assertEqual(self.compactor("--drop-before=2023-01-01").returncode, 0)
         self.assertIn(b'"coarse":{"site":"day ', self.manifest())
 
+    def test_days_of_several_zones(self):
+        """Days of UTC beside days of Berlin: no zone has only whole days any more, so the rows within are marked in both."""
+        def marks(zone):
+            span = {"from_": seconds("2024-01-30", zone), "to": seconds("2024-02-02", zone), "unit": "day", "timezone": zone}
+            return [(r["n"], r.get("of")) for r in self.apis[0].get("/v1/series?" + query(site="a", **span)).json()["rows"]]
+        self.assertEqual(marks("Europe/Berlin"), [(7, None), (14, None), (0, None)])
+        self.add("date,key,count\n2024-02-01,a,3\n", "--counter=site", name="utc.csv")
+        self.assertEqual(self.apis[0].post("/reload").status, 200)
+        self.assertEqual(marks("Europe/Berlin"), [(7, "day"), (14, "day"), (3, "day")])
+        self.assertEqual(marks("UTC"), [(9, "day"), (5, "day"), (3, "day")])
+
 
 class Removals(ImportCase):
     def setUp(self):
