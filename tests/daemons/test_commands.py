@@ -167,6 +167,19 @@ class Missing(harness.MillraceTest):
             self.assertEqual(done.returncode, 74, (args, done))
             self.assertIn(b"cannot write to standard output: No space left", done.stderr)
 
+    def test_unreadable_files(self):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        os.chmod(self.dir, 0o777)
+        os.chmod(self.lines, 0)
+        program = harness.program("millrace")
+        for path in (self.dir, program):
+            if subprocess.run([*nobody, "test", "-r", path]).returncode:
+                self.skipTest("what is above %s is closed to others" % path)
+        for args in ("put --queue-url=http://127.0.0.1:1", "slice", "compactor --aggregator-url=none --sortdb-url=none --archive=a --import"):
+            done = subprocess.run([*nobody, program, *args.split(), self.lines], cwd=self.dir, capture_output=True)
+            self.assertEqual(done.returncode, 66, (args, done))
+            self.assertIn(b"Permission denied", done.stderr)
+
     def test_a_damaged_archive_without_new_counts(self):
         """No repetition helps, so the status is not that of a daemon that is down."""
         Pipeline(self, self.config, self.path("data")).wait_ready()
