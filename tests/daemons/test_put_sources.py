@@ -263,6 +263,23 @@ class Sources(QueueTest):
             self.put_all(state, name, producer="q%d" % run)
             self.assertEqual(self.stored()[before:], numbered(6, 10 * run).splitlines())
 
+    def test_a_late_request_of_a_follower(self):
+        """It ends behind the first batches of the next follower, which goes on."""
+        log, holder = self.write("log", numbered(6)), Holder(self.queue.url)
+        self.addCleanup(holder.server.close)
+        argv = "--queue-url=" + holder.url, "--follow", "--producer=f", log
+        killed = self.begin(*argv)
+        wait_until(lambda: holder.held, "a request")
+        killed.kill()
+        killed.wait()
+        holder.holds, holder.before = False, holder.release
+        follower = self.begin("--batch=2", *argv)
+        wait_until(lambda: self.depth() == 6, "the late request")
+        with open(log, "ab") as f:
+            f.write(numbered(3, 6))
+        wait_until(lambda: self.depth() == 9 or follower.poll() is not None, self.depth)
+        self.assertEqual((follower.poll(), self.stored()), (None, numbered(9).splitlines()))
+
     def test_kinds_of_producers(self):
         """A followed log has its place in a file of its own."""
         log = self.write("log", numbered(5))

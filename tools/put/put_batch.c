@@ -211,14 +211,15 @@ static size_t bytes_of_lines(const struct put_batch *b, size_t n)
     return (size_t)(from - b->s.body.ptr);
 }
 
-/* Whether the queue's mark is in the batch, after its first n lines. Sets the sum up to the mark. */
+/* Whether the queue's mark is in or behind the batch, after its first n lines. Sets the sum up to there. A tag is
+ * found behind the batch only if it does not depend on the content, as that of a followed log. */
 static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint64_t *sum)
 {
     const struct place *p = places(b);
     *n = 0;
     while (*n < b->s.lines && p[*n].end <= mark)
         (*n)++;
-    if (mark == b->next)
+    if (mark >= b->next)
         *sum = b->next_sum;
     else if (*n > 0 && p[*n - 1].end == mark)
         *sum = p[*n - 1].sum;
@@ -246,7 +247,7 @@ static int drop_stored(struct put_batch *b)
             b->config.producer, b->s.numbers.posted);
     drop(b, n, bytes_of_lines(b, n));
     b->s.numbers.duplicates += n;
-    b->s.mark = b->begun = mark;
+    b->s.mark = b->begun = mark < b->next ? mark : b->next;
     b->s.has_stored = true;
     return 0;
 }
