@@ -1,7 +1,8 @@
 /* import: reads files of records (docs/formats/records.md), sorted or not, or CSV files of counts (import_csv.h),
  * as sources of counts for a run.
  *
- * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing was published then.
+ * 1. Every line passes record_check, or the import is refused with the file and the number of the line. Nothing
+ *    was published then.
  * 2. A checksum of the unpacked text identifies a file. The checksum of a CSV file also covers the name of its counter.
  *    A file that the archive's manifest lists, or that occurs twice in one import, is refused unless `again` is set.
  * 3. All files of one import are one text. A rollup is left out if the text has hours or days of its period, from

@@ -29,8 +29,8 @@
 enum csv_result {
     CSV_MORE,  /* the record continues in the next line */
     CSV_NONE,  /* the names of the fields, or an empty line */
-    CSV_EVENT, /* csv_event has it */
-    CSV_WRONG, /* csv_wrong returns the reason, csv_text the record; if csv_has_names is false, the rest is unreadable */
+    CSV_EVENT, /* the record has an event */
+    CSV_WRONG, /* the record has the reason; without names the file cannot be read */
 };
 
 struct csv;

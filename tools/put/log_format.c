@@ -417,7 +417,10 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
 void log_format_copy(const struct log_format *f, const char *member, struct buf *out)
 {
     struct buf plain = {0};
-    struct bytes span = member ? span_of(f, member) : BYTES_NONE;
+    struct bytes span = BYTES_NONE;
+    for (size_t i = 0; member && i < f->fields.n && !span.ptr; i++)
+        if (strcmp(f->fields.list[i].member, member) == 0)
+            span = f->spans[i];
     buf_clear(out);
     if (span.len > 0 && !bytes_equal_str(span, "-") && !bytes_equal_str(span, "\"\""))
         buf_append_bytes(out, unescape(span, &plain));
@@ -426,9 +429,9 @@ void log_format_copy(const struct log_format *f, const char *member, struct buf 
 
 bool log_format_address(const struct log_format *f, size_t i, const char **member)
 {
-    if (i >= f->n)
+    if (i >= f->fields.n)
         return false;
-    *member = f->fields[i].kind == ADDRESS ? f->fields[i].member : NULL;
+    *member = f->fields.list[i].kind == LOG_ADDRESS ? f->fields.list[i].member : NULL;
     return true;
 }
 

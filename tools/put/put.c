@@ -2,6 +2,7 @@
  *
  * With --producer a repeated put continues where the producer's mark is, and stores nothing twice (put_batch.h,
  * put_sources.h). */
+#include "tools/put/put_door.h"
 #include "tools/put/put_files.h"
 #include "tools/put/put_follow.h"
 #include "tools/put/log_format.h"
@@ -298,7 +299,7 @@ static int put_with(const struct options *o)
         status = run(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
     put_door_report(p.form.door);
     put_door_close(&p.form.door);
-    int counted = put_counted_report(&p.counted);
+    int counted = put_counted_report(&p.counted, p.numbers.posted + p.numbers.duplicates > 0);
     for (size_t i = 0; i < p.n_done; i++)
         free(p.done[i].name);
     free(p.done);

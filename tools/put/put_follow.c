@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "tools/put/log_tail.h"
+#include "tools/put/put_door.h"
 #include "tools/put/put_report.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "tools/put/log_format.h"
 #include "tools/put/log_tail.h"
+#include "tools/put/put_door.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -173,6 +174,8 @@ static int take_log(struct put_input *in, struct bytes line)
         return refuse(in, text, why);
     if (is_replaced)
         put_note_replaced(in);
+    if (text.len > 0)
+        put_door_pass(in->put->form.door, in->log, &in->event);
     return move(in, text.len > 0 ? buf_bytes(&in->event) : BYTES_NONE);
 }
 

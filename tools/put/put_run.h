@@ -25,12 +25,14 @@
 
 struct log_format;
 struct log_tail;
+struct put_door;
 
 /* How lines become events (--format). Without CSV and log_format, each line is an event. */
 struct put_form {
     bool is_csv;            /* read by whole files, as text of any origin */
     const char *log_format; /* directives, or the name of a built-in format; NULL: none */
     struct csv_form csv;
+    struct put_door *door; /* of log_format; NULL: none */
 };
 
 /* An input that has ended. */
