@@ -273,7 +273,8 @@ static void judge_completeness(struct ask *a)
     if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
         end = unit_end(&a->series_before);
     end = units_hours_end(end);
-    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
+    a->complete.is_approximate = a->query.is_rounded;
+    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->query.is_rounded;
     if (a->is_complete)
         a->complete = (struct completeness){
             .until = end, .counted_since = a->complete.counted_since, .coarse = a->complete.coarse};

@@ -67,7 +67,7 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
-        member(out, "round", BYTES_LITERAL("hour"));
+        buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");
     buf_printf(out, "\"total\":%" PRIu64 ",", total);
     render_complete_until(complete, out);
     buf_append_char(out, ',');
@@ -82,10 +82,22 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     }
 }
 
-/* Appends names of columns that an answer contains only if some counts were imported for whole days or months. */
-static void render_csv_names(const struct completeness *complete, const char *names, struct buf *out)
+/* Appends the names of the columns. The column `approximate` follows `complete` if the answer is approximate. `of`:
+ * columns of an answer with counts that were imported for whole days or months. */
+static void render_csv_names(
+    const struct completeness *complete, const char *names, const char *more, const char *of, struct buf *out)
 {
-    buf_append_str(out, coarse_rows_may_be(&complete->coarse) ? names : "\n");
+    buf_printf(out, "%s,complete%s%s", names, complete->is_approximate ? ",approximate" : "", more);
+    buf_printf(out, "%s\n", coarse_rows_may_be(&complete->coarse) ? of : "");
+}
+
+static void render_row_complete(
+    bool is_complete, const struct completeness *complete, bool csv, struct buf *out)
+{
+    buf_append_str(out, csv ? "," : ",\"complete\":");
+    buf_append_str(out, is_complete ? "true" : "false");
+    if (complete->is_approximate)
+        buf_append_str(out, csv ? ",true" : ",\"approximate\":true");
 }
 
 /* Appends the imported unit that the span cuts, as a member or a column `of`. */
@@ -112,8 +124,7 @@ static void render_series_head(const struct series *s, const struct completeness
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
-        buf_append_str(out, "t,date,n,complete");
-        render_csv_names(complete, ",of\n", out);
+        render_csv_names(complete, "t,date,n", "", ",of", out);
         return;
     }
     render_series_head(s, complete, out);
@@ -127,7 +138,8 @@ static bool is_counted(const struct series_row *row, const struct completeness *
 
 static bool is_row_complete(const struct series_row *row, const struct completeness *complete)
 {
-    return is_counted(row, complete) && units_hours_end(row->end) <= complete->until;
+    return is_counted(row, complete) && !complete->is_approximate &&
+           units_hours_end(row->end) <= complete->until;
 }
 
 /* Appends the count of a row. The count is not known if the counter was added after the start of the row. */
@@ -156,7 +168,7 @@ static void render_json_row(const struct calendar *calendar, const struct series
     units_print_date(calendar, row->start, out);
     buf_append_str(out, "\",\"n\":");
     render_n(row, complete, false, out);
-    buf_append_str(out, is_row_complete(row, complete) ? ",\"complete\":true" : ",\"complete\":false");
+    render_row_complete(is_row_complete(row, complete), complete, false, out);
     render_of(calendar, row->start, row->end, complete, false, out);
     buf_append_char(out, '}');
 }
@@ -169,7 +181,7 @@ static void render_csv_row(const struct calendar *calendar, const struct series_
     units_print_date(calendar, row->start, out);
     buf_append_char(out, ',');
     render_n(row, complete, true, out);
-    buf_append_str(out, is_row_complete(row, complete) ? ",true" : ",false");
+    render_row_complete(is_row_complete(row, complete), complete, true, out);
     render_of(calendar, row->start, row->end, complete, true, out);
     buf_append_char(out, '\n');
 }
@@ -228,8 +240,7 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
     const struct query *q = set->query;
     const struct series *first = &set->members[0].series;
     if (q->format == QUERY_CSV) {
-        buf_append_str(out, q->sub ? "sub,t,date,n,complete" : "key,t,date,n,complete");
-        render_csv_names(complete, ",of\n", out);
+        render_csv_names(complete, q->sub ? "sub,t,date,n" : "key,t,date,n", "", ",of", out);
         return;
     }
     render_head(q, complete, out);
@@ -285,8 +296,7 @@ void render_compare_begin(
     const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
-        buf_append_str(out, "t,date,n,complete,before_t,before_date,before_n,change");
-        render_csv_names(complete, ",of,before_of\n", out);
+        render_csv_names(complete, "t,date,n", ",before_t,before_date,before_n,change", ",of,before_of", out);
         return;
     }
     render_series_head(s, complete, out);
@@ -314,7 +324,8 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
         units_print_date(calendar, row.start, out);
         buf_append_str(out, csv ? "," : "\",\"n\":");
         render_n(&row, complete, csv, out);
-        buf_printf(out, csv ? ",%s," : ",\"complete\":%s,\"before\":", is_complete ? "true" : "false");
+        render_row_complete(is_complete, complete, csv, out);
+        buf_append_str(out, csv ? "," : ",\"before\":");
         if (has_old) {
             buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", old.start);
             units_print_date(calendar, old.start, out);
@@ -344,8 +355,7 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
-        buf_append_str(out, "key,n,share,complete");
-        render_csv_names(complete, ",of\n", out);
+        render_csv_names(complete, "key,n,share", "", ",of", out);
         return;
     }
     render_head(b->query, complete, out);
@@ -359,8 +369,8 @@ bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
 {
     const struct query *q = b->query;
-    bool is_whole = q->from >= complete->counted_since && units_hours_end(q->to) <= complete->until;
-    const char *whole = is_whole ? "true" : "false";
+    const struct series_row span = {.start = q->from, .end = q->to};
+    bool is_whole = is_row_complete(&span, complete);
     bool csv = b->query->format == QUERY_CSV;
     for (size_t begin = out->len; *at < b->n_rows; ++*at) {
         const struct breakdown_row *row = &b->rows[*at];
@@ -369,13 +379,16 @@ bool render_breakdown_rows(
             return true;
         if (csv) {
             buf_append_csv(out, breakdown_text(row));
-            buf_printf(out, ",%" PRIu64 ",%.6f,%s", row->sum.n, share, whole);
+            buf_printf(out, ",%" PRIu64 ",%.6f", row->sum.n, share);
+            render_row_complete(is_whole, complete, true, out);
             render_of(&q->calendar, q->from, q->to, complete, true, out);
             buf_append_char(out, '\n');
         } else {
             buf_append_str(out, *at ? ",{" : "{");
             member(out, "key", breakdown_text(row));
-            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f,\"complete\":%s}", row->sum.n, share, whole);
+            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f", row->sum.n, share);
+            render_row_complete(is_whole, complete, false, out);
+            buf_append_char(out, '}');
         }
     }
     if (!csv)

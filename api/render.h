@@ -1,7 +1,8 @@
 /* render: writes the text of an answer, in JSON or CSV.
  *
  * The caller first appends the beginning of an answer, then the rows in pieces. All events before complete->until are
- * counted. A row is complete if the unit of the row, or the span of the breakdown, ends by complete->until. */
+ * counted. A row is complete if the unit of the row, or the span of the breakdown, ends by complete->until. No row of an
+ * approximate answer is complete. */
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 

@@ -80,6 +80,7 @@ struct completeness {
         counted_since; /* Unix time when the counter was added; earlier events are not counted; 0: all are */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
+    bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };

@@ -95,12 +95,13 @@ static bool print_series_row(const struct json_doc *row, size_t i, void *arg)
     const struct series *s = arg;
     struct bytes date = json_doc_text(row, "/date");
     struct json_value complete = json_doc_at(row, "/complete");
-    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
+    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean,
+         is_approximate = json_doc_at(row, "/approximate").type == JSON_BOOL;
     printf("%-26.*s", (int)date.len, date.ptr);
     print_count(row, "/n");
     fputs(s->n[i] > 0 ? "  " : "", stdout);
     print_bar(s->n[i], s->largest, true);
-    puts(is_partial ? "  so far" : "");
+    puts(is_approximate ? "  approximate" : is_partial ? "  so far" : "");
     return true;
 }
 
@@ -285,7 +286,7 @@ static bool find_of(const struct json_doc *row, size_t i, void *arg)
     return true;
 }
 
-/* Prints notes on a removed counter, on imported counts of a whole day in the first hour of the day, and on events
+/* Prints notes on a removed counter, on an approximate answer, on imported counts of a whole day in the first hour of the day, and on events
  * that were counted as `(other)` because of max_keys. */
 static void print_notes(const struct json_doc *answer)
 {
@@ -294,6 +295,8 @@ static void print_notes(const struct json_doc *answer)
     struct bytes note = json_doc_text(answer, "/note");
     if (note.ptr)
         printf("note: %.*s\n", (int)note.len, note.ptr);
+    if (json_doc_at(answer, "/approximate").type == JSON_BOOL)
+        puts("approximate: the time zone has part hours, and counts are by whole hours of UTC");
     struct bytes of = json_doc_text(answer, "/of");
     json_doc_each(answer, "/rows", find_of, &of);
     if (of.ptr)

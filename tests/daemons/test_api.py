@@ -125,20 +125,48 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(answer["complete_until"], MARCH + 3600)
 
     def test_rows_are_complete_when_the_hour_ends_that_begins_in_them(self):
-        """A day in Kolkata ends at half past. A span may end so, too."""
+        """A span may end at half past."""
         half = MARCH + 1800
         self.source.records["c.u|k." + hour_text(MARCH)] = "US:1"
-        for path, span in (("series", {"timezone": "Asia/Kolkata", "round": "hour", "from_": "2012-03-25", "to": "2012-03-26"}),
-                           ("compare", {"timezone": "Asia/Kolkata", "round": "hour", "from_": "2012-03-25", "to": "2012-03-26"}),
-                           ("breakdown", {"by": "country", "from_": MARCH, "to": half})):
-            end = half if path == "breakdown" else MARCH - 3600 + 18 * 3600 + 1800  # 25 March, 18:30 UTC
-            for until, complete in ((end, False), (end + 1799, False), (end + 1800, True)):
-                self.source.complete_until = until
-                reply = self.ask(path, user="k", **span)
+        for until, complete in ((half, False), (half + 1799, False), (half + 1800, True)):
+            self.source.complete_until = until
+            reply = self.ask("breakdown", user="k", by="country", from_=MARCH, to=half)
+            got = reply.json()
+            self.assertEqual([r["complete"] for r in got["rows"]], [complete], (until, got))
+            self.assertEqual("max-age" in reply.header("Cache-Control"), complete)
+            self.assertEqual(got["complete_until"], until)
+
+    def test_no_row_of_an_approximate_answer_is_complete(self):
+        """Days of a zone with half hours from counts by UTC hour. A zone of whole hours is exact, also with round=hour."""
+        self.source.records.update({"u|k": hour_text(MARCH) + ":3", "c.u|k." + hour_text(MARCH): "US:2 JP:1",
+                                    "u.all|all." + hour_text(MARCH): "k:3"})
+        self.source.complete_until = MARCH + 10 * 86400
+        span = {"from_": "2012-03-25", "to": "2012-03-27"}
+        asks = (("series", {"user": "k"}), ("series", {"user": "k", "unit": "hour"}), ("compare", {"user": "k"}),
+                ("breakdown", {"user": "k", "by": "country"}), ("top", {"counter": "user"}),
+                ("series", {"user": "k", "by": "country", "sub": "US"}), ("series", {"user": "k", "by": "country", "top": 1}))
+        for zone, is_exact in (("Asia/Kolkata", False), ("Asia/Kathmandu", False), ("Europe/Berlin", True), ("UTC", True)):
+            for path, params in asks:
+                reply = self.ask(path, timezone=zone, round="hour", **span, **params)
                 got = reply.json()
-                self.assertEqual([r["complete"] for r in got["rows"]], [complete], (path, until, got))
-                self.assertEqual("max-age" in reply.header("Cache-Control"), complete)
-                self.assertEqual(got["complete_until"], until)
+                rows = [r for one in got.get("series", [got]) for r in one["rows"]]
+                self.assertEqual({(r["complete"], r.get("approximate")) for r in rows},
+                                 {(True, None) if is_exact else (False, True)}, (zone, path, got))
+                self.assertEqual((got.get("approximate"), got.get("round")), (None, None) if is_exact else (True, "hour"))
+                self.assertEqual("max-age" in reply.header("Cache-Control"), is_exact)
+                lines = list(csv.DictReader(io.StringIO(self.ask(path, timezone=zone, round="hour", format="csv", **span, **params).text)))
+                self.assertEqual({(r["complete"], r.get("approximate")) for r in lines},
+                                 {("true", None) if is_exact else ("false", "true")}, (zone, path, lines))
+                self.assertEqual(len(lines), len(rows))
+
+    def test_the_first_hour_of_a_zone_with_half_hours_begins_at_from(self):
+        """Hours from 18:30 UTC. The UTC hour that begins at 18:00 is in the day before."""
+        before = MARCH - 7 * 3600  # 24 March, 18:00 UTC
+        self.source.records["u|k"] = "%s:2 %s:1" % (hour_text(before), hour_text(before + 3600))
+        for day, at, first, last in (("2012-03-24", before - 23.5 * 3600, 0, 2), ("2012-03-25", before + 1800, 1, 0)):
+            rows = self.ask("series", user="k", unit="hour", timezone="Asia/Kolkata", round="hour", period=day).json()["rows"]
+            self.assertEqual((len(rows), rows[0]["t"], rows[0]["date"]), (24, at, day + "T00:00:00+05:30"))
+            self.assertEqual((rows[0]["n"], rows[-1]["n"]), (first, last))
 
     def test_breakdown_shows_ties_in_the_order_of_their_texts(self):
         texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}

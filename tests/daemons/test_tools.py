@@ -102,6 +102,8 @@ class WholeTest(harness.MillraceTest):
         table = series()
         self.assertRegex(table, r"(?m)^curl 'http://.*user=bitly.*'$")
         self.assertRegex(table, r"(?m)^2012-03-25 +300  #{24}$")
+        indian = self.run_program("millrace", "query", "series", "--user=bitly", "--timezone=Asia/Kolkata", "--round=hour", *span)
+        self.assertRegex(indian.stdout.decode(), r"(?m)^2012-03-25 +300  #{24}  approximate\n(?s:.*)^approximate: the time zone has part hours")
         answer = self.run_program("millrace", "query", "breakdown", "--feed=all", "--by=user", "--format=json", *span)
         self.assertEqual([(r["key"], r["n"]) for r in json.loads(answer.stdout)["rows"]],
                          [("bitly", 300), ("a, b", 100)])

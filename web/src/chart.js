@@ -1,4 +1,4 @@
-// Time series: bars for the period, a dashed line for the period before, hatching over units that are not complete.
+// Time series: bars for the period, a dashed line for the period before, hatching over units that have not passed.
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
@@ -29,9 +29,9 @@ function hatching(context) {
 
 const stepOf = (rows) => (rows.length > 1 ? rows[1].t - rows[0].t : 3600);
 
-/** Hatches the plot from the first incomplete row on. */
+/** Hatches the plot from the first row on that has not passed. */
 function drawIncomplete(u, rows) {
-  const first = rows.findIndex((row) => !row.complete);
+  const first = rows.findIndex((row) => !row.passed);
   if (first < 0) return;
   const step = stepOf(rows);
   const left = Math.max(u.bbox.left, u.valToPos(rows[first].t - step / 2, "x", true));
@@ -110,7 +110,8 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
 function describe(row) {
   const words = [`${row.date}: ${count(row.n)}`];
   if (row.before) words.push(`compared with ${row.before.date}: ${count(row.before.n)}`);
-  if (!row.complete) words.push("not complete yet");
+  if (!row.passed) words.push("not complete yet");
+  if (row.approximate) words.push("approximate");
   if (row.of) words.push(`with counts of the whole ${row.of}`);
   return words.join(", ");
 }
@@ -120,13 +121,13 @@ function tableOf(rows) {
   const before = rows.some((row) => row.before);
   const cells = (time, n, then, complete) => [time, n, ...(before ? [then] : []), complete];
   return [cells("Time", "Events", "Compared with", "Complete"),
-    ...rows.map((row) => cells(row.date, count(row.n), row.before ? count(row.before.n) : "–", row.complete ? "yes" : "not yet"))];
+    ...rows.map((row) => cells(row.date, count(row.n), row.before ? count(row.before.n) : "–", row.complete ? "yes" : row.passed ? "approximate" : "not yet"))];
 }
 
 /**
  * A chart that keeps its place on the page. `draw(rows, {now, before, to})` may be called again: the words of the legend, and the end
  * of the last row.
- * A row is {t, date, n, complete, before?: {date, n}}.
+ * A row is {t, date, n, complete, passed, approximate?, before?: {date, n}}.
  */
 export function chart({ label, zone, onZoom }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
@@ -170,7 +171,7 @@ export function chart({ label, zone, onZoom }) {
   /** What the bars, the dashed line and the hatching mean. */
   function showLegend({ now, before }) {
     const item = (kind, text) => text && h("span", {}, h("i", { class: kind }), text);
-    const items = [item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.complete) && "not complete yet")];
+    const items = [item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.passed) && "not complete yet")];
     const next = h("p", { class: "legend" }, items);
     if (!legend.isEqualNode(next)) legend.replaceChildren(...next.childNodes);
   }

@@ -20,5 +20,8 @@ export async function getCounts(path, parameters, signal) {
     stop();
   }
   showMissing(reply.missing ?? []);
+  // A row has passed if its hours can change no more. In an approximate answer no row is complete.
+  const end = (i) => Math.ceil((reply.rows[i + 1]?.t ?? reply.to) / 3600) * 3600;
+  reply.rows?.forEach((row, i) => { row.passed = row.complete || Boolean(row.approximate && row.t !== undefined && end(i) <= reply.complete_until); });
   return reply;
 }

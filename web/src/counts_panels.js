@@ -6,10 +6,12 @@ import { configured } from "./counters.js";
 import { getCounts } from "./counts.js";
 import { h } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { change, count, isWholeHour, likeForLike, span } from "./format.js";
+import { change, count, likeForLike, span } from "./format.js";
 import { panel } from "./panel.js";
 import { share } from "./share.js";
 import { address, go, LATEST, seriesRequest, timeOf, zoneOf } from "./state.js";
+
+const APPROXIMATE = "Approximate: the zone has part hours, and counts are by whole hours of UTC.";
 
 /** Why the view shows another time than usual, and the way to the usual one. */
 function oldNote(state) {
@@ -19,7 +21,7 @@ function oldNote(state) {
 }
 
 /**
- * `showsChange`: the head has the change of the units that are complete. `empty(state, signal)` gives what a time without events shows.
+ * `showsChange`: the head has the change of the units that have passed. `empty(state, signal)` gives what a time without events shows.
  */
 export function seriesPanel(view, { showsChange = false, empty = async (state, signal) => emptyHint(await configured(signal), state) } = {}) {
   const p = panel("Events", { wide: true });
@@ -44,7 +46,7 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
       request = seriesRequest(state, series);
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
-      p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.round && !isWholeHour(zone) ? "Zones with half hours are answered by whole hours." : "");
+      p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
       const like = reply.before && likeForLike(rows);
       moved.textContent = like?.then ? change(like.percent) : "";
       moved.title = like ? `${count(like.now)} now, ${count(like.then)} in the same part of the other time` : "";
@@ -71,7 +73,7 @@ export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed
       request = { path: "v1/breakdown", parameters: { ns: subtotal.ns, key, limit, ...timeOf(state) } };
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
-      p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(reply));
+      p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(reply), reply.approximate ? APPROXIMATE : "");
       p.show(bars({ caption: name, rows, other: reply.other, total: reply.total, pressed, link }));
     },
   };

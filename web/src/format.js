@@ -15,11 +15,11 @@ export const change = (x) => (x === null || x === undefined ? "–" : signed.for
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
 /**
- * Compares only the units that are complete with the units before them, so that a day in progress is not set against a whole one.
- * Returns {now, then, percent}, or null if no unit is complete.
+ * Compares only the units that have passed with the units before them, so that a day in progress is not set against a whole one.
+ * Returns {now, then, percent}, or null if no unit has passed.
  */
 export function likeForLike(rows) {
-  const passed = rows.filter((row) => row.complete && row.before);
+  const passed = rows.filter((row) => row.passed && row.before);
   if (!passed.length) return null;
   const now = passed.reduce((sum, row) => sum + row.n, 0);
   const then = passed.reduce((sum, row) => sum + row.before.n, 0);
@@ -53,12 +53,6 @@ export function span(from, to, zone) {
 export function isToday(seconds, zone) {
   const day = (t) => new Date(t).toLocaleDateString("en", { timeZone: zone });
   return day(seconds * 1000) === day(Date.now());
-}
-
-/** False for zones such as Asia/Kolkata, which the API answers by whole hours of UTC. */
-export function isWholeHour(zone) {
-  const parts = new Intl.DateTimeFormat("en", { timeZone: zone, minute: "numeric" }).formatToParts(Math.floor(Date.now() / 3600000) * 3600000);
-  return Number(parts.find((part) => part.type === "minute").value) === 0;
 }
 
 export function duration(seconds) {

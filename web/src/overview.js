@@ -40,10 +40,10 @@ export function overview(view, { freshness }) {
   function showTiles(reply, name) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)));
     const like = reply.before && likeForLike(reply.rows);
-    before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit is complete yet"
+    before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);
     const until = reply.complete_until;
-    if (until && reply.rows.every((row) => row.complete)) complete.show("the end", "of this time");
+    if (until && reply.rows.every((row) => row.passed)) complete.show("the end", reply.approximate ? "of this time, approximate" : "of this time");
     else complete.show(until ? clock(until, zone) : "–", reply.held_by ? `held back by ${reply.held_by}` : !until ? "not known" : isToday(until, zone) ? "every event accepted before" : moment(until, zone));
   }
 
