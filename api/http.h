@@ -13,6 +13,7 @@
 #include "api/page/pipeline.h"
 #include "api/page/script.h"
 #include "api/local_archive.h"
+#include "api/readiness.h"
 
 /* The context of the handlers; main.c owns it. */
 struct api {
@@ -20,6 +21,7 @@ struct api {
     struct counters *counters;
     struct local_archive *archive; /* NULL: not mapped by this process */
     struct sources *sources;
+    struct readiness *readiness;
     struct asks *asks;
     struct http_client *queue;
     struct event_body *event_body;

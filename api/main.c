@@ -13,7 +13,6 @@
 #define POLL_TIMEOUT (2 * USEC_PER_SEC)
 #define MAX_BUFFERED (INT64_C(512) << 20)
 #define KEPT_MEMORY (4 << 20)
-#define OPENING "opening the archive"
 
 static const struct option_row options[] = {
     PEER_OPTIONS("aggregator", "aggregator", ""),
@@ -113,6 +112,7 @@ static int api_check(struct options *o, struct error *error)
 static void api_stop(void *ctx)
 {
     struct api *api = ctx;
+    readiness_free(&api->readiness);
     sources_free(&api->sources);
     local_archive_free(&api->archive);
     asks_free(&api->asks);
@@ -188,7 +188,6 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (options_text(o, "archive")) {
         api->archive =
             local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
-        daemon_set_refusing(d, "queries", OPENING);
         sources.local = api->archive;
         sources.names[sources.n++] = "archive";
     } else if (has_sortdb(o))
@@ -197,6 +196,8 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
         status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
     if (status == 0)
         api->sources = sources_new(&sources);
+    if (status == 0)
+        api->readiness = readiness_new(d, api->sources);
     if (status == 0)
         api->asks = asks_new(
             daemon_base(d), api->sources, daemon_stats(d), api->max_rows, options_int(o, "max_age") / 1000);
@@ -212,8 +213,10 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"},
         {"aggregator", "aggregator_token_file"}, {"sortdb", "sortdb_token_file"}};
     struct options *o = daemon_options(d);
-    struct pipeline_config members = {
-        .base = daemon_base(d), .run_file = options_text(o, "run_file"), .own = daemon_stats(d)};
+    struct pipeline_config members = {.base = daemon_base(d),
+        .run_file = options_text(o, "run_file"),
+        .own = daemon_stats(d),
+        .readiness = api->readiness};
     api->page = page_open(options_text(o, "page_dir"), error);
     if (!api->page)
         return EX_CONFIG;

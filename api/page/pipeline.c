@@ -1,5 +1,6 @@
 #include "api/page/pipeline.h"
 
+#include "api/readiness.h"
 #include "base/io.h"
 #include "json/json_fields.h"
 #include <event2/event.h>
@@ -47,7 +48,8 @@ struct member {
 
 struct pipeline {
     struct event *timer;
-    struct stats *own;    /* statistics of this process */
+    struct stats *own; /* statistics of this process */
+    struct readiness *readiness;
     const char *run_file; /* run.json of `millrace up`; NULL: none */
     struct member members[PEERS];
     unsigned unanswered; /* number of unanswered calls of the poll in progress */
@@ -224,6 +226,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
     struct timeval soon = {0};
     p->own = config->own;
     p->run_file = config->run_file;
+    p->readiness = config->readiness;
     for (size_t i = 0; i < PEERS; i++) {
         p->members[i] = (struct member){.pipeline = p,
             .client = config->clients[i],
@@ -299,6 +302,7 @@ void pipeline_reply(struct pipeline *p, struct http_request *req)
 {
     struct buf out = {0};
     usec_t now = clock_monotonic();
+    readiness_check(p->readiness);
     bool was_asked = p->asked && now - p->asked < ASKED_FOR;
     p->asked = now;
     if (!was_asked && p->unanswered == 0)
@@ -315,7 +319,8 @@ void pipeline_reply(struct pipeline *p, struct http_request *req)
             buf_append_str(&out, "null");
         buf_append_str(&out, "},");
     }
-    append_daemon(&out, "api", "", "ready", BYTES_NONE);
+    const char *error = readiness_error(p->readiness);
+    append_daemon(&out, "api", "", error ? "not ready" : "ready", bytes_str(error ? error : ""));
     append_own_stats(p, &out);
     buf_append_str(&out, "}],\"run\":");
     append_run_file(p, &out);

@@ -29,6 +29,7 @@ struct pipeline_config {
     const char *urls[PEERS];            /* URLs of the clients; copied */
     const char *run_file;               /* run.json of `millrace up`; NULL: none; borrowed */
     struct stats *own;                  /* statistics of this process; borrowed */
+    struct readiness *readiness;        /* of this process; borrowed */
 };
 struct pipeline *pipeline_new(const struct pipeline_config *config);
 void pipeline_free(struct pipeline **p);

@@ -13,6 +13,7 @@ import harness
 from harness import query, wait_until
 
 B32 = "0123456789abcdefghijklmnopqrstuv"
+CHECK = "/mget?k=lookup%7CAAAAAAAAAAA%3D"  # of /health
 MARCH = 1332637200  # 25 March 2012, 01:00 UTC
 
 
@@ -28,6 +29,8 @@ class Source(http.server.ThreadingHTTPServer):
     def __init__(self, test):
         self.records, self.asked, self.posted, self.act = {}, [], [], None
         self.complete_until, self.slice, self.since = 4000000000, 0, None
+        self.check = 200  # status of the answer to a check; 0: none before `released`
+        self.released = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         test.addCleanup(self.server_close)
@@ -62,6 +65,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         s = self.server
         self.earlier += 1
         parts = urllib.parse.urlsplit(self.path)
+        if self.path.startswith(CHECK):
+            if not s.check:
+                s.released.wait(harness.PATIENCE)
+            self.answer(s.check or 200, b"", {"X-Millrace-Through": s.slice, "X-Millrace-Generation": 1, "X-Millrace-Complete-Until": 0})
+            return
         is_poll = parts.path in ("/health", "/stats")  # of /v1/pipeline, or of /v1/freshness
         if not is_poll:
             s.asked.append(self.path)

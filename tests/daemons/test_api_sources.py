@@ -1,10 +1,11 @@
 """The API over an archive and an aggregator that this test plays: both are added, a swap between them starts the question
 over, and what cannot be had whole is refused."""
+import json
 import os
 import urllib.parse
 
 import harness
-from harness import query
+from harness import query, wait_until
 from test_api import MARCH, Source, hour_text
 
 SPAN = {"from_": MARCH, "to": MARCH + 3600}
@@ -186,6 +187,23 @@ class ApiSources(harness.MillraceTest):
                 self.assertEqual(self.ask("series", 503, user="k", **SPAN)["code"], "upstream-unavailable")
             source.act = usual
         self.assertEqual(self.total(), 0)
+
+    def test_health_is_200_while_every_source_answers(self):
+        def health():
+            reply = self.api.get("/health")
+            return reply.status, reply.text
+        for source, name in ((self.archive, "sortdb"), (self.live, "aggregator")):
+            wait_until(lambda: health() == (200, "ready\n"), health)
+            for status, why in ((503, "answered with status 503"), (0, "timeout before the answer was complete")):
+                source.check = status
+                told = "%s at %s does not answer queries (%s); `millrace status`" % (name, source.url, why)
+                wait_until(lambda: health()[0] == 503 and told in health()[1], health)
+                self.assertIn("not-well", health()[1])
+                self.assertEqual(json.loads(self.api.get("/stats?format=json").text)["healthy"], 0)
+            source.check = 200
+            source.released.set()
+            # without further requests for /health, because an alert watches only the metric
+            wait_until(lambda: json.loads(self.api.get("/stats?format=json").text)["healthy"] == 1, "checks that go on")
 
     def test_lookups_of_either_side(self):
         texts = {"pAAAAAAAAAA=": "archived", "qAAAAAAAAAA=": "live", "rAAAAAAAAAA=": "both"}

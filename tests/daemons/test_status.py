@@ -234,6 +234,26 @@ class StatusTest(harness.MillraceTest):
         self.assertIn("restore the file that the reason names", next(p["remedy"] for p in look["problems"] if p["problem"].startswith("api is")))
         self.assertEqual(pipeline.ask("api", "GET", "/").status, 200)
 
+    def test_an_aggregator_that_hangs(self):
+        """No query can be answered, but events are stored."""
+        pipeline = self.up().wait_ready()
+        self.look_until(lambda status, look: status == 0)
+        pid = pipeline.daemon_pid("aggregator")
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: os.path.exists("/proc/%d" % pid) and os.kill(pid, signal.SIGCONT))
+        remedy = "mend the source that the reason names; queries then work again"
+        look = self.look_until(lambda status, look: (status, look["daemons"]["api"]["state"]) == (2, "refusing"))
+        found = {p["problem"].split(" is ")[0]: p for p in look["problems"]}
+        self.assertIn(": aggregator at http", found["api"]["problem"])
+        self.assertEqual(found["api"]["remedy"], remedy)
+        self.assertIn("kill the process", found["aggregator"]["remedy"])
+        self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"t":1332637200,"l":"a"}').status, 200)
+        page = pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"][-1]
+        self.assertEqual((page["name"], page["state"]), ("api", "not ready"))
+        self.assertIn("does not answer queries", page["detail"])
+        os.kill(pid, signal.SIGKILL)
+        self.look_until(lambda status, look: {d["state"] for d in look["daemons"].values()} <= {"ready", "off"} and look["complete_until"])
+
     def test_daemons_that_do_not_run_are_off(self):
         self.up("--run=simplequeue,pubsub").wait_ready()
         look = self.look_until(lambda status, look: status == 0)

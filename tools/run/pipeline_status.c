@@ -294,6 +294,8 @@ static const struct {
     {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
     {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
         STATUS_ATTENTION},
+    {"refusing", "does not answer queries", "mend the source that the reason names; queries then work again",
+        STATUS_DOWN},
     {"refusing", "Permission denied", FIND_OWNER, STATUS_DOWN},
     {"refusing", "another stream",
         "restore pubsub from a copy, or give the stream a new name: millrace help recovery", STATUS_DOWN},

@@ -17,7 +17,7 @@ const WARNINGS = [
   [/holds completeness back/, "start that producer's host, or leave it out: millrace producers --leave-out"],
   [/./, "millrace help operations"],
 ];
-const STATES = { unreachable: "see its log; if it hangs, kill the process: millrace up restarts it", "not ready": "wait; millrace status --watch shows the progress" };
+const STATES = { unreachable: "see its log; if it hangs, kill the process: millrace up restarts it", "not ready": "millrace status names the remedy" };
 
 /** Bytes of disk left, and days until it is full at the rate of the last day; null: not known. */
 export function diskOf(p, stats) {

@@ -7,9 +7,9 @@ static void handle_ping(struct http_request *req, void *ctx)
     http_reply(req, 200, NULL, BYTES_LITERAL("OK"));
 }
 
-static void handle_health(struct http_request *req, void *ctx)
+void http_reply_health(struct http_request *req)
 {
-    const struct http_server *s = ctx;
+    const struct http_server *s = req->conn->server;
     const char *why = http_not_ready(s);
     const char *degraded = s->config.degraded ? s->config.degraded(s->config.not_ready_arg) : NULL;
     if (why)
@@ -23,6 +23,12 @@ static void handle_health(struct http_request *req, void *ctx)
     buf_printf(&body, "ready\n%s", warnings ? warnings : "");
     http_reply(req, 200, NULL, buf_bytes(&body));
     buf_free(&body);
+}
+
+static void handle_health(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    http_reply_health(req);
 }
 
 static void handle_stats(struct http_request *req, void *ctx)

@@ -1,0 +1,32 @@
+/* readiness: whether the API can answer queries, for /health.
+ *
+ * A check asks every source for a key that does not exist. A request for /health waits for a check, unless the last
+ * check ended within the last second. While a source fails, a check follows every second.
+ *
+ * 1. A check ends within 2 seconds, because `millrace status` waits no longer. Requests share the check in progress.
+ * 2. If a source fails, /health is 503 with the source, the reason and a remedy. Events do not need the sources, so the
+ *    daemon itself is ready (daemon_set_ready) without them, and a pipeline's daemons may start in any order.
+ *
+ * The loop's thread only. */
+#ifndef MILLRACE_READINESS_H
+#define MILLRACE_READINESS_H
+
+#include "api/source.h"
+#include "http/server/http_server.h"
+
+struct daemon;
+struct readiness;
+
+/* The daemon and the sources must outlive the readiness. */
+struct readiness *readiness_new(struct daemon *daemon, struct sources *sources);
+void readiness_free(struct readiness **r); /* after all requests have ended */
+/* Returns why queries cannot be answered, valid until the loop continues, or NULL. */
+const char *readiness_error(const struct readiness *r);
+/* Must be called after a change of the mapped archive (local_archive.h). */
+void readiness_judge(struct readiness *r);
+/* Starts a check if the last check ended more than a second ago. */
+void readiness_check(struct readiness *r);
+/* Answers a request for /health. */
+void readiness_reply(struct readiness *r, struct http_request *req);
+
+#endif
