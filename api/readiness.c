@@ -40,9 +40,10 @@ void readiness_judge(struct readiness *r)
     free(r->error);
     r->error = !has_archive && *error ? mem_printf("cannot open the archive: %s", error)
                : !has_archive         ? mem_strdup("opening the archive")
-               : r->failing.len > 0   ? mem_printf("%.*s; `millrace status` names the remedy. Events are stored",
-                                            (int)r->failing.len, r->failing.ptr)
-                                      : NULL;
+               : r->failing.len > 0
+                   ? mem_printf("%.*s; `millrace status` names the remedy. Events are stored",
+                         (int)r->failing.len, r->failing.ptr)
+                   : NULL;
     char *notice = has_archive && *error
                        ? mem_printf("cannot open the archive, the former generation stays in use: %s", error)
                        : NULL;

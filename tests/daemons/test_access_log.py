@@ -1,5 +1,6 @@
 """`millrace put --format=combined` and etc/access.conf: a real nginx's default log, followed and counted; other lines are refused."""
 import base64
+import json
 import os
 import shutil
 import socket
@@ -111,10 +112,39 @@ class AccessLog(harness.MillraceTest):
         self.assertRegex(self.status(), r"put --producer=web1 refused 1 lines; the last:\s+expected\s+a\s+time")
         follower.stop()
         self.assertEqual(self.metrics()["millrace_put_exit_status"], 0)
+        self.assertRegex(self.status(), r"put --producer=web1 refused 1 lines")
         follower = self.follow(self.write("access.log", ""))
         wait_until(lambda: self.metrics().get("millrace_put_refused_total") == 0, self.metrics)
+        self.assertRegex(self.status(), r"an earlier millrace put --producer=web1 refused\s+lines")
+        self.write("access.log", (b"no such line\n" + LINE % b"three").decode())
+        wait_until(lambda: self.metrics().get("millrace_put_refused_total") == 1, self.metrics)
+        self.assertRegex(self.status(), r"put --producer=web1 refused 1 lines")
+        os.remove(self.path("data", "put", "default.web1.rejects"))
         self.assertNotIn("refused", self.status())
         follower.stop()
+
+    def problems(self):
+        done = self.run_program("millrace", "status", "--data-dir", self.path("data"), "--sample=0", "--json")
+        return [p["problem"] for p in json.loads(done.stdout)["problems"] if "put" in p["problem"]]
+
+    def test_a_follower_that_does_not_run(self):
+        """Killed, ended or not started: each is said, until it runs again; and a second one hides the first in no way."""
+        log = self.write("access.log", (LINE % b"one").decode())
+        follower = self.follow(log)
+        wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 1, self.metrics)
+        self.assertEqual(self.problems(), [])
+        for second in (self.follow(log), self.follow("--rejects=/", log), self.follow("--time-zone=No/Where", log)):
+            self.assertNotEqual(second.process.wait(harness.PATIENCE), 0)
+            self.assertEqual(self.problems(), [])
+        follower.kill9()
+        self.assertEqual(self.problems(), ["millrace put --follow --producer=web1 was killed"])
+        for args, status in (("--rejects=/",), 73), (("--time-zone=No/Where",), 64):
+            self.assertEqual(self.follow(*args, log).process.wait(harness.PATIENCE), status)
+            self.assertEqual(self.problems(), ["millrace put --follow --producer=web1 has ended with exit status %d" % status])
+        follower = self.follow(log)
+        wait_until(lambda: self.problems() == [], self.problems)
+        follower.stop()
+        self.assertEqual(self.problems(), [])
 
     def test_several_logs(self):
         """Patterns, also of logs that are made later; a rotated file belongs to its log; a log may first be the only one."""

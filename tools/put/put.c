@@ -272,6 +272,9 @@ static int put_with(const struct options *o)
     struct sigaction stop = {.sa_handler = on_signal};
     struct error error;
     int status = check(o);
+    bool follows = options_bool(o, "follow") && p.producer;
+    if (status != 0 && follows)
+        put_follow_fail(&p, status);
     if (status != 0)
         return status;
     if (is_counted(o))

@@ -30,7 +30,8 @@ struct follow {
     struct log **logs;
     size_t n, room;
     bool has_several;
-    char *report; /* the path; NULL: none */
+    char *report; /* the path; NULL: none, or another follower has its lock */
+    int lock;     /* -1: none */
     usec_t reported_at;
     uint64_t reported[PUT_NUMBERS];
     bool has_failed;
@@ -217,6 +218,25 @@ bool put_follow_could_read(char **operands, size_t n, const char *path)
     return false;
 }
 
+static void begin_report(struct follow *f)
+{
+    f->report = put_kept_path(f->put, NULL, "prom");
+    f->lock = f->report ? put_report_lock(f->report) : -1;
+    if (!f->report || f->lock >= 0)
+        return;
+    if (errno != EWOULDBLOCK)
+        tool_fail(0, "%s.lock: %s", f->report, strerror(errno));
+    free(f->report);
+    f->report = NULL;
+}
+
+static void end_report(struct follow *f)
+{
+    if (f->lock >= 0)
+        io->close(f->lock);
+    free(f->report);
+}
+
 static void report(struct follow *f, int exit_status, bool is_last)
 {
     struct put *p = f->put;
@@ -231,8 +251,6 @@ static void report(struct follow *f, int exit_status, bool is_last)
             [PUT_NO_VISITOR] = put_door_missed(p->form.door),
             [PUT_EXIT_STATUS] = (uint64_t)exit_status}};
     usec_t now = clock_monotonic();
-    put_rejects_report(&p->rejects, now, is_last);
-    progress_show(&p->progress, NULL, 0, 0, p->taken, false, now);
     if (!f->report || (!is_last && now - f->reported_at < PUT_REPORT_EVERY))
         return;
     for (size_t i = 0; i < f->n && !is_last; i++)
@@ -283,7 +301,7 @@ static int follow_all(struct follow *f, char **operands, size_t n)
 int put_follow(struct put *p, char **operands, size_t n)
 {
     struct follow f = {.put = p, .has_several = n > 1 || is_pattern(operands[0]), .reported = {UINT64_MAX}};
-    f.report = put_kept_path(p, NULL, "prom");
+    begin_report(&f);
     int status = follow_all(&f, operands, n);
     for (size_t i = 0; i < f.n; i++) {
         put_input_end(&f.logs[i]->in, false);
@@ -294,6 +312,14 @@ int put_follow(struct put *p, char **operands, size_t n)
     }
     report(&f, status, true);
     free(f.logs);
-    free(f.report);
+    end_report(&f);
     return status;
+}
+
+void put_follow_fail(struct put *p, int status)
+{
+    struct follow f = {.put = p};
+    begin_report(&f);
+    report(&f, status, true);
+    end_report(&f);
 }

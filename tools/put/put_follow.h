@@ -15,5 +15,7 @@
 /* True if `path` may be a rotated file of a log that the operands name. */
 bool put_follow_could_read(char **operands, size_t n, const char *path);
 int put_follow(struct put *put, char **operands, size_t n);
+/* Reports a follower that cannot start, unless another one with its queue and producer runs. */
+void put_follow_fail(struct put *put, int status);
 
 #endif

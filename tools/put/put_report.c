@@ -3,13 +3,19 @@
 #include "base/io.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 
 #define REPORT_MODE 0644 /* node_exporter is another user */
 #define REPORT_MAX ((size_t)64 << 10)
 #define SUFFIX ".prom"
+#define LOCK_TRIES 10 /* put_report_read holds the lock for a moment */
+#define LOCK_WAIT (10 * USEC_PER_MSEC)
+#define ENDED "# ended"
 
 static const struct {
     const char *name, *type, *help;
@@ -29,11 +35,45 @@ static const struct {
         "Exit status of an ended millrace put; 0: it runs, or was stopped."},
 };
 
+static int open_lock(const char *path, int flags)
+{
+    char *name = mem_printf("%s.lock", path);
+    int fd = io->open(name, flags | O_CLOEXEC | O_NOFOLLOW, REPORT_MODE), saved = errno;
+    free(name);
+    errno = saved;
+    return fd;
+}
+
+int put_report_lock(const char *path)
+{
+    int fd = open_lock(path, O_RDONLY | O_CREAT), tries = LOCK_TRIES;
+    while (fd >= 0 && io->flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (--tries > 0) {
+            clock_sleep(LOCK_WAIT);
+            continue;
+        }
+        int saved = errno;
+        io->close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static bool is_locked(const char *path)
+{
+    int fd = open_lock(path, O_RDONLY);
+    bool is = fd >= 0 && io->flock(fd, LOCK_SH | LOCK_NB) != 0;
+    if (fd >= 0)
+        io->close(fd);
+    return is;
+}
+
 int put_report_write(const char *path, const struct put_report *r)
 {
     struct buf text = {0};
-    buf_printf(&text, "# rejects %s\n# why %.*s\n", r->rejects ? r->rejects : "", (int)strcspn(r->why, "\n"),
-        r->why);
+    buf_printf(&text, "# rejects %s\n# why %.*s\n%s", r->rejects ? r->rejects : "",
+        (int)strcspn(r->why, "\n"), r->why, r->has_ended ? ENDED "\n" : "");
     for (size_t i = 0; i < PUT_NUMBERS; i++)
         buf_printf(&text, "# HELP %s %s\n# TYPE %s %s\n%s{queue=\"%s\",producer=\"%s\"} %" PRIu64 "\n",
             metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name, r->queue,

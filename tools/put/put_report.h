@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PUT_REPORT_EVERY (2 * USEC_PER_SEC)
@@ -27,7 +28,12 @@ struct put_report {
     const char *rejects; /* NULL: none */
     const char *why;     /* the latest line was refused; "": none was */
     uint64_t numbers[PUT_NUMBERS];
+    bool has_ended;
+    bool is_locked; /* set by put_report_read: the follower runs */
 };
+
+/* Returns the descriptor of the lock, or -1 with errno, EWOULDBLOCK if another follower has the lock. Only the holder writes. */
+int put_report_lock(const char *path);
 
 /* 0, or -1 with errno. */
 int put_report_write(const char *path, const struct put_report *r);

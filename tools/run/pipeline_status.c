@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
@@ -546,20 +547,32 @@ static void judge_unknown(struct pipeline_status *s)
             s->pipeline.data_dir);
 }
 
+/* Refused lines are a problem until the operator deletes the file that keeps them. */
 static void add_put(const struct put_report *r, void *arg)
 {
     struct pipeline_status *s = arg;
-    char *rejects = mem_printf("read %s; correct --format or --log-format, then post these lines",
-        r->rejects ? r->rejects : "the log");
-    if (r->numbers[PUT_REFUSED] > 0)
-        add_problem(s, STATUS_ATTENTION, rejects,
-            "millrace put --producer=%s refused %" PRIu64 " lines; the last: %s", r->producer,
-            r->numbers[PUT_REFUSED], r->why);
-    if (r->numbers[PUT_EXIT_STATUS] > 0)
+    struct stat st = {0};
+    bool is_kept = r->rejects && stat(r->rejects, &st) == 0 && S_ISREG(st.st_mode);
+    uint64_t n = r->numbers[PUT_REFUSED], status = r->numbers[PUT_EXIT_STATUS];
+    char *remedy = is_kept ? mem_printf("read %s; correct --format or --log-format, post these lines, then "
+                                        "delete the file",
+                                 r->rejects)
+                           : NULL;
+    if (is_kept && n > 0)
+        add_problem(s, STATUS_ATTENTION, remedy,
+            "millrace put --producer=%s refused %" PRIu64 " lines; the last: %s", r->producer, n, r->why);
+    else if (is_kept && st.st_size > 0)
+        add_problem(
+            s, STATUS_ATTENTION, remedy, "an earlier millrace put --producer=%s refused lines", r->producer);
+    free(remedy);
+    if (r->is_locked)
+        return;
+    if (!r->has_ended)
+        add_problem(s, STATUS_ATTENTION, "start it again; it continues where it was",
+            "millrace put --follow --producer=%s was killed", r->producer);
+    else if (status > 0)
         add_problem(s, STATUS_ATTENTION, "see its standard error, then start it again",
-            "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer,
-            r->numbers[PUT_EXIT_STATUS]);
-    free(rejects);
+            "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer, status);
 }
 
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
