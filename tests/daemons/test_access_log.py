@@ -146,6 +146,16 @@ class AccessLog(harness.MillraceTest):
         follower.stop()
         self.assertEqual(self.problems(), [])
 
+    def test_logs_without_referrers_are_no_alarm(self):
+        """A field that is always "-", or that the format "common" does not have, is not a misspelt one."""
+        bare = b'192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "GET /x HTTP/1.1" 200 5'
+        log = self.write("access.log", (bare + b' "-" "-"\n').decode() * 1000 + (bare + b"\n").decode() * 1000)
+        done = self.put("--producer=p", log)
+        self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
+        wait_until(lambda: self.breakdown("p.all") == {"/x": 2000}, lambda: self.breakdown("p.all"))
+        self.assertEqual(self.pipeline.ask("aggregator", "GET", "/health").text, "ready\n")
+        self.assertEqual(self.breakdown("r.all"), {"None": 2000})
+
     def test_several_logs(self):
         """Patterns, also of logs that are made later; a rotated file belongs to its log; a log may first be the only one."""
         os.mkdir(self.path("logs"))

@@ -217,22 +217,31 @@ static struct bytes unescape(struct bytes text, struct buf *out)
     return buf_bytes(out);
 }
 
+static bool is_no_value(struct bytes text)
+{
+    return text.len == 0 || bytes_equal_str(text, "-");
+}
+
 static void append_text(struct log_format *f, struct buf *event, const char *name, struct bytes value)
 {
-    if (value.len == 0 || bytes_equal_str(value, "-"))
+    if (is_no_value(value) && (strcmp(name, "ident") == 0 || strcmp(name, "request") == 0))
         return;
     f->is_changed = f->is_changed || !bytes_is_utf8(value);
     buf_append_char(event, ',');
     buf_append_json(event, bytes_str(name));
     buf_append_char(event, ':');
-    buf_append_json(event, value);
+    if (is_no_value(value))
+        buf_append_str(event, "null");
+    else
+        buf_append_json(event, value);
 }
 
 static void append_target(struct log_format *f, struct buf *event, struct bytes target)
 {
     const char *mark = target.len ? memchr(target.ptr, '?', target.len) : NULL;
     size_t path = mark ? (size_t)(mark - target.ptr) : target.len;
-    append_text(f, event, "path", bytes_of(target.ptr, path));
+    if (path > 0) /* a query of its own (%q) has none */
+        append_text(f, event, "path", bytes_of(target.ptr, path));
     if (mark)
         append_text(f, event, "query", bytes_of(mark + 1, target.len - path - 1));
 }
@@ -288,10 +297,14 @@ static void append_field(
     case LOG_WHOLE:
         if (bytes_to_u64(span, &number) || strcmp(p->member, "bytes") == 0)
             buf_printf(event, ",\"%s\":%" PRIu64, p->member, number);
+        else
+            append_text(f, event, p->member, BYTES_NONE);
         break;
     case LOG_DECIMAL:
         if (bytes_to_usec(text, &usec))
             buf_printf(event, ",\"%s\":%.9g", p->member, (double)usec / USEC_PER_SEC);
+        else
+            append_text(f, event, p->member, BYTES_NONE);
         break;
     default:
         append_text(f, event, p->member, text);

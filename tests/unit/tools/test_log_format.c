@@ -37,6 +37,8 @@ static void check_wrong(const char *line, const char *words)
 
 #define TIME "[24/Mar/2012:09:00:00 +0900]"
 #define BEGIN "{\"time\":1332547200,\"host\":\"192.0.2.7\""
+#define ANONYMOUS ",\"user\":null"
+#define BARE ",\"referrer\":null,\"agent\":null}" /* "-", or absent in a line of the format "common" */
 
 static void test_combined(void **state)
 {
@@ -50,10 +52,10 @@ static void test_combined(void **state)
 static void test_common_and_further_fields(void **state)
 {
     (void)state;
-    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 304 -",
-        BEGIN ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":304,\"bytes\":0}");
-    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 200 1 \"-\" \"-\" \"10.0.0.1\" 0.003",
-        BEGIN ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":200,\"bytes\":1}");
+    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 304 -", BEGIN ANONYMOUS
+        ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":304,\"bytes\":0" BARE);
+    check("192.0.2.7 - - " TIME " \"GET / HTTP/1.0\" 200 1 \"-\" \"-\" \"10.0.0.1\" 0.003", BEGIN ANONYMOUS
+        ",\"method\":\"GET\",\"path\":\"/\",\"protocol\":\"HTTP/1.0\",\"status\":200,\"bytes\":1" BARE);
 }
 
 static void test_escapes(void **state)
@@ -61,19 +63,19 @@ static void test_escapes(void **state)
     (void)state;
     check("192.0.2.7 - - " TIME
           " \"GET /\\x22\\xC3\\xA9\\\"\\\\\\q HTTP/1.1\" 200 1 \"\\xff\" \"a \\\"b\\\"\"",
-        BEGIN ",\"method\":\"GET\",\"path\":\"/\\\"\xC3\xA9\\\"\\\\\\\\q\",\"protocol\":\"HTTP/"
-              "1.1\",\"status\":200,"
-              "\"bytes\":1,\"referrer\":\"\xEF\xBF\xBD\",\"agent\":\"a \\\"b\\\"\"}");
+        BEGIN ANONYMOUS ",\"method\":\"GET\",\"path\":\"/\\\"\xC3\xA9\\\"\\\\\\\\q\",\"protocol\":\"HTTP/"
+                        "1.1\",\"status\":200,"
+                        "\"bytes\":1,\"referrer\":\"\xEF\xBF\xBD\",\"agent\":\"a \\\"b\\\"\"}");
 }
 
 static void test_requests_that_are_none(void **state)
 {
     (void)state;
     check("192.0.2.7 - - " TIME " \"\\x16\\x03\" 400 0",
-        BEGIN ",\"request\":\"\\u0016\\u0003\",\"status\":400,\"bytes\":0}");
-    check("192.0.2.7 - - " TIME " \"-\" 408 0", BEGIN ",\"status\":408,\"bytes\":0}");
+        BEGIN ANONYMOUS ",\"request\":\"\\u0016\\u0003\",\"status\":400,\"bytes\":0" BARE);
+    check("192.0.2.7 - - " TIME " \"-\" 408 0", BEGIN ANONYMOUS ",\"status\":408,\"bytes\":0" BARE);
     check("192.0.2.7 - - " TIME " \"GET / x HTTP/1.1\" 400 0",
-        BEGIN ",\"request\":\"GET / x HTTP/1.1\",\"status\":400,\"bytes\":0}");
+        BEGIN ANONYMOUS ",\"request\":\"GET / x HTTP/1.1\",\"status\":400,\"bytes\":0" BARE);
 }
 
 static void test_times(void **state)
@@ -81,9 +83,9 @@ static void test_times(void **state)
     (void)state;
     static const char wrong[] = "expected a time such as [24/Mar/2012:09:00:00 +0900] (%t), found `";
     check("a - - [29/Feb/2012:00:00:00 +0000] \"-\" 200 1",
-        "{\"time\":1330473600,\"host\":\"a\",\"status\":200,\"bytes\":1}");
+        "{\"time\":1330473600,\"host\":\"a\"" ANONYMOUS ",\"status\":200,\"bytes\":1" BARE);
     check("a - - [01/Jan/2013:00:30:00 -0130] \"-\" 200 1",
-        "{\"time\":1357005600,\"host\":\"a\",\"status\":200,\"bytes\":1}");
+        "{\"time\":1357005600,\"host\":\"a\"" ANONYMOUS ",\"status\":200,\"bytes\":1" BARE);
     check_wrong("a - - [30/Feb/2012:00:00:00 +0000] \"-\" 200 1", wrong);
     check_wrong("a - - [24/Maz/2012:09:00:00 +0900] \"-\" 200 1", wrong);
     check_wrong("a - - [24/Mar/2012:09:00:00 +0900 \"-\" 200 1", wrong);
@@ -106,7 +108,7 @@ static void test_other_lines(void **state)
 }
 
 #define REST TIME " \"-\" 200 1 \"-\" \"-\""
-#define STATUS "\"status\":200,\"bytes\":1}"
+#define STATUS "\"status\":200,\"bytes\":1" BARE
 #define WITH_USER(USER) BEGIN ",\"user\":\"" USER "\"," STATUS
 
 /* A client chooses the name. */
@@ -120,8 +122,8 @@ static void test_users(void **state)
     check("192.0.2.7 - x [01/Jan/2013:00:30:00 -0130] \\x22GET / HTTP/1.1\\x22 200 5 " REST,
         WITH_USER("x [01/Jan/2013:00:30:00 -0130] \\\"GET / HTTP/1.1\\\" 200 5"));
     check("192.0.2.7 - - - " REST, WITH_USER("- -"));
-    check("192.0.2.7 - \"\" " REST, BEGIN "," STATUS);
-    check("192.0.2.7 -  " REST, BEGIN "," STATUS);
+    check("192.0.2.7 - \"\" " REST, BEGIN ANONYMOUS "," STATUS);
+    check("192.0.2.7 -  " REST, BEGIN ANONYMOUS "," STATUS);
     check("192.0.2.7  -  ann \t " REST, WITH_USER("ann"));
     check("192.0.2.7 frank ann " REST, BEGIN ",\"ident\":\"frank\",\"user\":\"ann\"," STATUS);
     check("192.0.2.7 - a\\x5Cb\\n " REST, WITH_USER("a\\\\b\\n"));
@@ -131,9 +133,10 @@ static void test_addresses_and_hosts(void **state)
 {
     (void)state;
     static const char with_host[] =
-        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"port\":443,\"host\":\"192.0.2.7\"," STATUS;
-    check("192.0.2.7, 10.0.0.1,  10.0.0.2 - - " REST, BEGIN "," STATUS);
-    check("192.0.2.7,10.0.0.1 - - " REST, BEGIN "," STATUS);
+        "{\"time\":1332547200,\"vhost\":\"shop.example\",\"port\":443,\"host\":\"192.0.2.7\"" ANONYMOUS
+        "," STATUS;
+    check("192.0.2.7, 10.0.0.1,  10.0.0.2 - - " REST, BEGIN ANONYMOUS "," STATUS);
+    check("192.0.2.7,10.0.0.1 - - " REST, BEGIN ANONYMOUS "," STATUS);
     check_wrong("shop.example:443 192.0.2.7 - - " REST, "--format=vhost_combined");
     check_wrong("shop.example 192.0.2.7 - ann " REST, "--log-format");
     format = "vhost_combined";
@@ -192,6 +195,8 @@ static void test_directives(void **state)
     format = "%{sec}t %m %U %q %h %>s %s";
     check("1332547200 GET /a ?x=1 h 200 301", "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/"
                                               "a\",\"query\":\"x=1\",\"host\":\"h\",\"status\":200}");
+    check("1332547200 GET /a  h 200 301",
+        "{\"time\":1332547200,\"method\":\"GET\",\"path\":\"/a\",\"host\":\"h\",\"status\":200}");
     format = "combined";
 }
 
@@ -206,7 +211,8 @@ static void test_variables(void **state)
         BEGIN
         ",\"user\":\"bob "
         "smith\",\"method\":\"GET\",\"path\":\"/a\",\"query\":\"b\",\"protocol\":\"HTTP/1.1\",\"status\":404,"
-        "\"bytes\":7,\"agent\":\"x \\\"y\",\"forwarded_for\":\"203.0.113.9\",\"duration\":0.003,"
+        "\"bytes\":7,\"referrer\":null,\"agent\":\"x "
+        "\\\"y\",\"forwarded_for\":\"203.0.113.9\",\"duration\":0.003,"
         "\"upstream_addr\":\"10.0.0.5:80, 10.0.0.6:80\"}");
     format = "$time_iso8601\t$host\t$request_uri\t$http_cookie";
     check("2012-03-24T09:00:00+09:00\tshop.example\t/a?b\tc=d e",
