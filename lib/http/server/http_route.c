@@ -359,7 +359,7 @@ static const struct refusal {
     [HTTP_REFUSED_MALFORMED] = {400, "bad-request", "the request is not well-formed HTTP/1.1", NULL},
     [HTTP_REFUSED_NO_HOST] = {400, "bad-request", "an HTTP/1.1 request needs a Host header", NULL},
     [HTTP_REFUSED_TARGET_TOO_LONG] = {414, "too-large", "the request target is too long",
-        "send long values in the body, to an endpoint with POST, or fewer values in each request"},
+        "send fewer or shorter values in each request"},
     [HTTP_REFUSED_HEADERS_TOO_LARGE] = {431, "too-large", "the headers are too large", NULL},
     [HTTP_REFUSED_BODY_TOO_LARGE] = {413, "too-large", "the body is too large", NULL},
     [HTTP_REFUSED_ENCODING] = {400, "bad-request",
@@ -487,6 +487,23 @@ static void refuse_path(struct http_request *req)
     http_problem(req, r->status, r->code, is_public ? NULL : nearest ? hint : r->hint, "%s", r->detail);
 }
 
+/* The target may lack its end, but it begins with the path. Routes that decode bodies take long values in the body. */
+static void refuse_target(struct http_request *req)
+{
+    const struct refusal *r = &refusals[HTTP_REFUSED_TARGET_TOO_LONG];
+    const struct buf *text = &req->head.text;
+    const char *space = memchr(text->ptr, ' ', text->len);
+    size_t at = space ? (size_t)(space + 1 - text->ptr) : text->len, len = 0;
+    while (at + len < text->len && !strchr("? \r\n", text->ptr[at + len]))
+        len++;
+    buf_append(&req->path, text->ptr + at, len);
+    buf_append_char(&req->path, '\0');
+    struct http_endpoint *e = find_endpoint(req);
+    bool takes_body = e && (e->row->flags & HTTP_ROUTE_DECODES_BODY);
+    http_problem(
+        req, r->status, r->code, takes_body ? "POST the value in the body" : r->hint, "%s", r->detail);
+}
+
 void http_route_refuse(struct http_request *req)
 {
     enum http_refusal why = req->refusal;
@@ -496,6 +513,10 @@ void http_route_refuse(struct http_request *req)
     }
     if (why == HTTP_REFUSED_UNKNOWN_PARAMETER) {
         refuse_param(req);
+        return;
+    }
+    if (why == HTTP_REFUSED_TARGET_TOO_LONG) {
+        refuse_target(req);
         return;
     }
     if (why == HTTP_REFUSED_UNKNOWN) {
