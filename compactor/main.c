@@ -440,7 +440,10 @@ static int run_locked(void *arg)
     if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)
         return fail(error.text, daemon_lock_status());
     daemon_raise_file_limit();
-    return act->run(o);
+    int status = act->run(o);
+    if (status == EX_OK && act == &merge_act)
+        archive_note_run(options_string(o, "archive"));
+    return status;
 }
 
 static int read_schedule(const struct options *o, struct schedule *s, struct error *error)

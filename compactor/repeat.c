@@ -1,6 +1,7 @@
 #include "compactor/repeat.h"
 
 #include "base/clock.h"
+#include "compactor/archive.h"
 #include "base/rfc3339.h"
 #include "base/log.h"
 #include "counts/manifest.h"
@@ -127,6 +128,11 @@ int repeat_runs(const struct repeat_spec *spec)
     signal(SIGHUP, SIG_IGN);
     service_notify("READY=1");
     while (!stop) {
+        if (r.failures > 0 && archive_last_run(spec->archive) > r.failed) {
+            r.failures = 0; /* `millrace compact` has succeeded since */
+            r.last = archive_last_run(spec->archive);
+            r.announced = 0;
+        }
         int64_t now = now_seconds(),
                 due = schedule_due(&spec->schedule, last_run(&r), r.failed, r.failures, now);
         if (due <= now) {
