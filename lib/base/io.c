@@ -285,25 +285,25 @@ void io_reserve_stdio(void)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-static void name_user(uid_t uid, char out[64])
+void io_user_name(uid_t uid, char out[IO_USER_NAME])
 {
     const struct passwd *p = getpwuid(uid);
     if (p)
-        snprintf(out, 64, "%s", p->pw_name);
+        snprintf(out, IO_USER_NAME, "%s", p->pw_name);
     else
-        snprintf(out, 64, "%u", (unsigned)uid);
+        snprintf(out, IO_USER_NAME, "%u", (unsigned)uid);
 }
 
 void io_append_owner(const char *path, struct buf *out)
 {
-    char *at = mem_strdup(path), *slash, owner[64], own[64];
+    char *at = mem_strdup(path), *slash, owner[IO_USER_NAME], own[IO_USER_NAME];
     struct stat st;
     int found;
     while ((found = stat(at, &st)) != 0 && (slash = strrchr(at, '/')) && slash > at)
         *slash = '\0';
     if (found == 0) {
-        name_user(st.st_uid, owner);
-        name_user(geteuid(), own);
+        io_user_name(st.st_uid, owner);
+        io_user_name(geteuid(), own);
         buf_printf(out, "; %s belongs to user %s, this process to user %s", at, owner, own);
     }
     free(at);

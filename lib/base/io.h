@@ -69,6 +69,9 @@ int io_sync_name(const char *path);
  * entry, and the name of the deepest directory that already existed. */
 int io_make_dirs(const char *path);
 
+/* Writes the name of a user, or the number of a user without a name. */
+#define IO_USER_NAME 64
+void io_user_name(uid_t uid, char out[IO_USER_NAME]);
 /* After EACCES or EPERM: appends "; PATH belongs to user NAME, this process to user NAME" for the path or its nearest existing parent.
  * Ends with a NUL that the length does not include, unless nothing is appended. */
 void io_append_owner(const char *path, struct buf *out);

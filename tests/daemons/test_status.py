@@ -2,6 +2,7 @@
 # seconds: 21
 import fcntl
 import glob
+import http.server
 import json
 import os
 import pty
@@ -93,6 +94,46 @@ class StatusTest(harness.MillraceTest):
         done = self.run_program("pubsub", "--port=0", "--data-dir", os.path.join(self.data, "pubsub"), **other)
         self.assertEqual(done.returncode, 78, done)
         self.assertIn("Permission denied; %s belongs to user %s" % (self.data, me), done.stderr.decode())
+
+    def test_a_file_that_a_running_daemon_may_not_read(self):
+        """The remedy names the file, its owner and the user of the daemons, and no backup. The test plays the API."""
+        archive = self.path("data/archive")
+        os.makedirs(archive)
+        link, user = os.path.join(archive, "current"), pwd.getpwuid(os.geteuid()).pw_name
+        self.write("data/archive/current", "")
+        texts = ("refusing queries since 2012-03-25T01:00:00Z: cannot open the archive: %s: Permission denied" % link,
+                 "reload failed: %s: Permission denied" % link)
+        answers = [(503, json.dumps({"code": "not-well", "detail": text})) for text in texts]
+        answers += [(200, "ready\nwarning: cannot open the archive, the former generation stays in use: %s: Permission denied\n" % link)]
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                status, body = answers[0] if self.path == "/health" else (404, "{}")
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb")}
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports, api={"port": server.server_address[1]}))
+        said = "let user %s read and write %s: `millrace doctor` names the command" % (user, link)
+        if os.geteuid() == 0:
+            other = pwd.getpwnam("nobody")
+            os.chown(link, other.pw_uid, other.pw_gid)
+            said = "%s belongs to user nobody, but the daemons run as user %s: `millrace doctor` names the command" % (link, user)
+        while answers:
+            done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
+            found = [p for p in json.loads(done.stdout)["problems"] if "Permission denied" in p["problem"]]
+            self.assertEqual(len(found), 1, done)
+            self.assertTrue(found[0]["remedy"].startswith(said), found)
+            self.assertNotIn("backup", found[0]["remedy"])
+            answers.pop(0)
 
     def test_a_wrong_clock_is_called_that(self):
         pipeline = self.up().wait_ready()
@@ -298,6 +339,36 @@ class StatusTest(harness.MillraceTest):
         self.up(compactor={"every": "1h"})
         wait_until(lambda: any(p["problem"].startswith("compaction: the last run failed; next run at ")
                                for p in self.look()[1]["problems"]), self.text)
+
+    def test_a_compaction_by_hand_ends_the_failure(self):
+        """Also if it finds nothing new."""
+        self.up(compactor={"every": "1h"}).wait_ready().interrupt()
+        archive = os.path.join(self.data, "archive")
+
+        def is_failed():
+            return any(p["problem"].startswith("compaction: the last run failed; ") for p in self.look()[1]["problems"])
+        for event in (b'{"t":1332637200,"l":"a"}', None):
+            manifest = os.path.join(archive, "current", "manifest.json")
+            text = harness.read_file(manifest).decode()
+            with open(manifest, "w") as f:
+                f.write(re.sub(r'"made": ?\d+', '"made":1000000000', text))
+            lock = os.path.join(archive, "lock")
+            os.remove(lock)
+            os.mkdir(lock)
+            pipeline = self.up(compactor={"every": "1h"}).wait_ready()
+            wait_until(is_failed, self.text)
+            os.rmdir(lock)
+            if event:
+                pipeline.ask("simplequeue", "POST", "/put", event)
+                self.assertEqual(self.status("--wait").returncode, 0)
+            began = int(time.time())
+            wait_until(lambda: int(time.time()) > began, "the next second, because the times of runs are in seconds")
+            generation = os.readlink(os.path.join(archive, "current"))
+            done = self.run_program("millrace", "compact", "--data-dir", self.data)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(os.readlink(os.path.join(archive, "current")) == generation, event is None)
+            wait_until(lambda: not is_failed(), self.text)
+            pipeline.interrupt()
 
     def test_days_until_the_disk_is_full(self):
         """From the sample that `millrace up` left."""

@@ -1,5 +1,6 @@
 #include "tools/run/pipeline_status.h"
 
+#include "base/io.h"
 #include "base/rfc3339.h"
 #include "counts/manifest.h"
 #include "daemon/daemon.h"
@@ -44,9 +45,69 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
+/* Returns the user of the pipeline's processes: of a running daemon, else the owner of the data directory. */
+static bool find_user(const struct pipeline_status *s, uid_t *user)
+{
+    struct stat st = {0};
+    bool found = false;
+    for (size_t i = 0; i < PIPELINE_DAEMONS && !found; i++) {
+        char *process = mem_printf("/proc/%" PRId64, s->pipeline.daemons[i].pid);
+        found = s->pipeline.daemons[i].pid > 0 && stat(process, &st) == 0;
+        free(process);
+    }
+    found = found || stat(s->pipeline.data_dir, &st) == 0;
+    *user = st.st_uid;
+    return found;
+}
+
+/* Finds the entry at `path` or above, in the data directory or just above `path`, that belongs to another user. */
+static bool find_other_owner(const struct pipeline_status *s, char *path, uid_t user, uid_t *owner)
+{
+    struct stat st;
+    char *slash = strrchr(path, '/');
+    size_t top = strlen(s->pipeline.data_dir);
+    if (strncmp(path, s->pipeline.data_dir, top) != 0)
+        top = (size_t)(slash - path);
+    for (;;) {
+        if (stat(path, &st) == 0 && st.st_uid != user) {
+            *owner = st.st_uid;
+            return true;
+        }
+        slash = strrchr(path, '/');
+        if (slash == path || (size_t)(slash - path) < top)
+            return false;
+        *slash = '\0';
+    }
+}
+
+/* Returns the remedy for "PATH: Permission denied" in a text. The daemons' errors with an owner need only the command. */
+static char *owner_remedy(const struct pipeline_status *s, const char *text)
+{
+    static const char doctor[] = "`millrace doctor` names the command";
+    char owner[IO_USER_NAME], needed[IO_USER_NAME], *remedy;
+    const char *end = strstr(text, ": Permission denied"), *at = end;
+    uid_t user, other;
+    while (at && at > text && !strchr(" \"", at[-1]))
+        at--;
+    if (!at || *at != '/' || !find_user(s, &user))
+        return mem_strdup(doctor);
+    char *path = bytes_dup(bytes_of(at, (size_t)(end - at)));
+    io_user_name(user, needed);
+    if (find_other_owner(s, path, user, &other)) {
+        io_user_name(other, owner);
+        remedy = mem_printf(
+            "%s belongs to user %s, but the daemons run as user %s: %s", path, owner, needed, doctor);
+    } else {
+        remedy = mem_printf("let user %s read and write %.*s: %s", needed, (int)(end - at), at, doctor);
+    }
+    free(path);
+    return remedy;
+}
+
 /* Returns the text of a remedy with the values of QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the
- * data directory), START and RESTART (commands for the pipeline). The caller frees the text. */
-static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue)
+ * data directory), START and RESTART (commands for the pipeline), and OWNER (owner_remedy of the problem `why`). The
+ * caller frees the text. */
+static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue, const char *why)
 {
     const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
     const char *service = s->pipeline.service;
@@ -54,12 +115,13 @@ static char *remedy_of(const struct pipeline_status *s, const char *text, struct
                           : mem_printf("millrace up --config=%s", file ? file : "FILE");
     char *restart =
         service ? mem_printf("systemctl restart %s", service) : mem_strdup("restart `millrace up`");
+    char *owner = owner_remedy(s, why);
     const struct {
         const char *name;
         struct bytes value;
     } names[] = {{"QUEUE", queue}, {"URL", bytes_str(url ? url : "")},
         {"FILE", bytes_str(file ? file : "FILE")}, {"DIR", bytes_str(s->pipeline.data_dir)},
-        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}};
+        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}, {"OWNER", bytes_str(owner)}};
     const size_t n = sizeof names / sizeof *names;
     struct buf out = {0};
     while (*text) {
@@ -74,6 +136,7 @@ static char *remedy_of(const struct pipeline_status *s, const char *text, struct
     }
     free(start);
     free(restart);
+    free(owner);
     buf_append_char(&out, '\0');
     return out.ptr;
 }
@@ -92,7 +155,8 @@ static void add_problem(
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, remedy_of(s, remedy, BYTES_NONE)};
+    s->problems[s->n_problems++] =
+        (struct status_problem){level, text.ptr, remedy_of(s, remedy, BYTES_NONE, text.ptr)};
 }
 
 static void add_detail(struct daemon_status *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -167,7 +231,7 @@ static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct 
         buf_printf(notes, ", %s", note.ptr);
         if (!members[m].remedy)
             continue;
-        char *remedy = remedy_of(s, members[m].remedy, queue);
+        char *remedy = remedy_of(s, members[m].remedy, queue, "");
         add_problem(s, STATUS_ATTENTION, remedy, "queue %s", note.ptr);
         free(remedy);
     }
@@ -276,7 +340,7 @@ static const struct {
     "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
     "SIGHUP to `millrace up`; see millrace help backup"
 
-#define FIND_OWNER "`millrace doctor` names the owner that each file needs"
+#define DENIED "Permission denied"
 #define FREE_DISK "free disk space; it resumes by itself"
 
 /* Remedies of states. The first row applies whose state matches and whose words are in the reason. */
@@ -286,18 +350,20 @@ static const struct {
 } states[] = {
     {"ready", "", "", STATUS_FINE},
     {"off", "", "", STATUS_FINE},
+    {"damaged", DENIED, "OWNER, then reload: systemctl reload millrace, or SIGHUP to `millrace up`",
+        STATUS_ATTENTION},
     {"damaged", "reload failed", RESTORE_ARCHIVE, STATUS_ATTENTION},
     {"damaged", "/archive/", RESTORE_ARCHIVE, STATUS_ATTENTION},
     {"damaged", "", "see the reason, and millrace help operations, \"Damage\"", STATUS_ATTENTION},
     {"recovering", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
     {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
     {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
+    {"refusing", DENIED, "OWNER", STATUS_DOWN},
     {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
     {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
         STATUS_ATTENTION},
     {"refusing", "does not answer queries", "mend the source that the reason names; queries then work again",
         STATUS_DOWN},
-    {"refusing", "Permission denied", FIND_OWNER, STATUS_DOWN},
     {"refusing", "another stream",
         "restore pubsub from a copy, or give the stream a new name: millrace help recovery", STATUS_DOWN},
     {"refusing", "restored copy", "do what the reason says: millrace help recovery", STATUS_DOWN},
@@ -306,12 +372,13 @@ static const struct {
     {"refusing", "the disk is full", FREE_DISK, STATUS_DOWN},
     {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
     {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
+    {"failing", DENIED, "OWNER, then RESTART", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
-    {"restarting", "Permission denied", FIND_OWNER, STATUS_DOWN},
+    {"restarting", DENIED, "OWNER", STATUS_DOWN},
     {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
     {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
         STATUS_DOWN},
-    {"failed", "Permission denied", FIND_OWNER ", then RESTART", STATUS_DOWN},
+    {"failed", DENIED, "OWNER, then RESTART", STATUS_DOWN},
     {"failed", "", "follow the reason, then RESTART", STATUS_DOWN},
     {"stopping", "", "wait; then start it: START", STATUS_DOWN},
     {"stopped", "", "start it: START", STATUS_DOWN},
@@ -377,7 +444,8 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
 {
     const struct daemon_status *d = &s->daemons[i];
     const char *remedy =
-        contains(&d->detail, "this host's clock says")
+        contains(&d->detail, DENIED) ? "OWNER"
+        : contains(&d->detail, "this host's clock says")
             ? "if this host's clock is wrong: timedatectl set-ntp true, then millrace rejects "
               "--put-back; else correct the sender"
         : contains(&d->detail, "rejected in the last minute")
@@ -501,7 +569,9 @@ static void look_at_archive(struct pipeline_status *s)
     }
     const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
     if (c->status_text && strstr(c->status_text, "failed"))
-        add_problem(s, STATUS_ATTENTION, "correct the cause, then run `millrace compact`",
+        add_problem(s, STATUS_ATTENTION,
+            c->last_error && strstr(c->last_error, DENIED) ? "OWNER, then run `millrace compact`"
+                                                           : "correct the cause, then run `millrace compact`",
             "compaction: %s%s%s", c->status_text, c->last_error ? ": " : "",
             c->last_error ? c->last_error : "");
     free(path);
@@ -588,9 +658,8 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     minutes = (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60;
     if (s->pipeline.has_ended)
         add_problem(s, STATUS_DOWN,
-            s->pipeline.end_reason && strstr(s->pipeline.end_reason, "Permission denied") ? FIND_OWNER
-                "; then start it: START"
-                                                                                          : "start it: START",
+            s->pipeline.end_reason && strstr(s->pipeline.end_reason, DENIED) ? "OWNER; then start it: START"
+                                                                             : "start it: START",
             "the pipeline of %s is stopped%s%s", s->pipeline.data_dir, s->pipeline.end_reason ? ": " : "",
             s->pipeline.end_reason ? s->pipeline.end_reason : "");
     else if (s->pipeline.wrong_since)
