@@ -308,7 +308,8 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
         .pid = (int64_t)json_doc_number(run, "/daemons/%s/pid", name),
         .restarts = (unsigned)json_doc_number(run, "/daemons/%s/restarts", name),
         .last_error = text_at(run, name, "error"),
-        .error_at = (int64_t)json_doc_number(run, "/daemons/%s/error_at", name)};
+        .error_at = (int64_t)json_doc_number(run, "/daemons/%s/error_at", name),
+        .restarted_at = (int64_t)json_doc_number(run, "/daemons/%s/restarted_at", name)};
     d->is_off = !d->state;
 }
 

@@ -131,8 +131,8 @@ struct pipeline_daemon {
     bool is_off;       /* the pipeline runs without the daemon */
     int64_t pid;       /* 0: the daemon is not running */
     unsigned restarts;
-    char *last_error; /* the last logged error, or how the process ended; NULL: none */
-    int64_t error_at; /* Unix seconds */
+    char *last_error;               /* the last logged error, or how the process ended; NULL: none */
+    int64_t error_at, restarted_at; /* Unix seconds; 0: never */
 };
 
 #define PIPELINE_DAEMONS (PEERS + 1) /* the daemons of peers[], then the compactor */

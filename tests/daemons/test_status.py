@@ -248,6 +248,12 @@ class StatusTest(harness.MillraceTest):
         pipeline.kill9_daemon("api")
         wait_until(lambda: "signal 9" in str(self.look()[1]["daemons"]["api"]["last_error"]), self.text)
         wait_until(lambda: "api was restarted 1 time; last error: " in self.text(), self.text)
+        run = wait_until(lambda: (lambda run: run["daemons"]["api"]["state"] == "ready" and run)(pipeline.run_file()), self.text)
+        run["daemons"]["api"].update(restarted_at=int(time.time()) - 1000, error_at=int(time.time()), error="an error without a restart")
+        os.mkdir(self.path("copy"))
+        with open(self.path("copy", "run.json"), "w") as f:
+            json.dump(run, f)
+        self.assertNotIn("was restarted", self.run_program("millrace", "status", "--sample=0", "--data-dir", self.path("copy")).stdout.decode())
         shard, = glob.glob(os.path.join(self.data, "archive", "current", "shard-*.csv"))
         with open(shard, "ab") as f:
             f.write(b"damage")
@@ -287,7 +293,7 @@ class StatusTest(harness.MillraceTest):
         found = {p["problem"].split(" is ")[0]: p for p in look["problems"]}
         self.assertIn(": aggregator at http", found["api"]["problem"])
         self.assertEqual(found["api"]["remedy"], remedy)
-        self.assertIn("kill the process", found["aggregator"]["remedy"])
+        self.assertIn("if it hangs: kill -9 %d; " % pid, found["aggregator"]["remedy"])
         self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"t":1332637200,"l":"a"}').status, 200)
         page = pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"][-1]
         self.assertEqual((page["name"], page["state"]), ("api", "not ready"))

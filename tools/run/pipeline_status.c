@@ -19,9 +19,11 @@
 #define DISK_SPAN_MAX                                                                                        \
     (2 *                                                                                                     \
         DAY_SECONDS) /* `millrace up` keeps samples of one day, so an older sample means that the clock was set */
-#define CLOCK_BEHIND_MIN 60   /* seconds */
-#define DISK_SPAN_MIN 3600    /* seconds over which the growth of the data is measured */
-#define RESTARTED_AGE_MAX 600 /* seconds */
+#define CLOCK_BEHIND_MIN 60 /* seconds */
+#define DISK_SPAN_MIN 3600  /* seconds over which the growth of the data is measured */
+#define RECENT_AGE_MAX 600  /* seconds for which restarts and their errors are shown */
+#define DENIED "Permission denied"
+#define PROCESS "process "
 
 enum {
     QUEUE,
@@ -60,8 +62,9 @@ static bool find_user(const struct pipeline_status *s, uid_t *user)
     return found;
 }
 
-/* Finds the entry at `path` or above, in the data directory or just above `path`, that belongs to another user. */
-static bool find_other_owner(const struct pipeline_status *s, char *path, uid_t user, uid_t *owner)
+/* Cuts `path` to the first entry, from `path` up to the data directory or the parent, that belongs to another user or denies
+ * its owner. Returns false if there is none. */
+static bool find_denying(const struct pipeline_status *s, char *path, uid_t user, uid_t *owner)
 {
     struct stat st;
     char *slash = strrchr(path, '/');
@@ -69,7 +72,9 @@ static bool find_other_owner(const struct pipeline_status *s, char *path, uid_t 
     if (strncmp(path, s->pipeline.data_dir, top) != 0)
         top = (size_t)(slash - path);
     for (;;) {
-        if (stat(path, &st) == 0 && st.st_uid != user) {
+        bool exists = stat(path, &st) == 0;
+        if (exists &&
+            (st.st_uid != user || (st.st_mode & S_IRWXU) < (S_ISDIR(st.st_mode) ? S_IRWXU : S_IRUSR))) {
             *owner = st.st_uid;
             return true;
         }
@@ -93,20 +98,22 @@ static char *owner_remedy(const struct pipeline_status *s, const char *text)
         return mem_strdup(doctor);
     char *path = bytes_dup(bytes_of(at, (size_t)(end - at)));
     io_user_name(user, needed);
-    if (find_other_owner(s, path, user, &other)) {
+    bool is_found = find_denying(s, path, user, &other);
+    if (is_found && other != user) {
         io_user_name(other, owner);
         remedy = mem_printf(
             "%s belongs to user %s, but the daemons run as user %s: %s", path, owner, needed, doctor);
     } else {
-        remedy = mem_printf("let user %s read and write %.*s: %s", needed, (int)(end - at), at, doctor);
+        int len = is_found ? (int)strlen(path) : (int)(end - at);
+        remedy = mem_printf("let user %s read and write %.*s: %s", needed, len, at, doctor);
     }
     free(path);
     return remedy;
 }
 
 /* Returns the text of a remedy with the values of QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the
- * data directory), START and RESTART (commands for the pipeline), and OWNER (owner_remedy of the problem `why`). The
- * caller frees the text. */
+ * data directory), START and RESTART (commands for the pipeline), OWNER (owner_remedy of the problem `why`), and PID (the
+ * process that `why` names). The caller frees the text. */
 static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue, const char *why)
 {
     const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
@@ -116,12 +123,14 @@ static char *remedy_of(const struct pipeline_status *s, const char *text, struct
     char *restart =
         service ? mem_printf("systemctl restart %s", service) : mem_strdup("restart `millrace up`");
     char *owner = owner_remedy(s, why);
+    const char *process = strstr(why, PROCESS), *pid = process ? process + strlen(PROCESS) : "";
     const struct {
         const char *name;
         struct bytes value;
     } names[] = {{"QUEUE", queue}, {"URL", bytes_str(url ? url : "")},
         {"FILE", bytes_str(file ? file : "FILE")}, {"DIR", bytes_str(s->pipeline.data_dir)},
-        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}, {"OWNER", bytes_str(owner)}};
+        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}, {"OWNER", bytes_str(owner)},
+        {"PID", bytes_of(pid, strspn(pid, "0123456789"))}};
     const size_t n = sizeof names / sizeof *names;
     struct buf out = {0};
     while (*text) {
@@ -340,7 +349,6 @@ static const struct {
     "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
     "SIGHUP to `millrace up`; see millrace help backup"
 
-#define DENIED "Permission denied"
 #define FREE_DISK "free disk space; it resumes by itself"
 
 /* Remedies of states. The first row applies whose state matches and whose words are in the reason. */
@@ -382,8 +390,8 @@ static const struct {
     {"failed", "", "follow the reason, then RESTART", STATUS_DOWN},
     {"stopping", "", "wait; then start it: START", STATUS_DOWN},
     {"stopped", "", "start it: START", STATUS_DOWN},
-    {"unreachable", "does not answer",
-        "see its log; if it hangs, kill the process: `millrace up` restarts it", STATUS_DOWN},
+    {"unreachable", "does not answer", "see its log; if it hangs: kill -9 PID; `millrace up` restarts it",
+        STATUS_DOWN},
     {"unreachable", "", "start it: START", STATUS_DOWN},
 };
 
@@ -483,6 +491,11 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
+static bool is_recent(int64_t at)
+{
+    return at > clock_wall() / USEC_PER_SEC - RECENT_AGE_MAX;
+}
+
 /* True if a daemon starts again after a failure. The failure may not be over yet. */
 static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
 {
@@ -505,8 +518,8 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     } else if (!ask_health(d, p->url)) {
         s->known = false;
         if (p->pid > 0)
-            add_detail(d, "process %" PRId64 " runs, but does not answer", p->pid);
-        if (p->last_error)
+            add_detail(d, PROCESS "%" PRId64 " runs, but does not answer", p->pid);
+        if (p->last_error && is_recent(p->error_at))
             add_detail(d, "last error: %s", p->last_error);
         if (is_restarting(d, p))
             d->state = "restarting";
@@ -527,7 +540,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     }
     judge_state(s, i);
     s->all_ready = s->all_ready && (d->ready || i == COMPACTOR);
-    if (d->ready && p->restarts > 0 && p->error_at > clock_wall() / USEC_PER_SEC - RESTARTED_AGE_MAX)
+    if (d->ready && is_recent(p->restarted_at))
         add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
             "%s was restarted %u time%s; last error: %s", pipeline_daemon_name(i), p->restarts,
             p->restarts == 1 ? "" : "s", p->last_error ? p->last_error : "unknown");

@@ -110,6 +110,7 @@ static const struct daemon_row daemon_rows[] = {
 struct last_error {
     char *text;         /* NULL: none */
     int64_t at;         /* Unix seconds */
+    int64_t restarted;  /* time of the latest restart of the daemon (Unix seconds); 0: none */
     bool is_of_process; /* the process `pid` has logged the error */
     pid_t pid;          /* latest process of the daemon */
 };
@@ -301,7 +302,9 @@ static void close_socket(struct supervisor_program *d)
 static void set_error(struct last_error *e, struct bytes text, bool is_of_process)
 {
     free(e->text);
-    *e = (struct last_error){bytes_dup(text), clock_wall() / USEC_PER_SEC, is_of_process, e->pid};
+    e->text = bytes_dup(text);
+    e->at = clock_wall() / USEC_PER_SEC;
+    e->is_of_process = is_of_process;
 }
 
 /* Returns TEXT of a line `TIME error DAEMON TEXT`, or a whole JSON line with the level error. BYTES_NONE: the line
@@ -400,6 +403,8 @@ static void write_run_file(struct up *up)
             buf_printf(&text, ",\"error_at\":%" PRId64 ",\"error\":", up->errors[i].at);
             buf_append_json(&text, bytes_str(up->errors[i].text));
         }
+        if (up->errors[i].restarted > 0)
+            buf_printf(&text, ",\"restarted_at\":%" PRId64, up->errors[i].restarted);
         buf_append_char(&text, '}');
     }
     buf_append_str(&text, "\n}");
@@ -460,6 +465,8 @@ static void note_end(struct up *up, size_t program, const struct supervisor_repo
     struct last_error *e = &up->errors[program];
     if ((r->state == SUPERVISOR_RESTARTING || r->state == SUPERVISOR_FAILED) && !e->is_of_process)
         set_error(e, bytes_str(r->last_end), false);
+    if (r->state == SUPERVISOR_RESTARTING)
+        e->restarted = clock_wall() / USEC_PER_SEC;
     if (r->pid != 0 && r->pid != e->pid) {
         e->pid = r->pid;
         e->is_of_process = false;

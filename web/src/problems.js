@@ -7,7 +7,7 @@ const LATE = 60; // seconds
 const DISK_LOW = 0.05; // of its size
 const DAYS_MIN = 3; // until the disk is full
 const DISK_SPAN_MIN = 3600; // seconds over which the growth is measured
-const RESTARTED = 600; // seconds since the last error
+const RESTARTED = 600; // seconds since the last restart
 
 const REJECTED = /rejected in the last minute/;
 const MEND_REJECTED = "correct [input] or the sender; then millrace rejects --put-back";
@@ -17,7 +17,7 @@ const WARNINGS = [
   [/holds completeness back/, "start that producer's host, or leave it out: millrace producers --leave-out"],
   [/./, "millrace help operations"],
 ];
-const STATES = { unreachable: "see its log; if it hangs, kill the process: millrace up restarts it", "not ready": "millrace status names the remedy" };
+const STATES = { unreachable: "see its log; if it hangs: kill -9 its process; millrace up restarts it", "not ready": "millrace status names the remedy" };
 
 /** Bytes of disk left, and days until it is full at the rate of the last day; null: not known. */
 export function diskOf(p, stats) {
@@ -63,7 +63,7 @@ const RULES = [
     const { complete_age_seconds: age, held_by: by } = statsOf(p, "aggregator") ?? {};
     return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
   },
-  (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarts > 0 && d.error_at > p.time - RESTARTED).map(([name, d]) =>
+  (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarted_at > p.time - RESTARTED).map(([name, d]) =>
     [`${name} was restarted ${plural(d.restarts, "time", "times")}; last error: ${d.error}`, "see the log of millrace up"]),
   (p) => {
     const c = p.run?.daemons.compactor;
