@@ -95,14 +95,6 @@ static void handle_health(struct http_request *req, void *ctx)
     readiness_reply(((struct api *)ctx)->readiness, req);
 }
 
-/* Answers without a check, as the built-in endpoints do. */
-static bool health_on_overload(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    http_reply_health(req);
-    return true;
-}
-
 static void handle_openapi(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -175,7 +167,7 @@ const struct http_route api_routes[] = {
         .methods = HTTP_GET_,
         .flags = HTTP_ROUTE_OPEN,
         .handler = handle_health,
-        .on_overload = health_on_overload,
+        .on_overload = http_reply_health_on_overload,
         .help = "200 with warnings when queries can be answered; 503 with the reason otherwise"},
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",
         "open the archive's current generation, if the api reads the archive itself"),

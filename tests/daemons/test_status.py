@@ -10,6 +10,7 @@ import pwd
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -300,6 +301,23 @@ class StatusTest(harness.MillraceTest):
         self.assertIn("does not answer queries", page["detail"])
         os.kill(pid, signal.SIGKILL)
         self.look_until(lambda status, look: {d["state"] for d in look["daemons"].values()} <= {"ready", "off"} and look["complete_until"])
+
+    def test_a_daemon_with_too_many_connections(self):
+        """It does not recover by itself."""
+        pipeline = self.up(aggregator={"max_connections": 20}, api={"max_connections": 20}).wait_ready()
+        self.look_until(lambda status, look: status == 0)
+        for name in ("aggregator", "api"):
+            host, port = pipeline.daemon_url(name)[len("http://"):].split(":")
+            clients = []
+            for _ in range(100):
+                clients.append(socket.create_connection((host, int(port))))
+                self.addCleanup(clients[-1].close)
+            look = self.look_until(lambda status, look: (status, look["daemons"][name]["state"]) == (2, "overloaded"))
+            found = [p for p in look["problems"] if p["problem"].startswith(name + " is overloaded: too many connections")]
+            self.assertIn("close connections", found[0]["remedy"])
+            for client in clients:
+                client.close()
+            self.look_until(lambda status, look: look["daemons"][name]["state"] == "ready")
 
     def test_daemons_that_do_not_run_are_off(self):
         self.up("--run=simplequeue,pubsub").wait_ready()

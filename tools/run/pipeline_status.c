@@ -388,6 +388,10 @@ static const struct {
         STATUS_DOWN},
     {"failed", DENIED, "OWNER, then RESTART", STATUS_DOWN},
     {"failed", "", "follow the reason, then RESTART", STATUS_DOWN},
+    {"overloaded", "",
+        "close connections, or raise max_connections and the limit of open files, which `millrace doctor` "
+        "shows",
+        STATUS_DOWN},
     {"stopping", "", "wait; then start it: START", STATUS_DOWN},
     {"stopped", "", "start it: START", STATUS_DOWN},
     {"unreachable", "does not answer", "see its log; if it hangs: kill -9 PID; `millrace up` restarts it",
@@ -429,10 +433,11 @@ static bool ask_health(struct daemon_status *d, const char *url)
     struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     struct bytes detail = json_doc_text(doc, "/detail");
     d->ready = status == 200;
-    d->state = d->ready                                                   ? "ready"
-               : !status                                                  ? "unreachable"
-               : bytes_equal_str(json_doc_text(doc, "/code"), "not-well") ? "damaged"
-                                                                          : "recovering";
+    d->state = d->ready                                                     ? "ready"
+               : !status                                                    ? "unreachable"
+               : bytes_equal_str(json_doc_text(doc, "/code"), "not-well")   ? "damaged"
+               : bytes_equal_str(json_doc_text(doc, "/code"), "overloaded") ? "overloaded"
+                                                                            : "recovering";
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (bytes_starts_with(detail, bytes_str(reasons[i].begin)))
             d->state = reasons[i].state;

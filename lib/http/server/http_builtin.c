@@ -25,6 +25,15 @@ void http_reply_health(struct http_request *req)
     buf_free(&body);
 }
 
+bool http_reply_health_on_overload(struct http_request *req, void *ctx)
+{
+    (void)ctx;
+    bool answers = req->refusal != HTTP_REFUSED_CONNECTIONS;
+    if (answers)
+        http_reply_health(req);
+    return answers;
+}
+
 static void handle_health(struct http_request *req, void *ctx)
 {
     (void)ctx;

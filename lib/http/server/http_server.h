@@ -216,6 +216,8 @@ void http_problem(struct http_request *req, int status, const char *code, const 
 void http_reply_endpoints(struct http_request *req);
 /* Answers as /health does. For a daemon with a route /health of its own, which replaces the built-in endpoint. */
 void http_reply_health(struct http_request *req);
+/* The on_overload of this route. The built-in endpoints, too, answer above max_buffered, but not above max_connections. */
+bool http_reply_health_on_overload(struct http_request *req, void *ctx);
 /* Works like http_problem, with additional members `"name":value,...` as JSON text. */
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
