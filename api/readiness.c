@@ -3,11 +3,12 @@
 #include "api/local_archive.h"
 #include "daemon/daemon.h"
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #define CHECK_EVERY USEC_PER_SEC
-#define PATIENCE (900 * USEC_PER_MSEC) /* of each source */
+#define PATIENCE (1500 * USEC_PER_MSEC)
 #define CHECK "/mget?k=lookup%7CAAAAAAAAAAA%3D"
 
 struct waiter {
@@ -16,13 +17,20 @@ struct waiter {
     TAILQ_ENTRY(waiter) link;
 };
 
+struct check {
+    struct readiness *readiness;
+    size_t source;
+    struct http_call *call; /* NULL: not in progress */
+};
+
 struct readiness {
     struct daemon *daemon;
     struct sources *sources;
-    struct question *question; /* the check in progress; NULL: none */
+    struct check checks[SOURCES_MAX];
+    unsigned unanswered; /* number of checks in progress */
     struct event *again;
-    usec_t checked;     /* end of the last check; 0: none has ended */
-    struct buf failing; /* the sources that failed in the last check */
+    usec_t checked;           /* end of the last check; 0: none has ended */
+    struct buf failing, next; /* sources that failed: in the last check, and in the check in progress */
     char *error;
     TAILQ_HEAD(, waiter) waiters;
 };
@@ -52,18 +60,6 @@ void readiness_judge(struct readiness *r)
     free(notice);
 }
 
-static bool on_record(void *arg, const struct record *record)
-{
-    (void)arg, (void)record;
-    return true;
-}
-
-static bool on_piece(void *arg, size_t held)
-{
-    (void)arg, (void)held;
-    return true;
-}
-
 static void on_gone(struct http_request *req, void *arg)
 {
     struct waiter *w = arg;
@@ -72,26 +68,12 @@ static void on_gone(struct http_request *req, void *arg)
     free(w);
 }
 
-/* An archive that is not open is no failure here, because readiness_judge knows it at every moment. */
-static void on_checked(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+static void end_check(struct readiness *r)
 {
-    struct readiness *r = arg;
     struct waiter *w;
-    struct local_archive *archive = sources_local(r->sources);
-    (void)why;
-    r->question = NULL;
-    if (result == SOURCE_CANCELLED)
-        return;
     r->checked = clock_monotonic();
     buf_clear(&r->failing);
-    for (size_t i = 0; i < complete->n_missing; i++) {
-        const struct source_missing *m = &complete->missing[i];
-        if (archive && !local_archive_generation(archive) && m->url == local_archive_dir(archive))
-            continue;
-        buf_printf(&r->failing, "%s%s at %s does not answer queries (%s)", r->failing.len ? "; " : "",
-            m->name, m->url, m->why);
-    }
+    buf_append_bytes(&r->failing, buf_bytes(&r->next));
     readiness_judge(r);
     if (r->failing.len > 0)
         evtimer_add(r->again, &(struct timeval){.tv_sec = CHECK_EVERY / USEC_PER_SEC});
@@ -102,19 +84,41 @@ static void on_checked(
     }
 }
 
+static void on_checked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct check *check = arg;
+    struct readiness *r = check->readiness;
+    char why[64];
+    check->call = NULL;
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    if (result == HTTP_CLIENT_OK)
+        snprintf(why, sizeof why, "answered with status %d", reply->status);
+    else
+        snprintf(why, sizeof why, "%s", http_client_strerror(result));
+    /* 410: the aggregator has cleared slices, and answers questions that name the archive's last slice. */
+    if (result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 410)) {
+        sources_succeed(r->sources, check->source, SOURCE_CHECKS);
+    } else {
+        struct source_missing m = sources_fail(r->sources, check->source, SOURCE_CHECKS, why);
+        buf_printf(&r->next, "%s%s at %s does not answer queries (%s)", r->next.len ? "; " : "", m.name,
+            m.url, m.why);
+    }
+    if (--r->unanswered == 0)
+        end_check(r);
+}
+
 void readiness_check(struct readiness *r)
 {
-    static const struct source_question check = {.target = CHECK,
-        .allows_partial = true,
-        .patience = PATIENCE,
-        .on_record = on_record,
-        .on_piece = on_piece,
-        .on_done = on_checked};
-    struct source_question q = check;
-    if (r->question || (r->checked > 0 && clock_monotonic() - r->checked < CHECK_EVERY))
+    if (r->unanswered > 0 || (r->checked > 0 && clock_monotonic() - r->checked < CHECK_EVERY))
         return;
-    q.arg = r;
-    r->question = source_ask(r->sources, &q);
+    buf_clear(&r->next);
+    for (size_t i = 0; i < sources_count(r->sources); i++) {
+        struct check *check = &r->checks[i];
+        *check = (struct check){.readiness = r, .source = i};
+        check->call = sources_check(r->sources, i, CHECK, PATIENCE, on_checked, check);
+        r->unanswered += check->call != NULL;
+    }
 }
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
@@ -128,7 +132,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 void readiness_reply(struct readiness *r, struct http_request *req)
 {
     readiness_check(r);
-    if (!r->question || r->failing.len > 0) {
+    if (r->unanswered == 0 || r->failing.len > 0) {
         http_reply_health(req);
         return;
     }
@@ -155,10 +159,12 @@ void readiness_free(struct readiness **rp)
     *rp = NULL;
     if (!r)
         return;
-    if (r->question)
-        source_cancel(r->question);
+    for (size_t i = 0; i < SOURCES_MAX; i++)
+        if (r->checks[i].call)
+            http_call_cancel(r->checks[i].call);
     event_free(r->again);
     buf_free(&r->failing);
+    buf_free(&r->next);
     free(r->error);
     free(r);
 }

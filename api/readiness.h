@@ -1,6 +1,6 @@
 /* readiness: whether the API can answer queries, for /health.
  *
- * A check asks every source for a key that does not exist. A request for /health waits for a check, unless the last
+ * A check asks every source over HTTP for a key that does not exist. The mapped archive needs no check. A request for /health waits for a check, unless the last
  * check ended within the last second. While a source fails, a check follows every second.
  *
  * 1. A check ends within 2 seconds, because `millrace status` waits no longer. Requests share the check in progress.

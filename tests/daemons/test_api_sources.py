@@ -192,9 +192,10 @@ class ApiSources(harness.MillraceTest):
         def health():
             reply = self.api.get("/health")
             return reply.status, reply.text
+        self.live.check = 410  # of an aggregator that has cleared slices
         for source, name in ((self.archive, "sortdb"), (self.live, "aggregator")):
             wait_until(lambda: health() == (200, "ready\n"), health)
-            for status, why in ((503, "answered with status 503"), (0, "timeout before the answer was complete")):
+            for status, why in ((503, "answered with status 503"), (0, "no reply in time")):
                 source.check = status
                 told = "%s at %s does not answer queries (%s); `millrace status`" % (name, source.url, why)
                 wait_until(lambda: health()[0] == 503 and told in health()[1], health)
