@@ -197,7 +197,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (status == 0)
         api->sources = sources_new(&sources);
     if (status == 0)
-        api->readiness = readiness_new(d, api->sources);
+        api->readiness = readiness_new(d, &sources);
     if (status == 0)
         api->asks = asks_new(
             daemon_base(d), api->sources, daemon_stats(d), api->max_rows, options_int(o, "max_age") / 1000);

@@ -3,7 +3,6 @@
 #include "api/local_archive.h"
 #include "daemon/daemon.h"
 #include <event2/event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -17,17 +16,19 @@ struct waiter {
     TAILQ_ENTRY(waiter) link;
 };
 
+/* A connection of its own, so that a check does not wait for questions. */
 struct check {
     struct readiness *readiness;
-    size_t source;
-    struct http_call *call; /* NULL: not in progress */
+    const char *name, *url;
+    struct http_client *client;
 };
 
 struct readiness {
     struct daemon *daemon;
-    struct sources *sources;
+    struct local_archive *archive; /* NULL: none is mapped */
     struct check checks[SOURCES_MAX];
-    unsigned unanswered; /* number of checks in progress */
+    size_t n;
+    size_t unanswered; /* number of checks in progress */
     struct event *again;
     usec_t checked;           /* end of the last check; 0: none has ended */
     struct buf failing, next; /* sources that failed: in the last check, and in the check in progress */
@@ -42,9 +43,8 @@ const char *readiness_error(const struct readiness *r)
 
 void readiness_judge(struct readiness *r)
 {
-    struct local_archive *archive = sources_local(r->sources);
-    bool has_archive = !archive || local_archive_generation(archive) != NULL;
-    const char *error = archive ? local_archive_error(archive) : "";
+    bool has_archive = !r->archive || local_archive_generation(r->archive) != NULL;
+    const char *error = r->archive ? local_archive_error(r->archive) : "";
     free(r->error);
     r->error = !has_archive && *error ? mem_printf("cannot open the archive: %s", error)
                : !has_archive         ? mem_strdup("opening the archive")
@@ -88,21 +88,16 @@ static void on_checked(enum http_client_result result, const struct http_reply_v
 {
     struct check *check = arg;
     struct readiness *r = check->readiness;
-    char why[64];
-    check->call = NULL;
     if (result == HTTP_CLIENT_CANCELLED)
         return;
-    if (result == HTTP_CLIENT_OK)
-        snprintf(why, sizeof why, "answered with status %d", reply->status);
-    else
-        snprintf(why, sizeof why, "%s", http_client_strerror(result));
     /* 410: the aggregator has cleared slices, and answers questions that name the archive's last slice. */
-    if (result == HTTP_CLIENT_OK && (reply->status == 200 || reply->status == 410)) {
-        sources_succeed(r->sources, check->source, SOURCE_CHECKS);
-    } else {
-        struct source_missing m = sources_fail(r->sources, check->source, SOURCE_CHECKS, why);
-        buf_printf(&r->next, "%s%s at %s does not answer queries (%s)", r->next.len ? "; " : "", m.name,
-            m.url, m.why);
+    if (result != HTTP_CLIENT_OK || (reply->status != 200 && reply->status != 410)) {
+        buf_printf(&r->next, "%s%s at %s does not answer queries (", r->next.len ? "; " : "", check->name,
+            check->url);
+        if (result == HTTP_CLIENT_OK)
+            buf_printf(&r->next, "answered with status %d)", reply->status);
+        else
+            buf_printf(&r->next, "%s)", http_client_strerror(result));
     }
     if (--r->unanswered == 0)
         end_check(r);
@@ -113,11 +108,15 @@ void readiness_check(struct readiness *r)
     if (r->unanswered > 0 || (r->checked > 0 && clock_monotonic() - r->checked < CHECK_EVERY))
         return;
     buf_clear(&r->next);
-    for (size_t i = 0; i < sources_count(r->sources); i++) {
-        struct check *check = &r->checks[i];
-        *check = (struct check){.readiness = r, .source = i};
-        check->call = sources_check(r->sources, i, CHECK, PATIENCE, on_checked, check);
-        r->unanswered += check->call != NULL;
+    for (; r->unanswered < r->n; r->unanswered++) {
+        struct check *check = &r->checks[r->unanswered];
+        const struct http_call_spec call = {.method = "GET",
+            .target = CHECK,
+            .timeout = PATIENCE,
+            .may_resend = true,
+            .arg = check,
+            .on_done = on_checked};
+        http_client_request(check->client, &call);
     }
 }
 
@@ -142,12 +141,19 @@ void readiness_reply(struct readiness *r, struct http_request *req)
     http_on_gone(req, on_gone, w);
 }
 
-struct readiness *readiness_new(struct daemon *daemon, struct sources *sources)
+struct readiness *readiness_new(struct daemon *daemon, const struct sources_config *config)
 {
     struct readiness *r = mem_zalloc(sizeof *r);
     r->daemon = daemon;
-    r->sources = sources;
-    r->again = evtimer_new(daemon_base(daemon), on_again, r);
+    r->archive = config->local;
+    for (size_t i = config->local ? 1 : 0; i < config->n; i++) {
+        const struct http_client_config client = {.base = config->base,
+            .url = config->urls[i],
+            .max_connections = 1,
+            .auth_token = config->tokens[i]};
+        r->checks[r->n++] = (struct check){r, config->names[i], config->urls[i], http_client_new(&client)};
+    }
+    r->again = evtimer_new(config->base, on_again, r);
     TAILQ_INIT(&r->waiters);
     readiness_judge(r);
     return r;
@@ -159,9 +165,8 @@ void readiness_free(struct readiness **rp)
     *rp = NULL;
     if (!r)
         return;
-    for (size_t i = 0; i < SOURCES_MAX; i++)
-        if (r->checks[i].call)
-            http_call_cancel(r->checks[i].call);
+    for (size_t i = 0; i < r->n; i++)
+        http_client_free(&r->checks[i].client);
     event_free(r->again);
     buf_free(&r->failing);
     buf_free(&r->next);

@@ -17,8 +17,8 @@
 struct daemon;
 struct readiness;
 
-/* The daemon and the sources must outlive the readiness. */
-struct readiness *readiness_new(struct daemon *daemon, struct sources *sources);
+/* The daemon, the archive, the names and the URLs must outlive the readiness. */
+struct readiness *readiness_new(struct daemon *daemon, const struct sources_config *config);
 void readiness_free(struct readiness **r); /* after all requests have ended */
 /* Returns why queries cannot be answered, valid until the loop continues, or NULL. */
 const char *readiness_error(const struct readiness *r);

@@ -24,7 +24,7 @@
 struct sources {
     struct event_base *base;
     size_t n;
-    struct http_client *clients[SOURCES_MAX], *checkers[SOURCES_MAX];
+    struct http_client *clients[SOURCES_MAX];
     struct shared_calls *calls[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
@@ -81,7 +81,7 @@ struct sources *sources_new(const struct sources_config *config)
         s->urls[s->n++] = mem_strdup(local_archive_dir(s->local));
     }
     for (; s->n < config->n; s->n++) {
-        struct http_client_config client = {.base = config->base,
+        const struct http_client_config client = {.base = config->base,
             .url = config->urls[s->n],
             .max_connections = CONNECTIONS,
             .read_size = READ_SIZE,
@@ -95,8 +95,6 @@ struct sources *sources_new(const struct sources_config *config)
             sources_free(&s);
             return NULL;
         }
-        client.max_connections = 1;
-        s->checkers[s->n] = http_client_new(&client);
         s->calls[s->n] = shared_calls_new(s->clients[s->n], joined);
         s->names[s->n] = config->names[s->n];
         s->urls[s->n] = mem_strdup(config->urls[s->n]);
@@ -115,7 +113,6 @@ void sources_free(struct sources **sp)
     for (size_t i = 0; i < SOURCES_MAX; i++) {
         shared_calls_free(&s->calls[i]);
         http_client_free(&s->clients[i]);
-        http_client_free(&s->checkers[i]);
         free(s->urls[i]);
     }
     free(s);
@@ -139,19 +136,6 @@ struct http_call *sources_get(struct sources *s, size_t source, const char *targ
     const struct http_call_spec call = {
         .method = "GET", .target = target, .may_resend = true, .arg = arg, .on_done = on_done};
     return http_client_request(s->clients[source], &call);
-}
-
-struct http_call *sources_check(struct sources *s, size_t source, const char *target, usec_t timeout,
-    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
-    void *arg)
-{
-    const struct http_call_spec call = {.method = "GET",
-        .target = target,
-        .timeout = timeout,
-        .may_resend = true,
-        .arg = arg,
-        .on_done = on_done};
-    return s->checkers[source] ? http_client_request(s->checkers[source], &call) : NULL;
 }
 
 struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why)

@@ -123,14 +123,9 @@ struct local_archive *sources_local(const struct sources *s); /* NULL: no archiv
 struct http_call *sources_get(struct sources *s, size_t source, const char *target,
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
     void *arg);
-/* As sources_get, but on a connection of its own, so that the request does not wait for questions. Returns NULL without a call
- * of on_done for the mapped archive. */
-struct http_call *sources_check(struct sources *s, size_t source, const char *target, usec_t timeout,
-    void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
-    void *arg);
 /* sources_fail and sources_succeed store the result of a request, for source_missing.since. Each kind of request
  * has its own result, because a source may answer only one kind. */
-enum source_use { SOURCE_READS, SOURCE_STATE, SOURCE_CHECKS, SOURCE_USES };
+enum source_use { SOURCE_READS, SOURCE_STATE, SOURCE_USES };
 struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why);
 void sources_succeed(struct sources *s, size_t source, enum source_use use);
 

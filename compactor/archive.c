@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define TMP_SUFFIX ".tmp"
@@ -191,21 +190,6 @@ enum compact_result archive_recover(const char *archive, struct error *error)
         r = recover_newest(archive, names, n, error);
     free_names(names, n);
     return r;
-}
-
-void archive_note_run(const char *archive)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" NEWEST, archive);
-    (void)utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
-}
-
-int64_t archive_last_run(const char *archive)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/" NEWEST, archive);
-    return lstat(path, &st) == 0 ? st.st_mtim.tv_sec : 0;
 }
 
 uint64_t archive_newest(const char *archive, uint64_t current)

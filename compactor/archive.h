@@ -34,10 +34,6 @@ enum compact_result archive_undo(const char *archive, const struct manifest *cur
     bool discards, bool *must_ask, struct error *error);
 /* The highest number of a generation that was ever current. The next generation has a higher number. */
 uint64_t archive_newest(const char *archive, uint64_t current);
-/* The time of the link `newest` is that of the last complete run, also of one that found nothing new. archive_note_run sets
- * the time. archive_last_run returns it (Unix seconds; 0: not known). */
-void archive_note_run(const char *archive);
-int64_t archive_last_run(const char *archive);
 
 /* Creates the empty generation 0 if there is no current generation. Call archive_recover first. */
 enum compact_result archive_init(const char *archive, uint32_t shards, int64_t now, struct error *error);

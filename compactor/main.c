@@ -17,6 +17,7 @@
 #include "counts/slice_files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -441,8 +442,10 @@ static int run_locked(void *arg)
         return fail(error.text, daemon_lock_status());
     daemon_raise_file_limit();
     int status = act->run(o);
+    char *newest = mem_printf("%s/newest", options_string(o, "archive"));
     if (status == EX_OK && act == &merge_act)
-        archive_note_run(options_string(o, "archive"));
+        (void)utimensat(AT_FDCWD, newest, NULL, AT_SYMLINK_NOFOLLOW);
+    free(newest);
     return status;
 }
 

@@ -1,7 +1,6 @@
 #include "compactor/repeat.h"
 
 #include "base/clock.h"
-#include "compactor/archive.h"
 #include "base/rfc3339.h"
 #include "base/log.h"
 #include "counts/manifest.h"
@@ -11,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <time.h>
@@ -53,6 +53,19 @@ static int64_t last_run(const struct repeat *r)
         manifest_free(&m);
     }
     return made > r->last ? made : r->last;
+}
+
+/* Each complete run sets the time of the link `newest`, so `millrace compact` ends the failure of an earlier run. */
+static void note_other_run(struct repeat *r)
+{
+    char *newest = mem_printf("%s/newest", r->spec->archive);
+    struct stat st;
+    if (r->failures > 0 && lstat(newest, &st) == 0 && st.st_mtim.tv_sec > r->failed) {
+        r->failures = 0;
+        r->last = st.st_mtim.tv_sec;
+        r->announced = 0;
+    }
+    free(newest);
 }
 
 static void tell(struct repeat *r, int64_t due)
@@ -128,11 +141,7 @@ int repeat_runs(const struct repeat_spec *spec)
     signal(SIGHUP, SIG_IGN);
     service_notify("READY=1");
     while (!stop) {
-        if (r.failures > 0 && archive_last_run(spec->archive) > r.failed) {
-            r.failures = 0; /* `millrace compact` has succeeded since */
-            r.last = archive_last_run(spec->archive);
-            r.announced = 0;
-        }
+        note_other_run(&r);
         int64_t now = now_seconds(),
                 due = schedule_due(&spec->schedule, last_run(&r), r.failed, r.failures, now);
         if (due <= now) {

@@ -222,12 +222,10 @@ static void begin_report(struct follow *f)
 {
     f->report = put_kept_path(f->put, NULL, "prom");
     f->lock = f->report ? put_report_lock(f->report) : -1;
-    if (!f->report || f->lock >= 0)
-        return;
-    if (errno != EWOULDBLOCK)
-        tool_fail(0, "%s.lock: %s", f->report, strerror(errno));
-    free(f->report);
-    f->report = NULL;
+    if (f->lock < 0) {
+        free(f->report);
+        f->report = NULL;
+    }
 }
 
 static void end_report(struct follow *f)

@@ -3,7 +3,6 @@
 #include "base/io.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,9 +37,8 @@ static const struct {
 static int open_lock(const char *path, int flags)
 {
     char *name = mem_printf("%s.lock", path);
-    int fd = io->open(name, flags | O_CLOEXEC | O_NOFOLLOW, REPORT_MODE), saved = errno;
+    int fd = io->open(name, flags | O_CLOEXEC | O_NOFOLLOW, REPORT_MODE);
     free(name);
-    errno = saved;
     return fd;
 }
 
@@ -52,21 +50,20 @@ int put_report_lock(const char *path)
             clock_sleep(LOCK_WAIT);
             continue;
         }
-        int saved = errno;
         io->close(fd);
-        errno = saved;
         return -1;
     }
     return fd;
 }
 
-static bool is_locked(const char *path)
+/* A report without a lock file is that of an older version, which did not say that it ended. */
+static void look_at_lock(const char *path, struct put_report *r)
 {
     int fd = open_lock(path, O_RDONLY);
-    bool is = fd >= 0 && io->flock(fd, LOCK_SH | LOCK_NB) != 0;
+    r->has_ended = fd < 0;
+    r->is_locked = fd >= 0 && io->flock(fd, LOCK_SH | LOCK_NB) != 0;
     if (fd >= 0)
         io->close(fd);
-    return is;
 }
 
 int put_report_write(const char *path, const struct put_report *r)
@@ -108,6 +105,7 @@ static void read_file(const char *path, void (*each)(const struct put_report *r,
     char queue[NAME_LEN_MAX + 1] = "", producer[NAME_LEN_MAX + 1] = "";
     struct put_report r = {.queue = queue, .producer = producer, .why = ""};
     struct buf text = {0};
+    look_at_lock(path, &r);
     if (io_read_file(path, REPORT_MAX, &text) == 0) {
         buf_append_char(&text, '\0');
         char *rest = text.ptr;

@@ -32,7 +32,7 @@ struct put_report {
     bool is_locked; /* set by put_report_read: the follower runs */
 };
 
-/* Returns the descriptor of the lock, or -1 with errno, EWOULDBLOCK if another follower has the lock. Only the holder writes. */
+/* Returns the descriptor of the lock, or -1, for example if another follower has the lock. Only the holder writes. */
 int put_report_lock(const char *path);
 
 /* 0, or -1 with errno. */

@@ -47,67 +47,29 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
-/* Returns the user of the pipeline's processes: of a running daemon, else the owner of the data directory. */
-static bool find_user(const struct pipeline_status *s, uid_t *user)
-{
-    struct stat st = {0};
-    bool found = false;
-    for (size_t i = 0; i < PIPELINE_DAEMONS && !found; i++) {
-        char *process = mem_printf("/proc/%" PRId64, s->pipeline.daemons[i].pid);
-        found = s->pipeline.daemons[i].pid > 0 && stat(process, &st) == 0;
-        free(process);
-    }
-    found = found || stat(s->pipeline.data_dir, &st) == 0;
-    *user = st.st_uid;
-    return found;
-}
-
-/* Cuts `path` to the first entry, from `path` up to the data directory or the parent, that belongs to another user or denies
- * its owner. Returns false if there is none. */
-static bool find_denying(const struct pipeline_status *s, char *path, uid_t user, uid_t *owner)
-{
-    struct stat st;
-    char *slash = strrchr(path, '/');
-    size_t top = strlen(s->pipeline.data_dir);
-    if (strncmp(path, s->pipeline.data_dir, top) != 0)
-        top = (size_t)(slash - path);
-    for (;;) {
-        bool exists = stat(path, &st) == 0;
-        if (exists &&
-            (st.st_uid != user || (st.st_mode & S_IRWXU) < (S_ISDIR(st.st_mode) ? S_IRWXU : S_IRUSR))) {
-            *owner = st.st_uid;
-            return true;
-        }
-        slash = strrchr(path, '/');
-        if (slash == path || (size_t)(slash - path) < top)
-            return false;
-        *slash = '\0';
-    }
-}
-
-/* Returns the remedy for "PATH: Permission denied" in a text. The daemons' errors with an owner need only the command. */
+/* Returns the remedy for "PATH: Permission denied" in a text. run.json belongs to the user of the daemons. */
 static char *owner_remedy(const struct pipeline_status *s, const char *text)
 {
-    static const char doctor[] = "`millrace doctor` names the command";
-    char owner[IO_USER_NAME], needed[IO_USER_NAME], *remedy;
-    const char *end = strstr(text, ": Permission denied"), *at = end;
-    uid_t user, other;
+    char owner[IO_USER_NAME], needed[IO_USER_NAME] = "of the daemons";
+    const char *end = strstr(text, ": " DENIED), *at = end;
+    struct stat st, run;
     while (at && at > text && !strchr(" \"", at[-1]))
         at--;
-    if (!at || *at != '/' || !find_user(s, &user))
-        return mem_strdup(doctor);
-    char *path = bytes_dup(bytes_of(at, (size_t)(end - at)));
-    io_user_name(user, needed);
-    bool is_found = find_denying(s, path, user, &other);
-    if (is_found && other != user) {
-        io_user_name(other, owner);
-        remedy = mem_printf(
-            "%s belongs to user %s, but the daemons run as user %s: %s", path, owner, needed, doctor);
-    } else {
-        int len = is_found ? (int)strlen(path) : (int)(end - at);
-        remedy = mem_printf("let user %s read and write %.*s: %s", needed, len, at, doctor);
-    }
+    char *path = bytes_dup(bytes_of(at ? at : "", at ? (size_t)(end - at) : 0));
+    char *file = mem_printf("%s/run.json", s->pipeline.data_dir);
+    bool is_known = stat(file, &run) == 0 || stat(s->pipeline.data_dir, &run) == 0;
+    if (is_known)
+        io_user_name(run.st_uid, needed);
+    bool is_other = is_known && stat(path, &st) == 0 && st.st_uid != run.st_uid;
+    if (is_other)
+        io_user_name(st.st_uid, owner);
+    char *remedy = is_other ? mem_printf("%s belongs to user %s, but the daemons run as user %s: `millrace "
+                                         "doctor` names the command",
+                                  path, owner, needed)
+                            : mem_printf("let user %s read and write %s: `millrace doctor` names the command",
+                                  needed, *path == '/' ? path : "the file");
     free(path);
+    free(file);
     return remedy;
 }
 
