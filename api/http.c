@@ -90,11 +90,6 @@ static void handle_freshness(struct http_request *req, void *ctx)
     freshness_ask(((struct api *)ctx)->sources, req);
 }
 
-static void handle_health(struct http_request *req, void *ctx)
-{
-    readiness_reply(((struct api *)ctx)->readiness, req);
-}
-
 static void handle_openapi(struct http_request *req, void *ctx)
 {
     (void)ctx;
@@ -163,12 +158,6 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),
-    {.path = "/health",
-        .methods = HTTP_GET_,
-        .flags = HTTP_ROUTE_OPEN,
-        .handler = handle_health,
-        .on_overload = http_reply_health_on_overload,
-        .help = "200 with warnings when queries can be answered; 503 with the reason otherwise"},
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",
         "open the archive's current generation, if the api reads the archive itself"),
     {.path = NULL},

@@ -285,6 +285,11 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     return 0;
 }
 
+static bool api_check_health(struct http_request *req, void *ctx)
+{
+    return readiness_answers(((struct api *)ctx)->readiness, req);
+}
+
 /* Opens the archive again, because the operator may have restored a file. */
 static void api_hangup(void *ctx)
 {
@@ -312,6 +317,7 @@ static const struct daemon_spec spec = {
     .check = api_check,
     .start = api_start,
     .hangup = api_hangup,
+    .check_health = api_check_health,
     .drain = api_drain,
     .stop = api_stop,
 };

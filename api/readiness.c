@@ -128,17 +128,16 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
     readiness_check(r);
 }
 
-void readiness_reply(struct readiness *r, struct http_request *req)
+bool readiness_answers(struct readiness *r, struct http_request *req)
 {
     readiness_check(r);
-    if (r->unanswered == 0 || r->failing.len > 0) {
-        http_reply_health(req);
-        return;
-    }
+    if (r->unanswered == 0 || r->failing.len > 0)
+        return false;
     struct waiter *w = mem_zalloc(sizeof *w);
     *w = (struct waiter){.readiness = r, .req = req};
     TAILQ_INSERT_TAIL(&r->waiters, w, link);
     http_on_gone(req, on_gone, w);
+    return true;
 }
 
 struct readiness *readiness_new(struct daemon *daemon, const struct sources_config *config)

@@ -26,7 +26,7 @@ const char *readiness_error(const struct readiness *r);
 void readiness_judge(struct readiness *r);
 /* Starts a check if the last check ended more than a second ago. */
 void readiness_check(struct readiness *r);
-/* Answers a request for /health. */
-void readiness_reply(struct readiness *r, struct http_request *req);
+/* check_health of http_server_config. */
+bool readiness_answers(struct readiness *r, struct http_request *req);
 
 #endif

@@ -630,6 +630,7 @@ static int start_http(struct daemon *d, int fd, struct error *error)
         .degraded = why_degraded,
         .warnings = warnings_of,
         .not_ready_arg = d,
+        .check_health = d->spec->check_health,
         .extra_stats = d->spec->extra_stats,
         .reset_stats = d->spec->reset_stats,
         .stats_headers = d->spec->stats_headers};

@@ -87,7 +87,8 @@ struct daemon_spec {
     bool (*abort_drain)(void *ctx);
     /* Frees all parts. Called after the event loop has ended and every on_gone (http_server.h) has run. */
     void (*stop)(void *ctx);
-    /* See http_server_config for the last three callbacks. reset_stats may be NULL. */
+    /* See http_server_config for the last four callbacks. check_health and reset_stats may be NULL. */
+    bool (*check_health)(struct http_request *req, void *ctx);
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
     void (*reset_stats)(void *ctx);
     void (*stats_headers)(void *ctx, struct http_request *req);

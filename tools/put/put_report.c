@@ -7,13 +7,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 
 #define REPORT_MODE 0644 /* node_exporter is another user */
 #define REPORT_MAX ((size_t)64 << 10)
 #define SUFFIX ".prom"
-#define LOCK_TRIES 10 /* put_report_read holds the lock for a moment */
-#define LOCK_WAIT (10 * USEC_PER_MSEC)
 #define ENDED "# ended"
 
 static const struct {
@@ -44,24 +41,22 @@ static int open_lock(const char *path, int flags)
 
 int put_report_lock(const char *path)
 {
-    int fd = open_lock(path, O_RDONLY | O_CREAT), tries = LOCK_TRIES;
-    while (fd >= 0 && io->flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (--tries > 0) {
-            clock_sleep(LOCK_WAIT);
-            continue;
-        }
+    struct flock whole = {.l_type = F_WRLCK};
+    int fd = open_lock(path, O_RDWR | O_CREAT);
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &whole) == 0)
+        return fd;
+    if (fd >= 0)
         io->close(fd);
-        return -1;
-    }
-    return fd;
+    return -1;
 }
 
 /* A report without a lock file is that of an older version, which did not say that it ended. */
 static void look_at_lock(const char *path, struct put_report *r)
 {
+    struct flock whole = {.l_type = F_WRLCK};
     int fd = open_lock(path, O_RDONLY);
     r->has_ended = fd < 0;
-    r->is_locked = fd >= 0 && io->flock(fd, LOCK_SH | LOCK_NB) != 0;
+    r->is_locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
     if (fd >= 0)
         io->close(fd);
 }

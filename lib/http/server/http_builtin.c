@@ -25,19 +25,11 @@ void http_reply_health(struct http_request *req)
     buf_free(&body);
 }
 
-bool http_reply_health_on_overload(struct http_request *req, void *ctx)
-{
-    (void)ctx;
-    bool answers = req->refusal != HTTP_REFUSED_CONNECTIONS;
-    if (answers)
-        http_reply_health(req);
-    return answers;
-}
-
 static void handle_health(struct http_request *req, void *ctx)
 {
-    (void)ctx;
-    http_reply_health(req);
+    const struct http_server *s = ctx;
+    if (!s->config.check_health || !s->config.check_health(req, s->config.ctx))
+        http_reply_health(req);
 }
 
 static void handle_stats(struct http_request *req, void *ctx)

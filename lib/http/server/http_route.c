@@ -487,23 +487,6 @@ static void refuse_path(struct http_request *req)
     http_problem(req, r->status, r->code, is_public ? NULL : nearest ? hint : r->hint, "%s", r->detail);
 }
 
-/* The target may lack its end, but it begins with the path. Routes that decode bodies take long values in the body. */
-static void refuse_target(struct http_request *req)
-{
-    const struct refusal *r = &refusals[HTTP_REFUSED_TARGET_TOO_LONG];
-    const struct buf *text = &req->head.text;
-    const char *space = memchr(text->ptr, ' ', text->len);
-    size_t at = space ? (size_t)(space + 1 - text->ptr) : text->len, len = 0;
-    while (at + len < text->len && !strchr("? \r\n", text->ptr[at + len]))
-        len++;
-    buf_append(&req->path, text->ptr + at, len);
-    buf_append_char(&req->path, '\0');
-    struct http_endpoint *e = find_endpoint(req);
-    bool takes_body = e && (e->row->flags & HTTP_ROUTE_DECODES_BODY);
-    http_problem(
-        req, r->status, r->code, takes_body ? "POST the value in the body" : r->hint, "%s", r->detail);
-}
-
 void http_route_refuse(struct http_request *req)
 {
     enum http_refusal why = req->refusal;
@@ -513,10 +496,6 @@ void http_route_refuse(struct http_request *req)
     }
     if (why == HTTP_REFUSED_UNKNOWN_PARAMETER) {
         refuse_param(req);
-        return;
-    }
-    if (why == HTTP_REFUSED_TARGET_TOO_LONG) {
-        refuse_target(req);
         return;
     }
     if (why == HTTP_REFUSED_UNKNOWN) {

@@ -123,7 +123,9 @@ struct http_server_config {
     const char *(*not_ready)(void *arg); /* returns the reason, valid until the next call; NULL: ready */
     const char *(*degraded)(void *arg);  /* like not_ready, but only for /health; may be NULL */
     const char *(*warnings)(void *arg);  /* returns lines that /health adds to a 200; NULL: none */
-    void *not_ready_arg;                 /* argument of not_ready, degraded and warnings */
+    /* Returns true if it will answer the request for /health by http_reply_health, after a check. May be NULL. */
+    bool (*check_health)(struct http_request *req, void *ctx);
+    void *not_ready_arg; /* argument of not_ready, degraded and warnings */
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
     /* Resets the numbers of extra_stats, but not those of /metrics, for /stats?reset=1. May be NULL. */
@@ -214,10 +216,7 @@ void http_problem(struct http_request *req, int status, const char *code, const 
     ...) __attribute__((format(printf, 5, 6)));
 /* Replies with the list of endpoints, like the built-in route "/". */
 void http_reply_endpoints(struct http_request *req);
-/* Answers as /health does. For a daemon with a route /health of its own, which replaces the built-in endpoint. */
 void http_reply_health(struct http_request *req);
-/* The on_overload of this route. The built-in endpoints, too, answer above max_buffered, but not above max_connections. */
-bool http_reply_health_on_overload(struct http_request *req, void *ctx);
 /* Works like http_problem, with additional members `"name":value,...` as JSON text. */
 void http_problem_with(struct http_request *req, int status, const char *code, const char *members,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
