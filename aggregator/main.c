@@ -231,7 +231,7 @@ static void report_lines(struct wiring *w)
     const char *held_by = count_watermark_held_by(app->watermark);
     if (held_by[0] && complete_age(app) >= COMPLETE_AGE_MAX)
         buf_printf(&notice, "%sproducer %s holds completeness back", notice.len ? "; " : "", held_by);
-    daemon_set_notice(app->daemon, notice.ptr);
+    daemon_set_notice(app->daemon, "input", notice.ptr);
     if (now >= w->log_lines_at && (rejects.len > 0 || absent.len > 0)) {
         if (rejects.len > 0)
             log_warn("lines are rejected", LOG_S("summary", rejects.ptr));

@@ -25,8 +25,7 @@ struct api {
     struct asks *asks;
     struct http_client *queue;
     struct event_body *event_body;
-    struct door *door;    /* NULL: none */
-    char *archive_notice; /* warning about the archive; NULL: none */
+    struct door *door; /* NULL: none */
     struct stats_counter *refused_events;
     struct http_client *pubsub; /* client that `live` uses */
     struct live *live;

@@ -123,36 +123,19 @@ static void api_stop(void *ctx)
     page_free(&api->page);
     event_body_free(&api->event_body);
     door_close(&api->door);
-    free(api->archive_notice);
     counters_free(&api->counters);
     free(api);
 }
 
-/* Shows the warnings of the archive and of the door, each on its line of /health. */
-static void show_notices(void *arg)
+static void show_door(void *arg)
 {
     const struct api *api = arg;
-    const char *archive = api->archive_notice, *door = door_problem(api->door);
-    char *both = archive && door ? mem_printf("%s\nwarning: %s", archive, door) : NULL;
-    daemon_set_notice(api->daemon, both ? both : archive ? archive : door);
-    free(both);
+    daemon_set_notice(api->daemon, "door", door_problem(api->door));
 }
 
-/* Without an open archive, queries and /health get a 503, but events are accepted. */
 static void on_archive(void *arg)
 {
-    struct api *api = arg;
-    const char *error = local_archive_error(api->archive);
-    bool has_archive = local_archive_generation(api->archive) != NULL;
-    char *refusal = error[0] ? mem_printf("cannot open the archive: %s", error) : mem_strdup(OPENING);
-    char *notice = mem_printf("cannot open the archive, the former generation stays in use: %s", error);
-    daemon_set_refusing(api->daemon, "queries", has_archive ? NULL : refusal);
-    free(api->archive_notice);
-    api->archive_notice = has_archive && error[0] ? notice : NULL;
-    show_notices(api);
-    if (!api->archive_notice)
-        free(notice);
-    free(refusal);
+    readiness_judge(((struct api *)arg)->readiness);
 }
 
 /* Opens the door if the configuration has one. */
@@ -162,7 +145,7 @@ static int open_door(struct daemon *d, struct api *api, struct error *error)
         .counters = api->counters,
         .base = daemon_base(d),
         .stats = daemon_stats(d),
-        .on_change = show_notices,
+        .on_change = show_door,
         .arg = api};
     int r = door_open(&config, &api->door, error);
     event_body_use_door(api->event_body, door_enrich(api->door));

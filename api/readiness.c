@@ -56,7 +56,7 @@ void readiness_judge(struct readiness *r)
                        ? mem_printf("cannot open the archive, the former generation stays in use: %s", error)
                        : NULL;
     daemon_set_refusing(r->daemon, "queries", r->error);
-    daemon_set_notice(r->daemon, notice);
+    daemon_set_notice(r->daemon, "archive", notice);
     free(notice);
 }
 

@@ -11,6 +11,7 @@
 #include "daemon/workers.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_pool.h"
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -237,12 +238,15 @@ struct daemon {
     char *auth_token;
     bool ready, draining, drained, aborting;
     pthread_mutex_t
-        state_lock;      /* protects ready, draining and the texts below, which workers read for /health */
-    char *not_ready;     /* reason why the daemon is not ready */
-    char *degraded;      /* reason that daemon_set_degraded has set, or NULL */
-    char *refusing;      /* reason that daemon_set_refusing has set, or NULL */
-    char *notice;        /* warning that daemon_set_notice has set, or NULL */
-    struct buf warnings; /* lines that daemon_add_warning has added, ended by a NUL */
+        state_lock;  /* protects ready, draining and the texts below, which workers read for /health */
+    char *not_ready; /* reason why the daemon is not ready */
+    char *degraded;  /* reason that daemon_set_degraded has set, or NULL */
+    char *refusing;  /* reason that daemon_set_refusing has set, or NULL */
+    struct notice {
+        const char *of;
+        char *text;                /* NULL: none */
+    } notices[DAEMON_NOTICES_MAX]; /* that daemon_set_notice has set */
+    struct buf warnings;           /* lines that daemon_add_warning has added, ended by a NUL */
     size_t n_warnings;
     struct buf shown_warnings; /* the lines of notice and warnings, for /health */
     int status;
@@ -360,12 +364,25 @@ static const char *why_degraded(void *arg)
     return d->degraded ? d->degraded : d->refusing;
 }
 
-void daemon_set_notice(struct daemon *d, const char *text)
+void daemon_set_notice(struct daemon *d, const char *of, const char *text)
 {
+    struct notice *n = d->notices;
     pthread_mutex_lock(&d->state_lock);
-    free(d->notice);
-    d->notice = text ? mem_strdup(text) : NULL;
+    while (n->of && strcmp(n->of, of) != 0)
+        n++;
+    assert(n < d->notices + DAEMON_NOTICES_MAX);
+    n->of = of;
+    free(n->text);
+    n->text = text ? mem_strdup(text) : NULL;
     pthread_mutex_unlock(&d->state_lock);
+}
+
+static size_t count_notices(const struct daemon *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
+        n += d->notices[i].text != NULL;
+    return n;
 }
 
 void daemon_add_warning(struct daemon *d, const char *fmt, ...)
@@ -394,10 +411,13 @@ void daemon_add_warning(struct daemon *d, const char *fmt, ...)
 static const char *warnings_of(void *arg)
 {
     struct daemon *d = arg;
-    if (!d->notice)
+    if (count_notices(d) == 0)
         return d->warnings.ptr;
     buf_clear(&d->shown_warnings);
-    buf_printf(&d->shown_warnings, "warning: %s\n%s", d->notice, d->warnings.ptr ? d->warnings.ptr : "");
+    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
+        if (d->notices[i].text)
+            buf_printf(&d->shown_warnings, "warning: %s\n", d->notices[i].text);
+    buf_append_str(&d->shown_warnings, d->warnings.ptr ? d->warnings.ptr : "");
     buf_append_char(&d->shown_warnings, '\0');
     return d->shown_warnings.ptr;
 }
@@ -775,7 +795,7 @@ static double count_warnings(void *arg)
 {
     struct daemon *d = arg;
     pthread_mutex_lock(&d->state_lock);
-    double n = (double)d->n_warnings + (d->notice != NULL);
+    double n = (double)(d->n_warnings + count_notices(d));
     pthread_mutex_unlock(&d->state_lock);
     return n;
 }
@@ -831,7 +851,8 @@ static int run(const struct daemon_spec *spec, struct options *o)
     free(d.not_ready);
     free(d.degraded);
     free(d.refusing);
-    free(d.notice);
+    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
+        free(d.notices[i].text);
     buf_free(&d.warnings);
     buf_free(&d.shown_warnings);
     free(d.auth_token);

@@ -118,9 +118,10 @@ void daemon_set_degraded(struct daemon *d, const char *why);
 /* For a temporary condition such as a full disk: makes /health answer 503 with "refusing WHAT since TIME: WHY". If
  * `why` is NULL, /health answers 200 again. */
 void daemon_set_refusing(struct daemon *d, const char *what, const char *why);
-/* Sets the notice, one warning that /health shows before all other warnings. A later call replaces the notice; NULL
- * removes the notice. */
-void daemon_set_notice(struct daemon *d, const char *text);
+/* Sets a notice: a warning that /health shows before all other warnings. A later call with the same subject `of`, a
+ * constant, replaces the notice; NULL removes it. At most DAEMON_NOTICES_MAX subjects. */
+#define DAEMON_NOTICES_MAX 4
+void daemon_set_notice(struct daemon *d, const char *of, const char *text);
 /* Adds "warning: TEXT" to all later 200 replies of /health. /health shows the first DAEMON_WARNINGS_MAX warnings and
  * refers to the log for further warnings. */
 #define DAEMON_WARNINGS_MAX 16

@@ -275,7 +275,7 @@ static void append_field(
 {
     uint64_t number = 0;
     int64_t usec;
-    bool is_absent = bytes_equal_str(span, "-") || bytes_equal_str(span, "\"\"");
+    bool is_absent = is_no_value(span) || bytes_equal_str(span, "\"\"");
     struct bytes text = is_absent ? BYTES_NONE : unescape(span, &f->text);
     switch (p->kind) {
     case LOG_ADDRESS:
@@ -420,7 +420,7 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     buf_clear(event);
     buf_printf(event, "{\"time\":%" PRId64, time);
     for (size_t i = 0; i < f->fields.n; i++)
-        if (f->fields.list[i].member[0] && f->spans[i].ptr)
+        if (f->fields.list[i].member[0])
             append_field(f, event, &f->fields.list[i], f->spans[i]);
     buf_append_char(event, '}');
     *is_changed = f->is_changed;

@@ -8,7 +8,8 @@
  *    user and other texts without quotes end at the first place from which the rest of the line fits; so they may
  *    contain blanks, "[" and times.
  * 2. A blank of the format stands for one or more. An address may be a list, of which the first address counts.
- * 3. A member whose value is "-", empty or `""` is left out. `bytes` is 0 then.
+ * 3. A member whose value is "-", empty or `""` is null, so that its field is not taken for a misspelt one. `bytes` is
+ *    0 then; `ident` and `request` are left out.
  * 4. The servers escape bytes as \xHH, \" and \\; the event has the bytes themselves. U+FFFD replaces invalid UTF-8.
  * 5. A request not of the form "METHOD TARGET PROTOCOL" becomes the member `request`.
  * 6. The line may begin with the prefix of syslog, journald, Docker, Compose or Kubernetes, or be an entry of

@@ -300,6 +300,8 @@ static int put_with(const struct options *o)
     sigaction(SIGTERM, &stop, NULL);
     if (status == 0)
         status = run(&p, n > 0 ? files : standard_input, n > 0 ? n : 1);
+    else if (follows)
+        put_follow_fail(&p, status);
     put_door_report(p.form.door);
     put_door_close(&p.form.door);
     int counted = put_counted_report(&p.counted, p.numbers.posted + p.numbers.duplicates > 0);

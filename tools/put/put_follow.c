@@ -247,7 +247,8 @@ static void report(struct follow *f, int exit_status, bool is_last)
             [PUT_SKIPPED_BYTES] = p->skipped_bytes,
             [PUT_REPLACED] = p->replaced,
             [PUT_NO_VISITOR] = put_door_missed(p->form.door),
-            [PUT_EXIT_STATUS] = (uint64_t)exit_status}};
+            [PUT_EXIT_STATUS] = (uint64_t)exit_status},
+        .has_ended = is_last};
     usec_t now = clock_monotonic();
     if (!f->report || (!is_last && now - f->reported_at < PUT_REPORT_EVERY))
         return;
@@ -286,6 +287,8 @@ static int follow_all(struct follow *f, char **operands, size_t n)
                 status = take_turn(&log->in, &is_idle);
             all_idle = all_idle && is_idle;
         }
+        put_rejects_report(&f->put->rejects, clock_monotonic(), false);
+        progress_show(&f->put->progress, NULL, 0, 0, f->put->taken, false, clock_monotonic());
         put_door_tend(f->put->form.door);
         report(f, 0, false);
         if (all_idle && status == 0 && !put_stopped)

@@ -93,6 +93,7 @@ static void read_line(const char *line, struct put_report *r, char *queue, char 
         r->rejects = *text ? text : NULL;
     if ((text = after(line, "# why ")))
         r->why = text;
+    r->has_ended = r->has_ended || strcmp(line, ENDED) == 0;
 }
 
 static void read_file(const char *path, void (*each)(const struct put_report *r, void *arg), void *arg)

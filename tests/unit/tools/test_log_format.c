@@ -144,7 +144,8 @@ static void test_addresses_and_hosts(void **state)
     check("shop.example 192.0.2.7 - ann " REST,
         "{\"time\":1332547200,\"vhost\":\"shop.example\",\"host\":\"192.0.2.7\",\"user\":\"ann\"," STATUS);
     check("[2001:db8::1]:8080 192.0.2.7 - - " REST,
-        "{\"time\":1332547200,\"vhost\":\"[2001:db8::1]\",\"port\":8080,\"host\":\"192.0.2.7\"," STATUS);
+        "{\"time\":1332547200,\"vhost\":\"[2001:db8::1]\",\"port\":8080,\"host\":\"192.0.2.7\"" ANONYMOUS
+        "," STATUS);
     check_wrong("192.0.2.7 - - " REST, "`192.0.2.7` is not a virtual host: use --format=combined");
     check_wrong(
         "192.0.2.7 - - " TIME " \"-\" 200 1", "`192.0.2.7` is not a virtual host: use --format=combined");
@@ -177,9 +178,9 @@ static void test_directives(void **state)
     (void)state;
     format = "%h %l %u %t \\\"%r\\\" %!200,304>s %b %D %T \"%{Referer}i\" \"%{X-Request-Id}o\"";
     check("192.0.2.7 - - " TIME " \"GET /a HTTP/2.0\" 200 5 1200 0 \"http://r/\" \"i d\"",
-        BEGIN ",\"method\":\"GET\",\"path\":\"/a\",\"protocol\":\"HTTP/"
-              "2.0\",\"status\":200,\"bytes\":5,\"duration_us\":1200,"
-              "\"duration\":0,\"referrer\":\"http://r/\",\"x_request_id\":\"i d\"}");
+        BEGIN ANONYMOUS ",\"method\":\"GET\",\"path\":\"/a\",\"protocol\":\"HTTP/"
+                        "2.0\",\"status\":200,\"bytes\":5,\"duration_us\":1200,"
+                        "\"duration\":0,\"referrer\":\"http://r/\",\"x_request_id\":\"i d\"}");
     check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" more", "`more` follows the last field");
     format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
     check(
