@@ -633,15 +633,18 @@ struct count_source *count_lookup_source(
 {
     static const struct count_source_kind kind = {lookup_next_record, lookup_next_value, lookup_close, NULL};
     struct lookup_source *s = mem_zalloc(sizeof *s);
-    char key[sizeof("lookup|") + COMPONENT_HASH];
+    char key[sizeof("lookup|") + COMPONENT_HASH] = "lookup|";
+    size_t head = strlen(key);
+    bool has_lookups = may_have(range, bytes_of(key, head));
     s->base.kind = &kind;
     s->texts = texts;
-    for (size_t i = 0; i < n && may_have(range, BYTES_LITERAL("lookup|")); i++) {
+    for (size_t i = 0; i < n && has_lookups; i++) {
         const struct interned *t = interner_get(texts, ids[i]);
-        int len = snprintf(key, sizeof key, "lookup|%.*s", COMPONENT_HASH, t->stored);
+        memcpy(key + head, t->stored, COMPONENT_HASH);
+        if (!may_have(range, bytes_of(key, head + COMPONENT_HASH)))
+            continue;
         struct sortable order = order_of(t, ids[i], '\0');
-        if (may_have(range, bytes_of(key, (size_t)len)))
-            sortables_add(&s->ids, order.high, order.low);
+        sortables_add(&s->ids, order.high, order.low);
     }
     sort(&s->ids);
     return &s->base;
