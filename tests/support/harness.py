@@ -72,7 +72,7 @@ def wait_until(condition, what, timeout=PATIENCE, interval=None):
         waited = time.monotonic() - start
         if waited > timeout:
             raise AssertionError("waited %g s in vain for: %s" % (timeout, what() if callable(what) else what)) from missing
-        time.sleep(min(max(waited / 10, 0.005), 0.1) if interval is None else interval)
+        time.sleep(min(max(waited / 10, 0.005), 0.25) if interval is None else interval)
 
 
 def slower_and_slower(unit, attempt, tries=4):
