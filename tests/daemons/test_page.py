@@ -1,7 +1,7 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
 # label: surface
 # seconds: 240
-# parts: 5
+# parts: 3
 # processors: 2
 # full: MILLRACE_ROUNDS=80
 import collections
@@ -131,14 +131,14 @@ class Page(PageCase):
                    is_full=FULL, **self.put_recent())
 
     def test_drawing(self):
-        self.check("begins the week on any day", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
+        self.check("begins the week on any day", "draws quickly and does not shift", *["draws 5,000 points in 50 ms"] * FULL,
                    "fits from 320 pixels to 4K, light and dark", is_full=FULL, **self.put_recent())
 
     def test_sharing(self):
         self.check("copies and saves everything", is_full=FULL, **self.put_recent())
 
     def test_new_events(self):
-        self.check("shows a new event within two seconds",
+        self.check(*["shows a new event within two seconds"] * FULL,
                    ["has no serious fault of accessibility", "keeps the focus while numbers change", "follows a stream, pauses and filters",
                     "follows the lines of a condition", "shows hostile keys as text", "shows the pipeline and what is wrong"],
                    is_full=FULL, **self.put_recent())
