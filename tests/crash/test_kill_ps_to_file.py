@@ -20,6 +20,7 @@ class Killed(ArchiveTest):
         def run():
             while busy:
                 self.publish(self.random.randrange(1, 200))
+                time.sleep(0.005)
         publisher = threading.Thread(target=run)
         publisher.start()
         try:

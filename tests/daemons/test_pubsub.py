@@ -303,6 +303,7 @@ class Subscribe(PubsubTest):
             published.append(block if len(published) < 20 else b"small\n")
             self.assertEqual(self.pub(published[-1]).status, 200)
             self.assertEqual(response.read(len(published[-1])), published[-1])
+            time.sleep(0.005)
         if not harness.SANITIZED:
             with open("/proc/%d/status" % p.pid) as f:
                 resident = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))

@@ -280,6 +280,7 @@ class CommitTest(OnDisk, NngTest):
         while any(t.is_alive() for t in threads):
             stats = q.stats()
             most = [max(most[0], stats["nng_batches_waiting"]), max(most[1], stats["nng_waiting_bytes"])]
+            time.sleep(seconds / 50)  # a commit takes `seconds`
         self.assertEqual(answered, [200] * 64)
         self.assertLessEqual(most[1], (16 << 20) + len(body))
         self.assertGreater(most[1], 8 << 20, "that the bound was come near to")
@@ -297,6 +298,7 @@ class CommitTest(OnDisk, NngTest):
                 r.send(b"\nx")
         while (stats := q.stats())["nng_batches_total"] < 200:
             most = max(most, stats["nng_batches_waiting"])
+            time.sleep(seconds / 50)
         self.assertLessEqual(most, 64)
         self.assertGreater(most, 32)
         for r in senders:
