@@ -2,6 +2,7 @@
 meanwhile and whichever generation is current; the memory is bounded."""
 # full: MILLRACE_ROUNDS=20
 import collections
+import json
 import random
 import threading
 
@@ -82,7 +83,7 @@ class OneGenerationAfterTheOther(Kept):
         self.mapped()
         plain = self.start_api("--sortdb-url", self.sortdb.url)
         asked, archived, counted = self.questions(rng, 18), 1, 1
-        for i in range(harness.rounds(1) * 100):
+        for i in range(harness.rounds(1) * 60):
             act = rng.random()
             if act < 0.15 and counted < len(slices):
                 counted += 1
@@ -99,7 +100,7 @@ class OneGenerationAfterTheOther(Kept):
                 self.assertEqual((got.status, got.body), (expected.status, expected.body), what)
                 for name in ("ETag", "Cache-Control", "X-Millrace-Complete-Until"):
                     self.assertEqual(got.header(name), expected.header(name), what)
-        self.assertGreater(self.hits(), harness.rounds(1) * 100)
+        self.assertGreater(self.hits(), harness.rounds(1) * 60)
 
     def test_memory_is_bounded(self):
         value = " ".join("%s:1" % hour_text(START + h * HOUR) for h in range(366 * 24)).encode()
@@ -109,9 +110,10 @@ class OneGenerationAfterTheOther(Kept):
 
         def ask(i, **more):
             reply = self.api.get("/v1/series?" + query(user="k%03d" % i, **{**span, **more}))
-            self.assertEqual(reply.json()["total"], 366 * 24)
+            self.assertEqual(reply.status, 200)
             return reply.body
         first = ask(0)
+        self.assertEqual(json.loads(first)["total"], 366 * 24)
         for i in range(600):
             self.assertEqual((ask(i), ask(i)), (first.replace(b"k000", b"k%03d" % i),) * 2)
         self.assertEqual(self.hits(), 600 + 1)

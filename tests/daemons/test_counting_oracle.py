@@ -2,7 +2,8 @@
 
 Without ../shared the oracle is not there; then the digests of what it printed stand for it, in
 tests/expected/counting.json, made by `MILLRACE_BUILD=... PYTHONPATH=tests/support test_counting_oracle.py --print`.
-With it, the stored ones are checked too."""
+With it, the stored ones are checked too. It counts generated lines in the long round, and if the digests differ."""
+# full: MILLRACE_ROUNDS=2
 import hashlib
 import json
 import os
@@ -117,9 +118,10 @@ class CountingOracle(unittest.TestCase):
 
     def check_both_ways(self, name, data):
         got = self.count(data)
-        if self.oracle:
+        digests = [digest(got[0]), got[1]]
+        if self.oracle and (name == "nasty" or harness.rounds(1) > 1 or digests != self.stored[name]):
             self.check(got, oracle_counts(self.oracle, self.config, [data]))
-        self.assertEqual([digest(got[0]), got[1]], self.stored[name])
+        self.assertEqual(digests, self.stored[name])
         lines = got[0].split(b"\n")[:-1]
         self.assertEqual(lines, sorted(lines))
 

@@ -63,7 +63,8 @@ class Grep(harness.MillraceTest):
                     wanted = self.expected(fits, ns)
                     got = self.grep(*args, *more, "--", text, expect=0 if wanted else 1)
                     self.assertEqual(got, wanted, (text, args, ns))
-                    self.assertEqual(self.grep(*args, *more, "--count", "--", text, expect=0 if wanted else 1), b"%d\n" % wanted.count(b"\n"))
+                    if not ns:
+                        self.assertEqual(self.grep(*args, "--count", "--", text, expect=0 if wanted else 1), b"%d\n" % wanted.count(b"\n"))
         self.assertEqual(self.grep("-q", "user"), b"")
         self.assertEqual(self.grep("-q", "nothing", expect=1), b"")
 

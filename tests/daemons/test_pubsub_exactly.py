@@ -129,7 +129,7 @@ class Publishers(PubsubTest):
 class Curl(PubsubTest):
     """The loop of docs/guide/streams.md: goes back to its last LF, and asks from there."""
 
-    DISCONNECTS = 200
+    DISCONNECTS = harness.rounds(60)
     TAIL = 8192  # holds an LF
 
     @staticmethod
@@ -150,7 +150,7 @@ class Curl(PubsubTest):
         out.close()
         return curl
 
-    def test_two_hundred_disconnects_while_publishing_goes_on(self):
+    def test_disconnects_while_publishing_goes_on(self):
         if not shutil.which("curl"):
             harness.not_installed(self, "curl is not installed")
         random = harness.seeded()

@@ -99,14 +99,14 @@ class MemoryTest(InMemory, Deep):
 
     def test_a_long_separator_makes_no_long_reply(self):
         q = self.queue()
-        q.post("/mput", b"\n".join(b"%d" % i for i in range(10000)))
+        q.post("/mput", b"\n".join(b"%d" % i for i in range(3000)))
         separator, out = "s" * 20000, []
-        while len(out) < 10000:
+        while len(out) < 3000:
             reply = self.expect(q.get("/mget?items=10000&separator=" + separator), 200)
             self.assertLess(len(reply.body), 17 << 20)
             self.assertTrue(reply.body.endswith(b"s"), "as always when fewer came than were asked for")
             out += reply.body.split(separator.encode())[:-1]
-        self.assertEqual(out, [b"%d" % i for i in range(10000)])
+        self.assertEqual(out, [b"%d" % i for i in range(3000)])
         q.post("/mput", b"a\nb")
         self.assertEqual(q.get("/mget?items=2&separator=" + separator).body, b"a" + separator.encode() + b"b")
 
@@ -133,7 +133,7 @@ class Everywhere:
 
     def test_many_delays_due_at_once(self):
         """They become ready in the order of their puts, and nobody else waits for that, over a kill too."""
-        n, late = 60000, 1500
+        n, late = 30000, 1500
         q = self.queue("--max-memory=64M")
         began = time.monotonic()
         self.expect(q.post("/mput?delay=%d" % late, b"\n".join(b"%d" % i for i in range(n))), 200)

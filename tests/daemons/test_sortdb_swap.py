@@ -79,7 +79,7 @@ class SortdbSwap(SortdbTest):
         readers = [Reader(daemon.url, over, *targets[i % len(targets)]) for i in range(2 * len(targets))]
         for r in readers:
             r.start()
-        end, n = time.monotonic() + rounds(2), 1
+        end, n = time.monotonic() + rounds(1), 1
 
         def swapped():
             """For that long, and until each reader has answers of several generations."""
@@ -89,7 +89,7 @@ class SortdbSwap(SortdbTest):
             daemon.process.send_signal(signal.SIGHUP)
             return any(r.wrong for r in readers) or time.monotonic() > end and \
                 min(r.answers for r in readers) > 5 and daemon.stats()["reloads_total"] > 20
-        wait_until(swapped, lambda: "answers: %s" % [r.answers for r in readers], rounds(2) + harness.PATIENCE, interval=0.05)
+        wait_until(swapped, lambda: "answers: %s" % [r.answers for r in readers], rounds(1) + harness.PATIENCE, interval=0.05)
         over.set()
         for r in readers:
             r.join()

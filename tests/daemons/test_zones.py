@@ -1,6 +1,6 @@
 """Series and breakdowns in zones and units equal the oracle's, before, between and after compactions; and the archive's
 bytes are the oracle's for one shard and for four. Real clicks through every daemon; generated ones where there are none.
-One zone and a sample of the clicks, and all of both in the long round."""
+One zone, fewer keys and a sample of the clicks; all of them, and four shards, in the long round."""
 # full: MILLRACE_ROUNDS=5
 import collections
 import datetime
@@ -16,6 +16,7 @@ from harness import wait_until
 
 ZONES = ({"timezone": "America/New_York"}, {"timezone": "UTC"}, {"timezone": "Asia/Tokyo"},
          {"timezone": "Australia/Sydney"}, {"hour_offset": -5})[:harness.rounds(1)]
+FULL = harness.rounds(1) > 1
 FAR = 5995814400
 BATCH = 2000
 
@@ -69,11 +70,11 @@ class Zones(harness.MillraceTest):
         return [(t, n) for t, n in sorted(rows.items())]
 
     def check(self):
-        """The busiest keys of every counter, twenty in all and `all`, in every unit and zone."""
+        """The busiest keys of every counter and `all`, in every unit and zone."""
         subs = answers.breakdowns(self.oracle, self.counts)
         self.api = harness.connect(self.pipeline.daemon_url("api"))
         self.addCleanup(self.api.close)
-        for ns, few in (("all", 1), ("u", 7), ("h", 7), ("d", 6)):
+        for ns, few in (("all", 1), ("u", 7), ("h", 7), ("d", 6)) if FULL else (("all", 1), ("u", 2), ("h", 2), ("d", 2)):
             for key in answers.busiest(self.counts, ns)[:few]:
                 stored = self.oracle.component(key.encode(), {})
                 hours = self.counts.total[ns, stored]
@@ -98,7 +99,7 @@ class Zones(harness.MillraceTest):
             self.assertTrue(got == expected, "shard %d of %d differs" % (shard, shards))
 
     def lines(self):
-        files = harness.real_sample()
+        files = harness.real_files()[:None if FULL else 2]
         print("ran on: %s" % ("%d files of real clicks" % len(files) if files else "generated events"), flush=True)
         if not files:
             files = [answers.generate(self.path("events.ndjson"))]
@@ -118,8 +119,9 @@ class Zones(harness.MillraceTest):
         self.compact()
         self.check()
         self.check_archive(1)
-        self.compact("--shards=4")
-        self.check_archive(4)
+        if FULL:
+            self.compact("--shards=4")
+            self.check_archive(4)
         self.pipeline.interrupt()
 
 
