@@ -158,7 +158,7 @@ class Imports(Changes):
     @unittest.skipIf(harness.SANITIZED, "measures memory")
     def test_memory_is_bounded(self):
         """Of an import, of the merge after it, of another number of shards and of --verify, each of more than the bound."""
-        bound, n = 20 << 20, 500000
+        bound, n = 12 << 20, 300000
         path = self.path("big")
         with open(path, "wb") as f:
             for i in (k * 7919 % n for k in range(n)):  # each once, in disorder

@@ -74,7 +74,7 @@ class Clickgen(harness.MillraceTest):
         self.assertGreater(hours[14], 3 * hours[3])
 
     def test_distributions_are_zipf(self):
-        events = self.events("--events=30000", "--links=1000", "--zipf=1", "--users=100", "--countries=40", "--referrers=50")
+        events = self.events("--events=20000", "--links=1000", "--zipf=1", "--users=100", "--countries=40", "--referrers=50")
         links = collections.Counter(e["h"] for e in events).most_common()
         self.assertTrue(1.6 < links[0][1] / links[1][1] < 2.5, links[:3])
         self.assertTrue(7 < links[0][1] / links[9][1] < 14, links[:10])
@@ -85,7 +85,7 @@ class Clickgen(harness.MillraceTest):
         for e in events:
             owners[e["h"]].add((e["l"], e["u"], e["hc"]))
         self.assertEqual({len(o) for o in owners.values()}, {1})
-        flat = collections.Counter(e["h"] for e in self.events("--events=30000", "--links=10", "--zipf=0"))
+        flat = collections.Counter(e["h"] for e in self.events("--events=15000", "--links=10", "--zipf=0"))
         self.assertLess(max(flat.values()) / min(flat.values()), 1.2)
 
     def test_heartbeats(self):
