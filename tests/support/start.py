@@ -7,7 +7,7 @@ import os
 import sys
 import types
 
-SELDOM_USED = ("difflib", "pprint", "ssl")  # unittest and http.client import them
+SELDOM_USED = ("bz2", "difflib", "ipaddress", "lzma", "pprint", "ssl", "textwrap", "tokenize")  # other modules import them
 
 
 def load_once_used(name):
