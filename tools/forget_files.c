@@ -27,6 +27,7 @@ static const struct place {
     {NULL, "run.json*", 0, NULL},
     {NULL, "visitor.keys*", 0, NULL},
     {NULL, "put/*.sources", 0, NULL},
+    {NULL, "put/*.prom.lock", 0, NULL},
     {NULL, "put/*.prom", 2, last_refused},
     {NULL, "put/*.rejects", 2, refused},
     {NULL, "put/*.rejects.1", 2, refused},
