@@ -187,8 +187,8 @@ class PutDoorTest(DoorTest):
         now = int(time.time())
         lines = LINE % ("192.0.2.7", self.stamp(now), AGENT.replace('"', "\\x22")) + LINE % ("192.0.2.7", self.stamp(now - 3 * DAY), "curl")
         (new, old), messages = self.put("add = visitor\nKEYS\n", lines)
-        self.assertEqual(new, {"time": now, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5, "agent": AGENT,
-                               "visitor": self.visitor(now, "192.0.2.7", AGENT)})
+        self.assertEqual(new, {"time": now, "user": None, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5,
+                               "referrer": None, "agent": AGENT, "visitor": self.visitor(now, "192.0.2.7", AGENT)})
         self.assertEqual((old["agent"], "visitor" in old, "host" in old), ("curl", False, False))
         self.assertIn("1 events have no visitor (1 late)", messages)
         (kept, _), _ = self.put("add = visitor ip\nKEYS\n", lines)
