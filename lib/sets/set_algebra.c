@@ -1,0 +1,260 @@
+#include "sets/set_algebra.h"
+
+#include "base/text_hash.h"
+#include "sets/set_bits.h"
+
+#include <assert.h>
+#include <roaring/roaring.h>
+#include <stdlib.h>
+
+#define CHUNKS ((size_t)1 << 16)
+#define RANGE_HASHES 16384 /* hashes of a range, on average */
+#define RANGE_BITS_MAX 24
+
+/* What the walk over numbers or hashes shares. */
+struct cohort {
+    const struct set_operand *operands;
+    size_t n;
+    uint64_t all, any, not ; /* operands of each role, as bits */
+};
+
+static struct cohort cohort_of(const struct set_operand *operands, size_t n)
+{
+    struct cohort c = {.operands = operands, .n = n};
+    assert(n > 0 && n <= SET_OPERANDS_MAX);
+    for (size_t i = 0; i < n; i++)
+        *(operands[i].role == SET_ALL     ? &c.all
+            : operands[i].role == SET_ANY ? &c.any
+                                          : &c.not ) |= UINT64_C(1) << i;
+    assert((c.all | c.any) != 0);
+    return c;
+}
+
+static bool is_counted(const struct cohort *c, uint64_t in)
+{
+    return (in & c->all) == c->all && (c->any == 0 || (in & c->any) != 0) && (in & c->not ) == 0;
+}
+
+/* One container of one view. */
+struct part {
+    const roaring_bitmap_t *of;
+    uint32_t container, operand;
+};
+
+/* The containers of all views, ordered by their chunks. The parts of chunk k are [first[k], first[k + 1]). */
+struct parts {
+    struct part *list;
+    uint32_t *first;
+};
+
+static struct parts collect(const struct cohort *c)
+{
+    struct parts p = {.first = mem_zalloc((CHUNKS + 2) * sizeof *p.first)};
+    size_t n = 0;
+    for (int is_placing = 0; is_placing < 2; is_placing++) {
+        for (uint32_t i = 0; i < c->n; i++) {
+            for (size_t v = 0; v < c->operands[i].n; v++) {
+                const roaring_bitmap_t *of = c->operands[i].views[v].numbers;
+                for (int32_t k = 0; of && k < of->high_low_container.size; k++) {
+                    /* Counted two places ahead, so that placing moves first[k + 1] to the end of chunk k. */
+                    uint32_t *at = &p.first[of->high_low_container.keys[k] + (is_placing ? 1 : 2)];
+                    if (is_placing)
+                        p.list[(*at)++] = (struct part){of, (uint32_t)k, i};
+                    else
+                        (*at)++;
+                    n += !is_placing;
+                }
+            }
+        }
+        if (is_placing)
+            break;
+        for (size_t k = 2; k < CHUNKS + 2; k++)
+            p.first[k] += p.first[k - 1];
+        p.list = mem_alloc((n + 1) * sizeof *p.list);
+    }
+    return p;
+}
+
+/* Combines the accumulators of a chunk. An operand without a container in the chunk is empty, and `in` lacks its bit. */
+static uint64_t count_chunk(const struct cohort *c, uint64_t (*bits)[SET_BITS_WORDS], uint64_t in)
+{
+    uint64_t *out = bits[c->n];
+    bool has_any = false, has_out = false;
+    if ((in & c->all) != c->all || (c->any != 0 && (in & c->any) == 0))
+        return 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->operands[i].role != SET_ANY || !(in >> i & 1))
+            continue;
+        if (!has_any)
+            memcpy(out, bits[i], SET_BITS_BYTES);
+        else
+            set_bits_or(out, bits[i]);
+        has_any = has_out = true;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->operands[i].role != SET_ALL)
+            continue;
+        if (!has_out)
+            out = bits[i];
+        else
+            set_bits_and(out, bits[i]);
+        has_out = true;
+    }
+    for (size_t i = 0; i < c->n; i++)
+        if (c->operands[i].role == SET_NOT && in >> i & 1)
+            set_bits_and_not(out, bits[i]);
+    return set_bits_count(out);
+}
+
+static uint64_t count_numbers(const struct cohort *c)
+{
+    uint64_t n = 0;
+    struct parts p = collect(c);
+    uint64_t(*bits)[SET_BITS_WORDS] = mem_alloc((c->n + 1) * sizeof *bits);
+    for (size_t k = 0; k < CHUNKS; k++) {
+        uint64_t in = 0;
+        for (uint32_t i = p.first[k]; i < p.first[k + 1]; i++) {
+            const struct part *part = &p.list[i];
+            bool is_first = !(in >> part->operand & 1);
+            in |= UINT64_C(1) << part->operand;
+            set_container_add(part->of, part->container, is_first, bits[part->operand]);
+        }
+        if (in)
+            n += count_chunk(c, bits, in);
+    }
+    free(bits);
+    free(p.list);
+    free(p.first);
+    return n;
+}
+
+/* The hashes of one range, and the operands of each. */
+struct table {
+    struct entry {
+        uint64_t code, in;
+    } * entries;
+    size_t room; /* a power of two */
+    unsigned shift;
+    uint64_t factor; /* odd */
+};
+
+static void table_clear(struct table *t, size_t codes)
+{
+    size_t room = 1;
+    unsigned bits = 0;
+    while (room < 2 * codes) {
+        room *= 2;
+        bits++;
+    }
+    if (room > t->room || t->room / 8 > room) {
+        free(t->entries);
+        t->entries = mem_zalloc(room * sizeof *t->entries);
+        t->room = room;
+    } else {
+        room = t->room;
+        for (bits = 0; (size_t)1 << bits < room; bits++) {
+        }
+        memset(t->entries, 0, room * sizeof *t->entries);
+    }
+    t->shift = 64 - (bits ? bits : 1);
+}
+
+static void table_add(struct table *t, uint64_t code, uint64_t operand)
+{
+    size_t i = (size_t)(code * t->factor >> t->shift) & (t->room - 1);
+    while (t->entries[i].in != 0 && t->entries[i].code != code)
+        i = (i + 1) & (t->room - 1);
+    t->entries[i].code = code;
+    t->entries[i].in |= operand;
+}
+
+static unsigned range_bits(uint64_t hashes)
+{
+    unsigned bits = 0;
+    while (bits < RANGE_BITS_MAX && hashes >> bits > RANGE_HASHES)
+        bits++;
+    return bits;
+}
+
+/* Returns the end of the hashes from `at` on that are at most `last`. */
+static size_t end_of(const struct set_view *v, size_t at, uint64_t last)
+{
+    size_t step = 1, low = at, high;
+    while (low + step < v->n_hashes && v->hashes[low + step] <= last) {
+        low += step;
+        step *= 2;
+    }
+    high = low + step < v->n_hashes ? low + step : v->n_hashes;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (v->hashes[middle] <= last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct span {
+    size_t at, end;
+};
+
+static uint64_t count_range(const struct cohort *c, struct table *t, struct span *spans, uint64_t last)
+{
+    size_t codes = 0, k = 0;
+    uint64_t n = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        for (size_t v = 0; v < c->operands[i].n; v++, k++) {
+            spans[k].end = end_of(&c->operands[i].views[v], spans[k].at, last);
+            codes += spans[k].end - spans[k].at;
+        }
+    }
+    if (codes == 0)
+        return 0;
+    table_clear(t, codes);
+    k = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        for (size_t v = 0; v < c->operands[i].n; v++, k++) {
+            for (size_t h = spans[k].at; h < spans[k].end; h++)
+                table_add(t, c->operands[i].views[v].hashes[h], UINT64_C(1) << i);
+            spans[k].at = spans[k].end;
+        }
+    }
+    for (size_t i = 0; i < t->room; i++)
+        n += t->entries[i].in != 0 && is_counted(c, t->entries[i].in);
+    return n;
+}
+
+static uint64_t count_hashes(const struct cohort *c)
+{
+    uint64_t hashes = 0, n = 0;
+    size_t views = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        views += c->operands[i].n;
+        for (size_t v = 0; v < c->operands[i].n; v++)
+            hashes += c->operands[i].views[v].n_hashes;
+    }
+    if (hashes == 0)
+        return 0;
+    struct table t = {.factor = text_hash_seed() | 1};
+    struct span *spans = mem_zalloc(views * sizeof *spans);
+    unsigned bits = range_bits(hashes);
+    for (uint64_t range = 0; range < UINT64_C(1) << bits; range++)
+        n += count_range(c, &t, spans, bits ? ((range + 1) << (64 - bits)) - 1 : UINT64_MAX);
+    free(spans);
+    free(t.entries);
+    return n;
+}
+
+uint64_t set_cohort_size(const struct set_operand *operands, size_t n)
+{
+    struct cohort c = cohort_of(operands, n);
+    return count_numbers(&c) + count_hashes(&c);
+}
+
+uint64_t set_union_size(const struct set_view *views, size_t n)
+{
+    if (n == 1)
+        return set_view_size(views);
+    return n == 0 ? 0 : set_cohort_size(&(struct set_operand){SET_ALL, views, n}, 1);
+}

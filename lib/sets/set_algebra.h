@@ -1,0 +1,34 @@
+/* set_algebra: sizes of unions, intersections and differences of sets, without making these sets.
+ *
+ * An operand is the union of its views, such as the days of a period. A code is counted if it is in every operand of
+ * SET_ALL, in at least one operand of SET_ANY (if there are any), and in no operand of SET_NOT.
+ *
+ * Numbers: for each chunk of 65,536 numbers, the containers of an operand are united in one accumulator of 8 KB, which
+ * stays in the processor's cache. The accumulators are combined, and the bits are counted. Hashes: all lists are read in
+ * ranges of some ten thousand hashes. A small table has, for each hash of the range, the operands that contain the hash.
+ *
+ * 1. Memory: 8 KB for each operand, 24 bytes for each container of 65,536 numbers, and the table of one range.
+ * 2. Clients choose members, and so hashes. Therefore the table's places depend on a random number of the process, and a
+ *    range with many hashes has a larger table.
+ */
+#ifndef MILLRACE_SET_ALGEBRA_H
+#define MILLRACE_SET_ALGEBRA_H
+
+#include "sets/set.h"
+
+#define SET_OPERANDS_MAX 64
+
+enum set_role { SET_ALL, SET_ANY, SET_NOT };
+
+struct set_operand {
+    enum set_role role;
+    const struct set_view *views;
+    size_t n;
+};
+
+/* At least one operand, and not only SET_NOT. */
+uint64_t set_cohort_size(const struct set_operand *operands, size_t n);
+/* The number of different codes in all views. */
+uint64_t set_union_size(const struct set_view *views, size_t n);
+
+#endif

@@ -1,0 +1,42 @@
+/* set_chunk: the codes of a set that share their chunk id, as bytes.
+ *
+ * The id of a number is 00 and bits 31 to 16 of the code. The id of a hash is 01 and bits 63 to 48. Ids in byte order
+ * are in the order of the codes.
+ *
+ * The bytes of a chunk of numbers are the lower 16 bits of each code (little endian), ascending, if the chunk has less
+ * than 4,096 codes; otherwise a bitmap of 8,192 bytes. The bytes of a chunk of hashes are the codes (64 bits, little
+ * endian), ascending.
+ *
+ * 1. A chunk has at least one code. A set of codes has exactly one form as bytes, so equal chunks have equal bytes.
+ * 2. set_chunk_check accepts exactly the bytes that set_chunk_append writes. The other functions require bytes that
+ *    set_chunk_check has accepted.
+ */
+#ifndef MILLRACE_SET_CHUNK_H
+#define MILLRACE_SET_CHUNK_H
+
+#include "base/bytes.h"
+
+#include <stdint.h>
+
+#define SET_CHUNK_ID 3 /* bytes */
+#define SET_CHUNK_BITMAP 8192
+/* The maximum length of a chunk of hashes that set_chunk_check accepts. A set of 2^32 hashes has chunks of half this
+ * length on average. */
+#define SET_CHUNK_MAX ((size_t)1 << 20)
+
+void set_chunk_id(uint64_t code, char id[SET_CHUNK_ID]);
+bool set_chunk_check(struct bytes id, struct bytes chunk);
+/* Appends the chunk of `n` codes, which ascend and have the same id. */
+void set_chunk_append(const uint64_t *codes, size_t n, struct buf *out);
+/* Appends the chunk of numbers whose lower 16 bits are set in a bitmap of 8,192 bytes. At least one bit is set. */
+void set_chunk_append_bits(const uint64_t *bits, struct buf *out);
+/* Appends the union of two chunks with the same id. */
+void set_chunk_append_union(struct bytes id, struct bytes a, struct bytes b, struct buf *out);
+bool set_chunk_has(struct bytes id, struct bytes chunk, uint64_t code); /* `code` has this id */
+uint64_t set_chunk_size(struct bytes id, struct bytes chunk);           /* number of codes */
+/* Writes up to `most` codes, ascending, to `out`. Returns their number. */
+size_t set_chunk_codes(struct bytes id, struct bytes chunk, uint64_t *out, size_t most);
+/* Appends the chunk without `code`. Appends nothing if no code remains. */
+void set_chunk_append_without(struct bytes id, struct bytes chunk, uint64_t code, struct buf *out);
+
+#endif
