@@ -49,7 +49,8 @@ bool http_reads_check_caught_up(const struct app *app, struct http_request *req)
 static void add_since(struct http_request *req, const struct app *app)
 {
     struct bytes ns = read_protocol_namespace(req);
-    bool is_not_counted = ns.ptr && !counters_find(app->counters, ns) && !bytes_equal_str(ns, "lookup");
+    bool is_not_counted = ns.ptr && !counters_find(app->counters, ns) &&
+                          !counters_find_unique(app->counters, ns) && !bytes_equal_str(ns, "lookup");
     read_protocol_add_since(req, counted_since_of(&app->since, ns), is_not_counted);
 }
 
@@ -205,14 +206,13 @@ static bool begin_read(
            reads_begin(r, layers, false);
 }
 
-static void answer(
-    struct app *app, struct http_request *req, const struct reads_query *q, enum reply_kind kind)
+static void answer(struct app *app, struct http_request *req, struct reads_query *q, enum reply_kind kind)
 {
     struct reads_layers layers;
     struct reads_answer a = {0};
     usec_t began = clock_monotonic();
     bool is_over = is_turn_over(&app->reads, began), has_few_keys = q->n_keys > 0 && q->n_keys <= TINY_KEYS;
-    if (!find_layers(req, app, &layers))
+    if (!http_param_bool(req, "members", false, &q->bounds.has_members) || !find_layers(req, app, &layers))
         return;
     struct reads *r = reads_new(q);
     if (is_over && !has_few_keys && app->reads.running) {

@@ -1,5 +1,7 @@
 #include "aggregator/reads.h"
 
+#include "counts/set_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,7 +48,11 @@ static void append_value(
 {
     if (is_first)
         buf_append_bytes(&a->lines, count_merge_key(m));
-    else
+    if (v->text.ptr) {
+        set_text_append_chunk(is_first, v->name, v->text, &a->lines);
+        return;
+    }
+    if (!is_first)
         buf_append_char(&a->lines, ' ');
     buf_append_bytes(&a->lines, v->name);
     buf_append_char(&a->lines, ':');
@@ -71,7 +77,7 @@ static enum count_next skip_to(struct count_merge *m, struct bytes name, struct 
 }
 
 /* Appends a record with the counts of the names in the bounds, which are sorted. Appends no record if the merge's
- * record has no count with a name in the bounds. */
+ * record is a set or has no count with a name in the bounds. */
 static enum count_next print_names(
     struct count_merge *m, const struct reads_bounds *bounds, struct reads_answer *a)
 {
@@ -82,7 +88,7 @@ static enum count_next print_names(
         struct bytes name = bounds->names[i];
         if (i == 0 || bytes_compare(value.name, name) < 0)
             r = skip_to(m, name, &value);
-        if (r != COUNT_FOUND || !bytes_equal(value.name, name))
+        if (r != COUNT_FOUND || !bytes_equal(value.name, name) || value.text.ptr)
             continue;
         append_value(a, m, is_empty, &value);
         is_empty = false;
@@ -91,20 +97,49 @@ static enum count_next print_names(
     return r;
 }
 
-/* Appends a record with the counts from `start` on. Returns COUNT_FOUND if the answer is full before the record's
- * end. */
-static enum count_next print_counts(
+/* Moves to the first value to print. `start` is the name of a count or the digits of a chunk id; empty: the record's
+ * beginning. A set without members is always printed whole. */
+static enum count_next begin_record(
+    struct count_merge *m, struct bytes start, bool has_members, struct count_value *value)
+{
+    char id[SET_CHUNK_ID];
+    enum count_next r = count_merge_next_value(m, value);
+    if (r != COUNT_FOUND || start.len == 0)
+        return r;
+    if (value->text.ptr)
+        start = has_members && set_text_parse_id(start, id) ? bytes_of(id, sizeof id) : BYTES_NONE;
+    return bytes_compare(value->name, start) < 0 ? skip_to(m, start, value) : r;
+}
+
+/* Appends the key of the record whose set has the first value `first`, and the set's size or few members. */
+static enum count_next print_size(
+    struct count_merge *m, const struct count_value *first, struct reads_answer *a)
+{
+    buf_append_bytes(&a->lines, count_merge_key(m));
+    enum count_next r = count_merge_print_size(m, first, &a->lines);
+    end_record(a, false);
+    return r;
+}
+
+/* Appends a record with the counts or the chunks from `start` on. Returns COUNT_FOUND if the answer is full before the
+ * record's end. */
+static enum count_next print_values(
     struct count_merge *m, struct bytes start, const struct reads_bounds *bounds, struct reads_answer *a)
 {
     struct count_value value;
     bool is_empty = true;
     size_t begin = a->lines.len;
-    enum count_next r = start.len > 0 ? skip_to(m, start, &value) : count_merge_next_value(m, &value);
+    enum count_next r = begin_record(m, start, bounds->has_members, &value);
+    if (r == COUNT_FOUND && value.text.ptr && !bounds->has_members)
+        return print_size(m, &value, a);
     for (; r == COUNT_FOUND; r = count_merge_next_value(m, &value)) {
         if (bounds->max_bytes && a->lines.len >= bounds->max_bytes &&
             a->lines.len - begin > RECORD_WHOLE_MAX) {
             buf_append_bytes(&a->next, count_merge_key(m));
-            buf_append_bytes(&a->next, value.name);
+            if (value.text.ptr)
+                set_text_append_id(value.name, &a->next);
+            else
+                buf_append_bytes(&a->next, value.name);
             a->more = true;
             break;
         }
@@ -139,7 +174,7 @@ static enum count_next take_record(struct count_merge *m, const struct sink *sin
         r = print_names(m, bounds, a);
     } else {
         bool is_start = reads->start_name.len > 0 && bytes_equal(key, reads->ranges[0].from);
-        r = print_counts(m, is_start ? reads->start_name : BYTES_NONE, bounds, a);
+        r = print_values(m, is_start ? reads->start_name : BYTES_NONE, bounds, a);
     }
     return r == COUNT_FAILED ? r : a->more ? COUNT_END : COUNT_FOUND;
 }
@@ -231,7 +266,7 @@ static bool copy_batches(struct reads *r, bool any_size)
 {
     const struct counters *counters = r->layers.counters;
     size_t n_counters = counters->n_totals + counters->n_subtotals, n = 0, last = r->layers.n_batches - 1;
-    bool *wanted = mem_zalloc(n_counters + 1), all = false, fits = true;
+    bool *wanted = mem_zalloc(n_counters + counters->n_uniques + 1), all = false, fits = true;
     struct bytes *components = mem_alloc((r->n_ranges + 1) * sizeof *components);
     for (size_t i = 0; i < r->n_ranges; i++) {
         count_range_note_counters(&r->ranges[i], counters, wanted);
@@ -241,6 +276,7 @@ static bool copy_batches(struct reads *r, bool any_size)
             all = true;
     }
     struct batch_choice choice = {.wanted = wanted,
+        .n_counters = n_counters,
         .components = components,
         .n_components = n,
         .names = r->bounds.names,
@@ -248,7 +284,8 @@ static bool copy_batches(struct reads *r, bool any_size)
     for (size_t i = 0; i <= last && !all && fits; i++)
         fits = pick(r, i, &choice, any_size);
     if (all) {
-        fits = any_size || count_table_bytes(r->layers.batches[last]->table) <= COPIED_MAX;
+        const struct batch *b = r->layers.batches[last];
+        fits = any_size || count_table_bytes(b->table) + count_table_bytes(b->members) <= COPIED_MAX;
         if (fits) {
             r->copies[last] = batch_copy(r->layers.batches[last]);
             r->layers.batches[last] = &r->copies[last];
@@ -378,7 +415,8 @@ size_t reads_work(const struct reads *r)
 {
     size_t work = 0, names = r->bounds.n_names;
     for (size_t i = 0; i < r->layers.n_batches; i++)
-        work += r->n_ranges * count_table_counts(r->layers.batches[i]->table);
+        work += r->n_ranges * (count_table_counts(r->layers.batches[i]->table) +
+                                  count_table_counts(r->layers.batches[i]->members));
     for (size_t i = 0; i < r->layers.n_readers; i++)
         for (size_t k = 0; k < r->n_ranges; k++) {
             struct slice_reader *reader = r->layers.readers[i];

@@ -1,11 +1,12 @@
 #include "aggregator/tally.h"
 
 #include "base/text_hash.h"
+#include "sets/set_code.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define TABLE_SHARE 8 /* fraction of the memory for a batch's table */
+#define TABLE_SHARE 8 /* fraction of the memory for a batch's counts and members */
 #define TEXTS_SHARE 4 /* fraction of the memory for the interner */
 #define PICKED_FIRST 16
 #define SORT_BYTES 32 /* bytes of memory to sort one count for the flush */
@@ -17,15 +18,19 @@ struct tally {
     uint32_t slice; /* current lookup mark, which changes with the slice and with the interner */
     struct batch batch;
     uint32_t *ids;
-    struct count_slot *counts; /* the counts of the event, one for each counter */
+    struct count_slot *counts;  /* the counts of the event, one for each counter */
+    struct count_slot *members; /* the members of the event, at most one for each unique counter */
+    uint64_t *codes;            /* code of each of the event's member texts */
     /* limit of each text (NULL: unlimited); the array is NULL if no counter is limited */
     struct key_limit **limits;
 };
 
 static void begin_batch(struct tally *t, struct interner *texts)
 {
-    t->batch =
-        (struct batch){.table = count_table_new(text_hash_seed()), .texts = texts, .lookup_mark = t->slice};
+    t->batch = (struct batch){.table = count_table_new(text_hash_seed()),
+        .members = count_table_new_members(text_hash_seed()),
+        .texts = texts,
+        .lookup_mark = t->slice};
 }
 
 struct tally *tally_new(const struct counters *counters, size_t max_memory)
@@ -38,7 +43,9 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
         .n_counters = n,
         .slice = 1,
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
-        .counts = mem_zalloc((n + 1) * sizeof(struct count_slot))};
+        .counts = mem_zalloc((n + 1) * sizeof(struct count_slot)),
+        .members = mem_zalloc((counters->n_uniques + 1) * sizeof(struct count_slot)),
+        .codes = mem_zalloc((counters->n_uniques + 1) * sizeof(uint64_t))};
     const size_t *text_of = counters_reader_text_of(t->reader);
     for (size_t i = 0; i < n; i++) {
         const struct counter *c = counters_at(counters, i);
@@ -65,6 +72,8 @@ void tally_free(struct tally **tp)
     free(t->limits);
     free(t->ids);
     free(t->counts);
+    free(t->members);
+    free(t->codes);
     free(t);
     *tp = NULL;
 }
@@ -87,6 +96,7 @@ const struct key_limit *tally_limit(const struct tally *t, size_t counter)
 void batch_free(struct batch *b)
 {
     count_table_free(&b->table);
+    count_table_free(&b->members);
     if (b->owns_texts)
         interner_free(&b->texts);
     free(b->lookups);
@@ -97,8 +107,10 @@ void batch_free(struct batch *b)
 size_t batch_bytes(const struct batch *b)
 {
     size_t bytes = b->rejects.cap + b->room_lookups * sizeof *b->lookups;
-    if (b->table)
-        bytes += count_table_bytes(b->table) + count_table_counts(b->table) * SORT_BYTES;
+    const struct count_table *tables[] = {b->table, b->members};
+    for (int i = 0; i < 2; i++)
+        if (tables[i])
+            bytes += count_table_bytes(tables[i]) + count_table_counts(tables[i]) * SORT_BYTES;
     return bytes;
 }
 
@@ -115,6 +127,26 @@ void tally_set_now(struct tally *t, int64_t now)
 struct counters_reader *tally_reader(const struct tally *t)
 {
     return t->reader;
+}
+
+/* Adds the event's members to the sets of its keys. `ids` are the ids of the event's texts, so that a key over max_keys
+ * is `(other)` here, too. */
+static void add_members(struct tally *t, const struct counters_event *event)
+{
+    const struct counters *c = t->counters;
+    size_t n = 0;
+    for (size_t i = 0; i < event->n_members; i++)
+        t->codes[i] = event->members[i].len > 0 ? set_code(event->members[i]) : 0;
+    for (size_t i = 0; i < c->n_uniques; i++) {
+        const struct counter *unique = &c->uniques[i];
+        int64_t period =
+            unique->by == PERIOD_HOUR ? event->hour : event->time - event->time % SECONDS_PER_DAY;
+        size_t member = event->member_of[i];
+        if (event->members[member].len > 0)
+            t->members[n++] =
+                count_member(i, period, t->ids[event->text_of[unique->total]], t->codes[member]);
+    }
+    count_table_add(t->batch.members, t->members, n);
 }
 
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
@@ -149,6 +181,8 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
             tag, t->ids[event.text_of[total]], is_total ? COUNT_NO_SUB : t->ids[event.text_of[i]], 1};
     }
     count_table_add(t->batch.table, t->counts, t->n_counters);
+    if (t->counters->n_uniques > 0)
+        add_members(t, &event);
     return COUNTERS_EVENT;
 }
 
@@ -166,8 +200,9 @@ static bool texts_are_large(const struct tally *t)
 bool tally_is_large(const struct tally *t)
 {
     const struct batch *b = &t->batch;
-    return count_table_bytes(b->table) > t->max_memory / TABLE_SHARE || b->events >= TALLY_EVENTS_MAX ||
-           b->rejects.cap > t->max_memory / TABLE_SHARE || texts_are_large(t);
+    return count_table_bytes(b->table) + count_table_bytes(b->members) > t->max_memory / TABLE_SHARE ||
+           b->events >= TALLY_EVENTS_MAX || b->rejects.cap > t->max_memory / TABLE_SHARE ||
+           texts_are_large(t);
 }
 
 size_t tally_bytes(const struct tally *t)
@@ -200,7 +235,8 @@ static void add_picked(void *arg, uint32_t id)
 
 struct batch batch_copy(const struct batch *b)
 {
-    struct batch out = {.texts = b->texts, .table = count_table_copy(b->table)};
+    struct batch out = {
+        .texts = b->texts, .table = count_table_copy(b->table), .members = count_table_copy(b->members)};
     for (size_t i = 0; i < b->n_lookups; i++)
         add_lookup(&out, b->lookups[i]);
     return out;
@@ -219,13 +255,16 @@ struct batch batch_pick(const struct batch *b, const struct batch_choice *c)
     struct picked keys = pick_ids(b, c->components, c->n_components),
                   subs = pick_ids(b, c->names, c->n_names);
     struct batch out = {.texts = b->texts};
-    out.table = count_table_pick(b->table, &(struct count_choice){.wanted = c->wanted,
-                                               .keys = keys.ids,
-                                               .n_keys = keys.n,
-                                               .subs = c->n_names > 0 ? subs.ids : NULL,
-                                               .n_subs = subs.n,
-                                               .n_ids = interner_count(b->texts),
-                                               .most = c->most});
+    struct count_choice choice = {.wanted = c->wanted + c->n_counters,
+        .keys = keys.ids,
+        .n_keys = keys.n,
+        .n_ids = interner_count(b->texts),
+        .most = c->most};
+    out.members = count_table_pick(b->members, &choice);
+    choice.wanted = c->wanted;
+    choice.subs = c->n_names > 0 ? subs.ids : NULL;
+    choice.n_subs = subs.n;
+    out.table = out.members ? count_table_pick(b->table, &choice) : NULL;
     for (size_t i = 0; i < keys.n; i++) {
         const struct interned *t = interner_get(b->texts, keys.ids[i]);
         if (interned_is_hash(t) && t->lookup_mark >= b->lookup_mark)
@@ -241,5 +280,6 @@ size_t batch_sources(const struct batch *b, const struct counters *counters, con
 {
     out[0] = count_table_source(b->table, b->texts, counters, range);
     out[1] = count_lookup_source(b->texts, b->lookups, b->n_lookups, range);
+    out[2] = count_table_source(b->members, b->texts, counters, range);
     return BATCH_SOURCES;
 }

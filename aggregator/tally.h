@@ -1,13 +1,14 @@
 /* tally: counts events into batches in memory.
  *
- * A batch holds the counts of the lines between two flushes (count_table.h), new lookups, and rejects. Batches share an
- * interner until the interner has used its share of the memory.
+ * A batch holds the counts and the members of the lines between two flushes (count_table.h), new lookups, and rejects.
+ * Batches share an interner until the interner has used its share of the memory.
  *
  * 1. An event adds one to one count of every total and every subtotal. Skipped and rejected lines add to no count. So
  *    the counts of a subtotal in an hour add up to the total's count of that hour.
+ *    Each unique counter for which the event has a member has this member in the set of the total's key.
  * 2. If a batch is the first batch in its slice to count a hashed component, the batch contains the component's lookup.
  *    When the interner is replaced, lookups are added once more.
- * 3. A key over its counter's max_keys counts as `(other)` and has no lookup.
+ * 3. A key over its counter's max_keys counts as `(other)` and has no lookup. Its members are in the sets of `(other)`.
  * 4. The texts of a batch are valid until the batch is freed. Free batches in the order in which tally_take returned
  *    them.
  *
@@ -23,7 +24,8 @@
 #define TALLY_EVENTS_MAX (UINT64_C(1) << 31)
 
 struct batch {
-    struct count_table *table; /* counts of the batch; NULL: there is no batch */
+    struct count_table *table;   /* counts of the batch; NULL: there is no batch */
+    struct count_table *members; /* members of unique counters */
     struct interner *texts;
     bool owns_texts;
     uint32_t lookup_mark; /* least lookup_mark of texts whose lookups were added since the slice began */
@@ -67,18 +69,20 @@ struct batch tally_take(struct tally *t, bool ends_slice);
  * batch's texts. Only the thread that adds events may make a copy. Another thread may read the copy. */
 struct batch batch_copy(const struct batch *b);
 /* The counts that batch_pick copies: the counts of the wanted counters whose key is one of the components (stored
- * forms) and whose sub key is one of the names. Without names, every sub key is copied. If there are more than `most`
- * such counts, batch_pick returns a batch without a table. */
+ * forms) and whose sub key is one of the names, and the members of the wanted unique counters under these keys. Without
+ * names, every sub key is copied. If there are more than `most` such counts or members, batch_pick returns a batch
+ * without a table. */
 struct batch_choice {
-    const bool *wanted;
+    const bool *wanted; /* totals, then subtotals, then unique counters */
+    size_t n_counters;  /* totals and subtotals */
     const struct bytes *components, *names;
     size_t n_components, n_names, most;
 };
 struct batch batch_pick(const struct batch *b, const struct batch_choice *choice);
 
-/* Writes at most BATCH_SOURCES sources to `out`: the batch's counts and lookups in the range. Returns the number of
- * sources. */
-#define BATCH_SOURCES 2
+/* Writes at most BATCH_SOURCES sources to `out`: the batch's counts, sets and lookups in the range. Returns the number
+ * of sources. */
+#define BATCH_SOURCES 3
 size_t batch_sources(const struct batch *b, const struct counters *counters, const struct count_range *range,
     struct count_source **out);
 

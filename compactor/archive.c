@@ -374,9 +374,8 @@ enum compact_result archive_init(const char *archive, uint32_t shards, int64_t n
     enum manifest_result there = manifest_current(archive, &generation, error);
     if (there != MANIFEST_ABSENT)
         return from_manifest(there, error);
-    struct manifest m = {.made = now, .shards = shards};
-    m.files = mem_zalloc(shards * sizeof *m.files);
-    m.texts = mem_zalloc(shards * sizeof *m.texts);
+    struct manifest m = {.made = now};
+    manifest_set_shards(&m, shards);
     char directory[PATH_MAX];
     archive_path(archive, 0, true, directory);
     enum compact_result r = archive_begin(archive, 0, error);

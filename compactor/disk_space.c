@@ -8,7 +8,7 @@ uint64_t disk_space_of(const struct manifest *m)
 {
     uint64_t bytes = 0;
     for (uint32_t k = 0; k < m->shards; k++)
-        bytes += m->files[k].bytes + m->texts[k].bytes;
+        bytes += m->files[k].bytes + m->texts[k].bytes + m->set_texts[k].bytes + m->sets[k].bytes;
     return bytes;
 }
 

@@ -4,6 +4,7 @@
 #include "compactor/archive.h"
 #include "compactor/record_filter.h"
 #include "compactor/record_source.h"
+#include "compactor/set_reader.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ static enum compact_result open_sources(struct export *e, const char *archive, s
         return r;
     archive_path(archive, e->manifest.generation, false, directory);
     e->filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &e->manifest};
-    return record_source_add_shards(directory, &e->manifest, &e->filter, &e->sources, error);
+    r = record_source_add_shards(directory, &e->manifest, &e->filter, &e->sources, error);
+    return r == COMPACT_OK ? set_reader_add_sources(directory, &e->manifest, NULL, &e->sources, error) : r;
 }
 
 static enum compact_result flush(struct export *e, struct error *error)

@@ -101,7 +101,7 @@ static struct bytes block_line(const struct block *b, size_t i)
 }
 
 /* Sets *line to the next record of the sorted block: a line, or the sum of all lines with the same key.
- * COUNT_FAILED: a sum is too large. */
+ * COUNT_FAILED: there is no sum (record_sum.h); *line is the key. */
 static enum count_next block_next(struct block *b, struct bytes *line)
 {
     if (b->at == b->n)
@@ -127,7 +127,7 @@ static enum count_next block_next(struct block *b, struct bytes *line)
     *line = record_sum_line(&b->sum);
     if (!line->ptr)
         *line = bytes_of(key.ptr, key.len - 1);
-    return b->sum.too_large ? COUNT_FAILED : COUNT_FOUND;
+    return b->sum.wrong ? COUNT_FAILED : COUNT_FOUND;
 }
 
 static enum compact_result flush(const struct external_sort *s, struct buf *data, int fd, XXH3_state_t *hash,
@@ -154,7 +154,7 @@ static enum compact_result write_block(
     buf_reserve(&data, WRITE_BYTES);
     while (r == COMPACT_OK && (next = block_next(b, &line)) != COUNT_END) {
         if (next == COUNT_FAILED) {
-            r = error_set(error, COMPACT_REFUSED, "the sum exceeds 2^64 - 1 at \"%.*s\"",
+            r = error_set(error, COMPACT_REFUSED, "%s at \"%.*s\"", b->sum.wrong,
                 (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
             break;
         }
@@ -283,7 +283,7 @@ static enum count_next block_next_record(struct count_source *base)
     struct bytes line;
     enum count_next r = block_next(s->block, &line);
     if (r == COUNT_FAILED) {
-        error_set(&base->error, COUNT_TOO_LARGE, "%s: the sum exceeds 2^64 - 1 at \"%.*s\"", base->container,
+        error_set(&base->error, COUNT_TOO_LARGE, "%s: %s at \"%.*s\"", base->container, s->block->sum.wrong,
             (int)(line.len < KEY_SHOWN ? line.len : KEY_SHOWN), line.ptr);
         return COUNT_FAILED;
     }
@@ -292,7 +292,7 @@ static enum count_next block_next_record(struct count_source *base)
 
 static void block_close(struct count_source *base)
 {
-    buf_free(&((struct block_source *)base)->record.text);
+    text_record_end(&((struct block_source *)base)->record);
     free(base);
 }
 

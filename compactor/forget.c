@@ -2,6 +2,8 @@
 
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
+#include "sets/set_chunk.h"
+#include "sets/set_code.h"
 #include <stdlib.h>
 
 struct hash {
@@ -15,7 +17,7 @@ struct forget {
     char space[COMPONENT_HASH + 1];
     struct hash *hashes; /* hashes in the key's records; sorted after the first pass */
     size_t n, room;
-    uint64_t records, as_sub;
+    uint64_t records, as_sub, sets; /* `sets`: sets of other keys with the member */
     struct record_filter filter;
 };
 
@@ -88,13 +90,29 @@ static enum compact_result collect(
         return COMPACT_OK;
     f->records++;
     add_hash(f, key->key);
-    return key->is_subtotal ? each_name(f, s, add_hash, error) : COMPACT_OK;
+    return key->is_subtotal && !key->is_set ? each_name(f, s, add_hash, error) : COMPACT_OK;
 }
 
 static void use_name(struct forget *f, struct bytes name)
 {
     use_hash(f, name);
     f->as_sub += bytes_equal(name, f->stored);
+}
+
+/* Counts the set if it has the member. */
+static enum compact_result find_member(struct forget *f, struct count_source *s, struct error *error)
+{
+    char id[SET_CHUNK_ID];
+    enum count_next r = COUNT_END;
+    set_chunk_id(f->filter.member, id);
+    while (f->filter.without_member && (r = s->kind->next_value(s)) == COUNT_FOUND) {
+        int order = bytes_compare(s->name, bytes_of(id, sizeof id));
+        if (order == 0)
+            f->sets += set_chunk_has(s->name, s->text, f->filter.member);
+        if (order >= 0)
+            return COMPACT_OK;
+    }
+    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
 }
 
 static enum compact_result keep_used(
@@ -104,6 +122,8 @@ static enum compact_result keep_used(
     if (key->is_lookup || is_of_key(f, key))
         return COMPACT_OK;
     use_hash(f, key->key);
+    if (key->is_set)
+        return find_member(f, s, error);
     return key->is_subtotal ? each_name(f, s, use_name, error) : COMPACT_OK;
 }
 
@@ -115,6 +135,11 @@ static bool is_kept(void *arg, const struct record_key *key, int64_t start)
         return !is_of_key(f, key);
     const struct hash *h = find_hash(f, key->key);
     return !h || h->is_used;
+}
+
+static bool loses_member(void *arg, const struct record_key *key)
+{
+    return !is_of_key(arg, key);
 }
 
 struct bytes forget_namespace(const char *text)
@@ -133,6 +158,9 @@ static void parse_key(struct forget *f)
     f->ns = forget_namespace(f->key);
     struct bytes key = bytes_str(f->ns.ptr ? f->key + f->ns.len + 1 : f->key);
     f->stored = component_is_hash(key) ? key : component_store(key, f->space);
+    if (!set_code_parse(key, &f->filter.member))
+        f->filter.member = set_code(key);
+    f->filter.without_member = f->ns.ptr ? NULL : loses_member;
 }
 
 enum compact_result forget_scan(
@@ -167,7 +195,7 @@ const struct record_filter *forget_filter(const struct forget *f)
 
 void forget_report(const struct forget *f, uint64_t *forgotten, uint64_t *as_sub)
 {
-    *forgotten = f->records;
+    *forgotten = f->records + f->sets;
     for (size_t i = 0; i < f->n; i++)
         *forgotten += !f->hashes[i].is_used;
     *as_sub = f->as_sub;

@@ -4,9 +4,11 @@
  * lookup exists, and the hashes of its sub keys. The second pass removes each hash that another record uses from the
  * collection. The filter then excludes the key's records, and the lookups of the remaining hashes.
  *
+ * The key, given as a text without namespace, also leaves every set that has it as a member.
+ *
  * 1. KEY is a text, or NS|TEXT. `u|jehiah` selects the total and its subtotals; `jehiah` selects the key in every
  *    namespace.
- * 2. The text may also be given in its stored form, as a hash.
+ * 2. The text may also be given in its stored form, as a hash, or as the code of a member (sets/set_code.h).
  * 3. Memory: 8 bytes for each different hash among the key's sub keys, twice that while the table grows.
  */
 #ifndef MILLRACE_FORGET_H
@@ -25,8 +27,8 @@ enum compact_result forget_scan(
     const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error);
 void forget_free(struct forget **f);
 const struct record_filter *forget_filter(const struct forget *f);
-/* *forgotten: the number of records and lookups that the filter excludes. *as_sub: the number of records of other
- * keys with the text as a sub key. */
+/* *forgotten: the number of records and lookups that the filter excludes, and of sets that lose the member. *as_sub: the
+ * number of records of other keys with the text as a sub key. */
 void forget_report(const struct forget *f, uint64_t *forgotten, uint64_t *as_sub);
 
 #endif

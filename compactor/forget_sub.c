@@ -3,6 +3,8 @@
 #include "compactor/external_sort.h"
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
+#include "sets/set_chunk.h"
+#include "sets/set_code.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,6 +56,17 @@ static enum count_next find_sub(const struct forget_sub *f, struct count_source 
     return r;
 }
 
+static enum compact_result find_member(struct forget_sub *f, struct count_source *s, struct error *error)
+{
+    char id[SET_CHUNK_ID];
+    enum count_next r;
+    set_chunk_id(f->filter.member, id);
+    while ((r = s->kind->next_value(s)) == COUNT_FOUND && !bytes_equal(s->name, bytes_of(id, sizeof id)))
+        ;
+    f->records += r == COUNT_FOUND && set_chunk_has(s->name, s->text, f->filter.member);
+    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
+}
+
 static enum compact_result visit(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
@@ -65,6 +78,8 @@ static enum compact_result visit(
     f->is_used = f->is_used || (!key->is_lookup && is_key);
     /* Only a hash has a lookup, so other uses of a plain text do not matter. */
     bool may_use = !f->is_used && component_is_hash(f->stored);
+    if (key->is_set)
+        return is_of_ns ? find_member(f, s, error) : COMPACT_OK;
     if (!key->is_subtotal || !(is_of_ns || may_use) ||
         !record_filter_is_counted((void *)(uintptr_t)f->archive, key, key->start))
         return COMPACT_OK;
@@ -90,6 +105,11 @@ static bool is_kept(void *arg, const struct record_key *key, int64_t start)
     return !key->is_lookup || f->is_used || !bytes_equal(key->key, f->stored);
 }
 
+static bool loses_member(void *arg, const struct record_key *key)
+{
+    return is_of_namespace(arg, key);
+}
+
 static struct bytes without(void *arg, const struct record_key *key)
 {
     const struct forget_sub *f = arg;
@@ -100,12 +120,11 @@ static struct bytes without(void *arg, const struct record_key *key)
 static enum compact_result check_namespace(
     const struct forget_sub *f, const struct manifest *m, struct error *error)
 {
-    char *line = mem_printf("subtotal %.*s key = ", (int)f->ns.len, f->ns.ptr);
-    bool is_known = f->has_ns || f->scanned == 0 || strstr(m->counters, line) || strstr(m->retired, line);
-    free(line);
+    bool is_known = f->has_ns || f->scanned == 0 || counted_since_has(m->counters, f->ns) ||
+                    counted_since_has(m->retired, f->ns);
     return is_known ? COMPACT_OK
-                    : error_set(error, COMPACT_USAGE, "the archive has no subtotal %.*s", (int)f->ns.len,
-                          f->ns.ptr);
+                    : error_set(error, COMPACT_USAGE, "the archive has no subtotal or unique counter %.*s",
+                          (int)f->ns.len, f->ns.ptr);
 }
 
 enum compact_result forget_sub_scan(const char *archive, const struct manifest *m, const char *text,
@@ -116,8 +135,11 @@ enum compact_result forget_sub_scan(const char *archive, const struct manifest *
     f->text = mem_strdup(text);
     f->archive = m;
     f->sort = external_sort_new(archive, memory);
-    f->filter = (struct record_filter){.keep = is_kept, .arg = f, .without = without};
+    f->filter =
+        (struct record_filter){.keep = is_kept, .arg = f, .without = without, .without_member = loses_member};
     parse(f->text, &f->ns, &sub);
+    if (!set_code_parse(sub, &f->filter.member))
+        f->filter.member = set_code(sub);
     f->stored = component_is_hash(sub) ? sub : component_store(sub, f->space);
     enum compact_result r = record_scan(archive, m, visit, f, error);
     if (r == COMPACT_OK)

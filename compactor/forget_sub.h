@@ -1,11 +1,14 @@
-/* forget_sub: moves the counts of a sub key to the sub key `(other)` of the same records.
+/* forget_sub: moves the counts of a sub key to the sub key `(other)` of the same records, or removes a member from sets.
  *
  *     u.l|LINK.c413,bitly:3 jehiah:2          ->  u.l|LINK.c413,(other):2 bitly:3
  *
  * forget_sub_scan reads the archive once, and collects the records `u.l|LINK.c413,(other):2`. A filter excludes the sub
  * key, and the merge adds the collected records as sources. So the subtotals still add up to their totals.
  *
- * 1. NS|TEXT consists of the namespace of a subtotal, and a sub key as text or in its stored form (a hash).
+ * If NS is the namespace of a unique counter, TEXT leaves every set of this counter. TEXT may also be the text of the
+ * member's code (sets/set_code.h).
+ *
+ * 1. NS|TEXT consists of the namespace of a subtotal or a unique counter, and a sub key as text or in its stored form (a hash).
  * 2. The filter also excludes the lookup of the text, unless a remaining record uses the text.
  * 3. forget_sub_scan does not read slices. The run must merge no slices, because the filter would drop their counts of
  *    the sub key.

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Number of buffers per shard: a reader and two writers of records, the same for texts, and two for the blocks of
- * slices. */
-#define BUFFERS_OF_SHARD 8
+/* Number of buffers per shard: a reader and two writers of records, the same for texts, two for the blocks of slices, and
+ * two for sets. */
+#define BUFFERS_OF_SHARD 10
 #define PAGE_BYTES 4096
 
 struct job;
@@ -83,6 +83,11 @@ static enum compact_result open_all_old(struct worker *w)
         r = open_old(w, &old->files[k], &reader);
         if (r == COMPACT_OK)
             add_source(w, record_filter_source(&w->part, &reader->base));
+        struct set_reader *sets = NULL;
+        if (r == COMPACT_OK)
+            r = set_reader_open(w->job->old_directory, old, k, &sets, &w->error);
+        if (sets)
+            add_source(w, record_filter_source(&w->part, set_reader_source(sets)));
     }
     return r;
 }
@@ -113,6 +118,22 @@ static enum compact_result open_slices(struct worker *w)
     return r;
 }
 
+static enum compact_result open_sets(struct worker *w, uint32_t k)
+{
+    const struct generation_merge *g = w->job->g;
+    struct set_merge_spec spec = {.directory = w->job->directory,
+        .shard = k,
+        .shards = g->made->shards,
+        .hours_from = g->made->hours_from,
+        .buffer_bytes = w->job->buffer_bytes};
+    enum compact_result r = w->job->is_anew
+                                ? COMPACT_OK
+                                : set_reader_open(w->job->old_directory, g->old, k, &spec.old, &w->error);
+    if (r == COMPACT_OK)
+        w->shards[k].sets = set_merge_new(&spec);
+    return r;
+}
+
 static enum compact_result open_shard(struct worker *w, uint32_t k)
 {
     const struct generation_merge *g = w->job->g;
@@ -128,7 +149,7 @@ static enum compact_result open_shard(struct worker *w, uint32_t k)
         r = shard_writer_open(w->job->directory, MANIFEST_RECORDS, k, n, bytes, &s->records, &w->error);
     if (r == COMPACT_OK)
         r = shard_writer_open(w->job->directory, MANIFEST_TEXTS, k, n, bytes, &s->texts, &w->error);
-    return r;
+    return r == COMPACT_OK ? open_sets(w, k) : r;
 }
 
 static void on_merged(const struct merge_report *so_far, void *arg)
@@ -175,6 +196,8 @@ static enum compact_result merge_part(struct worker *w)
         r = shard_writer_finish(w->shards[k].records, &g->made->files[k], &w->error);
         if (r == COMPACT_OK)
             r = shard_writer_finish(w->shards[k].texts, &g->made->texts[k], &w->error);
+        if (r == COMPACT_OK)
+            r = set_merge_finish(w->shards[k].sets, &g->made->set_texts[k], &g->made->sets[k], &w->error);
     }
     return r;
 }
@@ -193,6 +216,7 @@ static void close_part(struct worker *w)
         count_source_close(&old[1]);
         shard_writer_close(&s->records);
         shard_writer_close(&s->texts);
+        set_merge_free(&s->sets);
     }
     free(w->slices);
     free(w->shards);

@@ -4,6 +4,7 @@
 #include "base/xxh3.h"
 #include "compactor/external_sort.h"
 #include "compactor/import_rollups.h"
+#include "counts/counters.h"
 #include "counts/record_check.h"
 #include <inttypes.h>
 #include <errno.h>
@@ -22,6 +23,7 @@ struct import {
     struct manifest_import *entries;
     size_t n_entries;
     bool has_rollups;
+    bool has_uniques;      /* the archive has unique counters */
     struct buf lookup;     /* the text of a lookup that is checked */
     uint64_t bytes, total; /* of the files, read and in all */
     uint64_t records;
@@ -81,7 +83,13 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
 {
     struct import *i = f->import;
     struct record_key key;
+    const struct manifest *m = f->spec->archive;
     const char *wrong = record_check(line, &key, &i->lookup);
+    if (!wrong && key.is_subtotal && (key.is_set || i->has_uniques) &&
+        (counters_text_is_other(m->counters, key.ns, key.is_set) ||
+            counters_text_is_other(m->retired, key.ns, key.is_set)))
+        wrong = key.is_set ? "a set, but the archive has a subtotal of this name"
+                           : "counts, but the archive has a unique counter of this name";
     if (wrong)
         return refuse_line(f, wrong, error);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
@@ -264,6 +272,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     struct stat st;
     *out = i;
     i->shards = spec->shards;
+    i->has_uniques = strstr(spec->archive->counters, "unique ") || strstr(spec->archive->retired, "unique ");
     i->n_parts = spec->parts;
     i->sorts = mem_zalloc(i->n_parts * sizeof(struct external_sort *));
     i->views = mem_zalloc(i->n_parts * sizeof(struct count_source *));

@@ -110,6 +110,12 @@ static enum count_next release(struct rollups *s, bool has_next)
     return COUNT_FAILED;
 }
 
+static bool line_is_set(struct bytes line)
+{
+    struct record r;
+    return record_split(line, RECORD_SEPARATOR, &r) && set_text_is(r.value);
+}
+
 static enum count_next next_record(struct count_source *base)
 {
     struct rollups *s = (struct rollups *)base;
@@ -132,7 +138,7 @@ static enum count_next next_record(struct count_source *base)
         key_of(s->line, &key);
         if (is_in_day)
             s->unseen -= fingerprint(s->line);
-        if (!key.is_subtotal || key.unit == PERIOD_HOUR)
+        if (!key.is_subtotal || key.unit == PERIOD_HOUR || line_is_set(s->line))
             return text_record_set(&s->record, s->line);
         buf_clear(&s->held);
         buf_append_bytes(&s->held, s->line);
@@ -144,7 +150,7 @@ static void close_source(struct count_source *base)
 {
     struct rollups *s = (struct rollups *)base;
     count_merge_free(&s->merge);
-    buf_free(&s->record.text);
+    text_record_end(&s->record);
     buf_free(&s->printed);
     buf_free(&s->held);
     buf_free(&s->shown);

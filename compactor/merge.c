@@ -429,6 +429,18 @@ static enum compact_result begin_group(struct merge *m, struct bytes key, const 
                                    (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
 }
 
+static enum compact_result add_set(struct merge *m, const struct record_key *key)
+{
+    struct merge_shard *shard = &m->spec->shards[record_shard(key, m->spec->n_shards)];
+    if (!shard->sets)
+        return error_set(m->error, COMPACT_DAMAGED, "a set of another shard: %.*s",
+            (int)(key->key.len < KEY_SHOWN ? key->key.len : KEY_SHOWN), key->key.ptr);
+    uint64_t bytes = set_merge_bytes(shard->sets);
+    enum compact_result r = set_merge_add(shard->sets, key, m->added, m->error);
+    m->report->bytes += set_merge_bytes(shard->sets) - bytes;
+    return r;
+}
+
 static enum compact_result add_record(struct merge *m)
 {
     struct bytes key = count_merge_key(m->added);
@@ -438,6 +450,8 @@ static enum compact_result add_record(struct merge *m)
         return error_set(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
             (int)(key.len - 1 < KEY_SHOWN ? key.len - 1 : KEY_SHOWN), key.ptr);
     m->report->records++;
+    if (count_merge_is_set(m->added))
+        return add_set(m, &parts);
     if (m->held.n == 0 || !m->is_subtotal || !bytes_starts_with(key, buf_bytes(&m->group))) {
         r = write_group(m);
         if (r == COMPACT_OK)

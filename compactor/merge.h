@@ -15,12 +15,14 @@
  * 3. The added records of one month of a subtotal are held, because the month's record precedes them (held_records.h).
  *    Half of `memory` is for held records, a quarter for sorting texts, and the rest for buffers. An old record is held
  *    only if rule 2 needs it in place of a rollup.
- * 4. For days before `hours_from`, the counts of hours are added to the day's record, which is always written.
+ * 4. Sets are merged by set_merge.h, in the same pass over the added sources.
+ * 5. For days before `hours_from`, the counts of hours are added to the day's record, which is always written.
  */
 #ifndef MILLRACE_MERGE_H
 #define MILLRACE_MERGE_H
 
 #include "compactor/record_reader.h"
+#include "compactor/set_merge.h"
 #include "compactor/shard_writer.h"
 #include <stdatomic.h>
 
@@ -34,6 +36,7 @@ struct merge_report {
 struct merge_shard {
     struct record_reader *old, *old_texts; /* NULL: none */
     struct shard_writer *records, *texts;  /* NULL: another thread writes this shard */
+    struct set_merge *sets;                /* merges the sets of the shard */
 };
 
 struct merge_spec {

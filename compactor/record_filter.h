@@ -2,7 +2,8 @@
  *
  * 1. The filter decides by key and period, for each record of a subtotal, each hour of a total, and each lookup. The
  *    filter may also exclude one sub key from a subtotal's record.
- * 2. A total without a remaining hour, and a subtotal's record without a remaining sub key, are excluded.
+ * 2. A total without a remaining hour, a subtotal's record without a remaining sub key, and a set without a remaining
+ *    member are excluded.
  * 3. Several threads may call a filter's callbacks at once, each with its own sources.
  */
 #ifndef MILLRACE_RECORD_FILTER_H
@@ -21,10 +22,13 @@ struct record_filter {
     /* Returns the stored sub key to exclude from this subtotal's record, or BYTES_NONE. NULL: no sub key is excluded
      * from any record. */
     struct bytes (*without)(void *arg, const struct record_key *key);
+    /* Returns true to exclude the member `member` from this set. NULL: no member is excluded. */
+    bool (*without_member)(void *arg, const struct record_key *key);
+    uint64_t member;
 };
 
-/* A callback that excludes the rollups that are derived from the archive's hours. Days whose hours were dropped are
- * kept. */
+/* A callback that excludes the rollups that are derived from the archive's hours. Days whose hours were dropped, and
+ * sets of days, are kept. */
 bool record_filter_is_counted(void *manifest, const struct record_key *key, int64_t start);
 /* Returns true if `ns` is `wanted`, or a subtotal of `wanted`: "u" includes "c.u". */
 bool record_filter_has_namespace(struct bytes ns, struct bytes wanted);

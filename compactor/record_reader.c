@@ -117,6 +117,13 @@ static const char *find(const struct record_reader *r, char c)
     return r->at < r->len ? memchr(r->window + r->at, c, r->len - r->at) : NULL;
 }
 
+/* True if the buffer holds the key and enough of the value to tell a count from a set. */
+static bool has_first_name(const struct record_reader *r)
+{
+    const char *separator = find(r, RECORD_SEPARATOR);
+    return separator && (size_t)(r->window + r->len - separator) > SET_TEXT_PROBE;
+}
+
 static enum count_next next_record(struct count_source *base)
 {
     struct record_reader *r = (struct record_reader *)base;
@@ -126,7 +133,7 @@ static enum count_next next_record(struct count_source *base)
         next = fill(r);
     /* If a key or a lookup is longer than the buffer, enlarge the buffer. */
     while (next == COUNT_END && r->at < r->len && !end &&
-           (!find(r, RECORD_SEPARATOR) || record_reader_is_in(r, BYTES_LITERAL("lookup|"))) &&
+           (!has_first_name(r) || record_reader_is_in(r, BYTES_LITERAL("lookup|"))) &&
            (next = fill_or_grow(r)) == COUNT_FOUND) {
         next = COUNT_END;
         end = find(r, '\n');
@@ -141,9 +148,13 @@ static enum count_next next_record(struct count_source *base)
     if (!separator)
         return failed(r, "a line without a separator");
     r->in_record = r->has_text = true;
+    base->text = BYTES_NONE;
     r->line_end = end ? (size_t)(end - r->window) : NOT_HELD;
     base->key = bytes_of(line, (size_t)(separator + 1 - line));
     base->line = end ? bytes_of(line, held) : BYTES_NONE;
+    base->is_set =
+        !count_key_is_lookup(base->key) && set_text_is(bytes_of(separator + 1, held - base->key.len));
+    set_text_begin(&r->set);
     r->at = (size_t)(separator + 1 - r->window);
     return COUNT_FOUND;
 }
@@ -188,12 +199,42 @@ static bool parse_count(struct record_reader *r, bool *bad)
     return true;
 }
 
+/* Returns the end of the words that the next chunk of a set needs, all members or one chunk. Returns NULL if the buffer
+ * ends before it. */
+static const char *find_set_end(const struct record_reader *r)
+{
+    const char *at = r->window + r->at, *end = r->window + r->len;
+    bool is_members = (r->set.form ? r->set.form : *at) == '=';
+    while (at < end && *at != '\n' && (is_members || *at != ' '))
+        at++;
+    return at == end || (*at == ' ' && at + 1 == end) ? NULL : at;
+}
+
+static enum count_next next_chunk(struct record_reader *r)
+{
+    const char *end, *why;
+    enum count_next next = COUNT_FOUND;
+    while (!(end = find_set_end(r)) && next == COUNT_FOUND)
+        next = fill_or_grow(r);
+    if (!end)
+        return next == COUNT_FAILED ? next : failed(r, "a malformed set");
+    if (*end == ' ' && (end[1] == '\n' || end[1] == ' '))
+        return failed(r, "a chunk is malformed");
+    struct bytes words = bytes_of(r->window + r->at, (size_t)(end - r->window) - r->at);
+    r->at += words.len + (*end == ' ');
+    if (set_text_next(&r->set, &words, &r->base.name, &r->base.text, &why))
+        return COUNT_FOUND;
+    return why ? failed(r, why) : COUNT_END;
+}
+
 static enum count_next next_value(struct count_source *base)
 {
     struct record_reader *r = (struct record_reader *)base;
     bool bad = false;
     if (count_key_is_lookup(base->key))
         return next_text(r);
+    if (base->is_set)
+        return next_chunk(r);
     for (;;) {
         if (r->at < r->len && r->window[r->at] == '\n')
             return COUNT_END;
@@ -332,6 +373,7 @@ void record_reader_end(struct record_reader *r)
     if (r->fd >= 0)
         free(r->window);
     buf_free(&r->text);
+    set_text_free(&r->set);
 }
 
 static void close_reader(struct count_source *base)

@@ -1,8 +1,8 @@
 /* record_reader: reads sorted records from a file or from memory through one buffer, in large pieces or as a source of
  * counts (count_merge.h).
  *
- * 1. A line of counts may be longer than the buffer; base.line is set only if the buffer holds the whole line. The
- *    buffer grows for a longer key or lookup.
+ * 1. A line of counts or of a set may be longer than the buffer; base.line is set only if the buffer holds the whole
+ *    line. The buffer grows for a longer key, lookup or chunk of a set.
  * 2. At the end of a file with `expected`, the reader compares the number of records, the number of bytes and the
  *    checksum with `expected`. If a value is not equal, the call that reaches the end fails. Therefore a generation
  *    must not be published before every reader has ended.
@@ -16,6 +16,7 @@
 
 #include "counts/count_merge.h"
 #include "counts/manifest.h"
+#include "counts/set_text.h"
 
 #define RECORD_READER_BYTES_MIN ((size_t)16 << 10) /* size of the smallest buffer */
 
@@ -29,6 +30,7 @@ struct record_reader {
     size_t line_end; /* end of the current record, or SIZE_MAX if the end is not in the buffer */
     bool in_record, has_text, is_checked;
     struct buf text;
+    struct set_text set;
     struct record_file *file; /* the whole file, which is verified; NULL: a part of a file, or memory */
 };
 

@@ -2,6 +2,7 @@
 
 #include "compactor/archive.h"
 #include "compactor/record_source.h"
+#include "compactor/set_reader.h"
 
 static enum compact_result scan_shard(
     struct count_source *s, record_visit *visit, void *arg, struct error *error)
@@ -12,6 +13,7 @@ static enum compact_result scan_shard(
         struct record_key key;
         if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
             return error_set(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+        key.is_set = s->is_set;
         r = visit(arg, s, &key, error);
     }
     return next == COUNT_FAILED ? record_source_failed(&s->error, error) : r;
@@ -24,6 +26,8 @@ enum compact_result record_scan(
     char directory[PATH_MAX];
     archive_path(archive, m->generation, false, directory);
     enum compact_result r = record_source_add_shards(directory, m, NULL, &shards, error);
+    if (r == COMPACT_OK)
+        r = set_reader_add_sources(directory, m, NULL, &shards, error);
     for (size_t k = 0; k < shards.n && r == COMPACT_OK; k++)
         r = scan_shard(shards.list[k], visit, arg, error);
     count_sources_free(&shards);

@@ -2,6 +2,8 @@
 
 #include "counts/count_merge.h"
 #include "counts/records.h"
+#include "counts/set_text.h"
+#include "sets/set.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +34,8 @@ static void add_text(struct record_sum *s, struct bytes text)
 
 static void add_into(struct record_sum *s, struct record_sum_count *to, uint64_t count)
 {
-    s->too_large = s->too_large || to->count > UINT64_MAX - count;
+    if (to->count > UINT64_MAX - count)
+        s->wrong = "the sum exceeds 2^64 - 1";
     to->count += count;
 }
 
@@ -91,11 +94,36 @@ void record_sum_add_value(struct record_sum *s, struct bytes value)
     assert(!bad);
 }
 
+static void add_set(struct record_sum *s, struct bytes value)
+{
+    struct set_text text = {0};
+    struct bytes id, chunk;
+    const char *why;
+    if (!s->set)
+        s->set = set_new();
+    while (set_text_next(&text, &value, &id, &chunk, &why))
+        set_add_chunk(s->set, id, chunk);
+    assert(!why);
+    set_text_free(&text);
+}
+
+static void append_set(struct record_sum *s)
+{
+    struct set_view v = set_view_of(s->set);
+    struct set_chunks chunks = {.view = &v};
+    struct bytes id, chunk;
+    for (bool is_first = true; set_chunks_next(&chunks, &id, &chunk); is_first = false)
+        set_text_append_chunk(is_first, id, chunk, &s->line);
+    set_chunks_free(&chunks);
+}
+
 void record_sum_add(struct record_sum *s, struct bytes line)
 {
     struct bytes value = bytes_of(line.ptr + s->key.len, line.len - s->key.len);
     if (count_key_is_lookup(s->key))
         add_text(s, value);
+    else if (set_text_is(value))
+        add_set(s, value);
     else
         record_sum_add_value(s, value);
 }
@@ -106,8 +134,10 @@ void record_sum_begin(struct record_sum *s, struct bytes line)
     assert(separator);
     s->key = bytes_of(line.ptr, (size_t)(separator + 1 - line.ptr));
     s->text = BYTES_NONE;
+    set_free(&s->set);
     s->n = 0;
-    s->unsorted = s->too_large = false;
+    s->unsorted = false;
+    s->wrong = NULL;
     record_sum_add(s, line);
 }
 
@@ -117,6 +147,8 @@ struct bytes record_sum_line(struct record_sum *s)
     buf_append_bytes(&s->line, s->key);
     if (s->text.ptr)
         buf_append_bytes(&s->line, s->text);
+    if (s->set)
+        append_set(s);
     if (s->unsorted)
         sort_counts(s);
     for (size_t i = 0; i < s->n; i++) {
@@ -126,12 +158,15 @@ struct bytes record_sum_line(struct record_sum *s)
         buf_append_char(&s->line, ':');
         buf_append_u64(&s->line, s->counts[i].count);
     }
-    return s->too_large ? BYTES_NONE : buf_bytes(&s->line);
+    if (s->set && s->n > 0)
+        s->wrong = "both counts and sets";
+    return s->wrong ? BYTES_NONE : buf_bytes(&s->line);
 }
 
 void record_sum_free(struct record_sum *s)
 {
     free(s->counts);
+    set_free(&s->set);
     buf_free(&s->line);
     buf_free(&s->one);
     buf_free(&s->other);

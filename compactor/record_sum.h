@@ -4,7 +4,8 @@
  *    pass.
  * 2. Of several lookups with the same hash, the smallest unescaped text is kept, as in the merge. Different texts are
  *    counted as a collision.
- * 3. Memory: at most 48 bytes for each different name, and the printed line. Added lines are borrowed until
+ * 3. Sets are united. The line of a united set has its chunks (counts/set_text.h).
+ * 4. Memory: at most 48 bytes for each different name, and the printed line. Added lines are borrowed until
  *    record_sum_line returns.
  *
  * A zeroed record_sum is ready; free it with record_sum_free. */
@@ -16,12 +17,16 @@
 #include <stdint.h>
 
 struct record_sum_count;
+struct set;
 
 struct record_sum {
     struct bytes key, text; /* the key with its separator; the smallest text of a lookup, escaped */
     struct record_sum_count *counts;
+    struct set *set; /* the union of sets; NULL: the record has counts */
     size_t n, room;
-    bool unsorted, too_large;
+    bool unsorted;
+    const char
+        *wrong; /* why there is no sum: a count exceeds 2^64 - 1, or the key has both counts and sets */
     struct buf line, one, other;
     uint64_t collisions;
     char collision[64];
@@ -34,7 +39,7 @@ void record_sum_add(struct record_sum *s, struct bytes line);
 /* Adds the value of a record with another key, such as an hour's value to the day's sum. The record must not be a
  * lookup. */
 void record_sum_add_value(struct record_sum *s, struct bytes value);
-/* Returns the sum as a line without LF, valid until the next record_sum_begin. BYTES_NONE: a count exceeds 2^64 - 1. */
+/* Returns the sum as a line without LF, valid until the next record_sum_begin. BYTES_NONE: see `wrong`. */
 struct bytes record_sum_line(struct record_sum *s);
 void record_sum_free(struct record_sum *s);
 

@@ -198,13 +198,11 @@ static enum compact_result step_plan(struct run *run)
         .through = run->last,
         .until = old->until,
         .made = run->spec->now,
-        .shards = run->spec->shards ? run->spec->shards : old->shards,
         .counters = mem_strdup(base->counters),
         .retired = mem_strdup(base->retired),
         .n_streams = old->n_streams,
         .streams = mem_alloc((old->n_streams + 1) * sizeof *m->streams)};
-    m->files = mem_zalloc(m->shards * sizeof *m->files);
-    m->texts = mem_zalloc(m->shards * sizeof *m->texts);
+    manifest_set_shards(m, run->spec->shards ? run->spec->shards : old->shards);
     memcpy(m->streams, old->streams, old->n_streams * sizeof *m->streams);
     m->hours_from = latest(run->spec->hours_from, latest(old->hours_from, base->hours_from));
     snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
@@ -221,7 +219,7 @@ static enum compact_result step_plan(struct run *run)
                     run->spec->filter || run->spec->n_parts > 0 || m->hours_from > old->hours_from ||
                     replaces(run);
     for (uint32_t k = 0; k < base->shards; k++)
-        run->total += base->files[k].bytes;
+        run->total += base->files[k].bytes + base->set_texts[k].bytes + base->sets[k].bytes;
     for (uint64_t n = run->old.through + 1; n <= run->last && r == COMPACT_OK; n++) {
         char *path = slice_path(run->spec->slices, n);
         r = plan_slice(run, path, n);
@@ -281,8 +279,8 @@ static enum compact_result step_merge(struct run *run)
     run->out->collisions = report.collisions;
     memcpy(run->out->collision, report.collision, sizeof report.collision);
     for (uint32_t k = 0; k < made->shards && r == COMPACT_OK; k++) {
-        run->out->records += made->files[k].records;
-        run->out->bytes += made->files[k].bytes;
+        run->out->records += made->files[k].records + made->set_texts[k].records;
+        run->out->bytes += made->files[k].bytes + made->set_texts[k].bytes + made->sets[k].bytes;
     }
     return r == COMPACT_OK ? archive_describe(spec->archive, made, run->error) : r;
 }

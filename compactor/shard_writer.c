@@ -16,6 +16,7 @@ struct shard_writer {
     struct buf data;
     size_t buffer_bytes;
     struct manifest_file file;
+    bool is_text; /* lines in order */
     XXH3_state_t *hash;
     struct buf last;      /* the key of the last line whose key is complete */
     struct buf key;       /* the beginning of the key of an incomplete last line */
@@ -28,6 +29,7 @@ enum compact_result shard_writer_open(const char *directory, enum manifest_kind 
     struct shard_writer *w = mem_zalloc(sizeof *w);
     enum compact_result r = COMPACT_OK;
     w->buffer_bytes = buffer_bytes;
+    w->is_text = kind != MANIFEST_SETS;
     w->hash = XXH3_createState();
     XXH3_64bits_reset(w->hash);
     manifest_file_name(kind, shard, shards, w->file.name);
@@ -57,7 +59,7 @@ static enum compact_result pass(struct shard_writer *w, struct error *error)
 {
     struct bytes data = buf_bytes(&w->data);
     XXH3_64bits_update(w->hash, data.ptr, data.len);
-    w->file.records += bytes_count_lines(data);
+    w->file.records += w->is_text ? bytes_count_lines(data) : 0;
     if (data.len > 0 && io_write_all(w->fd, data.ptr, data.len, (off_t)w->file.bytes) != 0)
         return error_errno(error, COMPACT_FAILED, w->path);
     w->file.bytes += data.len;
@@ -107,7 +109,7 @@ enum compact_result shard_writer_append(struct shard_writer *w, struct bytes pie
     enum compact_result r = COMPACT_OK;
     if (piece.len == 0)
         return r;
-    if (!is_in_order(w, piece))
+    if (w->is_text && !is_in_order(w, piece))
         return error_set(error, COMPACT_DAMAGED, "%.300s: out of order after \"%.*s\"", w->path,
             w->last.len < KEY_SHOWN ? (int)w->last.len : KEY_SHOWN, w->last.ptr);
     while (piece.len > 0 && r == COMPACT_OK) {

@@ -4,7 +4,8 @@
  *    except the last has the size of the buffer, so that writes begin and end at page boundaries.
  * 2. shard_writer_finish syncs the file, so the caller writes the manifest afterwards.
  * 3. Records are counted by their LFs, and must be in order. The writer refuses a piece whose first line is not after
- *    the last line of the previous piece. The caller is responsible for the order inside a piece.
+ *    the last line of the previous piece. The caller is responsible for the order inside a piece. A file of sets
+ *    (MANIFEST_SETS) has any bytes, and its caller counts the records.
  */
 #ifndef MILLRACE_SHARD_WRITER_H
 #define MILLRACE_SHARD_WRITER_H

@@ -6,6 +6,8 @@
 #include "compactor/record_filter.h"
 #include "compactor/record_source.h"
 #include "compactor/verify_rollups.h"
+#include "compactor/verify_sets.h"
+#include "counts/counters.h"
 #include "counts/record_check.h"
 #include "counts/slice_files.h"
 #include <stdlib.h>
@@ -21,6 +23,7 @@ struct verify {
     char directory[PATH_MAX];
     uint64_t done, total; /* bytes */
     bool has_more;        /* some subtotal has more counts than its total */
+    struct record_filter compared;
     struct buf space;
 };
 
@@ -138,22 +141,36 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     r = unchanged == COMPACT_OK ? r : unchanged;
     verify_rollups_free(&rollups);
     sorted_file_close(&f);
-    v->done += m->files[shard].bytes;
-    v->report->records += m->files[shard].records;
-    v->report->bytes += m->files[shard].bytes;
-    return r == COMPACT_OK ? check_texts(v, shard, texts) : r;
+    uint64_t bytes = m->files[shard].bytes + m->set_texts[shard].bytes + m->sets[shard].bytes;
+    v->done += bytes;
+    v->report->records += m->files[shard].records + m->set_texts[shard].records;
+    v->report->bytes += bytes;
+    if (r == COMPACT_OK)
+        r = check_texts(v, shard, texts);
+    return r == COMPACT_OK ? verify_sets(v->directory, m, shard, v->error) : r;
 }
 
 /* A generation, with slices that are added to it, in the comparison of two generations. */
 struct side {
     struct manifest manifest; /* manifest of the previous generation */
-    struct record_filter filter;
     struct count_sources sources;
     struct slice_reader **slices;
     size_t n_slices;
     struct count_merge *merge;
     struct buf line;
 };
+
+/* Excludes rollups: days of counts, and the sets of days of counters by hour. Before hours_from, the archive has days where
+ * the slices have hours, so these subtotals are excluded. The counters include those that only the slices have. */
+static bool is_compared(void *manifest, const struct record_key *key, int64_t start)
+{
+    const struct manifest *m = manifest;
+    if (key->is_subtotal && start < m->hours_from)
+        return false;
+    return key->unit == PERIOD_HOUR ||
+           (key->is_set && counters_text_period(m->counters, key->ns) == PERIOD_DAY &&
+               counters_text_period(m->retired, key->ns) == PERIOD_DAY);
+}
 
 static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t first, uint64_t last)
 {
@@ -165,7 +182,10 @@ static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t
         free(path);
         if (r != COMPACT_OK)
             break;
-        slice_reader_add_sources(s->slices[s->n_slices++], BYTES_NONE, &s->sources);
+        struct slice_reader *slice = s->slices[s->n_slices++];
+        for (size_t k = 0; k < slice_reader_runs(slice); k++)
+            count_sources_add(
+                &s->sources, record_filter_source(&v->compared, slice_reader_source(slice, k, BYTES_NONE)));
     }
     return r;
 }
@@ -212,6 +232,14 @@ static enum compact_result compare_sides(struct verify *v, struct side *before, 
     }
 }
 
+/* Adds the records and the sets of a generation to a side. */
+static enum compact_result add_generation(
+    const struct verify *v, struct side *s, const struct manifest *m, const char *directory)
+{
+    enum compact_result r = record_source_add_shards(directory, m, &v->compared, &s->sources, v->error);
+    return r == COMPACT_OK ? set_reader_add_sources(directory, m, &v->compared, &s->sources, v->error) : r;
+}
+
 /* Compares the generation with the previous generation and its slices, if these exist and no other change was made. */
 static enum compact_result compare_generations(struct verify *v)
 {
@@ -220,18 +248,17 @@ static enum compact_result compare_generations(struct verify *v)
     const struct manifest *m = &v->manifest;
     if (!v->spec->slices || m->generation == 0 || m->change[0] != '\0')
         return COMPACT_OK;
+    v->compared = (struct record_filter){.keep = is_compared, .arg = &v->manifest};
     archive_path(v->spec->archive, m->generation - 1, false, directory);
     if (manifest_read(directory, &before.manifest, NULL) != MANIFEST_OK)
         return COMPACT_OK;
     enum compact_result r = COMPACT_OK;
     if (slice_files_missing(v->spec->slices, before.manifest.through + 1, m->through) == 0) {
-        before.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &before.manifest};
-        now.filter = (struct record_filter){.keep = record_filter_is_counted, .arg = &v->manifest};
-        r = record_source_add_shards(directory, &before.manifest, &before.filter, &before.sources, v->error);
+        r = add_generation(v, &before, &before.manifest, directory);
         if (r == COMPACT_OK)
             r = add_slices(v, &before, before.manifest.through + 1, m->through);
         if (r == COMPACT_OK)
-            r = record_source_add_shards(v->directory, &v->manifest, &now.filter, &now.sources, v->error);
+            r = add_generation(v, &now, &v->manifest, v->directory);
         if (r == COMPACT_OK)
             r = compare_sides(v, &before, &now);
         v->report->compared = r == COMPACT_OK;
@@ -252,7 +279,7 @@ enum compact_result verify_archive(
     report->generation = v.manifest.generation;
     archive_path(spec->archive, v.manifest.generation, false, v.directory);
     for (uint32_t k = 0; k < v.manifest.shards; k++)
-        v.total += v.manifest.files[k].bytes;
+        v.total += v.manifest.files[k].bytes + v.manifest.set_texts[k].bytes + v.manifest.sets[k].bytes;
     for (uint32_t k = 0; k < v.manifest.shards && r == COMPACT_OK; k++)
         r = check_shard(&v, k);
     if (r == COMPACT_OK && v.has_more && v.manifest.n_imports == 0)

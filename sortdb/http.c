@@ -1,6 +1,7 @@
 /* http: the read protocol (docs/guide/protocol.md) over the current generation, and /reload. */
 #include "sortdb/answer.h"
 #include "sortdb/sortdb_app.h"
+#include "archive/set_line.h"
 #include "archive/key_walk.h"
 #include "archive/period_walk.h"
 #include "archive/sub_filter.h"
@@ -248,6 +249,54 @@ static bool walk_lines(const struct server *s, const struct generation *g, const
     return false;
 }
 
+static void reply_bad_rollups(struct http_request *req)
+{
+    http_problem(req, 400, "bad-parameter", NULL,
+        "with rollups, start and end must be keys of one subtotal, and end must have an hour");
+}
+
+/* Answers a range of the sets of one key, with their members. The answer ends after the set that exceeds max_answer. */
+static void range_of_sets(
+    struct server *s, struct http_request *req, struct generation *g, const struct read_span *span)
+{
+    struct period_walk walk;
+    struct generation_cut cut = {0};
+    struct buf lines = {0};
+    struct error error;
+    struct bytes line;
+    struct record record;
+    uint32_t shard = generation_shard(g, span->start);
+    if (!period_walk_init(&walk, span->start, span->end, span->largest)) {
+        reply_bad_rollups(req);
+        return;
+    }
+    const struct sorted_text *text = generation_set_text(g, shard);
+    bool more = false, is_whole = true;
+    if (text)
+        period_walk_begin(&walk, text);
+    while (text && is_whole && !more && period_walk_next(&walk, &line)) {
+        more = lines.len > most_bytes(s, span) || (span->limit > 0 && cut.records == span->limit);
+        if (more) {
+            record_split(line, generation_separator(g), &record);
+            cut.next = record.key;
+            break;
+        }
+        is_whole = set_line_append(g, shard, line, &lines, &error) == 0;
+        cut.records++;
+    }
+    add_headers(req, g, shard);
+    http_add_header(req, "X-Millrace-Rollups", "1");
+    if (more)
+        add_next(req, g, &cut);
+    if (!is_whole)
+        http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
+    else if (lines.len == 0)
+        reply_missing(req, g, shard);
+    else
+        http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &lines);
+    buf_free(&lines);
+}
+
 /* Answers a range of the subtotals of one key. Where a rollup exists, the answer contains the rollup instead of its
  * records. */
 static void range_with_rollups(
@@ -256,8 +305,7 @@ static void range_with_rollups(
     struct period_walk walk;
     struct generation_cut cut = {0};
     if (!period_walk_init(&walk, span->start, span->end, span->largest)) {
-        http_problem(req, 400, "bad-parameter", NULL,
-            "with rollups, start and end must be keys of one subtotal, and end must have an hour");
+        reply_bad_rollups(req);
         return;
     }
     struct answer_lines answer = {.found = mem_alloc(WALK_RECORDS_MAX * sizeof(struct bytes)),
@@ -286,6 +334,10 @@ static void range(struct http_request *req, void *ctx)
     if (!g || !read_protocol_range(req, generation_separator(g), generation_is_archive(g), &span))
         return;
     add_counter(req, g);
+    if (span.has_rollups && span.has_members) {
+        range_of_sets(s, req, g, &span);
+        return;
+    }
     if (span.has_rollups) {
         range_with_rollups(s, req, g, &span);
         return;

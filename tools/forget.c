@@ -12,6 +12,7 @@
 #include "counts/key_function.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
+#include "sets/set_code.h"
 #include "tools/forget_files.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
@@ -426,14 +427,15 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
 /* The archive. */
 
 /* Runs `millrace compact` with `option`; NULL: no option. Prints the log of the command only after a failure. */
-static int compact(const struct forget *f, const char *option, const char *ns)
+static int compact(const struct forget *f, const char *option, const char *ns, bool is_member)
 {
-    char hash[COMPONENT_HASH + 1];
+    char hash[COMPONENT_HASH + 1], code[SET_CODE_TEXT];
     FILE *log = tmpfile();
     if (!log)
         return tool_fail(EX_TEMPFAIL, "cannot create a temporary file: %s", strerror(errno));
     /* Pass the stored form, because a text may look like a hash. */
-    struct bytes value = component_store(bytes_str(f->value), hash);
+    struct bytes value = is_member ? bytes_of(code, set_code_print(set_code(bytes_str(f->value)), code))
+                                   : component_store(bytes_str(f->value), hash);
     struct tool_args a = {0};
     tool_add_arg(&a, "/proc/self/exe");
     tool_add_arg(&a, "compact");
@@ -450,7 +452,7 @@ static int compact(const struct forget *f, const char *option, const char *ns)
     return status;
 }
 
-static int erase_counter(struct forget *f, const char *ns, struct bytes key_text)
+static int erase_counter(struct forget *f, const char *ns, struct bytes key_text, bool is_member)
 {
     bool is_sub = strchr(ns, '.') != NULL;
     enum forget_key key = forget_match_key(f->match, key_text);
@@ -458,27 +460,36 @@ static int erase_counter(struct forget *f, const char *ns, struct bytes key_text
         say("archive", ns, "kept: it counts %.*s, not %s", (int)key_text.len, key_text.ptr, f->field);
     if (key != FORGET_SAME_KEY)
         return EX_OK;
-    int status = f->dry ? EX_OK : compact(f, is_sub ? "forget-sub" : "forget", ns);
+    int status = f->dry ? EX_OK : compact(f, is_sub ? "forget-sub" : "forget", ns, is_member);
     if (status == EX_OK)
-        say("archive", ns, "%s %s", is_sub ? "as a sub key:" : "with its sub keys:",
-            f->dry   ? "would be removed"
-            : is_sub ? "counts moved to (other)"
-                     : "removed");
+        say("archive", ns, "%s %s",
+            is_member ? "as a member of sets:"
+            : is_sub  ? "as a sub key:"
+                      : "with its sub keys:",
+            f->dry                 ? "would be removed"
+            : is_sub && !is_member ? "counts moved to (other)"
+                                   : "removed");
     return status;
 }
 
-/* Erases the key in each counter of a canonical text (counters.h), whose lines are like `subtotal c.u key =
- * country`. */
+/* Erases the key in each counter of a canonical text (counters.h), whose lines are like `subtotal c.u key = country` and
+ * `unique v.u member = user by = day`. */
 static int erase_counters(struct forget *f, const char *text)
 {
     int status = EX_OK;
     for (const char *line = text, *end; *line && status == EX_OK; line = *end ? end + 1 : end) {
-        char ns[64], kind[16];
+        char ns[64], setting[16];
         int key_at = 0;
         end = strchrnul(line, '\n');
-        if (sscanf(line, "%15s %63s key = %n", kind, ns, &key_at) == 2 && key_at > 0 && line + key_at < end &&
-            (strcmp(kind, "total") == 0 || strcmp(kind, "subtotal") == 0))
-            status = erase_counter(f, ns, bytes_of(line + key_at, (size_t)(end - line) - (size_t)key_at));
+        if (sscanf(line, "%*s %63s %15s = %n", ns, setting, &key_at) != 2 || key_at == 0 ||
+            line + key_at >= end)
+            continue;
+        struct bytes key = bytes_of(line + key_at, (size_t)(end - line) - (size_t)key_at);
+        bool is_member = strcmp(setting, "member") == 0;
+        if (is_member)
+            key.len = (size_t)((const char *)memrchr(key.ptr, 'b', key.len) - key.ptr) - 1; /* " by = day" */
+        if (is_member || strcmp(setting, "key") == 0)
+            status = erase_counter(f, ns, key, is_member);
     }
     return status;
 }
@@ -491,7 +502,7 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
     struct error why;
     if (f->dry)
         return erase_counters(f, f->counters->text);
-    int status = compact(f, NULL, NULL);
+    int status = compact(f, NULL, NULL, false);
     /* The compaction has committed the aggregator's memory, which may contain rejects that were put back meanwhile. */
     if (status == EX_OK && (status = erase_rejects(f, &rejects)) != EX_OK)
         return status;

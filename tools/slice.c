@@ -12,9 +12,11 @@
 
 static const char help[] =
     "prints a slice of the aggregator as archive text\n\n"
-    "usage: millrace slice FILE\n"
+    "usage: millrace slice [--members] FILE\n"
     "\n"
-    "  FILE  verify the slice and print its records in order; 65: damaged, 66: missing, 78: not a slice\n";
+    "  FILE       verify the slice and print its records in order; 65: damaged, 66: missing, 78: not a "
+    "slice\n"
+    "  --members  print all members of each set as chunks; default: the size, or at most three members\n";
 
 static int fail(enum slice_result r, const struct error *error)
 {
@@ -35,7 +37,7 @@ int tool_open_slice(const char *path, struct slice_reader **out, struct error *e
     return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
 }
 
-static int print(const char *path)
+static int print(const char *path, bool has_members)
 {
     struct error error;
     struct slice_reader *reader;
@@ -51,7 +53,7 @@ static int print(const char *path)
     struct count_merge *m = count_merge_new(sources.list, sources.n);
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         buf_clear(&text);
-        r = count_merge_print(m, &text);
+        r = has_members ? count_merge_print(m, &text) : count_merge_print_short(m, &text);
         if (r == COUNT_FAILED)
             break;
         fwrite(text.ptr, 1, text.len, stdout);
@@ -67,8 +69,9 @@ static int print(const char *path)
 int tool_slice(int argc, char **argv)
 {
     bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (argc == 2 && argv[1][0] != '-')
-        return print(argv[1]);
+    bool has_members = argc == 3 && strcmp(argv[1], "--members") == 0;
+    if (argc == 2 + has_members && argv[argc - 1][0] != '-')
+        return print(argv[argc - 1], has_members);
     fputs(help, asks ? stdout : stderr);
     return asks ? EX_OK : EX_USAGE;
 }

@@ -2,6 +2,7 @@
 
 #include "archive/key_walk.h"
 #include "archive/period_walk.h"
+#include "archive/set_line.h"
 #include "archive/sub_filter.h"
 #include "base/url.h"
 #include <stdlib.h>
@@ -22,7 +23,9 @@ struct archive_read {
     struct buf filtered;
     struct bytes rest; /* unread bytes of the current run */
     bool needs_lf;     /* the current run ends with a file's last line, which has no LF */
-    uint32_t shard;    /* shard of the current run; GENERATION_NO_SHARD: any shard */
+    bool has_failed;   /* a set is damaged: `error` */
+    struct error error;
+    uint32_t shard; /* shard of the current run; GENERATION_NO_SHARD: any shard */
 };
 
 static bool next_record(struct archive_read *r, struct bytes *run)
@@ -57,6 +60,17 @@ static bool next_period(struct archive_read *r, struct bytes *run)
     return false;
 }
 
+static bool next_set(struct archive_read *r, struct bytes *run)
+{
+    struct bytes line;
+    buf_clear(&r->filtered);
+    if (r->has_failed || !period_walk_next(&r->walk, &line))
+        return false;
+    r->has_failed = set_line_append(r->g, r->shard, line, &r->filtered, &r->error) != 0;
+    *run = buf_bytes(&r->filtered);
+    return !r->has_failed;
+}
+
 static bool next_keys(struct archive_read *r, struct bytes *run)
 {
     if (!r->key_walk)
@@ -66,6 +80,13 @@ static bool next_keys(struct archive_read *r, struct bytes *run)
         key_walk_free(&r->key_walk);
     *run = buf_bytes(&r->keys.lines);
     return true;
+}
+
+static bool next_none(struct archive_read *r, struct bytes *run)
+{
+    (void)r;
+    (void)run;
+    return false;
 }
 
 static void gather(struct archive_read *r, const char *name)
@@ -94,8 +115,15 @@ static bool begin_range(struct archive_read *r)
     if (unit == 3 || !period_walk_init(&r->walk, start, end, (enum period_unit)unit))
         return false;
     gather(r, "sub");
-    period_walk_begin(&r->walk, generation_text(r->g, r->shard));
-    r->next_run = next_period;
+    struct bytes members;
+    bool has_members = url_query_get(&r->params, "members", &members) && bytes_equal_str(members, "1");
+    r->next_run = has_members ? next_set : next_period;
+    const struct sorted_text *text =
+        has_members ? generation_set_text(r->g, r->shard) : generation_text(r->g, r->shard);
+    if (text)
+        period_walk_begin(&r->walk, text);
+    else
+        r->next_run = next_none;
     return true;
 }
 
@@ -168,7 +196,7 @@ bool archive_read_next(struct archive_read *r, struct bytes *piece)
     if (r->rest.len == 0 && !r->next_run(r, &r->rest))
         return false;
     bool is_whole = r->next_run == next_keys;
-    if (!is_whole && r->n_of_kind == 0) /* with repeated parameters, the run is not in the mapping */
+    if (!is_whole && r->rest.ptr != r->filtered.ptr) /* a filtered run is not in the mapping */
         fetch_ahead(r->rest);
     *piece = bytes_of(r->rest.ptr, is_whole || r->rest.len < ARCHIVE_PIECE ? r->rest.len : ARCHIVE_PIECE);
     r->rest = bytes_of(r->rest.ptr + piece->len, r->rest.len - piece->len);
@@ -183,7 +211,9 @@ struct bytes archive_read_continuation(const struct archive_read *r)
 
 bool archive_read_is_whole(const struct archive_read *r, struct error *error)
 {
-    return generation_is_whole(r->g, r->shard, error);
+    if (r->has_failed && error)
+        *error = r->error;
+    return !r->has_failed && generation_is_whole(r->g, r->shard, error);
 }
 
 struct generation_info archive_read_info(const struct archive_read *r)

@@ -4,6 +4,7 @@
 #include "counts/records.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #define GENERATION_MAGIC 0x47656e72u
@@ -19,9 +20,16 @@ struct generation {
     struct coarse coarse;
     char *counters; /* canonical text; NULL: none */
     int64_t made;
-    struct sorted_file **files; /* one file for each shard; NULL: not open */
+    /* the files of records, then the texts of sets, one of each for each shard; NULL: not open, or no sets */
+    struct sorted_file **files;
+    struct shard_sets {
+        struct mapping *mapping;
+        struct sets_file *file;
+        uint64_t scrubbed; /* index of the next set of the scrub */
+        atomic_bool is_damaged;
+    } * sets;                   /* one for each shard; zeroed: no sets */
     struct sorted_file **texts; /* one file for each shard; NULL: the generation has no such files */
-    uint32_t scrubbed;          /* index of the file that the scrub reads, in `files` followed by `texts` */
+    uint32_t scrubbed; /* index of the file that the scrub reads, in `files` followed by `sets` and `texts` */
 };
 
 static struct generation *generation_new(uint32_t shards, char separator)
@@ -31,7 +39,8 @@ static struct generation *generation_new(uint32_t shards, char separator)
     atomic_init(&g->references, 1);
     g->separator = separator;
     g->info.shards = shards;
-    g->files = mem_zalloc(shards * sizeof(struct sorted_file *));
+    g->files = mem_zalloc(2 * (size_t)shards * sizeof(struct sorted_file *));
+    g->sets = mem_zalloc(shards * sizeof *g->sets);
     return g;
 }
 
@@ -39,6 +48,9 @@ static void generation_free(struct generation *g)
 {
     for (uint32_t i = 0; i < g->info.shards; i++) {
         sorted_file_close(&g->files[i]);
+        sorted_file_close(&g->files[g->info.shards + i]);
+        sets_file_free(&g->sets[i].file);
+        mapping_close(&g->sets[i].mapping);
         if (g->texts)
             sorted_file_close(&g->texts[i]);
     }
@@ -46,6 +58,7 @@ static void generation_free(struct generation *g)
     coarse_free(&g->coarse);
     free(g->counters);
     free(g->files);
+    free(g->sets);
     free(g->texts);
     g->magic = 0;
     free(g);
@@ -108,6 +121,33 @@ static enum sorted_file_result open_listed(const struct manifest *m, const struc
     return r;
 }
 
+static enum sorted_file_result open_sets(const struct manifest *m, uint32_t shard,
+    const struct generation_source *source, const atomic_bool *cancel, struct generation *g,
+    struct error *error)
+{
+    struct shard_sets *s = &g->sets[shard];
+    char directory[MANIFEST_NAME_TEXT];
+    if (!manifest_has_sets(m, shard))
+        return SORTED_FILE_OK;
+    enum sorted_file_result r =
+        open_listed(m, &m->set_texts[shard], source, cancel, &g->files[m->shards + shard], error);
+    if (r != SORTED_FILE_OK)
+        return r;
+    add_to_info(g, g->files[m->shards + shard]);
+    manifest_directory_name(m->generation, directory);
+    char *path = mem_printf("%s/%s/%s", source->archive, directory, m->sets[shard].name);
+    if (mapping_open(path, source->lock_memory, &s->mapping, error) != 0)
+        r = error->code = errno == ENOENT ? SORTED_FILE_ABSENT : SORTED_FILE_FAILED;
+    else if (mapping_bytes(s->mapping).len != m->sets[shard].bytes)
+        r = error_set(error, SORTED_FILE_REFUSED, "%s: its size does not match the manifest", path);
+    else if (sets_file_open(mapping_bytes(s->mapping), path, &s->file, error) != SETS_OK)
+        r = error->code = SORTED_FILE_REFUSED;
+    else
+        g->info.bytes += mapping_bytes(s->mapping).len;
+    free(path);
+    return r;
+}
+
 static enum sorted_file_result open_manifest(const struct manifest *m, const struct generation_source *source,
     const atomic_bool *cancel, struct generation **out, struct error *error)
 {
@@ -129,6 +169,8 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
             add_to_info(g, g->files[i]);
         if (r == SORTED_FILE_OK)
             r = open_listed(m, &m->texts[i], source, cancel, &g->texts[i], error);
+        if (r == SORTED_FILE_OK)
+            r = open_sets(m, i, source, cancel, g, error);
     }
     if (r == SORTED_FILE_OK)
         *out = g;
@@ -236,12 +278,24 @@ static bool is_file_whole(const struct sorted_file *f, struct error *error)
     return false;
 }
 
+static bool is_shard_whole(const struct generation *g, uint32_t shard, struct error *error)
+{
+    const struct sorted_file *sets = g->files[g->info.shards + shard];
+    if (!is_file_whole(g->files[shard], error) || (sets && !is_file_whole(sets, error)))
+        return false;
+    if (!sets || mapping_is_whole(g->sets[shard].mapping))
+        return true;
+    error_set(error, SORTED_FILE_REFUSED,
+        "%s: the sets beside this file were truncated while they were served", sets->path);
+    return false;
+}
+
 bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error)
 {
     if (shard != GENERATION_NO_SHARD)
-        return is_file_whole(g->files[shard], error);
+        return is_shard_whole(g, shard, error);
     for (uint32_t i = 0; i < g->info.shards; i++)
-        if (!is_file_whole(g->files[i], error) || (g->texts && !is_file_whole(g->texts[i], error)))
+        if (!is_shard_whole(g, i, error) || (g->texts && !is_file_whole(g->texts[i], error)))
             return false;
     return true;
 }
@@ -256,9 +310,22 @@ static bool is_file_untouched(const struct sorted_file *f, struct error *error)
 
 bool generation_is_untouched(const struct generation *g, struct error *error)
 {
-    for (uint32_t i = 0; i < g->info.shards; i++)
-        if (!is_file_untouched(g->files[i], error) || (g->texts && !is_file_untouched(g->texts[i], error)))
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        const struct sorted_file *sets = g->files[g->info.shards + i];
+        if (!is_file_untouched(g->files[i], error) || (g->texts && !is_file_untouched(g->texts[i], error)) ||
+            (sets && !is_file_untouched(sets, error)))
             return false;
+        if (sets && !mapping_is_untouched(g->sets[i].mapping)) {
+            error_set(error, SORTED_FILE_REFUSED,
+                "%s: the sets beside this file were written to while they were served", sets->path);
+            return false;
+        }
+        if (atomic_load_explicit(&g->sets[i].is_damaged, memory_order_relaxed)) {
+            error_set(
+                error, SORTED_FILE_REFUSED, "%s: a set in the file beside this file is damaged", sets->path);
+            return false;
+        }
+    }
     return true;
 }
 
@@ -266,6 +333,8 @@ void generation_expect_searches(struct generation *g)
 {
     for (uint32_t i = 0; i < g->info.shards; i++) {
         mapping_expect_searches(g->files[i]->mapping);
+        if (g->files[g->info.shards + i])
+            mapping_expect_searches(g->files[g->info.shards + i]->mapping);
         if (g->texts)
             mapping_expect_searches(g->texts[i]->mapping);
     }
@@ -273,15 +342,43 @@ void generation_expect_searches(struct generation *g)
 
 void generation_scrub(struct generation *g, size_t bytes)
 {
-    uint32_t shards = g->info.shards;
-    struct sorted_file *f = g->scrubbed < shards ? g->files[g->scrubbed] : g->texts[g->scrubbed - shards];
-    if (sorted_file_scrub(f, bytes))
-        g->scrubbed = (g->scrubbed + 1) % (g->texts ? 2 * shards : shards);
+    uint32_t shards = g->info.shards, i = g->scrubbed;
+    struct shard_sets *s = i / shards == 2 ? &g->sets[i % shards] : NULL;
+    struct sorted_file *f = i < 2 * shards ? g->files[i] : s ? NULL : g->texts[i % shards];
+    struct error error;
+    bool is_done = !f || sorted_file_scrub(f, bytes);
+    if (s && s->file) {
+        if (sets_file_scrub(s->file, &s->scrubbed, bytes, &error) != SETS_OK && mapping_is_whole(s->mapping))
+            atomic_store(&s->is_damaged, true);
+        is_done = s->scrubbed == 0;
+    }
+    if (is_done)
+        g->scrubbed = (i + 1) % (g->texts ? 4 * shards : 3 * shards);
 }
 
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard)
 {
     return &g->files[shard]->text;
+}
+
+const struct sorted_text *generation_set_text(const struct generation *g, uint32_t shard)
+{
+    const struct sorted_file *f = g->files[g->info.shards + shard];
+    return f ? &f->text : NULL;
+}
+
+int generation_set(
+    const struct generation *g, uint32_t shard, struct bytes key, struct set_opened *out, struct error *error)
+{
+    struct sorted_file *f = g->files[g->info.shards + shard];
+    enum sets_file_result r = sets_file_find(g->sets[shard].file, key, out, error);
+    if (r == SETS_OK)
+        return 0;
+    if (r == SETS_ABSENT)
+        error_set(error, SORTED_FILE_REFUSED, "%s: the file beside it lacks the set \"%.*s\"", f->path,
+            (int)key.len, key.ptr);
+    atomic_store(&g->sets[shard].is_damaged, true);
+    return -1;
 }
 
 uint32_t generation_shard(const struct generation *g, struct bytes key)
@@ -313,10 +410,13 @@ static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 
 static bool find_in(const struct generation *g, uint32_t shard, struct bytes key, struct bytes *line)
 {
-    const struct sorted_text *t = &g->files[shard]->text;
+    const struct sorted_text *t = &g->files[shard]->text, *sets = generation_set_text(g, shard);
     struct sorted_span span;
-    if (!sorted_find(t, key, &span))
-        return false;
+    if (!sorted_find(t, key, &span)) {
+        t = sets;
+        if (!sets || !sorted_find(sets, key, &span))
+            return false;
+    }
     *line = bytes_of(t->text.ptr + span.begin, span.end - span.begin);
     return true;
 }
@@ -343,7 +443,7 @@ void generation_cursor_free(struct generation_cursor *c)
 
 static const struct sorted_text *text_of(const struct generation_cursor *c, const struct generation_part *p)
 {
-    return &c->files[p->shard]->text;
+    return &c->files[p->file]->text;
 }
 
 static bool is_empty(const struct generation_part *p)
@@ -422,16 +522,18 @@ static void advance_first(struct generation_cursor *c, size_t begin)
 }
 
 /* Initializes a cursor over the shards to search, with empty spans. */
-static void begin_cursor(const struct generation *g, uint32_t shard, struct generation_cursor *c)
+static void begin_cursor(
+    const struct generation *g, struct sorted_file *const *files, uint32_t shard, struct generation_cursor *c)
 {
     bool is_one = shard != GENERATION_NO_SHARD;
-    c->g = g;
-    c->files = g->files;
-    c->n = is_one ? 1 : g->info.shards;
-    c->live = 0;
-    c->parts = mem_zalloc(c->n * sizeof *c->parts);
-    for (size_t i = 0; i < c->n; i++)
-        c->parts[i].shard = is_one ? shard : (uint32_t)i;
+    uint32_t first = is_one ? shard : 0, last = is_one ? shard : g->info.shards - 1;
+    *c = (struct generation_cursor){.g = g, .files = files};
+    c->parts = mem_zalloc(2 * (size_t)(last - first + 1) * sizeof *c->parts);
+    for (uint32_t i = first; i <= last; i++) {
+        c->parts[c->n++].file = i;
+        if (files == g->files && files[g->info.shards + i])
+            c->parts[c->n++].file = g->info.shards + i;
+    }
 }
 
 static void find_prefix(struct generation_cursor *out, struct bytes prefix, struct bytes start)
@@ -450,7 +552,7 @@ static void find_prefix(struct generation_cursor *out, struct bytes prefix, stru
 void generation_prefix(
     const struct generation *g, struct bytes prefix, struct bytes start, struct generation_cursor *out)
 {
-    begin_cursor(g, shard_of_prefix(g, prefix), out);
+    begin_cursor(g, g->files, shard_of_prefix(g, prefix), out);
     find_prefix(out, prefix, start);
 }
 
@@ -459,8 +561,7 @@ bool generation_texts(
 {
     if (!g->texts)
         return false;
-    begin_cursor(g, g->info.shards == 1 ? 0 : GENERATION_NO_SHARD, out);
-    out->files = g->texts;
+    begin_cursor(g, g->texts, g->info.shards == 1 ? 0 : GENERATION_NO_SHARD, out);
     find_prefix(out, prefix, start);
     return true;
 }
@@ -471,7 +572,7 @@ void generation_range(
     size_t common = 0;
     while (common < start.len && common < end.len && start.ptr[common] == end.ptr[common])
         common++;
-    begin_cursor(g, shard_of_prefix(g, bytes_of(start.ptr, common)), out);
+    begin_cursor(g, g->files, shard_of_prefix(g, bytes_of(start.ptr, common)), out);
     for (size_t i = 0; i < out->n; i++)
         out->parts[i].left = sorted_range(text_of(out, &out->parts[i]), start, end);
     order_parts(out);
@@ -487,7 +588,11 @@ uint64_t generation_cursor_bytes(const struct generation_cursor *c)
 
 uint32_t generation_cursor_shard(const struct generation_cursor *c)
 {
-    return c->n == 1 ? c->parts[0].shard : GENERATION_NO_SHARD;
+    uint32_t shards = c->g->info.shards, first = c->parts[0].file % shards;
+    for (size_t i = 1; i < c->n; i++)
+        if (c->parts[i].file % shards != first)
+            return GENERATION_NO_SHARD;
+    return first;
 }
 
 bool generation_cut_line(const struct generation *g, struct bytes line, size_t from, uint64_t max_bytes,
@@ -542,11 +647,11 @@ bool generation_cursor_cut(
     bool more = walk_to_cut(&walk, max_records, max_bytes, cut);
     if (more) {
         /* In each shard, the cut cursor ends where the walk has stopped. */
-        size_t *ends = mem_alloc(c->g->info.shards * sizeof *ends);
+        size_t *ends = mem_alloc(2 * (size_t)c->g->info.shards * sizeof *ends);
         for (size_t i = 0; i < walk.n; i++)
-            ends[walk.parts[i].shard] = walk.parts[i].left.begin;
+            ends[walk.parts[i].file] = walk.parts[i].left.begin;
         for (size_t i = 0; i < c->n; i++)
-            c->parts[i].left.end = ends[c->parts[i].shard];
+            c->parts[i].left.end = ends[c->parts[i].file];
         free(ends);
         order_parts(c);
     }
@@ -581,7 +686,7 @@ bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct b
 void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line)
 {
     for (size_t i = 0; i < c->n; i++) {
-        struct sorted_file *f = c->files[c->parts[i].shard];
+        struct sorted_file *f = c->files[c->parts[i].file];
         struct bytes text = f->text.text;
         if (line.ptr >= text.ptr && line.ptr < text.ptr + text.len)
             atomic_store(&f->is_damaged, true);

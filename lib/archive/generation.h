@@ -5,14 +5,17 @@
  *    reference until its last byte is sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
  * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
- * 5. A scrub slowly reads the files again. If the scrub finds damage, generation_is_whole and generation_is_untouched
- *    return false for the damaged file.
- * 6. Several threads may search one generation at once. A cursor belongs to one thread. */
+ * 5. A set of the archive is verified at its first use. The texts of sets are records of their shard.
+ * 6. A scrub slowly reads the files again. If the scrub finds damage, generation_is_whole and generation_is_untouched
+ *    return false for the damaged file. A damaged set makes only generation_is_untouched return false; other sets and
+ *    records stay usable.
+ * 7. Several threads may search one generation at once. A cursor belongs to one thread. */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
 
 #include "archive/sorted_file.h"
 #include "counts/coarse.h"
+#include "sets/sets_file.h"
 
 #define GENERATION_NO_SHARD UINT32_MAX
 
@@ -62,7 +65,7 @@ char generation_separator(const struct generation *g);
 /* True for an archive, whose records are lists of counts and lookups. */
 bool generation_is_archive(const struct generation *g);
 
-/* Returns false if the shard's file of records was truncated. With GENERATION_NO_SHARD, checks all files of the
+/* Returns false if the shard's file of records, or a file of its sets, was truncated. With GENERATION_NO_SHARD, checks all files of the
  * generation. The error names the file; `error` may be NULL. */
 bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error);
 /* Returns false if a file was modified after generation_open. The error names the file; `error` may be NULL. Makes
@@ -77,24 +80,29 @@ void generation_expect_searches(struct generation *g);
  * during the call. */
 void generation_scrub(struct generation *g, size_t bytes);
 
-/* Returns the lines of a shard. */
+/* Returns the lines of a shard, without sets. */
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard);
+/* Returns the texts of the sets of a shard. NULL: the shard has no sets. */
+const struct sorted_text *generation_set_text(const struct generation *g, uint32_t shard);
+/* Opens the set of a key whose text is a size. The error names a damaged set. The set is valid only if generation_is_whole of the shard returns true afterwards. */
+int generation_set(const struct generation *g, uint32_t shard, struct bytes key, struct set_opened *out,
+    struct error *error);
 /* The shard of the record with this key. GENERATION_NO_SHARD if the archive has several shards and the key is not
  * valid for a record. */
 uint32_t generation_shard(const struct generation *g, struct bytes key);
 /* Finds a record's line, with its LF unless the file ends without LF. Returns false if there is no such record. */
 bool generation_find(const struct generation *g, struct bytes key, struct bytes *line, uint32_t *shard);
 
-/* A cursor has a part (the span of lines still to be read) for each of its `n` shards. Parts that are not empty come
+/* A cursor has a part (the span of lines still to be read) for each file of its shards. Parts that are not empty come
  * first and form a heap by their first line. A cursor holds no reference to the generation. */
 struct generation_part {
-    uint32_t shard;
+    uint32_t file; /* index in `files` */
     struct sorted_span left;
     size_t head_end; /* end of the line at left.begin */
 };
 struct generation_cursor {
     const struct generation *g;
-    struct sorted_file *const *files; /* the files of records, or of texts */
+    struct sorted_file *const *files; /* the files of records and of the texts of sets, or of texts */
     size_t n, live;                   /* number of all parts; number of parts with lines to read */
     struct generation_part *parts;
 };
@@ -135,7 +143,7 @@ bool generation_cut_line(const struct generation *g, struct bytes line, size_t f
 /* Sets *run to the next lines that are adjacent in one file: about `enough` bytes, or a single longer line. Returns
  * false at the end. */
 bool generation_cursor_next(struct generation_cursor *c, size_t enough, struct bytes *run);
-/* Marks the file as damaged (invariant 5). Call generation_cursor_refuse if `line` is not a record, although
+/* Marks the file as damaged (invariant 6). Call generation_cursor_refuse if `line` is not a record, although
  * generation_open has checked the file. */
 void generation_cursor_refuse(const struct generation_cursor *c, struct bytes line);
 

@@ -1,6 +1,7 @@
 #include "counts/count_merge.h"
 
 #include "counts/records.h"
+#include "counts/set_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,13 @@ struct count_merge {
     struct heap values;   /* sources that have unmerged values of the current record */
     struct head *current; /* all sources that have the current record */
     size_t n_current, room_current;
-    bool has_values;                  /* the heap `values` is filled */
-    bool has_name;                    /* `name` holds the name of the previous value */
-    struct prefix prefix, key_prefix; /* of `name` and `key` */
-    bool has_begun;                   /* the key of the current record is printed */
-    bool is_joined;                   /* the keys of the sources differ from `key` (count_merge_join) */
-    struct buf key, name, text;
+    bool has_values;                   /* the heap `values` is filled */
+    bool has_name;                     /* `name` holds the name of the previous value */
+    bool had_chunk;                    /* the previous value was a chunk */
+    struct prefix prefix, key_prefix;  /* of `name` and `key` */
+    bool has_begun;                    /* the key of the current record is printed */
+    bool is_joined;                    /* the keys of the sources differ from `key` (count_merge_join) */
+    struct buf key, name, text, other; /* `other`: memory for the union of two chunks */
     uint64_t collisions;
     char collision[COLLISION_TEXT];
     struct error error;
@@ -61,6 +63,7 @@ enum count_next count_source_follow(
 {
     s->key = inner->key;
     s->line = inner->line;
+    s->is_set = inner->is_set;
     s->name = inner->name;
     s->text = inner->text;
     s->count = inner->count;
@@ -186,6 +189,7 @@ void count_merge_free(struct count_merge **mp)
     buf_free(&m->key);
     buf_free(&m->name);
     buf_free(&m->text);
+    buf_free(&m->other);
     free(m);
     *mp = NULL;
 }
@@ -256,6 +260,11 @@ struct bytes count_merge_key(const struct count_merge *m)
     return buf_bytes(&m->key);
 }
 
+bool count_merge_is_set(const struct count_merge *m)
+{
+    return m->n_current > 0 && m->current[0].source->is_set;
+}
+
 struct bytes count_merge_line(const struct count_merge *m)
 {
     return m->n_current == 1 && !m->is_joined ? m->current[0].source->line : BYTES_NONE;
@@ -317,7 +326,7 @@ static enum count_next take_only(struct count_merge *m, struct count_value *out)
     buf_append_bytes(&m->name, s->name);
     m->prefix = head.prefix;
     m->has_name = true;
-    *out = (struct count_value){.name = buf_bytes(&m->name), .count = s->count};
+    *out = (struct count_value){.name = buf_bytes(&m->name), .text = s->text, .count = s->count};
     return COUNT_FOUND;
 }
 
@@ -355,6 +364,26 @@ enum count_next count_merge_skip_values(struct count_merge *m, struct bytes name
     return COUNT_FOUND;
 }
 
+/* Sets out->text to the union of the chunks of the value's sources so far and the chunk of `s`. */
+static enum count_next add_chunk(
+    struct count_merge *m, const struct count_source *s, bool is_first, struct count_value *out)
+{
+    if (!s->text.ptr || (!is_first && !out->text.ptr))
+        return record_failed(m, s, COUNT_DAMAGED, "both counts and sets", buf_bytes(&m->key));
+    buf_clear(&m->other);
+    if (is_first)
+        buf_append_bytes(&m->other, s->text);
+    else
+        set_chunk_append_union(out->name, out->text, s->text, &m->other);
+    struct buf united = m->other;
+    m->other = m->text;
+    m->text = united;
+    out->text = buf_bytes(&m->text);
+    if (out->text.len > SET_CHUNK_MAX)
+        return record_failed(m, s, COUNT_TOO_LARGE, "a set has too many members", buf_bytes(&m->key));
+    return COUNT_FOUND;
+}
+
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out)
 {
     if (count_key_is_lookup(buf_bytes(&m->key)))
@@ -366,14 +395,20 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
     if (m->values.n == 0)
         return COUNT_END;
     struct head first = heap_pop(&m->values);
+    if (m->has_name && m->had_chunk != (first.source->text.ptr != NULL))
+        return record_failed(m, first.source, COUNT_DAMAGED, "both counts and sets", buf_bytes(&m->key));
+    m->had_chunk = first.source->text.ptr != NULL;
     buf_clear(&m->name);
     buf_append_bytes(&m->name, first.text);
     m->prefix = first.prefix;
     m->has_name = true;
     *out = (struct count_value){.name = buf_bytes(&m->name)};
-    for (;;) {
+    for (bool is_first = true;; is_first = false) {
         struct count_source *s = first.source;
-        if (__builtin_add_overflow(out->count, s->count, &out->count))
+        if (s->text.ptr || out->text.ptr) {
+            if (add_chunk(m, s, is_first, out) == COUNT_FAILED)
+                return COUNT_FAILED;
+        } else if (__builtin_add_overflow(out->count, s->count, &out->count))
             return record_failed(m, s, COUNT_TOO_LARGE, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
@@ -400,7 +435,23 @@ uint64_t count_merge_collisions(const struct count_merge *m, const char **key)
     return m->collisions;
 }
 
-enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough)
+enum count_next count_merge_print_size(
+    struct count_merge *m, const struct count_value *first, struct buf *out)
+{
+    struct set_text_size size = {0};
+    struct count_value value = *first;
+    enum count_next r = COUNT_FOUND;
+    for (; r == COUNT_FOUND; r = count_merge_next_value(m, &value)) {
+        if (!value.text.ptr)
+            return count_merge_fail(m, "both counts and sets");
+        set_text_add(&size, value.name, value.text);
+    }
+    if (r == COUNT_END)
+        set_text_append_size(&size, out);
+    return r;
+}
+
+static enum count_next print(struct count_merge *m, struct buf *out, size_t enough, bool is_short)
 {
     struct bytes line = count_merge_line(m);
     struct count_value value;
@@ -417,12 +468,18 @@ enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, 
     while (out->len < enough) {
         bool is_first = !m->has_name;
         r = count_merge_next_value(m, &value);
+        if (is_short && r == COUNT_FOUND && value.text.ptr && !is_lookup)
+            r = count_merge_print_size(m, &value, out);
         if (r != COUNT_FOUND) {
             buf_append_char(out, '\n');
             return r;
         }
         if (is_lookup) {
             lookup_escape(value.text, out);
+            continue;
+        }
+        if (value.text.ptr) {
+            set_text_append_chunk(is_first, value.name, value.text, out);
             continue;
         }
         if (!is_first)
@@ -434,7 +491,17 @@ enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, 
     return COUNT_FOUND;
 }
 
+enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough)
+{
+    return print(m, out, enough, false);
+}
+
 enum count_next count_merge_print(struct count_merge *m, struct buf *out)
 {
-    return count_merge_print_piece(m, out, SIZE_MAX);
+    return print(m, out, SIZE_MAX, false);
+}
+
+enum count_next count_merge_print_short(struct count_merge *m, struct buf *out)
+{
+    return print(m, out, SIZE_MAX, true);
 }

@@ -1,13 +1,15 @@
 /* count_merge: the k-way merge of sorted sources of counts.
  *
  * A source yields records in ascending order. A record is a key with its separator (`u|jehiah,`, `c.u|jehiah.c41l,`,
- * `lookup|HASH=,`) and a sequence of values. The values are counts with ascending names, or one text if the record is a
- * lookup. Tables in memory, runs in a slice and shards of an archive are sources.
+ * `lookup|HASH=,`) and a sequence of values. The values are counts with ascending names, chunks of a set with ascending
+ * ids (sets/set_chunk.h), or one text if the record is a lookup. Tables in memory, runs in a slice and shards of an
+ * archive are sources.
  *
  * 1. The merge yields the keys in byte order, each key once. For each key, the merge yields each name once, with the
- *    sum of the name's counts in all sources.
+ *    sum of the name's counts in all sources. A chunk's name is its id, and its value is the union of all sources.
  * 2. If sources hold different texts for one lookup, the merge yields the smallest text and counts a collision.
- * 3. The merge fails if a source's keys or names do not ascend, if a read fails, or if a sum exceeds 2^64 - 1.
+ * 3. The merge fails if a source's keys or names do not ascend, if a read fails, if a sum exceeds 2^64 - 1, if a chunk
+ *    exceeds SET_CHUNK_MAX, or if a name has a count in one source and a chunk in another.
  * 4. The result does not depend on the order of the sources.
  *
  * Only one thread at a time may use a merge and its sources.
@@ -25,15 +27,15 @@ enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
 enum count_failure {
     COUNT_DAMAGED,    /* the stored data is damaged */
     COUNT_UNREADABLE, /* a read of the file failed */
-    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
+    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1, or a chunk exceeds SET_CHUNK_MAX */
 };
 
 struct count_source_kind {
-    /* Moves to the next record, even if some values of the current record were not read. Sets `key`, and also `line` if
-     * the source is archive text. */
+    /* Moves to the next record, even if some values of the current record were not read. Sets `key`,
+     * `is_set`, and also `line` if the source is archive text. */
     enum count_next (*next_record)(struct count_source *s);
-    /* Moves to the next value of the current record. Sets `text` if the record is a lookup, otherwise `name` and
-     * `count`. */
+    /* Moves to the next value of the current record. Sets `text` if the record is a lookup, `name` and `text` for a
+     * chunk that set_chunk_check accepts, and otherwise `name` and `count`. For a count, `text` is BYTES_NONE. */
     enum count_next (*next_value)(struct count_source *s);
     void (*close)(struct count_source *s); /* frees the source */
     /* Skips the values of the current record whose names sort before `name`. Returns COUNT_FOUND even if no value
@@ -47,7 +49,8 @@ struct count_source {
     struct bytes key;      /* valid until the next call of next_record or next_value */
     /* the whole record as archive text without LF, or BYTES_NONE; valid until next_record */
     struct bytes line;
-    struct bytes name, text; /* valid until next_value */
+    bool is_set;             /* the values of the record are chunks */
+    struct bytes name, text; /* valid until next_value; a source clears `text` in next_record */
     uint64_t count;
     struct error error; /* after COUNT_FAILED */
 };
@@ -92,10 +95,13 @@ enum count_next count_merge_next_record(struct count_merge *m);
 enum count_next count_merge_join(struct count_merge *m, struct bytes key);
 /* The key of the current record. The key is valid until the next record. */
 struct bytes count_merge_key(const struct count_merge *m);
+/* True if the values of the current record are chunks of a set. */
+bool count_merge_is_set(const struct count_merge *m);
 /* The current record as text, if only one source has the record and that source is archive text. Otherwise BYTES_NONE.
  * A caller that uses the text may skip the record's values. */
 struct bytes count_merge_line(const struct count_merge *m);
 
+/* `text` is the text of a lookup or a chunk. BYTES_NONE: the value is a count. */
 struct count_value {
     struct bytes name, text; /* valid until the next value */
     uint64_t count;
@@ -114,8 +120,15 @@ const struct error *count_merge_error(const struct count_merge *m);
 /* Returns the number of merged lookups for which sources had different texts. Sets *key to the key of the latest such
  * lookup, without separator. */
 uint64_t count_merge_collisions(const struct count_merge *m, const char **key);
-/* Appends the current record as archive text, with its LF. Returns COUNT_END on success. */
+/* Appends the current record as archive text, with its LF. A set is printed with its chunks (set_text.h). Returns
+ * COUNT_END on success. */
 enum count_next count_merge_print(struct count_merge *m, struct buf *out);
+/* Same as count_merge_print, but a set is printed as its size, or as its members if they are few. */
+enum count_next count_merge_print_short(struct count_merge *m, struct buf *out);
+/* Appends the size or the members of the current record's set. `first` is the set's first value; the other values are
+ * read. Returns COUNT_END on success. */
+enum count_next count_merge_print_size(
+    struct count_merge *m, const struct count_value *first, struct buf *out);
 /* Appends the current record in pieces. Returns COUNT_FOUND if `out` has at least `enough` bytes and the next call
  * continues the record. */
 enum count_next count_merge_print_piece(struct count_merge *m, struct buf *out, size_t enough);

@@ -1,6 +1,7 @@
 #include "counts/count_run.h"
 
 #include "base/xxh3.h"
+#include "sets/set_chunk.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
  *
  *     varint shared: length of the prefix that the key shares with the previous key (0 for the first key of a block)
  *     varint rest, key bytes
- *     varint length of the values, then the values: { byte length, name, varint count }, or the text of a lookup
+ *     varint length of the values, then the values: counts { byte length, name, varint count }, chunks { zero byte, id,
+ *         varint length, chunk }, or a zero byte and the text of a lookup
  *
  * A record with the same key as the previous record continues the previous record. An index is: varint counts, varint
  * blocks, for each block { varint length, first key, varint bytes, 8 bytes checksum }, then 8 bytes checksum of the
@@ -20,6 +22,8 @@
 #define VARINT_MAX 10
 
 #define BLOCK_SEARCH 500 /* number of counts that can be read in the time of a search in a block */
+#define BLOCK_READ                                                                                           \
+    100 /* number of counts that can be read in the time of reading a block of few large chunks */
 #define INDEX_BLOCK                                                                                          \
     UINT32_MAX /* seeds the checksum of the index, where a block's number seeds that of a block */
 
@@ -145,6 +149,16 @@ static int end_record(struct count_run_writer *w, struct bytes key)
     return w->block.len >= COUNT_BLOCK_BYTES ? store_block(w) : 0;
 }
 
+/* Appends a chunk of a set, or a count. */
+static void append_value(struct buf *values, const struct count_value *v)
+{
+    buf_append_char(values, v->text.ptr ? 0 : (char)v->name.len);
+    buf_append_bytes(values, v->name);
+    append_varint(values, v->text.ptr ? v->text.len : v->count);
+    if (v->text.ptr)
+        buf_append_bytes(values, v->text);
+}
+
 static enum count_next copy_record(struct count_run_writer *w, struct count_merge *m, bool *write_failed)
 {
     struct bytes key = count_merge_key(m);
@@ -160,11 +174,9 @@ static enum count_next copy_record(struct count_run_writer *w, struct count_merg
             buf_append_bytes(&w->values, value.text);
             continue;
         }
-        if (value.name.len > COUNT_NAME_MAX)
-            return count_merge_fail(m, "a name is too long");
-        buf_append_char(&w->values, (char)value.name.len);
-        buf_append_bytes(&w->values, value.name);
-        append_varint(&w->values, value.count);
+        if (value.name.len > COUNT_NAME_MAX || value.name.len == 0)
+            return count_merge_fail(m, value.name.len > 0 ? "a name is too long" : "a name is empty");
+        append_value(&w->values, &value);
         if (w->values.len + w->block.len >= COUNT_BLOCK_BYTES) {
             *write_failed = end_record(w, key) != 0;
             return *write_failed ? COUNT_FAILED : COUNT_FOUND;
@@ -312,6 +324,7 @@ size_t count_run_index_counts(const struct count_run_index *i, struct bytes from
 {
     size_t blocks = blocks_from(i, first_block(i, from), last), ends = blocks < 2 ? blocks : 2;
     size_t average = i->n > 0 ? (size_t)(i->counts / i->n) : 0;
+    average = average < BLOCK_READ ? BLOCK_READ : average;
     return ends * BLOCK_SEARCH + (blocks - ends) * average;
 }
 
@@ -418,8 +431,17 @@ static enum count_next run_next_record(struct count_source *base)
     s->ahead = false;
     buf_clear(&s->from);
     base->key = buf_bytes(&s->key);
+    base->text = BYTES_NONE;
     s->is_lookup = count_key_is_lookup(base->key);
+    base->is_set = !s->is_lookup && s->values.at < s->values.end && *s->values.at == 0;
     return COUNT_FOUND;
+}
+
+/* Reads a chunk after its zero byte. */
+static bool read_chunk(struct reader *r, struct bytes *id, struct bytes *chunk)
+{
+    uint64_t len;
+    return read_span(r, SET_CHUNK_ID, id) && read_varint(r, &len) && read_span(r, len, chunk);
 }
 
 static enum count_next run_next_value(struct count_source *base)
@@ -445,7 +467,13 @@ static enum count_next run_next_value(struct count_source *base)
         return COUNT_FOUND;
     }
     unsigned char len = *s->values.at++;
-    bool ok = read_span(&s->values, len, &base->name) && read_varint(&s->values, &base->count);
+    if (len == 0) {
+        bool is_chunk =
+            read_chunk(&s->values, &base->name, &base->text) && set_chunk_check(base->name, base->text);
+        return is_chunk ? COUNT_FOUND : damaged(s, "a malformed chunk");
+    }
+    bool ok =
+        !base->text.ptr && read_span(&s->values, len, &base->name) && read_varint(&s->values, &base->count);
     return ok ? COUNT_FOUND : damaged(s, "a malformed count");
 }
 
@@ -453,12 +481,14 @@ static enum count_next run_next_value(struct count_source *base)
 static bool skip_in_piece(struct run_source *s, struct bytes name)
 {
     struct reader r = s->values;
-    struct bytes found;
+    struct bytes found, chunk;
     uint64_t count;
     while (r.at < r.end) {
         s->values = r;
         unsigned char len = *r.at++;
-        if (!read_span(&r, len, &found) || !read_varint(&r, &count))
+        bool ok =
+            len == 0 ? read_chunk(&r, &found, &chunk) : read_span(&r, len, &found) && read_varint(&r, &count);
+        if (!ok)
             return true; /* next_value reports the damage */
         if (bytes_compare(found, name) >= 0)
             return true;
@@ -476,9 +506,9 @@ static enum count_next compare_first(struct run_source *s, uint32_t block, struc
     enum count_next r = read_block(s, block, &data);
     const unsigned char *at = (const unsigned char *)data.ptr;
     struct reader in = {at, at + data.len};
-    if (r == COUNT_FOUND &&
-        !(read_varint(&in, &shared) && read_varint(&in, &len) && read_span(&in, len, &key) &&
-            read_varint(&in, &len) && in.at < in.end && read_span(&in, (uint64_t)*in.at + 1, &first)))
+    if (r == COUNT_FOUND && !(read_varint(&in, &shared) && read_varint(&in, &len) &&
+                                read_span(&in, len, &key) && read_varint(&in, &len) && in.at < in.end &&
+                                read_span(&in, 1 + (uint64_t)(*in.at ? *in.at : SET_CHUNK_ID), &first)))
         r = damaged(s, "a malformed record");
     if (r == COUNT_FOUND)
         *order = bytes_compare(bytes_of(first.ptr + 1, first.len - 1), name);

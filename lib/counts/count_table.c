@@ -1,5 +1,7 @@
 #include "counts/count_table.h"
 
+#include "sets/set_chunk.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,6 +24,7 @@ struct part {
 struct count_table {
     uint64_t seed[2];
     size_t n, bytes;
+    bool has_members;
     struct part parts[PARTS];
     struct count_slot first[PARTS * FIRST_SLOTS]; /* slots of the parts that have not grown */
 };
@@ -30,6 +33,17 @@ uint32_t count_tag(size_t counter, int64_t hour)
 {
     return (uint32_t)(counter + 1) << COUNT_TAG_HOUR_BITS |
            (uint32_t)((hour - HOUR_FIRST) / SECONDS_PER_HOUR);
+}
+
+/* The code of a member takes the place of the sub key and the count. */
+struct count_slot count_member(size_t unique, int64_t period, uint32_t key, uint64_t code)
+{
+    return (struct count_slot){count_tag(unique, period), key, (uint32_t)code, (uint32_t)(code >> 32)};
+}
+
+static uint64_t code_of(const struct count_slot *member)
+{
+    return (uint64_t)member->count << 32 | member->sub;
 }
 
 /* Returns the number of keys with which part i grows: half to three quarters of its slots. The hash spreads keys
@@ -51,6 +65,13 @@ struct count_table *count_table_new(uint64_t seed)
     return t;
 }
 
+struct count_table *count_table_new_members(uint64_t seed)
+{
+    struct count_table *t = count_table_new(seed);
+    t->has_members = true;
+    return t;
+}
+
 void count_table_free(struct count_table **t)
 {
     for (size_t i = 0; *t && i < PARTS; i++)
@@ -66,10 +87,12 @@ static inline size_t part_of(uint32_t key, uint64_t hash)
     return (size_t)(key << (PART_BITS - KEY_BITS) | hash >> (64 - PART_BITS + KEY_BITS)) & (PARTS - 1);
 }
 
-static inline uint64_t hash_of(const struct count_table *t, const struct count_slot *key)
+/* Calls with a constant `is_member` leave no branch in the loop over an event's keys. */
+static inline uint64_t hash_of(const struct count_table *t, const struct count_slot *key, bool is_member)
 {
-    unsigned __int128 product = (unsigned __int128)(((uint64_t)key->tag << 32 | key->key) ^ t->seed[0]) *
-                                (((uint64_t)key->sub << 32 | key->key) ^ t->seed[1]);
+    uint64_t second = is_member ? code_of(key) : (uint64_t)key->sub << 32 | key->key;
+    unsigned __int128 product =
+        (unsigned __int128)(((uint64_t)key->tag << 32 | key->key) ^ t->seed[0]) * (second ^ t->seed[1]);
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
@@ -79,12 +102,14 @@ static inline void prefetch(const struct count_table *t, const struct count_slot
     __builtin_prefetch(&p->slots[hash & (p->n_slots - 1)], 1);
 }
 
-static inline struct count_slot *find_slot(const struct part *p, const struct count_slot *key, uint64_t hash)
+static inline struct count_slot *find_slot(
+    const struct part *p, const struct count_slot *key, uint64_t hash, bool is_member)
 {
     size_t mask = p->n_slots - 1;
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
         struct count_slot *s = &p->slots[i];
-        if (s->tag == 0 || (s->tag == key->tag && s->key == key->key && s->sub == key->sub))
+        if (s->tag == 0 || (s->tag == key->tag && s->key == key->key && s->sub == key->sub &&
+                               (!is_member || s->count == key->count)))
             return s;
     }
 }
@@ -99,19 +124,20 @@ static void grow(struct count_table *t, struct part *p)
     t->bytes += p->n_slots * sizeof *p->slots;
     for (size_t i = 0; i < old.n_slots; i++)
         if (old.slots[i].tag != 0)
-            *find_slot(p, &old.slots[i], hash_of(t, &old.slots[i])) = old.slots[i];
+            *find_slot(p, &old.slots[i], hash_of(t, &old.slots[i], t->has_members), t->has_members) =
+                old.slots[i];
     if (old.n_slots == FIRST_SLOTS)
         return;
     t->bytes -= old.n_slots * sizeof *old.slots;
     free(old.slots);
 }
 
-static inline void add(struct count_table *t, const struct count_slot *key, uint64_t hash)
+static inline void add(struct count_table *t, const struct count_slot *key, uint64_t hash, bool is_member)
 {
     struct part *p = &t->parts[part_of(key->key, hash)];
-    struct count_slot *s = find_slot(p, key, hash);
+    struct count_slot *s = find_slot(p, key, hash, is_member);
     if (s->tag != 0) {
-        s->count += key->count;
+        s->count += is_member ? 0 : key->count;
         return;
     }
     *s = *key;
@@ -120,18 +146,26 @@ static inline void add(struct count_table *t, const struct count_slot *key, uint
         grow(t, p);
 }
 
-void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n)
+static inline void add_all(struct count_table *t, const struct count_slot *keys, size_t n, bool is_member)
 {
     uint64_t hashes[FETCHED];
     for (size_t some; n > 0; keys += some, n -= some) {
         some = n < FETCHED ? n : FETCHED;
         for (size_t i = 0; i < some; i++) {
-            hashes[i] = hash_of(t, &keys[i]);
+            hashes[i] = hash_of(t, &keys[i], is_member);
             prefetch(t, &keys[i], hashes[i]);
         }
         for (size_t i = 0; i < some; i++)
-            add(t, &keys[i], hashes[i]);
+            add(t, &keys[i], hashes[i], is_member);
     }
+}
+
+void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n)
+{
+    if (t->has_members)
+        add_all(t, keys, n, true);
+    else
+        add_all(t, keys, n, false);
 }
 
 size_t count_table_counts(const struct count_table *t)
@@ -183,7 +217,7 @@ static bool pick_from(
 
 struct count_table *count_table_pick(const struct count_table *t, const struct count_choice *c)
 {
-    struct count_table *out = count_table_new(0);
+    struct count_table *out = t->has_members ? count_table_new_members(0) : count_table_new(0);
     bool has_keys[1 << KEY_BITS] = {0}, fits = true;
     memcpy(out->seed, t->seed, sizeof out->seed);
     if (c->n_keys == 0) /* frequent, because the table has only the keys since the last flush */
@@ -260,17 +294,18 @@ static int compare_sortables(const void *a, const void *b)
     return x->low < y->low ? -1 : x->low > y->low;
 }
 
-static void sort(struct sortables *s)
+/* The last six digits cover `high`, and the three before them the upper half of `low`. With `whole`, the lower half of
+ * `low` is not data but part of the sort key. */
+static void sort(struct sortables *s, bool whole)
 {
-    /* Six digits cover `high`, and three digits cover the upper half of `low`. The digits do not overlap. */
-    static const unsigned shifts[] = {32, 43, 54, 64, 75, 86, 97, 108, 119};
+    static const unsigned shifts[] = {0, 11, 22, 32, 43, 54, 64, 75, 86, 97, 108, 119};
     if (s->n < RADIX_SIZE) {
         if (s->n > 1)
             qsort(s->items, s->n, sizeof *s->items, compare_sortables);
         return;
     }
     struct sortable *other = mem_alloc(s->n * sizeof *other);
-    for (size_t i = 0; i < sizeof shifts / sizeof shifts[0]; i++) {
+    for (size_t i = whole ? 0 : 3; i < sizeof shifts / sizeof shifts[0]; i++) {
         if (!radix_pass(s->items, other, s->n, shifts[i]))
             continue;
         struct sortable *sorted = other;
@@ -317,8 +352,9 @@ static void ranks_note(struct ranks *r, const struct interner *texts, uint32_t i
 struct space {
     char text[NS_TEXT];
     size_t len;
-    size_t counter;
+    size_t counter; /* index in the totals and subtotals, or in the unique counters */
     bool is_subtotal;
+    unsigned cut; /* characters of an hour's text that the period lacks: 1 for a day */
 };
 
 static int compare_spaces(const void *a, const void *b)
@@ -327,17 +363,19 @@ static int compare_spaces(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Returns an array with the key prefix of each counter, in the sort order of the counters' records. */
-static struct space *make_spaces(const struct counters *c, size_t *n)
+/* Returns an array with the key prefix of each counter, or of each unique counter, in the sort order of the records. */
+static struct space *make_spaces(const struct counters *c, bool uniques, size_t *n)
 {
-    *n = c->n_totals + c->n_subtotals;
+    size_t n_counters = c->n_totals + c->n_subtotals;
+    *n = uniques ? c->n_uniques : n_counters;
     struct space *spaces = mem_zalloc((*n + 1) * sizeof *spaces);
     for (size_t i = 0; i < *n; i++) {
-        const char *ns = i < c->n_totals ? c->totals[i].ns : c->subtotals[i - c->n_totals].ns;
-        int len = snprintf(spaces[i].text, NS_TEXT, "%s|", ns);
+        const struct counter *counter = uniques ? &c->uniques[i] : counters_at(c, i);
+        int len = snprintf(spaces[i].text, NS_TEXT, "%s|", counter->ns);
         spaces[i].len = (size_t)len;
         spaces[i].counter = i;
-        spaces[i].is_subtotal = i >= c->n_totals;
+        spaces[i].is_subtotal = uniques || i >= c->n_totals;
+        spaces[i].cut = uniques && counter->by == PERIOD_DAY;
     }
     qsort(spaces, *n, sizeof *spaces, compare_spaces);
     return spaces;
@@ -374,12 +412,15 @@ enum verdict { UNKNOWN, TAKEN, LEFT };
 
 void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted)
 {
-    size_t n;
-    struct space *spaces = make_spaces(c, &n);
-    for (size_t i = 0; i < n; i++)
-        wanted[spaces[i].counter] =
-            wanted[spaces[i].counter] || may_have(r, bytes_of(spaces[i].text, spaces[i].len));
-    free(spaces);
+    for (int uniques = 0; uniques < 2; uniques++) {
+        size_t n;
+        struct space *spaces = make_spaces(c, uniques, &n);
+        for (size_t i = 0; i < n; i++)
+            wanted[spaces[i].counter] =
+                wanted[spaces[i].counter] || may_have(r, bytes_of(spaces[i].text, spaces[i].len));
+        wanted += n;
+        free(spaces);
+    }
 }
 
 static void append_key(struct buf *b, const struct space *s, const struct interned *t)
@@ -393,8 +434,8 @@ static void append_key(struct buf *b, const struct space *s, const struct intern
 enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
-/* A source of a table's sorted counts. In each item, `high` has the position of the counter, the rank of the key and
- * the hour; `low` has the rank of the sub key and the count. */
+/* A source of a table's sorted counts or members. In each item, `high` has the position of the counter, the rank of the
+ * key and the hour; `low` has the rank of the sub key and the count, or the code of the member. */
 struct table_source {
     struct count_source base; /* first */
     const struct interner *texts;
@@ -404,6 +445,11 @@ struct table_source {
     size_t at, end; /* positions of the next value and of the end of the current record */
     struct buf key;
     char hour[HOUR_TEXT_MAX + 1];
+    bool has_members;
+    char id[SET_CHUNK_ID]; /* of the current chunk */
+    uint64_t *codes;
+    size_t n_codes, room_codes;
+    struct buf chunk;
 };
 
 #define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
@@ -415,7 +461,7 @@ static void rank(struct table_source *s, const struct choice *choices)
         struct ranks *r = &s->ranks[end];
         struct sortables *t = &r->texts;
         uint32_t at = 0;
-        sort(t);
+        sort(t, false);
         r->id_of = mem_alloc((t->n + 1) * sizeof(uint32_t));
         for (size_t i = 0; i < t->n; i++) {
             const struct sortable *here = &t->items[i];
@@ -433,6 +479,8 @@ static void rank(struct table_source *s, const struct choice *choices)
         bool is_subtotal = s->spaces[choice->rank].is_subtotal;
         uint64_t key_rank = s->ranks[is_subtotal ? END_SUBTOTAL : END_TOTAL].rank_of[id];
         c->high = (uint64_t)choice->rank << SPACE_SHIFT | key_rank << KEY_RANK_SHIFT | (tag & HOUR_MASK);
+        if (s->has_members)
+            continue;
         if (is_subtotal)
             c->low = (uint64_t)s->ranks[END_NAME].rank_of[sub] << 32 | (uint32_t)c->low;
         else
@@ -469,7 +517,7 @@ static enum count_next table_next_record(struct count_source *base)
     append_key(&s->key, space, interner_get(s->texts, ranks->id_of[key_rank]));
     if (space->is_subtotal) {
         write_hour(s, first, &hour);
-        buf_append_bytes(&s->key, hour);
+        buf_append(&s->key, hour.ptr, hour.len - space->cut);
         buf_append_char(&s->key, RECORD_SEPARATOR);
     }
     base->key = buf_bytes(&s->key);
@@ -498,6 +546,30 @@ static enum count_next table_next_value(struct count_source *base)
     return COUNT_FOUND;
 }
 
+/* Takes the members with the same chunk id. Several ids with one stored form may have the same member. */
+static enum count_next table_next_chunk(struct count_source *base)
+{
+    struct table_source *s = (struct table_source *)base;
+    if (s->at == s->end)
+        return COUNT_END;
+    const struct sortable *items = s->counts.items;
+    char id[SET_CHUNK_ID];
+    s->n_codes = 0;
+    set_chunk_id(items[s->at].low, s->id);
+    do {
+        uint64_t code = items[s->at].low;
+        if (s->n_codes == 0 || s->codes[s->n_codes - 1] != code)
+            *ARRAY_ADD(s->codes, s->n_codes, s->room_codes) = code;
+        if (++s->at < s->end)
+            set_chunk_id(items[s->at].low, id);
+    } while (s->at < s->end && memcmp(id, s->id, sizeof id) == 0);
+    buf_clear(&s->chunk);
+    set_chunk_append(s->codes, s->n_codes, &s->chunk);
+    base->name = bytes_of(s->id, sizeof s->id);
+    base->text = buf_bytes(&s->chunk);
+    return COUNT_FOUND;
+}
+
 static void table_close(struct count_source *base)
 {
     struct table_source *s = (struct table_source *)base;
@@ -508,6 +580,8 @@ static void table_close(struct count_source *base)
     }
     free(s->spaces);
     free(s->counts.items);
+    free(s->codes);
+    buf_free(&s->chunk);
     buf_free(&s->key);
     free(s);
 }
@@ -535,28 +609,30 @@ static void take_counts(struct table_source *s, const struct part *p, size_t n_t
         const struct choice *c = &choices[counter];
         if (!is_chosen(s, c, slot->key, range))
             continue;
-        bool is_subtotal = counter >= n_totals;
+        bool is_subtotal = s->has_members || counter >= n_totals;
         int end = is_subtotal ? END_SUBTOTAL : END_TOTAL;
         ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
-        if (is_subtotal)
+        if (is_subtotal && !s->has_members)
             ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
-        sortables_add(
-            &s->counts, (uint64_t)slot->tag << 32 | slot->key, (uint64_t)slot->sub << 32 | slot->count);
+        sortables_add(&s->counts, (uint64_t)slot->tag << 32 | slot->key,
+            s->has_members ? code_of(slot) : (uint64_t)slot->sub << 32 | slot->count);
     }
 }
 
 struct count_source *count_table_source(const struct count_table *t, const struct interner *texts,
     const struct counters *counters, const struct count_range *range)
 {
-    static const struct count_source_kind kind = {table_next_record, table_next_value, table_close, NULL};
+    static const struct count_source_kind kind = {table_next_record, table_next_value, table_close, NULL},
+                                          sets = {table_next_record, table_next_chunk, table_close, NULL};
     struct table_source *s = mem_zalloc(sizeof *s);
     size_t n;
     uint32_t n_texts = interner_count(texts);
-    s->base.kind = &kind;
+    s->base.kind = t->has_members ? &sets : &kind;
+    s->has_members = t->has_members;
     s->texts = texts;
     if (t->n == 0)
         return &s->base;
-    s->spaces = make_spaces(counters, &n);
+    s->spaces = make_spaces(counters, t->has_members, &n);
     for (int end = 0; end < ENDS; end++)
         s->ranks[end] = (struct ranks){.rank_of = mem_zalloc(((size_t)n_texts + 1) * sizeof(uint32_t))};
     const struct space *spaces = s->spaces;
@@ -577,7 +653,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     for (size_t i = 0; i < PARTS; i++)
         take_counts(s, &t->parts[i], counters->n_totals, choices, range);
     rank(s, choices);
-    sort(&s->counts);
+    sort(&s->counts, t->has_members);
     for (size_t i = 0; i < n; i++)
         free(choices[i].ids);
     free(choices);
@@ -646,6 +722,6 @@ struct count_source *count_lookup_source(
         struct sortable order = order_of(t, ids[i], '\0');
         sortables_add(&s->ids, order.high, order.low);
     }
-    sort(&s->ids);
+    sort(&s->ids, false);
     return &s->base;
 }

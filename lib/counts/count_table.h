@@ -10,7 +10,8 @@
  *    many events.
  * 3. count_table_source yields records (records.h) in order. If several ids have the same stored form, the source adds
  *    up their counts.
- * 4. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
+ * 4. A table of members has sets instead of counts: its source yields the chunks of sets (count_merge.h).
+ * 5. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
  *    while no thread adds counts.
  */
 #ifndef MILLRACE_COUNT_TABLE_H
@@ -20,7 +21,8 @@
 #include "counts/counters.h"
 #include "counts/interner.h"
 
-/* A key with its count. A slot has 16 bytes, so a cache line holds four slots. */
+/* A key with its count. A slot has 16 bytes, so a cache line holds four slots. In a table of members, the whole slot is
+ * the key (count_member). */
 struct count_slot {
     uint32_t tag; /* counter + 1 and the hour, combined by count_tag; 0: the slot is empty */
     uint32_t key, sub;
@@ -33,10 +35,15 @@ _Static_assert(COUNTERS_MAX + 1 < 1u << (32 - COUNT_TAG_HOUR_BITS), "a tag has r
 
 /* `hour` is the first second of the hour, at least HOUR_FIRST and below HOUR_END. */
 uint32_t count_tag(size_t counter, int64_t hour);
+/* A member of a unique counter's set. `unique` is the counter's index in counters->uniques, `period` the first second of
+ * the day or hour, `key` the id of the total's key. */
+struct count_slot count_member(size_t unique, int64_t period, uint32_t key, uint64_t code);
 
 struct count_table;
 
 struct count_table *count_table_new(uint64_t seed);
+/* A table of members (count_member), each of which is held once. */
+struct count_table *count_table_new_members(uint64_t seed);
 void count_table_free(struct count_table **t);
 
 /* Adds the counts of n keys. Pass all keys of an event in one call, because count_table_add prefetches the slots of all
@@ -53,14 +60,14 @@ struct count_range {
     struct bytes from, prefix, last;
 };
 bool count_range_has(const struct count_range *r, struct bytes key);
-/* Sets wanted[i] for each counter (totals first, then subtotals) whose records may be in the range. */
+/* Sets wanted[i] for each counter (totals, then subtotals, then unique counters) whose records may be in the range. */
 void count_range_note_counters(const struct count_range *r, const struct counters *c, bool *wanted);
 
 /* The counts that count_table_pick copies: the counts of the wanted counters whose key is one of the ids `keys` and
- * whose sub key is one of the ids `subs`. If `subs` is NULL, every sub key is wanted. `subs` does not affect totals.
- * All ids are below n_ids. */
+ * whose sub key is one of the ids `subs`. If `subs` is NULL, every sub key is wanted. `subs` does not affect totals and
+ * members. All ids are below n_ids. */
 struct count_choice {
-    const bool *wanted;
+    const bool *wanted; /* for each counter, or for each unique counter if the table is one of members */
     const uint32_t *keys, *subs;
     size_t n_keys, n_subs;
     uint32_t n_ids;

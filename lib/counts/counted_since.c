@@ -7,7 +7,8 @@
  * counter. */
 static bool namespace_of(struct bytes line, struct bytes *ns)
 {
-    static const struct bytes kinds[] = {BYTES_LITERAL("total "), BYTES_LITERAL("subtotal ")};
+    static const struct bytes kinds[] = {
+        BYTES_LITERAL("total "), BYTES_LITERAL("subtotal "), BYTES_LITERAL("unique ")};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (line.len <= kinds[i].len || memcmp(line.ptr, kinds[i].ptr, kinds[i].len) != 0)
             continue;

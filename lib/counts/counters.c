@@ -24,7 +24,7 @@ struct reading {
     const struct config *config;
     struct error *error;
     struct counters *out;
-    struct counter *totals, *subtotals;
+    struct counter *totals, *subtotals, *uniques;
 };
 
 static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
@@ -155,6 +155,17 @@ static bool parse_key(struct bytes text, struct counter *c)
     return is_valid;
 }
 
+static int read_label(
+    struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
+{
+    const char *label = config_value(s, "label");
+    c->label = mem_strdup(label ? label : default_label);
+    if (bytes_is_name(bytes_str(c->label)))
+        return 0;
+    return config_fail(r->error, r->config, line_of(s, "label"),
+        "invalid label '%s'; use 1 to 64 of A-Z a-z 0-9 _ . -, but not . or ..", c->label);
+}
+
 /* Reads the settings that totals and subtotals have in common. The caller has set c->ns. */
 static int read_settings(
     struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
@@ -162,8 +173,7 @@ static int read_settings(
     static const char *const known[] = {"key", "label", "max_keys", NULL};
     if (refuse_unknown(r, s, known) != 0)
         return -1;
-    const char *key = config_value(s, "key"), *label = config_value(s, "label"),
-               *max = config_value(s, "max_keys");
+    const char *key = config_value(s, "key"), *max = config_value(s, "max_keys");
     if (!key)
         return config_fail(r->error, r->config, s->line,
             "[%s %s] needs key = FIELD, " KEY_FUNCTIONS " or \"CONSTANT\"", s->kind, s->name);
@@ -174,10 +184,8 @@ static int read_settings(
             "[\"a.b\"]",
             key);
     c->key_text = mem_strdup(key);
-    c->label = mem_strdup(label ? label : default_label);
-    if (!bytes_is_name(bytes_str(c->label)))
-        return config_fail(r->error, r->config, line_of(s, "label"),
-            "invalid label '%s'; use 1 to 64 of A-Z a-z 0-9 _ . -, but not . or ..", c->label);
+    if (read_label(r, s, c, default_label) != 0)
+        return -1;
     if (max && !bytes_to_u64(bytes_str(max), &c->max_keys))
         return config_fail(
             r->error, r->config, line_of(s, "max_keys"), "max_keys must be a number, not '%s'", max);
@@ -190,16 +198,16 @@ static int section_line(const struct reading *r, const char *kind, const char *n
     return s ? s->line : 0;
 }
 
-/* Queries use labels, so a duplicate would be ambiguous. The error names both lines. */
-static int refuse_same_label(
-    struct reading *r, const struct config_section *s, const struct counter *list, size_t n)
+/* Queries use labels, so a duplicate would be ambiguous. The error names both lines. `list` has the counters that come
+ * from sections `kind`, and may include `c`. */
+static int refuse_same_label(struct reading *r, const struct config_section *s, const struct counter *c,
+    const char *kind, const struct counter *list, size_t n)
 {
-    const struct counter *last = &list[n - 1];
-    for (size_t i = 0; i + 1 < n; i++)
-        if (list[i].total == last->total && strcmp(list[i].label, last->label) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (&list[i] != c && list[i].total == c->total && strcmp(list[i].label, c->label) == 0)
             return config_fail(r->error, r->config, line_of(s, "label"),
-                "label '%s' is already the label of [%s %s] on line %d", last->label, s->kind, list[i].ns,
-                section_line(r, s->kind, list[i].ns));
+                "label '%s' is already the label of [%s %s] on line %d", c->label, kind, list[i].ns,
+                section_line(r, kind, list[i].ns));
     return 0;
 }
 
@@ -212,7 +220,7 @@ static int read_total(struct reading *r, const struct config_section *s)
     c->ns = mem_strdup(s->name);
     if (read_settings(r, s, c, s->name) != 0)
         return -1;
-    return refuse_same_label(r, s, r->totals, r->out->n_totals);
+    return refuse_same_label(r, s, c, s->kind, r->totals, r->out->n_totals);
 }
 
 static const struct counter *find(const struct counter *list, size_t n, struct bytes ns)
@@ -223,26 +231,71 @@ static const struct counter *find(const struct counter *list, size_t n, struct b
     return NULL;
 }
 
-static int read_subtotal(struct reading *r, const struct config_section *s)
+/* Reads the name S.NS of a subtotal or of a unique counter. Sets *label to the default label. */
+static int read_part_name(
+    struct reading *r, const struct config_section *s, struct counter *c, char label[NAMESPACE_MAX + 1])
 {
     const char *dot = strchr(s->name, '.');
     struct bytes first = bytes_of(s->name, dot ? (size_t)(dot - s->name) : 0);
     if (!dot || !namespace_is_valid(first) || !namespace_is_valid(bytes_str(dot + 1)))
         return config_fail(r->error, r->config, s->line,
-            "[subtotal %s]: invalid name; use S.NS, each part 1 to 16 of a-z 0-9 _, but not 'lookup'",
+            "[%s %s]: invalid name; use S.NS, each part 1 to 16 of a-z 0-9 _, but not 'lookup'", s->kind,
             s->name);
     const struct counter *total = find(r->totals, r->out->n_totals, bytes_str(dot + 1));
     if (!total)
-        return config_fail(r->error, r->config, s->line, "[subtotal %s]: the section [total %s] is missing",
-            s->name, dot + 1);
-    struct counter *c = &r->subtotals[r->out->n_subtotals++];
+        return config_fail(r->error, r->config, s->line, "[%s %s]: the section [total %s] is missing",
+            s->kind, s->name, dot + 1);
     c->ns = mem_strdup(s->name);
     c->total = (size_t)(total - r->totals);
+    snprintf(label, NAMESPACE_MAX + 1, "%.*s", (int)first.len, first.ptr);
+    return 0;
+}
+
+static int read_subtotal(struct reading *r, const struct config_section *s)
+{
     char label[NAMESPACE_MAX + 1];
-    snprintf(label, sizeof label, "%.*s", (int)first.len, first.ptr);
-    if (read_settings(r, s, c, label) != 0)
+    struct counter *c = &r->subtotals[r->out->n_subtotals++];
+    if (read_part_name(r, s, c, label) != 0 || read_settings(r, s, c, label) != 0)
         return -1;
-    return refuse_same_label(r, s, r->subtotals, r->out->n_subtotals);
+    return refuse_same_label(r, s, c, s->kind, r->subtotals, r->out->n_subtotals);
+}
+
+/* Reads the setting `by` of a unique counter. */
+static int read_by(struct reading *r, const struct config_section *s, struct counter *c)
+{
+    const char *by = config_value(s, "by");
+    c->by = by && strcmp(by, "hour") == 0 ? PERIOD_HOUR : PERIOD_DAY;
+    if (!by || c->by == PERIOD_HOUR || strcmp(by, "day") == 0)
+        return 0;
+    return config_fail(r->error, r->config, line_of(s, "by"), "by must be day or hour, not '%s'", by);
+}
+
+/* Reads a unique counter, after the subtotals. A subtotal and a unique counter with one name would share records. */
+static int read_unique(struct reading *r, const struct config_section *s)
+{
+    static const char *const known[] = {"member", "label", "by", NULL};
+    char label[NAMESPACE_MAX + 1];
+    struct counter *c = &r->uniques[r->out->n_uniques++];
+    if (refuse_unknown(r, s, known) != 0 || read_part_name(r, s, c, label) != 0)
+        return -1;
+    if (find(r->subtotals, r->out->n_subtotals, bytes_str(c->ns)))
+        return config_fail(r->error, r->config, s->line,
+            "[unique %s]: [subtotal %s] on line %d has the same name", c->ns, c->ns,
+            section_line(r, "subtotal", c->ns));
+    const char *member = config_value(s, "member");
+    if (!member)
+        return config_fail(
+            r->error, r->config, s->line, "[unique %s] needs member = FIELD or " KEY_FUNCTIONS, c->ns);
+    if (!parse_key(bytes_str(member), c) || c->kind == COUNTER_CONSTANT)
+        return config_fail(r->error, r->config, line_of(s, "member"),
+            "member must be FIELD or " KEY_FUNCTIONS
+            ", not '%s'; a FIELD is user, user.id, items[0].sku or [\"a.b\"]",
+            member);
+    c->key_text = mem_strdup(member);
+    if (read_by(r, s, c) != 0 || read_label(r, s, c, label) != 0 ||
+        refuse_same_label(r, s, c, "subtotal", r->subtotals, r->out->n_subtotals) != 0)
+        return -1;
+    return refuse_same_label(r, s, c, s->kind, r->uniques, r->out->n_uniques);
 }
 
 /* Reads totals first, because a subtotal may precede its total. */
@@ -267,6 +320,11 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
         sorted[i] = &list[i];
     qsort(sorted, n, sizeof *sorted, by_ns);
     for (size_t i = 0; i < n; i++) {
+        if (strcmp(kind, "unique") == 0) {
+            buf_printf(text, "unique %s member = %s by = %s\n", sorted[i]->ns, sorted[i]->key_text,
+                sorted[i]->by == PERIOD_HOUR ? "hour" : "day");
+            continue;
+        }
         buf_printf(text, "%s %s key = %s\n", kind, sorted[i]->ns, sorted[i]->key_text);
         if (sorted[i]->max_keys)
             buf_printf(text, "%s %s max_keys = %llu\n", kind, sorted[i]->ns,
@@ -275,40 +333,56 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     free(sorted);
 }
 
+static char *canonical_text(const struct counters *c)
+{
+    struct buf text = {0};
+    if (c->max_text != MAX_TEXT_BYTES)
+        buf_printf(&text, "counters max_text = %zu\n", c->max_text);
+    if (c->keep_if)
+        buf_printf(&text, "input keep_if = %s\n", c->keep_if);
+    if (c->max_ahead != MAX_AHEAD_SECONDS)
+        buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
+    if (c->skip_if)
+        buf_printf(&text, "input skip_if = %s\n", c->skip_if);
+    if (c->time_is_lenient)
+        buf_printf(&text, "input time_format = lenient\n");
+    buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
+    append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
+    append_sorted(&text, "total", c->totals, c->n_totals);
+    append_sorted(&text, "unique", c->uniques, c->n_uniques);
+    char *copy = bytes_dup(buf_bytes(&text));
+    buf_free(&text);
+    return copy;
+}
+
 int counters_read(const struct config *config, struct counters **out, struct error *error)
 {
     struct counters *c = mem_zalloc(sizeof *c);
     struct counter *totals = mem_zalloc((config->n_sections + 1) * sizeof *totals);
     struct counter *subtotals = mem_zalloc((config->n_sections + 1) * sizeof *subtotals);
+    struct counter *uniques = mem_zalloc((config->n_sections + 1) * sizeof *uniques);
     c->totals = totals;
     c->subtotals = subtotals;
-    struct reading r = {.config = config, .error = error, .out = c, .totals = totals, .subtotals = subtotals};
+    c->uniques = uniques;
+    struct reading r = {.config = config,
+        .error = error,
+        .out = c,
+        .totals = totals,
+        .subtotals = subtotals,
+        .uniques = uniques};
     *out = c;
     if (read_input(&r) == 0 && read_bounds(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
-        read_sections(&r, "subtotal", read_subtotal) == 0) {
-        if (c->n_totals > 0 && c->n_totals + c->n_subtotals <= COUNTERS_MAX) {
-            struct buf text = {0};
-            if (c->max_text != MAX_TEXT_BYTES)
-                buf_printf(&text, "counters max_text = %zu\n", c->max_text);
-            if (c->keep_if)
-                buf_printf(&text, "input keep_if = %s\n", c->keep_if);
-            if (c->max_ahead != MAX_AHEAD_SECONDS)
-                buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
-            if (c->skip_if)
-                buf_printf(&text, "input skip_if = %s\n", c->skip_if);
-            if (c->time_is_lenient)
-                buf_printf(&text, "input time_format = lenient\n");
-            buf_printf(&text, "input time = %s\ninput time_unit = %s\n", c->time_field, c->time_unit);
-            append_sorted(&text, "subtotal", c->subtotals, c->n_subtotals);
-            append_sorted(&text, "total", c->totals, c->n_totals);
-            c->text = bytes_dup(buf_bytes(&text));
-            buf_free(&text);
+        read_sections(&r, "subtotal", read_subtotal) == 0 && read_sections(&r, "unique", read_unique) == 0) {
+        if (c->n_totals == 0)
+            config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each total");
+        else if (c->n_totals + c->n_subtotals > COUNTERS_MAX)
+            config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
+        else if (c->n_uniques > UNIQUES_MAX)
+            config_fail(error, config, 0, "more than %d unique counters", UNIQUES_MAX);
+        else {
+            c->text = canonical_text(c);
             return 0;
         }
-        if (c->n_totals > 0)
-            config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
-        else
-            config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each total");
     }
     counters_free(out);
     return -1;
@@ -337,6 +411,7 @@ void counters_free(struct counters **c)
         return;
     drop_counters((*c)->totals, (*c)->n_totals);
     drop_counters((*c)->subtotals, (*c)->n_subtotals);
+    drop_counters((*c)->uniques, (*c)->n_uniques);
     drop((*c)->time_field);
     drop((*c)->time_unit);
     drop((*c)->skip_if);
@@ -358,6 +433,11 @@ const struct counter *counters_find(const struct counters *c, struct bytes ns)
     return found ? found : find(c->subtotals, c->n_subtotals, ns);
 }
 
+const struct counter *counters_find_unique(const struct counters *c, struct bytes ns)
+{
+    return find(c->uniques, c->n_uniques, ns);
+}
+
 const struct counter *counters_find_total_label(const struct counters *c, struct bytes label)
 {
     for (size_t i = 0; i < c->n_totals; i++)
@@ -366,19 +446,31 @@ const struct counter *counters_find_total_label(const struct counters *c, struct
     return NULL;
 }
 
-const struct counter *counters_find_sub_label(
-    const struct counters *c, const struct counter *total, struct bytes label)
+static const struct counter *find_label(const struct counters *c, const struct counter *list, size_t n,
+    const struct counter *total, struct bytes label)
 {
-    for (size_t i = 0; i < c->n_subtotals; i++)
-        if (&c->totals[c->subtotals[i].total] == total && bytes_equal_str(label, c->subtotals[i].label))
-            return &c->subtotals[i];
+    for (size_t i = 0; i < n; i++)
+        if (&c->totals[list[i].total] == total && bytes_equal_str(label, list[i].label))
+            return &list[i];
     return NULL;
 }
 
-/* A distinct key setting. Unlimited counters with the same key share a source, so that an event's text is computed
- * once. */
+const struct counter *counters_find_sub_label(
+    const struct counters *c, const struct counter *total, struct bytes label)
+{
+    return find_label(c, c->subtotals, c->n_subtotals, total, label);
+}
+
+const struct counter *counters_find_unique_label(
+    const struct counters *c, const struct counter *total, struct bytes label)
+{
+    return find_label(c, c->uniques, c->n_uniques, total, label);
+}
+
+/* A distinct key or member setting. Unlimited counters with the same key share a source, so that an event's text is
+ * computed once. Unique counters with the same member also share a source. */
 struct source {
-    bool is_limited;
+    bool is_limited, is_member;
     /* whether the field was in an event of the current sample, and whether it was absent from the latest complete
      * sample */
     bool is_seen, is_absent;
@@ -394,9 +486,10 @@ struct counters_reader {
     size_t condition_values;     /* index of the first of its fields in `values` */
     struct json_fields *fields;
     struct json_value *values;
-    struct source *sources;
-    size_t n_sources;
+    struct source *sources; /* of keys, then of members */
+    size_t n_sources, n_keys;
     size_t *source_of; /* index in `sources` for each total, then each subtotal */
+    size_t *member_of; /* index of each unique counter's source after the sources of keys */
     struct bytes *texts;
     int64_t latest;     /* the latest time that an event may have */
     int64_t beyond;     /* latest refused event time that was after `latest`; 0: none */
@@ -406,9 +499,31 @@ struct counters_reader {
 
 enum { VALUE_TIME, VALUE_FIRST_FIELD };
 
+/* Returns the index of the source of a counter's key or member. Adds the source and its field if they are new. */
+static size_t find_source(struct counters_reader *r, const struct counter *counter, bool is_member,
+    const char **names, size_t *n_names)
+{
+    size_t at = is_member ? r->n_keys : 0;
+    while (at < r->n_sources && (counter->max_keys > 0 || r->sources[at].is_limited ||
+                                    !counter_has_key_of(r->sources[at].counter, counter)))
+        at++;
+    if (at < r->n_sources)
+        return at;
+    struct source *s = &r->sources[r->n_sources++];
+    *s = (struct source){.is_limited = counter->max_keys > 0, .is_member = is_member, .counter = counter};
+    if (counter->kind == COUNTER_CONSTANT) {
+        s->text = component_bound(bytes_str(counter->field), r->counters->max_text, &s->space.bound);
+    } else {
+        s->value = *n_names;
+        names[(*n_names)++] = counter->field;
+    }
+    return at;
+}
+
 struct counters_reader *counters_reader_new(const struct counters *c)
 {
-    size_t n = c->n_totals + c->n_subtotals, n_names = VALUE_FIRST_FIELD;
+    size_t n_counters = c->n_totals + c->n_subtotals, n = n_counters + c->n_uniques,
+           n_names = VALUE_FIRST_FIELD;
     struct counters_reader *r = mem_zalloc(sizeof *r);
     const char **names = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *names);
     r->counters = c;
@@ -416,26 +531,14 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     r->to_sample = COUNTERS_SAMPLE;
     r->sources = mem_zalloc(n * sizeof *r->sources);
     r->source_of = mem_zalloc(n * sizeof *r->source_of);
+    r->member_of = r->source_of + n_counters;
     r->texts = mem_zalloc(n * sizeof *r->texts);
     names[VALUE_TIME] = c->time_field;
-    for (size_t i = 0; i < n; i++) {
-        const struct counter *counter = counters_at(c, i);
-        size_t at = 0;
-        while (at < r->n_sources && (counter->max_keys > 0 || r->sources[at].is_limited ||
-                                        !counter_has_key_of(r->sources[at].counter, counter)))
-            at++;
-        r->source_of[i] = at;
-        if (at < r->n_sources)
-            continue;
-        struct source *s = &r->sources[r->n_sources++];
-        s->is_limited = counter->max_keys > 0;
-        s->counter = counter;
-        s->text = component_bound(bytes_str(counter->field), c->max_text, &s->space.bound);
-        if (counter->kind != COUNTER_CONSTANT) {
-            s->value = n_names;
-            names[n_names++] = counter->field;
-        }
-    }
+    for (size_t i = 0; i < n_counters; i++)
+        r->source_of[i] = find_source(r, counters_at(c, i), false, names, &n_names);
+    r->n_keys = r->n_sources;
+    for (size_t i = 0; i < c->n_uniques; i++)
+        r->member_of[i] = find_source(r, &c->uniques[i], true, names, &n_names) - r->n_keys;
     if (c->keep_if || c->skip_if) { /* counters_read has accepted both texts */
         r->condition = condition_new_pair(c->keep_if, c->skip_if, NULL);
         r->condition_values = condition_add_fields(r->condition, &names, &n_names);
@@ -508,10 +611,13 @@ static const char *time_of(struct counters_reader *r, const struct json_value *t
     return "is a time more than max_ahead in the future";
 }
 
-/* Sets the text of the key to that of the field's value. Returns NULL, or the reason why the value cannot be a key. */
+/* Sets the text of the key or the member to that of the field's value. Returns NULL, or the reason why the value cannot
+ * be a key. */
 static const char *make_text(struct source *s, const struct json_value *v, size_t max_text)
 {
     struct key_text_rule rule = {s->counter->function, s->counter->argument, max_text};
+    if (s->is_member)
+        return key_text_make_member(&rule, v, &s->space, &s->text);
     return key_text_make(&rule, v, &s->space, &s->text);
 }
 
@@ -575,7 +681,10 @@ enum counters_verdict counters_extract(
     for (size_t i = 0; i < r->n_sources; i++)
         r->texts[i] = r->sources[i].text;
     out->texts = r->texts;
-    out->n_texts = r->n_sources;
+    out->n_texts = r->n_keys;
     out->text_of = r->source_of;
+    out->members = r->texts + r->n_keys;
+    out->n_members = r->n_sources - r->n_keys;
+    out->member_of = r->member_of;
     return COUNTERS_EVENT;
 }

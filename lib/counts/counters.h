@@ -1,19 +1,23 @@
-/* counters: reads the configuration's sections [input], [counters], [total NS] and [subtotal S.NS], and extracts the
- * keys of events.
+/* counters: reads the configuration's sections [input], [counters], [total NS], [subtotal S.NS] and [unique V.NS], and
+ * extracts the keys and the members of events.
  *
- *     [input]                              [total u]              [subtotal c.u]
- *     time = t                             key = l                key = c
- *     skip_if = _heartbeat_                label = user           label = country
+ *     [input]                  [total u]          [subtotal c.u]        [unique v.u]
+ *     time = t                 key = l            key = c               member = visitor
+ *     skip_if = _heartbeat_    label = user       label = country       by = day
  *
  * A key is a field, a function of a field (key_function.h), or a "constant". Paths (json_path.h) name fields.
  * docs/guide/counting.md has the rules for values. A missing, null or empty value counts as `None`. An integer counts
  * as its digits. An event is rejected if the value is an array, an object or a number that is not an integer.
  *
- * 1. The namespaces of totals are unique, and so are those of subtotals. The second part of a subtotal's namespace is
- *    the namespace of a total.
+ * A unique counter has a set of members for each key of its total and each UTC day or hour (docs/internals/sets.md). A
+ * member is a field or a function of a field, and follows the same rules, except that a missing, null or empty value is
+ * not a member, and that a member is not bounded to max_text.
+ *
+ * 1. The namespaces of totals are unique, and so are those of subtotals and unique counters together. The second part
+ *    of such a namespace is the namespace of a total.
  * 2. Counters keep the configuration's order. The default label of a total is its namespace. The default label of a
- *    subtotal is the first part of its namespace. Labels are unique among the totals, and among the subtotals of each
- *    total.
+ *    subtotal or a unique counter is the first part of its namespace. Labels are unique among the totals, and among the
+ *    subtotals and the unique counters of each total.
  * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If a pattern takes too many
  *    steps, the line is rejected.
  * 4. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
@@ -24,21 +28,24 @@
 
 #include "base/bytes.h"
 #include "config/config.h"
+#include "counts/records.h"
 
 #define COUNTERS_MAX 2046 /* totals and subtotals together */
+#define UNIQUES_MAX 255
 
 enum counter_key_kind { COUNTER_FIELD, COUNTER_FUNCTION, COUNTER_CONSTANT };
 struct key_function;
 
 struct counter {
-    const char *ns;       /* "u", or "c.u" */
+    const char *ns;       /* "u", "c.u", or "v.u" */
     const char *label;    /* "user", "country" */
-    const char *key_text; /* key as configured: `l`, `host(u)`, `"all"` */
+    const char *key_text; /* key or member as configured: `l`, `host(u)`, `"all"` */
     enum counter_key_kind kind;
     const char *field; /* path of the field, or the constant's text */
     const struct key_function *function;
     const char *argument; /* second argument of the function; NULL: the function has one argument */
-    size_t total;         /* index in `totals` of a subtotal's total */
+    size_t total;         /* index in `totals` of the total of a subtotal or a unique counter */
+    enum period_unit by;  /* period of a unique counter's sets: PERIOD_DAY or PERIOD_HOUR */
     /* limit of different keys in a slice; 0: unlimited. A limited counter has texts of its own. */
     uint64_t max_keys;
 };
@@ -53,8 +60,8 @@ struct counters {
     const char *skip_if, *keep_if;
     size_t max_text;   /* limit of bytes in a key; component_bound shortens longer keys */
     int64_t max_ahead; /* seconds by which an event's time may exceed the clock; 0: unlimited */
-    size_t n_totals, n_subtotals;
-    const struct counter *totals, *subtotals;
+    size_t n_totals, n_subtotals, n_uniques;
+    const struct counter *totals, *subtotals, *uniques;
     /* The canonical text: sorted lines such as `total u key = l`, one for each setting that affects counts. Labels do
      * not affect counts. Configurations with equal texts produce equal counts. */
     const char *text;
@@ -65,36 +72,49 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct error *error);
 void counters_free(struct counters **c);
 
-/* Compares two canonical texts. If a counter has another key in `now` than in `before`, returns the line of the first
- * such counter in `before`, borrowed; otherwise BYTES_NONE. A counter that only one text contains is not a conflict. */
+/* Compares two canonical texts. If a counter has another key, or another member or period, in `now` than in `before`,
+ * returns the line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter that only one text
+ * contains is not a conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
+/* Returns true if a canonical text has the namespace, but as another kind: not a unique counter for sets (`is_set`), or a
+ * unique counter for counts. */
+bool counters_text_is_other(const char *text, struct bytes ns, bool is_set);
+/* The period of a unique counter in a canonical text. PERIOD_DAY if the text does not have the counter. */
+enum period_unit counters_text_period(const char *text, struct bytes ns);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
  * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
 
-/* The i-th counter: totals first, then subtotals. */
+/* The i-th counter: totals first, then subtotals. Unique counters are not included. */
 static inline const struct counter *counters_at(const struct counters *c, size_t i)
 {
     return i < c->n_totals ? &c->totals[i] : &c->subtotals[i - c->n_totals];
 }
 /* True if both counters have the same key, even if it is written differently. */
 bool counter_has_key_of(const struct counter *a, const struct counter *b);
-/* Finds a counter by namespace ("u" or "c.u"), or returns NULL. */
+/* Finds a total or a subtotal by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
-/* Find a total by label, or a subtotal of `total` by label. */
+/* Finds a unique counter by namespace, or returns NULL. */
+const struct counter *counters_find_unique(const struct counters *c, struct bytes ns);
+/* Find a total by label, or a subtotal or a unique counter of `total` by label. */
 const struct counter *counters_find_total_label(const struct counters *c, struct bytes label);
 const struct counter *counters_find_sub_label(
+    const struct counters *c, const struct counter *total, struct bytes label);
+const struct counter *counters_find_unique_label(
     const struct counters *c, const struct counter *total, struct bytes label);
 
 enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
-    int64_t time;              /* Unix seconds */
-    int64_t hour;              /* first second of the event's hour */
-    const struct bytes *texts; /* one text for each distinct key setting, bounded to max_text */
-    size_t n_texts;            /* the same for every event */
-    const size_t *text_of;     /* index in `texts` of each counter's key, totals first, then subtotals */
-    const char *reason;        /* reason of COUNTERS_REJECTED: one line, valid until the next extraction */
+    int64_t time;                /* Unix seconds */
+    int64_t hour;                /* first second of the event's hour */
+    const struct bytes *texts;   /* one text for each distinct key setting, bounded to max_text */
+    size_t n_texts;              /* the same for every event */
+    const size_t *text_of;       /* index in `texts` of each counter's key, totals first, then subtotals */
+    const struct bytes *members; /* one text for each distinct member setting; empty: no member */
+    size_t n_members;            /* the same for every event */
+    const size_t *member_of;     /* index in `members` of each unique counter's member */
+    const char *reason;          /* reason of COUNTERS_REJECTED: one line, valid until the next extraction */
 };
 
 /* A reader extracts the keys of one event after another. Each thread needs a reader of its own. The extracted event is

@@ -1,8 +1,6 @@
 /* counters_text: compares canonical texts of counters line by line. */
 #include "counts/counters.h"
 
-static const struct bytes KEY = {" key = ", 7};
-
 static struct bytes first_line(const char *text)
 {
     return bytes_of(text, strcspn(text, "\n"));
@@ -14,21 +12,31 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* Returns the beginning of a line with a key, up to the value: "total u key = ". Returns BYTES_NONE for any other
- * line. */
+/* Returns the namespace of the counter whose key or member the line defines, or BYTES_NONE. No two counters have the same
+ * namespace. */
 static struct bytes definition_of(struct bytes line)
 {
-    const char *at = line.len ? memmem(line.ptr, line.len, KEY.ptr, KEY.len) : NULL;
-    bool is_counter = bytes_starts_with(line, BYTES_LITERAL("total ")) ||
-                      bytes_starts_with(line, BYTES_LITERAL("subtotal "));
-    return is_counter && at ? bytes_of(line.ptr, (size_t)(at - line.ptr) + KEY.len) : BYTES_NONE;
+    static const struct {
+        struct bytes kind, setting;
+    } kinds[] = {{BYTES_LITERAL("total "), BYTES_LITERAL(" key = ")},
+        {BYTES_LITERAL("subtotal "), BYTES_LITERAL(" key = ")},
+        {BYTES_LITERAL("unique "), BYTES_LITERAL(" member = ")}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct bytes kind = kinds[i].kind, setting = kinds[i].setting;
+        const char *at = bytes_starts_with(line, kind)
+                             ? memmem(line.ptr + kind.len, line.len - kind.len, setting.ptr, setting.len)
+                             : NULL;
+        if (at)
+            return bytes_of(line.ptr + kind.len, (size_t)(at - line.ptr) - kind.len);
+    }
+    return BYTES_NONE;
 }
 
-/* Returns the line of `text` that starts with `beginning`, or BYTES_NONE. */
-static struct bytes find_line(const char *text, struct bytes beginning)
+/* Returns the line of `text` that defines the counter, or BYTES_NONE. */
+static struct bytes find_line(const char *text, struct bytes ns)
 {
     for (; *text; text = next_line(text))
-        if (bytes_starts_with(first_line(text), beginning))
+        if (bytes_equal(definition_of(first_line(text)), ns))
             return first_line(text);
     return BYTES_NONE;
 }
@@ -36,8 +44,8 @@ static struct bytes find_line(const char *text, struct bytes beginning)
 struct bytes counters_conflict(const char *before, const char *now)
 {
     for (; *before; before = next_line(before)) {
-        struct bytes line = first_line(before), name = definition_of(line);
-        struct bytes other = name.len ? find_line(now, name) : BYTES_NONE;
+        struct bytes line = first_line(before), ns = definition_of(line);
+        struct bytes other = ns.len ? find_line(now, ns) : BYTES_NONE;
         if (other.len && !bytes_equal(other, line))
             return line;
     }
@@ -47,10 +55,24 @@ struct bytes counters_conflict(const char *before, const char *now)
 void counters_append_missing(const char *before, const char *now, struct buf *out)
 {
     for (; *before; before = next_line(before)) {
-        struct bytes line = first_line(before), name = definition_of(line);
-        if (name.len == 0 || find_line(now, name).len)
+        struct bytes line = first_line(before), ns = definition_of(line);
+        if (ns.len == 0 || find_line(now, ns).len)
             continue;
         buf_append_bytes(out, line);
         buf_append_char(out, '\n');
     }
+}
+
+bool counters_text_is_other(const char *text, struct bytes ns, bool is_set)
+{
+    struct bytes line = find_line(text, ns);
+    return line.len > 0 && bytes_starts_with(line, BYTES_LITERAL("unique ")) != is_set;
+}
+
+enum period_unit counters_text_period(const char *text, struct bytes ns)
+{
+    static const char by_hour[] = " by = hour";
+    struct bytes line = find_line(text, ns);
+    size_t n = sizeof by_hour - 1;
+    return line.len > n && memcmp(line.ptr + line.len - n, by_hour, n) == 0 ? PERIOD_HOUR : PERIOD_DAY;
 }

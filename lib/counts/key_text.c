@@ -72,6 +72,18 @@ const char *key_text_make(const struct key_text_rule *rule, const struct json_va
     return NULL;
 }
 
+const char *key_text_make_member(const struct key_text_rule *rule, const struct json_value *v,
+    struct key_text_space *space, struct bytes *member)
+{
+    const char *why = key_text_of(v, space->digits, member);
+    if (why || member->len == 0 || !rule->function)
+        return why;
+    *member = key_function_apply(rule->function, *member, rule->argument, &space->function);
+    if (member->len == 0)
+        *member = BYTES_LITERAL(KEY_NONE);
+    return NULL;
+}
+
 void key_text_space_free(struct key_text_space *space)
 {
     buf_free(&space->function);

@@ -33,6 +33,11 @@ struct key_text_space {
  * same as key_text_of. */
 const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *key);
+/* Sets *member to the member of the value for a unique counter. *member is empty if the value is missing, null or empty.
+ * A member is the text of the value or a function of the text, is not bounded, and may be `(other)`. Returns the same as
+ * key_text_of. */
+const char *key_text_make_member(const struct key_text_rule *rule, const struct json_value *v,
+    struct key_text_space *space, struct bytes *member);
 void key_text_space_free(struct key_text_space *space);
 
 #endif

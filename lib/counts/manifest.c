@@ -23,8 +23,10 @@ void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT])
 void manifest_file_name(
     enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT])
 {
-    snprintf(out, MANIFEST_NAME_TEXT, "%s-%" PRIu32 "-of-%" PRIu32 ".csv",
-        kind == MANIFEST_TEXTS ? "texts" : "shard", shard, shards);
+    static const char *const names[MANIFEST_KINDS][2] = {
+        {"shard", "csv"}, {"texts", "csv"}, {"sets", "csv"}, {"shard", "sets"}};
+    snprintf(out, MANIFEST_NAME_TEXT, "%s-%" PRIu32 "-of-%" PRIu32 ".%s", names[kind][0], shard, shards,
+        names[kind][1]);
 }
 
 bool manifest_directory_number(const char *name, uint64_t *generation)
@@ -58,20 +60,30 @@ static bool parse_file(const struct json_doc *d, size_t i, void *arg)
     const struct files *files = arg;
     struct manifest_file *f = &files->list[i];
     char name[MANIFEST_NAME_TEXT];
+    if (files->kind >= MANIFEST_SET_TEXTS && json_doc_at(d, "/name").type == JSON_MISSING)
+        return true; /* a shard without sets */
     manifest_file_name(files->kind, (uint32_t)i, files->shards, name);
     return json_doc_copy(d, f->name, sizeof f->name, "/name") && strcmp(f->name, name) == 0 &&
            parse_sums(d, &f->records, &f->bytes, &f->xxh3);
 }
 
-static bool parse_files(
-    const struct json_doc *d, enum manifest_kind kind, uint32_t shards, struct manifest_file **out)
+static const char *const members[MANIFEST_KINDS] = {"/files", "/texts", "/set_texts", "/sets"};
+
+static bool parse_files(const struct json_doc *d, enum manifest_kind kind, const struct manifest *m)
 {
-    const char *member = kind == MANIFEST_TEXTS ? "/texts" : "/files";
-    struct files files = {kind, shards, NULL};
-    if (json_doc_length(d, member) != shards)
-        return false;
-    *out = files.list = mem_zalloc(shards * sizeof **out);
-    return json_doc_each(d, member, parse_file, &files);
+    struct files files = {kind, m->shards, manifest_files(m, kind)};
+    if (kind >= MANIFEST_SET_TEXTS && json_doc_at(d, members[kind]).type == JSON_MISSING)
+        return true;
+    return json_doc_length(d, members[kind]) == m->shards &&
+           json_doc_each(d, members[kind], parse_file, &files);
+}
+
+static bool parse_sets(const struct json_doc *d, const struct manifest *m)
+{
+    bool is_valid = parse_files(d, MANIFEST_SET_TEXTS, m) && parse_files(d, MANIFEST_SETS, m);
+    for (uint32_t k = 0; is_valid && k < m->shards; k++)
+        is_valid = (m->set_texts[k].name[0] != '\0') == (m->sets[k].name[0] != '\0');
+    return is_valid;
 }
 
 static bool parse_import(const struct json_doc *d, size_t i, void *arg)
@@ -188,7 +200,7 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     m->until = (int64_t)until;
     m->made = (int64_t)made;
     m->hours_from = (int64_t)hours_from;
-    m->shards = (uint32_t)shards;
+    manifest_set_shards(m, (uint32_t)shards);
     m->counters = bytes_dup(counters.v.string);
     m->retired = bytes_dup(retired.v.string);
     m->n_streams = json_doc_length(d, "/streams");
@@ -196,10 +208,12 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     for (size_t i = 0; i < m->n_streams; i++)
         if (!parse_stream(d, i, &m->streams[i]))
             return "a stream has no name, id or end";
-    if (!parse_files(d, MANIFEST_RECORDS, m->shards, &m->files))
+    if (!parse_files(d, MANIFEST_RECORDS, m))
         return "a shard has no file, or a file has no valid name, sizes or checksum";
-    if (!parse_files(d, MANIFEST_TEXTS, m->shards, &m->texts))
+    if (!parse_files(d, MANIFEST_TEXTS, m))
         return "a shard has no texts, or a file of texts has no valid name, sizes or checksum";
+    if (!parse_sets(d, m))
+        return "a file of sets has no valid name, sizes or checksum";
     if (!parse_imports(d, m))
         return "an import has no valid name, sizes or checksum";
     if (!parse_recount(d, &m->recounted))
@@ -273,6 +287,8 @@ void manifest_free(struct manifest *m)
     free(m->retired);
     free(m->files);
     free(m->texts);
+    free(m->set_texts);
+    free(m->sets);
     free(m->imports);
     free(m->streams);
     free(m->recounted.streams);
@@ -281,11 +297,29 @@ void manifest_free(struct manifest *m)
     memset(m, 0, sizeof *m);
 }
 
+void manifest_set_shards(struct manifest *m, uint32_t shards)
+{
+    m->shards = shards;
+    m->files = mem_zalloc(shards * sizeof *m->files);
+    m->texts = mem_zalloc(shards * sizeof *m->texts);
+    m->set_texts = mem_zalloc(shards * sizeof *m->set_texts);
+    m->sets = mem_zalloc(shards * sizeof *m->sets);
+}
+
+struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kind kind)
+{
+    struct manifest_file *const files[MANIFEST_KINDS] = {m->files, m->texts, m->set_texts, m->sets};
+    return files[kind];
+}
+
 uint64_t manifest_content(const struct manifest *m)
 {
     uint64_t content = m->shards;
     for (uint32_t k = 0; k < m->shards; k++)
         content = content * CONTENT_FACTOR + m->files[k].xxh3;
+    for (uint32_t k = 0; k < m->shards; k++)
+        if (manifest_has_sets(m, k))
+            content = (content * CONTENT_FACTOR + m->set_texts[k].xxh3) * CONTENT_FACTOR + m->sets[k].xxh3;
     return content;
 }
 
@@ -295,10 +329,27 @@ static void print_sums(struct buf *out, uint64_t records, uint64_t bytes, uint64
         bytes, HASH_DIGITS, xxh3);
 }
 
-static void print_files(const struct manifest_file *files, uint32_t n, struct buf *out)
+static bool has_files(const struct manifest *m, enum manifest_kind kind)
 {
-    for (uint32_t k = 0; k < n; k++) {
-        buf_printf(out, "%s{\"name\":\"%s\"", k ? ",\n  " : "", files[k].name);
+    bool has = kind < MANIFEST_SET_TEXTS;
+    for (uint32_t k = 0; k < m->shards && !has; k++)
+        has = manifest_has_sets(m, k);
+    return has;
+}
+
+static void print_files(const struct manifest *m, enum manifest_kind kind, struct buf *out)
+{
+    const struct manifest_file *files = manifest_files(m, kind);
+    if (!has_files(m, kind))
+        return;
+    buf_printf(out, "\"%s\":[", members[kind] + 1);
+    for (uint32_t k = 0; k < m->shards; k++) {
+        buf_append_str(out, k ? ",\n  " : "");
+        if (!files[k].name[0]) {
+            buf_append_str(out, "{}");
+            continue;
+        }
+        buf_printf(out, "{\"name\":\"%s\"", files[k].name);
         print_sums(out, files[k].records, files[k].bytes, files[k].xxh3);
     }
     buf_append_str(out, "],\n");
@@ -350,10 +401,8 @@ void manifest_print(const struct manifest *m, struct buf *out)
         coarse_print(&m->coarse.list[i].counter, out);
         buf_append_str(out, i + 1 < m->coarse.n ? "\"" : "\"},\n");
     }
-    buf_append_str(out, "\"files\":[");
-    print_files(m->files, m->shards, out);
-    buf_append_str(out, "\"texts\":[");
-    print_files(m->texts, m->shards, out);
+    for (enum manifest_kind kind = MANIFEST_RECORDS; kind < MANIFEST_KINDS; kind++)
+        print_files(m, kind, out);
     buf_append_str(out, "\"imports\":[");
     for (size_t i = 0; i < m->n_imports; i++) {
         buf_append_str(out, i ? ",\n  {\"name\":" : "{\"name\":");

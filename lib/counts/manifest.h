@@ -4,8 +4,8 @@
  * The compactor writes manifests. sortdb finds its files with a manifest. The aggregator reads in the manifest which
  * slices the archive includes. docs/guide/archive.md describes the layout and shows a manifest.
  *
- * 1. A parsed manifest describes two files for each shard: a file of records and a file of texts. The files of shard k
- *    have the names manifest_file_name(KIND, k).
+ * 1. A parsed manifest describes two files for each shard: a file of records and a file of texts. A shard with sets has
+ *    two more files. The files of shard k have the names manifest_file_name(KIND, k).
  * 2. manifest_parse reads every text that manifest_print writes. manifest_print writes the same text for equal
  *    manifests.
  * 3. An unknown format version is refused. Unknown members are ignored.
@@ -18,7 +18,7 @@
 #include "counts/coarse.h"
 #include "counts/counted_since.h"
 
-#define MANIFEST_FORMAT 3
+#define MANIFEST_FORMAT 4
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* limit for manifest.json; a longer file is not read */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
@@ -27,7 +27,9 @@
 #define MANIFEST_ID_TEXT 58                   /* buffer for a stream's id, as in a slice (slice_state.h) */
 #define MANIFEST_IMPORT_NAME 256              /* buffer for the name of an imported file */
 
-enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS };
+/* MANIFEST_SETS: sets of more than three members (sets/sets_file.h); MANIFEST_SET_TEXTS: the texts of all sets. */
+enum manifest_kind { MANIFEST_RECORDS, MANIFEST_TEXTS, MANIFEST_SET_TEXTS, MANIFEST_SETS };
+#define MANIFEST_KINDS 4
 
 struct manifest_file {
     char name[MANIFEST_NAME_TEXT];
@@ -70,6 +72,8 @@ struct manifest {
     uint32_t shards; /* 1.. */
     struct manifest_file *files; /* as many as shards */
     struct manifest_file *texts; /* as many as shards */
+    /* as many as shards; both files of a shard without sets have empty names (manifest_has_sets) */
+    struct manifest_file *set_texts, *sets;
     /* time before which the archive has no subtotals by hour, only by day; 0: it has all hours */
     int64_t hours_from;
     /* change that made the generation, such as "import"; "": only a merge of slices */
@@ -93,7 +97,7 @@ enum manifest_result {
 
 /* "000000000007" */
 void manifest_directory_name(uint64_t generation, char out[MANIFEST_NAME_TEXT]);
-/* "shard-0-of-4.csv" or "texts-0-of-4.csv" */
+/* "shard-0-of-4.csv", "texts-0-of-4.csv", "sets-0-of-4.csv" or "shard-0-of-4.sets" */
 void manifest_file_name(
     enum manifest_kind kind, uint32_t shard, uint32_t shards, char out[MANIFEST_NAME_TEXT]);
 /* Parses the name of a generation's directory. Returns false unless the name has exactly twelve digits. */
@@ -106,7 +110,15 @@ enum manifest_result manifest_parse(struct bytes text, struct manifest *out, str
  * suffix ".tmp" until the generation is complete. */
 enum manifest_result manifest_read(const char *directory, struct manifest *out, struct error *error);
 void manifest_free(struct manifest *m);
-/* A checksum (64 bits) of all files of records, which identifies the content of a generation. */
+/* Sets the number of shards, and allocates the files of each kind. */
+void manifest_set_shards(struct manifest *m, uint32_t shards);
+static inline bool manifest_has_sets(const struct manifest *m, uint32_t shard)
+{
+    return m->set_texts && m->set_texts[shard].name[0] != '\0';
+}
+/* The files of a kind, as many as shards, or NULL. A file with an empty name does not exist. */
+struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kind kind);
+/* A checksum (64 bits) of all files of records and sets, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */
 void manifest_print(const struct manifest *m, struct buf *out);

@@ -1,5 +1,7 @@
 #include "counts/record_check.h"
 
+#include "counts/set_text.h"
+
 #define COUNT_DIGITS_MAX 20 /* of 2^64 - 1 */
 #define DELETE 0x7f
 
@@ -69,6 +71,17 @@ static const char *check_lookup(struct bytes hash, struct bytes value, struct bu
     return component_is_plain(buf_bytes(space)) ? "the text of the lookup needs no hash" : NULL;
 }
 
+static const char *check_set(struct bytes value)
+{
+    struct set_text text = {0};
+    struct bytes id, chunk;
+    const char *why;
+    while (set_text_next(&text, &value, &id, &chunk, &why))
+        ;
+    set_text_free(&text);
+    return why;
+}
+
 const char *record_check(struct bytes line, struct record_key *key, struct buf *space)
 {
     struct record r;
@@ -78,5 +91,9 @@ const char *record_check(struct bytes line, struct record_key *key, struct buf *
         return "the key is not a key of a total, a subtotal or a lookup";
     if (key->is_lookup)
         return check_lookup(key->key, r.value, space);
+    key->is_set = key->is_subtotal && set_text_is(r.value);
+    if (key->is_set)
+        return key->unit == PERIOD_MONTH ? "the set of a month; import the sets of its days"
+                                         : check_set(r.value);
     return check_hours_and_subs(r.value, !key->is_subtotal);
 }

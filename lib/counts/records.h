@@ -110,6 +110,8 @@ struct record_key {
     int64_t start;         /* first second of the period */
     enum period_unit unit; /* unit of a subtotal's period; PERIOD_DAY and PERIOD_MONTH are rollups */
     bool is_subtotal, is_lookup;
+    bool
+        is_set; /* the record has a set; set by the reader of the record, because the key does not show this */
 };
 bool record_key_parse(struct bytes key, struct record_key *out);
 

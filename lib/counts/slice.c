@@ -21,7 +21,7 @@ static const char schema[] =
     "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL,"
     " until INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
-    "PRAGMA application_id = 1297239123; PRAGMA user_version = 3;";
+    "PRAGMA application_id = 1297239123; PRAGMA user_version = 4;";
 
 enum { ADD_RUN, DROP_RUN, ADD_BLOCK, DROP_BLOCKS, FIND_BLOCK, SET_CURSOR, SET_BEGIN, SET_META, STATEMENTS };
 

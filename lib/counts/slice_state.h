@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 3
+#define SLICE_FORMAT 4
 #define SLICE_ID_TEXT 58 /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
 
 enum slice_result {

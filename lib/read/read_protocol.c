@@ -107,6 +107,8 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
         if (known)
             add_sub(out, q->params[i].value);
     }
+    if (known && !http_param_bool(req, "members", false, &out->has_members))
+        return false;
     if (!known)
         http_problem(req, 400, "bad-parameter", NULL,
             "rollups= must be hour, day or month; sub= requires rollups= and may occur at most %d times",

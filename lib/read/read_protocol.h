@@ -1,6 +1,6 @@
 /* read_protocol: parses the requests of the read protocol (docs/guide/protocol.md) for all daemons that serve it.
  *
- *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=&max_bytes=    /range?start=&end=&limit=&max_bytes=&rollups=&sub=
+ *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=&max_bytes=    /range?start=&end=&limit=&max_bytes=&rollups=&sub=&members=
  *     /keys?prefix=&ns=&ns=&start=&limit=
  *
  * The functions only parse requests; the caller looks up the records. The keys that the functions return are valid
@@ -58,7 +58,8 @@ struct read_span {
     /* The following members are only for range. */
     bool has_rollups; /* rollups= was given */
     enum period_unit largest;
-    size_t n_subs; /* sub=: number of the selected sub keys, which are sorted and distinct */
+    bool has_members; /* members=1: sets with their members */
+    size_t n_subs;    /* sub=: number of the selected sub keys, which are sorted and distinct */
     struct bytes subs[READ_SUBS_MAX];
 };
 /* `has_places` is true if records are lists of counts, so that `start` may be a place inside a record. */

@@ -413,7 +413,7 @@ class Removals(Changes):
         for args in (["--forget=users|user1"], ["--forget-sub=c.users|US"], ["--drop-before=2012-03-02", "--ns=users"],
                      ["--forget=d.u|user1"]):
             done = self.compactor(*args, expect=64)
-            self.assertRegex(done.stderr.decode(), r"the archive has no (namespace|subtotal) (c\.|d\.)?u")
+            self.assertRegex(done.stderr.decode(), r"the archive has no (namespace|subtotal or unique counter) (c\.|d\.)?u")
             self.assertEqual(self.generations(), before)
 
     def test_an_unknown_key(self):
@@ -515,7 +515,7 @@ class Removals(Changes):
         self.imported()
         before = self.generations(), self.files()
         for key, status, why in (("u|JP", 64, "expected the namespace of a subtotal"), ("JP", 64, "such as u.l|jehiah"),
-                                 ("c.u|(other)", 64, "(other) cannot be removed"), ("c.x|JP", 64, "has no subtotal c.x")):
+                                 ("c.u|(other)", 64, "(other) cannot be removed"), ("c.x|JP", 64, "has no subtotal or unique counter c.x")):
             log = self.compactor("--forget-sub=" + key, expect=status).stderr.decode()
             self.assertIn(why, log)
             self.assertEqual("--forget-sub" in log, key != "c.x|JP")

@@ -10,6 +10,7 @@ import threading
 import unittest
 
 import harness
+import xxh3
 from harness import Pipeline, pipeline_config, query, request, wait_until
 
 NAME = b"jehiah-the-forgotten"  # long enough to be stored as a hash, with a lookup
@@ -35,6 +36,12 @@ label = lower
 [total h]
 key = host(link)
 label = host
+[unique v.h]
+member = user
+label = visitor
+[unique w.h]
+member = lower(user)
+by = hour
 """
 
 
@@ -98,6 +105,8 @@ class Forget(harness.MillraceTest):
         hosts = self.series(host="example.org")
         self.assertEqual(self.series(user=NAME.decode()), 20)
         self.assertTrue(self.files_with(NAME))
+        member = b"~%016x" % xxh3.seeded(NAME, 0)
+        self.assertTrue(self.files_with(member))
 
         dry = self.forget("--dry-run")
         self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
@@ -110,12 +119,19 @@ class Forget(harness.MillraceTest):
         self.assertRegex(text, r"rejects +2 of 3 lines erased")
         # Another key of the same field may have counts of other values.
         self.assertRegex(text, r"archive +o +kept: it counts lower\(user\), not user")
+        self.assertRegex(text, r"archive +w.h +kept: it counts lower\(user\), not user")
+        self.assertRegex(text, r"archive +v.h +as a member of sets: removed")
         self.assertEqual(self.series(lower=NAME.decode()), 20)
         self.forget(field="lower(user)")
         self.assertEqual(self.series(lower=NAME.decode()), 0)
         self.assertEqual(self.files_with(NAME), [])
         stored = base64.b64encode(hashlib.md5(NAME).digest()[:8])
         self.assertEqual(self.files_with(stored), [])
+        code = int(member[1:], 16).to_bytes(8, "little")
+        self.assertEqual(self.files_with(member) + self.files_with(code), [])
+        left = self.run_program("millrace", "compact", "--config", self.config, "--export").stdout
+        sets = [line.partition(",")[2] for line in left.splitlines() if line.startswith(("v.h|", "w.h|"))]
+        self.assertTrue(sets and all(text.startswith("@") for text in sets), left)
 
         self.assertEqual(self.series(user=NAME.decode()), 0)
         self.assertEqual({link: self.series(link=link) for link in before}, before)

@@ -118,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_through(i, BYTES_NONE, BYTES_NONE);
         read_through(i, BYTES_LITERAL("u|b"), BYTES_NONE);
         read_through(i, BYTES_NONE, BYTES_LITERAL("US"));
+        read_through(i, BYTES_NONE, BYTES_LITERAL("\0\0\1"));
     }
     count_run_index_free(&i);
     buf_free(&index);

@@ -9,7 +9,8 @@ static const char sample[] =
     "[input]\ntime = t\nskip_if = s\n[total u]\nkey = l\n[total d]\nkey = host(u)\n"
     "[total q]\nkey = query(u,q)\n[total pa]\nkey = path(u)\n[total lo]\nkey = lower(l)\n[total sc]\nkey = "
     "status_class(c)\n"
-    "[subtotal c.u]\nkey = c\n[subtotal k.d]\nkey = \"k\"\n[total p]\nkey = l.c[0]\n";
+    "[subtotal c.u]\nkey = c\n[subtotal k.d]\nkey = \"k\"\n[total p]\nkey = l.c[0]\n"
+    "[unique v.u]\nmember = c\n[unique w.u]\nmember = host(u)\nby = hour\n";
 
 static void extract(const struct counters *c, struct bytes line)
 {
@@ -20,6 +21,8 @@ static void extract(const struct counters *c, struct bytes line)
     case COUNTERS_EVENT:
         for (size_t i = 0; i < c->n_totals + c->n_subtotals; i++)
             bytes += e.texts[e.text_of[i]].len;
+        for (size_t i = 0; i < c->n_uniques; i++)
+            bytes += e.members[e.member_of[i]].len;
         assert(bytes > 0 && e.hour % 3600 == 0);
         break;
     case COUNTERS_REJECTED:

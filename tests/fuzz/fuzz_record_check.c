@@ -1,5 +1,6 @@
 /* Any bytes as a line of a file to import: refused, or made again from its parts, byte for byte. */
 #include "counts/record_check.h"
+#include "counts/set_text.h"
 #include <assert.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,6 +34,25 @@ static void append_counts(struct bytes value, struct buf *out)
     assert(!bad && before.ptr);
 }
 
+static void append_set(struct bytes value, struct buf *out)
+{
+    struct set_text text = {0};
+    struct set_text_size size = {0};
+    struct bytes id, chunk;
+    const char *why;
+    bool has_chunks = value.ptr[0] == '@';
+    for (bool is_first = true; set_text_next(&text, &value, &id, &chunk, &why); is_first = false) {
+        assert(set_chunk_check(id, chunk));
+        if (has_chunks)
+            set_text_append_chunk(is_first, id, chunk, out);
+        set_text_add(&size, id, chunk);
+    }
+    assert(!why && size.size > 0);
+    if (!has_chunks)
+        set_text_append_size(&size, out);
+    set_text_free(&text);
+}
+
 static void append_text(struct bytes hash, struct bytes value, struct buf *out)
 {
     struct buf text = {0};
@@ -55,6 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         buf_append_char(&again, RECORD_SEPARATOR);
         if (key.is_lookup)
             append_text(key.key, r.value, &again);
+        else if (set_text_is(r.value))
+            append_set(r.value, &again);
         else
             append_counts(r.value, &again);
         assert(bytes_equal(line, buf_bytes(&again)));

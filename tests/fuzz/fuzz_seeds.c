@@ -4,6 +4,7 @@
 #include "counts/manifest.h"
 #include "counts/records.h"
 #include "pubsub/stream/cursor_file.h"
+#include "sets/set_chunk.h"
 #include "simplequeue/queue/queue_log.h"
 #include "streams/archive/archive_state.h"
 #include "support/fuzz_file.h"
@@ -103,17 +104,32 @@ struct made_source {
     struct count_source base;
     unsigned record, value, most;
     struct buf key, text;
+    char id[SET_CHUNK_ID];
 };
 
 static enum count_next made_record(struct count_source *s)
 {
     struct made_source *m = (struct made_source *)s;
-    static const char *const keys[] = {"c.u|a.c413,", "lookup|h0aMB8AuNw4=,", "u|a,", "u|abc,"};
+    static const char *const keys[] = {"c.u|a.c413,", "lookup|h0aMB8AuNw4=,", "u|a,", "u|abc,", "v.u|a.c41,"};
     if (m->record == sizeof keys / sizeof *keys)
         return COUNT_END;
     s->key = bytes_str(keys[m->record++]);
     m->value = 0;
     return COUNT_FOUND;
+}
+
+/* A chunk of a set: of two numbers, of a bitmap, and of two hashes. */
+static void make_chunk(struct made_source *m)
+{
+    static const uint64_t firsts[] = {7, 65536, UINT64_C(0xa1b2c3d4e5f60718)};
+    uint64_t codes[5000], first = firsts[m->value++];
+    size_t n = first == 65536 ? 5000 : 2;
+    for (size_t i = 0; i < n; i++)
+        codes[i] = first + i;
+    set_chunk_id(first, m->id);
+    set_chunk_append(codes, n, &m->text);
+    m->base.name = bytes_of(m->id, sizeof m->id);
+    m->base.text = buf_bytes(&m->text);
 }
 
 static enum count_next made_value(struct count_source *s)
@@ -123,8 +139,13 @@ static enum count_next made_value(struct count_source *s)
     if (m->value == (is_lookup ? 1 : m->record == 4 ? m->most : 3))
         return COUNT_END;
     buf_clear(&m->text);
+    if (m->record == 5) {
+        make_chunk(m);
+        return COUNT_FOUND;
+    }
     buf_printf(&m->text, "c%04u", m->value++);
-    s->name = s->text = buf_bytes(&m->text);
+    s->name = buf_bytes(&m->text);
+    s->text = is_lookup ? s->name : BYTES_NONE;
     s->count = m->value * (uint64_t)977;
     return COUNT_FOUND;
 }
@@ -376,7 +397,8 @@ static void seed_record_check(void)
 {
     static const char *const lines[] = {"u|jehiah,c413:2 c41l:5", "u|a,vcvn:1 w0110:18446744073709551615",
         "c.u|jehiah.c41l,JP:1 US:4", "c.u|jehiah.c4,JP:1 h0aMB8AuNw4=:30", "r.u|h0aMB8AuNw4=.c41,a!x:1 a:2",
-        "lookup|h0aMB8AuNw4=,http://www.facebook.com/"};
+        "lookup|h0aMB8AuNw4=,http://www.facebook.com/", "v.u|a.c41,=17 65536 ~a1b2c3d4e5f60718",
+        "v.u|a.c41,@000000EQDMAA 01a1b2GAf25dTDsqE", "v.u|a.c41l,#8211", "c.u|a.c41l,#8211:3 =4:1"};
     struct buf line = {0}, text = {0};
     char hash[COMPONENT_HASH + 1];
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
@@ -390,6 +412,20 @@ static void seed_record_check(void)
     buf_free(&text);
 }
 
+static void seed_record_reader(void)
+{
+    static const char *const lines[] = {"c.u|a.c41l,JP:1 US:4\nu|a,c413:2 c41l:5",
+        "v.u|a.c41,=17 65536 ~a1b2c3d4e5f60718\nv.u|a.c42,@000000EQDMAA 01a1b2GAf25dTDsqE\nv.u|b.c41l,#8211",
+        NULL};
+    seed_texts(lines);
+}
+
+static void seed_counters(void)
+{
+    save(BYTES_LITERAL("[input]\ntime = t\n[total u]\nkey = l\n[unique v.u]\nmember = host(v)\nby = hour\n"
+                       "[unique w.u]\nmember = l\n\0{\"t\":1331923247,\"l\":\"a\",\"v\":\"http://b/\"}"));
+}
+
 static const struct {
     const char *name;
     void (*write)(void);
@@ -399,6 +435,7 @@ static const struct {
     {"condition", seed_condition},
     {"config", seed_config},
     {"count_run", seed_count_run},
+    {"counters", seed_counters},
     {"cursor_file", seed_cursor_file},
     {"event_time", seed_event_time},
     {"http_reply", seed_http_reply},
@@ -409,6 +446,7 @@ static const struct {
     {"query", seed_query},
     {"queue_log", seed_queue_log},
     {"record_check", seed_record_check},
+    {"record_reader", seed_record_reader},
     {"stream_statement", seed_stream_statement},
     {"text_pattern", seed_text_pattern},
 };

@@ -55,7 +55,7 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
         CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-        PRAGMA application_id = 1297239123; PRAGMA user_version = 3; PRAGMA journal_mode = WAL;""")
+        PRAGMA application_id = 1297239123; PRAGMA user_version = 4; PRAGMA journal_mode = WAL;""")
     if counts or lookups:
         block, index = make_run(counts, lookups or {})
         db.execute("INSERT INTO blocks VALUES(?, ?)", (1 << 32, block))

@@ -35,8 +35,8 @@ int reload_judge(const struct supervisor_program *programs, size_t n)
 
 static bool is_of_counters(const struct config_section *s)
 {
-    static const char *const kinds[] = {"input", "counters", "total", "subtotal"};
-    for (size_t i = 0; i < 4; i++)
+    static const char *const kinds[] = {"input", "counters", "total", "subtotal", "unique"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(s->kind, kinds[i]) == 0)
             return true;
     return false;

@@ -10,7 +10,7 @@
  * (killed) are also logged. */
 int reload_judge(const struct supervisor_program *programs, size_t n);
 
-/* True if [input], [counters], [total ...] or [subtotal ...] differ, so that events are counted differently. */
+/* True if [input], [counters], [total ...], [subtotal ...] or [unique ...] differ, so that events are counted differently. */
 bool reload_changes_counters(const struct config *before, const struct config *after);
 /* Appends the names of all other settings that differ: "[pubsub] retain_age, [stream clicks] retain_bytes". */
 void reload_append_changes(const struct config *before, const struct config *after, struct buf *out);

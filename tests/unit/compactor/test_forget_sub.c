@@ -318,7 +318,8 @@ static void what_is_wrong_is_refused(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct change_spec spec = {.forget_sub = i == 0 ? "u.c|jehiah" : "l.u|jehiah"};
         assert_int_equal(change(archive, 1, spec, &report), COMPACT_USAGE);
-        assert_non_null(strstr(error.text, i == 0 ? "the archive has no subtotal u.c" : "no subtotal l.u"));
+        assert_non_null(strstr(
+            error.text, i == 0 ? "no subtotal or unique counter u.c" : "no subtotal or unique counter l.u"));
     }
     check_same("a refusal");
     remove_tree(archive);

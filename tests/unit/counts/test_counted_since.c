@@ -7,6 +7,7 @@
 #define U_LIMITED "total u key = l\ntotal u max_keys = 5\n"
 #define H "total h key = h\n"
 #define C "subtotal c.u key = c\n"
+#define V "unique v.u member = a by = day\n"
 
 static int64_t of(const struct counted_since *s, const char *ns)
 {
@@ -22,6 +23,8 @@ static void a_counter_has_the_start_of_its_first_slice(void **state)
     counted_since_follow(&s, "input time = t\n" U, "input time = t\n" C U, 200);
     assert_int_equal(of(&s, "c.u"), 200);
     assert_int_equal(of(&s, "u"), 0);
+    counted_since_follow(&s, C U, C U V, 250);
+    assert_int_equal(of(&s, "v.u"), 250);
     counted_since_follow(&s, C U, C H U_LIMITED, 300);
     assert_int_equal(of(&s, "c.u"), 200);
     assert_int_equal(of(&s, "h"), 300);

@@ -175,7 +175,7 @@ static void test_too_many_counters_are_refused(void **state)
         buf_printf(&text, "[total n%d]\nkey = l\n", i);
     struct counters *c = must_read(text.ptr);
     counters_free(&c);
-    buf_append_str(&text, "[subtotal c.u]\nkey = c\n");
+    buf_printf(&text, "[subtotal c.u]\nkey = c\n");
     refuse(text.ptr, "more than 2046 counters");
     buf_free(&text);
 }
@@ -610,9 +610,133 @@ static void test_what_is_missing(void **state)
     buf_free(&out);
 }
 
+#define TOTAL INPUT "[total u]\nkey = l\n"
+#define UNIQUES                                                                                              \
+    "[unique w.u]\nmember = host(r)\nby = hour\n[unique v.u]\nmember = a\nlabel = visitor\n"                 \
+    "[unique v.h]\nmember = a\n"
+
+static void test_unique_counters(void **state)
+{
+    (void)state;
+    struct counters *c = must_read(UNIQUES TOTAL "[total h]\nkey = a\n[subtotal r.u]\nkey = host(r)\n");
+    assert_int_equal(c->n_totals + c->n_subtotals, 3);
+    assert_int_equal(c->n_uniques, 3);
+    assert_string_equal(c->uniques[0].label, "w");
+    assert_int_equal(c->uniques[0].by, PERIOD_HOUR);
+    assert_int_equal(c->uniques[1].by, PERIOD_DAY);
+    assert_int_equal(c->uniques[2].total, 1);
+    assert_ptr_equal(counters_find_unique(c, BYTES_LITERAL("v.u")), &c->uniques[1]);
+    assert_null(counters_find(c, BYTES_LITERAL("v.u")));
+    assert_null(counters_find_unique(c, BYTES_LITERAL("r.u")));
+    assert_ptr_equal(counters_find_unique_label(c, &c->totals[0], BYTES_LITERAL("visitor")), &c->uniques[1]);
+    assert_null(counters_find_unique_label(c, &c->totals[1], BYTES_LITERAL("visitor")));
+    assert_string_equal(c->text, "input time = t\ninput time_unit = s\nsubtotal r.u key = host(r)\n"
+                                 "total h key = a\ntotal u key = l\nunique v.h member = a by = day\n"
+                                 "unique v.u member = a by = day\nunique w.u member = host(r) by = hour\n");
+    counters_free(&c);
+}
+
+static void test_wrong_unique_counters(void **state)
+{
+    (void)state;
+    refuse(TOTAL "[unique v.u]\n", ":5: [unique v.u] needs member = FIELD or host(FIELD)");
+    refuse(TOTAL "[unique v.u]\nmember = \"all\"\n", ":6: member must be FIELD or host(FIELD)");
+    refuse(TOTAL "[unique v.u]\nmember = a[\n", ":6: member must be FIELD");
+    refuse(TOTAL "[unique v.u]\nmember = a\nby = quarter\n", ":7: by must be day or hour, not 'quarter'");
+    refuse(TOTAL "[unique v.u]\nmember = a\nkey = b\n", "[unique] has no setting 'key'");
+    refuse(TOTAL "[unique v.u]\nmember = a\nlabel = a b\n", ":7: invalid label 'a b'");
+    refuse(TOTAL "[unique v]\nmember = a\n", ":5: [unique v]: invalid name; use S.NS");
+    refuse(TOTAL "[unique v.x]\nmember = a\n", ":5: [unique v.x]: the section [total x] is missing");
+    refuse("[unique c.u]\nmember = a\n" TOTAL "[subtotal c.u]\nkey = c\nlabel = x\n",
+        ":1: [unique c.u]: [subtotal c.u] on line 7 has the same name");
+    refuse(TOTAL "[unique v.u]\nmember = a\nlabel = c\n[subtotal c.u]\nkey = c\n",
+        ":7: label 'c' is already the label of [subtotal c.u] on line 8");
+    refuse(TOTAL "[unique v.u]\nmember = a\nlabel = x\n[unique w.u]\nmember = a\nlabel = x\n",
+        ":10: label 'x' is already the label of [unique v.u] on line 5");
+    struct buf text = {0};
+    struct error error;
+    buf_append_str(&text, TOTAL);
+    for (int i = 0; i < UNIQUES_MAX; i++)
+        buf_printf(&text, "[unique v%d.u]\nmember = a\n", i);
+    buf_append_char(&text, '\0');
+    struct counters *c = read_text(text.ptr, &error);
+    assert_non_null(c);
+    counters_free(&c);
+    text.len--;
+    buf_append_str(&text, "[unique w.u]\nmember = a\n");
+    buf_append_char(&text, '\0');
+    refuse(text.ptr, "more than 255 unique counters");
+    buf_free(&text);
+}
+
+static void test_values_as_members(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields, *a, *host; /* NULL: no member */
+    } rows[] = {{"\"a\":7,\"r\":\"http://E.org/x\"", "7", "e.org"}, {"\"a\":\"7\",\"r\":\"\"", "7", NULL},
+        {"\"a\":-1", "-1", NULL}, {"\"a\":null,\"r\":null", NULL, NULL}, {"\"r\":\"http://\"", NULL, "None"},
+        {"\"a\":true,\"r\":5", "true", "5"}, {"\"a\":\"(other)\",\"r\":\"None\"", "(other)", "None"}};
+    struct counters *c = must_read("[counters]\nmax_text = 64\n" UNIQUES TOTAL "[total h]\nkey = a\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    struct buf line = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        buf_clear(&line);
+        buf_printf(&line, "{\"t\":1332637200,%s}", rows[i].fields);
+        assert_int_equal(counters_extract(r, buf_bytes(&line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.n_members, 2); /* v.u and v.h have the same member */
+        assert_int_equal(e.member_of[1], e.member_of[2]);
+        const char *const expected[] = {rows[i].host, rows[i].a};
+        for (size_t k = 0; k < 2; k++) {
+            struct bytes member = e.members[e.member_of[k]];
+            assert_true(expected[k] ? bytes_equal_str(member, expected[k]) : member.len == 0);
+        }
+        assert_key(e.texts[e.text_of[1]], !rows[i].a            ? "None"
+                                          : rows[i].a[0] == '(' ? "\\(other)"
+                                                                : rows[i].a);
+    }
+    buf_clear(&line);
+    buf_printf(&line, "{\"t\":1332637200,\"a\":\"%0100d\"}", 0);
+    assert_int_equal(counters_extract(r, buf_bytes(&line), &e), COUNTERS_EVENT);
+    assert_int_equal(e.members[e.member_of[1]].len, 100);
+    assert_int_equal(e.texts[e.text_of[1]].len, 64);
+    assert_int_equal(
+        counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"r\":1.5}"), &e), COUNTERS_REJECTED);
+    assert_string_equal(e.reason, "field r is a number but not an integer");
+    assert_int_equal(
+        counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"r\":[]}"), &e), COUNTERS_REJECTED);
+    assert_null(counters_reader_absent(r, 0));
+    buf_free(&line);
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
+static void test_conflicts_of_unique_counters(void **state)
+{
+    (void)state;
+    const char *before = "total u key = l\nunique v.u member = a by = day\n";
+    assert_int_equal(counters_conflict(before, before).len, 0);
+    assert_int_equal(counters_conflict(before, "total u key = l\n").len, 0);
+    static const char *const changed[] = {"total u key = l\nunique v.u member = b by = day\n",
+        "unique v.u member = a by = hour\n", "subtotal v.u key = a\n"};
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+        assert_true(bytes_equal_str(counters_conflict(before, changed[i]), "unique v.u member = a by = day"));
+        assert_true(counters_conflict(changed[i], before).len > 0);
+    }
+    struct buf out = {0};
+    counters_append_missing(before, "total u key = l\nunique v.uu member = a by = day\n", &out);
+    assert_true(bytes_equal_str(buf_bytes(&out), "unique v.u member = a by = day\n"));
+    buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unique_counters),
+        cmocka_unit_test(test_wrong_unique_counters),
+        cmocka_unit_test(test_values_as_members),
+        cmocka_unit_test(test_conflicts_of_unique_counters),
         cmocka_unit_test(test_reads_what_is_configured),
         cmocka_unit_test(test_text_is_canonical),
         cmocka_unit_test(test_functions_of_fields),

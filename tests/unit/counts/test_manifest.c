@@ -18,6 +18,8 @@ static struct manifest sample(void)
         {"shard-0-of-2.csv", 3, 99, 0xabc}, {"shard-1-of-2.csv", 0, 0, UINT64_MAX}};
     static struct manifest_file texts[] = {
         {"texts-0-of-2.csv", 1, 33, 0xdef}, {"texts-1-of-2.csv", 0, 0, 0x123}};
+    static struct manifest_file set_texts[] = {{"sets-0-of-2.csv", 2, 44, 0x55}, {"", 0, 0, 0}};
+    static struct manifest_file sets[] = {{"shard-0-of-2.sets", 1, 144, 0x66}, {"", 0, 0, 0}};
     static struct manifest_import imports[] = {{"2012 \"old\".csv", 5, 55, 0x456}};
     static char counters[] = "total u key = l\n\"quoted\"\n", retired[] = "total h key = host(u)\n";
     return (struct manifest){.generation = 7,
@@ -29,6 +31,8 @@ static struct manifest sample(void)
         .shards = 2,
         .files = files,
         .texts = texts,
+        .set_texts = set_texts,
+        .sets = sets,
         .hours_from = 1330560000,
         .imports = imports,
         .n_imports = 1,
@@ -74,6 +78,11 @@ static void what_is_printed_is_parsed(void **state)
     got.files[0].xxh3++;
     assert_false(manifest_content(&got) == manifest_content(&m));
     got.files[0].xxh3--;
+    assert_true(manifest_has_sets(&got, 0));
+    assert_false(manifest_has_sets(&got, 1));
+    assert_int_equal(got.sets[0].bytes, 144);
+    got.sets[0].xxh3++;
+    assert_false(manifest_content(&got) == manifest_content(&m));
     manifest_free(&got);
     buf_free(&text);
     buf_free(&again);
@@ -101,7 +110,7 @@ static enum manifest_result changed(const char *from, const char *to)
 static void what_is_no_manifest_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":3", "\"format\":-1"},
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":4", "\"format\":-1"},
         {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
         {"\"until\":", "\"untie\":"}, {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"},
         {"\"shards\":2", "\"shards\":3"}, {"\"shards\":2", "\"shards\":99999999"},
@@ -114,7 +123,7 @@ static void what_is_no_manifest_is_refused(void **state)
         {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
-    assert_int_equal(changed("\"format\":3", "\"format\":2"), MANIFEST_VERSION);
+    assert_int_equal(changed("\"format\":4", "\"format\":2"), MANIFEST_VERSION);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
     assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_BAD);
 }

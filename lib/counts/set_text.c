@@ -1,0 +1,203 @@
+#include "counts/set_text.h"
+
+#include "sets/set_code.h"
+
+#include <string.h>
+
+#define GROUP 3  /* bytes that four characters of base64 encode */
+#define DIGITS 4 /* characters of a group */
+
+static const char HEX[] = "0123456789abcdef";
+static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+bool set_text_is(struct bytes value)
+{
+    if (value.len == 0 || (*value.ptr != '=' && *value.ptr != '#' && *value.ptr != '@'))
+        return false;
+    for (size_t i = 1; i < value.len && i < SET_TEXT_PROBE && value.ptr[i] != ' ' && value.ptr[i] != '\n';
+         i++)
+        if (value.ptr[i] == ':')
+            return false; /* a count whose name begins with such a character */
+    return true;
+}
+
+void set_text_append_id(struct bytes id, struct buf *out)
+{
+    for (size_t i = 0; i < id.len; i++) {
+        buf_append_char(out, HEX[(unsigned char)id.ptr[i] >> 4]);
+        buf_append_char(out, HEX[(unsigned char)id.ptr[i] & 15]);
+    }
+}
+
+bool set_text_parse_id(struct bytes text, char id[SET_CHUNK_ID])
+{
+    if (text.len != SET_TEXT_ID)
+        return false;
+    for (size_t i = 0; i < SET_TEXT_ID; i++) {
+        const char *digit = memchr(HEX, text.ptr[i], 16);
+        if (!digit)
+            return false;
+        id[i / 2] = (char)((i % 2 ? (unsigned char)id[i / 2] << 4 : 0) | (digit - HEX));
+    }
+    return true;
+}
+
+static void append_base64(struct bytes b, struct buf *out)
+{
+    buf_reserve(out, (b.len + GROUP - 1) / GROUP * DIGITS);
+    for (size_t i = 0; i < b.len; i += GROUP) {
+        size_t n = b.len - i < GROUP ? b.len - i : GROUP;
+        uint32_t three = 0;
+        for (size_t k = 0; k < GROUP; k++)
+            three = three << 8 | (k < n ? (unsigned char)b.ptr[i + k] : 0);
+        for (size_t k = 0; k <= n; k++)
+            out->ptr[out->len++] = BASE64[three >> (18 - 6 * k) & 63];
+    }
+}
+
+static int digit_of(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+/* Appends the decoded bytes. Returns false unless append_base64 can have written the text. */
+static bool decode_base64(struct bytes text, struct buf *out)
+{
+    buf_reserve(out, text.len);
+    for (size_t i = 0; i < text.len; i += DIGITS) {
+        size_t n = text.len - i < DIGITS ? text.len - i : DIGITS;
+        uint32_t three = 0;
+        for (size_t k = 0; k < DIGITS; k++) {
+            int digit = k < n ? digit_of(text.ptr[i + k]) : 0;
+            if (digit < 0)
+                return false;
+            three = three << 6 | (uint32_t)digit;
+        }
+        if (n == 1 || (three & ((1u << 8 * (DIGITS - n)) - 1)) != 0)
+            return false;
+        for (size_t k = 0; k + 1 < n; k++)
+            out->ptr[out->len++] = (char)(three >> (16 - 8 * k));
+    }
+    return true;
+}
+
+void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out)
+{
+    buf_append_char(out, is_first ? '@' : ' ');
+    set_text_append_id(id, out);
+    append_base64(chunk, out);
+}
+
+void set_text_add(struct set_text_size *s, struct bytes id, struct bytes chunk)
+{
+    if (s->size < SET_TEXT_MEMBERS)
+        set_chunk_codes(id, chunk, s->members + s->size, SET_TEXT_MEMBERS - (size_t)s->size);
+    s->size += set_chunk_size(id, chunk);
+}
+
+void set_text_append_size(const struct set_text_size *s, struct buf *out)
+{
+    char text[SET_CODE_TEXT];
+    if (s->size > SET_TEXT_MEMBERS) {
+        buf_append_char(out, '#');
+        buf_append_u64(out, s->size);
+        return;
+    }
+    for (size_t i = 0; i < s->size; i++) {
+        buf_append_char(out, i == 0 ? '=' : ' ');
+        buf_append(out, text, set_code_print(s->members[i], text));
+    }
+}
+
+void set_text_begin(struct set_text *t)
+{
+    t->form = '\0';
+    t->n = t->at = 0;
+}
+
+/* Removes the first word and the space after it from *rest. Returns false if the word is empty or no word follows the
+ * space. */
+static bool take_word(struct bytes *rest, struct bytes *word)
+{
+    const char *space = rest->len > 0 ? memchr(rest->ptr, ' ', rest->len) : NULL;
+    *word = bytes_of(rest->ptr, space ? (size_t)(space - rest->ptr) : rest->len);
+    size_t n = word->len + (space != NULL);
+    *rest = bytes_of(rest->ptr + n, rest->len - n);
+    return word->len > 0 && (!space || rest->len > 0);
+}
+
+static const char *read_members(struct set_text *t, struct bytes *rest)
+{
+    struct bytes word;
+    do {
+        if (t->n == SET_TEXT_MEMBERS)
+            return "a set with `=` has more than three members";
+        if (!take_word(rest, &word) || !set_code_parse(word, &t->members[t->n]))
+            return "a member is malformed";
+        if (t->n > 0 && t->members[t->n] <= t->members[t->n - 1])
+            return "the members do not ascend";
+        t->n++;
+    } while (rest->len > 0);
+    return NULL;
+}
+
+/* Makes the chunk of the next members that have the same id. */
+static void make_chunk(struct set_text *t)
+{
+    size_t from = t->at;
+    set_chunk_id(t->members[from], t->id);
+    do {
+        if (++t->at < t->n)
+            set_chunk_id(t->members[t->at], t->next);
+    } while (t->at < t->n && memcmp(t->id, t->next, SET_CHUNK_ID) == 0);
+    set_chunk_append(t->members + from, t->at - from, &t->chunk);
+}
+
+static const char *read_chunk(struct set_text *t, struct bytes *rest, bool is_first)
+{
+    struct bytes word;
+    if (!take_word(rest, &word) || word.len <= SET_TEXT_ID ||
+        !set_text_parse_id(bytes_of(word.ptr, SET_TEXT_ID), t->next) ||
+        !decode_base64(bytes_of(word.ptr + SET_TEXT_ID, word.len - SET_TEXT_ID), &t->chunk) ||
+        !set_chunk_check(bytes_of(t->next, SET_CHUNK_ID), buf_bytes(&t->chunk)))
+        return "a chunk is malformed";
+    if (!is_first && memcmp(t->next, t->id, SET_CHUNK_ID) <= 0)
+        return "the chunks do not ascend";
+    memcpy(t->id, t->next, SET_CHUNK_ID);
+    return NULL;
+}
+
+bool set_text_next(
+    struct set_text *t, struct bytes *rest, struct bytes *id, struct bytes *chunk, const char **why)
+{
+    bool is_first = t->form == '\0';
+    *why = NULL;
+    if (is_first && rest->len > 0) {
+        t->form = rest->ptr[0];
+        *rest = bytes_of(rest->ptr + 1, rest->len - 1);
+        *why = t->form == '='   ? read_members(t, rest)
+               : t->form == '@' ? NULL
+               : t->form == '#' ? SET_TEXT_IS_SIZE
+                                : "a set begins with neither `=` nor `@`";
+    }
+    if (*why || (t->form == '@' ? !is_first && rest->len == 0 : t->at == t->n))
+        return false;
+    buf_clear(&t->chunk);
+    if (t->form == '@')
+        *why = read_chunk(t, rest, is_first);
+    else
+        make_chunk(t);
+    *id = bytes_of(t->id, SET_CHUNK_ID);
+    *chunk = buf_bytes(&t->chunk);
+    return !*why;
+}
+
+void set_text_free(struct set_text *t)
+{
+    buf_free(&t->chunk);
+}

@@ -1,0 +1,249 @@
+"""Random programs of posts, kills, seals, compactions, removals and changes of shards and counters: after each step, the sets of sortdb
+and of the aggregator (members=1, after=) unite to the sets of a model, and --verify finds nothing."""
+# full: MILLRACE_ROUNDS=1000
+# seconds: 25
+import collections
+import subprocess
+import time
+import urllib.parse
+
+import harness
+import test_aggregator
+from test_unique_counts import COUNTERS, MIDNIGHT, Model, code, hour_text, random_line, read_chunk, short
+
+STEPS = 6
+SPACES = {"v.u": "day", "w.u": "hour", "v.all": "day", "v.h": "hour"}
+OPTIONAL = "[unique v.h]\nmember = v\nby = hour\n"
+DATES = ["2031-12-31", "2032-01-01", "2032-01-02"]
+MEMBERS = ["visitor-3", "0", "7", "4294967295", "t.co", "direct", "007", "None", "h1", "a"]
+
+
+class SetsModel(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.random = harness.seeded()
+
+    def begin(self, name):
+        self.name, self.shards = name, self.random.randrange(1, 5)
+        self.pubsub, self.model, self.archived = test_aggregator.Pubsub(self), Model(), collections.defaultdict(set)
+        self.hours_from, self.has_optional, self.log = "", True, []
+        self.config = self.write(name + ".conf", COUNTERS)
+        self.aggregator = self.launch()
+        self.compactor("--init", "--shards=%d" % self.shards, daemons=False)
+        self.sortdb = self.daemon("sortdb", "--archive", self.path(name, "archive")).wait_ready()
+
+    def launch(self):
+        return self.daemon("aggregator", "--config", self.config, "--data-dir", self.path(self.name, "data"), "--pubsub-url", self.pubsub.url,
+                           "--archive", self.path(self.name, "archive"), "--flush-interval=20ms").wait_ready(harness.LONG)
+
+    def compactor_args(self, *args, daemons=True, sortdb=True):
+        return ["--archive=" + self.path(self.name, "archive"), "--slices=" + self.path(self.name, "data", "slices"),
+                "--aggregator-url=" + (self.aggregator.url if daemons else "none"),
+                "--sortdb-url=" + (self.sortdb.url if daemons and sortdb else "none"), *args]
+
+    def compactor(self, *args, expect=0, **kw):
+        done = self.run_program("compactor", *self.compactor_args(*args, **kw))
+        self.assertEqual(done.returncode, expect, (self.log, args, done.stderr.decode()))
+        return done
+
+    def wait_counted(self):
+        harness.wait_until(lambda: int(self.aggregator.stats()["streams"]["clicks"]["offset"]) == len(self.pubsub.data), "all to be counted",
+                           timeout=harness.LONG)
+
+    # Steps.
+
+    def post(self):
+        lines = [random_line(self.random, i) for i in range(self.random.choice([1, 20, 200]))]
+        for line in lines:
+            self.model.add(line, () if self.has_optional else ("v.h",))
+        self.pubsub.publish(lines)
+
+    def kill(self):
+        self.aggregator.kill9()
+        self.aggregator = self.launch()
+
+    def seal(self):
+        self.wait_counted()
+        n = self.aggregator.get("/slices").json()["open"]
+        self.assertEqual(self.aggregator.post("/seal?slice=%d" % n).status, 200)
+        self.model.seal()
+
+    def merged(self):
+        """What a complete run does to the model."""
+        self.model.seal()
+        for sets in self.model.slices:
+            for key, members in sets.items():
+                self.archived[self.folded(key)] |= members
+        self.model.slices = []
+        self.make_days()
+
+    def folded(self, key):
+        """The key of the archive: before hours_from, the day of an hour."""
+        return key[:-1] if self.is_hour(key) and key.rpartition(".")[2][:-1] < self.hours_from else key
+
+    def by(self, key):
+        return SPACES[key.partition("|")[0]]
+
+    def make_days(self):
+        """A day of a counter by hour has a set once two of its hours have sets, and keeps it."""
+        hours = collections.defaultdict(list)
+        for key in self.archived:
+            if self.is_hour(key):
+                hours[key[:-1]].append(key)
+        for day, parts in hours.items():
+            if len(parts) > 1 or day in self.archived:
+                self.archived[day] = set(self.archived.get(day, ())).union(*(self.archived[p] for p in parts))
+
+    def is_hour(self, key):
+        period = key.rpartition(".")[2]
+        return len(period) - (period[0] in "wxyz") == 4
+
+    def compact(self):
+        self.wait_counted()
+        sortdb = self.random.random() < 0.5
+        shards = []
+        if self.random.random() < 0.3:
+            self.shards = self.random.randrange(1, 5)
+            shards = ["--shards=%d" % self.shards]
+        self.compactor(*shards, sortdb=sortdb)
+        self.merged()
+        self.compactor("--verify", daemons=False)
+        self.assertEqual(self.sortdb.post("/reload").status, 200)
+
+    def kill_compactor(self):
+        self.wait_counted()
+        with subprocess.Popen([harness.program("compactor"), *self.compactor_args()], stderr=subprocess.DEVNULL) as run:
+            time.sleep(self.random.choice([0, 0.005, 0.02, 0.05]))
+            run.kill()
+        self.compact()
+
+    def forget_member(self):
+        text = self.random.choice(MEMBERS)
+        self.removal("--forget=" + text)
+        self.archived = collections.defaultdict(set, {k: m - {code(text)} for k, m in self.archived.items()
+                                                      if k.partition("|")[2].rpartition(".")[0] != text})
+        self.drop_empty()
+
+    def forget_of_counter(self):
+        text, ns = self.random.choice(MEMBERS), self.random.choice(list(SPACES))
+        if not any(k.startswith(ns + "|") for k in self.archived) and not self.model.sets and not self.model.slices:
+            return
+        self.removal("--forget-sub=%s|%s" % (ns, text))
+        for key, members in self.archived.items():
+            if key.startswith(ns + "|"):
+                members.discard(code(text))
+        self.drop_empty()
+
+    def forget_key(self):
+        self.removal("--forget=u|a")
+        for key in [k for k in self.archived if k.startswith(("v.u|a.", "w.u|a."))]:
+            del self.archived[key]
+
+    def removal(self, option):
+        self.wait_counted()
+        self.compactor(option)
+        self.merged()
+
+    def drop_empty(self):
+        for key in [k for k, members in self.archived.items() if not members]:
+            del self.archived[key]
+
+    def drop_hours(self):
+        self.wait_counted()
+        date = self.random.choice(DATES)
+        self.compactor("--drop-hours-before=" + date)
+        self.hours_from = max(self.hours_from, hour_text(MIDNIGHT + (int(date[-2:]) - (32 if date < "2032" else 1)) * 86400)[:-1])
+        self.merged()
+        old, self.archived = self.archived, collections.defaultdict(set)
+        for key, members in old.items():
+            self.archived[self.folded(key)] |= members
+
+    def change_counters(self):
+        self.wait_counted()
+        self.aggregator.stop()
+        self.has_optional = not self.has_optional
+        self.write(self.name + ".conf", COUNTERS if self.has_optional else COUNTERS.replace(OPTIONAL, ""))
+        self.model.seal()
+        self.aggregator = self.launch()
+
+    # The check.
+
+    def lines(self, d, target, **params):
+        lines, start = [], params.pop("start", None)
+        while True:
+            r = d.get(target + "?" + harness.query(start=start, **params))
+            if r.status == 404:
+                return lines, r
+            self.assertEqual(r.status, 200, r)
+            lines += r.text.splitlines()
+            if r.header("X-Millrace-Next") is None:
+                return lines, r
+            start = urllib.parse.unquote_to_bytes(r.header("X-Millrace-Next"))
+
+    def sets_of(self, lines):
+        out = collections.defaultdict(set)
+        for line in lines:
+            key, value = line.split(",", 1)
+            if value[0] == "=":
+                out[key] |= {int(w[1:], 16) if w[0] == "~" else int(w) for w in value[1:].split(" ")}
+                continue
+            self.assertEqual(value[0], "@", line[:80])
+            for word in value[1:].split(" "):
+                out[key] |= set(read_chunk(word))
+        return out
+
+    def check(self):
+        self.wait_counted()
+        total = collections.defaultdict(set)
+        for ns, by in SPACES.items():
+            expected = self.expected_archive(ns)
+            lines, reply = self.lines(self.sortdb, "/fwmatch", key=ns + "|")
+            self.assertEqual(dict(line.split(",", 1) for line in lines), {k: short(m) for k, m in expected.items()}, self.log)
+            self.assertEqual([line.split(",", 1)[0] for line in lines], sorted(expected, key=lambda k: k + ","))
+            through = int(reply.header("X-Millrace-Through"))
+            for key in {k[:k.rindex(".")] for k in expected}:
+                lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by, members=1, max_bytes=9000)
+                for k, members in self.sets_of(lines).items():
+                    self.assertEqual(members, expected[k], (k, self.log))
+                    total[k] |= members
+            lines, _ = self.lines(self.aggregator, "/fwmatch", key=ns + "|", after=through, members=1)
+            for k, members in self.sets_of(lines).items():
+                total[self.folded(k)] |= members
+        truth = collections.defaultdict(set)
+        for sets in [self.archived, *self.model.slices, self.model.sets]:
+            for key, members in sets.items():
+                if self.is_leaf(key):
+                    truth[self.folded(key)] |= members
+        self.assertEqual({k: m for k, m in total.items() if self.is_leaf(k)}, truth, self.log)
+
+    def is_leaf(self, key):
+        """A day of a counter by hour is a leaf only before hours_from."""
+        return self.by(key) == "day" or self.is_hour(key) or key.rpartition(".")[2] < self.hours_from
+
+    def expected_archive(self, ns):
+        out = {k: m for k, m in self.archived.items() if k.startswith(ns + "|")}
+        months = collections.defaultdict(dict)
+        for key in out:
+            day = key[:-1] if self.is_hour(key) else key
+            months[day[:-1]].setdefault(day, set()).update(out[key])
+        out.update({month: set().union(*days.values()) for month, days in months.items() if len(days) > 1})
+        return out
+
+    def test_any_program(self):
+        acts = [self.post] * 5 + [self.compact] * 4 + [self.kill, self.seal, self.kill_compactor, self.forget_member, self.forget_of_counter,
+                                                      self.forget_key, self.drop_hours, self.change_counters]
+        for i in range(harness.rounds(24)):
+            self.begin("p%d" % i)
+            self.post()
+            for act in [self.random.choice(acts) for _ in range(STEPS)] + [self.compact]:
+                self.log.append(act.__name__)
+                act()
+                if act not in (self.post, self.kill):
+                    self.check()
+            self.aggregator.stop()
+            self.sortdb.stop()
+            self.pubsub.close()
+
+
+if __name__ == "__main__":
+    harness.main()
