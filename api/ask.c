@@ -1,5 +1,6 @@
 #include "api/ask.h"
 
+#include "api/completeness_reply.h"
 #include "api/etag.h"
 #include "api/render.h"
 #include "api/series_cache.h"
@@ -219,19 +220,7 @@ static void refuse(struct ask *a)
 
 static void unavailable(struct ask *a, const struct completeness *complete, const char *why)
 {
-    struct buf members = {0};
-    buf_append_str(&members, "\"hint\":");
-    buf_append_json(&members,
-        bytes_str(a->query.allows_partial
-                      ? "try again"
-                      : "try again, or use partial=allow for an answer without the missing sources"));
-    if (complete->n_missing > 0) {
-        buf_append_str(&members, ",\"missing\":");
-        render_missing(complete, &members);
-    }
-    buf_append_char(&members, '\0');
-    http_problem_with(a->req, 503, "upstream-unavailable", members.ptr, "%s", why);
-    buf_free(&members);
+    completeness_refuse(a->req, complete, a->query.allows_partial, why);
     ask_free(a);
 }
 
@@ -241,16 +230,6 @@ static void on_drain(struct http_request *req, void *arg)
 {
     (void)req;
     next_step(arg, render);
-}
-
-static void add_completeness(struct ask *a)
-{
-    http_add_header(a->req, "X-Millrace-Complete-Until", "%lld", (long long)a->complete.until);
-    if (a->complete.held_by[0])
-        http_add_header(a->req, "X-Millrace-Held-By", "%s", a->complete.held_by);
-    for (size_t i = 0; i < a->complete.n_missing; i++)
-        http_add_header(a->req, "X-Millrace-Missing", "%s since %lld", a->complete.missing[i].name,
-            (long long)a->complete.missing[i].since);
 }
 
 /* Returns a series with the same units as every series of the answer. */
@@ -282,7 +261,7 @@ static void judge_completeness(struct ask *a)
 
 static void render_begin(struct ask *a)
 {
-    add_completeness(a);
+    completeness_add_headers(a->req, &a->complete);
     judge_completeness(a);
     if (a->is_set)
         render_set_begin(&a->set, &a->complete, &a->out);
@@ -469,8 +448,9 @@ static bool ask_recall(void *arg, const struct source_generation *g)
     return false;
 }
 
-static void ask_archive(void *arg, const struct source_generation *g)
+static void ask_archive(void *arg, const struct source_generation *g, struct generation *mapped)
 {
+    (void)mapped;
     struct ask *a = arg;
     a->generation = *g;
     series_cache_keep(a->asks->cache, g, &a->series);

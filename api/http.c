@@ -9,12 +9,12 @@
 #include "api/render.h"
 #include <stdlib.h>
 
-static bool may_see(struct http_request *req, const struct query *q, struct bytes key)
+static bool may_see(struct http_request *req, const struct counter *total, struct bytes key)
 {
-    if (http_may_see(req, bytes_str(q->total->ns), key))
+    if (http_may_see(req, bytes_str(total->ns), key))
         return true;
     http_problem(req, 403, "forbidden", "see keys= in the token's line in --tokens-file",
-        "the token may not see %s|%.*s", q->total->ns, (int)key.len, key.ptr);
+        "the token may not see %s|%.*s", total->ns, (int)key.len, key.ptr);
     return false;
 }
 
@@ -24,9 +24,9 @@ static void start(
 {
     bool has_keys = q->n_values > 0 && !q->sub;
     for (size_t i = 0; has_keys && i < q->n_values; i++)
-        if (!may_see(req, q, query_value(q, i)))
+        if (!may_see(req, q->total, query_value(q, i)))
             return;
-    if (has_keys || may_see(req, q, q->key))
+    if (has_keys || may_see(req, q->total, q->key))
         ask_start(api->asks, req, q, unknown);
 }
 
@@ -46,6 +46,38 @@ static void handle_query(struct http_request *req, struct api *api, enum query_k
         start(req, api, &query, &error);
     else
         http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
+}
+
+/* Answers a query for sets, or refuses the query if the token may not see one of the keys. */
+static void handle_sets(struct http_request *req, struct api *api, enum query_kind kind)
+{
+    struct unique_query query;
+    const struct query_context context = {
+        .counters = api->counters, .max_rows = api->max_rows, .now = clock_wall() / USEC_PER_SEC};
+    struct query_error error;
+    if (unique_query_parse(&context, kind, http_query(req), &query, &error) != 0) {
+        http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
+        return;
+    }
+    for (size_t i = 0; i < query.n_sets; i++)
+        if (!may_see(req, query.sets[i].total, query.sets[i].key))
+            return;
+    uniques_start(api->uniques, req, &query);
+}
+
+static void handle_uniques(struct http_request *req, void *ctx)
+{
+    handle_sets(req, ctx, QUERY_UNIQUES);
+}
+
+static void handle_retention(struct http_request *req, void *ctx)
+{
+    handle_sets(req, ctx, QUERY_RETENTION);
+}
+
+static void handle_cohort(struct http_request *req, void *ctx)
+{
+    handle_sets(req, ctx, QUERY_COHORT);
 }
 
 static void handle_series(struct http_request *req, void *ctx)
@@ -142,6 +174,12 @@ const struct http_route api_routes[] = {
         "a series beside that of the period before, or of against=year"),
     HTTP_ROUTE("/v1/top", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_top, NULL,
         "counter=LABEL: the largest keys of a counter"),
+    HTTP_ROUTE("/v1/uniques", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_uniques, NULL,
+        "LABEL=KEY&unit=: the numbers of different members by hour, day, week or month"),
+    HTTP_ROUTE("/v1/retention", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_retention, NULL,
+        "LABEL=KEY&unit=week: of the members first seen in a unit, the numbers seen in later units"),
+    HTTP_ROUTE("/v1/cohort", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_cohort, NULL,
+        "all=&any=&not=, each [PERIOD@]LABEL:KEY: the members in all, in any and not in these sets"),
     HTTP_ROUTE("/v1/lookup", HTTP_GET_, 0, handle_lookup, "prefix counter ns limit continuation format",
         "prefix=&counter=LABEL: the keys that begin with a text"),
     HTTP_ROUTE(

@@ -7,6 +7,7 @@
 #include "http/server/http_server.h"
 #include "api/ask.h"
 #include "api/door.h"
+#include "api/uniques.h"
 #include "api/event_body.h"
 #include "api/page/live.h"
 #include "api/page/page.h"
@@ -23,6 +24,7 @@ struct api {
     struct sources *sources;
     struct readiness *readiness;
     struct asks *asks;
+    struct uniques *uniques;
     struct http_client *queue;
     struct event_body *event_body;
     struct door *door; /* NULL: none */

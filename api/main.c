@@ -116,6 +116,7 @@ static void api_stop(void *ctx)
     sources_free(&api->sources);
     local_archive_free(&api->archive);
     asks_free(&api->asks);
+    uniques_free(&api->uniques);
     http_client_free(&api->queue);
     http_client_free(&api->pubsub);
     live_free(&api->live);
@@ -184,6 +185,13 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (status == 0)
         api->asks = asks_new(
             daemon_base(d), api->sources, daemon_stats(d), api->max_rows, options_int(o, "max_age") / 1000);
+    if (status == 0)
+        api->uniques = uniques_new(&(struct uniques_config){.base = daemon_base(d),
+            .sources = api->sources,
+            .max_rows = api->max_rows,
+            .max_age = options_int(o, "max_age") / 1000});
+    if (status == 0 && !api->uniques)
+        status = error_set(error, EX_OSERR, "cannot start a thread");
     free(sortdb);
     free(aggregator);
     return status;

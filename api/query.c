@@ -1,6 +1,7 @@
 #include "api/query.h"
 
 #include "api/period.h"
+#include "api/query_parse.h"
 #include "api/zone_names.h"
 #include "counts/records.h"
 #include "base/rfc3339.h"
@@ -8,34 +9,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct parse {
-    const struct query_context *context;
-    const struct url_query *params;
-    struct query *q;
-    struct query_error *error;
-};
-
 static const char *const reserved[] = {"ns", "key", "by", "sub", "unit", "units", "unit_reference_ts", "from",
     "to", "period", "timezone", "hour_offset", "week_start", "round", "limit", "format", "against", "counter",
     "partial", "top"};
+/* Further parameters of queries for sets, each list with NULL at its end. */
+static const char *const of_uniques[] = {"count", "window", "stickiness", NULL};
+static const char *const of_retention[] = {"count", "lookback", NULL};
+static const char *const of_cohort[] = {"count", "all", "any", "not", NULL};
+static const char *const of_others[] = {NULL};
 
-static bool is_reserved(struct bytes name)
+static const char *const *further_names(enum query_kind kind)
 {
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (bytes_equal_str(name, reserved[i]))
+    return kind == QUERY_UNIQUES     ? of_uniques
+           : kind == QUERY_RETENTION ? of_retention
+           : kind == QUERY_COHORT    ? of_cohort
+                                     : of_others;
+}
+
+/* Returns the i-th name of a parameter, or NULL if there are fewer. */
+static const char *parameter_name(const struct parse *p, size_t i)
+{
+    size_t n = sizeof reserved / sizeof *reserved;
+    return i < n ? reserved[i] : further_names(p->kind)[i - n];
+}
+
+static bool is_reserved(const struct parse *p, struct bytes name)
+{
+    const char *known;
+    for (size_t i = 0; (known = parameter_name(p, i)); i++)
+        if (bytes_equal_str(name, known))
             return true;
     return false;
 }
 
-static bool get(const struct parse *p, const char *name, struct bytes *value)
+static bool is_of_sets(const struct parse *p)
 {
-    return url_query_get(p->params, name, value);
+    return p->kind >= QUERY_UNIQUES;
 }
 
-static int refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
+int query_refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -46,9 +58,7 @@ static int refuse(struct parse *p, int status, const char *code, const char *fmt
     return -1;
 }
 
-#define BAD(p, ...) refuse((p), 400, "bad-parameter", __VA_ARGS__)
-
-static void hint(struct parse *p, struct buf *text)
+void query_hint(struct parse *p, struct buf *text)
 {
     snprintf(p->error->hint, sizeof p->error->hint, "%.*s", (int)text->len, text->ptr);
     buf_free(text);
@@ -73,24 +83,27 @@ static void hint_totals(struct parse *p, const char *more)
     for (size_t i = 0; i < c->n_totals; i++)
         buf_printf(&text, " %s %s%s", c->totals[i].ns, c->totals[i].label, i + 1 < c->n_totals ? "," : "");
     buf_append_str(&text, more);
-    hint(p, &text);
+    query_hint(p, &text);
 }
 
 static void hint_parameters(struct parse *p)
 {
     struct buf text = {0};
     buf_append_str(&text, "parameters:");
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        buf_printf(&text, " %s", reserved[i]);
-    hint(p, &text);
+    const char *name;
+    for (size_t i = 0; (name = parameter_name(p, i)); i++)
+        buf_printf(&text, " %s", name);
+    query_hint(p, &text);
 }
 
 static bool names_a_counter(const struct parse *p)
 {
+    if (p->kind == QUERY_COHORT)
+        return true;
     for (size_t i = 0; i < p->params->n; i++) {
         struct bytes name = p->params->params[i].name;
         if (bytes_equal_str(name, "ns") || bytes_equal_str(name, "counter") ||
-            (!is_reserved(name) && counters_find_total_label(p->context->counters, name)))
+            (!is_reserved(p, name) && counters_find_total_label(p->context->counters, name)))
             return true;
     }
     return false;
@@ -112,8 +125,9 @@ static int unknown_name(struct parse *p, struct bytes name)
     const struct counters *c = p->context->counters;
     char *written = bytes_dup(shown(name));
     struct suggest s = suggest_for(written);
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        suggest_try(&s, reserved[i]);
+    const char *known;
+    for (size_t i = 0; (known = parameter_name(p, i)); i++)
+        suggest_try(&s, known);
     bool is_parameter = s.nearest || names_a_counter(p);
     for (size_t i = 0; i < c->n_totals; i++)
         suggest_try(&s, c->totals[i].label);
@@ -124,9 +138,9 @@ static int unknown_name(struct parse *p, struct bytes name)
     else
         hint_totals(p, "; a removed counter: its ns and key");
     if (is_parameter)
-        refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, end);
+        query_refuse(p, 400, "unknown-parameter", "unknown parameter \"%s\"%s", written, end);
     else
-        refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, end);
+        query_refuse(p, 404, "unknown-counter", "no parameter or counter \"%s\"%s", written, end);
     free(written);
     return -1;
 }
@@ -144,7 +158,7 @@ static int unknown_counter(struct parse *p, struct bytes name, bool or_label)
     for (size_t i = 0; i < c->n_subtotals && !or_label; i++)
         suggest_try(&s, c->subtotals[i].ns);
     hint_totals(p, "");
-    refuse(p, 404, "unknown-counter", "no counter \"%s\"%s", written, meant(&s, end));
+    query_refuse(p, 404, "unknown-counter", "no counter \"%s\"%s", written, meant(&s, end));
     free(written);
     return -1;
 }
@@ -178,17 +192,22 @@ enum query_overlap query_overlap(const struct query *q, const struct record_key 
     return period->start >= first && end - HOUR_SECONDS < q->to ? QUERY_WITHIN : QUERY_PARTLY;
 }
 
-/* If the rows are days, weeks or months in UTC, each UTC day is part of one row. */
-enum period_unit query_largest_period(const struct query *q)
+bool query_is_utc(const struct query *q)
 {
     const struct zone *zone = &q->calendar.zone;
     bool is_utc = zone->fixed ? zone->offset == 0
                               : strcmp(zone->name, "UTC") == 0 || strcmp(zone->name, "Etc/UTC") == 0;
-    if (q->kind == QUERY_BREAKDOWN)
+    return is_utc && q->calendar.unit != UNIT_HOUR;
+}
+
+/* If the rows are days, weeks or months in UTC, each UTC day is part of one row. */
+enum period_unit query_largest_period(const struct query *q)
+{
+    if (q->kind == QUERY_BREAKDOWN || q->kind == QUERY_COHORT)
         return PERIOD_MONTH;
     if (q->kind == QUERY_COMPARE) /* the two spans may overlap */
         return PERIOD_HOUR;
-    if (!is_utc || q->calendar.unit == UNIT_HOUR)
+    if (!query_is_utc(q))
         return PERIOD_HOUR;
     return q->calendar.unit == UNIT_MONTH ? PERIOD_MONTH : PERIOD_DAY;
 }
@@ -201,7 +220,7 @@ static bool parse_former(struct parse *p, struct bytes ns)
     struct bytes sub = bytes_of(ns.ptr, dot ? (size_t)(dot - ns.ptr) : 0);
     struct bytes total = dot ? bytes_of(dot + 1, ns.len - sub.len - 1) : ns;
     if (!p->context->accepts_former || !namespace_is_valid(total) || (dot && !namespace_is_valid(sub)) ||
-        !get(p, "key", &q->key) || q->key.len == 0)
+        !query_get(p, "key", &q->key) || q->key.len == 0)
         return false;
     q->is_former = true;
     q->total = dot ? counters_find(p->context->counters, total) : NULL;
@@ -217,7 +236,14 @@ static bool parse_former(struct parse *p, struct bytes ns)
 static int parse_ns(struct parse *p, struct bytes ns)
 {
     const struct counters *c = p->context->counters;
-    const struct counter *found = counters_find(c, ns);
+    const struct counter *found = counters_find(c, ns), *unique = counters_find_unique(c, ns);
+    if (unique && is_of_sets(p)) {
+        p->q->unique = unique;
+        found = &c->totals[unique->total];
+        ns = bytes_str(found->ns);
+    } else if (unique) {
+        return BAD(p, "%s counts members; ask /v1/uniques", unique->ns);
+    }
     if (!found && parse_former(p, ns))
         return 0;
     if (!found)
@@ -225,7 +251,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     bool is_sub = memchr(ns.ptr, '.', ns.len) != NULL;
     p->q->sub = is_sub ? found : NULL;
     p->q->total = is_sub ? &c->totals[found->total] : found;
-    get(p, "key", &p->q->key);
+    query_get(p, "key", &p->q->key);
     return 0;
 }
 
@@ -236,7 +262,7 @@ static int parse_label(struct parse *p)
     struct bytes key;
     for (size_t i = 0; i < p->params->n; i++) {
         struct url_param param = p->params->params[i];
-        if (is_reserved(param.name))
+        if (is_reserved(p, param.name))
             continue;
         const struct counter *found = counters_find_total_label(p->context->counters, param.name);
         if (!found)
@@ -245,7 +271,7 @@ static int parse_label(struct parse *p)
             continue;
         if (p->q->total)
             return BAD(p, "two counters are named; ask for one");
-        if (get(p, "key", &key))
+        if (query_get(p, "key", &key))
             return BAD(p, "key= goes with ns=; with a label, the label's value is the key");
         p->q->total = found;
         p->q->key = param.value;
@@ -275,8 +301,9 @@ static int parse_by(struct parse *p, struct bytes by)
     }
     if (n == 0)
         buf_printf(&text, " nothing; add [subtotal S.%s] to the configuration", total->ns);
-    hint(p, &text);
-    refuse(p, 404, "unknown-counter", "%s is not counted by \"%s\"%s", total->label, written, meant(&s, end));
+    query_hint(p, &text);
+    query_refuse(
+        p, 404, "unknown-counter", "%s is not counted by \"%s\"%s", total->label, written, meant(&s, end));
     free(written);
     return -1;
 }
@@ -287,14 +314,14 @@ static int parse_top(struct parse *p)
     const struct counters *c = p->context->counters;
     struct query *q = p->q;
     struct bytes name;
-    if (!get(p, "counter", &name))
-        return refuse(p, 400, "missing-parameter", "name a counter: counter=LABEL");
+    if (!query_get(p, "counter", &name))
+        return query_refuse(p, 400, "missing-parameter", "name a counter: counter=LABEL");
     for (size_t i = 0; i < p->params->n; i++) {
         struct bytes other = p->params->params[i].name;
         if (counters_find_total_label(c, other) || bytes_equal_str(other, "ns") ||
             bytes_equal_str(other, "key") || bytes_equal_str(other, "by") || bytes_equal_str(other, "sub"))
             return BAD(p, "top takes counter=LABEL, and neither key nor by");
-        if (!is_reserved(other))
+        if (!is_reserved(p, other))
             return unknown_name(p, other);
     }
     const struct counter *of = counters_find_total_label(c, name);
@@ -317,11 +344,26 @@ static int parse_top(struct parse *p)
         if (!constant)
             buf_append_str(&text, "[total all]\nkey = \"all\"\n");
         buf_printf(&text, "[subtotal %s.%s]\nkey = %s", of->ns, constant ? constant : "all", of->key_text);
-        hint(p, &text);
-        return refuse(p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
+        query_hint(p, &text);
+        return query_refuse(
+            p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
     }
     q->key = bytes_str(q->total->field);
     q->kind = QUERY_BREAKDOWN;
+    return 0;
+}
+
+/* Refuses parameters that name one counter, because each set of a cohort has its own. */
+static int check_cohort(struct parse *p)
+{
+    static const char *const others[] = {"ns", "key", "by", "sub", "counter", "unit"};
+    struct bytes value;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (query_get(p, others[i], &value))
+            return BAD(p, "a cohort takes all=, any= and not=, and no %s", others[i]);
+    for (size_t i = 0; i < p->params->n; i++)
+        if (!is_reserved(p, p->params->params[i].name))
+            return unknown_name(p, p->params->params[i].name);
     return 0;
 }
 
@@ -329,29 +371,31 @@ static int parse_counter(struct parse *p)
 {
     struct bytes ns, by;
     struct query *q = p->q;
-    bool has_ns = get(p, "ns", &ns);
-    if (get(p, "counter", &by))
+    bool has_ns = query_get(p, "ns", &ns);
+    if (query_get(p, "counter", &by))
         return BAD(p, "counter is a parameter of top only; name the counter by ns= and key=, or by LABEL=");
     if ((has_ns && parse_ns(p, ns)) || parse_label(p))
         return -1;
     if (!q->total)
-        return refuse(p, 400, "missing-parameter", "name a counter: ns=NS&key=KEY, or LABEL=KEY");
-    if (get(p, "by", &by) && parse_by(p, by))
+        return query_refuse(p, 400, "missing-parameter", "name a counter: ns=NS&key=KEY, or LABEL=KEY");
+    if (is_of_sets(p) && (q->sub || query_get(p, "by", &by)))
+        return BAD(p, "sets are not kept by subtotals; name a unique counter by count=LABEL");
+    if (query_get(p, "by", &by) && parse_by(p, by))
         return -1;
     if (!q->key.len && q->total->kind != COUNTER_CONSTANT)
-        return refuse(
+        return query_refuse(
             p, 400, "missing-parameter", "%s: no key; give key= or %s=", q->total->label, q->total->label);
     if (!q->key.len)
         q->key = bytes_str(q->total->field);
     return 0;
 }
 
-static int parse_number(
+int query_parse_number(
     struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out)
 {
     struct bytes text;
     int64_t n;
-    *there = get(p, name, &text);
+    *there = query_get(p, name, &text);
     if (!*there)
         return 0;
     if (!bytes_to_i64(text, &n) || n < least || n > most)
@@ -388,10 +432,10 @@ static int parse_several(struct parse *p)
     struct query *q = p->q;
     bool is_sub = bytes_equal_str(q->repeated, "sub"), has_top;
     int64_t top = 0;
-    if (parse_number(p, "top", 1, QUERY_SERIES_MAX, &has_top, &top))
+    if (query_parse_number(p, "top", 1, QUERY_SERIES_MAX, &has_top, &top))
         return -1;
     q->top = (uint64_t)top;
-    if (has_top && (q->kind != QUERY_SERIES || !q->sub || get(p, "sub", &q->sub_key)))
+    if (has_top && (q->kind != QUERY_SERIES || !q->sub || query_get(p, "sub", &q->sub_key)))
         return BAD(p, "top needs a series with by=LABEL and without sub");
     if (q->n_values > QUERY_SERIES_MAX)
         return BAD(p, "at most %d values of %.*s", QUERY_SERIES_MAX, (int)q->repeated.len, q->repeated.ptr);
@@ -403,15 +447,16 @@ static int parse_several(struct parse *p)
 static int parse_sub_key(struct parse *p)
 {
     struct query *q = p->q;
-    bool has_sub = get(p, "sub", &q->sub_key);
+    bool has_sub = query_get(p, "sub", &q->sub_key);
     if (q->top > 0)
         return 0;
     if (q->kind == QUERY_BREAKDOWN && has_sub)
         return BAD(p, "sub is a parameter of series only");
     if (q->kind == QUERY_BREAKDOWN && !q->sub)
-        return refuse(p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
+        return query_refuse(
+            p, 400, "missing-parameter", "a breakdown needs by=LABEL, or the ns of a subtotal");
     if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub)
-        return refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
+        return query_refuse(p, 400, "missing-parameter", "the series of %s needs sub=", q->sub->ns);
     if (q->kind != QUERY_BREAKDOWN && !q->sub && has_sub)
         return BAD(p, "sub needs by=LABEL, or the ns of a subtotal");
     return 0;
@@ -422,7 +467,7 @@ static int unknown_zone(struct parse *p, struct bytes name)
     const char *nearest = zone_names_nearest(name);
     struct buf text = {0};
     buf_append_str(&text, "timezone takes a name of the tz database, such as Europe/Berlin");
-    hint(p, &text);
+    query_hint(p, &text);
     char end[MEANT_TEXT];
     meant(&(struct suggest){.nearest = nearest}, end);
     name = shown(name);
@@ -435,14 +480,14 @@ static int parse_calendar(struct parse *p)
     struct bytes text, name = BYTES_LITERAL("UTC");
     bool has_hours;
     int64_t hours = 0;
-    c->unit = UNIT_DAY;
-    if (get(p, "unit", &text) && !unit_find(text, &c->unit))
+    c->unit = p->kind == QUERY_RETENTION ? UNIT_WEEK : UNIT_DAY;
+    if (query_get(p, "unit", &text) && !unit_find(text, &c->unit))
         return BAD(p, "unit must be hour, day, week, mweek or month");
-    if (get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
+    if (query_get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
         return BAD(p, "week_start must be a day's name, sunday to saturday");
-    if (parse_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &has_hours, &hours))
+    if (query_parse_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &has_hours, &hours))
         return -1;
-    if (get(p, "timezone", &name) && has_hours)
+    if (query_get(p, "timezone", &name) && has_hours)
         return BAD(p, "timezone and hour_offset exclude each other");
     if (has_hours)
         zone_fixed((int)hours, &c->zone);
@@ -469,7 +514,7 @@ static int parse_time(
 {
     struct bytes text;
     int64_t t;
-    *there = get(p, name, &text);
+    *there = query_get(p, name, &text);
     if (!*there)
         return 0;
     bool is_date = period_time_is_date(text), exists = period_time(&p->q->calendar, text, &t);
@@ -482,7 +527,7 @@ static int parse_time(
     if (t > most && t / MILLISECONDS >= HOUR_FIRST && t / MILLISECONDS <= most) {
         struct buf advice = {0};
         buf_append_str(&advice, "give Unix seconds, not milliseconds");
-        hint(p, &advice);
+        query_hint(p, &advice);
     }
     if (t < least || t > most)
         return BAD(p, "%s must be from %lld to %lld", name, (long long)least, (long long)most);
@@ -502,11 +547,11 @@ static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
     return false;
 }
 
-static int check_zone(struct parse *p)
+int query_check_zone(struct parse *p)
 {
     struct query *q = p->q;
     struct bytes round;
-    bool rounds = get(p, "round", &round);
+    bool rounds = query_get(p, "round", &round);
     if (rounds && !bytes_equal_str(round, "hour"))
         return BAD(p, "round must be hour");
     q->is_rounded = has_part_hours(q, q->is_all ? HOUR_FIRST : q->from, q->is_all ? q->now : q->to) ||
@@ -515,8 +560,8 @@ static int check_zone(struct parse *p)
         return 0;
     struct buf text = {0};
     buf_append_str(&text, "round=hour counts each UTC hour in the unit in which it begins");
-    hint(p, &text);
-    return refuse(p, 422, "part-hour-zone",
+    query_hint(p, &text);
+    return query_refuse(p, 422, "part-hour-zone",
         "%s differs from UTC by a part of an hour, and counts are kept by UTC hour", q->calendar.zone.name);
 }
 
@@ -526,7 +571,7 @@ static int parse_period(struct parse *p, struct bytes period)
     struct query *q = p->q;
     struct bytes value;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (get(p, others[i], &value))
+        if (query_get(p, others[i], &value))
             return BAD(p, "period and %s exclude each other", others[i]);
     q->is_all = bytes_equal_str(period, "all");
     if (q->is_all) {
@@ -551,8 +596,9 @@ static int parse_units(struct parse *p)
 {
     struct query *q = p->q;
     bool has_units, has_reference, has_from, has_to;
-    int64_t units = QUERY_UNITS_DEFAULT, reference = p->context->now;
-    if (parse_number(p, "units", 1, (int64_t)p->context->max_rows, &has_units, &units) ||
+    int64_t units = p->kind == QUERY_RETENTION ? QUERY_RETENTION_UNITS : QUERY_UNITS_DEFAULT,
+            reference = p->context->now;
+    if (query_parse_number(p, "units", 1, (int64_t)p->context->max_rows, &has_units, &units) ||
         parse_time(p, "unit_reference_ts", 0, HOUR_END - 1, &has_reference, &reference) ||
         parse_time(p, "from", 0, HOUR_END - 1, &has_from, &q->from) ||
         parse_time(p, "to", 1, HOUR_END, &has_to, &q->to))
@@ -571,13 +617,13 @@ static int parse_units(struct parse *p)
     return 0;
 }
 
-static int parse_side(struct parse *p, struct bytes text, int64_t *out)
+int query_parse_side(struct parse *p, const char *name, const char *forms, struct bytes text, int64_t *out)
 {
     if (period_time(&p->q->calendar, text, out))
         return 0;
     if (period_time_is_date(text))
-        return refuse_date(p, "against", text, false);
-    return BAD(p, AGAINST_FORMS);
+        return refuse_date(p, name, text, false);
+    return BAD(p, "%s", forms);
 }
 
 /* Sets the span to compare with: the preceding span, unless `against` names another span. */
@@ -585,7 +631,7 @@ static int parse_against(struct parse *p)
 {
     struct query *q = p->q;
     struct bytes against;
-    bool is_given = get(p, "against", &against);
+    bool is_given = query_get(p, "against", &against);
     if (is_given && q->kind != QUERY_COMPARE)
         return BAD(p, "against is a parameter of compare only");
     if (q->kind == QUERY_COMPARE && q->is_all)
@@ -598,8 +644,9 @@ static int parse_against(struct parse *p)
         if (!dots)
             return BAD(p, AGAINST_FORMS);
         size_t len = (size_t)(dots - against.ptr);
-        if (parse_side(p, bytes_of(against.ptr, len), &q->before_from) ||
-            parse_side(p, bytes_of(dots + 2, against.len - len - 2), &q->before_to))
+        if (query_parse_side(p, "against", AGAINST_FORMS, bytes_of(against.ptr, len), &q->before_from) ||
+            query_parse_side(
+                p, "against", AGAINST_FORMS, bytes_of(dots + 2, against.len - len - 2), &q->before_to))
             return -1;
     }
     return 0;
@@ -610,7 +657,10 @@ static int check_rows(struct parse *p, int64_t from, int64_t to)
     static const int64_t shortest[] = {
         HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
     const struct query *q = p->q;
-    int64_t series = q->top > 0 ? (int64_t)q->top + 1 : q->n_values > 0 ? (int64_t)q->n_values : 1;
+    int64_t series = is_of_sets(p)     ? 1
+                     : q->top > 0      ? (int64_t)q->top + 1
+                     : q->n_values > 0 ? (int64_t)q->n_values
+                                       : 1;
     if ((to - from) / shortest[q->calendar.unit] <= (int64_t)p->context->max_rows / series)
         return 0;
     return BAD(p, "more than %llu rows; ask for a shorter span or a longer unit",
@@ -632,22 +682,22 @@ static int parse_span(struct parse *p)
     struct query *q = p->q;
     struct bytes period;
     q->now = p->context->now;
-    if ((get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) || parse_against(p) ||
+    if ((query_get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) || parse_against(p) ||
         clip(p, &q->from, &q->to))
         return -1;
     if (q->kind == QUERY_COMPARE &&
         (clip(p, &q->before_from, &q->before_to) || check_rows(p, q->before_from, q->before_to)))
         return -1;
-    if (q->kind != QUERY_BREAKDOWN && !q->is_all && check_rows(p, q->from, q->to))
+    if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT && !q->is_all && check_rows(p, q->from, q->to))
         return -1;
-    return check_zone(p);
+    return is_of_sets(p) ? 0 : query_check_zone(p);
 }
 
 static int parse_partial(struct parse *p)
 {
     struct bytes text;
     int64_t seconds;
-    p->q->allows_partial = get(p, "partial", &text);
+    p->q->allows_partial = query_get(p, "partial", &text);
     if (!p->q->allows_partial || bytes_equal_str(text, "allow"))
         return 0;
     if (!bytes_to_i64(text, &seconds) || seconds < 1 || seconds > QUERY_PATIENCE_MAX)
@@ -661,14 +711,14 @@ static int parse_shape(struct parse *p)
     struct bytes text;
     bool there;
     int64_t limit = QUERY_LIMIT_DEFAULT;
-    if (parse_number(p, "limit", 1, QUERY_LIMIT_MAX, &there, &limit))
+    if (query_parse_number(p, "limit", 1, QUERY_LIMIT_MAX, &there, &limit))
         return -1;
     if (there && p->q->kind != QUERY_BREAKDOWN)
         return BAD(p, "limit is a parameter of breakdowns only");
     p->q->limit = (uint64_t)limit;
     if (parse_partial(p))
         return -1;
-    if (!get(p, "format", &text) || bytes_equal_str(text, "json"))
+    if (!query_get(p, "format", &text) || bytes_equal_str(text, "json"))
         return 0;
     p->q->format = QUERY_CSV;
     return bytes_equal_str(text, "csv") ? 0 : BAD(p, "format must be json or csv");
@@ -691,9 +741,11 @@ struct bytes query_value(const struct query *q, size_t i)
 
 static bool may_repeat(const struct parse *p, struct bytes name)
 {
-    return p->q->kind == QUERY_SERIES &&
+    if (p->kind == QUERY_COHORT)
+        return bytes_equal_str(name, "all") || bytes_equal_str(name, "any") || bytes_equal_str(name, "not");
+    return (p->kind == QUERY_SERIES || is_of_sets(p)) &&
            (bytes_equal_str(name, "key") || bytes_equal_str(name, "sub") ||
-               (!is_reserved(name) && counters_find_total_label(p->context->counters, name)));
+               (!is_reserved(p, name) && counters_find_total_label(p->context->counters, name)));
 }
 
 /* Refuses parameters that are given more than once, except the keys or the sub keys of several series. */
@@ -708,11 +760,11 @@ static int parse_repeated(struct parse *p)
             before++;
         if (before == i)
             continue;
-        bool is_same = bytes_equal(q->repeated, name);
+        bool is_same = bytes_equal(q->repeated, name) || p->kind == QUERY_COHORT;
         if (!may_repeat(p, name) || (q->n_values > 0 && !is_same))
             return BAD(p, "repeated parameter: %.*s", (int)shown(name).len, name.ptr);
-        q->repeated = name;
-        q->n_values += 1 + !is_same;
+        q->repeated = p->kind == QUERY_COHORT ? BYTES_NONE : name;
+        q->n_values += p->kind == QUERY_COHORT ? 0 : 1 + !is_same;
     }
     return 0;
 }
@@ -720,10 +772,13 @@ static int parse_repeated(struct parse *p)
 int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,
     struct query *out, struct query_error *error)
 {
-    struct parse p = {.context = context, .params = params, .q = out, .error = error};
+    struct parse p = {.kind = kind, .context = context, .params = params, .q = out, .error = error};
     *out = (struct query){.kind = kind, .params = params};
     *error = (struct query_error){0};
-    bool failed = parse_repeated(&p) || (kind == QUERY_TOP ? parse_top(&p) : parse_counter(&p)) ||
+    bool failed = parse_repeated(&p) ||
+                  (kind == QUERY_TOP         ? parse_top(&p)
+                      : kind == QUERY_COHORT ? check_cohort(&p)
+                                             : parse_counter(&p)) ||
                   parse_several(&p) || parse_sub_key(&p) || parse_calendar(&p) || parse_span(&p) ||
                   parse_shape(&p);
     query_store(out->key, out->stored);

@@ -13,6 +13,7 @@
  * 2. The following names are always parameters. A counter with such a label must be named by ns=:
  *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
  *       against counter partial top
+ *    A query for sets (unique_query.h) has further parameters of its own.
  * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
  * 4. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
@@ -27,22 +28,32 @@
 #include "base/url.h"
 
 #define QUERY_UNITS_DEFAULT 30
+#define QUERY_RETENTION_UNITS 13
 #define QUERY_LIMIT_DEFAULT 10
 #define QUERY_LIMIT_MAX 10000
 #define QUERY_PATIENCE_MAX 600 /* seconds */
 #define QUERY_SERIES_MAX 100   /* maximum number of keys or sub keys in one query */
 
 /* QUERY_COMPARE: the series of a span and of an earlier span. QUERY_TOP is parsed into a breakdown of a counter
- * with a constant key, by the field of the given counter. */
-enum query_kind { QUERY_SERIES, QUERY_BREAKDOWN, QUERY_COMPARE, QUERY_TOP };
+ * with a constant key, by the field of the given counter. QUERY_UNIQUES and later kinds are queries for sets. */
+enum query_kind {
+    QUERY_SERIES,
+    QUERY_BREAKDOWN,
+    QUERY_COMPARE,
+    QUERY_TOP,
+    QUERY_UNIQUES,
+    QUERY_RETENTION,
+    QUERY_COHORT
+};
 enum query_format { QUERY_JSON, QUERY_CSV };
 
 struct query {
     enum query_kind kind;
     const struct counter *total;
-    const struct counter *sub; /* subtotal of a breakdown or a series; NULL: the query is for the total */
-    struct bytes key;          /* full text of the key, borrowed from the parameters or the counters */
-    struct bytes sub_key;      /* full text of the sub key of a subtotal's series */
+    const struct counter *sub;    /* subtotal of a breakdown or a series; NULL: the query is for the total */
+    const struct counter *unique; /* unique counter of QUERY_UNIQUES and QUERY_RETENTION, under `total` */
+    struct bytes key;             /* full text of the key, borrowed from the parameters or the counters */
+    struct bytes sub_key;         /* full text of the sub key of a subtotal's series */
     char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
     int64_t from, to;
@@ -109,6 +120,9 @@ struct query_context {
     int64_t now;         /* Unix seconds */
     bool accepts_former; /* ns= may name a counter that is not configured, such as a removed counter */
 };
+
+/* True if the rows are those of UTC days, or of longer units in UTC. */
+bool query_is_utc(const struct query *q);
 
 /* Parses the parameters into *out. Returns 0, or -1 with *error. The parameters and the counters must outlive *out. */
 int query_parse(const struct query_context *context, enum query_kind kind, const struct url_query *params,

@@ -3,7 +3,7 @@
 #include "api/coarse_rows.h"
 #include <inttypes.h>
 
-static void member(struct buf *out, const char *name, struct bytes text)
+void render_member(struct buf *out, const char *name, struct bytes text)
 {
     buf_printf(out, "\"%s\":", name);
     buf_append_json(out, text);
@@ -15,9 +15,9 @@ void render_missing(const struct completeness *complete, struct buf *out)
     for (size_t i = 0; i < complete->n_missing; i++) {
         const struct source_missing *m = &complete->missing[i];
         buf_append_str(out, i ? ",{" : "[{");
-        member(out, "source", bytes_str(m->name));
-        member(out, "url", bytes_str(m->url));
-        member(out, "error", bytes_str(m->why));
+        render_member(out, "source", bytes_str(m->name));
+        render_member(out, "url", bytes_str(m->url));
+        render_member(out, "error", bytes_str(m->why));
         buf_printf(out, "\"since\":%" PRId64 "}", m->since);
     }
     buf_append_str(out, complete->n_missing ? "]" : "[]");
@@ -26,18 +26,17 @@ void render_missing(const struct completeness *complete, struct buf *out)
 static void render_head(const struct query *q, const struct completeness *complete, struct buf *out)
 {
     buf_append_char(out, '{');
-    member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
+    render_member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
     if (q->n_values == 0 || q->sub)
-        member(out, "key", q->key);
-    member(out, "label", bytes_str(q->total->label));
+        render_member(out, "key", q->key);
+    render_member(out, "label", bytes_str(q->total->label));
     if (q->sub)
-        member(out, "by", bytes_str(q->sub->label));
+        render_member(out, "by", bytes_str(q->sub->label));
     if (q->is_former)
-        member(out, "note",
+        render_member(out, "note",
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
     else if (complete->is_not_counted)
-        member(out, "note",
-            BYTES_LITERAL("the aggregator does not count this counter; restart it with this configuration"));
+        render_member(out, "note", BYTES_LITERAL(RENDER_NOT_COUNTED));
 }
 
 /* If a counter has max_keys, the answer always contains the number of events over max_keys, even 0. */
@@ -57,6 +56,21 @@ void render_complete_until(const struct completeness *complete, struct buf *out)
         buf_append_str(out, "\"complete_until\":null");
 }
 
+void render_completeness(int64_t from, const struct completeness *complete, struct buf *out)
+{
+    render_complete_until(complete, out);
+    buf_append_char(out, ',');
+    if (from < complete->counted_since)
+        buf_printf(out, "\"counted_since\":%" PRId64 ",", complete->counted_since);
+    if (complete->held_by[0])
+        render_member(out, "held_by", bytes_str(complete->held_by));
+    if (complete->n_missing > 0) {
+        buf_append_str(out, "\"partial\":true,\"missing\":");
+        render_missing(complete, out);
+        buf_append_char(out, ',');
+    }
+}
+
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total,
     const struct query_over *over, const struct completeness *complete, struct buf *out)
 {
@@ -65,21 +79,11 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
-    member(out, "timezone", bytes_str(q->calendar.zone.name));
+    render_member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
         buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");
     buf_printf(out, "\"total\":%" PRIu64 ",", total);
-    render_complete_until(complete, out);
-    buf_append_char(out, ',');
-    if (from < complete->counted_since)
-        buf_printf(out, "\"counted_since\":%" PRId64 ",", complete->counted_since);
-    if (complete->held_by[0])
-        member(out, "held_by", bytes_str(complete->held_by));
-    if (complete->n_missing > 0) {
-        buf_append_str(out, "\"partial\":true,\"missing\":");
-        render_missing(complete, out);
-        buf_append_char(out, ',');
-    }
+    render_completeness(from, complete, out);
 }
 
 /* Appends the names of the columns. The column `approximate` follows `complete` if the answer is approximate. `of`:
@@ -116,8 +120,8 @@ static void render_series_head(const struct series *s, const struct completeness
     const struct query *q = s->query;
     render_head(q, complete, out);
     if (q->sub)
-        member(out, "sub", q->sub_key);
-    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+        render_member(out, "sub", q->sub_key);
+    render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     render_span(q, s->from, s->to, s->total, &s->over, complete, out);
 }
 
@@ -152,7 +156,7 @@ static void render_n(
         buf_append_str(out, "null");
 }
 
-static void render_time(int64_t t, struct buf *out)
+void render_time(int64_t t, struct buf *out)
 {
     if (t < 0)
         buf_append_char(out, '-');
@@ -244,7 +248,7 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
         return;
     }
     render_head(q, complete, out);
-    member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     render_span(q, first->from, first->to, set->total, &first->over, complete, out);
     buf_append_str(out, "\"series\":[");
 }
@@ -253,7 +257,7 @@ static void render_member_begin(const struct series_member *m, bool is_first, st
 {
     buf_append_str(out, is_first ? "{" : ",{");
     if (m->text.ptr)
-        member(out, m->query.sub ? "sub" : "key", m->text);
+        render_member(out, m->query.sub ? "sub" : "key", m->text);
     else
         buf_append_str(out, "\"sub\":null,\"other\":true,");
     buf_printf(out, "\"total\":%" PRIu64 ",\"rows\":[", m->series.total);
@@ -385,7 +389,7 @@ bool render_breakdown_rows(
             buf_append_char(out, '\n');
         } else {
             buf_append_str(out, *at ? ",{" : "{");
-            member(out, "key", breakdown_text(row));
+            render_member(out, "key", breakdown_text(row));
             buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f", row->sum.n, share);
             render_row_complete(is_whole, complete, false, out);
             buf_append_char(out, '}');
@@ -396,11 +400,12 @@ bool render_breakdown_rows(
     return false;
 }
 
-static void counter_json(const struct counter *c, struct buf *out)
+/* `setting` is the setting of the counter's section that names the field. */
+static void counter_json(const struct counter *c, const char *setting, struct buf *out)
 {
-    member(out, "ns", bytes_str(c->ns));
-    member(out, "label", bytes_str(c->label));
-    buf_append_str(out, "\"key\":");
+    render_member(out, "ns", bytes_str(c->ns));
+    render_member(out, "label", bytes_str(c->label));
+    buf_printf(out, "\"%s\":", setting);
     buf_append_json(out, bytes_str(c->key_text));
     if (c->max_keys > 0)
         buf_printf(out, ",\"max_keys\":%" PRIu64, c->max_keys);
@@ -409,19 +414,27 @@ static void counter_json(const struct counter *c, struct buf *out)
 void render_counters(const struct counters *c, const char *script, struct buf *out)
 {
     buf_append_char(out, '{');
-    member(out, "time", bytes_str(c->time_field));
-    member(out, "time_unit", bytes_str(c->time_unit));
+    render_member(out, "time", bytes_str(c->time_field));
+    render_member(out, "time_unit", bytes_str(c->time_unit));
     buf_append_str(out, "\"totals\":[");
     for (size_t i = 0; i < c->n_totals; i++) {
         buf_append_str(out, i ? ",{" : "{");
-        counter_json(&c->totals[i], out);
+        counter_json(&c->totals[i], "key", out);
         buf_append_str(out, ",\"subtotals\":[");
         for (size_t j = 0, n = 0; j < c->n_subtotals; j++) {
             if (c->subtotals[j].total != i)
                 continue;
             buf_append_str(out, n++ ? ",{" : "{");
-            counter_json(&c->subtotals[j], out);
+            counter_json(&c->subtotals[j], "key", out);
             buf_append_char(out, '}');
+        }
+        buf_append_str(out, "],\"uniques\":[");
+        for (size_t j = 0, n = 0; j < c->n_uniques; j++) {
+            if (c->uniques[j].total != i)
+                continue;
+            buf_append_str(out, n++ ? ",{" : "{");
+            counter_json(&c->uniques[j], "member", out);
+            buf_printf(out, ",\"by\":\"%s\"}", c->uniques[j].by == PERIOD_DAY ? "day" : "hour");
         }
         buf_append_str(out, "]}");
     }

@@ -34,6 +34,12 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
 /* Appends rows of a breakdown, like render_series_rows. *at: index of the next row. */
 bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
+/* Appends `"name":"text",`. */
+void render_member(struct buf *out, const char *name, struct bytes text);
+void render_time(int64_t t, struct buf *out);
+#define RENDER_NOT_COUNTED "the aggregator does not count this counter; restart it with this configuration"
+/* Appends the members complete_until, counted_since, held_by and missing of an answer that begins at `from`. */
+void render_completeness(int64_t from, const struct completeness *complete, struct buf *out);
 /* Appends the member complete_until. The value is null if the time is not known. */
 void render_complete_until(const struct completeness *complete, struct buf *out);
 /* Appends a JSON array of the sources that failed, whose counts the answer omits. */

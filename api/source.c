@@ -3,6 +3,7 @@
 #include "api/local_archive.h"
 #include "api/shared_call.h"
 #include "archive/archive_read.h"
+#include "counts/set_text.h"
 #include "base/url.h"
 #include "base/rfc3339.h"
 #include "http/client/http_client.h"
@@ -179,8 +180,8 @@ static void finish(struct question *q, enum source_result result)
     free(q);
 }
 
-/* Passes the complete counts of an incomplete record to on_record, and keeps the key and the rest. A lookup record is
- * passed on only as a whole. */
+/* Passes the complete counts or chunks of an incomplete record to on_record, and keeps the key and the rest. A lookup
+ * record, and the few members of a set, are passed on only as a whole. */
 static bool take_counts(struct question *q)
 {
     struct record r;
@@ -188,7 +189,7 @@ static bool take_counts(struct question *q)
     const char *space;
     if (!record_split(buf_bytes(b), RECORD_SEPARATOR, &r) ||
         bytes_starts_with(r.key, BYTES_LITERAL("lookup|")) || !r.value.len ||
-        !(space = memrchr(r.value.ptr, ' ', r.value.len)))
+        (r.value.ptr[0] == '=' && set_text_is(r.value)) || !(space = memrchr(r.value.ptr, ' ', r.value.len)))
         return true;
     r.value.len = (size_t)(space - r.value.ptr);
     bool ok = q->spec.on_record(q->spec.arg, &r);
@@ -490,7 +491,7 @@ static void end_local(struct question *q)
         const struct source_generation g = identify(archive_read_info(q->read));
         note_counter(q, archive_read_counter(q->read, q->spec.ns));
         if (q->spec.on_archive)
-            q->spec.on_archive(q->spec.arg, &g);
+            q->spec.on_archive(q->spec.arg, &g, archive_read_generation(q->read));
         if (q->spec.on_source)
             q->spec.on_source(q->spec.arg, archive_read_continuation(q->read));
     }
@@ -595,6 +596,11 @@ static void ask(struct question *q)
     buf_append_char(&target, '\0');
     shared_calls_get(q->sources->calls[q->at], target.ptr, &q->share);
     buf_free(&target);
+}
+
+bool source_is_archive(const struct question *q)
+{
+    return q->at + 1 < q->sources->n;
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)

@@ -43,6 +43,7 @@ struct event_base;
 struct sources;
 struct question;
 struct local_archive;
+struct generation;
 
 enum source_result {
     SOURCE_OK,
@@ -107,8 +108,8 @@ struct source_question {
     /* Called before a mapped archive is read. Return true to skip the read, if the caller has kept the records of
      * this generation. If on_recall is NULL, the archive is always read. */
     bool (*on_recall)(void *arg, const struct source_generation *g);
-    /* All records of a mapped archive were passed on. NULL: no call. */
-    void (*on_archive)(void *arg, const struct source_generation *g);
+    /* All records of a mapped archive were passed on. `mapped` is the generation, valid during the call. NULL: no call. */
+    void (*on_archive)(void *arg, const struct source_generation *g, struct generation *mapped);
     /* A piece of the reply was handled. `held` is the number of bytes that the question stores. Return false to end
      * the question. */
     bool (*on_piece)(void *arg, size_t held);
@@ -129,6 +130,8 @@ enum source_use { SOURCE_READS, SOURCE_STATE, SOURCE_USES };
 struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why);
 void sources_succeed(struct sources *s, size_t source, enum source_use use);
 
+/* During on_record: true if the record is the archive's. */
+bool source_is_archive(const struct question *q);
 struct question *source_ask(struct sources *s, const struct source_question *q);
 void source_cancel(struct question *q); /* on_done is called before source_cancel returns */
 

@@ -324,10 +324,10 @@ static bool is_in_group(const struct set_merge *m, const struct record_key *key)
 {
     const char *at = m->group.ptr;
     struct bytes month = period_enclosing(key->period, key->unit, PERIOD_MONTH);
-    return m->group.len == key->ns.len + 1 + key->key.len + 1 + month.len &&
+    return m->base == key->ns.len + 1 + key->key.len + 1 && m->group.len == m->base + month.len &&
            memcmp(at, key->ns.ptr, key->ns.len) == 0 && at[key->ns.len] == '|' &&
            memcmp(at + key->ns.len + 1, key->key.ptr, key->key.len) == 0 &&
-           memcmp(at + m->base, month.ptr, month.len) == 0 && m->base == m->group.len - month.len;
+           memcmp(at + m->base, month.ptr, month.len) == 0;
 }
 
 static enum compact_result begin_pending(struct set_merge *m, struct bytes period, enum period_unit unit)

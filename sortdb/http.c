@@ -314,6 +314,12 @@ static void range_with_rollups(
     http_add_header(req, "X-Millrace-Rollups", "1");
     period_walk_begin(&walk, generation_text(g, answer.shard));
     bool more = walk_lines(s, g, span, &walk, &answer, &cut);
+    const struct sorted_text *sets = generation_set_text(g, answer.shard);
+    if (sets && span->n_subs == 0 && cut.records == 0 &&
+        period_walk_init(&walk, span->start, span->end, span->largest)) {
+        period_walk_begin(&walk, sets);
+        more = walk_lines(s, g, span, &walk, &answer, &cut);
+    }
     if (more)
         add_next(req, g, &cut);
     if (span->n_subs > 0)

@@ -2,6 +2,7 @@
  * hashes. */
 #include "archive/generation.h"
 #include "counts/records.h"
+#include "counts/set_text.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
@@ -117,7 +118,13 @@ static void print_record(struct grep *g, const struct record *r, const struct re
         buf_append_char(&g->line, '.');
         buf_append_bytes(&g->line, key->period);
     }
-    for (char before = RECORD_SEPARATOR; record_next_count(&value, &name, &n, &bad); before = ' ') {
+    bool is_set = key->is_subtotal && set_text_is(value);
+    if (is_set) {
+        buf_append_char(&g->line, RECORD_SEPARATOR);
+        buf_append_bytes(&g->line, value);
+    }
+    for (char before = RECORD_SEPARATOR; !is_set && record_next_count(&value, &name, &n, &bad);
+         before = ' ') {
         buf_append_char(&g->line, before);
         if (key->is_subtotal)
             append_text(g, name);

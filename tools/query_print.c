@@ -163,6 +163,77 @@ static void print_compare(const struct json_doc *d)
     print_change(d);
 }
 
+static double real_of(const struct json_doc *d, const char *pointer)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_F64 ? v.v.f64 : v.type == JSON_I64 ? (double)v.v.i64 : 0;
+}
+
+static void print_uniques(const struct json_doc *d)
+{
+    int64_t window = number_of(d, "/window");
+    print_series(d);
+    puts("the same member may be in several rows, so rows do not add up to the total");
+    if (window > 1)
+        printf("each row is the union of %" PRId64 " units\n", window);
+    if (json_doc_at(d, "/stickiness").type == JSON_F64)
+        printf("a day has %.2f members on average, %.2f %% of the total\n", real_of(d, "/daily"),
+            100 * real_of(d, "/stickiness"));
+}
+
+static bool print_cell(const struct json_doc *cell, size_t i, void *arg)
+{
+    struct json_value complete = json_doc_at(cell, "/complete");
+    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
+    (void)i, (void)arg;
+    printf(" %5.1f%s", 100 * real_of(cell, "/share"), is_partial ? "*" : " ");
+    return true;
+}
+
+static bool print_retained_row(const struct json_doc *row, size_t i, void *arg)
+{
+    struct bytes date = json_doc_text(row, "/date");
+    (void)i, (void)arg;
+    printf("%-12.*s", (int)date.len, date.ptr);
+    print_count(row, "/n");
+    json_doc_each(row, "/retained", print_cell, NULL);
+    putchar('\n');
+    return true;
+}
+
+static void print_retention(const struct json_doc *d)
+{
+    size_t n = json_doc_length(d, "/rows");
+    struct bytes unit = json_doc_text(d, "/unit");
+    printf("%-12s %12s", "first seen", "members");
+    for (size_t i = 1; i < n; i++)
+        printf(" %5zu ", i);
+    putchar('\n');
+    json_doc_each(d, "/rows", print_retained_row, NULL);
+    printf("percent of the members seen in each later %.*s; * so far\n", (int)unit.len, unit.ptr);
+}
+
+static bool print_set(const struct json_doc *set, size_t i, void *arg)
+{
+    struct bytes role = json_doc_text(set, "/role"), label = json_doc_text(set, "/label");
+    char from[sizeof "2026-01-31"], to[sizeof from];
+    const time_t begin = (time_t)number_of(set, "/from"), end = (time_t)number_of(set, "/to") - 1;
+    (void)i, (void)arg;
+    strftime(from, sizeof from, "%Y-%m-%d", gmtime(&begin));
+    strftime(to, sizeof to, "%Y-%m-%d", gmtime(&end));
+    printf("%12" PRId64 "  %-3.*s  %s to %s  %.*s ", number_of(set, "/n"), (int)role.len, role.ptr, from, to,
+        (int)label.len, label.ptr);
+    stream_view_print(json_doc_text(set, "/key"));
+    putchar('\n');
+    return true;
+}
+
+static void print_cohort(const struct json_doc *d)
+{
+    json_doc_each(d, "/sets", print_set, NULL);
+    printf("%12" PRId64 "  cohort\n", number_of(d, "/n"));
+}
+
 static void print_share(int64_t n, int64_t total)
 {
     printf("%12" PRId64 " %6.2f %%  ", n, 100 * (double)n / (double)(total ? total : 1));
@@ -224,12 +295,21 @@ static bool print_label(const struct json_doc *sub, size_t i, void *arg)
     return true;
 }
 
+static bool print_unique(const struct json_doc *unique, size_t i, void *arg)
+{
+    struct bytes label = json_doc_text(unique, "/label");
+    (void)arg;
+    printf("%s%.*s", i ? ", " : "; counts each ", (int)label.len, label.ptr);
+    return true;
+}
+
 static bool print_counter(const struct json_doc *total, size_t i, void *arg)
 {
     struct bytes label = json_doc_text(total, "/label"), ns = json_doc_text(total, "/ns");
     (void)i, (void)arg;
     printf("%.*s (%.*s)", (int)label.len, label.ptr, (int)ns.len, ns.ptr);
     json_doc_each(total, "/subtotals", print_label, NULL);
+    json_doc_each(total, "/uniques", print_unique, NULL);
     putchar('\n');
     return true;
 }
@@ -272,10 +352,11 @@ static void print_freshness(const struct json_doc *d)
     json_doc_each(d, "/streams", print_stream, NULL);
 }
 
-const char *const query_questions[] = {
-    "series", "compare", "breakdown", "top", "lookup", "counters", "freshness", NULL};
+const char *const query_questions[] = {"series", "compare", "breakdown", "top", "uniques", "retention",
+    "cohort", "lookup", "counters", "freshness", NULL};
 static void (*const prints[])(const struct json_doc *d) = {print_series, print_compare, print_breakdown,
-    print_breakdown, print_lookup, print_counters, print_freshness};
+    print_breakdown, print_uniques, print_retention, print_cohort, print_lookup, print_counters,
+    print_freshness};
 
 /* Finds the first row whose bounds cut a day or a month that was imported whole. */
 static bool find_of(const struct json_doc *row, size_t i, void *arg)
@@ -297,6 +378,9 @@ static void print_notes(const struct json_doc *answer)
         printf("note: %.*s\n", (int)note.len, note.ptr);
     if (json_doc_at(answer, "/approximate").type == JSON_BOOL)
         puts("approximate: the time zone has part hours, and counts are by whole hours of UTC");
+    note = json_doc_text(answer, "/visitor_key");
+    if (note.ptr)
+        printf("note: %.*s\n", (int)note.len, note.ptr);
     struct bytes of = json_doc_text(answer, "/of");
     json_doc_each(answer, "/rows", find_of, &of);
     if (of.ptr)

@@ -2,7 +2,6 @@
 
 #include "archive/key_walk.h"
 #include "archive/period_walk.h"
-#include "archive/set_line.h"
 #include "archive/sub_filter.h"
 #include "base/url.h"
 #include <stdlib.h>
@@ -21,11 +20,10 @@ struct archive_read {
     struct key_walk *key_walk;
     struct key_walk_answer keys; /* `lines` has the line of the latest step */
     struct buf filtered;
-    struct bytes rest; /* unread bytes of the current run */
-    bool needs_lf;     /* the current run ends with a file's last line, which has no LF */
-    bool has_failed;   /* a set is damaged: `error` */
-    struct error error;
-    uint32_t shard; /* shard of the current run; GENERATION_NO_SHARD: any shard */
+    struct bytes rest;       /* unread bytes of the current run */
+    bool needs_lf;           /* the current run ends with a file's last line, which has no LF */
+    struct sorted_span sets; /* the lines of sets that were not read */
+    uint32_t shard;          /* shard of the current run; GENERATION_NO_SHARD: any shard */
 };
 
 static bool next_record(struct archive_read *r, struct bytes *run)
@@ -60,15 +58,14 @@ static bool next_period(struct archive_read *r, struct bytes *run)
     return false;
 }
 
-static bool next_set(struct archive_read *r, struct bytes *run)
+static bool next_sets(struct archive_read *r, struct bytes *run)
 {
-    struct bytes line;
-    buf_clear(&r->filtered);
-    if (r->has_failed || !period_walk_next(&r->walk, &line))
-        return false;
-    r->has_failed = set_line_append(r->g, r->shard, line, &r->filtered, &r->error) != 0;
-    *run = buf_bytes(&r->filtered);
-    return !r->has_failed;
+    const struct sorted_text *text = generation_set_text(r->g, r->shard);
+    struct sorted_span span = r->sets;
+    r->sets.begin = span.end;
+    if (span.begin < span.end)
+        *run = bytes_of(text->text.ptr + span.begin, span.end - span.begin);
+    return span.begin < span.end;
 }
 
 static bool next_keys(struct archive_read *r, struct bytes *run)
@@ -82,19 +79,34 @@ static bool next_keys(struct archive_read *r, struct bytes *run)
     return true;
 }
 
-static bool next_none(struct archive_read *r, struct bytes *run)
-{
-    (void)r;
-    (void)run;
-    return false;
-}
-
 static void gather(struct archive_read *r, const char *name)
 {
     r->params_of_kind = mem_alloc((r->params.n + 1) * sizeof *r->params_of_kind);
     for (size_t i = 0; i < r->params.n; i++)
         if (bytes_equal_str(r->params.params[i].name, name))
             r->params_of_kind[r->n_of_kind++] = r->params.params[i].value;
+}
+
+static void append_month(struct buf *key, struct bytes prefix, int64_t t)
+{
+    char hour[HOUR_TEXT_MAX + 1];
+    buf_append_bytes(key, prefix);
+    buf_append_bytes(key, period_enclosing(bytes_of(hour, hour_encode(t, hour)), PERIOD_HOUR, PERIOD_MONTH));
+}
+
+/* Begins a read of sets: the whole months that contain the range. */
+static void begin_sets(struct archive_read *r)
+{
+    const struct sorted_text *text = generation_set_text(r->g, r->shard);
+    struct buf start = {0}, end = {0};
+    append_month(&start, r->walk.prefix, r->walk.from);
+    append_month(&end, r->walk.prefix, r->walk.to - 1);
+    buf_append_char(&end, 'z'); /* after every day and hour of the month */
+    if (text)
+        r->sets = sorted_range(text, buf_bytes(&start), buf_bytes(&end));
+    r->next_run = next_sets;
+    buf_free(&start);
+    buf_free(&end);
 }
 
 static bool begin_range(struct archive_read *r)
@@ -116,14 +128,12 @@ static bool begin_range(struct archive_read *r)
         return false;
     gather(r, "sub");
     struct bytes members;
-    bool has_members = url_query_get(&r->params, "members", &members) && bytes_equal_str(members, "1");
-    r->next_run = has_members ? next_set : next_period;
-    const struct sorted_text *text =
-        has_members ? generation_set_text(r->g, r->shard) : generation_text(r->g, r->shard);
-    if (text)
-        period_walk_begin(&r->walk, text);
-    else
-        r->next_run = next_none;
+    if (url_query_get(&r->params, "members", &members) && bytes_equal_str(members, "1")) {
+        begin_sets(r);
+        return true;
+    }
+    r->next_run = next_period;
+    period_walk_begin(&r->walk, generation_text(r->g, r->shard));
     return true;
 }
 
@@ -211,9 +221,12 @@ struct bytes archive_read_continuation(const struct archive_read *r)
 
 bool archive_read_is_whole(const struct archive_read *r, struct error *error)
 {
-    if (r->has_failed && error)
-        *error = r->error;
-    return !r->has_failed && generation_is_whole(r->g, r->shard, error);
+    return generation_is_whole(r->g, r->shard, error);
+}
+
+struct generation *archive_read_generation(const struct archive_read *r)
+{
+    return r->g;
 }
 
 struct generation_info archive_read_info(const struct archive_read *r)

@@ -7,7 +7,8 @@
  *    pages.
  * 2. A piece has at most ARCHIVE_PIECE bytes, and a line may span several pieces. For /keys, a piece is one whole line,
  *    or empty.
- *    With members=1, /range with rollups= reads the sets of a unique counter, and prints them with their members.
+ *    With members=1, /range with rollups= has the short texts of sets instead (`=17 204`, `#8211`), of the whole months
+ *    that contain the range, and of all their days and hours. The caller opens large sets in place (generation_set).
  * 3. The read holds a reference to its generation. The bytes of a piece are valid only if archive_read_is_whole returns
  *    true after the caller has used them.
  */
@@ -27,8 +28,10 @@ void archive_read_free(struct archive_read **r);
 bool archive_read_next(struct archive_read *r, struct bytes *piece);
 /* After the end of /keys: the text at which the next request continues. Empty if there are no more keys. */
 struct bytes archive_read_continuation(const struct archive_read *r);
-/* Returns false if a file was truncated, or a set is damaged. `error` may be NULL. */
+/* Returns false if a file was truncated. `error` may be NULL. */
 bool archive_read_is_whole(const struct archive_read *r, struct error *error);
+/* Returns the generation, borrowed until archive_read_free. */
+struct generation *archive_read_generation(const struct archive_read *r);
 struct generation_info archive_read_info(const struct archive_read *r);
 struct generation_counter archive_read_counter(const struct archive_read *r, struct bytes ns);
 

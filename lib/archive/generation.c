@@ -370,7 +370,7 @@ const struct sorted_text *generation_set_text(const struct generation *g, uint32
 int generation_set(
     const struct generation *g, uint32_t shard, struct bytes key, struct set_opened *out, struct error *error)
 {
-    struct sorted_file *f = g->files[g->info.shards + shard];
+    const struct sorted_file *f = g->files[g->info.shards + shard];
     enum sets_file_result r = sets_file_find(g->sets[shard].file, key, out, error);
     if (r == SETS_OK)
         return 0;

@@ -84,7 +84,8 @@ void generation_scrub(struct generation *g, size_t bytes);
 const struct sorted_text *generation_text(const struct generation *g, uint32_t shard);
 /* Returns the texts of the sets of a shard. NULL: the shard has no sets. */
 const struct sorted_text *generation_set_text(const struct generation *g, uint32_t shard);
-/* Opens the set of a key whose text is a size. The error names a damaged set. The set is valid only if generation_is_whole of the shard returns true afterwards. */
+/* Opens the set of a key whose text is a size. The error names a damaged set; other sets and records stay usable. The set
+ * is valid only if generation_is_whole of the shard returns true afterwards. */
 int generation_set(const struct generation *g, uint32_t shard, struct bytes key, struct set_opened *out,
     struct error *error);
 /* The shard of the record with this key. GENERATION_NO_SHARD if the archive has several shards and the key is not

@@ -25,6 +25,8 @@ key = "all"
 key = l
 [subtotal c.u]
 key = c
+[unique v.all]
+member = c
 """
 PRODUCERS, BATCH = 3, 7
 PAUSE = 0.05  # seconds between two batches of a producer: events flow all the time, and leave the processors to what is tested
@@ -215,6 +217,31 @@ class RunningPipeline(BackupTest):
         shutil.rmtree(to)
         shutil.rmtree(new)
         self.assertEqual(glob.glob(os.path.join(pipeline.data_dir, "*", ".backup")), [])
+
+
+class Sets(BackupTest):
+    def export(self, data):
+        done = self.run_program("compactor", "--archive=" + os.path.join(data, "archive"), "--export")
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout
+
+    def test_files_of_sets_are_copied_verified_and_restored(self):
+        pipeline = self.small_pipeline()
+        done = self.run_program("millrace", "compact", "--config", pipeline.config_path)
+        self.assertEqual(done.returncode, 0, done)
+        self.backup(self.path("b"), pipeline)
+        self.restore(self.path("b"), self.path("new"))
+        self.assertIn(b"\nv.all|all.", self.export(self.path("new")))
+        self.assertEqual(self.export(self.path("new")), self.export(pipeline.data_dir))
+        done = self.run_program("compactor", "--archive=" + self.path("new", "archive"), "--verify")
+        self.assertEqual(done.returncode, 0, done)
+        shutil.copytree(self.path("b"), self.path("copy"), symlinks=True)  # without its hard links
+        for name in ("shard-0-of-1.sets", "sets-0-of-1.csv"):
+            path, = glob.glob(self.path("copy", "archive", "0*", name))
+            harness.flip(path, 9)
+            done = self.run_program("millrace", "backup", "--verify", self.path("copy"))
+            self.assertEqual((done.returncode, name.encode() in done.stderr), (65, True), done)
+            harness.flip(path, 9)
 
 
 class PsToFile(BackupTest):

@@ -29,7 +29,7 @@ class Completion(harness.MillraceTest):
         self.assertEqual(self.complete("help", "secur"), ["security"])
         self.assertEqual(self.complete("secur"), [])
         self.assertTrue({"up", "put", "api", "clickgen"} <= set(self.complete("")))
-        self.assertEqual(self.complete("query", "co"), ["compare", "counters"])
+        self.assertEqual(self.complete("query", "co"), ["compare", "cohort", "counters"])
         self.assertEqual(self.complete("query", "f"), ["freshness"])
         self.assertEqual(self.complete("init", "sh"), ["shop"])
 

@@ -17,7 +17,7 @@ ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
-NOT_OURS = {"data-binary", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
+NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
             "expected-key", "expected-value", "expected-value-regex"}
 PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name", "event")

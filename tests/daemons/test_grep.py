@@ -68,6 +68,17 @@ class Grep(harness.MillraceTest):
         self.assertEqual(self.grep("-q", "user"), b"")
         self.assertEqual(self.grep("-q", "nothing", expect=1), b"")
 
+    def test_sets(self):
+        """A set has its short text. The texts of its members are not known."""
+        lines = b"v.u|user1.c31,=7 ~a1b2c3d4e5f60718\nv.u|h0aMB8AuNw4=.c31,@000000AAABAAIAAwA\nlookup|h0aMB8AuNw4=,http://www.facebook.com/\n"
+        self.archive = self.path("sets")
+        done = self.run_program("compactor", "--archive=" + self.archive, "--aggregator-url=none", "--sortdb-url=none", "--import",
+                                self.write("sets.csv", lines))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.grep("facebook"), b"v.u|http://www.facebook.com/.c31,#4\n")
+        self.assertEqual(self.grep("--ns=v.u", "r1"), b"v.u|user1.c31,=7 ~a1b2c3d4e5f60718\n")
+        self.assertEqual(self.grep("--count", "--ns=v.u", "o"), b"1\n")
+
     def test_what_it_cannot_read(self):
         self.grep(expect=64)
         self.grep("a", "b", expect=64)

@@ -12,7 +12,9 @@ import harness
 from harness import ROOT, Pipeline, pipeline_config, read_file, wait_until
 
 CHECKER = os.path.join(ROOT, "tests", "openapi")
-QUERIES = ("/v1/series", "/v1/breakdown", "/v1/compare", "/v1/top")
+QUERIES = ("/v1/series", "/v1/breakdown", "/v1/compare", "/v1/top", "/v1/uniques", "/v1/retention", "/v1/cohort")
+FURTHER = {"/v1/uniques": "of_uniques", "/v1/retention": "of_retention", "/v1/cohort": "of_cohort"}  # in query.c
+UNIQUE = "\n[unique v.u]\nmember = v\nlabel = visitor\n"
 SNIPPETS = {"sh": ("bash", "snippet.sh"), "python": ("python3", "snippet.py"), "javascript": ("node", "snippet.mjs"),
             "go": ("go", "snippet.go")}
 
@@ -77,7 +79,7 @@ class OpenApiTest(harness.MillraceTest):
         super().setUp()
         with open(os.path.join(ROOT, "api", "openapi.json")) as f:
             self.document = Document(json.load(f))
-        config = self.write("test.conf", harness.sample_counters())
+        config = self.write("test.conf", harness.sample_counters() + UNIQUE)
         self.lone = self.start("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--aggregator-url",
                                "http://127.0.0.1:1", "--pubsub-url", "http://127.0.0.1:1")
 
@@ -106,7 +108,10 @@ class OpenApiTest(harness.MillraceTest):
             if path not in QUERIES:
                 self.assertEqual(self.document.names(path), params, path)
         queries = set().union(*(self.document.names(path) for path in QUERIES))
-        self.assertEqual(queries, words_of(("api", "query.c"), "reserved"))
+        further = set().union(*(words_of(("api", "query.c"), table) for table in FURTHER.values()))
+        self.assertEqual(queries, words_of(("api", "query.c"), "reserved") | further)
+        for path, table in FURTHER.items():
+            self.assertLessEqual(words_of(("api", "query.c"), table), self.document.names(path))
 
     def test_a_query_refuses_parameters_that_the_document_does_not_have(self):
         for path in QUERIES:
@@ -132,7 +137,7 @@ class RunningTest(harness.MillraceTest):
         super().setUp()
         with open(os.path.join(ROOT, "api", "openapi.json")) as f:
             self.document = Document(json.load(f))
-        path = self.write("millrace.conf", pipeline_config(self.path("data")))
+        path = self.write("millrace.conf", pipeline_config(self.path("data"), harness.sample_counters() + UNIQUE))
         self.up = Pipeline(self, path, self.path("data")).wait_ready()
         self.url = self.up.daemon_url("api")
         self.checked = []
@@ -195,7 +200,9 @@ class RunningTest(harness.MillraceTest):
                 ("/v1/series", "get", "", None, 400), ("/v1/series", "get", "usr=x", None, 404),
                 ("/v1/series", "get", "user=x&timezone=Asia/Kolkata", None, 422), ("/v1/series", "get", "user=x&timezon=UTC", None, 400),
                 ("/v1/breakdown", "get", "user=x&by=nothing", None, 404), ("/v1/top", "get", "counter=domain", None, 404),
-                ("/v1/compare", "get", "user=x&against=x", None, 400), ("/v1/counters", "get", "x=1", None, 400),
+                ("/v1/compare", "get", "user=x&against=x", None, 400), ("/v1/uniques", "get", "user=x&hour_offset=1", None, 422),
+                ("/v1/uniques", "get", "link=x", None, 404), ("/v1/cohort", "get", "not=user:x", None, 400),
+                ("/v1/retention", "get", "user=x&units=65", None, 400), ("/v1/counters", "get", "x=1", None, 400),
                 ("/v1/freshness", "get", "x=1", None, 400), ("/v1/lookup", "get", "", None, 400),
                 ("/v1/events", "post", "", b"[1]", 400), ("/v1/events", "post", "producer=p&mark=5&next=6", b"{}", 409),
                 ("/v1/events", "post", "", b"{}\n1", 200), ("/v1/events", "post", "all_or_none=1", b"{}\n1", 400),
@@ -219,7 +226,7 @@ class RunningTest(harness.MillraceTest):
             done = subprocess.run(argv, capture_output=True, timeout=harness.LONG, env=env, cwd=os.path.dirname(file))
             self.assertEqual(done.returncode, 0, (language, done.stderr.decode()))
             said = done.stdout.decode()
-            for word in ("accepted", "bitly", "distinct", "change", "totals", "newest_event", 'data: {"time":', "3.1.0"):
+            for word in ("accepted", "bitly", "distinct", "change", "additive", "retained", "sets", "totals", "newest_event", 'data: {"time":', "3.1.0"):
                 self.assertIn(word, said, language)
 
     def test_examples_errors_schemas_and_snippets(self):

@@ -43,6 +43,24 @@ label = user
 def website():
     text = harness.read_file(os.path.join(harness.ROOT, "etc", "website.conf")).decode()
     return text[text.index("[input]"):]
+VISITORS = """[input]
+time = t
+[total all]
+key = "all"
+label = feed
+[total u]
+key = l
+label = user
+[subtotal c.u]
+key = c
+label = country
+[unique v.all]
+member = v
+label = visitor
+[unique v.u]
+member = v
+label = visitor
+"""
 
 
 # Checks of the page alone, which no sanitizer watches.
@@ -86,7 +104,7 @@ class Driver:
 
 
 class Page(PageCase):
-    counters = {"test_old_events": DEEP, "test_a_website": website()}
+    counters = {"test_old_events": DEEP, "test_a_website": website(), "test_unique_members": VISITORS}
     api = {"test_a_website": {"public_path": "/p"}}
     driver = Driver()
 
@@ -194,6 +212,29 @@ class Page(PageCase):
         self.check("counts days of 23 and 25 hours", "shows what the archive has while the aggregator hangs", "begins with the newest events",
                    changes=changes, newest_day=40,
                    newest_days=sum(range(11, 41)), total=len(events), archived=len(events) - 10)
+
+    def test_unique_members(self):
+        """Some sets are in the archive, some are not yet."""
+        rng, now, weeks = random.Random(6), int(time.time()), 9
+        monday = now // 86400 * 86400 - datetime.datetime.fromtimestamp(now, datetime.timezone.utc).weekday() * 86400
+        events = [(now - rng.randrange(weeks * 7 * 86400), rng.choice(("bitly", "nasa")), "v%d" % rng.randrange(60)) for _ in range(400)]
+        lines = [json.dumps({"t": t, "l": user, "c": "US", "v": v}).encode() for t, user, v in events]
+        self.put(lines[:200])
+        done = self.run_program("millrace", "compact", "--config", self.path("pipeline.conf"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.put(lines[200:])
+        own, days = [(t, v) for t, user, v in events if user == "bitly"], collections.defaultdict(set)
+        date = lambda t: datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%d")
+        for t, v in own:
+            days[date(t)].add(v)
+        starts = [monday - 7 * 86400 * n for n in range(weeks - 1, -1, -1)]
+        seen, before = [{v for t, v in own if s <= t < s + 7 * 86400} for s in starts], {v for t, v in own if t < starts[0]}
+        retention = []
+        for i, s in enumerate(starts):
+            new = seen[i].difference(before, *seen[:i])
+            retention.append([date(s), len(new), *(len(new & later) for later in seen[i + 1:])])
+        self.check("shows unique members and how many come back", unique=len({v for _, _, v in events}), unique_of_key=len({v for _, v in own}),
+                   unique_days=[{"date": d, "n": len(m)} for d, m in sorted(days.items())], retention=retention)
 
     def test_real_clicks(self):
         """Without the oracle, generated events are the sample."""

@@ -144,6 +144,20 @@ class SetsModel(harness.MillraceTest):
         self.compactor(option)
         self.merged()
 
+    def import_sets(self):
+        """Sets as text, of hours and days, which unite with those of the pipeline."""
+        self.wait_counted()
+        lines = []
+        for _ in range(self.random.randrange(1, 20)):
+            ns, key = self.random.choice(list(SPACES)), self.random.choice(["a", "a!x", "imported", "(other)"])
+            period = hour_text(MIDNIGHT + self.random.randrange(-30, 30) * 3600)
+            name = "%s|%s.%s" % (ns, key, period if SPACES[ns] == "hour" else period[:-1])
+            members = {code(self.random.choice(MEMBERS)) for _ in range(self.random.randrange(1, 4))}
+            lines.append("%s,%s\n" % (name, short(members)))
+            self.archived[self.folded(name)] |= members
+        self.compactor("--again", "--import", self.write("sets", "".join(lines)))
+        self.merged()
+
     def drop_empty(self):
         for key in [k for k, members in self.archived.items() if not members]:
             del self.archived[key]
@@ -206,6 +220,7 @@ class SetsModel(harness.MillraceTest):
                 for k, members in self.sets_of(lines).items():
                     self.assertEqual(members, expected[k], (k, self.log))
                     total[k] |= members
+                self.check_short(key, expected, sorted(line.split(",")[0] for line in lines), by)
             lines, _ = self.lines(self.aggregator, "/fwmatch", key=ns + "|", after=through, members=1)
             for k, members in self.sets_of(lines).items():
                 total[self.folded(k)] |= members
@@ -215,6 +230,17 @@ class SetsModel(harness.MillraceTest):
                 if self.is_leaf(key):
                     truth[self.folded(key)] |= members
         self.assertEqual({k: m for k, m in total.items() if self.is_leaf(k)}, truth, self.log)
+
+    def check_short(self, key, expected, found, by):
+        """Without members=1, the same sets have their short texts."""
+        lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by)
+        self.assertEqual(sorted(lines), sorted("%s,%s" % (k, short(expected[k])) for k in found))
+        one = self.random.choice([k for k in expected if k.startswith(key + ".")])
+        self.assertEqual(self.sortdb.get("/get?" + harness.query(key=one)).text, short(expected[one]) + "\n")
+        reply = self.sortdb.get("/mget?" + harness.query(k=one) + "&" + harness.query(k=found[0]))
+        self.assertEqual(reply.text, "".join("%s,%s\n" % (k, short(expected[k])) for k in (one, found[0])))
+        lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups="month", members=1)
+        self.assertEqual(set().union(*self.sets_of(lines).values()), set().union(*(expected[k] for k in expected if k.startswith(key + "."))))
 
     def is_leaf(self, key):
         """A day of a counter by hour is a leaf only before hours_from."""
@@ -231,8 +257,8 @@ class SetsModel(harness.MillraceTest):
 
     def test_any_program(self):
         acts = [self.post] * 5 + [self.compact] * 4 + [self.kill, self.seal, self.kill_compactor, self.forget_member, self.forget_of_counter,
-                                                      self.forget_key, self.drop_hours, self.change_counters]
-        for i in range(harness.rounds(24)):
+                                                      self.forget_key, self.drop_hours, self.change_counters, self.import_sets]
+        for i in range(harness.rounds(36)):
             self.begin("p%d" % i)
             self.post()
             for act in [self.random.choice(acts) for _ in range(STEPS)] + [self.compact]:
@@ -243,6 +269,20 @@ class SetsModel(harness.MillraceTest):
             self.aggregator.stop()
             self.sortdb.stop()
             self.pubsub.close()
+
+
+    def test_a_record_of_another_kind_is_refused(self):
+        self.begin("p")
+        self.post()
+        self.change_counters()
+        self.post()
+        self.compact()
+        for line, why in (("c.u|a.w0111,=1", "a set, but the archive has a subtotal"), ("v.u|a.w0111,JP:1", "counts, but the archive has a unique"),
+                          ("v.h|a.w0111,JP:1", "counts, but the archive has a unique"), ("v.u|a.w01,=1", "the set of a month")):
+            path = self.write("wrong", "v.u|b.w011,=1\n" + line + "\n")
+            log = self.compactor("--import", path, expect=78).stderr.decode()
+            self.assertIn("%s:2: %s" % (path, why), log)
+        self.check()
 
 
 if __name__ == "__main__":

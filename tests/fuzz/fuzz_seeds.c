@@ -5,6 +5,7 @@
 #include "counts/records.h"
 #include "pubsub/stream/cursor_file.h"
 #include "sets/set_chunk.h"
+#include "sets/sets_file.h"
 #include "simplequeue/queue/queue_log.h"
 #include "streams/archive/archive_state.h"
 #include "support/fuzz_file.h"
@@ -393,6 +394,33 @@ static void seed_condition(void)
     seed_pairs(texts);
 }
 
+static int append_piece(void *arg, struct bytes piece)
+{
+    buf_append_bytes(arg, piece);
+    return 0;
+}
+
+static void seed_sets_file(void)
+{
+    static const char *const keys[] = {"v.u|a.c4", "v.u|a.c41", "w.u|b.c41l"};
+    struct buf file = {0};
+    struct sets_writer *w = sets_writer_new(append_piece, &file);
+    uint64_t position;
+    for (uint64_t k = 0; k < 3; k++) {
+        struct set *s = set_new();
+        for (uint64_t i = 0; i < 5 + k * 5000; i++)
+            set_add(s, k == 1 ? i << 33 : i * (k + 1));
+        struct set_view v = set_view_of(s);
+        sets_writer_add(w, bytes_str(keys[k]), &v, &position);
+        sets_writer_index(w, position);
+        set_free(&s);
+    }
+    sets_writer_finish(w);
+    sets_writer_free(&w);
+    save(buf_bytes(&file));
+    buf_free(&file);
+}
+
 static void seed_record_check(void)
 {
     static const char *const lines[] = {"u|jehiah,c413:2 c41l:5", "u|a,vcvn:1 w0110:18446744073709551615",
@@ -447,6 +475,7 @@ static const struct {
     {"queue_log", seed_queue_log},
     {"record_check", seed_record_check},
     {"record_reader", seed_record_reader},
+    {"sets_file", seed_sets_file},
     {"stream_statement", seed_stream_statement},
     {"text_pattern", seed_text_pattern},
 };

@@ -149,6 +149,27 @@ const checks = {
     await close(page);
   },
 
+  async "shows unique members and how many come back"() {
+    const page = await open(query({ view: "overview", period: "all", zone: "America/New_York" }));
+    const tile = page.locator(".tile", { has: page.getByRole("heading", { name: "Unique: visitor" }) });
+    await tile.getByText(task.unique.toLocaleString("en-US"), { exact: true }).waitFor();
+    await page.getByRole("heading", { name: `${task.unique} unique: visitor` }).waitFor();
+    await page.getByText("Days in UTC.").waitFor();
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day", zone: "UTC" }));
+    const panel = page.locator(".panel", { has: page.getByRole("heading", { name: `${task.unique_of_key} unique: visitor` }) });
+    await panel.locator("details.data summary").click();
+    await panel.locator("details.data tbody tr").first().waitFor();
+    const days = await panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
+      ({ date: row.children[0].textContent, n: Number(row.children[1].textContent) })).filter((row) => row.n));
+    assert.deepEqual(days, task.unique_days);
+    const rows = await page.locator(".retention tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((c) => c.title || c.textContent)));
+    assert.deepEqual(rows.map(([week, n, ...later]) => [week, Number(n), ...later.map((title) => parseInt(title, 10))]), task.retention);
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", by: "country", sub: "US", zone: "UTC" }));
+    await page.getByRole("heading", { name: /events? with country/ }).waitFor();
+    assert.equal(await page.locator(".retention").count(), 0);
+    await close(page);
+  },
+
   async "finds a key by its beginning"() {
     const page = await open(query({ view: "key", ns: "u" }));
     await page.getByRole("link", { name: "bitly" }).waitFor();

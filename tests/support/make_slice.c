@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "counts/slice.h"
 #include "counts/slice_sql.h"
+#include "sets/set_chunk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@ static void need(int ok, const char *error)
 struct rows {
     struct count_source base; /* first */
     const struct slice_row *next;
+    char id[SET_CHUNK_ID];
+    struct buf chunk; /* of a set */
 };
 
 static struct bytes key_of(const struct slice_row *row)
@@ -34,6 +37,13 @@ static enum count_next next_value(struct count_source *base)
     base->name = bytes_str(s->next->key + base->key.len);
     base->count = (uint64_t)s->next->n;
     base->text = bytes_str(s->next->text);
+    if (bytes_equal_str(base->name, "=")) {
+        set_chunk_id(base->count, s->id);
+        buf_clear(&s->chunk);
+        set_chunk_append(&base->count, 1, &s->chunk);
+        base->name = bytes_of(s->id, sizeof s->id);
+        base->text = buf_bytes(&s->chunk);
+    }
     s->next++;
     return COUNT_FOUND;
 }
@@ -74,6 +84,7 @@ void make_slice(const char *path, uint64_t number, const char *counters, const s
     }
     need(slice_commit(slice, &batch, &written, &error) == SLICE_OK, error.text);
     slice_close(&slice);
+    buf_free(&source.chunk);
 }
 
 void change_slice(const char *path, const char *sql)

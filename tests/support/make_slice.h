@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 struct slice_row {
-    const char *key;  /* the record's key, a comma and the name of the count; NULL ends a list */
-    int64_t n;        /* unless text is set */
+    const char
+        *key;  /* the record's key, a comma and the name of the count, or `=` for a set; NULL ends a list */
+    int64_t n; /* unless text is set; of a set: the only member of a chunk */
     const char *text; /* of a lookup */
 };
 

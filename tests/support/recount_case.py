@@ -13,11 +13,20 @@ def real_lines():
     return (line for path in harness.real_files() for line in harness.read_file(path).split(b"\n") if line)
 
 
+UNIQUES = """
+[unique v.u]
+member = c
+[unique w.u]
+member = tz
+by = hour
+"""
+
+
 class RecountTest(harness.MillraceTest):
     def setUp(self):
         super().setUp()
         self.pubsub = self.serve("pubsub", "--data-dir=" + self.path("pubsub"), "--sync=never")
-        self.new = self.configuration("new.conf", harness.sample_counters())
+        self.new = self.configuration("new.conf", harness.sample_counters() + UNIQUES)
         old = re.sub(r"(?ms)^\[subtotal c\.u\].*?(?=^\[|\Z)", "[subtotal z.u]\nkey = tz\nlabel = zone\n", harness.sample_counters())
         self.assertNotEqual(old, harness.sample_counters())
         self.old = self.configuration("old.conf", old)
@@ -103,3 +112,11 @@ class RecountTest(harness.MillraceTest):
         expected = self.undisturbed()
         self.assertIn(b"\nc.u|", harness.read_file(os.path.join(self.archive, "current", "shard-0-of-1.csv")))
         self.assertEqual(self.files(), expected)
+        sets = [[line for line in self.export(archive).splitlines() if b",@" in line] for archive in (self.archive, self.path("expected"))]
+        self.assertTrue(sets[0])
+        self.assertEqual(sets[0], sets[1])
+
+    def export(self, archive):
+        done = self.run_program("compactor", "--archive=" + archive, "--export")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout

@@ -83,7 +83,7 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
     series: [
       {},
       {
-        label: "Events",
+        label: "Now",
         stroke: colour("--accent"),
         fill: many ? colour("--accent-soft") : colour("--fill"),
         width: many ? 1.5 : 0,
@@ -117,10 +117,10 @@ function describe(row) {
 }
 
 /** The rows as those of a table. */
-function tableOf(rows) {
+function tableOf(rows, label) {
   const before = rows.some((row) => row.before);
   const cells = (time, n, then, complete) => [time, n, ...(before ? [then] : []), complete];
-  return [cells("Time", "Events", "Compared with", "Complete"),
+  return [cells("Time", label, "Compared with", "Complete"),
     ...rows.map((row) => cells(row.date, count(row.n), row.before ? count(row.before.n) : "–", row.complete ? "yes" : row.passed ? "approximate" : "not yet"))];
 }
 
@@ -182,12 +182,12 @@ export function chart({ label, zone, onZoom }) {
     if (isHeld) return;
     const nextShape = `${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
     rows = next;
-    plot.setAttribute("aria-label", `${label}: ${rows.length} units, ${count(rows.reduce((sum, row) => sum + row.n, 0))} events`);
+    plot.setAttribute("aria-label", `${label}: ${rows.length} units, ${words.now ?? ""}`);
     if (u && shape === nextShape) u.setData(columns());
     else make();
     shape = nextShape;
     showLegend(words);
-    data.show(() => tableOf(rows));
+    data.show(() => tableOf(rows, label));
   }
 
   // Left and right walk over the units; Enter zooms into one.

@@ -14,6 +14,7 @@ import { failFirst, panel } from "./panel.js";
 import { share } from "./share.js";
 import { unknownKey } from "./unknown_key.js";
 import { address, go, timeOf } from "./state.js";
+import { uniquesPanels } from "./uniques.js";
 
 const FRESH = 1000; // ms
 const ROWS = 15;
@@ -74,7 +75,7 @@ export function keyView(state, { freshness }) {
     const { totals } = await configured(signal);
     if (stopped || inner || totals.length === 0) return;
     // A counter that is not configured: the API knows whether it was, and says so.
-    const former = state.ns && { ns: state.ns, key: "", label: "", subtotals: [] };
+    const former = state.ns && { ns: state.ns, key: "", label: "", subtotals: [], uniques: [] };
     const total = byNamespace(totals, state.ns) ?? (former || totals.find((t) => !isConstant(t)) || totals[0]);
     const key = state.key ?? (isConstant(total) ? constantKey(total) : undefined);
     element.replaceChildren(h("h1", {}, key === undefined ? "Find a key" : h("bdi", {}, keyText(key))),
@@ -119,7 +120,9 @@ function show(totals, total, key, view, element, freshness) {
   let isRemembered = false;
   const ofAll = view.sub === undefined ? "" : h("p", { class: "aside of-all" },
     "The bars below are of all events of the key, not only of those with ", `${chosen?.label || view.by} `, h("bdi", {}, keyText(view.sub)), ".");
-  element.append(series.element, ofAll, grid);
+  // Sets are kept for a key, not for its sub keys.
+  const uniques = uniquesPanels(view.sub === undefined ? total : { uniques: [] }, key, view);
+  element.append(series.element, ...uniques.elements, ofAll, grid);
 
   /** A time without events: of a key that was counted at another time, or of one that is not known. */
   async function empty(shown, signal) {
@@ -148,10 +151,11 @@ function show(totals, total, key, view, element, freshness) {
     return { load: (signal) => p.load(state, key, signal), fail: p.fail };
   });
 
-  const parts = [{ load: loadSeries, fail: series.fail }, ...panels];
+  const sets = uniques.charts.map((chart) => ({ load: (signal) => chart.load(state, key, signal), fail: chart.fail }));
+  const parts = [{ load: loadSeries, fail: series.fail }, ...panels, ...sets];
   const stop = keepFresh(FRESH, async (signal) => {
     state = await resolve(wanted, signal);
     await loadParts(parts, signal);
   }, (error) => failFirst(error, series, grid));
-  return { redraw: series.redraw, stop() { stop(); series.destroy(); } };
+  return { redraw() { series.redraw(); uniques.redraw(); }, stop() { stop(); series.destroy(); uniques.stop(); } };
 }

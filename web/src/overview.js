@@ -13,6 +13,7 @@ import { addToSite } from "./site.js";
 import { historySpan, ratesOf, watchPipeline } from "./pipeline_data.js";
 import { watchRate } from "./rate.js";
 import { address, isSpan, zoneOf } from "./state.js";
+import { uniquesPanels } from "./uniques.js";
 
 const FRESH = 1000; // ms
 const TOP = 10;
@@ -31,11 +32,29 @@ export function overview(view, { freshness }) {
   } });
   const complete = tile("Complete until", { request: series.request, rows: () => [["until"], [iso(last?.complete_until)]] });
   const grid = h("div", { class: "grid" });
-  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), periodControls(view),
-    h("div", { class: "tiles" }, [rate, total, before, complete].map((t) => t.element)), series.element, grid);
+  const tiles = h("div", { class: "tiles" }, [rate, total, before, complete].map((t) => t.element));
+  const members = h("div", { class: "members" });
+  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), periodControls(view), tiles, series.element, members, grid);
   const resolve = latestTime(view);
   let state = view; // with the time that is shown
   let panels = null;
+  let uniques = null;
+
+  /** A tile and a chart for each unique counter of the total that is shown. */
+  function addUniques(shown) {
+    uniques = uniquesPanels(shown.total, shown.key, view);
+    members.append(...uniques.elements);
+    return uniques.charts.map((chart) => {
+      const name = chart.unique.label || chart.unique.ns;
+      let reply = null;
+      const number = tile(`Unique: ${name}`, { request: chart.request, rows: () => [["from", "to", name], [iso(reply?.from), iso(reply?.to), reply?.total]] });
+      total.element.after(number.element);
+      return { fail: chart.fail, async load(signal) {
+        reply = await chart.load(state, shown.key, signal);
+        number.show(count(reply.total), span(reply.from, reply.to, reply.timezone));
+      } };
+    });
+  }
 
   function showTiles(reply, name) {
     total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)));
@@ -80,6 +99,7 @@ export function overview(view, { freshness }) {
       });
       grid.append(...panels.map((p) => p.element));
       if (siteOf(totals)) element.append(addToSite(script));
+      panels.push(...addUniques(shown));
     }
     state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
     await loadParts([first, ...panels], signal);
@@ -108,5 +128,6 @@ export function overview(view, { freshness }) {
     showRate();
   });
 
-  return { element, redraw: series.redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); } };
+  const redraw = () => { series.redraw(); uniques?.redraw(); };
+  return { element, redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); uniques?.stop(); } };
 }

@@ -3,13 +3,15 @@
 
 #include "api/query.h"
 #include "api/period.h"
+#include "api/unique_query.h"
 #include <stdio.h>
 
 static const char text[] = "[input]\ntime = t\n"
                            "[total all]\nkey = \"all\"\nlabel = feed\n"
                            "[total u]\nkey = l\nlabel = user\n"
                            "[subtotal c.u]\nkey = c\nlabel = country\n"
-                           "[subtotal c.all]\nkey = c\nlabel = country\n";
+                           "[subtotal c.all]\nkey = c\nlabel = country\n"
+                           "[unique v.u]\nmember = v\nlabel = visitor\n";
 #define NOW INT64_C(1332637200) /* 25 March 2012, 01:00 UTC */
 #define DAY INT64_C(86400)
 
@@ -338,11 +340,47 @@ static void a_series_may_be_several(void **state)
     assert_string_equal(bad(QUERY_BREAKDOWN, "user=a&by=country&top=3").code, "bad-parameter");
 }
 
+static void sets_of_a_cohort_name_any_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *key;
+        int64_t from, to;
+    } sets[] = {{"all=user:a%3Ab%40c..d%3Bx%20%00y", NULL, 1330560000, 1333238400},
+        {"any=2012-02@user:@k", "@k", 1328054400, 1330560000},
+        {"any=1328054400..2012-02-03@u::", ":", 1328054400, 1328227200},
+        {"all=all@feed:", "all", HOUR_FIRST, HOUR_END}};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        const struct query_context context = {.counters = counters, .max_rows = 1000, .now = NOW};
+        static struct unique_query q;
+        struct query_error e;
+        struct buf query = {0};
+        buf_printf(&query, "period=2012-03&%s", sets[i].query);
+        url_query_free(&params);
+        assert_int_equal(url_query_parse(buf_bytes(&query), &params), 0);
+        int r = unique_query_parse(&context, QUERY_COHORT, &params, &q, &e);
+        buf_free(&query);
+        if (i == 3) { /* the feed has no unique counter */
+            assert_int_equal(r, -1);
+            assert_string_equal(e.code, "not-counted");
+            assert_non_null(strstr(e.hint, "[unique v.all]"));
+            continue;
+        }
+        assert_int_equal(r, 0);
+        assert_int_equal(q.n_sets, 1);
+        assert_true(bytes_equal(
+            q.sets[0].key, sets[i].key ? bytes_str(sets[i].key) : BYTES_LITERAL("a:b@c..d;x \0y")));
+        assert_int_equal(q.sets[0].from, sets[i].from);
+        assert_int_equal(q.sets[0].to, sets[i].to);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_are_named_by_ns_or_label),
         cmocka_unit_test(a_constant_needs_no_key),
+        cmocka_unit_test(sets_of_a_cohort_name_any_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
         cmocka_unit_test(a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest),

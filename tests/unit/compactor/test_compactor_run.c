@@ -360,7 +360,7 @@ static int run_child(uint32_t shards, long at, enum fault f)
     return WEXITSTATUS(status);
 }
 
-/* Slices 1-3 overlap in keys and hours; the fourth has nothing to merge but its cursors. */
+/* Slices 1-3 overlap in keys and hours, and in the members of sets; the fourth has nothing to merge but its cursors. */
 static void make_slices(void)
 {
     char key[6][32];
@@ -368,7 +368,14 @@ static void make_slices(void)
         /* Subtotals of one day, then of another hour of it, then of another day: each run makes other rollups. */
         static const char *const hours[][2] = {{"c.u|k.c411,US", "c.u|k.c411,ZA"},
             {"c.u|k.c411,US", "c.u|k.c412,US"}, {"c.u|k.c421,US", "c.u|k.c511,US"}};
-        struct slice_row rows[10] = {{NULL, 0, NULL}};
+        static const char *const days[] = {"v.u|k.c41,=", "v.u|k.c41,=", "v.u|k.c42,="};
+        struct slice_row rows[17] = {{NULL, 0, NULL}};
+        for (int i = 0; i < 5 && n < SLICES; i++) /* the first member is in every slice */
+            rows[9 + i] = (struct slice_row){days[n - 1], i * 70000 + (i > 0 ? (int64_t)n : 0), NULL};
+        if (n < SLICES) {
+            rows[14] = (struct slice_row){"w.u|k.c411,=", 7, NULL};
+            rows[15] = (struct slice_row){n == 1 ? "w.u|k.c412,=" : "w.u|l.c412,=", (int64_t)n, NULL};
+        }
         for (int i = 0; i < 2 && n < SLICES; i++)
             rows[i] = (struct slice_row){hours[n - 1][i], (int64_t)n + i, NULL};
         for (int i = 0; i < 6 && n < SLICES; i++) {
@@ -433,6 +440,12 @@ static void check_now(const char *when)
             snprintf(file, sizeof file, "%s/%s", path, m.texts[k].name);
             if (stat(file, &st) != 0 || (uint64_t)st.st_size != m.texts[k].bytes)
                 fail_msg("%s: %s is not what its manifest says", when, file);
+            const struct manifest_file *sets[] = {&m.set_texts[k], &m.sets[k]};
+            for (int i = 0; i < 2 && manifest_has_sets(&m, k); i++) {
+                snprintf(file, sizeof file, "%s/%s", path, sets[i]->name);
+                if (stat(file, &st) != 0 || (uint64_t)st.st_size != sets[i]->bytes)
+                    fail_msg("%s: %s is not what its manifest says", when, file);
+            }
         }
         manifest_free(&m);
     }
@@ -538,7 +551,8 @@ static void stopped_everywhere_in_an_import(void **state)
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     for (int i = 3000; i-- > 0;)
-        fprintf(f, "u|key%d,c411:%d\nc.u|key%d.c411,US:%d\n", i * 7919 % 3000, i + 1, i * 7919 % 3000, i + 1);
+        fprintf(f, "u|key%d,c411:%d\nc.u|key%d.c411,US:%d\nv.u|key%d.c41,=%d %d\n", i * 7919 % 3000, i + 1,
+            i * 7919 % 3000, i + 1, i % 50, i, i + 70000);
     fclose(f);
     stop_change(&(struct change_spec){.imports = &file, .n_imports = 1, .memory = 64 << 10});
 }
@@ -566,17 +580,31 @@ static void stopped_everywhere_in_a_forget(void **state)
 }
 
 /* Of an archive of all slices, because the run must merge none. The second of two months has only the sub key. */
-static void stopped_everywhere_when_a_sub_key_is_forgotten(void **state)
+static void stop_forget_sub(const char *text)
 {
-    struct change_spec spec = {.forget_sub = "c.u|US"};
-    (void)state;
+    struct change_spec spec = {.forget_sub = text};
     world->events_until = 3;
     for (int i = 0; i < 3; i++)
         assert_int_equal(run_child(2, -1, NO_FAULT), COMPACT_OK);
     change_spec = &spec;
     stop_with_every_fault(2);
     change_spec = NULL;
+}
+
+static void stopped_everywhere_when_a_sub_key_is_forgotten(void **state)
+{
+    (void)state;
+    stop_forget_sub("c.u|US");
     shell("grep -q '^c.u|k.c411,(other):' %s/expected/*.csv && ! grep -q US %s/expected/*.csv", root, root);
+}
+
+static void stopped_everywhere_when_a_member_is_forgotten(void **state)
+{
+    (void)state;
+    stop_forget_sub("v.u|0");
+    shell("test \"$(cat %s/expected/sets*.csv | grep '^v')\" = \"$(printf "
+          "'v.u|k.c4,#12\\nv.u|k.c41,#8\\nv.u|k.c42,#4')\"",
+        root);
 }
 
 static void nothing_new_makes_no_generation(void **state)
@@ -928,6 +956,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(stopped_everywhere_when_hours_are_dropped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_in_a_forget, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_everywhere_when_a_sub_key_is_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_everywhere_when_a_member_is_forgotten, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

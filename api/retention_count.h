@@ -1,0 +1,20 @@
+/* retention_count: in which units the members of each first unit are seen.
+ *
+ * The views are the sets of consecutive units, such as weeks; a unit may have several views. All sets are read once: the
+ * numbers chunk by chunk, with an accumulator for each unit, and the hashes in ranges of some ten thousand.
+ *
+ * 1. Memory: 8 KB for each unit, 16 bytes for each view, and a table of one range.
+ * 2. Clients choose members, and so hashes. Therefore the table's places depend on a random number of the process. */
+#ifndef MILLRACE_RETENTION_COUNT_H
+#define MILLRACE_RETENTION_COUNT_H
+
+#include "sets/set.h"
+
+#define RETENTION_UNITS_MAX 64
+
+/* Sets table[first * n_units + later] to the number of members that are in the unit `later` and whose first unit is
+ * `first`, for first <= later. unit_of[i] is the unit of views[i]. */
+void retention_count(
+    const struct set_view *views, const uint32_t *unit_of, size_t n, uint32_t n_units, uint64_t *table);
+
+#endif

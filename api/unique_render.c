@@ -1,0 +1,241 @@
+#include "api/unique_render.h"
+
+#include "api/render.h"
+
+#include <inttypes.h>
+
+#define HASH_NOTE "two texts with the same 64-bit hash count as one member"
+#define KEY_NOTE                                                                                             \
+    "the visitor key changes during this time, so one person counts once for each key (visitor_key_period)"
+
+int64_t unique_render_end(const struct unique_count *c)
+{
+    int64_t end = c->n_rows > 0 ? c->rows[c->n_rows - 1].end : 0;
+    for (size_t i = 0; i < c->query->n_sets && c->n_rows == 0; i++)
+        if (c->query->sets[i].to > end)
+            end = c->query->sets[i].to;
+    return units_hours_end(end);
+}
+
+static bool is_complete(int64_t from, int64_t to, const struct completeness *complete)
+{
+    return from >= complete->counted_since && units_hours_end(to) <= complete->until;
+}
+
+static const char *truth(bool value)
+{
+    return value ? "true" : "false";
+}
+
+/* Appends a number that is known only if all of its time was counted. */
+static void append_n(uint64_t n, int64_t from, const struct completeness *complete, bool csv, struct buf *out)
+{
+    if (from >= complete->counted_since)
+        buf_append_u64(out, n);
+    else
+        buf_append_str(out, csv ? "" : "null");
+}
+
+static void append_daily(double daily, uint64_t n, bool csv, struct buf *out)
+{
+    double stickiness = n ? daily / (double)n : 0;
+    if (daily >= 0)
+        buf_printf(out, csv ? ",%.2f,%.6f" : ",\"daily\":%.2f,\"stickiness\":%.6f", daily, stickiness);
+    else if (csv)
+        buf_append_str(out, ",,");
+}
+
+static void append_date(const struct unique_count *c, int64_t t, bool csv, struct buf *out)
+{
+    buf_append_str(out, csv ? "" : "{\"t\":");
+    render_time(t, out);
+    buf_append_str(out, csv ? "," : ",\"date\":\"");
+    units_print_date(&c->query->query.calendar, t, out);
+    buf_append_str(out, csv ? "," : "\",");
+}
+
+/* Appends the notes on what a member is. */
+static void append_notes(const struct unique_count *c, const struct completeness *complete,
+    int64_t key_seconds, int64_t longest, struct buf *out)
+{
+    bool is_visitor = strcmp(c->query->sets[0].unique->key_text, "visitor") == 0;
+    if (complete->is_not_counted)
+        render_member(out, "note", BYTES_LITERAL(RENDER_NOT_COUNTED));
+    if (is_visitor && key_seconds > 0 && longest > key_seconds)
+        render_member(out, "visitor_key", BYTES_LITERAL(KEY_NOTE));
+    render_member(out, "hash", BYTES_LITERAL(HASH_NOTE));
+}
+
+static void append_head(
+    const struct unique_count *c, const struct completeness *complete, int64_t key_seconds, struct buf *out)
+{
+    const struct unique_query *u = c->query;
+    const struct query *q = &u->query;
+    buf_append_char(out, '{');
+    render_member(out, "ns", bytes_str(q->unique->ns));
+    if (u->n_sets == 1)
+        render_member(out, "key", u->sets[0].key);
+    for (size_t i = 0; i < u->n_sets && u->n_sets > 1; i++) {
+        buf_append_str(out, i ? "," : "\"keys\":[");
+        buf_append_json(out, u->sets[i].key);
+        buf_append_str(out, i + 1 < u->n_sets ? "" : "],");
+    }
+    render_member(out, "label", bytes_str(q->total->label));
+    render_member(out, "count", bytes_str(q->unique->label));
+    append_notes(c, complete, key_seconds, c->to - c->from, out);
+    if (q->total->max_keys > 0)
+        buf_printf(out, "\"max_keys\":%" PRIu64 ",", q->total->max_keys);
+    render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", c->from, c->to);
+    render_member(out, "timezone", bytes_str(q->calendar.zone.name));
+    if (q->is_rounded)
+        render_member(out, "round", BYTES_LITERAL("hour"));
+    buf_append_str(out, "\"additive\":false,");
+}
+
+static void append_unique_row(
+    const struct unique_count *c, size_t i, const struct completeness *complete, bool csv, struct buf *out)
+{
+    const struct unique_query *u = c->query;
+    const struct unique_row *row = &c->rows[i];
+    int64_t from = row->start;
+    if (u->window > 1)
+        from = units_back(&u->query.calendar, from, u->window - 1);
+    append_date(c, row->start, csv, out);
+    buf_append_str(out, csv ? "" : "\"n\":");
+    append_n(row->n, from, complete, csv, out);
+    buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(is_complete(from, row->end, complete)));
+    if (u->is_sticky)
+        append_daily(row->daily, row->n, csv, out);
+}
+
+static void render_uniques(const struct unique_count *c, const struct completeness *complete,
+    int64_t key_seconds, bool csv, struct buf *out)
+{
+    if (csv) {
+        buf_append_str(
+            out, c->query->is_sticky ? "t,date,n,complete,daily,stickiness\n" : "t,date,n,complete\n");
+    } else {
+        append_head(c, complete, key_seconds, out);
+        if (c->query->window > 1)
+            buf_printf(out, "\"window\":%" PRId64 ",", c->query->window);
+        buf_printf(out, "\"total\":%" PRIu64, c->total);
+        append_daily(c->daily, c->total, false, out);
+        buf_append_char(out, ',');
+        render_completeness(c->from, complete, out);
+        buf_append_str(out, "\"rows\":[");
+    }
+    for (size_t i = 0; i < c->n_rows; i++) {
+        buf_append_str(out, !csv && i ? "," : "");
+        append_unique_row(c, i, complete, csv, out);
+        buf_append_char(out, csv ? '\n' : '}');
+    }
+    buf_append_str(out, csv ? "" : "]}\n");
+}
+
+/* Appends a cell of a retention: the members of the unit `first` that were seen `after` units later. */
+static void append_cell(const struct unique_count *c, size_t first, size_t after,
+    const struct completeness *complete, bool csv, struct buf *out)
+{
+    const uint64_t *row = c->table + first * c->n_rows + first;
+    bool whole = is_complete(c->rows[first].start, c->rows[first + after].end, complete);
+    double share = row[0] ? (double)row[after] / (double)row[0] : 0;
+    buf_append_str(out, csv ? "" : "\"n\":");
+    append_n(row[after], c->rows[first].start, complete, csv, out);
+    if (csv || after > 0)
+        buf_printf(out, csv ? ",%.6f" : ",\"share\":%.6f", share);
+    buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(whole));
+}
+
+static void render_retention(const struct unique_count *c, const struct completeness *complete,
+    int64_t key_seconds, bool csv, struct buf *out)
+{
+    size_t lookback = (size_t)c->query->lookback;
+    if (csv) {
+        buf_append_str(out, "t,date,after,n,share,complete\n");
+    } else {
+        append_head(c, complete, key_seconds, out);
+        buf_printf(out, "\"lookback\":%zu,", lookback);
+        render_completeness(c->rows[0].start, complete, out);
+        buf_append_str(out, "\"rows\":[");
+    }
+    for (size_t i = lookback; i < c->n_rows; i++) {
+        for (size_t after = 0; i + after < c->n_rows; after++) {
+            if (csv || after == 0) {
+                buf_append_str(out, !csv && i > lookback ? "," : "");
+                append_date(c, c->rows[i].start, csv, out);
+            } else {
+                buf_append_str(out, after > 1 ? ",{" : "{");
+            }
+            if (csv)
+                buf_printf(out, "%zu,", after);
+            append_cell(c, i, after, complete, csv, out);
+            buf_append_str(out, csv ? "\n" : after == 0 ? ",\"retained\":[" : "}");
+        }
+        buf_append_str(out, csv ? "" : "]}");
+    }
+    buf_append_str(out, csv ? "" : "]}\n");
+}
+
+static void append_set(
+    const struct query_set *s, uint64_t n, const struct completeness *complete, bool csv, struct buf *out)
+{
+    static const char *const roles[] = {"all", "any", "not"}; /* in the order of enum set_role */
+    bool whole = is_complete(s->from, s->to, complete);
+    if (csv) {
+        buf_printf(out, "%s,%s,%s,", roles[s->role], s->unique->ns, s->total->label);
+        buf_append_csv(out, s->key);
+        buf_printf(out, ",%" PRId64 ",%" PRId64 ",%" PRIu64 ",%s\n", s->from, s->to, n, truth(whole));
+        return;
+    }
+    buf_printf(out, "{\"role\":\"%s\",", roles[s->role]);
+    render_member(out, "ns", bytes_str(s->unique->ns));
+    render_member(out, "label", bytes_str(s->total->label));
+    render_member(out, "key", s->key);
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"n\":%" PRIu64 ",\"complete\":%s}", s->from,
+        s->to, n, truth(whole));
+}
+
+static void render_cohort(const struct unique_count *c, const struct completeness *complete,
+    int64_t key_seconds, bool csv, struct buf *out)
+{
+    const struct unique_query *u = c->query;
+    int64_t from = INT64_MAX, to = 0;
+    for (size_t i = 0; i < u->n_sets; i++) {
+        from = u->sets[i].from < from ? u->sets[i].from : from;
+        to = u->sets[i].to > to ? u->sets[i].to : to;
+    }
+    const char *whole = truth(is_complete(from, to, complete));
+    if (csv) {
+        buf_append_str(out, "set,ns,label,key,from,to,n,complete\n");
+    } else {
+        buf_append_char(out, '{');
+        render_member(out, "count", bytes_str(u->sets[0].unique->label));
+        append_notes(c, complete, key_seconds, to - from, out);
+        render_member(out, "timezone", bytes_str(u->query.calendar.zone.name));
+        buf_printf(out, "\"additive\":false,\"n\":%" PRIu64 ",\"complete\":%s,", c->total, whole);
+        render_completeness(from, complete, out);
+        buf_append_str(out, "\"sets\":[");
+    }
+    for (size_t i = 0; i < u->n_sets; i++) {
+        buf_append_str(out, !csv && i ? "," : "");
+        append_set(&u->sets[i], c->sizes[i], complete, csv, out);
+    }
+    if (csv)
+        buf_printf(out, "cohort,,,,,,%" PRIu64 ",%s\n", c->total, whole);
+    else
+        buf_append_str(out, "]}\n");
+}
+
+void unique_render(
+    const struct unique_count *c, const struct completeness *complete, int64_t key_seconds, struct buf *out)
+{
+    const struct query *q = &c->query->query;
+    bool csv = q->format == QUERY_CSV;
+    if (q->kind == QUERY_UNIQUES)
+        render_uniques(c, complete, key_seconds, csv, out);
+    else if (q->kind == QUERY_RETENTION)
+        render_retention(c, complete, key_seconds, csv, out);
+    else
+        render_cohort(c, complete, key_seconds, csv, out);
+}

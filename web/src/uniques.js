@@ -1,0 +1,94 @@
+// Different members, such as visitors, beside the events: a number, a chart, and how many come back.
+
+import { chart } from "./chart.js";
+import { getCounts } from "./counts.js";
+import { h } from "./dom.js";
+import { count, share as percent, span } from "./format.js";
+import { keepFresh } from "./live_update.js";
+import { panel } from "./panel.js";
+import { share } from "./share.js";
+import { isSpan, timeOf, unitOf, zoneOf } from "./state.js";
+
+const DAY = 86400;
+const WEEKS = 9;
+const RETENTION_FRESH = 60000; // ms; an answer may read large sets
+const PLAIN = /^\d+$/; // Unix seconds
+
+const round = (t, to) => (PLAIN.test(t) ? to(t / DAY) * DAY : t);
+
+/** Sets of days are of UTC days, so they answer for whole UTC days. */
+function setsTime(unique, state) {
+  const [unit, week_start] = unitOf(state).split("-");
+  if (unique.by !== "day") return { unit, week_start, ...timeOf(state) };
+  const time = isSpan(state) ? { from: round(state.from, Math.floor), to: round(state.to, Math.ceil) }
+    : { period: state.period === "24h" ? "2d" : state.period };
+  return { unit: unit === "hour" ? "day" : unit, week_start, ...time };
+}
+
+const nameOf = (unique) => unique.label || unique.ns;
+const zoneNote = (unique, state) => (unique.by === "day" && zoneOf(state) !== "UTC" ? "Days in UTC." : "");
+
+/** A chart of one unique counter. `load` returns the API's answer. */
+export function uniquesPanel(unique, view) {
+  const name = nameOf(unique);
+  const p = panel(name, { wide: true });
+  const plot = chart({ label: `Unique: ${name}`, zone: unique.by === "day" ? "UTC" : zoneOf(view) });
+  let request = { path: "v1/uniques", parameters: {} };
+  let rows = [];
+  p.head.append(share({ name, request: () => request, rows: () => [["date", name], ...rows.map((r) => [r.date, r.n])] }));
+  return {
+    element: p.element,
+    fail: p.fail,
+    redraw: plot.redraw,
+    destroy: plot.destroy,
+    request: () => request,
+    async load(state, key, signal) {
+      request = { path: "v1/uniques", parameters: { ns: unique.ns, key, ...setsTime(unique, state) } };
+      const reply = await getCounts(request.path, request.parameters, signal);
+      rows = reply.rows;
+      p.title(`${count(reply.total)} unique: ${name}`);
+      p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key ?? "", reply.note ?? "");
+      plot.draw(rows, { now: `${span(reply.from, reply.to, unique.by === "day" ? "UTC" : zoneOf(state))}: ${count(reply.total)}`, to: reply.to });
+      p.show(reply.total ? plot.element : h("p", { class: "muted" }, "None in this time."));
+      return reply;
+    },
+  };
+}
+
+function cell({ n, share, complete }) {
+  const shade = h("td", { class: complete ? "number" : "number open", title: `${count(n ?? 0)}${complete ? "" : ", not complete yet"}` }, percent(share));
+  shade.style.setProperty("--share", share);
+  return shade;
+}
+
+/** Of those first seen in a week, how many came back in each later week. Asks by itself, rarely. */
+export function retentionPanel(unique, key) {
+  const name = nameOf(unique);
+  const p = panel(`Retention: ${name}`, { wide: true });
+  const request = { path: "v1/retention", parameters: { ns: unique.ns, key, unit: "mweek", units: WEEKS } };
+  let rows = [];
+  p.head.append(share({ name: `retention-${name}`, request: () => request,
+    rows: () => [["first seen", name, ...rows.slice(1).map((_, i) => i + 1)], ...rows.map((r) => [r.date, r.n, ...r.retained.map((c) => c.n)])] }));
+  const stop = keepFresh(RETENTION_FRESH, async (signal) => {
+    const reply = await getCounts(request.path, request.parameters, signal);
+    rows = reply.rows;
+    const line = (row) => h("tr", {}, h("th", { scope: "row" }, row.date), h("td", { class: "number" }, row.n === null ? "–" : count(row.n)), row.retained.map(cell));
+    p.note(`Week of the first visit, and the share seen again 1 to ${WEEKS - 1} weeks later.`);
+    p.show(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Retention: ${name}` }, h("table", { class: "retention" },
+      h("thead", {}, h("tr", {}, ["Week of", "New", ...rows.slice(1).map((_, i) => `+${i + 1}`)].map((text) => h("th", { scope: "col" }, text)))),
+      h("tbody", {}, rows.map(line)))));
+  }, p.fail);
+  return { element: p.element, stop };
+}
+
+/** The panels of all unique counters of a total, to append to a view. */
+export function uniquesPanels(total, key, view) {
+  const charts = (total.uniques ?? []).map((unique) => ({ unique, ...uniquesPanel(unique, view) }));
+  const tables = (total.uniques ?? []).map((unique) => retentionPanel(unique, key));
+  return {
+    elements: [...charts.map((c) => c.element), ...tables.map((t) => t.element)],
+    charts,
+    redraw: () => charts.forEach((c) => c.redraw()),
+    stop() { charts.forEach((c) => c.destroy()); tables.forEach((t) => t.stop()); },
+  };
+}
