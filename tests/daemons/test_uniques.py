@@ -1,6 +1,7 @@
 """The api's answers about sets equal sets that Python makes of the same events: in memory, in slices and in archives of one and
 three shards, while they are compacted, whatever is killed."""
-# seconds: 80
+# seconds: 20
+import bisect
 import collections
 import datetime
 import json
@@ -106,11 +107,12 @@ class Model:
 
     def add(self, e):
         if member(e.get("v")) is not None:
-            self.events.append((e["t"], e["l"], e["p"], member(e["v"])))
+            bisect.insort(self.events, (e["t"], e["l"], e["p"], member(e["v"])))
 
     def members(self, from_, to, **keys):
         users, pages = keys.get("user"), keys.get("page")
-        return {v for t, l, p, v in self.events if from_ <= t < to and (users is None or l in users) and (pages is None or p in pages)}
+        first, last = bisect.bisect_left(self.events, (from_,)), bisect.bisect_left(self.events, (to,))
+        return {v for _, l, p, v in self.events[first:last] if (users is None or l in users) and (pages is None or p in pages)}
 
 
 def random_event(rng):
