@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #define V4_BITS 96 /* bits before the IPv4 address in an IPv4-mapped address */
-#define FORWARDED_VALUE_MAX 64
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -150,79 +149,8 @@ static void visit_list(struct walk *w, struct bytes list)
     }
 }
 
-static struct bytes skip_blanks(struct bytes text)
-{
-    while (text.len > 0 && (*text.ptr == ' ' || *text.ptr == '\t'))
-        text = bytes_of(text.ptr + 1, text.len - 1);
-    return text;
-}
-
-/* Removes a token or a quoted string from *rest. A value longer than FORWARDED_VALUE_MAX is not an address, and is cut. Returns false
- * if *rest is malformed. */
-static bool take_value(struct bytes *rest, char value[FORWARDED_VALUE_MAX], size_t *n)
-{
-    size_t i = 0;
-    bool is_quoted = rest->len > 0 && *rest->ptr == '"', is_closed = !is_quoted;
-    for (*n = 0, i = is_quoted; i < rest->len; i++) {
-        char c = rest->ptr[i];
-        if (is_quoted && c == '"') {
-            is_closed = true;
-            i++;
-            break;
-        }
-        if (!is_quoted && strchr(" \t,;\"=", c) && c != '\0')
-            break;
-        if (is_quoted && c == '\\' && ++i < rest->len)
-            c = rest->ptr[i];
-        if (*n < FORWARDED_VALUE_MAX)
-            value[(*n)++] = c;
-    }
-    *rest =
-        skip_blanks(bytes_of(rest->ptr + (i < rest->len ? i : rest->len), i < rest->len ? rest->len - i : 0));
-    return is_closed && (is_quoted || *n > 0);
-}
-
-/* Reads the parameters of one element, up to its comma. Returns false if the element is malformed. */
-static bool visit_element(struct walk *w, struct bytes *rest)
-{
-    char address[FORWARDED_VALUE_MAX] = "", value[FORWARDED_VALUE_MAX];
-    size_t length = 0, n;
-    bool has_address = false;
-    while (rest->len > 0 && *rest->ptr != ',') {
-        size_t name = 0;
-        while (name < rest->len && !strchr(" \t,;\"=", rest->ptr[name]))
-            name++;
-        bool is_for = bytes_equal_nocase(bytes_of(rest->ptr, name), BYTES_LITERAL("for"));
-        if (name == 0 || name == rest->len || rest->ptr[name] != '=' || (is_for && has_address))
-            return false;
-        *rest = bytes_of(rest->ptr + name + 1, rest->len - name - 1);
-        if (!take_value(rest, value, &n) || (rest->len > 0 && *rest->ptr != ';' && *rest->ptr != ','))
-            return false;
-        if (is_for) {
-            memcpy(address, value, n);
-            length = n;
-            has_address = true;
-        }
-        if (rest->len > 0 && *rest->ptr == ';')
-            *rest = skip_blanks(bytes_of(rest->ptr + 1, rest->len - 1));
-    }
-    visit(w, bytes_of(address, length));
-    return true;
-}
-
-static bool visit_forwarded(struct walk *w, struct bytes header)
-{
-    for (struct bytes rest = skip_blanks(header); rest.len > 0; rest = skip_blanks(rest)) {
-        if (*rest.ptr != ',' && !visit_element(w, &rest))
-            return false;
-        if (rest.len > 0)
-            rest = bytes_of(rest.ptr + 1, rest.len - 1); /* the comma */
-    }
-    return true;
-}
-
-bool client_address_find(const struct trusted_proxies *t, enum forwarded_form form, struct bytes peer,
-    struct bytes header, struct client_address *out)
+bool client_address_find(
+    const struct trusted_proxies *t, struct bytes peer, struct bytes header, struct client_address *out)
 {
     struct walk w = {.trusted = t};
     const char *comma = peer.len > 0 ? memrchr(peer.ptr, ',', peer.len) : NULL;
@@ -231,12 +159,10 @@ bool client_address_find(const struct trusted_proxies *t, enum forwarded_form fo
     bool is_unix = bytes_equal_str(last, "unix"), is_known = !is_unix && client_address_parse(last, out);
     if (is_unix ? !t->has_unix : !is_known || !is_trusted(t, out))
         return is_known;
-    bool is_formed = form == FORWARDED_LIST || visit_forwarded(&w, header);
-    if (form == FORWARDED_LIST)
-        visit_list(&w, header);
+    visit_list(&w, header);
     if (comma)
         visit_list(&w, bytes_of(peer.ptr, (size_t)(comma - peer.ptr)));
     if (w.has_client)
         *out = w.client;
-    return is_formed && w.has_client;
+    return w.has_client;
 }

@@ -5,8 +5,7 @@
  * rightmost address that is not a trusted proxy.
  *
  * 1. No content of the header can change the result if the request comes from another address than a trusted proxy.
- * 2. Content to the left of the client's address cannot change the result. In a malformed `Forwarded` nothing has a
- *    known place, so there is no client.
+ * 2. Content to the left of the client's address cannot change the result.
  * 3. An IPv4 address and its IPv4-mapped form (::ffff:192.0.2.7) are the same address.
  *
  * All functions take time linear in their input. */
@@ -41,15 +40,11 @@ struct trusted_proxies {
 int trusted_proxies_parse(const char *text, struct trusted_proxies *out, struct error *error);
 void trusted_proxies_free(struct trusted_proxies *t);
 
-enum forwarded_form {
-    FORWARDED_LIST,   /* addresses separated by commas: X-Forwarded-For, X-Real-IP */
-    FORWARDED_RFC7239 /* Forwarded: for=192.0.2.7;proto=https, for="[2001:db8::1]:4711" */
-};
 /* Finds the client. `peer`: address of the connection, or "unix"; in a log it may be a list, whose last address is the
- * connection's. `header`: content of the header, of which several are joined by commas. If all addresses are trusted
+ * connection's. `header`: addresses separated by commas, as in X-Forwarded-For. If all addresses are trusted
  * proxies, the leftmost address of the header is the client. Returns false if there is no client: an address is
  * malformed or `unknown`, or a trusted proxy has sent no header. */
-bool client_address_find(const struct trusted_proxies *t, enum forwarded_form form, struct bytes peer,
-    struct bytes header, struct client_address *out);
+bool client_address_find(
+    const struct trusted_proxies *t, struct bytes peer, struct bytes header, struct client_address *out);
 
 #endif

@@ -130,9 +130,10 @@ static int read_visitor(struct reading *r)
     return 0;
 }
 
+/* `Forwarded` (RFC 7239) has another form. */
 static bool is_header(const char *name)
 {
-    return *name &&
+    return *name && !bytes_equal_nocase(bytes_str(name), BYTES_LITERAL("Forwarded")) &&
            name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")] == '\0';
 }
 
@@ -144,7 +145,9 @@ static int read_address(struct reading *r)
     bool is_peer = !address || strcmp(address, "peer") == 0;
     if (!is_peer && !is_header(address))
         return config_fail(r->error, r->config, line_of(r, "client_address"),
-            "client_address must be peer or the name of a header, not '%s'", address);
+            "client_address must be peer, or a header with a list of addresses such as X-Forwarded-For, not "
+            "'%s'",
+            address);
     if (is_peer && proxies)
         return config_fail(r->error, r->config, line_of(r, "trusted_proxies"),
             "trusted_proxies has no effect without client_address = HEADER");

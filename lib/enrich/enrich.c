@@ -82,11 +82,8 @@ static void append_values(struct enrich *e)
 
 void enrich_begin(struct enrich *e, const struct enrich_client *client, usec_t wall, usec_t boot)
 {
-    const char *header = e->settings->address_header;
-    bool is_rfc7239 = header && bytes_equal_nocase(bytes_str(header), BYTES_LITERAL("Forwarded"));
     e->now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
-    e->has_address = client_address_find(&e->settings->proxies,
-        is_rfc7239 ? FORWARDED_RFC7239 : FORWARDED_LIST, client->peer, client->forwarded, &e->address);
+    e->has_address = client_address_find(&e->settings->proxies, client->peer, client->forwarded, &e->address);
     buf_clear(&e->agent);
     buf_append_bytes(&e->agent, client->agent);
     buf_clear(&e->host);

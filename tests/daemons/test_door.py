@@ -118,8 +118,8 @@ class ApiDoorTest(ApiDoorCase):
         self.assertEqual(self.api.post("/p/events", b'{"ip":1}').status, 200)
         self.assertEqual(json.loads(self.stored()), {"ip": "127.0.0.1"})
         self.assertEqual(self.post({"ip": 1, "t": 1}, X_Forwarded_For="192.0.2.7"), [{"t": 1, "ip": "127.0.0.1"}])
-        self.start_api("add = ip\nclient_address = Forwarded\n", "--address=unix:" + self.path("sock"))
-        self.assertEqual(self.post({"t": 1}, Forwarded='for="[2001:db8::1]:9"'), [{"t": 1, "ip": "2001:db8::1"}])
+        self.start_api("add = ip\nclient_address = X-Real-IP\n", "--address=unix:" + self.path("sock"))
+        self.assertEqual(self.post({"t": 1}, X_Real_IP="[2001:db8::1]:9"), [{"t": 1, "ip": "2001:db8::1"}])
 
     def test_a_key_file_that_cannot_be_used(self):
         for door, why in (("add = visitor\n", "needs visitor_key_file"), ("add = visitor\nKEYS/no/such\n", "No such file"),

@@ -1,11 +1,11 @@
-/* Any bytes as the header of a proxy, behind which the proxy has appended the client's address. X-Forwarded-For must have this client;
- * Forwarded must have this client or none. An address that is read must be printed and read again. */
+/* Any bytes as the header of a proxy, behind which the proxy has appended the client's address. The result must be
+ * this client. An address that is read must be printed and read again. */
 #include "enrich/client_address.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(struct bytes header, enum forwarded_form form, const char *appended)
+static void check(struct bytes header)
 {
     static struct trusted_proxies proxies;
     struct client_address found, want;
@@ -16,12 +16,11 @@ static void check(struct bytes header, enum forwarded_form form, const char *app
     if (!client_address_parse(BYTES_LITERAL("192.0.2.7"), &want))
         abort();
     buf_append_bytes(&all, header);
-    buf_append_str(&all, appended);
-    bool is_found =
-        client_address_find(&proxies, form, BYTES_LITERAL("127.0.0.1:1"), buf_bytes(&all), &found);
-    if (is_found ? memcmp(&found, &want, sizeof found) != 0 : form == FORWARDED_LIST)
+    buf_append_str(&all, ",192.0.2.7");
+    if (!client_address_find(&proxies, BYTES_LITERAL("127.0.0.1:1"), buf_bytes(&all), &found) ||
+        memcmp(&found, &want, sizeof found) != 0)
         abort();
-    (void)client_address_find(&proxies, form, header, header, &found);
+    (void)client_address_find(&proxies, header, header, &found);
     buf_free(&all);
 }
 
@@ -36,9 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (!client_address_parse(bytes_str(client_address_print(&a, printed)), &again) ||
             memcmp(&a, &again, sizeof a) != 0))
         abort();
-    check(text, FORWARDED_LIST, ",192.0.2.7");
-    check(text, FORWARDED_RFC7239, ",for=\"192.0.2.7:80\"");
-    check(text, FORWARDED_RFC7239, ", for=192.0.2.7;by=_x");
+    check(text);
     char *copy = bytes_dup(text);
     (void)trusted_proxies_parse(copy, &proxies, &error);
     trusted_proxies_free(&proxies);

@@ -120,7 +120,10 @@ static void test_settings(void **state)
             "has no setting 'client_adress' (did you mean client_address?)"},
         {VISITORS "visitor_key_period = month\n", "visitor_key_period must be day or week, not 'month'"},
         {VISITORS "visitor_site = host(\n", "visitor_site must be a field, a function"},
-        {VISITORS "client_address = X Y\n", "client_address must be peer or the name of a header, not 'X Y'"},
+        {VISITORS "client_address = X Y\n",
+            "client_address must be peer, or a header with a list of addresses such as X-Forwarded-For, not "
+            "'X Y'"},
+        {VISITORS "client_address = forwarded\n", "such as X-Forwarded-For, not 'forwarded'"},
         {VISITORS "trusted_proxies = ::1\n", "trusted_proxies has no effect without client_address = HEADER"},
         {VISITORS "client_address = X-Real-IP\ntrusted_proxies = ::1 10.0.0\n",
             "test.conf:5: trusted_proxies: `10.0.0` is not an address"},
@@ -133,8 +136,8 @@ static void test_settings(void **state)
     }
     assert_false(open_door("[simplequeue]\n"));
     assert_null(settings);
-    assert_true(open_door(VISITORS "visitor-key-period = week\nclient_address = Forwarded\n"));
-    assert_string_equal(settings->address_header, "Forwarded");
+    assert_true(open_door(VISITORS "visitor-key-period = week\nclient_address = X-Real-IP\n"));
+    assert_string_equal(settings->address_header, "X-Real-IP");
     assert_int_equal(settings->proxies.n, 2);
     assert_true(settings->proxies.has_unix);
 }
