@@ -232,6 +232,29 @@ const char *config_value(const struct config_section *s, const char *key)
     return e ? e->value : NULL;
 }
 
+int config_line(const struct config_section *s, const char *key)
+{
+    const struct config_entry *e = config_entry(s, key);
+    return e ? e->line : s->line;
+}
+
+int config_check_keys(
+    const struct config *c, const struct config_section *s, const char *const *known, struct error *error)
+{
+    for (size_t i = 0; i < s->n_entries; i++) {
+        const struct config_entry *e = &s->entries[i];
+        const char *const *k = known;
+        struct suggest near = suggest_for(e->key);
+        for (; *k && !is_same_key(*k, e->key); k++)
+            suggest_try(&near, *k);
+        if (!*k)
+            return config_fail(error, c, e->line, "[%s] has no setting '%s'%s%s%s", s->kind, e->key,
+                near.nearest ? " (did you mean " : "", near.nearest ? near.nearest : "",
+                near.nearest ? "?)" : "");
+    }
+    return 0;
+}
+
 static bool installed_path(char *path, size_t size)
 {
     static const char *const places[] = {"/bin", "/libexec/millrace"};

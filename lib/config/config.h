@@ -61,6 +61,12 @@ static inline const char *config_setting(const struct config *c, const char *kin
     return config_value(config_section(c, kind, ""), key);
 }
 
+/* Returns the line of an entry, or that of the section if the entry does not exist. */
+int config_line(const struct config_section *s, const char *key);
+/* Checks that each key of a section is one of `known`, which ends with NULL. Returns 0, or -1 with the error. */
+int config_check_keys(
+    const struct config *c, const struct config_section *s, const char *const *known, struct error *error);
+
 /* Stores the error "FILE:LINE: message", or "FILE: message" if `line` is 0. Returns -1. */
 int config_fail(struct error *error, const struct config *c, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -1,6 +1,5 @@
 #include "counts/counters.h"
 #include "base/erased_line.h"
-#include "base/suggest.h"
 #include "counts/condition.h"
 #include "counts/event_seconds.h"
 #include "json/json_fields.h"
@@ -29,25 +28,7 @@ struct reading {
 
 static int refuse_unknown(struct reading *r, const struct config_section *s, const char *const *known)
 {
-    for (size_t i = 0; i < s->n_entries; i++) {
-        const char *const *k = known;
-        struct suggest near = suggest_for(s->entries[i].key);
-        for (; *k && strcmp(*k, s->entries[i].key) != 0; k++)
-            suggest_try(&near, *k);
-        if (!*k)
-            return config_fail(r->error, r->config, s->entries[i].line, "[%s] has no setting '%s'%s%s%s",
-                s->kind, s->entries[i].key, near.nearest ? " (did you mean " : "",
-                near.nearest ? near.nearest : "", near.nearest ? "?)" : "");
-    }
-    return 0;
-}
-
-static int line_of(const struct config_section *s, const char *key)
-{
-    for (size_t i = 0; i < s->n_entries; i++)
-        if (strcmp(s->entries[i].key, key) == 0)
-            return s->entries[i].line;
-    return s->line;
+    return config_check_keys(r->config, s, known, r->error);
 }
 
 /* Reads the setting that a row describes, or the row's default. */
@@ -58,7 +39,7 @@ static int read_number(
     const char *value = s ? config_value(s, row->name) : NULL;
     if (option_value_read(row, value ? value : row->fallback, out, &why) == 0)
         return 0;
-    return config_fail(r->error, r->config, line_of(s, row->name), "%s %s", row->name, why.text);
+    return config_fail(r->error, r->config, config_line(s, row->name), "%s %s", row->name, why.text);
 }
 
 /* Copies a condition to *out, or leaves *out NULL if the setting is missing. */
@@ -69,7 +50,7 @@ static int read_condition(
     struct error why;
     struct condition *c = text ? condition_new(bytes_str(text), &why) : NULL;
     if (text && !c)
-        return config_fail(r->error, r->config, line_of(s, setting), "%s: %s", setting, why.text);
+        return config_fail(r->error, r->config, config_line(s, setting), "%s: %s", setting, why.text);
     condition_free(&c);
     *out = text ? mem_strdup(text) : NULL;
     return 0;
@@ -93,19 +74,19 @@ static int read_input(struct reading *r)
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
                *format = config_value(s, "time_format"), *otherwise = config_value(s, "time_default");
     if (!time || !*time)
-        return config_fail(r->error, r->config, line_of(s, "time"), "[input] needs time = FIELD");
+        return config_fail(r->error, r->config, config_line(s, "time"), "[input] needs time = FIELD");
     r->out->units_a_second = event_seconds_units(unit ? unit : "s");
     if (r->out->units_a_second == 0)
-        return config_fail(r->error, r->config, line_of(s, "time_unit"),
+        return config_fail(r->error, r->config, config_line(s, "time_unit"),
             "time_unit must be s, ms, us or ns, not '%s'", unit);
     if (format && strcmp(format, "lenient") != 0 && strcmp(format, "strict") != 0)
-        return config_fail(r->error, r->config, line_of(s, "time_format"),
+        return config_fail(r->error, r->config, config_line(s, "time_format"),
             "time_format must be strict or lenient, not '%s'", format);
     if (otherwise && strcmp(otherwise, "now") != 0)
-        return config_fail(r->error, r->config, line_of(s, "time_default"),
+        return config_fail(r->error, r->config, config_line(s, "time_default"),
             "time_default must be now, not '%s'; without time_default each event needs a time", otherwise);
     if (!json_path_is_valid(bytes_str(time)))
-        return config_fail(r->error, r->config, line_of(s, "time"), NOT_A_FIELD, "time", time);
+        return config_fail(r->error, r->config, config_line(s, "time"), NOT_A_FIELD, "time", time);
     if (read_condition(r, s, "skip_if", &r->out->skip_if) != 0 ||
         read_condition(r, s, "keep_if", &r->out->keep_if) != 0)
         return -1;
@@ -162,7 +143,7 @@ static int read_label(
     c->label = mem_strdup(label ? label : default_label);
     if (bytes_is_name(bytes_str(c->label)))
         return 0;
-    return config_fail(r->error, r->config, line_of(s, "label"),
+    return config_fail(r->error, r->config, config_line(s, "label"),
         "invalid label '%s'; use 1 to 64 of A-Z a-z 0-9 _ . -, but not . or ..", c->label);
 }
 
@@ -178,7 +159,7 @@ static int read_settings(
         return config_fail(r->error, r->config, s->line,
             "[%s %s] needs key = FIELD, " KEY_FUNCTIONS " or \"CONSTANT\"", s->kind, s->name);
     if (!parse_key(bytes_str(key), c))
-        return config_fail(r->error, r->config, line_of(s, "key"),
+        return config_fail(r->error, r->config, config_line(s, "key"),
             "key must be FIELD, " KEY_FUNCTIONS " or \"CONSTANT\", not '%s'; a FIELD is user, user.id, "
             "items[0].sku or "
             "[\"a.b\"]",
@@ -188,7 +169,7 @@ static int read_settings(
         return -1;
     if (max && !bytes_to_u64(bytes_str(max), &c->max_keys))
         return config_fail(
-            r->error, r->config, line_of(s, "max_keys"), "max_keys must be a number, not '%s'", max);
+            r->error, r->config, config_line(s, "max_keys"), "max_keys must be a number, not '%s'", max);
     return 0;
 }
 
@@ -205,7 +186,7 @@ static int refuse_same_label(struct reading *r, const struct config_section *s, 
 {
     for (size_t i = 0; i < n; i++)
         if (&list[i] != c && list[i].total == c->total && strcmp(list[i].label, c->label) == 0)
-            return config_fail(r->error, r->config, line_of(s, "label"),
+            return config_fail(r->error, r->config, config_line(s, "label"),
                 "label '%s' is already the label of [%s %s] on line %d", c->label, kind, list[i].ns,
                 section_line(r, kind, list[i].ns));
     return 0;
@@ -267,7 +248,7 @@ static int read_by(struct reading *r, const struct config_section *s, struct cou
     c->by = by && strcmp(by, "hour") == 0 ? PERIOD_HOUR : PERIOD_DAY;
     if (!by || c->by == PERIOD_HOUR || strcmp(by, "day") == 0)
         return 0;
-    return config_fail(r->error, r->config, line_of(s, "by"), "by must be day or hour, not '%s'", by);
+    return config_fail(r->error, r->config, config_line(s, "by"), "by must be day or hour, not '%s'", by);
 }
 
 /* Reads a unique counter, after the subtotals. A subtotal and a unique counter with one name would share records. */
@@ -287,7 +268,7 @@ static int read_unique(struct reading *r, const struct config_section *s)
         return config_fail(
             r->error, r->config, s->line, "[unique %s] needs member = FIELD or " KEY_FUNCTIONS, c->ns);
     if (!parse_key(bytes_str(member), c) || c->kind == COUNTER_CONSTANT)
-        return config_fail(r->error, r->config, line_of(s, "member"),
+        return config_fail(r->error, r->config, config_line(s, "member"),
             "member must be FIELD or " KEY_FUNCTIONS
             ", not '%s'; a FIELD is user, user.id, items[0].sku or [\"a.b\"]",
             member);
