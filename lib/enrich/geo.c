@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <maxminddb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -141,25 +140,25 @@ static void set_place(struct geo *geo, MMDB_entry_s *record, struct geo_place *o
     }
 }
 
-void geo_find(struct geo *geo, const struct sockaddr *address, struct geo_place *out)
+void geo_find(struct geo *geo, const struct client_address *address, struct geo_place *out)
 {
+    bool is_v4 = client_address_is_v4(address);
     struct sockaddr_in ipv4 = {.sin_family = AF_INET};
-    const struct sockaddr_in6 *ipv6 = (const void *)address;
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
+    const struct sockaddr *any = is_v4 ? (const void *)&ipv4 : (const void *)&ipv6;
     int error;
     *out = (struct geo_place){.country = BYTES_NONE};
     check_file(geo);
-    if (address->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr)) {
-        memcpy(&ipv4.sin_addr, ipv6->sin6_addr.s6_addr + 12, sizeof ipv4.sin_addr);
-        address = (const struct sockaddr *)&ipv4;
-    }
-    if (address->sa_family != AF_INET && address->sa_family != AF_INET6)
-        return;
-    MMDB_lookup_result_s found = MMDB_lookup_sockaddr(&geo->db, address, &error);
+    memcpy(
+        &ipv4.sin_addr, address->bytes + sizeof ipv6.sin6_addr - sizeof ipv4.sin_addr, sizeof ipv4.sin_addr);
+    memcpy(&ipv6.sin6_addr, address->bytes, sizeof ipv6.sin6_addr);
+    MMDB_lookup_result_s found = MMDB_lookup_sockaddr(&geo->db, any, &error);
     if (error == MMDB_SUCCESS && found.found_entry)
         set_place(geo, &found.entry, out);
 }
 
-const char *geo_problem(const struct geo *geo)
+const char *geo_problem(struct geo *geo)
 {
+    check_file(geo);
     return geo->is_refused ? geo->problem.text : NULL;
 }

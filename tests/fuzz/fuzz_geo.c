@@ -1,7 +1,6 @@
 /* Any bytes as a MaxMind DB file; or as the tree and the data of such a file, with metadata that are right. */
 #include "enrich/geo.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -44,11 +43,11 @@ static void find_all(struct geo *geo)
 {
     struct geo_place place;
     for (unsigned i = 0; i < 32; i++) {
-        struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(i * 0x08421084u)};
-        struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
-        memset(ipv6.sin6_addr.s6_addr, (int)(i * 8), 16);
-        geo_find(geo, (const struct sockaddr *)&ipv4, &place);
-        geo_find(geo, (const struct sockaddr *)&ipv6, &place);
+        struct client_address ipv4 = {{[10] = 0xff, 0xff, (uint8_t)(i * 8), (uint8_t)(i * 9), (uint8_t)i, 1}},
+                              ipv6;
+        memset(ipv6.bytes, (int)(i * 8), sizeof ipv6.bytes);
+        geo_find(geo, &ipv4, &place);
+        geo_find(geo, &ipv6, &place);
     }
 }
 

@@ -5,8 +5,6 @@
 
 #include "base/io.h"
 #include "enrich/geo.h"
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -40,24 +38,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void find(struct geo *geo, const char *address, struct geo_place *out)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in ipv4;
-        struct sockaddr_in6 ipv6;
-    } a = {.any.sa_family = strchr(address, ':') ? AF_INET6 : AF_INET};
-    void *to = a.any.sa_family == AF_INET ? (void *)&a.ipv4.sin_addr : (void *)&a.ipv6.sin6_addr;
-    assert_int_equal(inet_pton(a.any.sa_family, address, to), 1);
-    geo_find(geo, &a.any, out);
-}
-
 /* The place as "COUNTRY|REGION|CITY". */
 static const char *place_of(struct geo *geo, const char *address)
 {
     static char text[300];
     struct geo_place p;
-    find(geo, address, &p);
+    struct client_address a;
+    assert_true(client_address_parse(bytes_str(address), &a));
+    geo_find(geo, &a, &p);
     snprintf(text, sizeof text, "%.*s|%.*s|%.*s", (int)p.country.len, p.country.ptr, (int)p.region.len,
         p.region.ptr, (int)p.city.len, p.city.ptr);
     return text;
@@ -106,16 +94,6 @@ static void test_places(void **state)
             fail_msg("%s in %s is '%s' instead of '%s'", rows[i].address, rows[i].file, place, rows[i].place);
         geo_free(&geo);
     }
-}
-
-static void test_other_families(void **state)
-{
-    struct geo_place place = {.country = BYTES_LITERAL("XX")};
-    (void)state;
-    struct geo *geo = open_file("city.mmdb");
-    geo_find(geo, &(struct sockaddr){.sa_family = AF_UNIX}, &place);
-    assert_int_equal(place.country.len, 0);
-    geo_free(&geo);
 }
 
 static void write_file(const char *name, struct bytes content)
@@ -221,7 +199,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
-        cmocka_unit_test(test_other_families),
         cmocka_unit_test(test_a_replaced_file),
         cmocka_unit_test(test_a_file_that_is_damaged_or_missing_later),
         cmocka_unit_test(test_files_that_are_refused),
