@@ -3,7 +3,7 @@
 #include <event2/event.h>
 #include <stdlib.h>
 
-#define TEND_SECONDS 10
+#define TEND_SECONDS 1
 
 struct door {
     struct door_settings *settings;
@@ -11,7 +11,7 @@ struct door {
     struct event *timer;
     void (*on_change)(void *arg);
     void *arg;
-    char *problem;
+    const char *problem;
     struct buf forwarded; /* header of the present client */
 };
 
@@ -20,8 +20,7 @@ static void tend(struct door *d)
     const char *problem = enrich_tend(d->enrich, clock_wall(), clock_boot());
     if (!problem && !d->problem)
         return;
-    free(d->problem);
-    d->problem = problem ? mem_printf("events get no visitor: %s", problem) : NULL;
+    d->problem = problem;
     d->on_change(d->arg);
 }
 
@@ -35,7 +34,7 @@ int door_open(const struct door_config *c, struct door **out, struct error *erro
 {
     struct door_settings *settings;
     *out = NULL;
-    if (door_settings_read(c->config, &settings, error) != 0)
+    if (door_settings_read(c->config, c->data_dir, &settings, error) != 0)
         return -1;
     if (!settings)
         return 0;
@@ -64,7 +63,6 @@ void door_close(struct door **dp)
     enrich_free(&d->enrich);
     door_settings_free(&d->settings);
     buf_free(&d->forwarded);
-    free(d->problem);
     free(d);
     *dp = NULL;
 }

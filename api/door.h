@@ -14,6 +14,7 @@ struct door;
 
 struct door_config {
     const struct config *config;     /* outlives the door */
+    const char *data_dir;            /* of the pipeline; NULL: that of the configuration */
     const struct counters *counters; /* outlive the door */
     struct event_base *base;
     struct stats *stats;
@@ -27,7 +28,7 @@ void door_close(struct door **d);
 struct enrich *door_enrich(struct door *d); /* NULL without a door */
 /* Begins the events of the request's client. `d` may be NULL. */
 void door_begin(struct door *d, const struct http_request *req);
-/* Why events get no visitor, or NULL. `d` may be NULL. */
+/* A warning about a file that cannot be used, or NULL. `d` may be NULL. */
 const char *door_problem(const struct door *d);
 
 #endif

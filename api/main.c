@@ -2,6 +2,7 @@
 #include "daemon/daemon.h"
 #include "daemon/service.h"
 #include "api/http.h"
+#include "base/io.h"
 #include "config/peers.h"
 
 #include <malloc.h>
@@ -84,15 +85,25 @@ static bool is_path(const char *text)
     return !text || (*text == '/' && strspn(text, allowed) == strlen(text) && !strstr(text, "//"));
 }
 
+/* Returns the directory of the pipeline's run file, or NULL. */
+static const char *data_dir_of(struct options *o, char dir[PATH_MAX])
+{
+    const char *run_file = options_text(o, "run_file");
+    if (run_file)
+        io_parent_of(run_file, dir);
+    return run_file ? dir : NULL;
+}
+
 /* A breakdown of five million sub keys must fit into half of max_buffered. */
 static int api_check(struct options *o, struct error *error)
 {
     struct counters *c = NULL;
     struct door_settings *door = NULL;
+    char dir[PATH_MAX];
     int r = read_counters(o, &c, error);
     counters_free(&c);
     if (r == 0)
-        r = door_settings_read(options_config(o), &door, error);
+        r = door_settings_read(options_config(o), data_dir_of(o, dir), &door, error);
     door_settings_free(&door);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
@@ -142,7 +153,9 @@ static void on_archive(void *arg)
 /* Opens the door if the configuration has one. */
 static int open_door(struct daemon *d, struct api *api, struct error *error)
 {
+    char dir[PATH_MAX];
     struct door_config config = {.config = options_config(daemon_options(d)),
+        .data_dir = data_dir_of(daemon_options(d), dir),
         .counters = api->counters,
         .base = daemon_base(d),
         .stats = daemon_stats(d),

@@ -4,6 +4,8 @@
 #include "counts/event_seconds.h"
 #include "counts/key_text.h"
 #include "enrich/event_members.h"
+#include "enrich/geo.h"
+#include "enrich/user_agent.h"
 
 #include <nettle/base64.h>
 #include <nettle/hmac.h>
@@ -18,7 +20,9 @@ enum { TIME, SITE, PATHS };
 struct enrich {
     const struct door_settings *settings;
     struct enrich_input input;
-    struct visitor_keys *keys; /* NULL: no visitors */
+    struct visitor_keys *keys;  /* NULL: no visitors */
+    struct geo *geo;            /* NULL: no places */
+    struct user_agents *agents; /* NULL: no values of agents */
     struct clock_watch clock;
     struct error error; /* of enrich_tend */
     struct json_fields *fields;
@@ -52,31 +56,38 @@ uint64_t enrich_missed(const struct enrich *e, enum enrich_missed reason)
 
 /* ---- values of the client ---- */
 
-static void append_ip(struct enrich *e, struct buf *out)
+/* Sets `members` to the values that do not depend on the event. */
+static void set_members(struct enrich *e, const struct enrich_client *client)
 {
-    char text[CLIENT_ADDRESS_TEXT];
+    char ip[CLIENT_ADDRESS_TEXT] = "";
+    struct geo_place place = {.country = BYTES_NONE};
+    struct user_agent agent = {.bot = false};
+    bool has_agent = e->agents && !client->has_no_agent;
     if (e->has_address)
-        buf_printf(out, "\"%s\"", client_address_print(&e->address, text));
-}
-
-/* Append a value as JSON, or nothing. NULL: the value depends on the event. */
-static void (*const values[DOOR_VALUES])(struct enrich *e, struct buf *out) = {
-    [DOOR_VISITOR] = NULL,
-    [DOOR_IP] = append_ip,
-};
-
-static void append_values(struct enrich *e)
-{
+        client_address_print(&e->address, ip);
+    if (e->geo && e->has_address)
+        geo_find(e->geo, &e->address, &place);
+    if (has_agent)
+        user_agents_find(e->agents, client->agent, &agent);
+    const struct bytes texts[DOOR_VALUES] = {[DOOR_IP] = bytes_str(ip),
+        [DOOR_COUNTRY] = place.country,
+        [DOOR_REGION] = place.region,
+        [DOOR_CITY] = place.city,
+        [DOOR_BROWSER] = agent.browser,
+        [DOOR_OS] = agent.os,
+        [DOOR_DEVICE] = agent.device};
     buf_clear(&e->members);
     for (size_t i = 0; i < DOOR_VALUES; i++) {
-        size_t begin = e->members.len;
-        if (!e->settings->adds[i] || !values[i])
+        if (!e->settings->adds[i] || i == DOOR_VISITOR)
             continue;
-        buf_printf(&e->members, "%s\"%s\":", begin > 0 ? "," : "", door_value_name((enum door_value)i));
-        size_t value = e->members.len;
-        values[i](e, &e->members);
-        if (e->members.len == value)
-            e->members.len = begin;
+        buf_printf(
+            &e->members, "%s\"%s\":", e->members.len > 0 ? "," : "", door_value_name((enum door_value)i));
+        if (i == DOOR_BOT && has_agent)
+            buf_append_str(&e->members, agent.bot ? "true" : "false");
+        else if (texts[i].len > 0)
+            buf_append_json(&e->members, texts[i]);
+        else
+            buf_append_str(&e->members, "null");
     }
 }
 
@@ -90,7 +101,7 @@ void enrich_begin(struct enrich *e, const struct enrich_client *client, usec_t w
     if (client->host.len > 0)
         buf_append_str(&e->host, "http://"); /* so that host() removes a port */
     buf_append_bytes(&e->host, client->host);
-    append_values(e);
+    set_members(e, client);
 }
 
 /* ---- the visitor ---- */
@@ -135,13 +146,7 @@ static void append_hmac(struct enrich *e, const struct visitor_key *key, struct 
     explicit_bzero(&hmac, sizeof hmac);
 }
 
-static bool miss(struct enrich *e, enum enrich_missed reason)
-{
-    stats_add(e->missed[reason], 1);
-    return false;
-}
-
-static bool append_visitor(struct enrich *e, struct bytes event, struct buf *out)
+static void append_visitor(struct enrich *e, struct bytes event, struct buf *out)
 {
     static const enum enrich_missed reasons[] = {[VISITOR_KEY_EARLY] = ENRICH_EARLY,
         [VISITOR_KEY_LATE] = ENRICH_LATE,
@@ -150,35 +155,36 @@ static bool append_visitor(struct enrich *e, struct bytes event, struct buf *out
     const struct visitor_key *key;
     const char *reason;
     int64_t time, units = e->input.units_a_second;
-    if (json_fields_extract(e->fields, event, found, &reason) != 0 ||
-        !(e->input.time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
-            &found[TIME], units, &time))
-        return miss(e, ENRICH_NO_TIME);
-    if (!e->has_address)
-        return miss(e, ENRICH_NO_ADDRESS);
-    enum visitor_key_result r = visitor_keys_find(e->keys, time, e->now, &key);
-    if (r != VISITOR_KEY_OK)
-        return miss(e, reasons[r]);
-    buf_append_str(out, "\"visitor\":\"");
+    bool has_time = json_fields_extract(e->fields, event, found, &reason) == 0 &&
+                    (e->input.time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
+                        &found[TIME], units, &time);
+    enum visitor_key_result r =
+        has_time && e->has_address ? visitor_keys_find(e->keys, time, e->now, &key) : VISITOR_KEY_FAILED;
+    if (r != VISITOR_KEY_OK) {
+        stats_add(e->missed[!has_time         ? ENRICH_NO_TIME
+                            : !e->has_address ? ENRICH_NO_ADDRESS
+                                              : reasons[r]],
+            1);
+        buf_append_str(out, "null");
+        return;
+    }
+    buf_append_char(out, '"');
     append_hmac(e, key, site_of(e, &found[SITE]), out);
     buf_append_char(out, '"');
-    return true;
 }
 
+/* The time and the site are those of the event before the door, which sets other members. */
 void enrich_event(struct enrich *e, struct bytes event, struct buf *out)
 {
-    size_t begin = out->len;
-    bool has_member = event_members_copy(event, e->owned, e->n_owned, out);
-    size_t comma = out->len;
-    if (has_member)
-        buf_append_char(out, ',');
-    size_t end = out->len;
-    /* The time and the site are not members that the door sets. */
-    if (e->keys && append_visitor(e, event, out) && e->members.len > 0)
-        buf_append_char(out, ',');
+    const char *comma = event_members_copy(event, e->owned, e->n_owned, out) ? "," : "";
+    if (e->keys) {
+        buf_printf(out, "%s\"visitor\":", comma);
+        append_visitor(e, event, out);
+        comma = ",";
+    }
+    if (e->members.len > 0)
+        buf_append_str(out, comma);
     buf_append_bytes(out, buf_bytes(&e->members));
-    if (out->len == end)
-        out->len = has_member ? comma : begin + 1;
     buf_append_char(out, '}');
 }
 
@@ -208,6 +214,26 @@ static void open_counters(struct enrich *e, struct stats *stats)
     }
 }
 
+static int open_files(struct enrich *e, struct error *error)
+{
+    const struct door_settings *s = e->settings;
+    if (s->adds[DOOR_VISITOR] &&
+        !(e->keys = visitor_keys_open(s->visitor_key_file, s->period, e->now, error)))
+        return -1;
+    if ((s->adds[DOOR_COUNTRY] || s->adds[DOOR_REGION] || s->adds[DOOR_CITY]) &&
+        !(e->geo = geo_open(s->geo_file, error)))
+        return error_set(error, -1,
+            "[door] geo_file: %s; download the file again, or remove country, region and city from add",
+            error->text);
+    if ((s->adds[DOOR_BROWSER] || s->adds[DOOR_OS] || s->adds[DOOR_DEVICE] || s->adds[DOOR_BOT]) &&
+        !(e->agents = user_agents_open(s->user_agent_rules, s->user_agent_cache, error)))
+        return error_set(error, -1,
+            "[door] user_agent_rules: %s; install the Debian package uap-core, or remove browser, os, device "
+            "and bot from add",
+            error->text);
+    return 0;
+}
+
 struct enrich *enrich_new(const struct door_settings *settings, const struct enrich_input *input,
     struct stats *stats, usec_t wall, usec_t boot, struct error *error)
 {
@@ -216,19 +242,16 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
     e->host_function = key_function_parse(BYTES_LITERAL("host(url)"), &field, &argument);
     e->settings = settings;
     e->input = *input;
+    e->now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
     own(e, door_value_name(DOOR_IP));
     for (size_t i = 0; i < DOOR_VALUES; i++)
         if (settings->adds[i] && i != DOOR_IP)
             own(e, door_value_name((enum door_value)i));
     open_counters(e, settings->adds[DOOR_VISITOR] ? stats : NULL);
-    if (!settings->adds[DOOR_VISITOR])
-        return e;
     const char *const paths[PATHS] = {
         [TIME] = input->time_field, [SITE] = settings->site_field ? settings->site_field : input->time_field};
     e->fields = json_fields_new(paths, PATHS);
-    int64_t now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
-    e->keys = visitor_keys_open(settings->visitor_key_file, settings->period, now, error);
-    if (!e->keys)
+    if (open_files(e, error) != 0)
         enrich_free(&e);
     return e;
 }
@@ -236,7 +259,14 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)
 {
     int64_t now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
-    return e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0 ? e->error.text : NULL;
+    const char *geo = e->geo ? geo_problem(e->geo) : NULL;
+    if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0)
+        error_set(&e->error, -1, "events get no visitor: %s", e->error.text);
+    else if (geo)
+        error_set(&e->error, -1, "events get places of a former geo_file: %s", geo);
+    else
+        return NULL;
+    return e->error.text;
 }
 
 void enrich_free(struct enrich **ep)
@@ -245,6 +275,8 @@ void enrich_free(struct enrich **ep)
     if (!e)
         return;
     visitor_keys_free(&e->keys);
+    geo_free(&e->geo);
+    user_agents_free(&e->agents);
     json_fields_free(&e->fields);
     key_text_space_free(&e->space);
     buf_free(&e->agent);

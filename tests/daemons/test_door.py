@@ -19,7 +19,28 @@ from harness import request, wait_until
 DAY = 86400
 COUNTERS = "[input]\ntime = t\n[total all]\nkey = \"all\"\n"
 AGENT = 'Mozilla/5.0 (X11; "Linux" x86_64)'
+MAKE_MMDB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "make_mmdb.pl")
 LINE = '%s - - [%s] "GET /a HTTP/1.1" 200 5 "-" "%s"\n'
+
+
+# Texts of uap-core's own tests with its answers (browser, os), and the kind of device
+AGENTS = [
+    ("Mozilla/5.0 (Macintosh; U; Intel Mac OS X 10_6_5; en-us) AppleWebKit/533.18.1 (KHTML, like Gecko) Version/5.0.2 Safari/533.18.5",
+     "Safari", "Mac OS X", "desktop", False),
+    ("Mozilla/5.0 (iPad; U; CPU OS 3_2 like Mac OS X; en-us) AppleWebKit/531.21.10 (KHTML, like Gecko) Version/4.0.4 Mobile/7B367 Safari/531.21.10",
+     "Mobile Safari", "iOS", "tablet", False),
+    ("Mozilla/5.0 (Linux; Android 4.4.2; Nexus 5 Build/KOT49H) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/35.0.1916.122 Mobile Safari/537.36",
+     "Chrome Mobile", "Android", "phone", False),
+    ("Mozilla/4.0 (compatible; MSIE 8.0; Windows NT 5.1; Trident/4.0; GTB6; .NET CLR 2.0.50727; .NET CLR 1.1.4322)", "IE", "Windows", "desktop", False),
+    ("Roku/DVP-6.2 (096.02E06005A)", "Roku", "Roku", "tv", False),
+    ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot", "Other", "other", True),
+    ("PostmanRuntime/7.20.1", "PostmanRuntime", "Other", "other", True),
+]
+# Addresses in the city.mmdb of make_mmdb.pl
+PLACES = {"1.2.3.4": ("US", "US-MA", "Boston"), "5.6.7.8": ("DE", "DE-NW", "Cologne"), "2a02:1::9": ("DE", "DE-NW", "Cologne"),
+          "7.7.7.7": ("FR", None, None), "192.0.2.7": (None, None, None)}
+
+places_files = {}  # written once
 
 
 def keys_of(path):
@@ -42,6 +63,18 @@ class DoorTest(harness.MillraceTest):
 
     def configure(self, door):
         return self.write("test.conf", COUNTERS + ("[door]\n" + door.replace("KEYS", "visitor_key_file = " + self.keys) if door else ""))
+
+    def make_places(self):
+        """Writes city.mmdb and country.mmdb, and returns the first path."""
+        if not places_files:
+            if subprocess.run(["perl", "-MMaxMind::DB::Writer", "-e", "1"], stderr=subprocess.DEVNULL).returncode:
+                harness.not_installed(self, "libmaxmind-db-writer-perl is not installed (scripts/setup --test)")
+            subprocess.run(["perl", MAKE_MMDB, self.dir], check=True)
+            places_files.update({name: harness.read_file(self.path(name)) for name in ("city.mmdb", "country.mmdb")})
+        for name, content in places_files.items():
+            with open(self.path(name), "wb") as f:
+                f.write(content)
+        return self.path("city.mmdb")
 
     def visitor(self, when, *args):
         return visitor(keys_of(self.keys)[int(when) // DAY], *args)
@@ -95,7 +128,7 @@ class ApiDoorTest(ApiDoorCase):
         self.assertEqual(array.json(), {"accepted": 4})
         first, *rest = [json.loads(line) for line in self.stored().splitlines()]
         self.assertEqual(first["visitor"], self.visitor(now, "192.0.2.7", ""))
-        self.assertFalse(any("visitor" in event for event in rest))
+        self.assertEqual([event["visitor"] for event in rest], [None, None, None])
         self.assertEqual([self.metric(reason) for reason in ("late", "time", "early", "address")], [1, 1, 1, 0])
         self.post({"t": now})  # of the proxy, without the header
         self.assertEqual(self.metric("address"), 1)
@@ -120,6 +153,56 @@ class ApiDoorTest(ApiDoorCase):
         self.assertEqual(self.post({"ip": 1, "t": 1}, X_Forwarded_For="192.0.2.7"), [{"t": 1, "ip": "127.0.0.1"}])
         self.start_api("add = ip\nclient_address = X-Real-IP\n", "--address=unix:" + self.path("sock"))
         self.assertEqual(self.post({"t": 1}, X_Real_IP="[2001:db8::1]:9"), [{"t": 1, "ip": "2001:db8::1"}])
+
+    def test_all_members(self):
+        """With uap-core's rules and a file of the form of MaxMind's, as the model says; a client can set none of them."""
+        names = "ip country region city browser os device bot".split()
+        forged = {name: "forged" for name in ["visitor", *names]}
+        self.start_api("add = visitor %s\nKEYS\nclient_address = X-Forwarded-For\ngeo_file = %s\n" % (" ".join(names), self.make_places()))
+        now = int(time.time())
+        for (agent, *values), (address, place) in zip(AGENTS * 2, [*PLACES.items()] * 3):
+            want = {"t": now, "ip": address, **dict(zip(names[1:], [*place, *values])), "visitor": self.visitor(now, address, agent)}
+            self.assertEqual(self.post({"t": now, **forged}, User_Agent=agent, X_Forwarded_For=address), [want])
+        c = harness.connect(self.api.url)
+        self.addCleanup(c.close)
+        c.request("POST", "/v1/events", b'{"t":1}')  # without an agent and an address
+        self.assertEqual(c.getresponse().status, 200)
+        want = {"t": 1, **{name: None for name in ["visitor", *names]}, "browser": "Other", "os": "Other", "device": "other", "bot": True}
+        self.assertEqual(json.loads(self.stored()), want)
+
+    def test_files_that_cannot_be_used(self):
+        """A door does not start without the files of its members, and names the remedy. --check-config reads no files."""
+        self.write("damaged.mmdb", harness.read_file(self.make_places())[:-50].decode("latin-1"))
+        lines = self.write("access.log", LINE % ("192.0.2.7", PutDoorTest.stamp(0), "a"))
+        for door, why in (("add = country\ngeo_file = %s\n" % self.path("none.mmdb"), b"none.mmdb: No such file or directory; download the file again"),
+                          ("add = city\ngeo_file = %s\n" % self.path("damaged.mmdb"), b"damaged.mmdb: "),
+                          ("add = bot\nuser_agent_rules = %s\n" % self.path("none.yaml"), b"none.yaml: No such file or directory; install the Debian package uap-core"),
+                          ("add = bot\nuser_agent_rules = %s\n" % lines, b"access.log")):
+            config = self.configure(door)
+            for program in (("api", "--port=0"), ("millrace", "put", "--format=combined", lines)):
+                done = self.run_program(*program, "--config", config, "--queue-url", "http://127.0.0.1:1")
+                self.assertEqual((done.returncode, why in done.stderr), (78, True), done.stderr)
+            self.assertEqual(self.run_program("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--check-config").returncode, 0)
+
+    def test_a_replaced_file(self):
+        places = self.make_places()
+        self.start_api("add = country city\nclient_address = X-Forwarded-For\ngeo_file = %s\n" % places)
+
+        def city():
+            return self.post({}, X_Forwarded_For="1.2.3.4")[0]["city"]
+        whole = harness.read_file(places)
+        self.assertEqual(city(), "Boston")
+        os.rename(self.path("country.mmdb"), places)
+        wait_until(lambda: city() is None, city)
+        with open(places, "wb") as f:
+            f.write(whole[:100])
+        wait_until(lambda: "warning: events get places of a former geo_file: %s: " % places in self.api.get("/health").text,
+                   lambda: self.api.get("/health").text)
+        self.assertEqual(self.post({}, X_Forwarded_For="1.2.3.4"), [{"country": "US", "city": None}])
+        with open(places, "wb") as f:
+            f.write(whole)
+        wait_until(lambda: city() == "Boston", city)
+        wait_until(lambda: self.api.get("/health").text == "ready\n", lambda: self.api.get("/health").text)
 
     def test_a_key_file_that_cannot_be_used(self):
         for door, why in (("add = visitor\n", "needs visitor_key_file"), ("add = visitor\nKEYS/no/such\n", "No such file"),
@@ -189,12 +272,25 @@ class PutDoorTest(DoorTest):
         (new, old), messages = self.put("add = visitor\nKEYS\n", lines)
         self.assertEqual(new, {"time": now, "user": None, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5,
                                "referrer": None, "agent": AGENT, "visitor": self.visitor(now, "192.0.2.7", AGENT)})
-        self.assertEqual((old["agent"], "visitor" in old, "host" in old), ("curl", False, False))
+        self.assertEqual((old["agent"], old["visitor"], "host" in old), ("curl", None, False))
         self.assertIn("1 events have no visitor (1 late)", messages)
         (kept, _), _ = self.put("add = visitor ip\nKEYS\n", lines)
         self.assertEqual((kept["host"], kept["ip"], kept["visitor"]), ("192.0.2.7", "192.0.2.7", new["visitor"]))
         (plain, _), messages = self.put("", lines)
         self.assertEqual((plain["host"], "visitor" in plain, messages), ("192.0.2.7", False, ""))
+
+    def test_all_members(self):
+        """The members of the API. A line of the format "common" has no agent, so the agent's members are unknown."""
+        names = "ip country region city browser os device bot".split()
+        door = "add = visitor %s\nKEYS\ngeo_file = %s\n" % (" ".join(names), self.make_places())
+        now, clients = int(time.time()), list(zip(AGENTS, [*PLACES.items()] * 2))
+        lines = [LINE % (address, self.stamp(now), agent[0]) for agent, (address, _) in clients]
+        lines += [LINE % ("1.2.3.4", self.stamp(now), "-"), LINE.replace(' "-" "%s"', "") % ("1.2.3.4", self.stamp(now))]
+        got, _ = self.put(door, "".join(lines))
+        want = [(address, *place, *values, self.visitor(now, address, agent)) for (agent, *values), (address, place) in clients]
+        bare = "1.2.3.4", *PLACES["1.2.3.4"]
+        want += [(*bare, *values, self.visitor(now, "1.2.3.4", "")) for values in (("Other", "Other", "other", True), [None] * 4)]
+        self.assertEqual([tuple(event[name] for name in [*names, "visitor"]) for event in got], want)
 
     def test_yesterdays_log(self):
         """A door made the key on its day, and the log is posted on the next day, or too late."""
@@ -248,26 +344,40 @@ class PutDoorTest(DoorTest):
 
 class PipelineTest(DoorTest):
     def test_status_doctor_and_backup(self):
-        """The file is in the data directory, where the pipeline's own files are."""
+        """Relative paths are below the data directory, for each door."""
         data = self.path("data")
         self.keys = os.path.join(data, "visitor.keys")
-        config = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
-        pipeline = harness.Pipeline(self, config, data).wait_ready()
+        places = self.make_places()
+        counters = "[input]\ntime = time\n[total all]\nkey = \"all\"\n[subtotal v.all]\nkey = visitor\n[door]\nadd = visitor city\n"
+        config = self.write("p.conf", harness.pipeline_config(self.path("other"), counters + "visitor_key_file = visitor.keys\ngeo_file = ../city.mmdb\n"))
+        pipeline = harness.Pipeline(self, config, data, "--data-dir", data).wait_ready()
         now = int(time.time())
-        self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"t":%d}' % now, headers={"User-Agent": "a"}).status, 200)
-        self.assertEqual(self.run_program("millrace", "status", "--wait", "--data-dir", data).returncode, 0)
+        self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"time":%d}' % now, headers={"User-Agent": "a"}).status, 200)
         secret = keys_of(self.keys)[now // DAY].hex()
+        lines = self.write("access.log", LINE % ("127.0.0.1", PutDoorTest.stamp(now), "a"))
+        for given in ((), ("--config", config)):
+            done = self.run_program("millrace", "put", "--data-dir", data, *given, "--format=combined", lines)
+            self.assertEqual((done.returncode, b"visitor" in done.stderr), (0, False), done)
+        self.assertEqual(self.run_program("millrace", "status", "--wait", "--data-dir", data).returncode, 0)
+        rows = pipeline.ask("api", "GET", "/v1/breakdown?ns=v.all&key=all&period=all").json()["rows"]
+        self.assertEqual({row["key"]: row["n"] for row in rows}, {self.visitor(now, "127.0.0.1", "a"): 3})
+        os.truncate(places, 100)
+
+        def problems():
+            done = self.run_program("millrace", "status", "--data-dir", data, "--sample=0", "--json")
+            return [p["problem"] for p in json.loads(done.stdout)["problems"] if "events get places of a former geo_file: " in p["problem"]]
+        wait_until(problems, problems)
 
         def doctor():
-            done = self.run_program("millrace", "doctor", "--fast", "--json", "--config", config)
+            done = self.run_program("millrace", "doctor", "--fast", "--json", "--config", config, "--data-dir", data)
             return next((f["result"], f["finding"], f["remedy"]) for f in json.loads(done.stdout)["findings"] if f["check"] == "visitors")
         self.assertEqual(doctor()[0], "ok")
-        self.assertEqual(self.run_program("millrace", "backup", "--config", config, self.path("copy")).returncode, 0)
+        self.assertEqual(self.run_program("millrace", "backup", "--config", config, "--data-dir", data, self.path("copy")).returncode, 0)
         for directory, _, names in os.walk(self.path("copy")):
             for name in names:
                 self.assertNotIn(secret.encode(), harness.read_file(os.path.join(directory, name)), name)
                 self.assertNotIn("visitor.keys", name)
-        done = self.run_program("millrace", "forget", "--config", config, "--field", "l", "--value", "x", "--dry-run")
+        done = self.run_program("millrace", "forget", "--config", config, "--data-dir", data, "--field", "l", "--value", "x", "--dry-run")
         self.assertEqual((done.returncode, b"visitor.keys" in done.stdout + done.stderr), (0, False), done)
         os.chmod(self.keys, 0o644)
         result, finding, remedy = doctor()

@@ -427,7 +427,7 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     return NULL;
 }
 
-void log_format_copy(const struct log_format *f, const char *member, struct buf *out)
+bool log_format_copy(const struct log_format *f, const char *member, struct buf *out)
 {
     struct buf plain = {0};
     struct bytes span = BYTES_NONE;
@@ -438,6 +438,7 @@ void log_format_copy(const struct log_format *f, const char *member, struct buf 
     if (span.len > 0 && !bytes_equal_str(span, "-") && !bytes_equal_str(span, "\"\""))
         buf_append_bytes(out, unescape(span, &plain));
     buf_free(&plain);
+    return span.ptr != NULL;
 }
 
 bool log_format_address(const struct log_format *f, size_t i, const char **member)

@@ -65,7 +65,8 @@ int put_door_open(const struct config *config, const char *data_dir, const char 
     struct put_door *d = *out = mem_zalloc(sizeof *d);
     if (!config_section(config, "door", "") && !config_section(config, "input", ""))
         d->own_config = running_config(config, data_dir);
-    int r = door_settings_read(d->own_config ? d->own_config : config, &d->settings, error);
+    int r = door_settings_read(
+        d->own_config ? d->own_config : config, tool_data_dir(config, data_dir), &d->settings, error);
     if (d->settings)
         r = open_enrich(d, log_format, error);
     if (r != 0 || !d->settings)
@@ -96,13 +97,14 @@ void put_door_pass(struct put_door *d, const struct log_format *line, struct buf
         return;
     log_format_copy(line, "host", &d->peer);
     log_format_copy(line, d->header, &d->forwarded);
-    log_format_copy(line, "agent", &d->agent);
+    bool has_agent = log_format_copy(line, "agent", &d->agent);
     log_format_copy(line, "vhost", &d->host);
     /* A log may have the header only. Its last address is then that of the connection. */
     bool has_peer = d->peer.len > 0;
     struct enrich_client client = {.peer = buf_bytes(has_peer ? &d->peer : &d->forwarded),
         .forwarded = has_peer ? buf_bytes(&d->forwarded) : BYTES_NONE,
         .agent = buf_bytes(&d->agent),
+        .has_no_agent = !has_agent,
         .host = buf_bytes(&d->host)};
     enrich_begin(d->enrich, &client, clock_wall(), clock_boot());
     buf_clear(&d->out);
@@ -115,7 +117,7 @@ void put_door_tend(struct put_door *d)
 {
     const char *problem = d ? enrich_tend(d->enrich, clock_wall(), clock_boot()) : NULL;
     if (problem && !d->has_problem)
-        tool_fail(0, "warning: events get no visitor: %s", problem);
+        tool_fail(0, "warning: %s", problem);
     if (d)
         d->has_problem = problem != NULL;
 }

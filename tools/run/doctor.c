@@ -277,7 +277,7 @@ static void check_visitors(struct doctor *d)
 {
     struct door_settings *s;
     struct error error;
-    if (door_settings_read(d->config, &s, &error) != 0)
+    if (door_settings_read(d->config, d->data_dir, &s, &error) != 0)
         doctor_find(d, STATUS_DOWN, "visitors", "correct the configuration", "%s", error.text);
     else if (s && s->adds[DOOR_VISITOR])
         check_key_file(d, s);

@@ -433,6 +433,8 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
         : contains(&d->detail, "events get no visitor")
             ? "correct the file, or [door] visitor_key_file; see millrace help privacy"
+        : contains(&d->detail, "events get places")
+            ? "download the file of [door] geo_file again; see millrace help privacy"
         : contains(&d->detail, "the disk is full") ? FREE_DISK
         : contains(&d->detail, "the disk is nearly full")
             ? "free space, or set retain_bytes or retain_age of the streams"

@@ -55,7 +55,7 @@ static bool open_door(const char *format)
     }
     int r = config_parse("test.conf", bytes_str(text), &config, &error);
     free(text);
-    if (r != 0 || door_settings_read(config, &settings, &error) != 0)
+    if (r != 0 || door_settings_read(config, dir, &settings, &error) != 0)
         return false;
     if (settings)
         door = enrich_new(settings, &input, NULL, NOON, NOON, &error);
@@ -113,21 +113,23 @@ static void test_settings(void **state)
         {"[door]\nadd = visitr\n" KEYS,
             "test.conf:2: add: a door has no value 'visitr' (did you mean visitor?)"},
         {"[door]\nadd = ip visitor\n", "test.conf:2: add = visitor needs visitor_key_file = FILE"},
-        {"[door]\nadd = visitor\nvisitor_key_file = keys\n",
-            "test.conf:3: visitor_key_file must be an absolute path"},
-        {"[door]\nadd = ip\n" KEYS, "visitor_key_file has no effect without add = visitor"},
+        {"[door]\nadd = bot city\n", "test.conf:2: add = city needs geo_file = FILE"},
+        {"[door]\nadd = region\ngeo_file =\n", "add = region needs geo_file = FILE"},
+        {"[door]\nadd = bot\nuser_agent_cache = 8X\n", "test.conf:3: user_agent_cache is not a size"},
+        {"[door]\nadd = bot\nuser_agent_cache = 2G\n", "user_agent_cache is out of bounds: 0..1G"},
         {"[door]\nadd = ip\nclient_adress = peer\n",
             "has no setting 'client_adress' (did you mean client_address?)"},
-        {VISITORS "visitor_key_period = month\n", "visitor_key_period must be day or week, not 'month'"},
+        {VISITORS "visitor_key_period = month\n", "visitor_key_period is not one of day|week"},
         {VISITORS "visitor_site = host(\n", "visitor_site must be a field, a function"},
         {VISITORS "client_address = X Y\n",
             "client_address must be peer, or a header with a list of addresses such as X-Forwarded-For, not "
             "'X Y'"},
         {VISITORS "client_address = forwarded\n", "such as X-Forwarded-For, not 'forwarded'"},
-        {VISITORS "trusted_proxies = ::1\n", "trusted_proxies has no effect without client_address = HEADER"},
         {VISITORS "client_address = X-Real-IP\ntrusted_proxies = ::1 10.0.0\n",
             "test.conf:5: trusted_proxies: `10.0.0` is not an address"},
         {"[door]\nadd = visitor\nvisitor_key_file = DIR/missing/keys\n", "missing/keys.lock: No such file"},
+        {"[door]\nadd = country\ngeo_file = DIR/x.mmdb\n", "/x.mmdb: No such file or directory; download"},
+        {"[door]\nadd = os\nuser_agent_rules = DIR/x.yaml\n", "/x.yaml: No such file or directory; install"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_false(open_door(wrong[i].text));
@@ -140,6 +142,8 @@ static void test_settings(void **state)
     assert_string_equal(settings->address_header, "X-Real-IP");
     assert_int_equal(settings->proxies.n, 2);
     assert_true(settings->proxies.has_unix);
+    assert_true(open_door("[door]\nadd = visitor\nvisitor_key_file = relative.keys\n"));
+    shell("test -f %s/relative.keys", dir);
 }
 
 static void test_only_the_door_sets_its_members(void **state)
@@ -167,8 +171,34 @@ static void test_only_the_door_sets_its_members(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(pass(cases[i][0]), cases[i][1]);
     begin("unix", "", "");
-    assert_string_equal(pass("{\"a\":1,\"ip\":2}"), "{\"a\":1}");
-    assert_string_equal(pass("{\"ip\":2}"), "{}");
+    assert_string_equal(pass("{\"a\":1,\"ip\":2}"), "{\"a\":1,\"ip\":null}");
+    assert_string_equal(pass("{\"ip\":2}"), "{\"ip\":null}");
+}
+
+#define RULES                                                                                                \
+    "user_agent_parsers:\n  - regex: '(Fire\"fox)'\nos_parsers:\n  - regex: '(Linux)'\n"                     \
+    "device_parsers:\n  - regex: '(Spider)'\n"
+
+/* The rules are those of a file of the test, below the data directory. */
+static void test_values_of_agents(void **state)
+{
+    (void)state;
+    static const char sent[] = "{\"bot\":\"no\",\"a\":1,\"device\":{},\"\\u0062ot\":false}";
+    shell("cat > %s/rules.yaml <<'END'\n%sEND", dir, RULES);
+    assert_true(open_door("[door]\nadd = bot browser os device\nuser_agent_rules = rules.yaml\n"));
+    begin("192.0.2.7:80", "Mozilla/5.0 (X11; Linux) Fire\"fox/1", "");
+    assert_string_equal(pass(sent), "{\"a\":1,\"browser\":\"Fire\\\"fox\",\"os\":\"Linux\",\"device\":"
+                                    "\"desktop\",\"bot\":false}");
+    begin("192.0.2.7:80", "", "");
+    assert_string_equal(pass(sent), "{\"a\":1,\"browser\":\"Other\",\"os\":\"Other\",\"device\":\"other\","
+                                    "\"bot\":true}");
+    enrich_begin(door, &(struct enrich_client){.has_no_agent = true}, NOON, NOON);
+    assert_string_equal(pass(sent), "{\"a\":1,\"browser\":null,\"os\":null,\"device\":null,\"bot\":null}");
+    assert_true(open_door("[door]\nadd = bot\nuser_agent_rules = rules.yaml\nuser_agent_cache = 0\n"));
+    begin("unix", "Spider", "");
+    assert_string_equal(pass("{\"os\":1}"), "{\"os\":1,\"bot\":true}");
+    begin("unix", "Mozilla/5.0 (Linux)", "");
+    assert_string_equal(pass("{}"), "{\"bot\":false}");
 }
 
 static void test_without_ip_no_member_has_the_address(void **state)
@@ -183,7 +213,8 @@ static void test_without_ip_no_member_has_the_address(void **state)
     enrich_drop(door, "host");
     begin("192.0.2.7:80", "", "");
     const char *out = pass("{\"meta\":{\"t\":1},\"ip\":\"6.6.6.6\",\"host\":\"192.0.2.7\"}");
-    assert_string_equal(out, "{\"meta\":{\"t\":1},\"host\":\"192.0.2.7\",\"ip\":\"192.0.2.7\"}");
+    assert_string_equal(
+        out, "{\"meta\":{\"t\":1},\"host\":\"192.0.2.7\",\"visitor\":null,\"ip\":\"192.0.2.7\"}");
 }
 
 static void test_visitors(void **state)
@@ -240,8 +271,8 @@ static void test_events_without_a_visitor_are_counted_by_reason(void **state)
     assert_string_equal(visitor(TODAY + DAY, ""), "");
     assert_string_equal(visitor(TODAY - 1, ""), "");
     assert_string_equal(visitor(TODAY - 2, ""), "");
-    assert_string_equal(pass("{\"visitor\":\"forged\",\"t\":1}"), "{\"t\":1}");
-    assert_string_equal(pass("{\"meta\":{\"t\":\"x\"}}"), "{\"meta\":{\"t\":\"x\"}}");
+    assert_string_equal(pass("{\"visitor\":\"forged\",\"t\":1}"), "{\"t\":1,\"visitor\":null}");
+    assert_string_equal(pass("{\"meta\":{\"t\":\"x\"}}"), "{\"meta\":{\"t\":\"x\"},\"visitor\":null}");
     begin("unix", "agent", "");
     assert_string_equal(visitor(TODAY, ""), "");
     shell("chmod 640 %s/keys", dir);
@@ -279,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(settings),
         TEST(only_the_door_sets_its_members),
+        TEST(values_of_agents),
         TEST(without_ip_no_member_has_the_address),
         TEST(visitors),
         TEST(one_visitor_for_all_sites),
