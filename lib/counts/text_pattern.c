@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-/* The unit of costs is a 1024th of a step. */
+/* The unit of costs is a 1024th of a step. The interpreter copies and keeps some 128 bytes for an item, and 16 bytes more
+ * for each group. */
 #define STEP 1024
+#define STEP_OF_GROUP (STEP / 8)
 #define STEP_OF_BYTE 64
 
 struct effort {
@@ -23,6 +25,7 @@ struct text_pattern {
     size_t length;    /* length of the pattern */
     size_t *
         needs; /* for each item, by its position in the pattern: bytes that the item may skip and then fail */
+    uint64_t of_item; /* cost of an attempt to match an item */
     uint64_t of_byte; /* cost of a skipped byte */
     struct effort effort;
 };
@@ -39,7 +42,7 @@ static int count(pcre2_callout_block *block, void *arg)
         bytes = MAX(bytes, MIN(e->needs, block->subject_length - from));
     e->at = to;
     e->needs = p->needs[block->pattern_position];
-    e->spent += STEP + bytes * p->of_byte;
+    e->spent += p->of_item + bytes * p->of_byte;
     return e->spent > (uint64_t)TEXT_PATTERN_STEPS_MAX * STEP ? PCRE2_ERROR_CALLOUT : 0;
 }
 
@@ -83,6 +86,7 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
     int code;
     PCRE2_SIZE at;
     unsigned char why[120];
+    uint32_t groups = 0;
     /* The pattern is untrusted. PCRE2 must check that the pattern is UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
     /* A verb can remove PCRE2's limits or disable its JIT compiler. For each possible end of a script run, PCRE2 scans
@@ -107,6 +111,8 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
     p->needs = mem_zalloc((p->length + 1) * sizeof *p->needs);
     p->text = pattern;
     pcre2_callout_enumerate(p->code, note_needs, p);
+    pcre2_pattern_info(p->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+    p->of_item = STEP + (uint64_t)groups * STEP_OF_GROUP;
     p->of_byte = STEP_OF_BYTE + p->length;
     p->match = pcre2_match_data_create_from_pattern(p->code, NULL);
     p->context = pcre2_match_context_create(NULL);

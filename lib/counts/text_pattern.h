@@ -1,7 +1,8 @@
 /* text_pattern: searches untrusted text for an untrusted PCRE2 pattern, at a bounded cost.
  *
- * 1. The cost of a search is counted in steps. Each attempt to match an item of the pattern costs a step. Each 16 bytes
- *    skipped since the previous item cost a further step (fewer bytes for a long pattern). For an item that fails, the
+ * 1. The cost of a search is counted in steps. Each attempt to match an item of the pattern costs a step, and an
+ *    eighth of a step for each group of the pattern. Each 16 bytes skipped since the previous item cost a further step
+ *    (fewer bytes for a long pattern). For an item that fails, the
  *    skipped bytes are not known, so the maximum is charged: n bytes for x{n}, the rest of the text for a back
  *    reference. PCRE2's own limit does not bound the time, because PCRE2 does not count bytes or starting positions.
  * 2. After TEXT_PATTERN_STEPS_MAX steps (a few milliseconds) the result is TEXT_PATTERN_UNDECIDED. A text longer than

@@ -2,6 +2,7 @@
 #include "counts/text_pattern.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static enum text_pattern_result find(const char *pattern, struct bytes text)
 {
@@ -88,6 +89,23 @@ static void test_what_an_item_passed_over_before_it_failed_counts(void **state)
     assert_int_equal(find_in("^(?:[a-z0-9-]{1,63}\\.?){1,10}!$", 600, "!"), TEXT_PATTERN_FOUND);
 }
 
+/* The interpreter, which goes on if the stack of the compiled matcher overflows, copies all groups for each item. */
+static void test_groups_cost_what_they_are_copied(void **state)
+{
+    struct buf pattern = {0};
+    (void)state;
+    buf_append_str(&pattern, "^(?:a|aa)+b");
+    for (int i = 0; i < 900; i++)
+        buf_append_str(&pattern, "|()!");
+    buf_append_char(&pattern, '\0');
+    assert_int_equal(find_in(pattern.ptr, 100000, ""), TEXT_PATTERN_UNDECIDED);
+    assert_int_equal(find_in(pattern.ptr, 100, "b"), TEXT_PATTERN_FOUND);
+    struct rusage use;
+    assert_int_equal(getrusage(RUSAGE_SELF, &use), 0);
+    assert_in_range(use.ru_maxrss, 1, 300 << 10);
+    buf_free(&pattern);
+}
+
 /* PCRE2 reports three bytes behind a pattern that ends with (?). AddressSanitizer sees a read of them. */
 static void test_an_empty_setting_at_the_end(void **state)
 {
@@ -127,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_what_costs_too_much_is_given_up),
         cmocka_unit_test(test_bytes_count_as_well_as_items),
         cmocka_unit_test(test_what_an_item_passed_over_before_it_failed_counts),
+        cmocka_unit_test(test_groups_cost_what_they_are_copied),
         cmocka_unit_test(test_an_empty_setting_at_the_end),
         cmocka_unit_test(test_verbs_that_lift_a_bound_are_refused),
         cmocka_unit_test(test_a_long_text_is_looked_through)};
