@@ -70,7 +70,7 @@ static bool is_shown(struct stream_view *v)
     enum condition_result r =
         v->condition ? condition_test(v->condition, v->values + v->config->n_fields) : CONDITION_TRUE;
     if (r == CONDITION_UNDECIDED && !v->was_undecided)
-        tool_fail(0, "--if: a pattern takes too many steps for a line; such lines are not shown");
+        tool_fail(0, "--if: the condition takes too many steps for a line; such lines are not shown");
     v->was_undecided = v->was_undecided || r == CONDITION_UNDECIDED;
     return r == CONDITION_TRUE;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define UNDECIDED                                                                                            \
-    "event: undecided\ndata: \"a pattern takes too many steps for a line; such lines are left out\"\n\n"
+    "event: undecided\ndata: \"the condition takes too many steps for a line; such lines are left out\"\n\n"
 
 struct live_filter {
     struct condition *condition;

@@ -4,7 +4,7 @@
  *    as a gap, and an event without data also pass.
  * 2. The id of the last removed event passes without data, so that a client that connects again does not get events
  *    from before this id.
- * 3. If a pattern takes too many steps, the event is removed, and the client once gets an event `undecided`. */
+ * 3. If the condition takes too many steps, the event is removed, and the client once gets an event `undecided`. */
 #ifndef MILLRACE_API_LIVE_FILTER_H
 #define MILLRACE_API_LIVE_FILTER_H
 

@@ -46,12 +46,13 @@ struct condition {
     char **fields;
     size_t n_steps, steps_room, n_fields, fields_room;
     struct buf space; /* result of a function */
+    size_t read;      /* bytes that functions have read in the present test */
 };
 
 struct parser {
     struct condition *c;
     const char *begin, *at, *end;
-    size_t levels, n_patterns;
+    size_t levels, n_fields, n_patterns;
     struct error *error;
 };
 
@@ -203,8 +204,10 @@ static bool take_subject(struct parser *p, struct step *s)
             return fail_at(p, begin, "a field or " KEY_FUNCTIONS);
         s->argument = bytes_dup(argument);
     }
+    size_t before = p->c->n_fields;
     s->field = index_of_field(p->c, path);
-    return true;
+    p->n_fields += p->c->n_fields > before;
+    return p->n_fields <= CONDITION_FIELDS_MAX || fail_at(p, path.ptr, "fewer different fields");
 }
 
 static size_t digits_at(struct bytes text, size_t at)
@@ -512,6 +515,9 @@ static bool subject_text(struct condition *c, const struct step *s, const struct
 {
     if (v->type == JSON_MISSING || v->type == JSON_NULL || key_text_of(v, digits, out))
         return false;
+    c->read += s->function ? out->len : 0;
+    if (c->read > CONDITION_FUNCTION_BYTES_MAX)
+        return false;
     if (s->function && out->len > 0)
         *out = key_function_apply(s->function, *out, s->argument, &c->space);
     return !s->function || out->len > 0;
@@ -581,6 +587,7 @@ static enum condition_result test(struct condition *c, const struct step *s, con
 enum condition_result condition_test(struct condition *c, const struct json_value *values)
 {
     enum condition_result result = CONDITION_FALSE;
+    c->read = 0;
     for (size_t i = 0; i < c->n_steps && result != CONDITION_UNDECIDED;) {
         const struct step *s = &c->steps[i++];
         if (s->kind == NOT)
@@ -589,6 +596,8 @@ enum condition_result condition_test(struct condition *c, const struct json_valu
             result = test(c, s, &values[s->field]);
         else if (result == (s->kind == OR ? CONDITION_TRUE : CONDITION_FALSE))
             i = s->to;
+        if (c->read > CONDITION_FUNCTION_BYTES_MAX)
+            result = CONDITION_UNDECIDED;
     }
     return result;
 }

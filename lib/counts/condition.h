@@ -22,9 +22,9 @@
  * 2. A test of a missing field is false, as is a test of a value without such a number or text. `!=`, `!~` and `not in`
  *    are the negations of `=`, `~` and `in`. They are therefore true for a missing field.
  * 3. Terms are tested from the left until the result is known. The result is CONDITION_UNDECIDED as soon as a pattern
- *    takes too many steps. The result depends only on condition and event.
- * 4. Limits bound the cost of any condition and event: the bytes of a condition, nested levels, patterns, and the steps
- *    of each pattern. condition_test does not recurse.
+ *    takes too many steps, or the functions have read too many bytes. The result depends only on condition and event.
+ * 4. Limits bound the cost of any condition and event: the bytes of a condition, nested levels, fields, patterns, the
+ *    steps of each pattern, and the bytes that functions read in a test. condition_test does not recurse.
  *
  * A condition is not thread-safe: each thread needs its own condition. */
 #ifndef MILLRACE_CONDITION_H
@@ -36,6 +36,8 @@
 #define CONDITION_TEXT_MAX ((size_t)4096)
 #define CONDITION_LEVELS_MAX 32 /* nested parentheses and "not" */
 #define CONDITION_PATTERNS_MAX 8
+#define CONDITION_FIELDS_MAX 32 /* different fields */
+#define CONDITION_FUNCTION_BYTES_MAX ((size_t)1 << 20)
 
 struct condition;
 

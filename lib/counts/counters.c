@@ -646,7 +646,7 @@ enum counters_verdict counters_extract(
     if (is_event == CONDITION_FALSE)
         return COUNTERS_SKIPPED;
     if (is_event == CONDITION_UNDECIDED)
-        return reject(r, out, "a pattern of skip_if or keep_if takes too many steps", NULL);
+        return reject(r, out, "skip_if or keep_if takes too many steps", NULL);
     why = time_of(r, &r->values[VALUE_TIME], &out->time);
     if (why)
         return reject(r, out, why, c->time_field);

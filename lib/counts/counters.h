@@ -18,7 +18,7 @@
  * 2. Counters keep the configuration's order. The default label of a total is its namespace. The default label of a
  *    subtotal or a unique counter is the first part of its namespace. Labels are unique among the totals, and among the
  *    subtotals and the unique counters of each total.
- * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If a pattern takes too many
+ * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If one takes too many
  *    steps, the line is rejected.
  * 4. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
  *    or under none.

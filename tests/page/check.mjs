@@ -607,7 +607,7 @@ const checks = {
     await page.locator("#filter-note", { hasText: "column 11: expected a number, not x" }).waitFor();
     assert.equal(await filter.getAttribute("aria-invalid"), "true");
     await filter.fill("u ~ ^(a+)+$");
-    await page.locator("#filter-note", { hasText: "a pattern takes too many steps" }).waitFor();
+    await page.locator("#filter-note", { hasText: "the condition takes too many steps" }).waitFor();
     await filter.fill("high"); // a text again
     await line("high again").waitFor();
     await page.locator("#filter-note:empty").waitFor({ state: "attached" });

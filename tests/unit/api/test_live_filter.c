@@ -26,7 +26,7 @@ static void check(const char *condition, const char *text, const char *expected)
 #define A "data: {\"a\":1}\nid: 7:x\n\n"
 #define B "data: {\"a\":2}\nid: 14:x\n\n"
 #define UNDECIDED                                                                                            \
-    "event: undecided\ndata: \"a pattern takes too many steps for a line; such lines are left out\"\n\n"
+    "event: undecided\ndata: \"the condition takes too many steps for a line; such lines are left out\"\n\n"
 
 static void test_events(void **state)
 {

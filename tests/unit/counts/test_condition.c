@@ -148,6 +148,29 @@ static void test_a_costly_pattern(void **state)
     check("c and a ~ ^(a+)+$", costly, CONDITION_FALSE);
 }
 
+/* What functions read counts for all tests of a condition. */
+static void test_a_costly_function(void **state)
+{
+    (void)state;
+    struct buf condition = {0}, event = {0};
+    buf_append_str(&event, "{\"u\":\"?");
+    for (int i = 0; i < 10000; i++)
+        buf_append_str(&event, "%7a&");
+    buf_append(&event, "\"}", 3);
+    for (int i = 0; i < 20; i++)
+        buf_append_str(&condition, "query(u, z) = 1 or ");
+    buf_append(&condition, "u", 2);
+    check(condition.ptr, event.ptr, CONDITION_TRUE);
+    condition.len -= 2;
+    for (int i = 0; i < 10; i++)
+        buf_append_str(&condition, "query(u, z) = 1 or ");
+    buf_append(&condition, "u", 2);
+    check(condition.ptr, event.ptr, CONDITION_UNDECIDED);
+    check(condition.ptr, "{\"u\":\"?y=2\"}", CONDITION_TRUE);
+    buf_free(&condition);
+    buf_free(&event);
+}
+
 static void test_words(void **state)
 {
     (void)state;
@@ -248,6 +271,17 @@ static void test_limits(void **state)
             check_refused(text.ptr, "more than 8 patterns");
         else
             check(text.ptr, "{\"a\":\"y\"}", CONDITION_TRUE);
+        buf_clear(&text);
+        for (int i = 0; i < CONDITION_FIELDS_MAX - 1 + over; i++)
+            buf_printf(&text, "a%d or a%d = 1 or ", i, i);
+        buf_append(&text, "b", 2);
+        if (over)
+            check_refused(text.ptr, "expected fewer different fields");
+        else
+            check(text.ptr, "{\"b\":1}", CONDITION_TRUE);
+        struct condition *pair = condition_new_pair("a or b", over ? "c" : text.ptr, NULL);
+        assert_non_null(pair);
+        condition_free(&pair);
     }
     buf_clear(&text);
     repeat(&text, "a or ", CONDITION_TEXT_MAX / 5);
@@ -455,7 +489,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_present), cmocka_unit_test(test_equal),
         cmocka_unit_test(test_order), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_words), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_model)};
+        cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_costly_function),
+        cmocka_unit_test(test_words), cmocka_unit_test(test_errors), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
