@@ -251,6 +251,16 @@ static bool read_number(struct bytes text, long double *out)
     return isfinite(*out);
 }
 
+/* A whole number beyond 64 bits, such as the number of a card, would be equal to its neighbours. */
+static bool is_beyond_64_bits(struct bytes text)
+{
+    int64_t i64;
+    uint64_t u64;
+    size_t begin = text.len > 0 && text.ptr[0] == '-';
+    return text.len > 0 && begin + digits_at(text, begin) == text.len && !bytes_to_i64(text, &i64) &&
+           !bytes_to_u64(text, &u64);
+}
+
 /* Appends a text in quotes without its quotes. */
 static bool take_quoted(struct parser *p, struct buf *out)
 {
@@ -312,7 +322,9 @@ static bool take_value(struct parser *p, struct step *s, const char *stops)
     v->len = text.len;
     if (ok && !is_quoted && bytes_equal_str(buf_bytes(&text), "null"))
         v->kind = VALUE_NULL;
-    else if (ok && (!is_quoted || s->kind != EQUAL) && read_number(buf_bytes(&text), &v->number))
+    else if (ok && s->kind == EQUAL && (is_quoted || is_beyond_64_bits(buf_bytes(&text))))
+        v->kind = VALUE_TEXT;
+    else if (ok && read_number(buf_bytes(&text), &v->number))
         v->kind = VALUE_NUMBER;
     if (ok && s->kind != EQUAL && v->kind != VALUE_NUMBER)
         ok = fail_at(p, begin, expected);

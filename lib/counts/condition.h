@@ -17,8 +17,9 @@
  * character, a comma or a quote, or is and, or, not or in.
  *
  * 1. A test reads either a number or a text. An unquoted number compares as a number, with numbers and with texts that
- *    are numbers. 64-bit integers compare exactly. The word null equals only null. Any other value compares as a text,
- *    with the text of a key (key_text.h): the characters of a string, the digits of an integer, true or false.
+ *    are numbers. 64-bit integers compare exactly; a longer one in an equality is a text. The word null equals only
+ *    null. Any other value compares as a text, with the text of a key (key_text.h): the characters of a string, the
+ *    digits of an integer, true or false.
  * 2. A test of a missing field is false, as is a test of a value without such a number or text. `!=`, `!~` and `not in`
  *    are the negations of `=`, `~` and `in`. They are therefore true for a missing field.
  * 3. Terms are tested from the left until the result is known. The result is CONDITION_UNDECIDED as soon as a pattern
