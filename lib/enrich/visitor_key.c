@@ -190,12 +190,14 @@ static int write_set(const struct visitor_keys *k, const struct visitor_key_set 
     return r;
 }
 
+/* Waits only once for a process that keeps the lock, because a door waits in its event loop. */
 static int take_lock(const struct visitor_keys *k, struct error *error)
 {
     int fd = io->open(k->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, MODE), r = -1;
     struct buf text = {0};
+    usec_t most = k->has_failed ? 0 : LOCK_WAIT;
     for (usec_t waited = 0; fd >= 0 && (r = io->flock(fd, LOCK_EX | LOCK_NB)) != 0; waited += LOCK_POLL) {
-        if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= LOCK_WAIT)
+        if ((errno != EWOULDBLOCK && errno != EINTR) || waited >= most)
             break;
         clock_sleep(LOCK_POLL);
     }

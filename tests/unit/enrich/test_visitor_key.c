@@ -357,6 +357,34 @@ static void test_an_unusable_file_keeps_no_key_too_long(void **state)
     visitor_keys_free(&k);
 }
 
+static int n_locks;
+static int fail_lock(int fd, int how)
+{
+    (void)fd, (void)how;
+    n_locks++;
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+static void test_a_kept_lock_is_waited_for_once(void **state)
+{
+    (void)state;
+    struct visitor_key key;
+    struct io_ops kept = io_system;
+    kept.flock = fail_lock;
+    struct visitor_keys *k = open_at(TODAY);
+    io = &kept;
+    n_locks = 0;
+    assert_int_equal(find(k, TODAY + DAY, TODAY + DAY, &key), VISITOR_KEY_FAILED);
+    assert_true(n_locks > 1);
+    n_locks = 0;
+    assert_int_equal(find(k, TODAY + DAY, TODAY + DAY + VISITOR_RETRY, &key), VISITOR_KEY_FAILED);
+    assert_int_equal(n_locks, 1);
+    io = &io_system;
+    assert_int_equal(find(k, TODAY + DAY, TODAY + DAY + 2 * VISITOR_RETRY, &key), VISITOR_KEY_OK);
+    visitor_keys_free(&k);
+}
+
 /* Gives the other processes time between the read and the write. */
 static int slow_rename(const char *from, const char *to)
 {
@@ -422,6 +450,7 @@ int main(void)
         TEST(a_used_key_survives_a_stop_at_every_step),
         TEST(a_key_that_another_process_renamed_is_synced_before_its_use),
         TEST(an_unusable_file_keeps_no_key_too_long),
+        TEST(a_kept_lock_is_waited_for_once),
         TEST(processes_that_race_share_each_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
