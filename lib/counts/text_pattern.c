@@ -10,6 +10,9 @@
 #define STEP 1024
 #define STEP_OF_GROUP (STEP / 8)
 #define STEP_OF_BYTE 64
+/* PCRE2's compiler makes machine code of up to 30 times this size. Each client of a stream has patterns of its own, so
+ * larger patterns stay with the interpreter. ((a{1,40}){1,40}b){1,20} has 27 KB. */
+#define JIT_SIZE_MAX ((size_t)8 << 10)
 
 struct effort {
     PCRE2_SIZE at;  /* position in the text */
@@ -87,6 +90,7 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
     PCRE2_SIZE at;
     unsigned char why[120];
     uint32_t groups = 0;
+    size_t size = 0;
     /* The pattern is untrusted. PCRE2 must check that the pattern is UTF-8, and \C could stop inside a character. */
     const uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT;
     /* A verb can remove PCRE2's limits or disable its JIT compiler. For each possible end of a script run, PCRE2 scans
@@ -106,7 +110,9 @@ struct text_pattern *text_pattern_new(const char *pattern, struct error *error)
         text_pattern_free(&p);
         return NULL;
     }
-    pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+    pcre2_pattern_info(p->code, PCRE2_INFO_SIZE, &size);
+    if (size <= JIT_SIZE_MAX)
+        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     p->length = strlen(pattern);
     p->needs = mem_zalloc((p->length + 1) * sizeof *p->needs);
     p->text = pattern;

@@ -106,6 +106,22 @@ static void test_groups_cost_what_they_are_copied(void **state)
     buf_free(&pattern);
 }
 
+/* Machine code of these patterns would take 250 MB. */
+static void test_a_large_pattern_takes_little_memory(void **state)
+{
+    struct text_pattern *p[600];
+    struct error error;
+    struct rusage use;
+    (void)state;
+    for (size_t i = 0; i < 600; i++)
+        assert_non_null(p[i] = text_pattern_new("((a{1,40}){1,40}b){1,30}", &error));
+    assert_int_equal(text_pattern_find(p[0], BYTES_LITERAL("xab")), TEXT_PATTERN_FOUND);
+    assert_int_equal(getrusage(RUSAGE_SELF, &use), 0);
+    assert_in_range(use.ru_maxrss, 1, 200 << 10);
+    for (size_t i = 0; i < 600; i++)
+        text_pattern_free(&p[i]);
+}
+
 /* PCRE2 reports three bytes behind a pattern that ends with (?). AddressSanitizer sees a read of them. */
 static void test_an_empty_setting_at_the_end(void **state)
 {
@@ -146,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_bytes_count_as_well_as_items),
         cmocka_unit_test(test_what_an_item_passed_over_before_it_failed_counts),
         cmocka_unit_test(test_groups_cost_what_they_are_copied),
+        cmocka_unit_test(test_a_large_pattern_takes_little_memory),
         cmocka_unit_test(test_an_empty_setting_at_the_end),
         cmocka_unit_test(test_verbs_that_lift_a_bound_are_refused),
         cmocka_unit_test(test_a_long_text_is_looked_through)};
