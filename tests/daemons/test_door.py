@@ -320,6 +320,46 @@ class PutDoorTest(DoorTest):
         (got,), _ = self.put("add = visitor\nKEYS\n", "Shop.example:443 " + LINE % ("192.0.2.7", self.stamp(now), "a"), "--format=vhost_combined")
         self.assertEqual(got["visitor"], self.visitor(now, "192.0.2.7", "a", "shop.example"))
 
+    def follow(self, *args):
+        p = subprocess.Popen(harness.dies_with_us([harness.program("millrace"), "put", "--follow", "--producer=p", *args]),
+                             stderr=subprocess.PIPE)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(lambda: (p.kill(), p.wait()))
+        return p
+
+    def test_a_follower_that_starts_before_its_pipeline(self):
+        """It waits for the queue, and learns of the door then."""
+        data = self.path("data")
+        config = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
+        log = self.write("followed.log", LINE % ("192.0.2.7", self.stamp(time.time()), "a"))
+        p = self.follow("--format=combined", "--config", self.write("put.conf", "[millrace]\ndata_dir = %s\n[simplequeue]\nport = 1\n" % data), log)
+        wait_until(lambda: b"retrying" in p.stderr.readline(), "the queue to be asked")
+        pipeline = harness.Pipeline(self, config, data).wait_ready()
+        stored = wait_until(lambda: harness.request(pipeline.daemon_url("pubsub"), "GET", "/sub?stream=clicks&from=earliest&follow=0").body, "the line")
+        self.assertIn(b'"visitor":', stored)
+        self.assertNotIn(b"192.0.2.7", stored)
+
+    def test_a_door_that_cannot_be_read_ends_the_put(self):
+        log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(0), "a"))
+        self.write("broken.conf", "[door\n")
+        os.mkdir(self.path("data"))
+        self.write("data/run.json", json.dumps({"pid": os.getpid(), "config": self.path("broken.conf"), "daemons": {}}))
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), "--queue-url", self.source.url, "--format=combined", log)
+        self.assertEqual((done.returncode, self.source.posted), (78, []), done.stderr)
+        self.assertIn(b"cannot read the [door] of the pipeline, use --config", done.stderr)
+
+    def test_no_message_has_an_address(self):
+        config = self.configure("add = visitor\nKEYS\n")
+        queue = self.start("simplequeue", "--data-dir", self.path("queue"), "--sync=never")
+        p = self.follow("--config", config, "--format=vhost_combined", "--queue-url", queue.url, "--rejects", self.path("rejects"),
+                        self.write("followed.log", LINE % ("192.0.2.7", self.stamp(0), "a")))
+        wait_until(lambda: os.path.exists(self.path("rejects")) and harness.read_file(self.path("rejects")).count(b"\n") == 1, "the rejects")
+        p.terminate()
+        p.wait()
+        messages = p.stderr.read()
+        self.assertIn(b"cannot be posted: (hidden) is not a virtual host: use --format=combined", messages)
+        self.assertNotIn(b"192.0.2.7", messages)
+
     def test_headers_of_proxies(self):
         now = int(time.time())
         door = "add = visitor\nKEYS\nclient_address = X-Forwarded-For\ntrusted_proxies = 10.0.0.0/8\n"
@@ -330,6 +370,12 @@ class PutDoorTest(DoorTest):
         (got,), _ = self.put(door.replace("X-Forwarded-For", "X-Real-IP"), '10.0.0.1 [%s] "192.0.2.7"\n' % self.stamp(now),
                              '--log-format=%h %t "%{X-Real-IP}i"')
         self.assertEqual(got, {"time": now, "visitor": self.visitor(now, "192.0.2.7", "")})
+
+    def test_variables_of_nginx_with_addresses(self):
+        names = ["proxy_protocol_addr", "proxy_add_x_forwarded_for", "http_x_real_ip", "http_cf_connecting_ip", "http_true_client_ip", "realip_remote_addr"]
+        line = "192.0.2.7 [%s] %s\n" % (self.stamp(time.time()), " ".join('"192.0.2.%d"' % i for i in range(10, 10 + len(names))))
+        (got,), _ = self.put("add = visitor\nKEYS\n", line, "--log-format=$remote_addr [$time_local] " + " ".join('"$%s"' % name for name in names))
+        self.assertEqual(set(got), {"time", "visitor"})
 
     def test_lines_that_are_events_pass_unchanged(self):
         line = '{"t":1, "visitor":"x","ip":"y"}\n'

@@ -26,7 +26,11 @@ static const struct known {
 } known[] = {
     {"host", LOG_ADDRESS, "%h %a $remote_addr"},
     {"proxy", LOG_ADDRESS, "$realip_remote_addr"},
-    {"forwarded_for", LOG_ADDRESS, "$http_x_forwarded_for"},
+    {"forwarded_for", LOG_ADDRESS, "$http_x_forwarded_for $proxy_add_x_forwarded_for"},
+    {"proxy_protocol_addr", LOG_ADDRESS, "$proxy_protocol_addr"},
+    {"x_real_ip", LOG_ADDRESS, "$http_x_real_ip"},
+    {"cf_connecting_ip", LOG_ADDRESS, "$http_cf_connecting_ip"},
+    {"true_client_ip", LOG_ADDRESS, "$http_true_client_ip"},
     {"ident", LOG_WORD, "%l"},
     {"user", LOG_TEXT, "%u $remote_user"},
     {LOCAL_TIME, LOG_TIME, "$time_local"},

@@ -280,10 +280,8 @@ static int put_with(const struct options *o)
     if (is_counted(o))
         put_counted_begin(&p.counted, options_config(o), options_string(o, "data_dir"));
     status = check_form(&p);
-    if (status == 0 && p.form.log_format &&
-        put_door_open(
-            options_config(o), options_string(o, "data_dir"), p.form.log_format, &p.form.door, &error) != 0)
-        status = tool_fail(EX_CONFIG, "%s", error.text);
+    if (status == 0 && p.form.log_format)
+        status = put_open_door(&p, false);
     if (status == 0 && daemon_read_token(options_string(o, "queue_token_file"), &p.token, &error) != 0)
         status = tool_fail(EX_CONFIG, "%s", error.text);
     struct reject_file rejects = reject_options_file(o);

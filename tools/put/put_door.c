@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct put_door {
@@ -18,17 +19,25 @@ struct put_door {
 
 static const struct enrich_input input = {.time_field = "time", .units_a_second = 1};
 
-/* Returns the configuration of the pipeline in the data directory, or NULL. */
-static struct config *running_config(const struct config *config, const char *data_dir)
+/* Reads the configuration of the pipeline in the data directory. An unreadable configuration may have a door. */
+static enum put_door_result running_config(
+    const struct put_door_place *place, struct config **out, struct error *error)
 {
-    struct config *found = NULL;
-    struct error error;
+    struct error why;
     struct pipeline pipeline;
-    pipeline_open(&pipeline, config, data_dir);
-    if (pipeline.config_path && config_read(pipeline.config_path, &found, &error) != 0)
-        tool_fail(0, "warning: the [door] of the pipeline has no effect, use --config: %s", error.text);
+    enum put_door_result r = PUT_DOOR_OPEN;
+    pipeline_open(&pipeline, place->config, place->data_dir);
+    const char *denied = place->is_remote ? NULL : pipeline.denied;
+    if (denied)
+        snprintf(why.text, sizeof why.text, "run.json: Permission denied%s", denied);
+    if (denied || (pipeline.config_path && config_read(pipeline.config_path, out, &why) != 0)) {
+        error_set(error, -1, "cannot read the [door] of the pipeline, use --config: %s", why.text);
+        r = PUT_DOOR_WRONG;
+    } else if (!pipeline.is_known) {
+        r = PUT_DOOR_UNKNOWN;
+    }
     pipeline_close(&pipeline);
-    return found;
+    return r;
 }
 
 /* Returns the member that log_format gives a header. */
@@ -59,17 +68,19 @@ static int open_enrich(struct put_door *d, const char *log_format, struct error 
     return 0;
 }
 
-int put_door_open(const struct config *config, const char *data_dir, const char *log_format,
-    struct put_door **out, struct error *error)
+enum put_door_result put_door_open(
+    const struct put_door_place *place, const char *log_format, struct put_door **out, struct error *error)
 {
     struct put_door *d = *out = mem_zalloc(sizeof *d);
-    if (!config_section(config, "door", "") && !config_section(config, "input", ""))
-        d->own_config = running_config(config, data_dir);
-    int r = door_settings_read(
-        d->own_config ? d->own_config : config, tool_data_dir(config, data_dir), &d->settings, error);
-    if (d->settings)
-        r = open_enrich(d, log_format, error);
-    if (r != 0 || !d->settings)
+    const struct config *config = place->config;
+    bool is_given = config_section(config, "door", "") || config_section(config, "input", "");
+    enum put_door_result r = is_given ? PUT_DOOR_OPEN : running_config(place, &d->own_config, error);
+    if (r == PUT_DOOR_OPEN &&
+        (door_settings_read(d->own_config ? d->own_config : config, tool_data_dir(config, place->data_dir),
+             &d->settings, error) != 0 ||
+            (d->settings && open_enrich(d, log_format, error) != 0)))
+        r = PUT_DOOR_WRONG;
+    if (r != PUT_DOOR_OPEN || !d->settings)
         put_door_close(out);
     return r;
 }
@@ -111,6 +122,16 @@ void put_door_pass(struct put_door *d, const struct log_format *line, struct buf
     enrich_event(d->enrich, buf_bytes(event), &d->out);
     buf_clear(event);
     buf_append_bytes(event, buf_bytes(&d->out));
+}
+
+const char *put_door_hide(struct put_door *d, const char *why)
+{
+    const char *from = d && !d->settings->adds[DOOR_IP] ? strchr(why, '`') : NULL;
+    if (!from)
+        return why;
+    buf_clear(&d->out);
+    buf_printf(&d->out, "%.*s(hidden)%s", (int)(from - why), why, strrchr(why, '`') + 1);
+    return d->out.ptr;
 }
 
 void put_door_tend(struct put_door *d)

@@ -165,13 +165,27 @@ static int take_csv(struct put_input *in, enum csv_result r)
                              c->wrong, in->record_start + (c->unclosed > 0 ? c->unclosed_at : 0));
 }
 
+int put_open_door(struct put *p, bool is_last)
+{
+    struct error error;
+    const struct put_door_place place = {
+        options_config(p->o), options_string(p->o, "data_dir"), options_string(p->o, "queue_url") != NULL};
+    enum put_door_result r =
+        p->form.has_door ? PUT_DOOR_OPEN : put_door_open(&place, p->form.log_format, &p->form.door, &error);
+    p->form.has_door = r == PUT_DOOR_OPEN || is_last;
+    return r == PUT_DOOR_WRONG ? tool_fail(EX_CONFIG, "%s", error.text) : 0;
+}
+
 static int take_log(struct put_input *in, struct bytes line)
 {
     bool is_replaced = false;
+    int status = put_open_door(in->put, true);
+    if (status != 0)
+        return status;
     struct bytes text = bytes_without_line_end(line);
     const char *why = text.len > 0 ? log_format_read(in->log, text, &in->event, &is_replaced) : NULL;
     if (why)
-        return refuse(in, text, why);
+        return refuse(in, text, put_door_hide(in->put->form.door, why));
     if (is_replaced)
         put_note_replaced(in);
     if (text.len > 0)

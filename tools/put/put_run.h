@@ -33,6 +33,7 @@ struct put_form {
     const char *log_format; /* directives, or the name of a built-in format; NULL: none */
     struct csv_form csv;
     struct put_door *door; /* of log_format; NULL: none */
+    bool has_door;         /* it is known whether there is a door */
 };
 
 /* An input that has ended. */
@@ -93,6 +94,9 @@ void put_input_end(struct put_input *in, bool is_whole);
 /* The name for messages. */
 const char *put_input_name(const struct put_input *in);
 
+/* Opens the door of the log format unless that is done. `is_last`: lines follow, so a pipeline that has not been started
+ * has no door. A follower waits for its queue before its lines, and so for a pipeline that starts later. */
+int put_open_door(struct put *p, bool is_last);
 int put_flush(struct put_input *in);
 /* Takes a result of line_source_next or log_tail_next: a line, NULs, or a part of a line that is too long. */
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes);
