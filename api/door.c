@@ -85,6 +85,13 @@ void door_begin(struct door *d, const struct http_request *req)
     enrich_begin(d->enrich, &client, clock_wall(), clock_boot());
 }
 
+int64_t door_key_seconds(const struct door *d)
+{
+    if (!d || !d->settings->adds[DOOR_VISITOR])
+        return 0;
+    return d->settings->period == VISITOR_WEEK ? 7 * SECONDS_PER_DAY : SECONDS_PER_DAY;
+}
+
 const char *door_problem(const struct door *d)
 {
     return d ? d->problem : NULL;

@@ -202,6 +202,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
         api->uniques = uniques_new(&(struct uniques_config){.base = daemon_base(d),
             .sources = api->sources,
             .max_rows = api->max_rows,
+            .key_seconds = door_key_seconds(api->door),
             .max_age = options_int(o, "max_age") / 1000});
     if (status == 0 && !api->uniques)
         status = error_set(error, EX_OSERR, "cannot start a thread");

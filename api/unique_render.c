@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #define HASH_NOTE "two texts with the same 64-bit hash count as one member"
+#define FIRST_MONDAY (4 * SECONDS_PER_DAY) /* 5 January 1970 */
 #define KEY_NOTE                                                                                             \
     "the visitor key changes during this time, so one person counts once for each key (visitor_key_period)"
 
@@ -54,14 +55,21 @@ static void append_date(const struct unique_count *c, int64_t t, bool csv, struc
     buf_append_str(out, csv ? "," : "\",");
 }
 
-/* Appends the notes on what a member is. */
+/* True if a door's key changes in [from, to). Keys are of UTC days, or of weeks that begin on Monday. */
+static bool has_two_keys(int64_t from, int64_t to, int64_t key_seconds)
+{
+    int64_t first = key_seconds > SECONDS_PER_DAY ? FIRST_MONDAY : 0;
+    return key_seconds > 0 && (from - first) / key_seconds != (to - 1 - first) / key_seconds;
+}
+
+/* Appends the notes on what a member of the sets of [from, to) is. */
 static void append_notes(const struct unique_count *c, const struct completeness *complete,
-    int64_t key_seconds, int64_t longest, struct buf *out)
+    int64_t key_seconds, int64_t from, int64_t to, struct buf *out)
 {
     bool is_visitor = strcmp(c->query->sets[0].unique->key_text, "visitor") == 0;
     if (complete->is_not_counted)
         render_member(out, "note", BYTES_LITERAL(RENDER_NOT_COUNTED));
-    if (is_visitor && key_seconds > 0 && longest > key_seconds)
+    if (is_visitor && has_two_keys(from, to, key_seconds))
         render_member(out, "visitor_key", BYTES_LITERAL(KEY_NOTE));
     render_member(out, "hash", BYTES_LITERAL(HASH_NOTE));
 }
@@ -82,7 +90,8 @@ static void append_head(
     }
     render_member(out, "label", bytes_str(q->total->label));
     render_member(out, "count", bytes_str(q->unique->label));
-    append_notes(c, complete, key_seconds, c->to - c->from, out);
+    int64_t from = u->window > 1 ? units_back(&q->calendar, c->from, u->window - 1) : c->from;
+    append_notes(c, complete, key_seconds, from, c->to, out);
     if (q->total->max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", q->total->max_keys);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
@@ -211,7 +220,7 @@ static void render_cohort(const struct unique_count *c, const struct completenes
     } else {
         buf_append_char(out, '{');
         render_member(out, "count", bytes_str(u->sets[0].unique->label));
-        append_notes(c, complete, key_seconds, to - from, out);
+        append_notes(c, complete, key_seconds, from, to, out);
         render_member(out, "timezone", bytes_str(u->query.calendar.zone.name));
         buf_printf(out, "\"additive\":false,\"n\":%" PRIu64 ",\"complete\":%s,", c->total, whole);
         render_completeness(from, complete, out);

@@ -172,7 +172,18 @@ static void rows_are_unions_of_both_sources(void **state)
     assert_non_null(strstr(text, "\"n\":70001,\"complete\":false},"));
     assert_non_null(strstr(text, "visitor_key"));
     assert_null(strstr(render(&c, APRIL + DAY, 0, 0), "visitor_key"));
+    assert_non_null(strstr(render(&c, APRIL + DAY, 0, 7 * DAY), "visitor_key")); /* 2 April is a Monday */
+    c.to = APRIL + DAY;
     assert_null(strstr(render(&c, APRIL + DAY, 0, 7 * DAY), "visitor_key"));
+    assert_non_null(strstr(render(&c, APRIL + DAY, 0, DAY), "visitor_key"));
+    q.window = 1;
+    assert_null(strstr(render(&c, APRIL + DAY, 0, DAY), "visitor_key"));
+    c.from += 3600; /* a day of another zone */
+    c.to += 3600;
+    assert_non_null(strstr(render(&c, APRIL + DAY, 0, DAY), "visitor_key"));
+    c.from -= 3600;
+    c.to = APRIL + 4 * DAY;
+    q.window = 2;
     assert_non_null(strstr(render(&c, APRIL + 9 * DAY, APRIL, 0),
         "\"n\":null,\"complete\":false},")); /* the window begins before */
     unique_count_free(&c);
