@@ -1,6 +1,7 @@
 /* The bare loop of bench_sets: days of users as raw bitmaps in memory, united and counted in blocks that stay in the cache.
  * Shares no code with millrace.
- *   bare_sets USERS_MILLION PERCENT ROUNDS    prints "DAYS MEMBERS MICROSECONDS" for 1, 7 and 30 days (median) */
+ *   bare_sets USERS_MILLION PERCENT ROUNDS         prints "DAYS MEMBERS MICROSECONDS" for 1, 7 and 30 days (median)
+ *   bare_sets USERS_MILLION PERCENT 0 DAY FILE     writes the bitmap of a day, for a peer */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,21 +48,33 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static uint64_t *make_day(uint64_t day, size_t users, size_t words, uint64_t percent)
+{
+    uint64_t state = day, *bits = calloc(words, sizeof *bits);
+    for (size_t u = 0; bits && u < users; u++)
+        if (next(&state) % 100 < percent)
+            bits[u / 64] |= UINT64_C(1) << u % 64;
+    return bits;
+}
+
+static int write_day(const char *path, const uint64_t *bits, size_t words)
+{
+    FILE *f = fopen(path, "w");
+    return f && fwrite(bits, sizeof *bits, words, f) == words && fclose(f) == 0 ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc != 4 && argc != 6)
         return 64;
     size_t users = (size_t)atoi(argv[1]) * 1000000, words = (users + 63) / 64;
     uint64_t percent = (uint64_t)atoi(argv[2]), *days[DAYS];
     int rounds = atoi(argv[3]);
+    if (argc == 6)
+        return write_day(argv[5], make_day((uint64_t)atoi(argv[4]), users, words, percent), words);
     double *took = malloc((size_t)rounds * sizeof *took);
-    for (size_t d = 0; d < DAYS; d++) {
-        uint64_t state = d;
-        days[d] = calloc(words, sizeof **days);
-        for (size_t u = 0; u < users; u++)
-            if (next(&state) % 100 < percent)
-                days[d][u / 64] |= UINT64_C(1) << u % 64;
-    }
+    for (size_t d = 0; d < DAYS; d++)
+        days[d] = make_day(d, users, words, percent);
     static const size_t spans[] = {1, 7, 30};
     for (size_t s = 0; s < 3; s++) {
         uint64_t n = 0;
