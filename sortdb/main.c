@@ -29,8 +29,9 @@ static void update_health(struct app *app)
         return;
     if (now.code != 0)
         error_set(&now, now.code, "reload failed: %s", now.text);
-    else if (generation_is_whole(app->generation, GENERATION_NO_SHARD, &now))
-        generation_is_untouched(app->generation, &now);
+    else if (generation_is_whole(app->generation, GENERATION_NO_SHARD, &now) &&
+             generation_is_untouched(app->generation, &now))
+        generation_has_sound_sets(app->generation, &now);
     const char *text = now.code != 0 ? now.text : "";
     daemon_set_ready(app->daemon);
     if (strcmp(text, app->health.text) == 0)

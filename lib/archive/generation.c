@@ -320,11 +320,18 @@ bool generation_is_untouched(const struct generation *g, struct error *error)
                 "%s: the sets beside this file were written to while they were served", sets->path);
             return false;
         }
-        if (atomic_load_explicit(&g->sets[i].is_damaged, memory_order_relaxed)) {
-            error_set(
-                error, SORTED_FILE_REFUSED, "%s: a set in the file beside this file is damaged", sets->path);
-            return false;
-        }
+    }
+    return true;
+}
+
+bool generation_has_sound_sets(const struct generation *g, struct error *error)
+{
+    for (uint32_t i = 0; i < g->info.shards; i++) {
+        if (!atomic_load_explicit(&g->sets[i].is_damaged, memory_order_relaxed))
+            continue;
+        error_set(error, SORTED_FILE_REFUSED, "%s: a set in the file beside this file is damaged",
+            g->files[g->info.shards + i]->path);
+        return false;
     }
     return true;
 }

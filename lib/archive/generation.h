@@ -7,8 +7,8 @@
  * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
  * 5. A set of the archive is verified at its first use. The texts of sets are records of their shard.
  * 6. A scrub slowly reads the files again. If the scrub finds damage, generation_is_whole and generation_is_untouched
- *    return false for the damaged file. A damaged set makes only generation_is_untouched return false; other sets and
- *    records stay usable.
+ *    return false for the damaged file. A damaged set makes only generation_has_sound_sets return false; other sets and
+ *    records stay usable, and opening the generation again does not help.
  * 7. Several threads may search one generation at once. A cursor belongs to one thread. */
 #ifndef MILLRACE_GENERATION_H
 #define MILLRACE_GENERATION_H
@@ -71,6 +71,9 @@ bool generation_is_whole(const struct generation *g, uint32_t shard, struct erro
 /* Returns false if a file was modified after generation_open. The error names the file; `error` may be NULL. Makes
  * one system call for each file. */
 bool generation_is_untouched(const struct generation *g, struct error *error);
+
+/* Returns false if a read or the scrub has found a damaged set. The error names the file of its text. */
+bool generation_has_sound_sets(const struct generation *g, struct error *error);
 
 /* Disables the kernel's read-ahead for pages of records, so that a search waits only for the pages that it reads. A
  * reader of many pages should then request pages ahead of use, as archive_read does. */

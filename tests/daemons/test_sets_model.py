@@ -3,6 +3,7 @@ and of the aggregator (members=1, after=) unite to the sets of a model, and --ve
 # full: MILLRACE_ROUNDS=1000
 # seconds: 25
 import collections
+import os
 import subprocess
 import time
 import urllib.parse
@@ -283,6 +284,36 @@ class SetsModel(harness.MillraceTest):
             log = self.compactor("--import", path, expect=78).stderr.decode()
             self.assertIn("%s:2: %s" % (path, why), log)
         self.check()
+
+
+    def members(self, key):
+        return self.sortdb.get("/range?" + harness.query(start=key + ".0110", end=key + ".zvcvn", rollups="day", members=1))
+
+    def test_a_damaged_or_truncated_set_is_named(self):
+        """Other sets, and all sizes, are still served."""
+        self.begin("p")
+        lines = "".join("v.u|%s.c41,%s\n" % (key, "@000000AAABAAIAAwA") for key in ("aa", "bb"))
+        self.shards = 1
+        self.compactor("--shards=1", "--import", self.write("sets", lines), daemons=False)
+        path = self.path("p", "archive", "current", "shard-0-of-1.sets")
+        place = harness.read_file(path).index(b"v.u|aa.c41") + 32
+        self.sortdb.stop()
+        harness.flip(path, place)
+        self.sortdb = self.daemon("sortdb", "--archive", self.path("p", "archive")).wait_ready()
+        for _ in range(2):
+            reply = self.members("v.u|aa")
+            self.assertEqual(reply.status, 503)
+            self.assertRegex(reply.text, r"shard-0-of-1.sets: damaged: set 1 of 2 .*v.u\|aa.c41")
+            self.assertEqual(self.members("v.u|bb").status, 200)
+            self.assertEqual(self.sortdb.get("/get?" + harness.query(key="v.u|aa.c41")).text, "#4\n")
+        harness.wait_until(lambda: b"a set in the file beside this file is damaged" in self.sortdb.get("/health").body, "the damage to be told")
+        self.sortdb.stop()
+        harness.flip(path, place)
+        self.sortdb = self.daemon("sortdb", "--archive", self.path("p", "archive")).wait_ready()
+        self.assertEqual(self.members("v.u|aa").status, 200)
+        os.truncate(path, os.path.getsize(path) - 8)
+        self.assertEqual(self.members("v.u|aa").status, 503)
+        self.assertTrue(self.sortdb.alive())
 
 
 if __name__ == "__main__":
