@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_PROXIES "127.0.0.0/8 ::1 unix"
-#define DEFAULT_SITE "host(url)"
+#define DEFAULT_SITE "site"
 #define DEFAULT_DATA_DIR "millrace-data"
 
 static const struct {
@@ -113,6 +113,7 @@ static int read_visitor(struct reading *r)
     r->out->period = strcmp(period, "week") == 0 ? VISITOR_WEEK : VISITOR_DAY;
     if (text.len >= 2 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"')
         return 0;
+    r->out->site_or_url = !site;
     r->out->site_function = key_function_parse(text, &field, &argument);
     if (!json_path_is_valid(field))
         return config_fail(r->error, r->config, config_line(r->section, "visitor_site"),

@@ -4,7 +4,8 @@
  *     add = visitor country browser            members that the doors add (enrich.h)
  *     visitor_key_file = visitor.keys
  *     visitor_key_period = day                 or week
- *     visitor_site = host(url)                 a key (counters.h): the scope of a visitor; "all": one for all sites
+ *     visitor_site = site                      a key (counters.h): the scope of a visitor; "all": one for all sites. The
+ *                                              default is the member `site`, and for events without it host(url)
  *     client_address = X-Forwarded-For         or peer, the default
  *     trusted_proxies = 127.0.0.0/8 ::1 unix   the default
  *     geo_file = /usr/share/GeoIP/GeoLite2-City.mmdb
@@ -42,6 +43,7 @@ struct door_settings {
     char *user_agent_rules;
     size_t user_agent_cache; /* bytes */
     enum visitor_period period;
+    bool site_or_url;                         /* of an event without the field, the site is host(url) */
     const struct key_function *site_function; /* NULL: the field itself */
     char *site_field;                         /* NULL: one visitor for all sites */
     char *site_argument;

@@ -15,7 +15,7 @@
 #define VISITOR_BYTES 12 /* 16 characters of base64url without padding */
 #define V6_BYTES 8       /* first bytes of an IPv6 address that count */
 
-enum { TIME, SITE, PATHS };
+enum { TIME, SITE, URL, PATHS };
 
 struct enrich {
     const struct door_settings *settings;
@@ -106,7 +106,7 @@ void enrich_begin(struct enrich *e, const struct enrich_client *client, usec_t w
 
 /* ---- the visitor ---- */
 
-static struct bytes site_of(struct enrich *e, const struct json_value *value)
+static struct bytes site_of(struct enrich *e, const struct json_value found[PATHS])
 {
     struct bytes text = BYTES_NONE;
     char digits[KEY_TEXT_DIGITS];
@@ -115,7 +115,12 @@ static struct bytes site_of(struct enrich *e, const struct json_value *value)
         return BYTES_NONE;
     if (e->host.len > 0)
         return key_function_apply(e->host_function, buf_bytes(&e->host), NULL, &e->space.function);
-    if (key_text_of(value, digits, &text) != NULL || text.len == 0)
+    bool has_text = key_text_of(&found[SITE], digits, &text) == NULL && text.len > 0;
+    if (!has_text && e->settings->site_or_url) {
+        function = e->host_function;
+        has_text = key_text_of(&found[URL], digits, &text) == NULL && text.len > 0;
+    }
+    if (!has_text)
         return BYTES_NONE;
     if (function)
         return key_function_apply(function, text, e->settings->site_argument, &e->space.function);
@@ -169,7 +174,7 @@ static void append_visitor(struct enrich *e, struct bytes event, struct buf *out
         return;
     }
     buf_append_char(out, '"');
-    append_hmac(e, key, site_of(e, &found[SITE]), out);
+    append_hmac(e, key, site_of(e, found), out);
     buf_append_char(out, '"');
 }
 
@@ -248,8 +253,9 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
         if (settings->adds[i] && i != DOOR_IP)
             own(e, door_value_name((enum door_value)i));
     open_counters(e, settings->adds[DOOR_VISITOR] ? stats : NULL);
-    const char *const paths[PATHS] = {
-        [TIME] = input->time_field, [SITE] = settings->site_field ? settings->site_field : input->time_field};
+    const char *const paths[PATHS] = {[TIME] = input->time_field,
+        [SITE] = settings->site_field ? settings->site_field : input->time_field,
+        [URL] = "url"};
     e->fields = json_fields_new(paths, PATHS);
     if (open_files(e, error) != 0)
         enrich_free(&e);

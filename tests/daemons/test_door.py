@@ -112,8 +112,10 @@ class ApiDoorTest(ApiDoorCase):
         self.start_api("add = visitor\nKEYS\nclient_address = X-Forwarded-For\n")
         now = int(time.time())
         for address in ("192.0.2.7", "2001:db8:1:2::3"):
-            for url, site in (("https://Shop.example:8443/a", "shop.example"), ("/a", "/a"), (None, "")):
-                event = {"t": now, "visitor": "forged", "ip": "6.6.6.6", **({"url": url} if url else {})}
+            url = {"url": "https://Shop.example:8443/a"}
+            for more, site in ((url, "shop.example"), ({"url": "/a"}, "/a"), ({}, ""), ({"site": "a.example", **url}, "a.example"), ({"site": 7, **url}, "7"),
+                               ({"site": None, **url}, "shop.example"), ({"site": "", **url}, "shop.example"), ({"site": ["a"]}, "")):
+                event = {"t": now, "visitor": "forged", "ip": "6.6.6.6", **more}
                 got, = self.post(event, User_Agent=AGENT, X_Forwarded_For="6.6.6.6, " + address)
                 want = {name: value for name, value in event.items() if name not in ("ip", "visitor")}
                 self.assertEqual(got, {**want, "visitor": self.visitor(now, address, AGENT, site)})
