@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define TEND_SECONDS 1
+#define PRIVATE_NETWORKS "127.0.0.0/8 ::1 unix 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"
 
 struct door {
     struct door_settings *settings;
@@ -11,13 +12,16 @@ struct door {
     struct event *timer;
     void (*on_change)(void *arg);
     void *arg;
-    const char *problem;
-    struct buf forwarded; /* header of the present client */
+    const char *problem, *proxied; /* proxied: a warning about client_address, or NULL */
+    struct buf forwarded;          /* header of the present client */
+    struct trusted_proxies private;
 };
 
 static void tend(struct door *d)
 {
     const char *problem = enrich_tend(d->enrich, clock_wall(), clock_boot());
+    if (!problem)
+        problem = d->proxied;
     if (!problem && !d->problem)
         return;
     d->problem = problem;
@@ -48,6 +52,7 @@ int door_open(const struct door_config *c, struct door **out, struct error *erro
         door_close(out);
         return -1;
     }
+    trusted_proxies_parse(PRIVATE_NETWORKS, &d->private, error);
     d->timer = event_new(c->base, -1, EV_PERSIST, on_timer, d);
     evtimer_add(d->timer, &(struct timeval){.tv_sec = TEND_SECONDS});
     return 0;
@@ -63,6 +68,7 @@ void door_close(struct door **dp)
     enrich_free(&d->enrich);
     door_settings_free(&d->settings);
     buf_free(&d->forwarded);
+    trusted_proxies_free(&d->private);
     free(d);
     *dp = NULL;
 }
@@ -72,6 +78,33 @@ struct enrich *door_enrich(struct door *d)
     return d ? d->enrich : NULL;
 }
 
+static bool adds_of_address(const struct door_settings *s)
+{
+    static const enum door_value values[] = {DOOR_VISITOR, DOOR_IP, DOOR_COUNTRY, DOOR_REGION, DOOR_CITY};
+    bool any = false;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        any = any || s->adds[values[i]];
+    return any;
+}
+
+#define PROXIED(HEADER)                                                                                      \
+    HEADER, "all clients of a proxy have one address: set client_address = " HEADER " in [door]"
+
+/* Sets d->proxied if a proxy on this host or in a private network sends another address than its own. */
+static void look_for_proxy(struct door *d, const struct http_request *req)
+{
+    static const char *const headers[][2] = {{PROXIED("X-Forwarded-For")}, {PROXIED("X-Real-IP")}};
+    static const struct trusted_proxies none;
+    struct bytes peer = bytes_str(http_peer(req));
+    struct client_address client, own;
+    for (size_t i = 0; i < 2 && !d->proxied; i++)
+        if (client_address_find(&d->private, peer, http_header(req, headers[i][0]), &client) &&
+            !(client_address_find(&none, peer, BYTES_NONE, &own) && memcmp(&client, &own, sizeof own) == 0))
+            d->proxied = headers[i][1];
+    if (d->proxied)
+        tend(d);
+}
+
 void door_begin(struct door *d, const struct http_request *req)
 {
     if (!d)
@@ -79,6 +112,8 @@ void door_begin(struct door *d, const struct http_request *req)
     buf_clear(&d->forwarded);
     if (d->settings->address_header)
         http_append_header(req, d->settings->address_header, &d->forwarded);
+    else if (!d->proxied && adds_of_address(d->settings))
+        look_for_proxy(d, req);
     struct enrich_client client = {.peer = bytes_str(http_peer(req)),
         .forwarded = buf_bytes(&d->forwarded),
         .agent = http_header(req, "User-Agent")};

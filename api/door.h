@@ -1,7 +1,9 @@
 /* door: the API as a door (enrich.h) for the events of POST /v1/events and GET /v1/pixel.gif.
  *
  * 1. Without [door] in the configuration there is no door, and events pass unchanged.
- * 2. A timer makes and deletes keys, also if no events arrive. */
+ * 2. A timer makes and deletes keys, also if no events arrive.
+ * 3. If a proxy on this host or in a private network sends X-Forwarded-For or X-Real-IP, and client_address is not set,
+ *    /health shows a warning until the next start. */
 #ifndef MILLRACE_API_DOOR_H
 #define MILLRACE_API_DOOR_H
 
@@ -30,7 +32,7 @@ struct enrich *door_enrich(struct door *d); /* NULL without a door */
 void door_begin(struct door *d, const struct http_request *req);
 /* Returns the time for which a key of visitors is valid (seconds). 0: the door adds no visitor. `d` may be NULL. */
 int64_t door_key_seconds(const struct door *d);
-/* A warning about a file that cannot be used, or NULL. `d` may be NULL. */
+/* A warning about a file that cannot be used or about client_address, or NULL. `d` may be NULL. */
 const char *door_problem(const struct door *d);
 
 #endif

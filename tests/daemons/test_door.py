@@ -156,6 +156,20 @@ class ApiDoorTest(ApiDoorCase):
         self.start_api("add = ip\nclient_address = X-Real-IP\n", "--address=unix:" + self.path("sock"))
         self.assertEqual(self.post({"t": 1}, X_Real_IP="[2001:db8::1]:9"), [{"t": 1, "ip": "2001:db8::1"}])
 
+    def test_a_proxy_without_client_address(self):
+        """A header of a proxy on this host is a warning in /health, unless the header or the address has no effect."""
+        for adds, header, value, warns in (("ip", "X-Forwarded-For", "192.0.2.7, 10.0.0.1", True), ("visitor", "X-Real-IP", "192.0.2.7", True),
+                                           ("ip\nclient_address = X-Real-IP", "X-Forwarded-For", "192.0.2.7", False), ("bot", "X-Forwarded-For", "192.0.2.7", False),
+                                           ("ip", "X-Forwarded-For", "127.0.0.1", False), ("ip", "X-Forwarded-For", "nonsense", False)):
+            with self.subTest(adds + header + value):
+                self.start_api("add = %s\nKEYS\n" % adds)
+                self.post({"t": 1})
+                self.post({"t": 1}, **{header.replace("-", "_"): value})
+                self.post({"t": 1})
+                warning = "warning: all clients of a proxy have one address: set client_address = %s in [door]\n" % header
+                self.assertEqual(self.api.get("/health").text, "ready\n" + (warning if warns else ""))
+                self.api.stop()
+
     def test_all_members(self):
         """With uap-core's rules and a file of the form of MaxMind's, as the model says; a client can set none of them."""
         names = "ip country region city browser os device bot".split()
