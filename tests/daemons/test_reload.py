@@ -78,6 +78,27 @@ class Reload(harness.MillraceTest):
         self.assertNotIn("after a restart", pipeline.log)
         pipeline.interrupt()
 
+    def test_a_changed_door_restarts_the_api_alone(self):
+        pipeline = self.up().wait_ready()
+        before = self.pids(pipeline)
+        for door, members in (("add = ip", {"ip": "127.0.0.1"}), ("add = ip bot", {"ip": "127.0.0.1", "bot": True}), ("", {})):
+            self.config(USERS_BY_COUNTRY + ("\n[door]\n%s\n" % door if door else ""))
+            self.reload(pipeline, "configuration read counters=unchanged door=changed")
+
+            def stored():
+                try:
+                    pipeline.ask("api", "POST", "/v1/events", event())
+                except harness.UNREACHABLE:
+                    return None
+                lines = pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body.splitlines()
+                return lines and json.loads(lines[-1])
+            wait_until(lambda: stored() == {**json.loads(event()), **members}, stored)
+        self.assertNotIn("after a restart", pipeline.log)
+        self.reload(pipeline, "configuration read counters=unchanged door=unchanged")
+        after = self.pids(pipeline)
+        self.assertEqual({name for name in before if before[name] != after[name]}, {"api"})
+        pipeline.interrupt()
+
     def test_settings_that_need_a_restart_are_named(self):
         pipeline = self.up().wait_ready()
         before = self.pids(pipeline)

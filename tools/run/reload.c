@@ -33,11 +33,10 @@ int reload_judge(const struct supervisor_program *programs, size_t n)
     return status;
 }
 
-static bool is_of_counters(const struct config_section *s)
+static bool is_of(const struct config_section *s, const char *kinds)
 {
-    static const char *const kinds[] = {"input", "counters", "total", "subtotal", "unique"};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(s->kind, kinds[i]) == 0)
+    for (struct bytes word; bytes_next_word(&kinds, " ", &word);)
+        if (bytes_equal_str(word, s->kind))
             return true;
     return false;
 }
@@ -58,24 +57,25 @@ static void append_section(
     }
 }
 
+/* With `kinds`, compares the sections of these kinds, otherwise all sections that no daemon reads again. */
 static void append_differences(
-    const struct config *a, const struct config *b, bool of_counters, bool only_missing, struct buf *out)
+    const struct config *a, const struct config *b, const char *kinds, bool only_missing, struct buf *out)
 {
     for (size_t i = 0; i < a->n_sections; i++) {
         const struct config_section *s = &a->sections[i], *other = config_section(b, s->kind, s->name);
-        if (is_of_counters(s) != of_counters)
+        if (kinds ? !is_of(s, kinds) : is_of(s, RELOAD_COUNTERS " " RELOAD_DOOR))
             continue;
         append_section(s, other, only_missing, out);
-        if (of_counters && !other)
+        if (kinds && !other)
             append_name(s, "", out); /* a section without entries is also a setting */
     }
 }
 
-bool reload_changes_counters(const struct config *before, const struct config *after)
+bool reload_changes(const struct config *before, const struct config *after, const char *kinds)
 {
     struct buf changes = {0};
-    append_differences(after, before, true, false, &changes);
-    append_differences(before, after, true, true, &changes);
+    append_differences(after, before, kinds, false, &changes);
+    append_differences(before, after, kinds, true, &changes);
     bool any = changes.len > 0;
     buf_free(&changes);
     return any;
@@ -83,6 +83,6 @@ bool reload_changes_counters(const struct config *before, const struct config *a
 
 void reload_append_changes(const struct config *before, const struct config *after, struct buf *out)
 {
-    append_differences(after, before, false, false, out);
-    append_differences(before, after, false, true, out);
+    append_differences(after, before, NULL, false, out);
+    append_differences(before, after, NULL, true, out);
 }

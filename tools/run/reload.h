@@ -10,8 +10,12 @@
  * (killed) are also logged. */
 int reload_judge(const struct supervisor_program *programs, size_t n);
 
-/* True if [input], [counters], [total ...], [subtotal ...] or [unique ...] differ, so that events are counted differently. */
-bool reload_changes_counters(const struct config *before, const struct config *after);
+/* Kinds of sections that daemons read again at a reload: those of the counters, and that of the door. */
+#define RELOAD_COUNTERS "input counters total subtotal unique"
+#define RELOAD_DOOR "door"
+
+/* True if a section of these kinds differs. */
+bool reload_changes(const struct config *before, const struct config *after, const char *kinds);
 /* Appends the names of all other settings that differ: "[pubsub] retain_age, [stream clicks] retain_bytes". */
 void reload_append_changes(const struct config *before, const struct config *after, struct buf *out);
 

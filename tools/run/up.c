@@ -85,9 +85,9 @@ static const struct option_row rows[] = {
 
 struct daemon_row {
     const char *name;
+    const char *read_again; /* restarted after a change in these kinds of sections; NULL: none */
     bool keeps_data, uses_archive, optional;
-    bool has_counters; /* restarted after a change of the counters */
-    bool compacts;     /* has no address, and gets the options of `millrace compact` */
+    bool compacts; /* has no address, and gets the options of `millrace compact` */
     const char
         *peers[PEERS_MAX + 1]; /* daemons to which this daemon sends requests; the list ends with NULL */
 };
@@ -97,10 +97,10 @@ static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
     {"sortdb", .uses_archive = true, .optional = true},
-    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .has_counters = true,
+    {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .read_again = RELOAD_COUNTERS,
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
-    {"api", .optional = true, .has_counters = true,
+    {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
@@ -515,12 +515,12 @@ static void on_stopped(int status, void *arg)
     event_base_loopbreak(up->base);
 }
 
-static bool has_counters(const char *daemon)
+static const char *read_again(const char *daemon)
 {
     size_t i = 0;
     while (strcmp(daemon_rows[i].name, daemon) != 0)
         i++;
-    return daemon_rows[i].has_counters;
+    return daemon_rows[i].read_again;
 }
 
 #define UNCHECKED "the configuration could not be checked, see the line above: "
@@ -531,8 +531,8 @@ static bool is_refusal(int status)
     return status == EX_CONFIG || status == EX_USAGE;
 }
 
-/* Reads the configuration again. If counters have changed, restarts the daemons that use counters. Logs the names
- * of other changed settings. */
+/* Reads the configuration again. If counters or the door have changed, restarts the daemons that use them. Logs the
+ * names of other changed settings. */
 static void reload(struct up *up)
 {
     struct config *fresh = NULL;
@@ -561,10 +561,12 @@ static void reload(struct up *up)
         log_warn("these settings take effect after a restart", LOG_S("settings", changes.ptr));
     }
     buf_free(&changes);
-    bool counts_anew = reload_changes_counters(counted, fresh);
-    log_info("configuration read", LOG_S("counters", counts_anew ? "changed" : "unchanged"));
-    for (size_t i = 0; i < up->n && counts_anew; i++) {
-        if (!has_counters(up->daemons[i].name))
+    log_info("configuration read",
+        LOG_S("counters", reload_changes(counted, fresh, RELOAD_COUNTERS) ? "changed" : "unchanged"),
+        LOG_S("door", reload_changes(counted, fresh, RELOAD_DOOR) ? "changed" : "unchanged"));
+    for (size_t i = 0; i < up->n; i++) {
+        const char *kinds = read_again(up->daemons[i].name);
+        if (!kinds || !reload_changes(counted, fresh, kinds))
             continue;
         if (supervisor_report(up->supervisor, i).state == SUPERVISOR_FAILED)
             log_warn("this daemon failed and starts only with `millrace up`: restart the pipeline",
