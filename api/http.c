@@ -193,6 +193,9 @@ const struct http_route api_routes[] = {
         "put events (lines or an array) onto the local queue"),
     HTTP_ROUTE("/v1/pixel.gif", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PUBLIC | HTTP_ROUTE_WRITES,
         events_pixel, NULL, "put an event with these parameters onto the local queue; replies with an image"),
+    /* The pixel under a name that lists of ad blockers do not contain. */
+    HTTP_ROUTE("/image.gif", HTTP_GET_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_PUBLIC | HTTP_ROUTE_WRITES,
+        events_pixel, NULL, NULL),
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),

@@ -236,6 +236,8 @@ class OriginsTest(AccessTest):
                 for path in (prefix, "/v1"):
                     self.assertEqual(request(url, "POST", path + "/events", EVENT).json(), {"accepted": 1}, path)
                     self.assertEqual(request(url, "GET", path + "/pixel.gif?l=x").header("Content-Type"), "image/gif")
+                    self.assertEqual(request(url, "GET", prefix + "/image.gif?l=image").header("Content-Type"), "image/gif")
+                    self.assertEqual(json.loads(self.source.posted[-1][1])["l"], "image")
                     self.assertEqual(request(url, "OPTIONS", path + "/events", headers={"Origin": PAGE}).status, 204)
                 self.assertEqual(request(url, "GET", prefix + "/counters").status, 404)
                 self.assertEqual(request(url, "POST", prefix + "/incr?ns=u&key=k").status, 404)
