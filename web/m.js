@@ -6,8 +6,8 @@
 // 4. A view is counted once for each path that the visitor reaches: at the load, after a change of the history, and when the browser shows
 //    a page again that it has kept. A page that loads in the background or before its time is counted when it becomes visible.
 //
-// The syntax is that of ES5: an old browser reports no syntax error to the page. The build removes comments and indentation, and replaces
-// the path of the events in the last line.
+// The syntax is that of ES5: an old browser reports no syntax error to the page. The build removes comments, indentation and line
+// ends (minify.sed), and replaces the path of the events at the end.
 (function (w, d, n, events) {
   var old = w.millrace || {};
   var script = d.currentScript;
@@ -15,15 +15,20 @@
   var data = script.dataset;
   var url = script.src.replace(/[^/]*([?#].*)?$/, events);
   var at = w.location;
-  var referrer = d.referrer;
+  var from = d.referrer;
   var last; // path of the last view
 
   function bare(host) {
     return host.replace(/^www\./, "");
   }
 
-  function parameter(name) {
-    return new URLSearchParams(at.search).get(name);
+  function hash() {
+    return "hash" in data ? at.hash : "";
+  }
+
+  // The fragment of an app's address may have a query of its own: #/cart?id=5.
+  function param(name) {
+    return new URLSearchParams(at.search + "&" + hash().split("?")[1]).get(name);
   }
 
   function list(text) {
@@ -31,15 +36,16 @@
   }
 
   function path() {
-    var query = list(data.query).filter(parameter).map(function (name) {
-      return name + "=" + parameter(name);
+    var query = list(data.query).filter(param).map(function (name) {
+      return name + "=" + param(name);
     }).join("&");
-    return at.pathname + (query && "?" + query) + ("hash" in data ? at.hash : "");
+    return at.pathname.replace(/(.)\/+$/, "$1") + (query && "?" + query) + hash().replace(/[?&=].*/, "");
   }
 
-  function isExcluded(path) {
-    return list(data.exclude).some(function (pattern) {
-      return new RegExp("^" + pattern.replace(/[^\w*]/g, "\\$&").replace(/\*/g, ".*") + "$").test(path);
+  // As a path has no slash at its end, /admin and /admin/ mean the same, and /admin/* includes both.
+  function skips(path) {
+    return list(data.exclude).some(function (p) {
+      return new RegExp("^" + p.replace(/[^\w*]/g, "\\$&").replace(/\*/g, ".*") + "/?$").test(path + "/");
     });
   }
 
@@ -50,23 +56,25 @@
     fetch(url, { method: "POST", body: body, keepalive: true, mode: "no-cors" }).catch(function () {});
   }
 
-  // A phone is known by its shorter side, which stays the same when it is turned.
-  function screenClass(size) {
-    return Math.min(size.width, size.height) < 500 ? "phone" : size.width < 1100 ? "tablet" : size.width < 1600 ? "laptop" : "desktop";
-  }
-
-  function track(name, members) {
-    var event = { event: name, site: data.site || bare(at.hostname), path: path(), screen: screenClass(screen) };
+  // A phone is known by its shorter side, which stays the same when it is turned. A browser refuses bodies over 64 KB, and a character has up
+  // to 3 bytes.
+  function track(name, more) {
+    var width = screen.width, event = {
+      event: name, site: data.site || bare(at.hostname), path: path(),
+      screen: Math.min(width, screen.height) < 500 ? "phone" : width < 1100 ? "tablet" : width < 1600 ? "laptop" : "desktop"
+    };
     if (name == "view") {
-      if (referrer && bare(referrer.split("/")[2]) != bare(at.host)) event.referrer = referrer.replace(/[?#].*/, "");
-      referrer = "";
-      ["source", "medium", "campaign", "term", "content"].forEach(function (key) {
-        if (parameter((key = "utm_" + key))) event[key] = parameter(key);
+      if (from && bare(from.split("/")[2]) != bare(at.host)) event.referrer = from.replace(/[?#].*/, "").replace("//www.", "//");
+      from = "";
+      list("source,medium,campaign,term,content").forEach(function (key) {
+        var value = param("utm_" + key) || (key == "source" && (param(key) || param("ref")));
+        if (value) event["utm_" + key] = value;
       });
     }
-    for (var key in members) event[key] = members[key];
-    if (isExcluded(event.path) || ("dnt" in data && (n.doNotTrack == 1 || n.globalPrivacyControl))) return;
-    send(JSON.stringify(event));
+    for (var key in more) /^(event|site|time)$/.test(key) || (event[key] = more[key]);
+    if (!name || !at.hostname || n.webdriver || skips(event.path) || ("dnt" in data && (n.doNotTrack == 1 || n.globalPrivacyControl))) return;
+    var body = JSON.stringify(event);
+    body.length > 2e4 ? console.warn("too large", event) : send(body);
   }
 
   function safe(f) {
@@ -84,12 +92,12 @@
     track("view");
   });
 
-  // Links to another host and to files, clicked with the left or the middle button or from the keyboard.
+  // Links to another host and to files, clicked with the left or the middle button or from the keyboard. Only links have a protocol.
   var click = safe(function (e) {
     var link = e.composedPath().filter(function (node) {
-      return node.matches && node.matches("a[href],area[href]");
+      return /^http/.test(node.protocol);
     })[0];
-    if (!/^http/.test(link.protocol) || e.button > 1) return;
+    if (e.button > 1) return;
     var isOwn = bare(link.host) == bare(at.host);
     var isFile = link.hasAttribute("download") ||
       /\.(7z|apk|csv|deb|dmg|docx?|epub|exe|gz|iso|mov|mp[34]|msi|od[st]|pdf|pkg|pptx?|rar|rpm|tar|tgz|txt|wav|xlsx?|xz|zip)$/i.test(link.pathname);
@@ -99,19 +107,18 @@
   function watch(name) {
     var change = history[name];
     history[name] = function () {
-      var result = change.apply(this, arguments);
+      change.apply(this, arguments);
       view();
-      return result;
     };
   }
 
   w.millrace = safe(track);
   w.millrace.on = 1;
   (old.q || []).forEach(function (call) {
-    w.millrace(call[0], call[1]);
+    w.millrace.apply(0, call);
   });
-  d.addEventListener("click", click, true);
-  d.addEventListener("auxclick", click, true);
+  w.addEventListener("click", click, true);
+  w.addEventListener("auxclick", click, true);
   if ("manual" in data) return;
   watch("pushState");
   watch("replaceState");

@@ -1,6 +1,10 @@
-# Makes m.js smaller: removes comments, indentation, empty lines, and spaces beside punctuation. m.js has no spaces in strings.
+# Makes m.js smaller: removes comments, indentation, line ends, and spaces beside punctuation. The strings of m.js have no such spaces, and
+# each statement ends with a semicolon or a brace.
 /^ *\/\//d
 s| // .*||
 s/^ +//
-/^$/d
 s/ ?(=>|[][+*={}()<>&|?:;,!]) ?/\1/g
+H
+$!d
+x
+s/\n//g

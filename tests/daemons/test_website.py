@@ -40,7 +40,7 @@ http {
 """
 STUB = "<script>window.millrace = window.millrace || function () { (millrace.q = millrace.q || []).push(arguments); }; millrace('early', { plan: 'pro' })</script>"
 # For each scenario of site.mjs: the attributes of the script.
-ATTRIBUTES = {"dnt": "data-dnt", "custom": 'data-exclude="/custom.%s/private*, /custom.%s/x.y"', "hash": 'data-hash data-query="id, lang"',
+ATTRIBUTES = {"dnt": "data-dnt", "custom": 'data-exclude="/custom.%s/private/*, /custom.%s/x.y"', "hash": 'data-hash data-query="id, lang"',
               "manual": "data-manual"}
 LINKS = """<p>
 <a id=next href=b>next</a> <a id=in href="#top">in</a> <a id=mail href="mailto:a@example.org" onclick="return false">mail</a> <button id=button>b</button>
@@ -53,7 +53,7 @@ document.getElementById("shadow").attachShadow({ mode: "open" }).innerHTML = '<a
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
-    """/SCENARIO.VARIANT/... is a page with the script; any page of the host localhost is one of another site, without the script."""
+    """/SCENARIO.VARIANT/... is a page with the script; any page of the hosts localhost and www.localhost is one of another site, without the script."""
     protocol_version = "HTTP/1.1"
     scripts = {}  # variant -> address of the script
 
@@ -63,7 +63,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
             self.send_response(204)
             return self.end_headers()
         other = "http://localhost:%d" % self.server.server_address[1]
-        if self.headers["Host"].startswith("localhost"):
+        if self.headers["Host"].startswith(("localhost", "www.localhost")):
             to = dict(urllib.parse.parse_qsl(url.query)).get("to", "")
             body = '<meta name=referrer content=unsafe-url><a id=link href="%s">to</a>' % html.escape(to)
         else:
@@ -103,9 +103,14 @@ def expected(variant, other):
         "nodnt": views("nodnt", "a"),
         "beacon": views("beacon", "refuses", "throws", "missing"),
         "hidden": views("hidden", "seen"),
-        "custom": [event("early", "custom", "a", plan="pro"), event("signup", "custom", "a", plan="pro", n=3), *views("custom", "a", "xzy"),
+        "custom": [event("early", "custom", "a", plan="pro"), event("signup", "custom", "a", plan="pro", n=3),
+                   {**event("own", "custom", "a"), "screen": "mine"}, event("small", "custom", "a", n=19000), *views("custom", "a", "xzy"),
                    event("early", "custom", "xzy", plan="pro")],
-        "hash": [event("view", "hash", "a?id=5#/one", utm_term="z"), event("view", "hash", "a?id=5#/two", utm_term="z")],
+        "hash": [event("view", "hash", path, utm_term="z") for path in ("a?id=5#/one", "a?id=5#/two", "a?id=5&lang=de#/two", "a?id=5#access_token")],
+        "automated": [],
+        "file": [],
+        "paths": [*views("paths", "a", "a", "caf%C3%A9/index.html"), *[event("view", "paths", path, utm_source=source) for path, source in ("as", "bt", "cu")],
+                  {**event("view", "paths", ""), "path": "/paths." + variant}],
         "manual": [{**event("view", "manual", ""), "path": "/virtual"}],
         "twice": views("twice", "a"),
         "broken": [],
@@ -129,11 +134,11 @@ class Website(harness.MillraceTest):
 
     def start_nginx(self):
         guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "website.md")).decode()
-        location = re.search(r"(?m)^    location /p/ \{\n(?:    .*\n)*?    \}\n", guide)[0]
-        self.assertIn("http://127.0.0.1:8089", location)
+        locations = re.findall(r"(?m)^    location .*\{\n(?:     .*\n)*    \}\n", guide)
+        self.assertEqual([location.count("http://127.0.0.1:8089") for location in locations], [1, 1])
         port = self.keep_port()
         config = self.write("nginx.conf", NGINX_CONFIG % {"dir": self.dir, "port": port, "api": self.api,
-                                                          "guide": location.replace("http://127.0.0.1:8089", self.public)})
+                                                          "guide": "".join(locations).replace("http://127.0.0.1:8089", self.public)})
         with open(self.path("nginx.out"), "wb") as out:
             nginx = subprocess.Popen(harness.dies_with_us([NGINX, "-p", self.dir, "-e", self.path("error.log"), "-c", config]), stdout=out, stderr=out)
         self.addCleanup(lambda: nginx.poll() is None and (nginx.kill(), nginx.wait()))
@@ -183,7 +188,9 @@ class Website(harness.MillraceTest):
             everything[variant] = {name: everything[variant][name] for name in ("views", "beacon")}
         wanted = {"%s.%s" % (scenario, variant): collections.Counter(json.dumps(e, sort_keys=True) for e in events)
                   for variant, scenarios in everything.items() for scenario, events in scenarios.items() if events}
-        settings = {"chromium": harness.chromium(), "patience": harness.PATIENCE, "site": site, "other": other, "variants": {name: list(scenarios) for name, scenarios in everything.items()}}
+        for variant, script in Pages.scripts.items():
+            self.write(variant + ".html", '<script defer src="%s" data-site="file.%s"></script>' % (script, variant))
+        settings = {"chromium": harness.chromium(), "dir": self.dir, "patience": harness.PATIENCE, "site": site, "other": other, "variants": {name: list(scenarios) for name, scenarios in everything.items()}}
         with subprocess.Popen(harness.dies_with_us(["node", os.path.join(DRIVER, "site.mjs"), json.dumps(settings)]),
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as browser:
             self.addCleanup(browser.kill)

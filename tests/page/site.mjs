@@ -1,7 +1,7 @@
 // Visits a web site that loads m.js, in a real browser. The pages are those of tests/daemons/test_website.py.
 //   node site.mjs SETTINGS
-// SETTINGS are JSON: chromium (the program), patience (seconds), site and other (origins of the same server), variants (name -> its
-// scenarios). A scenario visits pages below SITE/SCENARIO.VARIANT/. Then the program prints `visited`, and keeps the browser open until its
+// SETTINGS are JSON: chromium (the program), patience (seconds), site and other (origins of the same server), dir (has a saved page
+// VARIANT.html), variants (name -> its scenarios). A scenario visits pages below SITE/SCENARIO.VARIANT/. Then the program prints `visited`, and keeps the browser open until its
 // standard input ends, because a closed browser may drop requests. It fails if the script disturbs a page.
 
 import { chromium } from "playwright-core";
@@ -10,7 +10,8 @@ import { once } from "node:events";
 
 const { site, other, ...settings } = JSON.parse(process.argv[2]);
 const AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
-const browser = await chromium.launch({ executablePath: settings.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+const browser = await chromium.launch({ executablePath: settings.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage",
+  "--disable-blink-features=AutomationControlled"] }); // so that navigator.webdriver is false
 const problems = [];
 
 async function open(before, viewport = { width: 1280, height: 720 }) {
@@ -26,7 +27,7 @@ async function open(before, viewport = { width: 1280, height: 720 }) {
 const scenarios = {
   async views(base, variant) {
     const page = await open();
-    await page.goto(`${other}/from?secret=1&to=${encodeURIComponent(`${base}/a?utm_source=news&utm_medium=e+mail&utm_campaign=caf%C3%A9%26co&x=1#part`)}`);
+    await page.goto(`${other.replace("//", "//www.")}/from?secret=1&to=${encodeURIComponent(`${base}/a?utm_source=news&utm_medium=e+mail&utm_campaign=caf%C3%A9%26co&x=1#part`)}`);
     const names = await page.evaluate("Object.keys(window)");
     await page.click("#link");
     await page.waitForFunction("window.millrace");
@@ -91,7 +92,13 @@ const scenarios = {
     const page = await open();
     await page.goto(`${base}/a`);
     await page.evaluate("millrace('signup', { plan: 'pro', n: 3 })");
-    for (const path of ["x.y", "private", "private/b"]) {
+    await page.evaluate("millrace('own', { event: 'forged', site: 'forged', time: 1, screen: 'mine' })");
+    for (const call of ["millrace()", "millrace('')"]) await page.evaluate(call);
+    const warning = page.waitForEvent("console");
+    await page.evaluate("millrace('large', { text: '\u20ac'.repeat(2e4) })");
+    assert.match((await warning).text(), /^too large/);
+    await page.evaluate("millrace('small', { n: '\u20ac'.repeat(1.9e4).length })");
+    for (const path of ["x.y", "x.y/", "private", "private/", "private/b"]) {
       await page.goto(`${base}/${path}`);
       await page.evaluate("millrace('signup')");
     }
@@ -99,9 +106,24 @@ const scenarios = {
   },
   async hash(base) {
     const page = await open();
-    await page.goto(`${base}/a?id=5&utm_term=z&x=1#/one`);
-    await page.evaluate("location.hash = '#/two'");
-    await page.waitForURL(/two$/);
+    await page.goto(`${base}/a/?id=5&utm_term=z&x=1#/one`);
+    for (const hash of ["#/two", "#/two?token=secret&lang=de", "#access_token=secret&state=x"]) {
+      await page.evaluate(`new Promise((done) => { addEventListener("popstate", () => done(0), { once: true }); location.hash = "${hash}"; })`);
+    }
+  },
+  async automated(base) {
+    const page = await open("Object.defineProperty(navigator, 'webdriver', { value: true })");
+    await page.goto(`${base}/a`);
+    await page.evaluate("millrace('signup')");
+  },
+  async file(base, variant) {
+    const page = await open();
+    await page.goto(`file://${settings.dir}/${variant}.html`);
+    await page.evaluate("millrace('signup')");
+  },
+  async paths(base) {
+    const page = await open();
+    for (const path of ["a/", "a//", "caf%C3%A9/index.html", "a?utm_source=s&source=t&ref=u", "b?source=t&ref=u", "c?ref=u", ""]) await page.goto(`${base}/${path}`);
   },
   async manual(base) {
     const page = await open();
