@@ -49,9 +49,9 @@ class Guides(harness.MillraceTest):
 
     def test_website(self):
         """test_website.py runs the script, and the location of nginx."""
-        self.walk("website.md", [*guide.INSTALL, "export MILLRACE_CONFIG=millrace.conf"], treat=[
+        self.walk("website.md", [*guide.INSTALL, "export MILLRACE_CONFIG=millrace.conf; agent='Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0'"], treat=[
             ("millrace up", "begin up {}; poll 'has /tmp/up.err \"pipeline ready\"'; "
-             "for e in view outbound; do curl -d '{\"event\":\"'$e'\",\"site\":\"example.org\",\"path\":\"/\",\"target\":\"http://a.example/\"}' http://127.0.0.1:8089/p/events; done; "
+             "for e in view outbound; do curl -A \"$agent\" -d '{\"event\":\"'$e'\",\"site\":\"example.org\",\"path\":\"/\",\"target\":\"http://a.example/\"}' http://127.0.0.1:8089/p/events; done; "
              "millrace status --wait > /dev/null"),
         ], skipped=("<script defer src=\"http", "location /p/", "<script defer src=\"/p/m.js\"></script>", "<button", "[subtotal plan.event]", "<script>window", "<script defer src=\"/p/m.js\" data",
                     "location = /p/events", "<noscript>"))

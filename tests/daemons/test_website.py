@@ -16,6 +16,7 @@ import urllib.parse
 
 import harness
 from harness import wait_until
+from test_door import AGENTS
 
 DRIVER = os.path.join(harness.ROOT, "tests", "page")
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
@@ -119,15 +120,16 @@ def expected(variant, other):
     }
 
 
-def sample():
-    """The counters of etc/website.conf."""
+def sample(first="[input]"):
+    """etc/website.conf from this section on: by default the counters, which exclude the door."""
     text = harness.read_file(os.path.join(harness.ROOT, "etc", "website.conf")).decode()
-    return text[text.index("[input]"):]
+    return text[text.index(first):]
 
 
 class Website(harness.MillraceTest):
-    def start_pipeline(self, **api):
-        config = self.write("site.conf", harness.pipeline_config(self.path("data"), sample(), api={"public_port": 0, "public_path": "/p", **api}))
+    def start_pipeline(self, counters=None, **api):
+        api = {"public_port": 0, "public_path": "/p", **api}
+        config = self.write("site.conf", harness.pipeline_config(self.path("data"), counters or sample(), api=api))
         self.pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
         self.api = self.pipeline.daemon_url("api")
         self.public = "http://127.0.0.1:" + re.search(r"public port .*?port=(\d+)", self.pipeline.log)[1]
@@ -240,6 +242,51 @@ class Website(harness.MillraceTest):
         self.assertIn(b'"v1/events"', texts["/m.js"])
         self.assertIn(b'"events"', texts["/p/m.js"])
         self.assertEqual(harness.request(self.api, "GET", "/q/m.js").status, 404)
+
+    def post(self, agent, client, **members):
+        headers = {"User-Agent": agent, **({"X-Forwarded-For": client} if client else {})}
+        event = {"event": "view", "site": "a.example", "path": "/", **members}
+        self.assertEqual(harness.request(self.public, "POST", "/p/events", json.dumps(event).encode(), headers=headers).status, 200)
+
+    def test_visitors(self):
+        """The sample's door: a visitor for each client and site, and crawlers that are stored and not counted. Countries need a file."""
+        self.start_pipeline(sample("[door]"))
+        linux, mac, crawler = "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", AGENTS[0][0], AGENTS[-2][0]
+        self.post(linux, "192.0.2.7")
+        self.post(linux, "192.0.2.7", path="/b")
+        self.post(linux, "192.0.2.7", site="b.example")
+        self.post(mac, "192.0.2.7")
+        self.post(linux, "192.0.2.8")
+        self.post(crawler, "192.0.2.9")
+        self.post(linux, None)  # on the host itself, without the proxy
+        done = self.run_program("millrace", "status", "--wait", "--config", self.pipeline.config_path)
+        self.assertEqual(done.returncode, 0, done)
+        lines = self.pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body
+        events = [json.loads(line) for line in lines.splitlines()]
+        first, again, elsewhere, other, third, bot, unknown = [event["visitor"] for event in events]
+        self.assertEqual((again, unknown), (first, None))
+        self.assertEqual(len({first, elsewhere, other, third, bot}), 5)
+        self.assertNotIn(b"192.0.2", lines)
+        self.assertEqual([event["bot"] for event in events], [False] * 5 + [True, False])
+        self.assertEqual(self.breakdown(feed="all", by="site"), {"a.example": 5, "b.example": 1})
+        self.assertEqual(self.breakdown(site="a.example", by="page"), {"/": 4, "/b": 1})
+        self.assertEqual(self.breakdown(event="view", by="browser"), {"Firefox": 5, "Safari": 1})
+        self.assertEqual(self.breakdown(site="b.example", by="system"), {"Linux": 1})
+        for key, visitors in (("site=a.example", 3), ("event=view", 4), ("page=/b", 1)):
+            reply = self.pipeline.ask("api", "GET", "/v1/uniques?count=visitor&unit=hour&period=24h&timezone=Asia/Tokyo&" + key)
+            self.assertEqual(reply.json().get("total"), visitors, reply)
+
+    def test_the_sample_with_countries(self):
+        """The comments of the sample, as the configuration that they describe."""
+        text = re.sub(r"(?m)^# (?=\[subtotal country|key = country|label = country|max_keys)", "", sample("[door]"))
+        add, geo = re.findall(r"(?m)^#   ((?:add|geo_file) = .*)", text)
+        text = re.sub(r"(?m)^add = .*", add + "\n" + geo, text)
+        config = self.write("site.conf", harness.pipeline_config(self.path("data"), text.replace("# keep_if", "keep_if")))
+        for program in ("api", "aggregator"):
+            done = self.run_program(program, "--check-config", "--config", config)
+            self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(text.count("[subtotal country."), 3)
+        self.assertIn(b"keep_if = site in (example.org, shop.example.org) ", done.stdout)
 
     def test_the_root_as_public_path(self):
         """The script then posts to /events, which blockers do not block, and not to /v1/events."""
