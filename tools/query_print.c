@@ -116,7 +116,7 @@ static bool print_one_series(const struct json_doc *one, size_t i, void *arg)
     printf("%12" PRId64 "  ", number_of(one, "/total"));
     print_sparkline(&s);
     fputs("  ", stdout);
-    stream_view_print(json_doc_at(one, "/other").type == JSON_BOOL ? BYTES_LITERAL("(other)") : name);
+    stream_view_print(json_doc_at(one, "/other").type == JSON_BOOL ? BYTES_LITERAL("others") : name);
     putchar('\n');
     free(s.n);
     return true;
@@ -264,7 +264,7 @@ static void print_breakdown(const struct json_doc *d)
     if (other) {
         print_share(other, b.total);
         print_bar(other, b.largest, false);
-        puts("  (other)");
+        puts("  others");
     }
     printf("%12" PRId64 "           total\n", b.total);
 }

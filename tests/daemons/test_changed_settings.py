@@ -130,6 +130,10 @@ class ChangedSettings(harness.MillraceTest):
         self.configure(COUNTERS[:COUNTERS.index("[subtotal c.u]")] % "2K")
         self.assertRegex(table("breakdown", "--ns=c.u", "--key=a"), r"1\s+total\n(.*\n)*note: this counter is not configured")
         self.assertNotIn("note:", table("series", "--user=a"))
+        self.configure(COUNTERS % "2K")
+        self.count(("a", "y"))
+        self.assertRegex(table("breakdown", "--user=a", "--by=by", "--limit=1"), r"\n +1 +50\.00 % .*  others\n")
+        self.assertRegex(table("series", "--user=a", "--by=by", "--top=1"), r"\n +1  .*  others\n")
 
     def test_a_counter_that_only_the_api_has_is_not_complete(self):
         """The API was restarted with a newer configuration, and the aggregator was not."""
