@@ -466,9 +466,9 @@ static int erase_counter(struct forget *f, const char *ns, struct bytes key_text
             is_member ? "as a member of sets:"
             : is_sub  ? "as a sub key:"
                       : "with its sub keys:",
-            f->dry                 ? "would be removed"
-            : is_sub && !is_member ? "counts moved to (other)"
-                                   : "removed");
+            is_sub && !is_member ? (f->dry ? "counts would move to (other)" : "counts moved to (other)")
+            : f->dry             ? "would be removed"
+                                 : "removed");
     return status;
 }
 

@@ -112,6 +112,8 @@ class Forget(harness.MillraceTest):
         self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
         self.assertRegex(dry, r"clicks +1 lines without a key contain the value; --contains erases them")
         self.assertRegex(dry, r"rejects +2 of 3 lines match")
+        self.assertRegex(dry, r"archive +u.l +as a sub key: counts would move to \(other\)\n")
+        self.assertRegex(dry, r"archive +u +with its sub keys: would be removed\n")
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
         text = self.forget("--contains")
