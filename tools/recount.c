@@ -253,6 +253,10 @@ static int report(const struct recount *r)
             (int)gone.len, gone.ptr);
     buf_free(&gone);
     fprintf(stderr,
+        "`millrace rejects %s` prints the lines that the recount rejected, also those that the old archive "
+        "counts.\n",
+        r->counting);
+    fprintf(stderr,
         "The new archive is complete. To put it in the place of the old one:\n"
         "    millrace compact --config=%s --replace=%s\n",
         r->config->path, r->to);
