@@ -60,15 +60,14 @@
   // to 3 bytes.
   function track(name, more) {
     var width = screen.width, event = {
-      event: name, site: data.site || bare(at.hostname), path: path(),
+      target: null, event: name, site: data.site || bare(at.hostname), path: path(),
       screen: Math.min(width, screen.height) < 500 ? "phone" : width < 1100 ? "tablet" : width < 1600 ? "laptop" : "desktop"
     };
     if (name == "view") {
-      if (from && bare(from.split("/")[2]) != bare(at.host)) event.referrer = from.replace(/[?#].*/, "").replace("//www.", "//");
+      event.referrer = from && bare(from.split("/")[2]) != bare(at.host) ? from.replace(/[?#].*/, "").replace("//www.", "//") : null;
       from = "";
       list("source,medium,campaign,term,content").forEach(function (key) {
-        var value = param("utm_" + key) || (key == "source" && (param(key) || param("ref")));
-        if (value) event["utm_" + key] = value;
+        event["utm_" + key] = param("utm_" + key) || (key == "source" && (param(key) || param("ref"))) || null;
       });
     }
     for (var key in more) /^(event|site|time)$/.test(key) || (event[key] = more[key]);

@@ -87,7 +87,8 @@ class Pages(http.server.BaseHTTPRequestHandler):
 def expected(variant, other):
     """scenario -> its events, without the site."""
     def event(name, scenario, path, **more):
-        return {"event": name, "path": "/%s.%s/%s" % (scenario, variant, path), "screen": "laptop", **more}
+        empty = ["target"] + (["referrer"] + ["utm_" + key for key in ("source", "medium", "campaign", "term", "content")] if name == "view" else [])
+        return {**dict.fromkeys(empty), "event": name, "path": "/%s.%s/%s" % (scenario, variant, path), "screen": "laptop", **more}
 
     def views(scenario, *paths):
         return [event("view", scenario, path) for path in paths]
@@ -216,8 +217,8 @@ class Website(harness.MillraceTest):
         everything = [json.loads(text) for events in wanted.values() for text in events.elements()]
         self.assertEqual(self.breakdown(feed="all", by="event"), collections.Counter(e["event"] for e in everything))
         views = [e for e in everything if e["event"] == "view"]
-        for label, value in (("page", lambda e: e["path"]), ("source", lambda e: e.get("utm_source", "None")), ("screen", lambda e: e["screen"]),
-                             ("campaign", lambda e: e.get("utm_campaign", "None")), ("referrer", lambda e: "localhost" if "referrer" in e else "None")):
+        for label, value in (("page", lambda e: e["path"]), ("source", lambda e: e["utm_source"] or "None"), ("screen", lambda e: e["screen"]),
+                             ("campaign", lambda e: e["utm_campaign"] or "None"), ("referrer", lambda e: "localhost" if e["referrer"] else "None")):
             self.assertEqual(self.breakdown(event="view", by=label), collections.Counter(map(value, views)), label)
         for name in ("outbound", "download"):
             self.assertEqual(self.breakdown(event=name, by="target"), collections.Counter(e["target"] for e in everything if e["event"] == name))
