@@ -27,6 +27,7 @@
 
 #define NONE "none" /* no aggregator, or no sortdb */
 #define STOPPED "stopped"
+#define DRY_NONE 2 /* exit status of --dry-run if no generation has the key */
 
 static const struct option_row rows[] = {
     {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "directory of the archive"},
@@ -293,17 +294,21 @@ static int run_change_in(struct session *s, struct options *o)
     enum compact_result r = prepare_archive(o, &error);
     if (r == COMPACT_OK)
         r = change_prepare(&spec, &s->spec, &c, &error);
-    bool is_needed = r == COMPACT_OK && change_is_needed(c);
-    if (is_needed)
+    bool is_needed = r == COMPACT_OK && change_is_needed(c), dry = options_bool(o, "dry_run");
+    if (is_needed && !dry)
         r = session_run(s, &error);
     progress_erase();
-    if (r == COMPACT_OK && is_needed)
+    if (r == COMPACT_OK && is_needed && dry)
+        log_info("a generation has the key; nothing was changed");
+    else if (r == COMPACT_OK && is_needed)
         report_change(o, c, &s->out);
     else if (r == COMPACT_OK)
         log_info("no generation has the key; nothing was changed", LOG_U("records", 0));
     change_free(&c);
     import_options_free(&csv);
-    return r == COMPACT_OK ? EX_OK : report_failure(r, &error);
+    if (r != COMPACT_OK)
+        return report_failure(r, &error);
+    return dry && !is_needed ? DRY_NONE : EX_OK;
 }
 
 /* Before a removal by key, a run merges the slices, so that the scan for the key reads all counts. */
@@ -312,7 +317,7 @@ static int run_change(struct options *o)
     struct session s;
     bool has_aggregator = strcmp(peer_url(o, "aggregator"), NONE) != 0;
     bool forgets = options_text(o, "forget") || options_text(o, "forget_sub");
-    int status = forgets && has_aggregator ? run_merge(o) : EX_OK;
+    int status = forgets && has_aggregator && !options_bool(o, "dry_run") ? run_merge(o) : EX_OK;
     if (status == EX_OK)
         status = session_open(&s, o, !forgets);
     if (status == EX_OK) {

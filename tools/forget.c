@@ -31,6 +31,7 @@
 
 #define POLL (100 * USEC_PER_MSEC)
 #define DRAIN_ROUNDS 3
+#define DRY_NONE 2 /* exit status of `compact --dry-run` if no generation has the key */
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -64,8 +65,10 @@ struct forget {
     struct forget_match *match;
     const char *field, *value;
     bool dry;
-    usec_t due;    /* deadline of the current wait */
-    int remaining; /* exit status if events may remain; 0: no events remain */
+    char *archive;   /* directory */
+    uint64_t erased; /* lines of streams that match */
+    usec_t due;      /* deadline of the current wait */
+    int remaining;   /* exit status if events may remain; 0: no events remain */
 };
 
 static void say(const char *what, const char *name, const char *fmt, ...)
@@ -368,6 +371,7 @@ static int erase_stream(
         tool_fail(status, "%s", s.error.text);
     else if (!is_again || s.erased)
         say_erased(f, &s);
+    f->erased += status == EX_OK ? s.erased : 0;
     *has_erased = *has_erased || (status == EX_OK && s.erased);
     if (status == EX_OK && s.erased)
         await_consumers(f, &s, streams, n);
@@ -426,6 +430,18 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
 
 /* The archive. */
 
+/* True if the last run of the compactor removed a key: the current generation is newer than `before`, and not only a
+ * merge of slices. */
+static bool has_removed(const struct forget *f, uint64_t before)
+{
+    struct manifest m;
+    if (manifest_read_current(f->archive, &m, NULL) != MANIFEST_OK)
+        return false;
+    bool is_change = m.generation > before && strcmp(m.change, "forget") == 0;
+    manifest_free(&m);
+    return is_change;
+}
+
 /* Runs `millrace compact` with `option`; NULL: no option. Prints the log of the command only after a failure. */
 static int compact(const struct forget *f, const char *option, const char *ns, bool is_member)
 {
@@ -444,15 +460,19 @@ static int compact(const struct forget *f, const char *option, const char *ns, b
         tool_add_arg(&a, "--data-dir=%s", options_string(f->o, "data_dir"));
     if (option)
         tool_add_arg(&a, "--%s=%s|%.*s", option, ns, (int)value.len, value.ptr);
+    if (f->dry)
+        tool_add_arg(&a, "--dry-run");
     int status = tool_wait(tool_start(&a, fileno(log), STDERR_FILENO));
     rewind(log);
-    for (int c; status != EX_OK && (c = getc(log)) != EOF;)
+    bool is_failure = status != EX_OK && !(f->dry && status == DRY_NONE);
+    for (int c; is_failure && (c = getc(log)) != EOF;)
         fputc(c, stderr);
     fclose(log);
     return status;
 }
 
-static int erase_counter(struct forget *f, const char *ns, struct bytes key_text, bool is_member)
+static int erase_counter(
+    struct forget *f, const char *ns, struct bytes key_text, bool is_member, bool is_archived)
 {
     bool is_sub = strchr(ns, '.') != NULL;
     enum forget_key key = forget_match_key(f->match, key_text);
@@ -460,25 +480,30 @@ static int erase_counter(struct forget *f, const char *ns, struct bytes key_text
         say("archive", ns, "kept: it counts %.*s, not %s", (int)key_text.len, key_text.ptr, f->field);
     if (key != FORGET_SAME_KEY)
         return EX_OK;
-    int status = f->dry ? EX_OK : compact(f, is_sub ? "forget-sub" : "forget", ns, is_member);
+    const char *of = is_member ? "as a member of sets" : is_sub ? "as a sub key" : "with its sub keys";
+    const char *effect = is_sub && !is_member
+                             ? f->dry ? "counts would move to (other)" : "counts moved to (other)"
+                         : f->dry ? "would be removed"
+                                  : "removed";
+    uint64_t before = 0;
+    (void)manifest_current(f->archive, &before, NULL);
+    int status = is_archived ? compact(f, is_sub ? "forget-sub" : "forget", ns, is_member) : DRY_NONE;
     if (status == EX_OK)
-        say("archive", ns, "%s %s",
-            is_member ? "as a member of sets:"
-            : is_sub  ? "as a sub key:"
-                      : "with its sub keys:",
-            is_sub && !is_member ? (f->dry ? "counts would move to (other)" : "counts moved to (other)")
-            : f->dry             ? "would be removed"
-                                 : "removed");
-    return status;
+        say("archive", ns, "%s: %s", of, f->dry || has_removed(f, before) ? effect : "nothing found");
+    else if (f->dry && status == DRY_NONE)
+        say("archive", ns, "%s: %s%s", of, f->erased ? effect : "nothing found",
+            f->erased ? ", if the matching lines are counted" : "; slices are not searched");
+    return f->dry && status == DRY_NONE ? EX_OK : status;
 }
 
 /* Erases the key in each counter of a canonical text (counters.h), whose lines are like `subtotal c.u key = country` and
- * `unique v.u member = user by = day`. */
-static int erase_counters(struct forget *f, const char *text)
+ * `unique v.u member = user by = day`. `archived`, unless NULL, is the archive's text: only the other counters are
+ * shown, for a dry run. */
+static int erase_counters(struct forget *f, const char *text, const char *archived)
 {
     int status = EX_OK;
     for (const char *line = text, *end; *line && status == EX_OK; line = *end ? end + 1 : end) {
-        char ns[64], setting[16];
+        char ns[64], setting[16], head[96];
         int key_at = 0;
         end = strchrnul(line, '\n');
         if (sscanf(line, "%*s %63s %15s = %n", ns, setting, &key_at) != 2 || key_at == 0 ||
@@ -488,8 +513,9 @@ static int erase_counters(struct forget *f, const char *text)
         bool is_member = strcmp(setting, "member") == 0;
         if (is_member)
             key.len = (size_t)((const char *)memrchr(key.ptr, 'b', key.len) - key.ptr) - 1; /* " by = day" */
-        if (is_member || strcmp(setting, "key") == 0)
-            status = erase_counter(f, ns, key, is_member);
+        snprintf(head, sizeof head, " %s %s = ", ns, setting);
+        if ((is_member || strcmp(setting, "key") == 0) && !(archived && strstr(archived, head)))
+            status = erase_counter(f, ns, key, is_member, !archived);
     }
     return status;
 }
@@ -500,20 +526,20 @@ static int erase_archive(struct forget *f, struct rejects_place rejects)
 {
     struct manifest m;
     struct error why;
-    if (f->dry)
-        return erase_counters(f, f->counters->text);
-    int status = compact(f, NULL, NULL, false);
+    int status = f->dry ? EX_OK : compact(f, NULL, NULL, false);
     /* The compaction has committed the aggregator's memory, which may contain rejects that were put back meanwhile. */
-    if (status == EX_OK && (status = erase_rejects(f, &rejects)) != EX_OK)
+    if (status == EX_OK && !f->dry && (status = erase_rejects(f, &rejects)) != EX_OK)
         return status;
-    char *archive = tool_archive_dir(f->config, f->pipeline.data_dir);
-    enum manifest_result r = status == EX_OK ? manifest_read_current(archive, &m, &why) : MANIFEST_ABSENT;
-    free(archive);
+    enum manifest_result r = status == EX_OK ? manifest_read_current(f->archive, &m, &why) : MANIFEST_ABSENT;
     if (status == EX_OK && r == MANIFEST_OK) {
-        status = erase_counters(f, m.counters);
+        status = erase_counters(f, m.counters, NULL);
         if (status == EX_OK)
-            status = erase_counters(f, m.retired);
+            status = erase_counters(f, m.retired, NULL);
+        if (status == EX_OK && f->dry)
+            status = erase_counters(f, f->counters->text, m.counters);
         manifest_free(&m);
+    } else if (f->dry && r == MANIFEST_ABSENT) {
+        status = erase_counters(f, f->counters->text, "");
     } else if (status == EX_OK) {
         return tool_fail(EX_TEMPFAIL, "%s", why.text);
     }
@@ -591,7 +617,9 @@ static int run(const struct options *o)
     } else {
         signal(SIGPIPE, SIG_IGN);
         pipeline_open(&f.pipeline, f.config, options_string(o, "data_dir"));
+        f.archive = tool_archive_dir(f.config, f.pipeline.data_dir);
         status = forget_all(&f);
+        free(f.archive);
         pipeline_close(&f.pipeline);
     }
     forget_match_free(&f.match);

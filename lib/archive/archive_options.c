@@ -72,6 +72,11 @@ const struct option_row archive_options[] = {
         .flags = OPTION_COMMAND_LINE,
         .help = "move the counts of this sub key (NAMESPACE|TEXT, such as u.l|jehiah) to (other), in all "
                 "generations"},
+    {.name = "dry_run",
+        .type = OPTION_BOOL,
+        .needs = "forget|forget_sub",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "change nothing, and search no slices; exit status 2 if no generation has the key"},
     {.name = "replace",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,

@@ -112,8 +112,13 @@ class Forget(harness.MillraceTest):
         self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
         self.assertRegex(dry, r"clicks +1 lines without a key contain the value; --contains erases them")
         self.assertRegex(dry, r"rejects +2 of 3 lines match")
-        self.assertRegex(dry, r"archive +u.l +as a sub key: counts would move to \(other\)\n")
         self.assertRegex(dry, r"archive +u +with its sub keys: would be removed\n")
+        self.assertRegex(dry, r"archive +u.l +as a sub key: counts would move to \(other\)\n")
+        self.assertRegex(dry, r"archive +v.h +as a member of sets: would be removed\n")
+        for option in ("--dry-run", "--contains"):
+            none = self.forget(option, value="a-misspelt-name")
+            self.assertEqual(len(re.findall(r"archive .*: nothing found%s\n" % ("; slices are not searched" if option == "--dry-run" else ""), none)), 3, none)
+            self.assertNotRegex(none, "removed|\\(other\\)")
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
         text = self.forget("--contains")
@@ -165,6 +170,7 @@ class Forget(harness.MillraceTest):
         COUNTERS = COUNTERS.replace("[total o]\nkey = lower(user)\nlabel = lower\n", "[subtotal u.h]\nkey = user\nlabel = user\n")
         self.assertNotEqual(COUNTERS, before)
         self.up()
+        self.assertRegex(self.forget("--dry-run"), r"archive +u.h +as a sub key: counts would move to \(other\), if the matching lines are counted\n")
         text = self.forget()
         self.assertRegex(text, r"archive +u +with its sub keys: removed")
         self.forget(field="lower(user)")
