@@ -304,7 +304,9 @@ void io_append_owner(const char *path, struct buf *out)
     if (found == 0) {
         io_user_name(st.st_uid, owner);
         io_user_name(geteuid(), own);
-        buf_printf(out, "; %s belongs to user %s, this process to user %s", at, owner, own);
+        buf_printf(out,
+            "; %s belongs to user %s, this process to user %s: run it as the owner, or change the owner", at,
+            owner, own);
     }
     free(at);
 }

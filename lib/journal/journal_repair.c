@@ -98,7 +98,8 @@ static enum journal_result decide(struct repair *r)
     struct stat st;
     time_t now = time(NULL);
     char *suffix = r->note.aside;
-    size_t length = strftime(suffix, sizeof r->note.aside, "~damaged-%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
+    size_t length =
+        strftime(suffix, sizeof r->note.aside, JOURNAL_ASIDE "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
     snprintf(r->aside, sizeof r->aside, "%s%s", r->dir, suffix);
     for (int again = 2; stat(r->aside, &st) == 0; again++) {
         snprintf(suffix + length, sizeof r->note.aside - length, "-%d", again);

@@ -16,6 +16,8 @@
 
 #include "journal/journal_inspect.h"
 
+#define JOURNAL_ASIDE "~damaged-" /* in the name of a directory that a repair has set aside */
+
 struct journal_repair {
     const char *dir;   /* without a trailing slash */
     inspect_fn *found; /* gets the events of journal_inspect; `found` and `moved` may be NULL */

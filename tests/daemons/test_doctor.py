@@ -3,8 +3,12 @@ import glob
 import json
 import os
 import re
+import pwd
 import resource
+import shutil
+import subprocess
 import threading
+import unittest
 import http.server
 
 import aggregator_model
@@ -181,6 +185,14 @@ class DoctorTest(harness.MillraceTest):
         self.assertIn(segment, finding)
         harness.flip(segment, 200)
         self.assertEqual(self.not_ok(self.findings(), "conservation", "slices", "journals"), [])
+        aside = os.path.dirname(segment) + "~damaged-20260101T000000Z"
+        os.mkdir(aside)
+        with open(os.path.join(aside, os.path.basename(segment)), "wb") as f:
+            f.write(b"damaged")
+        (result, finding, remedy), = self.bad("journals")
+        self.assertEqual((result, finding), ("warn", aside + ": damaged segments that `millrace journal repair` has set aside"))
+        self.assertIn("delete the directory, because `millrace forget` does not search it", remedy)
+        shutil.rmtree(aside)
 
     def test_a_damaged_archive(self):
         pipeline = self.up()
@@ -224,6 +236,20 @@ class DoctorTest(harness.MillraceTest):
         (result, finding, remedy), = self.bad("clock", "--fast")
         self.assertEqual((result, remedy), ("fail", "set the clock: timedatectl set-ntp true"))
         self.assertRegex(finding, r"^the clock is \d+ s before the newest generation of the archive$")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user")
+    def test_another_user(self):
+        """Unreadable files are no damage: no remedy may change or restore anything."""
+        self.up()
+        os.chmod(self.dir, 0o755)
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        for path in (self.dir, harness.program("millrace")):
+            if subprocess.run([*nobody, "test", "-r", path]).returncode:
+                self.skipTest("what is above %s is closed to others" % path)
+        done = subprocess.run([*nobody, harness.program("millrace"), "doctor", "--data-dir", self.path("data")], capture_output=True)
+        said = done.stdout.decode()
+        self.assertIn("-> sudo -u %s millrace doctor, with the same options" % pwd.getpwuid(os.geteuid()).pw_name, said)
+        self.assertNotRegex(said, "(?m)^fail|restore|repair|chown")
 
     def test_a_disk_that_fills(self):
         disk = SmallDisk(self, "256m")

@@ -3,7 +3,7 @@
 
 #include "base/io.h"
 #include "enrich/door_settings.h"
-#include "journal/journal_inspect.h"
+#include "journal/journal_repair.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
@@ -22,6 +23,10 @@
 #define SOMAXCONN_MIN 1024
 #define INODES_MIN 1000
 #define KEY_OVERDUE 3600 /* seconds */
+#define VERIFY_DAMAGED 1 /* exit status of the compactor */
+
+static const char doctor_unreadable[] =
+    "chown -R the files to the owner of the data directory, if ls -l shows another; otherwise see dmesg";
 
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
@@ -107,6 +112,23 @@ static void check_permissions(struct doctor *d)
             d, STATUS_FINE, "permissions", NULL, "%s and the directories below have one owner", d->data_dir);
 }
 
+/* The files of the daemons are private to the pipeline's user. */
+static bool is_other_user(struct doctor *d)
+{
+    struct stat st;
+    char owner[IO_USER_NAME], own[IO_USER_NAME];
+    if (geteuid() == 0 || stat(d->data_dir, &st) != 0 || st.st_uid == geteuid())
+        return false;
+    io_user_name(st.st_uid, owner);
+    io_user_name(geteuid(), own);
+    char *remedy = mem_printf("sudo -u %s millrace doctor, with the same options", owner);
+    doctor_find(d, STATUS_ATTENTION, "user", remedy,
+        "%s belongs to user %s: user %s cannot check journals, archive and conservation", d->data_dir, owner,
+        own);
+    free(remedy);
+    return true;
+}
+
 static void check_clock(struct doctor *d)
 {
     struct timex t = {.modes = 0};
@@ -182,9 +204,14 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
     struct damage damage = {.first = ""};
     char error[PATH_MAX + 128] = "";
     struct stat st;
-    (void)name;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return;
+    if (strstr(name, JOURNAL_ASIDE)) {
+        doctor_find(d, STATUS_ATTENTION, "journals",
+            "copy what you need; then delete the directory, because `millrace forget` does not search it",
+            "%s: damaged segments that `millrace journal repair` has set aside", path);
+        return;
+    }
     enum journal_result r = journal_inspect(path, on_inspect, &damage, error, sizeof error);
     char *remedy = mem_printf("stop the daemon, then: millrace journal repair %s", path);
     if (r == JOURNAL_OK)
@@ -192,10 +219,8 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
             "%s: %" PRIu64 " frames in %" PRIu64 " segments are intact", path, damage.sum.frames,
             damage.sum.segments);
     else
-        doctor_find(d, STATUS_DOWN, "journals",
-            r == JOURNAL_DAMAGED ? remedy
-                                 : "check the disk and the owner of the files, then: millrace doctor",
-            "%s", damage.first[0] ? damage.first : error);
+        doctor_find(d, STATUS_DOWN, "journals", r == JOURNAL_DAMAGED ? remedy : doctor_unreadable, "%s",
+            damage.first[0] ? damage.first : error);
     free(remedy);
 }
 
@@ -235,8 +260,10 @@ static void check_archive(struct doctor *d)
         doctor_find(d, STATUS_FINE, "archive", NULL, "not checked: %s", text);
     else
         doctor_find(d, STATUS_DOWN, "archive",
-            "return to an older generation: millrace help compaction; or millrace restore a backup", "%s",
-            text);
+            status == VERIFY_DAMAGED
+                ? "return to an older generation: millrace help compaction; or millrace restore a backup"
+                : doctor_unreadable,
+            "%s", text);
     free(line);
 }
 
@@ -309,8 +336,9 @@ static int doctor_with(const struct options *o)
     d.data_dir = d.status.pipeline.data_dir;
     d.config = d.status.config;
     fputs(d.json ? "{\"findings\":[\n" : "", stdout);
+    bool is_fast = options_bool(o, "fast") || is_other_user(&d);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
-        if (!checks[i].reads_all || !options_bool(o, "fast")) {
+        if (!checks[i].reads_all || !is_fast) {
             checks[i].run(&d);
             fflush(stdout);
         }
