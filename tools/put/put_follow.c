@@ -30,8 +30,8 @@ struct follow {
     struct log **logs;
     size_t n, room;
     bool has_several;
-    char *report; /* the path; NULL: none, or another follower has its lock */
-    int lock;     /* -1: none */
+    char *report; /* the path; NULL: none */
+    int lock;     /* -1: none, for example because another follower of the producer has it */
     usec_t reported_at;
     uint64_t reported[PUT_NUMBERS];
     bool has_failed;
@@ -222,10 +222,14 @@ static void begin_report(struct follow *f)
 {
     f->report = put_kept_path(f->put, NULL, "prom");
     f->lock = f->report ? put_report_lock(f->report) : -1;
-    if (f->lock < 0) {
-        free(f->report);
-        f->report = NULL;
-    }
+}
+
+/* Takes the lock over from a follower that has ended. The next report then replaces that of the other follower. */
+static bool has_lock(struct follow *f)
+{
+    if (f->lock < 0 && (f->lock = put_report_lock(f->report)) >= 0)
+        memset(f->reported, 0xff, sizeof f->reported);
+    return f->lock >= 0;
 }
 
 static void end_report(struct follow *f)
@@ -255,7 +259,7 @@ static void report(struct follow *f, int exit_status, bool is_last)
     for (size_t i = 0; i < f->n && !is_last; i++)
         r.numbers[PUT_POSTED] += put_batch_state(f->logs[i]->in.batch)->numbers.posted;
     f->reported_at = now;
-    if (!is_last && memcmp(r.numbers, f->reported, sizeof r.numbers) == 0)
+    if (!has_lock(f) || (!is_last && memcmp(r.numbers, f->reported, sizeof r.numbers) == 0))
         return;
     memcpy(f->reported, r.numbers, sizeof r.numbers);
     if (put_report_write(f->report, &r) != 0 && !f->has_failed) {

@@ -3,7 +3,8 @@
  * A follower on the host of a pipeline writes them to DATA_DIR/put/QUEUE.PRODUCER.prom, in Prometheus' text
  * format, when they change, at most every PUT_REPORT_EVERY. Prometheus reads the directory with the textfile
  * collector of node_exporter. `millrace status` of the same pipeline reads the files, too. The follower holds the
- * lock of the report (PATH.lock) until its process ends. If the lock is free, and the report does not say that the
+ * lock of the report (PATH.lock) until its process ends. Of several followers of a producer, one has the lock; once it
+ * ends, another takes the lock and replaces the report. If the lock is free, and the report does not say that the
  * follower ended, the follower was killed. */
 #ifndef MILLRACE_PUT_REPORT_H
 #define MILLRACE_PUT_REPORT_H
