@@ -145,6 +145,27 @@ class AccessLog(harness.MillraceTest):
         wait_until(lambda: self.problems() == [], self.problems)
         follower.stop()
         self.assertEqual(self.problems(), [])
+        self.assertEqual(self.follow("--producer=trial", "--rejects=/", log).process.wait(harness.PATIENCE), 73)
+        self.assertEqual(self.problems(), ["millrace put --follow --producer=trial has ended with exit status 73"])
+        report = self.path("data", "put", "default.trial.prom")
+        self.assertIn("delete " + report, " ".join(self.status().split()))
+        os.remove(report)
+        self.assertEqual(self.problems(), [])
+
+    def test_the_report_belongs_to_the_follower_that_runs(self):
+        """Two followers of a producer in different logs: the second moves the mark, so the first ends; the second reports then."""
+        first_log = self.write("first.log", (LINE % b"one").decode())
+        first = self.follow(first_log)
+        wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 1, self.metrics)
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/producers?producer=web1&mark=0").status, 200)
+        second = self.follow(self.write("second.log", (LINE % b"two" * 3).decode()))
+        wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 3}, lambda: self.breakdown("p.all"))
+        with open(first_log, "ab") as f:
+            f.write(LINE % b"three")
+        self.assertEqual(first.process.wait(harness.PATIENCE), 75)
+        wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 3, self.metrics)
+        self.assertEqual(self.problems(), [])
+        second.stop()
 
     def test_logs_without_referrers_are_no_alarm(self):
         """A field that is always "-", or that the format "common" does not have, is not a misspelt one."""

@@ -619,12 +619,16 @@ static void add_put(const struct put_report *r, void *arg)
     free(remedy);
     if (r->is_locked)
         return;
+    remedy = mem_printf("%s; or, if it is no longer needed, delete %s/put/%s.%s.prom",
+        r->has_ended ? "see its standard error, then start it again"
+                     : "start it again; it continues where it was",
+        s->pipeline.data_dir, r->queue, r->producer);
     if (!r->has_ended)
-        add_problem(s, STATUS_ATTENTION, "start it again; it continues where it was",
-            "millrace put --follow --producer=%s was killed", r->producer);
+        add_problem(s, STATUS_ATTENTION, remedy, "millrace put --follow --producer=%s was killed", r->producer);
     else if (status > 0)
-        add_problem(s, STATUS_ATTENTION, "see its standard error, then start it again",
+        add_problem(s, STATUS_ATTENTION, remedy,
             "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer, status);
+    free(remedy);
 }
 
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
