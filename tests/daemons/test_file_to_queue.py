@@ -278,6 +278,17 @@ class Waiting(QueueTest):
             self.assertGreaterEqual(time.monotonic() - began, 2, "not before the time is over")
             self.assertIn(b"no progress within --timeout", done.stderr)
 
+    def test_a_queue_that_does_not_answer(self):
+        """--timeout also ends a request, long before the client's own limit (30 s)."""
+        name = self.write("a", numbered(10))
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            for args, said in (["--producer=p"], b"no progress within --timeout"), ([], b"the last batch may or may not be stored"):
+                p = self.begin("--timeout=1s", "--queue-url=http://127.0.0.1:%d" % silent.getsockname()[1], *args, name)
+                self.assertEqual(p.wait(harness.SOON), 75)
+                self.assertIn(said, p.stderr.read())
+
     def test_a_token(self):
         os.chmod(self.write("token", "secret"), 0o600)
         self.queue = self.start("simplequeue", "--auth-token-file=" + self.path("token"))

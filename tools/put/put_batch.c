@@ -15,6 +15,8 @@ struct place {
     uint64_t start, end, start_sum, sum;
 };
 
+#define ATTEMPT_MIN (500 * USEC_PER_MSEC) /* also of the last attempt, which is made at the timeout */
+
 struct put_batch {
     struct put_batch_config config;
     struct event_base *base;
@@ -40,15 +42,15 @@ static void on_outcome(const struct publisher_outcome *outcome, void *arg)
     event_base_loopbreak(b->base);
 }
 
-/* Cancels a request without a reply soon after *stopped is set. */
+/* Cancels a request without a reply at its deadline, or soon after *stopped is set. */
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
     struct put_batch *b = arg;
     usec_t now = clock_monotonic();
     (void)fd, (void)what;
-    if (*b->config.stopped && b->cancel_at == 0)
+    if (*b->config.stopped && b->cancel_at - now > PUT_BATCH_STOP_TIMEOUT)
         b->cancel_at = now + PUT_BATCH_STOP_TIMEOUT;
-    else if (b->cancel_at > 0 && now >= b->cancel_at)
+    else if (now >= b->cancel_at)
         publisher_cancel(b->queue);
 }
 
@@ -84,7 +86,8 @@ static const struct publisher_outcome *call(struct put_batch *b, const struct pu
     if (!use_address(b))
         return &no_address;
     b->outcome = NULL;
-    b->cancel_at = 0;
+    usec_t least = clock_monotonic() + ATTEMPT_MIN;
+    b->cancel_at = b->try_until > least ? b->try_until : least;
     if (run)
         publisher_send(b->queue, run);
     else

@@ -9,7 +9,7 @@
  * 3. After a 413, smaller and smaller parts are sent until the refused line is found and passed to refused().
  *
  * Calls block. The first wait for the queue in a call is reported. Soon after *stopped is set, the call stops
- * waiting, and a request in progress is cancelled after PUT_BATCH_STOP_TIMEOUT. */
+ * waiting, and a request in progress is cancelled after PUT_BATCH_STOP_TIMEOUT. The timeout also cancels a request. */
 #ifndef MILLRACE_PUT_BATCH_H
 #define MILLRACE_PUT_BATCH_H
 
