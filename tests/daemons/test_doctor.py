@@ -112,8 +112,9 @@ class DoctorTest(harness.MillraceTest):
         self.put(pipeline, events(10))
         self.assertEqual(self.bad("conservation"), [])
         self.assertTrue(pipeline.ask("simplequeue", "GET", "/get").body)
-        (result, finding, _), = self.bad("conservation")
+        (result, finding, remedy), = self.bad("conservation")
         self.assertEqual(result, "warn")
+        self.assertIn("usual after millrace queue kick, edit or delete", remedy)
         self.assertRegex(finding, r"queue default: ids 1 to 10 .* 9 waiting; 1 were moved to other ids or taken elsewhere$")
 
     def stopped(self, n=300):

@@ -323,7 +323,8 @@ static void compare_queue(const struct law *law)
             to - from);
     else if (gone > q->buried || above > q->depth + q->buried)
         doctor_find(law->d, STATUS_ATTENTION, CHECK,
-            "look for other readers of the queue, /empty, delays and kicks in the requests and the log",
+            "usual after millrace queue kick, edit or delete; otherwise look for other readers of the queue, "
+            "/empty and delays in the requests and the log",
             "queue %s: ids %" PRIu64 " to %" PRIu64 " are accepted; %" PRIu64 " published, %" PRIu64
             " buried, %" PRIu64 " waiting; %" PRIu64 " were moved to other ids or taken elsewhere",
             q->name, from, q->next_id - 1, q->published, q->buried, q->depth,

@@ -624,7 +624,8 @@ static void add_put(const struct put_report *r, void *arg)
                      : "start it again; it continues where it was",
         s->pipeline.data_dir, r->queue, r->producer);
     if (!r->has_ended)
-        add_problem(s, STATUS_ATTENTION, remedy, "millrace put --follow --producer=%s was killed", r->producer);
+        add_problem(
+            s, STATUS_ATTENTION, remedy, "millrace put --follow --producer=%s was killed", r->producer);
     else if (status > 0)
         add_problem(s, STATUS_ATTENTION, remedy,
             "millrace put --follow --producer=%s has ended with exit status %" PRIu64, r->producer, status);
