@@ -75,10 +75,9 @@ enum put_door_result put_door_open(
     const struct config *config = place->config;
     bool is_given = config_section(config, "door", "") || config_section(config, "input", "");
     enum put_door_result r = is_given ? PUT_DOOR_OPEN : running_config(place, &d->own_config, error);
-    if (r == PUT_DOOR_OPEN &&
-        (door_settings_read(d->own_config ? d->own_config : config, tool_data_dir(config, place->data_dir),
-             &d->settings, error) != 0 ||
-            (d->settings && open_enrich(d, log_format, error) != 0)))
+    if (r == PUT_DOOR_OPEN && (door_settings_read(d->own_config ? d->own_config : config,
+                                   tool_data_dir(config, place->data_dir), &d->settings, error) != 0 ||
+                                  (d->settings && open_enrich(d, log_format, error) != 0)))
         r = PUT_DOOR_WRONG;
     if (r != PUT_DOOR_OPEN || !d->settings)
         put_door_close(out);
