@@ -109,6 +109,14 @@ class StrangersTest(MillraceTest):
         self.assertTrue(all(r.json()["code"] == "too-many-requests" and r.header("Retry-After") for r in refused))
         self.assertEqual(up.ask("api", "POST", "/v1/events", EVENT).status, 200, "the daemon's own port has no such bound")
 
+    def test_free_ports_cover_the_public_port(self):
+        with socket.socket() as used:
+            used.bind(("127.0.0.1", 0))
+            used.listen()
+            path = self.write("millrace.conf", pipeline_config(self.path("data"), api={"public_port": used.getsockname()[1]}))
+            up = Pipeline(self, path, self.path("data"), "--free-ports").wait_ready()
+            self.assertEqual(harness.request(self.public_port(up), "POST", "/v1/events", EVENT).status, 200)
+
     def test_public_connections_leave_half_of_the_descriptors(self):
         up = self.pipeline(api={"public_port": 0})
         port = int(self.public_port(up).rsplit(":", 1)[1])

@@ -57,7 +57,8 @@ static const struct option_row rows[] = {
     {.name = "free_ports",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .help = "use free ports instead of the configured ones; millrace status shows them"},
+        .help = "use free ports instead of the configured ones; millrace status shows them, and the log the "
+                "public port"},
     TOOL_COLOR_SETTING("colour of the daemon names before log lines"),
     {.name = "restart_delay",
         .type = OPTION_DURATION,
@@ -233,6 +234,9 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
         tool_add_arg(a, "--lines");
     if (strcmp(row->name, "api") == 0 && !config_setting(up->config, "api", "run_file"))
         tool_add_arg(a, "--run_file=%s/" RUN_FILE, up->data_dir);
+    if (strcmp(row->name, "api") == 0 && options_bool(up->options, "free_ports") &&
+        config_setting(up->config, "api", "public_port"))
+        tool_add_arg(a, "--public_port=0");
     if (row->compacts) {
         tool_add_compactor_paths(a, up->config, up->data_dir);
         if (!config_setting(up->config, row->name, "every"))
