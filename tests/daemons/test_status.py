@@ -413,6 +413,31 @@ class StatusTest(harness.MillraceTest):
         self.assertIn("is full within three days", look["problems"][0]["problem"])
         run_file(0)
 
+    def test_the_link_current_is_wrong(self):
+        """It names a removed generation, or one that is older than the newest: neither needs a backup."""
+        pipeline = self.up().wait_ready()
+        archive = os.path.join(self.data, "archive")
+
+        def link(name, generation, age=0):
+            os.symlink("%012d" % generation, os.path.join(archive, "new"))
+            os.rename(os.path.join(archive, "new"), os.path.join(archive, name))
+            os.utime(os.path.join(archive, name), (time.time() - age,) * 2, follow_symlinks=False)
+
+        link("current", 99)
+        pipeline.ask("sortdb", "POST", "/reload")
+        look = self.look_until(lambda status, look: look["daemons"]["sortdb"]["state"] == "damaged")
+        remedies = [p["remedy"] for p in look["problems"]]
+        self.assertTrue(any(r.startswith("make `current` a link to a generation that exists") for r in remedies), look)
+        self.assertFalse(any("backup" in r for r in remedies), look)
+        link("current", 0)
+        pipeline.ask("sortdb", "POST", "/reload")
+        link("newest", 1)
+        self.look_until(lambda status, look: look["problems"] == [])
+        link("newest", 1, age=60)
+        look = self.look_until(lambda status, look: status == 1)
+        self.assertEqual([p["problem"] for p in look["problems"]],
+                         ["the archive's current generation is 0, but generation 1 is newer"])
+
     def screen(self, *args, env=()):
         """What a terminal of 80 x 24 gets."""
         pid, terminal = pty.fork()

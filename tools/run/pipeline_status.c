@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define REPLY_TIMEOUT (2 * USEC_PER_SEC)
+#define NEWEST_SETTLED 10  /* seconds */
 #define DISK_FREE_MIN 0.05 /* minimum free part of the file system */
 #define DAYS_MIN 3
 #define DAYS_MAX 1000 /* maximum forecast; longer forecasts are not reliable */
@@ -311,6 +313,11 @@ static const struct {
     "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
     "SIGHUP to `millrace up`; see millrace help backup"
 
+#define NO_GENERATION "/manifest.json: No such file"
+#define LINK_CURRENT                                                                                         \
+    "make `current` a link to a generation that exists (millrace help compactor, \"Return to an older "      \
+    "generation\"), then reload: systemctl reload millrace, or SIGHUP to `millrace up`"
+
 #define FREE_DISK "free disk space; it resumes by itself"
 
 /* Remedies of states. The first row applies whose state matches and whose words are in the reason. */
@@ -322,6 +329,7 @@ static const struct {
     {"off", "", "", STATUS_FINE},
     {"damaged", DENIED, "OWNER, then reload: systemctl reload millrace, or SIGHUP to `millrace up`",
         STATUS_ATTENTION},
+    {"damaged", NO_GENERATION, LINK_CURRENT, STATUS_ATTENTION},
     {"damaged", "reload failed", RESTORE_ARCHIVE, STATUS_ATTENTION},
     {"damaged", "/archive/", RESTORE_ARCHIVE, STATUS_ATTENTION},
     {"damaged", "", "see the reason, and millrace help operations, \"Damage\"", STATUS_ATTENTION},
@@ -329,6 +337,7 @@ static const struct {
     {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
     {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
     {"refusing", DENIED, "OWNER", STATUS_DOWN},
+    {"refusing", NO_GENERATION, LINK_CURRENT, STATUS_DOWN},
     {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
     {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
         STATUS_ATTENTION},
@@ -345,6 +354,7 @@ static const struct {
     {"failing", DENIED, "OWNER, then RESTART", STATUS_DOWN},
     {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
     {"restarting", DENIED, "OWNER", STATUS_DOWN},
+    {"restarting", NO_GENERATION, LINK_CURRENT, STATUS_DOWN},
     {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
     {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
         STATUS_DOWN},
@@ -430,6 +440,7 @@ static void judge_warnings(struct pipeline_status *s, size_t i)
         : contains(&d->detail, "holds completeness back")
             ? "start that producer's host, or leave it out: millrace producers --leave-out; "
               "see millrace help counting"
+        : contains(&d->detail, NO_GENERATION)             ? LINK_CURRENT
         : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
         : contains(&d->detail, "events get no visitor")
             ? "correct the file, or [door] visitor_key_file; see millrace help privacy"
@@ -539,6 +550,25 @@ static void look_at_disk(struct pipeline_status *s)
             fills ? " and is full within three days" : "");
 }
 
+/* The compactor does not run while `current` is older than `newest`. A run that publishes a generation moves both
+ * links, so that a new link `newest` is no problem. */
+static void look_at_newest(struct pipeline_status *s, const char *archive)
+{
+    struct stat st;
+    char name[MANIFEST_NAME_TEXT], *path = mem_printf("%s/newest", archive);
+    uint64_t newest;
+    ssize_t n = readlink(path, name, sizeof name - 1);
+    name[n > 0 ? n : 0] = '\0';
+    if (manifest_directory_number(name, &newest) && newest > (uint64_t)s->archive_generation &&
+        lstat(path, &st) == 0 && clock_wall() / USEC_PER_SEC - st.st_mtime > NEWEST_SETTLED)
+        add_problem(s, STATUS_ATTENTION,
+            "to drop the newer generations: millrace compact --discard-newer; to keep them, make `current` a "
+            "link to the newest one: millrace help compactor, \"Return to an older generation\"",
+            "the archive's current generation is %" PRId64 ", but generation %" PRIu64 " is newer",
+            s->archive_generation, newest);
+    free(path);
+}
+
 static void look_at_archive(struct pipeline_status *s)
 {
     struct manifest m;
@@ -548,6 +578,7 @@ static void look_at_archive(struct pipeline_status *s)
         s->archive_generation = (int64_t)m.generation;
         s->archive_made = m.made;
         manifest_free(&m);
+        look_at_newest(s, path);
     }
     const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
     if (c->status_text && strstr(c->status_text, "failed"))
