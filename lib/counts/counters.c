@@ -574,6 +574,21 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
+/* The reason for a time outside the range: that of another unit is likely, if it is in the range. */
+static const char *beyond_range(const struct counters_reader *r, int64_t t)
+{
+    static const struct {
+        int64_t divisor;
+        const char *reason;
+    } units[] = {{1000, "is a time outside 2000 to 2159; milliseconds? set time_unit = ms"},
+        {1000000, "is a time outside 2000 to 2159; microseconds? set time_unit = us"},
+        {1000000000, "is a time outside 2000 to 2159; nanoseconds? set time_unit = ns"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units && r->counters->units_a_second == 1; i++)
+        if (t / units[i].divisor >= HOUR_FIRST && t / units[i].divisor < HOUR_END)
+            return units[i].reason;
+    return "is a time outside 2000 to 2159";
+}
+
 /* Sets *out to the event's time. Returns NULL, or the reason why the time is invalid. */
 static const char *time_of(struct counters_reader *r, const struct json_value *time, int64_t *out)
 {
@@ -584,7 +599,7 @@ static const char *time_of(struct counters_reader *r, const struct json_value *t
             time, r->counters->units_a_second, &t))
         return "is not a time";
     if (t < HOUR_FIRST || t >= HOUR_END)
-        return "is a time outside 2000 to 2159";
+        return beyond_range(r, t);
     *out = t;
     if (t <= r->latest)
         return NULL;

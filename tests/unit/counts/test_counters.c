@@ -301,6 +301,10 @@ static void test_reasons(void **state)
     check_reason(f, BYTES_LITERAL("{}"), "field t is missing: no time");
     check_reason(f, BYTES_LITERAL("{\"t\":\"1\"}"), "field t is not a time");
     check_reason(f, BYTES_LITERAL("{\"t\":1}"), "field t is a time outside 2000 to 2159");
+    check_reason(f, BYTES_LITERAL("{\"t\":1332637200000}"),
+        "field t is a time outside 2000 to 2159; milliseconds? set time_unit = ms");
+    check_reason(f, BYTES_LITERAL("{\"t\":1332637200000000000}"),
+        "field t is a time outside 2000 to 2159; nanoseconds? set time_unit = ns");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"l\":[]}"), "field l is an array");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"c\":{}}"), "field c is an object");
     check_reason(f, BYTES_LITERAL("{\"t\":1331923247,\"r\":1.0}"), "field r is a number but not an integer");
