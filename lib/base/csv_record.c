@@ -175,7 +175,7 @@ static bool append_time(struct csv *c, struct bytes value)
         snprintf(c->r.wrong, sizeof c->r.wrong, "the clocks of --time-zone skip the time %s", copy);
     if (zone == RFC3339_TWICE)
         note_once(c, zone, "clocks show some times twice at a change; the first of both counts");
-    else if (zone != RFC3339_ZONED)
+    else if (zone != RFC3339_ZONED && !c->form.has_zone)
         note_once(c, RFC3339_NAIVE, "times without a zone are those of --time-zone (default UTC)");
     buf_append_json(&c->r.event, bytes_str(rfc3339_write(time, text)));
     return true;

@@ -42,6 +42,7 @@ struct csv_form {
     char delimiter;          /* 0: found */
     const char *time_column; /* NULL: none */
     const char *time_form;   /* of strptime; NULL: none */
+    bool has_zone;           /* the zone of times without a zone was chosen: no note about these times */
 };
 
 /* The texts of the form are borrowed until csv_free. */

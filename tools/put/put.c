@@ -241,7 +241,8 @@ static int check_form(struct put *p)
         .time_column = column                ? column
                        : p->counted.counters ? p->counted.counters->time_field
                                              : config_setting(options_config(p->o), "input", "time"),
-        .time_form = form};
+        .time_form = form,
+        .has_zone = options_is_set(p->o, "time_zone")};
     if (!rfc3339_use_zone(zone))
         return tool_fail(
             EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);
