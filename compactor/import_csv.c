@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define SHOWN_MAX 60 /* bytes of a wrong value in a reason */
+
 enum column { DATE, KEY, SUB, COUNT, COUNTER, COLUMNS };
 
 struct import_csv {
@@ -216,8 +218,13 @@ static const char *take_row(struct import_csv *c)
     uint64_t count = 1;
     if (!counter)
         return "there is no such counter";
-    if (!spec->counts_rows && !bytes_to_u64(csv_value(c->csv, c->columns[COUNT]), &count))
-        return "the count is not a whole number";
+    struct bytes number = spec->counts_rows ? BYTES_NONE : csv_value(c->csv, c->columns[COUNT]);
+    if (!spec->counts_rows && !bytes_to_u64(number, &count)) {
+        struct bytes shown = number.len > 0 ? number : BYTES_LITERAL("it is empty");
+        snprintf(c->wrong, sizeof c->wrong, "the count is not a whole number: %.*s",
+            shown.len < SHOWN_MAX ? (int)shown.len : SHOWN_MAX, shown.ptr);
+        return c->wrong;
+    }
     const char *why = import_date_read(text, c->unit, &date);
     if (!why && !print_hour(&date, hour))
         why = "the date is not in 2000 to 2159";

@@ -179,7 +179,7 @@ class Refusals(ImportCase):
     def test_wrong_rows(self):
         good, args = "date,key,count\n2024-01-31,a,1\n", ("--counter=site",)
         for row, why in (("2024-02-30,b,1", "3: there is no such date"), ("31.01.2024,b,1", "3: the date is not a month"),
-                         ("2024-01-31,b,1.5", "3: the count is not a whole number"), ("2024-01-31,b,", "3: the count is not"),
+                         ("2024-01-31,b,1.5", "3: the count is not a whole number: 1.5;"), ("2024-01-31,b,", "3: the count is not a whole number: it is empty"),
                          ("2024-01-31,b,-1", "3: the count is not"), ("1999-12-31,b,1", "3: the date is not in 2000 to 2159"),
                          ("2024-01-31,b", "3: the record has 2 fields"), (b"2024-01-31,\xff,1", "3: the key is not UTF-8"),
                          ('2024-01-31,"b,1', "3: the closing quote")):
