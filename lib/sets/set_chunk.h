@@ -20,9 +20,9 @@
 
 #define SET_CHUNK_ID 3 /* bytes */
 #define SET_CHUNK_BITMAP 8192
-/* The maximum length of a chunk of hashes that set_chunk_check accepts. A set of 2^32 hashes has chunks of half this
- * length on average. */
-#define SET_CHUNK_MAX ((size_t)1 << 20)
+/* The maximum length of a chunk of hashes that set_chunk_check accepts: 33 million hashes. Even a set of 2^40 hashes has
+ * chunks of half this length on average. But clients choose members, so they can choose many hashes of one chunk. */
+#define SET_CHUNK_MAX ((size_t)1 << 28)
 
 void set_chunk_id(uint64_t code, char id[SET_CHUNK_ID]);
 bool set_chunk_check(struct bytes id, struct bytes chunk);

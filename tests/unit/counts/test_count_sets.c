@@ -382,6 +382,35 @@ static const struct count_value good = {.name = {"\0\0\0", 3}, .text = {"\1\0", 
                                 foreign = {.name = {"\1\0\1", 3}, .text = {"\1\0\0\0\0\0\0\0", 8}},
                                 count = {.name = {"US", 2}, .count = 3}, none = {.count = 0};
 
+/* A client that chooses its members can choose them so that their hashes are in one chunk. */
+static void a_run_holds_a_chunk_of_many_chosen_hashes(void **state)
+{
+    (void)state;
+    enum { CHOSEN = 200000 };
+    struct count_table *table = count_table_new_members(3);
+    for (uint64_t i = 0; i < CHOSEN; i++) {
+        struct count_slot member = count_member(
+            0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), UINT64_C(0x1234) << 48 | i);
+        count_table_add(table, &member, 1);
+    }
+    for (size_t k = 0; k < 2; k++)
+        make_run(&runs[k], k + 9, count_table_source(table, texts, counters, &(struct count_range){0}));
+    count_table_free(&table);
+    for (size_t n = 1; n <= 2; n++) {
+        struct count_source *sources[2];
+        struct count_value value;
+        for (size_t k = 0; k < n; k++)
+            sources[k] = count_run_source(runs[k].index, BYTES_NONE, "slice.db", read_block, &runs[k]);
+        struct count_merge *m = count_merge_new(sources, n);
+        assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
+        assert_int_equal(count_merge_next_value(m, &value), COUNT_FOUND);
+        assert_int_equal(set_chunk_size(value.name, value.text), CHOSEN);
+        assert_int_equal(count_merge_next_value(m, &value), COUNT_END);
+        count_merge_free(&m);
+        close_sources(sources, n);
+    }
+}
+
 static void damage_in_a_run_is_named(void **state)
 {
     (void)state;
@@ -585,6 +614,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(picked_members_are_those_of_the_keys_and_counters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_read_continues_at_any_chunk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_chunk_is_found_in_any_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_holds_a_chunk_of_many_chosen_hashes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_in_a_run_is_named, set_up, tear_down),
         cmocka_unit_test(counts_and_sets_do_not_mix),
         cmocka_unit_test_setup_teardown(short_texts_have_size_or_members, set_up, tear_down),
