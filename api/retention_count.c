@@ -1,6 +1,6 @@
 #include "api/retention_count.h"
 
-#include "base/text_hash.h"
+#include "sets/set_algebra.h"
 #include "sets/set_bits.h"
 
 #include <assert.h>
@@ -8,8 +8,6 @@
 #include <stdlib.h>
 
 #define CHUNKS 0x10000
-#define RANGE_HASHES 16384 /* hashes of a range, on average */
-#define RANGE_BITS_MAX 24
 
 struct walk {
     const struct set_view *views;
@@ -17,7 +15,7 @@ struct walk {
     size_t n;
     uint32_t n_units;
     uint64_t *table;
-    size_t *at; /* next container or hash of each view */
+    size_t *at; /* next container of each view */
 };
 
 /* Returns the lowest chunk that a view still has, or CHUNKS. */
@@ -70,85 +68,12 @@ static void count_numbers(struct walk *w)
     free(bits);
 }
 
-/* The hashes of one range, and the units of each. */
-struct places {
-    struct place {
-        uint64_t code, in;
-    } * list;
-    size_t room; /* a power of two */
-    uint64_t factor;
-};
-
-static void clear_places(struct places *p, size_t codes)
+static void count_hash(void *arg, uint64_t in)
 {
-    size_t room = 2;
-    while (room < 2 * codes)
-        room *= 2;
-    if (room > p->room || p->room / 8 > room) {
-        free(p->list);
-        p->list = mem_alloc(room * sizeof *p->list);
-        p->room = room;
-    }
-    memset(p->list, 0, p->room * sizeof *p->list);
-}
-
-static void add_hash(struct places *p, uint64_t code, uint64_t unit)
-{
-    size_t i = (size_t)(code * p->factor >> 32) & (p->room - 1);
-    while (p->list[i].in != 0 && p->list[i].code != code)
-        i = (i + 1) & (p->room - 1);
-    p->list[i].code = code;
-    p->list[i].in |= unit;
-}
-
-/* Returns the index of the first hash of the view above `last`. */
-static size_t end_of(const struct set_view *v, size_t low, uint64_t last)
-{
-    size_t high = v->n_hashes;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (v->hashes[middle] <= last)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static void count_range(struct walk *w, struct places *p, uint64_t last)
-{
-    size_t codes = 0;
-    for (size_t v = 0; v < w->n; v++)
-        codes += end_of(&w->views[v], w->at[v], last) - w->at[v];
-    if (codes == 0)
-        return;
-    clear_places(p, codes);
-    for (size_t v = 0; v < w->n; v++) {
-        const struct set_view *view = &w->views[v];
-        for (; w->at[v] < view->n_hashes && view->hashes[w->at[v]] <= last; w->at[v]++)
-            add_hash(p, view->hashes[w->at[v]], UINT64_C(1) << w->unit_of[v]);
-    }
-    for (size_t i = 0; i < p->room; i++) {
-        uint64_t in = p->list[i].in;
-        uint64_t *row = in ? w->table + (size_t)__builtin_ctzll(in) * w->n_units : NULL;
-        for (; in; in &= in - 1)
-            row[__builtin_ctzll(in)]++;
-    }
-}
-
-static void count_hashes(struct walk *w)
-{
-    struct places p = {.factor = text_hash_seed() | 1};
-    uint64_t hashes = 0;
-    unsigned bits = 0;
-    for (size_t v = 0; v < w->n; v++)
-        hashes += w->views[v].n_hashes;
-    while (bits < RANGE_BITS_MAX && hashes >> bits > RANGE_HASHES)
-        bits++;
-    memset(w->at, 0, w->n * sizeof *w->at);
-    for (uint64_t range = 0; hashes > 0 && range < UINT64_C(1) << bits; range++)
-        count_range(w, &p, bits ? ((range + 1) << (64 - bits)) - 1 : UINT64_MAX);
-    free(p.list);
+    const struct walk *w = arg;
+    uint64_t *row = w->table + (size_t)__builtin_ctzll(in) * w->n_units;
+    for (; in; in &= in - 1)
+        row[__builtin_ctzll(in)]++;
 }
 
 void retention_count(
@@ -158,6 +83,6 @@ void retention_count(
     assert(n_units > 0 && n_units <= RETENTION_UNITS_MAX);
     memset(table, 0, (size_t)n_units * n_units * sizeof *table);
     count_numbers(&w);
-    count_hashes(&w);
+    set_visit_hashes(views, unit_of, n, count_hash, &w);
     free(w.at);
 }

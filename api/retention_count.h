@@ -1,10 +1,9 @@
 /* retention_count: in which units the members of each first unit are seen.
  *
  * The views are the sets of consecutive units, such as weeks; a unit may have several views. All sets are read once: the
- * numbers chunk by chunk, with an accumulator for each unit, and the hashes in ranges of some ten thousand.
+ * numbers chunk by chunk, with an accumulator for each unit, and the hashes as set_algebra.h does.
  *
- * 1. Memory: 8 KB for each unit, 16 bytes for each view, and a table of one range.
- * 2. Clients choose members, and so hashes. Therefore the table's places depend on a random number of the process. */
+ * Memory: 8 KB for each unit, 24 bytes for each view, and the table of set_algebra.h. */
 #ifndef MILLRACE_RETENTION_COUNT_H
 #define MILLRACE_RETENTION_COUNT_H
 

@@ -10,6 +10,7 @@
 #define CHUNKS ((size_t)1 << 16)
 #define RANGE_HASHES 16384 /* hashes of a range, on average */
 #define RANGE_BITS_MAX 24
+#define RANGE_HASHES_MAX ((size_t)1 << 20) /* hashes of a range whose table is made */
 
 /* What the walk over numbers or hashes shares. */
 struct cohort {
@@ -128,7 +129,7 @@ static uint64_t count_numbers(const struct cohort *c)
     return n;
 }
 
-/* The hashes of one range, and the operands of each. */
+/* The hashes of one range, and the groups of each. */
 struct table {
     struct entry {
         uint64_t code, in;
@@ -159,13 +160,13 @@ static void table_clear(struct table *t, size_t codes)
     t->shift = 64 - (bits ? bits : 1);
 }
 
-static void table_add(struct table *t, uint64_t code, uint64_t operand)
+static void table_add(struct table *t, uint64_t code, uint64_t group)
 {
     size_t i = (size_t)(code * t->factor >> t->shift) & (t->room - 1);
     while (t->entries[i].in != 0 && t->entries[i].code != code)
         i = (i + 1) & (t->room - 1);
     t->entries[i].code = code;
-    t->entries[i].in |= operand;
+    t->entries[i].in |= group;
 }
 
 static unsigned range_bits(uint64_t hashes)
@@ -199,51 +200,88 @@ struct span {
     size_t at, end;
 };
 
-static uint64_t count_range(const struct cohort *c, struct table *t, struct span *spans, uint64_t last)
+struct walk {
+    const struct set_view *views;
+    const uint32_t *group_of;
+    size_t n;
+    struct span *spans; /* the hashes of each view in the range */
+    struct table table;
+    set_visit *visit;
+    void *arg;
+};
+
+/* Visits the hashes in [first, last]. Halves a range with too many hashes, because clients can choose close hashes. */
+static void walk_range(struct walk *w, uint64_t first, uint64_t last)
 {
-    size_t codes = 0, k = 0;
-    uint64_t n = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        for (size_t v = 0; v < c->operands[i].n; v++, k++) {
-            spans[k].end = end_of(&c->operands[i].views[v], spans[k].at, last);
-            codes += spans[k].end - spans[k].at;
-        }
+    size_t codes = 0;
+    struct table *t = &w->table;
+    for (size_t v = 0; v < w->n; v++) {
+        w->spans[v].end = end_of(&w->views[v], w->spans[v].at, last);
+        codes += w->spans[v].end - w->spans[v].at;
     }
     if (codes == 0)
-        return 0;
+        return;
+    if (codes > RANGE_HASHES_MAX && first < last) {
+        uint64_t middle = first + (last - first) / 2;
+        walk_range(w, first, middle);
+        walk_range(w, middle + 1, last);
+        return;
+    }
     table_clear(t, codes);
-    k = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        for (size_t v = 0; v < c->operands[i].n; v++, k++) {
-            for (size_t h = spans[k].at; h < spans[k].end; h++)
-                table_add(t, c->operands[i].views[v].hashes[h], UINT64_C(1) << i);
-            spans[k].at = spans[k].end;
-        }
+    for (size_t v = 0; v < w->n; v++) {
+        for (size_t h = w->spans[v].at; h < w->spans[v].end; h++)
+            table_add(t, w->views[v].hashes[h], UINT64_C(1) << w->group_of[v]);
+        w->spans[v].at = w->spans[v].end;
     }
     for (size_t i = 0; i < t->room; i++)
-        n += t->entries[i].in != 0 && is_counted(c, t->entries[i].in);
-    return n;
+        if (t->entries[i].in != 0)
+            w->visit(w->arg, t->entries[i].in);
+}
+
+void set_visit_hashes(
+    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit *visit, void *arg)
+{
+    uint64_t hashes = 0;
+    struct walk w = {views, group_of, n, NULL, {.factor = text_hash_seed() | 1}, visit, arg};
+    for (size_t v = 0; v < n; v++)
+        hashes += views[v].n_hashes;
+    if (hashes == 0)
+        return;
+    w.spans = mem_zalloc(n * sizeof *w.spans);
+    unsigned bits = range_bits(hashes);
+    for (uint64_t range = 0; range < UINT64_C(1) << bits; range++)
+        walk_range(&w, bits ? range << (64 - bits) : 0, bits ? ((range + 1) << (64 - bits)) - 1 : UINT64_MAX);
+    free(w.spans);
+    free(w.table.entries);
+}
+
+struct hash_count {
+    const struct cohort *cohort;
+    uint64_t n;
+};
+
+static void count_hash(void *arg, uint64_t in)
+{
+    struct hash_count *count = arg;
+    count->n += is_counted(count->cohort, in);
 }
 
 static uint64_t count_hashes(const struct cohort *c)
 {
-    uint64_t hashes = 0, n = 0;
-    size_t views = 0;
+    struct hash_count count = {c, 0};
+    struct set_view *views = NULL;
+    uint32_t *group_of = NULL;
+    size_t n = 0, n_groups = 0, room = 0, room_groups = 0;
     for (size_t i = 0; i < c->n; i++) {
-        views += c->operands[i].n;
-        for (size_t v = 0; v < c->operands[i].n; v++)
-            hashes += c->operands[i].views[v].n_hashes;
+        for (size_t v = 0; v < c->operands[i].n; v++) {
+            *ARRAY_ADD(views, n, room) = c->operands[i].views[v];
+            *ARRAY_ADD(group_of, n_groups, room_groups) = (uint32_t)i;
+        }
     }
-    if (hashes == 0)
-        return 0;
-    struct table t = {.factor = text_hash_seed() | 1};
-    struct span *spans = mem_zalloc(views * sizeof *spans);
-    unsigned bits = range_bits(hashes);
-    for (uint64_t range = 0; range < UINT64_C(1) << bits; range++)
-        n += count_range(c, &t, spans, bits ? ((range + 1) << (64 - bits)) - 1 : UINT64_MAX);
-    free(spans);
-    free(t.entries);
-    return n;
+    set_visit_hashes(views, group_of, n, count_hash, &count);
+    free(views);
+    free(group_of);
+    return count.n;
 }
 
 uint64_t set_cohort_size(const struct set_operand *operands, size_t n)

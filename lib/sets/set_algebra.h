@@ -7,9 +7,10 @@
  * stays in the processor's cache. The accumulators are combined, and the bits are counted. Hashes: all lists are read in
  * ranges of some ten thousand hashes. A small table has, for each hash of the range, the operands that contain the hash.
  *
- * 1. Memory: 8 KB for each operand, 24 bytes for each container of 65,536 numbers, and the table of one range.
+ * 1. Memory: 8 KB for each operand, 24 bytes for each container of 65,536 numbers, and the table of one range, at
+ *    most 32 MB.
  * 2. Clients choose members, and so hashes. Therefore the table's places depend on a random number of the process, and a
- *    range with many hashes has a larger table.
+ *    range with many hashes is divided.
  */
 #ifndef MILLRACE_SET_ALGEBRA_H
 #define MILLRACE_SET_ALGEBRA_H
@@ -30,5 +31,11 @@ struct set_operand {
 uint64_t set_cohort_size(const struct set_operand *operands, size_t n);
 /* The number of different codes in all views. */
 uint64_t set_union_size(const struct set_view *views, size_t n);
+
+/* `groups` has the bit of each group of which a view has the hash. */
+typedef void set_visit(void *arg, uint64_t groups);
+/* Calls `visit` once for each different hash in the views. group_of[i] is the group of views[i], below 64. */
+void set_visit_hashes(
+    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit *visit, void *arg);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 /* The model: ascending codes, each once. */
 struct model {
@@ -341,6 +342,38 @@ static void test_close_hashes_are_counted(void **unused)
     set_free(&b);
 }
 
+static void count_visit(void *arg, uint64_t groups)
+{
+    uint64_t *n = arg;
+    n[groups == UINT64_MAX]++;
+}
+
+/* Many sets with the same close hashes take no more memory than one of them. */
+static void test_close_hashes_in_many_sets_take_bounded_memory(void **unused)
+{
+    (void)unused;
+    enum { VIEWS = 128, HASHES = 300000, MEGABYTES = 400 };
+    struct set *s = set_new();
+    struct rusage before, after;
+    struct set_view v[VIEWS];
+    uint32_t group_of[VIEWS];
+    uint64_t n[2] = {0, 0};
+    for (uint64_t i = 0; i < HASHES; i++)
+        set_add(s, (UINT64_C(5) << 40) + i * 8);
+    for (uint32_t i = 0; i < VIEWS; i++) {
+        v[i] = set_view_of(s);
+        group_of[i] = i % 64;
+    }
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(set_union_size(v, VIEWS), HASHES);
+    set_visit_hashes(v, group_of, VIEWS, count_visit, n);
+    assert_int_equal(n[0], 0);
+    assert_int_equal(n[1], HASHES);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < MEGABYTES * 1024);
+    set_free(&s);
+}
+
 static void test_adding_and_removing(void **unused)
 {
     (void)unused;
@@ -489,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_other_bytes_are_no_chunk),
         cmocka_unit_test(test_algebra),
         cmocka_unit_test(test_close_hashes_are_counted),
+        cmocka_unit_test(test_close_hashes_in_many_sets_take_bounded_memory),
         cmocka_unit_test(test_adding_and_removing),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damage_is_named),
