@@ -1,9 +1,7 @@
 /* retention_count: in which units the members of each first unit are seen.
  *
- * The views are the sets of consecutive units, such as weeks; a unit may have several views. All sets are read once: the
- * numbers chunk by chunk, with an accumulator for each unit, and the hashes as set_algebra.h does.
- *
- * Memory: 8 KB for each unit, 24 bytes for each view, and the table of set_algebra.h. */
+ * The views are the sets of consecutive units, such as weeks; a unit may have several views. All sets are read once, as
+ * set_algebra.h does, with an accumulator for each unit. */
 #ifndef MILLRACE_RETENTION_COUNT_H
 #define MILLRACE_RETENTION_COUNT_H
 

@@ -1,7 +1,6 @@
 #include "sets/set_algebra.h"
 
 #include "base/text_hash.h"
-#include "sets/set_bits.h"
 
 #include <assert.h>
 #include <roaring/roaring.h>
@@ -12,11 +11,11 @@
 #define RANGE_BITS_MAX 24
 #define RANGE_HASHES_MAX ((size_t)1 << 20) /* hashes of a range whose table is made */
 
-/* What the walk over numbers or hashes shares. */
 struct cohort {
     const struct set_operand *operands;
     size_t n;
     uint64_t all, any, not ; /* operands of each role, as bits */
+    uint64_t size;
 };
 
 static struct cohort cohort_of(const struct set_operand *operands, size_t n)
@@ -39,7 +38,7 @@ static bool is_counted(const struct cohort *c, uint64_t in)
 /* One container of one view. */
 struct part {
     const roaring_bitmap_t *of;
-    uint32_t container, operand;
+    uint32_t container, group;
 };
 
 /* The containers of all views, ordered by their chunks. The parts of chunk k are [first[k], first[k + 1]). */
@@ -48,23 +47,21 @@ struct parts {
     uint32_t *first;
 };
 
-static struct parts collect(const struct cohort *c)
+static struct parts collect(const struct set_view *views, const uint32_t *group_of, size_t n_views)
 {
     struct parts p = {.first = mem_zalloc((CHUNKS + 2) * sizeof *p.first)};
     size_t n = 0;
     for (int is_placing = 0; is_placing < 2; is_placing++) {
-        for (uint32_t i = 0; i < c->n; i++) {
-            for (size_t v = 0; v < c->operands[i].n; v++) {
-                const roaring_bitmap_t *of = c->operands[i].views[v].numbers;
-                for (int32_t k = 0; of && k < of->high_low_container.size; k++) {
-                    /* Counted two places ahead, so that placing moves first[k + 1] to the end of chunk k. */
-                    uint32_t *at = &p.first[of->high_low_container.keys[k] + (is_placing ? 1 : 2)];
-                    if (is_placing)
-                        p.list[(*at)++] = (struct part){of, (uint32_t)k, i};
-                    else
-                        (*at)++;
-                    n += !is_placing;
-                }
+        for (size_t v = 0; v < n_views; v++) {
+            const roaring_bitmap_t *of = views[v].numbers;
+            for (int32_t k = 0; of && k < of->high_low_container.size; k++) {
+                /* Counted two places ahead, so that placing moves first[k + 1] to the end of chunk k. */
+                uint32_t *at = &p.first[of->high_low_container.keys[k] + (is_placing ? 1 : 2)];
+                if (is_placing)
+                    p.list[(*at)++] = (struct part){of, (uint32_t)k, group_of[v]};
+                else
+                    (*at)++;
+                n += !is_placing;
             }
         }
         if (is_placing)
@@ -74,6 +71,27 @@ static struct parts collect(const struct cohort *c)
         p.list = mem_alloc((n + 1) * sizeof *p.list);
     }
     return p;
+}
+
+void set_visit_chunks(const struct set_view *views, const uint32_t *group_of, size_t n, size_t n_groups,
+    set_visit_chunk *visit, void *arg)
+{
+    struct parts p = collect(views, group_of, n);
+    uint64_t(*bits)[SET_BITS_WORDS] = mem_alloc((n_groups + 1) * sizeof *bits);
+    for (size_t k = 0; k < CHUNKS; k++) {
+        uint64_t in = 0;
+        for (uint32_t i = p.first[k]; i < p.first[k + 1]; i++) {
+            const struct part *part = &p.list[i];
+            bool is_first = !(in >> part->group & 1);
+            in |= UINT64_C(1) << part->group;
+            set_container_add(part->of, part->container, is_first, bits[part->group]);
+        }
+        if (in)
+            visit(arg, bits, in);
+    }
+    free(bits);
+    free(p.list);
+    free(p.first);
 }
 
 /* Combines the accumulators of a chunk. An operand without a container in the chunk is empty, and `in` lacks its bit. */
@@ -105,28 +123,6 @@ static uint64_t count_chunk(const struct cohort *c, uint64_t (*bits)[SET_BITS_WO
         if (c->operands[i].role == SET_NOT && in >> i & 1)
             set_bits_and_not(out, bits[i]);
     return set_bits_count(out);
-}
-
-static uint64_t count_numbers(const struct cohort *c)
-{
-    uint64_t n = 0;
-    struct parts p = collect(c);
-    uint64_t(*bits)[SET_BITS_WORDS] = mem_alloc((c->n + 1) * sizeof *bits);
-    for (size_t k = 0; k < CHUNKS; k++) {
-        uint64_t in = 0;
-        for (uint32_t i = p.first[k]; i < p.first[k + 1]; i++) {
-            const struct part *part = &p.list[i];
-            bool is_first = !(in >> part->operand & 1);
-            in |= UINT64_C(1) << part->operand;
-            set_container_add(part->of, part->container, is_first, bits[part->operand]);
-        }
-        if (in)
-            n += count_chunk(c, bits, in);
-    }
-    free(bits);
-    free(p.list);
-    free(p.first);
-    return n;
 }
 
 /* The hashes of one range, and the groups of each. */
@@ -206,7 +202,7 @@ struct walk {
     size_t n;
     struct span *spans; /* the hashes of each view in the range */
     struct table table;
-    set_visit *visit;
+    set_visit_hash *visit;
     void *arg;
 };
 
@@ -239,7 +235,7 @@ static void walk_range(struct walk *w, uint64_t first, uint64_t last)
 }
 
 void set_visit_hashes(
-    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit *visit, void *arg)
+    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit_hash *visit, void *arg)
 {
     uint64_t hashes = 0;
     struct walk w = {views, group_of, n, NULL, {.factor = text_hash_seed() | 1}, visit, arg};
@@ -255,39 +251,35 @@ void set_visit_hashes(
     free(w.table.entries);
 }
 
-struct hash_count {
-    const struct cohort *cohort;
-    uint64_t n;
-};
-
-static void count_hash(void *arg, uint64_t in)
+static void add_chunk(void *arg, uint64_t (*bits)[SET_BITS_WORDS], uint64_t in)
 {
-    struct hash_count *count = arg;
-    count->n += is_counted(count->cohort, in);
+    struct cohort *c = arg;
+    c->size += count_chunk(c, bits, in);
 }
 
-static uint64_t count_hashes(const struct cohort *c)
+static void add_hash(void *arg, uint64_t in)
 {
-    struct hash_count count = {c, 0};
-    struct set_view *views = NULL;
-    uint32_t *group_of = NULL;
-    size_t n = 0, n_groups = 0, room = 0, room_groups = 0;
-    for (size_t i = 0; i < c->n; i++) {
-        for (size_t v = 0; v < c->operands[i].n; v++) {
-            *ARRAY_ADD(views, n, room) = c->operands[i].views[v];
-            *ARRAY_ADD(group_of, n_groups, room_groups) = (uint32_t)i;
-        }
-    }
-    set_visit_hashes(views, group_of, n, count_hash, &count);
-    free(views);
-    free(group_of);
-    return count.n;
+    struct cohort *c = arg;
+    c->size += is_counted(c, in);
 }
 
 uint64_t set_cohort_size(const struct set_operand *operands, size_t n)
 {
     struct cohort c = cohort_of(operands, n);
-    return count_numbers(&c) + count_hashes(&c);
+    struct set_view *views = NULL;
+    uint32_t *group_of = NULL;
+    size_t n_views = 0, n_groups = 0, room = 0, room_groups = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t v = 0; v < operands[i].n; v++) {
+            *ARRAY_ADD(views, n_views, room) = operands[i].views[v];
+            *ARRAY_ADD(group_of, n_groups, room_groups) = (uint32_t)i;
+        }
+    }
+    set_visit_chunks(views, group_of, n_views, n, add_chunk, &c);
+    set_visit_hashes(views, group_of, n_views, add_hash, &c);
+    free(views);
+    free(group_of);
+    return c.size;
 }
 
 uint64_t set_union_size(const struct set_view *views, size_t n)

@@ -16,6 +16,7 @@
 #define MILLRACE_SET_ALGEBRA_H
 
 #include "sets/set.h"
+#include "sets/set_bits.h"
 
 #define SET_OPERANDS_MAX 64
 
@@ -32,10 +33,14 @@ uint64_t set_cohort_size(const struct set_operand *operands, size_t n);
 /* The number of different codes in all views. */
 uint64_t set_union_size(const struct set_view *views, size_t n);
 
-/* `groups` has the bit of each group of which a view has the hash. */
-typedef void set_visit(void *arg, uint64_t groups);
-/* Calls `visit` once for each different hash in the views. group_of[i] is the group of views[i], below 64. */
+/* The visitors below get, for all views together, each chunk of numbers or each different hash once. group_of[i] is the
+ * group of views[i], below SET_OPERANDS_MAX. `groups` has the bit of each group of which a view has the chunk or the hash.
+ * bits[g] has the numbers of the group g if `groups` has its bit. The visitor may change `bits`. */
+typedef void set_visit_chunk(void *arg, uint64_t (*bits)[SET_BITS_WORDS], uint64_t groups);
+typedef void set_visit_hash(void *arg, uint64_t groups);
+void set_visit_chunks(const struct set_view *views, const uint32_t *group_of, size_t n, size_t n_groups,
+    set_visit_chunk *visit, void *arg);
 void set_visit_hashes(
-    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit *visit, void *arg);
+    const struct set_view *views, const uint32_t *group_of, size_t n, set_visit_hash *visit, void *arg);
 
 #endif

@@ -245,6 +245,29 @@ static void retention_equals_masks(void **state)
         set_free(&sets[v]);
 }
 
+/* So many numbers of one chunk are not counted one by one. */
+static void a_retention_of_dense_numbers(void **state)
+{
+    (void)state;
+    enum { UNITS = 3 };
+    static const uint64_t expected[UNITS * UNITS] = {3000, 2000, 1000, 0, 1000, 1000, 0, 0, 1000};
+    struct set *sets[UNITS];
+    struct set_view views[UNITS];
+    uint32_t unit_of[UNITS];
+    uint64_t table[UNITS * UNITS];
+    for (uint32_t unit = 0; unit < UNITS; unit++) {
+        sets[unit] = set_new();
+        for (uint64_t n = 0; n < 3000; n++)
+            set_add(sets[unit], unit * 1000 + n);
+        views[unit] = set_view_of(sets[unit]);
+        unit_of[unit] = unit;
+    }
+    retention_count(views, unit_of, UNITS, UNITS, table);
+    assert_memory_equal(table, expected, sizeof table);
+    for (size_t unit = 0; unit < UNITS; unit++)
+        set_free(&sets[unit]);
+}
+
 static void a_retention_excludes_the_lookback(void **state)
 {
     (void)state;
@@ -302,6 +325,7 @@ int main(void)
         cmocka_unit_test(rows_are_unions_of_both_sources),
         cmocka_unit_test(too_many_rows_are_refused),
         cmocka_unit_test(retention_equals_masks),
+        cmocka_unit_test(a_retention_of_dense_numbers),
         cmocka_unit_test(a_retention_excludes_the_lookback),
         cmocka_unit_test(a_cohort_combines_its_sets),
     };
