@@ -33,6 +33,15 @@ size_t unique_count_bytes(const struct unique_count *c)
     return bytes;
 }
 
+/* Returns the start of the first piece without parts: the start of a month may be before its first day. */
+static int64_t first_start(const struct set_list *l)
+{
+    size_t i = 0;
+    while (i + 1 < l->n && l->pieces[i + 1].start < l->pieces[i].end)
+        i++;
+    return l->pieces[i].start;
+}
+
 /* Limits the time of period=all to the units from the first set to the present, or to a later set. */
 static void trim(struct unique_count *c)
 {
@@ -41,8 +50,8 @@ static void trim(struct unique_count *c)
     for (size_t i = 0; i < c->query->n_sets; i++) {
         for (size_t l = 0; l < PIECES_LISTS; l++) {
             const struct set_list *list = &c->sets[i].lists[l];
-            if (list->n > 0 && list->pieces[0].start < first)
-                first = list->pieces[0].start;
+            if (list->n > 0 && first_start(list) < first)
+                first = first_start(list);
             if (list->n > 0 && list->pieces[list->n - 1].start > last)
                 last = list->pieces[list->n - 1].start;
         }

@@ -206,6 +206,29 @@ static void too_many_rows_are_refused(void **state)
     unique_count_free(&c);
 }
 
+/* The set of a month, which only a mapped archive sends, does not add days before its first day. */
+static void all_time_begins_with_the_first_day(void **state)
+{
+    (void)state;
+    static const char *const text[][2] = {{"v.u|k.c4", "=1 2"}, {"v.u|k.c4f", "=1"}, {"v.u|k.c4g", "=1 2"}};
+    for (size_t skipped = 0; skipped < 2; skipped++) {
+        struct unique_query q;
+        struct unique_count c;
+        make_query(&q, QUERY_UNIQUES, &by_day, UNIT_DAY, HOUR_FIRST, HOUR_END);
+        q.query.is_all = q.is_sticky = true;
+        q.query.now = APRIL + 15 * DAY;
+        unique_count_init(&c, &q);
+        for (size_t i = skipped; i < 3; i++)
+            assert_true(add(&c.sets[0], PIECES_ARCHIVE, text[i][0], text[i][1]));
+        finish(&c);
+        assert_int_equal(c.from, APRIL + 14 * DAY);
+        assert_int_equal(c.n_rows, 2);
+        assert_int_equal(c.total, 2);
+        assert_true(c.daily > 1.49 && c.daily < 1.51);
+        unique_count_free(&c);
+    }
+}
+
 static uint32_t next(uint32_t *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
@@ -324,6 +347,7 @@ int main(void)
         cmocka_unit_test(other_records_are_refused),
         cmocka_unit_test(rows_are_unions_of_both_sources),
         cmocka_unit_test(too_many_rows_are_refused),
+        cmocka_unit_test(all_time_begins_with_the_first_day),
         cmocka_unit_test(retention_equals_masks),
         cmocka_unit_test(a_retention_of_dense_numbers),
         cmocka_unit_test(a_retention_excludes_the_lookback),
