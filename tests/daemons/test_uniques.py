@@ -268,6 +268,34 @@ class Uniques(UniquesCase):
     def test_three_shards(self):
         self.run_pipeline(3)
 
+    def test_dropped_hours(self):
+        """Whole days stay exact, also with late events; a part of a day is refused, not guessed."""
+        self.launch()
+        self.start_apis(3)
+        def check():
+            self.wait_counted()
+            for api in self.apis:
+                for unit, window in (("day", 1), ("week", 1), ("month", 1), ("day", 5), ("month", 2)):
+                    self.uniques(api, USERS[:2], unit, START, START + SPAN, window=window, count="hourly")
+                    self.uniques(api, USERS[:2], unit, START + 3 * DAY, START + 33 * DAY, window=window, count="hourly")
+                self.uniques(api, USERS, "hour", START + 10 * DAY, START + 12 * DAY, count="hourly")
+                self.uniques(api, USERS, "day", START + 12 * DAY + HOUR, START + 22 * DAY + HOUR, "America/New_York", count="hourly")
+                for from_, to in ((3 * DAY + HOUR, 4 * DAY), (3 * DAY, 3 * DAY + HOUR), (2 * DAY, 3 * DAY + HOUR)):
+                    r = api.get("/v1/uniques?" + urllib.parse.urlencode([("user", USERS[0]), ("unit", "hour"), ("from", START + from_),
+                                                                         ("to", START + to), ("count", "hourly")]))
+                    self.assertEqual(r.status, 422, r.body)
+        self.publish([random_event(self.rng) for _ in range(3000)])
+        self.wait_counted()
+        self.compact()
+        self.compact("--drop-hours-before=2026-03-11")
+        check()
+        self.publish([random_event(self.rng) for _ in range(1500)])
+        check()
+        self.compact()
+        check()
+        done = self.run_program("compactor", "--archive=" + self.archive, "--verify")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_during_compactions(self):
         self.launch()
         self.start_apis(3)
