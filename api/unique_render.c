@@ -28,10 +28,9 @@ static const char *truth(bool value)
     return value ? "true" : "false";
 }
 
-/* Appends a number that is known only if all of its time was counted. */
-static void append_n(uint64_t n, int64_t from, const struct completeness *complete, bool csv, struct buf *out)
+static void append_n(uint64_t n, bool is_counted, bool csv, struct buf *out)
 {
-    if (from >= complete->counted_since)
+    if (is_counted)
         buf_append_u64(out, n);
     else
         buf_append_str(out, csv ? "" : "null");
@@ -112,10 +111,10 @@ static void append_unique_row(
         from = units_back(&u->query.calendar, from, u->window - 1);
     append_date(c, row->start, csv, out);
     buf_append_str(out, csv ? "" : "\"n\":");
-    append_n(row->n, from, complete, csv, out);
+    append_n(row->n, from >= complete->counted_since, csv, out);
     buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(is_complete(from, row->end, complete)));
     if (u->is_sticky)
-        append_daily(row->daily, row->n, csv, out);
+        append_daily(from >= complete->counted_since ? row->daily : -1, row->n, csv, out);
 }
 
 static void render_uniques(const struct unique_count *c, const struct completeness *complete,
@@ -128,8 +127,10 @@ static void render_uniques(const struct unique_count *c, const struct completene
         append_head(c, complete, key_seconds, out);
         if (c->query->window > 1)
             buf_printf(out, "\"window\":%" PRId64 ",", c->query->window);
-        buf_printf(out, "\"total\":%" PRIu64, c->total);
-        append_daily(c->daily, c->total, false, out);
+        bool is_counted = c->n_rows == 0 || c->rows[c->n_rows - 1].start >= complete->counted_since;
+        buf_append_str(out, "\"total\":");
+        append_n(c->total, is_counted, false, out);
+        append_daily(is_counted ? c->daily : -1, c->total, false, out);
         buf_append_char(out, ',');
         render_completeness(c->from, complete, out);
         buf_append_str(out, "\"rows\":[");
@@ -147,11 +148,14 @@ static void append_cell(const struct unique_count *c, size_t first, size_t after
     const struct completeness *complete, bool csv, struct buf *out)
 {
     const uint64_t *row = c->table + first * c->n_rows + first;
-    bool whole = is_complete(c->rows[first].start, c->rows[first + after].end, complete);
+    bool whole = is_complete(c->rows[first].start, c->rows[first + after].end, complete),
+         is_counted = c->rows[first].start >= complete->counted_since;
     double share = row[0] ? (double)row[after] / (double)row[0] : 0;
     buf_append_str(out, csv ? "" : "\"n\":");
-    append_n(row[after], c->rows[first].start, complete, csv, out);
-    if (csv || after > 0)
+    append_n(row[after], is_counted, csv, out);
+    if (!is_counted && (csv || after > 0))
+        buf_append_str(out, csv ? "," : ",\"share\":null");
+    else if (csv || after > 0)
         buf_printf(out, csv ? ",%.6f" : ",\"share\":%.6f", share);
     buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(whole));
 }
@@ -186,23 +190,33 @@ static void render_retention(const struct unique_count *c, const struct complete
     buf_append_str(out, csv ? "" : "]}\n");
 }
 
+/* True if the last hour or day of the set was counted. */
+static bool set_is_counted(const struct query_set *s, const struct completeness *complete)
+{
+    int64_t last = s->unique->by == PERIOD_DAY ? SECONDS_PER_DAY : HOUR_SECONDS;
+    return s->to - last >= complete->counted_since;
+}
+
 static void append_set(
     const struct query_set *s, uint64_t n, const struct completeness *complete, bool csv, struct buf *out)
 {
     static const char *const roles[] = {"all", "any", "not"}; /* in the order of enum set_role */
-    bool whole = is_complete(s->from, s->to, complete);
+    bool whole = is_complete(s->from, s->to, complete), is_counted = set_is_counted(s, complete);
     if (csv) {
         buf_printf(out, "%s,%s,%s,", roles[s->role], s->unique->ns, s->total->label);
         buf_append_csv(out, s->key);
-        buf_printf(out, ",%" PRId64 ",%" PRId64 ",%" PRIu64 ",%s\n", s->from, s->to, n, truth(whole));
+        buf_printf(out, ",%" PRId64 ",%" PRId64 ",", s->from, s->to);
+        append_n(n, is_counted, true, out);
+        buf_printf(out, ",%s\n", truth(whole));
         return;
     }
     buf_printf(out, "{\"role\":\"%s\",", roles[s->role]);
     render_member(out, "ns", bytes_str(s->unique->ns));
     render_member(out, "label", bytes_str(s->total->label));
     render_member(out, "key", s->key);
-    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"n\":%" PRIu64 ",\"complete\":%s}", s->from,
-        s->to, n, truth(whole));
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"n\":", s->from, s->to);
+    append_n(n, is_counted, false, out);
+    buf_printf(out, ",\"complete\":%s}", truth(whole));
 }
 
 static void render_cohort(const struct unique_count *c, const struct completeness *complete,
@@ -210,7 +224,9 @@ static void render_cohort(const struct unique_count *c, const struct completenes
 {
     const struct unique_query *u = c->query;
     int64_t from = INT64_MAX, to = 0;
+    bool is_counted = true;
     for (size_t i = 0; i < u->n_sets; i++) {
+        is_counted &= set_is_counted(&u->sets[i], complete);
         from = u->sets[i].from < from ? u->sets[i].from : from;
         to = u->sets[i].to > to ? u->sets[i].to : to;
     }
@@ -222,7 +238,9 @@ static void render_cohort(const struct unique_count *c, const struct completenes
         render_member(out, "count", bytes_str(u->sets[0].unique->label));
         append_notes(c, complete, key_seconds, from, to, out);
         render_member(out, "timezone", bytes_str(u->query.calendar.zone.name));
-        buf_printf(out, "\"additive\":false,\"n\":%" PRIu64 ",\"complete\":%s,", c->total, whole);
+        buf_append_str(out, "\"additive\":false,\"n\":");
+        append_n(c->total, is_counted, false, out);
+        buf_printf(out, ",\"complete\":%s,", whole);
         render_completeness(from, complete, out);
         buf_append_str(out, "\"sets\":[");
     }
@@ -230,10 +248,13 @@ static void render_cohort(const struct unique_count *c, const struct completenes
         buf_append_str(out, !csv && i ? "," : "");
         append_set(&u->sets[i], c->sizes[i], complete, csv, out);
     }
-    if (csv)
-        buf_printf(out, "cohort,,,,,,%" PRIu64 ",%s\n", c->total, whole);
-    else
+    if (csv) {
+        buf_append_str(out, "cohort,,,,,,");
+        append_n(c->total, is_counted, true, out);
+        buf_printf(out, ",%s\n", whole);
+    } else {
         buf_append_str(out, "]}\n");
+    }
 }
 
 void unique_render(

@@ -81,13 +81,20 @@ static void print_sparkline(const struct series *s)
     }
 }
 
+/* Prints a number, or "-" if the number is null. */
+static void print_number(const struct json_doc *d, const char *pointer)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    if (v.type == JSON_I64)
+        printf("%12" PRId64, v.v.i64);
+    else
+        printf("%12s", "-");
+}
+
 static void print_count(const struct json_doc *row, const char *pointer)
 {
-    struct json_value v = json_doc_at(row, pointer);
-    if (v.type == JSON_I64)
-        printf(" %12" PRId64, v.v.i64);
-    else
-        printf(" %12s", "-");
+    putchar(' ');
+    print_number(row, pointer);
 }
 
 static bool print_series_row(const struct json_doc *row, size_t i, void *arg)
@@ -131,7 +138,9 @@ static void print_series(const struct json_doc *d)
     }
     struct series s = rows_of(d);
     json_doc_each(d, "/rows", print_series_row, &s);
-    printf("%-26s %12" PRId64 "\n", "total", number_of(d, "/total"));
+    printf("%-26s", "total");
+    print_count(d, "/total");
+    putchar('\n');
     free(s.n);
 }
 
@@ -186,7 +195,10 @@ static bool print_cell(const struct json_doc *cell, size_t i, void *arg)
     struct json_value complete = json_doc_at(cell, "/complete");
     bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
     (void)i, (void)arg;
-    printf(" %5.1f%s", 100 * real_of(cell, "/share"), is_partial ? "*" : " ");
+    if (json_doc_at(cell, "/share").type == JSON_NULL)
+        printf(" %5s ", "-");
+    else
+        printf(" %5.1f%s", 100 * real_of(cell, "/share"), is_partial ? "*" : " ");
     return true;
 }
 
@@ -221,8 +233,8 @@ static bool print_set(const struct json_doc *set, size_t i, void *arg)
     (void)i, (void)arg;
     strftime(from, sizeof from, "%Y-%m-%d", gmtime(&begin));
     strftime(to, sizeof to, "%Y-%m-%d", gmtime(&end));
-    printf("%12" PRId64 "  %-3.*s  %s to %s  %.*s ", number_of(set, "/n"), (int)role.len, role.ptr, from, to,
-        (int)label.len, label.ptr);
+    print_number(set, "/n");
+    printf("  %-3.*s  %s to %s  %.*s ", (int)role.len, role.ptr, from, to, (int)label.len, label.ptr);
     stream_view_print(json_doc_text(set, "/key"));
     putchar('\n');
     return true;
@@ -231,7 +243,8 @@ static bool print_set(const struct json_doc *set, size_t i, void *arg)
 static void print_cohort(const struct json_doc *d)
 {
     json_doc_each(d, "/sets", print_set, NULL);
-    printf("%12" PRId64 "  cohort\n", number_of(d, "/n"));
+    print_number(d, "/n");
+    puts("  cohort");
 }
 
 static void print_share(int64_t n, int64_t total)

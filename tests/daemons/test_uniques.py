@@ -439,6 +439,20 @@ class Answers(UniquesCase):
         self.assertRegex(out, r" 4 +all +2026-03-01 to 2026-03-01 +page .*/.*\n +4 +not .*\n +1 +cohort\n")
         self.assertIn("user (u) by c; counts each visitor, hourly\n", self.query("counters"))
 
+    def test_a_counter_that_was_added_later(self):
+        self.aggregator.stop()
+        with open(self.config, "a") as f:
+            f.write("[unique w.p]\nmember = v\nlabel = added\n")
+        self.publish([{"t": START, "l": "bitly", "p": "/", "v": 1}])
+        self.launch()
+        self.wait_counted()
+        self.api = self.start("api", "--config", self.config, "--aggregator-url", self.url)
+        before = "--from", str(START), "--to", str(START + DAY), "--count", "added"
+        self.assertRegex(self.query("uniques", "--page", "/", *before), r"2026-03-01 +- .*\ntotal +-\n(?s:.*)counted since ")
+        self.assertRegex(self.query("retention", "--page", "/", "--unit", "day", "--lookback", "0", "--from", str(START), "--to",
+                                    str(START + 2 * DAY), "--count", "added"), r"2026-03-01 +- +- *\n2026-03-02 +-\n(?s:.*)counted since ")
+        self.assertRegex(self.query("cohort", "--all", "page:/", *before), r" - +all .*\n +- +cohort\ncounted since ")
+
     def test_a_token_sees_its_keys_only(self):
         os.chmod(self.write("tokens", "shop read SS keys=u|bitly,all|all\n"), 0o600)
         api = self.start("api", "--config", self.config, "--aggregator-url", self.url, "--tokens-file", self.path("tokens"))

@@ -49,15 +49,15 @@ export function uniquesPanel(unique, view) {
       p.title(`${count(reply.total)} unique: ${name}`);
       p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key ?? "", reply.note ?? "");
       plot.draw(rows, { now: `${span(reply.from, reply.to, unique.by === "day" ? "UTC" : zoneOf(state))}: ${count(reply.total)}`, to: reply.to });
-      p.show(reply.total ? plot.element : h("p", { class: "muted" }, "None in this time."));
+      p.show(reply.total ? plot.element : h("p", { class: "muted" }, reply.total === null ? "Not counted in this time." : "None in this time."));
       return reply;
     },
   };
 }
 
 function cell({ n, share, complete }) {
-  const shade = h("td", { class: complete ? "number" : "number open", title: `${count(n ?? 0)}${complete ? "" : ", not complete yet"}` }, percent(share));
-  shade.style.setProperty("--share", share);
+  const shade = h("td", { class: complete ? "number" : "number open", title: `${count(n)}${complete ? "" : ", not complete yet"}` }, share === null ? "–" : percent(share));
+  shade.style.setProperty("--share", share ?? 0);
   return shade;
 }
 

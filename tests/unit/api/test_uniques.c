@@ -186,6 +186,8 @@ static void rows_are_unions_of_both_sources(void **state)
     q.window = 2;
     assert_non_null(strstr(render(&c, APRIL + 9 * DAY, APRIL, 0),
         "\"n\":null,\"complete\":false},")); /* the window begins before */
+    assert_non_null(strstr(render(&c, APRIL + 9 * DAY, APRIL + 3 * DAY, 0), "\"total\":70001,"));
+    assert_non_null(strstr(render(&c, APRIL + 9 * DAY, APRIL + 3 * DAY + 1, 0), "\"total\":null,"));
     unique_count_free(&c);
 }
 
@@ -312,6 +314,11 @@ static void a_retention_excludes_the_lookback(void **state)
     assert_non_null(strstr(text, "\"2012-04-03\",\"n\":1,\"complete\":true,\"retained\":[{\"n\":1,\"share\":"
                                  "1.000000,\"complete\":false}]},"));
     assert_non_null(strstr(text, "\"2012-04-04\",\"n\":0,\"complete\":false,\"retained\":[]}]}\n"));
+    text = render(&c, APRIL + 3 * DAY, APRIL + 2 * DAY, 0);
+    assert_non_null(strstr(text, "\"2012-04-02\",\"n\":null,\"complete\":false,\"retained\":["
+                                 "{\"n\":null,\"share\":null,\"complete\":false},"));
+    q.query.format = QUERY_CSV;
+    assert_non_null(strstr(render(&c, APRIL + 3 * DAY, APRIL + 2 * DAY, 0), "2012-04-02,1,,,false\n"));
     unique_count_free(&c);
 }
 
@@ -336,6 +343,15 @@ static void a_cohort_combines_its_sets(void **state)
     assert_int_equal(c.total, 49);
     assert_int_equal(c.sizes[1], 151);
     assert_int_equal(c.sizes[2], 2);
+    assert_non_null(strstr(render(&c, APRIL, APRIL + 2 * DAY, 0), "\"n\":49,\"complete\":false,"));
+    assert_non_null(strstr(render(&c, APRIL, APRIL + 2 * DAY, 0), "\"n\":2,\"complete\":false}]}"));
+    q.sets[1].to = APRIL + 2 * DAY; /* the last day that was not counted */
+    const char *text = render(&c, APRIL, APRIL + 2 * DAY, 0);
+    assert_non_null(
+        strstr(text, "\"n\":null,\"complete\":false,\"complete_until\":1333238400,\"counted_since\""));
+    assert_non_null(strstr(text, "\"n\":null,\"complete\":false},{\"role\":\"not\""));
+    q.query.format = QUERY_CSV;
+    assert_non_null(strstr(render(&c, APRIL, APRIL + 2 * DAY, 0), "\ncohort,,,,,,,false\n"));
     unique_count_free(&c);
 }
 
