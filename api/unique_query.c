@@ -82,8 +82,12 @@ static int add_set(struct parse *p, struct unique_query *u, enum set_role role, 
 static int parse_keys(struct parse *p, struct unique_query *u)
 {
     struct query *q = p->q;
-    if (!q->unique && find_unique(p, q->total, &q->unique) != 0)
+    const struct counter *named = q->unique;
+    struct bytes label;
+    if ((!named || query_get(p, "count", &label)) && find_unique(p, q->total, &q->unique) != 0)
         return -1;
+    if (named && named != q->unique)
+        return BAD(p, "%s counts each %s, not count=%s", named->ns, named->label, q->unique->label);
     if (check_periods(p, q->unique, q->from, q->to) != 0)
         return -1;
     for (size_t i = 0; i < q->n_values; i++)
