@@ -47,6 +47,17 @@ static bool is_of_sets(const struct parse *p)
     return p->kind >= QUERY_UNIQUES;
 }
 
+/* True if a query of this kind takes the parameter, so that an error may propose the parameter. */
+static bool is_taken(const struct parse *p, const char *name)
+{
+    static const char *const others[] = {"ns", "key", "unit", "by", "sub", "limit", "against", "counter",
+        "top"}; /* the first three: of a cohort */
+    size_t i = p->kind == QUERY_COHORT ? 0 : 3, n = is_of_sets(p) ? sizeof others / sizeof *others : 0;
+    while (i < n && strcmp(others[i], name) != 0)
+        i++;
+    return i >= n;
+}
+
 int query_refuse(struct parse *p, int status, const char *code, const char *fmt, ...)
 {
     va_list ap;
@@ -92,7 +103,8 @@ static void hint_parameters(struct parse *p)
     buf_append_str(&text, "parameters:");
     const char *name;
     for (size_t i = 0; (name = parameter_name(p, i)); i++)
-        buf_printf(&text, " %s", name);
+        if (is_taken(p, name))
+            buf_printf(&text, " %s", name);
     query_hint(p, &text);
 }
 
@@ -127,9 +139,10 @@ static int unknown_name(struct parse *p, struct bytes name)
     struct suggest s = suggest_for(written);
     const char *known;
     for (size_t i = 0; (known = parameter_name(p, i)); i++)
-        suggest_try(&s, known);
+        if (is_taken(p, known))
+            suggest_try(&s, known);
     bool is_parameter = s.nearest || names_a_counter(p);
-    for (size_t i = 0; i < c->n_totals; i++)
+    for (size_t i = 0; i < c->n_totals && p->kind != QUERY_COHORT; i++)
         suggest_try(&s, c->totals[i].label);
     char end[MEANT_TEXT];
     meant(&s, end);
@@ -145,8 +158,7 @@ static int unknown_name(struct parse *p, struct bytes name)
     return -1;
 }
 
-/* Refuses the value of ns= or counter=. Valid values are namespaces, and with `or_label` also labels of totals. */
-static int unknown_counter(struct parse *p, struct bytes name, bool or_label)
+int query_unknown_counter(struct parse *p, struct bytes name, bool or_label)
 {
     const struct counters *c = p->context->counters;
     char *written = bytes_dup(shown(name)), end[MEANT_TEXT];
@@ -157,6 +169,8 @@ static int unknown_counter(struct parse *p, struct bytes name, bool or_label)
     }
     for (size_t i = 0; i < c->n_subtotals && !or_label; i++)
         suggest_try(&s, c->subtotals[i].ns);
+    for (size_t i = 0; i < c->n_uniques && is_of_sets(p); i++)
+        suggest_try(&s, c->uniques[i].ns);
     hint_totals(p, "");
     query_refuse(p, 404, "unknown-counter", "no counter \"%s\"%s", written, meant(&s, end));
     free(written);
@@ -247,7 +261,7 @@ static int parse_ns(struct parse *p, struct bytes ns)
     if (!found && parse_former(p, ns))
         return 0;
     if (!found)
-        return unknown_counter(p, ns, false);
+        return query_unknown_counter(p, ns, false);
     bool is_sub = memchr(ns.ptr, '.', ns.len) != NULL;
     p->q->sub = is_sub ? found : NULL;
     p->q->total = is_sub ? &c->totals[found->total] : found;
@@ -327,7 +341,7 @@ static int parse_top(struct parse *p)
     const struct counter *of = counters_find_total_label(c, name);
     of = of ? of : counters_find(c, name);
     if (!of || memchr(name.ptr, '.', name.len))
-        return unknown_counter(p, name, true);
+        return query_unknown_counter(p, name, true);
     const char *constant = NULL;
     for (size_t i = 0; i < c->n_subtotals && !q->sub; i++) {
         const struct counter *sub = &c->subtotals[i], *total = &c->totals[sub->total];
@@ -361,9 +375,14 @@ static int check_cohort(struct parse *p)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (query_get(p, others[i], &value))
             return BAD(p, "a cohort takes all=, any= and not=, and no %s", others[i]);
-    for (size_t i = 0; i < p->params->n; i++)
-        if (!is_reserved(p, p->params->params[i].name))
-            return unknown_name(p, p->params->params[i].name);
+    for (size_t i = 0; i < p->params->n; i++) {
+        struct bytes name = p->params->params[i].name;
+        const struct counter *total = counters_find_total_label(p->context->counters, name);
+        if (!is_reserved(p, name))
+            return total ? BAD(p, "a cohort takes no %s=; write all=%s:KEY, any= or not=", total->label,
+                               total->label)
+                         : unknown_name(p, name);
+    }
     return 0;
 }
 

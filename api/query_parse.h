@@ -23,6 +23,8 @@ int query_refuse(struct parse *p, int status, const char *code, const char *fmt,
 #define BAD(p, ...) query_refuse((p), 400, "bad-parameter", __VA_ARGS__)
 /* Sets the hint of the error, and frees the text. */
 void query_hint(struct parse *p, struct buf *text);
+/* Refuses an unknown namespace of a counter, or with `or_label` an unknown namespace or label. */
+int query_unknown_counter(struct parse *p, struct bytes name, bool or_label);
 /* Sets *there to whether the parameter is given, and *out to its value. */
 int query_parse_number(
     struct parse *p, const char *name, int64_t least, int64_t most, bool *there, int64_t *out);

@@ -171,16 +171,19 @@ static int parse_set(struct parse *p, struct unique_query *u, enum set_role role
     const char *at = len > 0 ? memchr(text.ptr, '@', len) : NULL;
     size_t before = at ? (size_t)(at - text.ptr) + 1 : 0;
     struct bytes label = bytes_of(text.ptr + before, len - before);
-    const struct counter *unique, *total = counters_find_total_label(c, label);
     if (len == 0)
         return BAD(p, SET_FORM);
-    total = total || memchr(label.ptr, '.', label.len) ? total : counters_find(c, label);
+    const struct counter *total = counters_find_total_label(c, label),
+                         *unique = total ? NULL : counters_find_unique(c, label);
+    if (unique)
+        total = &c->totals[unique->total];
+    else if (!total && !memchr(label.ptr, '.', label.len))
+        total = counters_find(c, label);
     if (!total)
-        return query_refuse(p, 404, "unknown-counter", "no counter \"%.*s\"; " SET_FORM,
-            (int)(label.len < 64 ? label.len : 64), label.ptr);
+        return query_unknown_counter(p, label, true);
     if (u->n_sets == SET_OPERANDS_MAX)
         return BAD(p, "a cohort has at most %d sets", SET_OPERANDS_MAX);
-    if (find_unique(p, total, &unique) != 0 ||
+    if ((!unique && find_unique(p, total, &unique) != 0) ||
         add_set(p, u, role, total, unique, bytes_of(colon + 1, text.len - len - 1)) != 0)
         return -1;
     struct query_set *s = &u->sets[u->n_sets - 1];
@@ -190,6 +193,16 @@ static int parse_set(struct parse *p, struct unique_query *u, enum set_role role
         return BAD(p, "%s and %s have different members: %s and %s", u->sets[0].unique->ns, unique->ns,
             u->sets[0].unique->key_text, unique->key_text);
     return check_periods(p, unique, s->from, s->to);
+}
+
+/* Refuses a count= that no set uses, because each names its unique counter by a namespace. */
+static int check_count(struct parse *p, const struct unique_query *u)
+{
+    struct bytes label;
+    bool is_used = !query_get(p, "count", &label);
+    for (size_t i = 0; i < u->n_sets && !is_used; i++)
+        is_used = bytes_equal_str(label, u->sets[i].unique->label);
+    return is_used ? 0 : BAD(p, "no set uses count=%.*s", (int)(label.len < 64 ? label.len : 64), label.ptr);
 }
 
 static int parse_cohort(struct parse *p, struct unique_query *u)
@@ -206,8 +219,9 @@ static int parse_cohort(struct parse *p, struct unique_query *u)
                 return -1;
         }
     }
-    return has_members ? 0
-                       : query_refuse(p, 400, "missing-parameter", "a cohort needs all= or any=; " SET_FORM);
+    if (!has_members)
+        return query_refuse(p, 400, "missing-parameter", "a cohort needs all= or any=; " SET_FORM);
+    return check_count(p, u);
 }
 
 int unique_query_parse(const struct query_context *context, enum query_kind kind,

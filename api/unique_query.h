@@ -4,8 +4,8 @@
  *     retention   user=bitly&unit=week&units=13&lookback=12
  *     cohort      all=SET&any=SET&not=SET, each any number of times; SET is [PERIOD@]LABEL:KEY
  *
- * `count=LABEL` names a unique counter of the total. In SET, LABEL is the label or the namespace of a total, and KEY is
- * the rest of the value. Therefore KEY may contain any byte. PERIOD is a period (period.h) or FROM..TO without colons, and
+ * `count=LABEL` names a unique counter of the total. In SET, LABEL is the label or the namespace of a total, or the
+ * namespace of a unique counter. KEY is the rest of the value. Therefore KEY may contain any byte. PERIOD is a period (period.h) or FROM..TO without colons, and
  * the default is the period of the query.
  *
  * 1. A set of UTC days answers only for whole UTC days. Any other query for such a set is refused with 422.

@@ -389,7 +389,10 @@ class Answers(UniquesCase):
             self.refused("uniques", query, status, *texts)
         self.refused("series", "ns=v.u&key=k", 400, "/v1/uniques")
         for query, status, *texts in (
-                ("", 400, "all= or any="), ("not=page:x", 400, "all= or any="), ("all=page", 400, "LABEL:KEY"), ("all=x:y", 404, "LABEL:KEY"),
+                ("", 400, "all= or any="), ("not=page:x", 400, "all= or any="), ("all=page", 400, "LABEL:KEY"), ("all=x:y", 404, "counters (ns, label): all feed, u user"),
+                ("all=usr:y", 404, "did you mean user?"), ("all=v.x:y", 404, "did you mean v."), ("all=c.u:y", 404, "no counter"),
+                ("all=v.u:k&count=hourly", 400, "no set uses"), ("all=page:x&user=k", 400, "all=user:KEY"), ("all=page:x&usr=k", 400, "parameters: units unit_ref"),
+                ("all=page:x&by2=k", 400, '"by2\\""'),
                 ("all=page:", 400, "no key"), ("all=2026-13@page:x", 400), ("all=never@page:x", 400, "FROM..TO"),
                 ("all=user:k", 400, "count="), ("all=page:x&user=k", 400), ("all=page:x&unit=day", 400), ("any=1h@page:x", 422, "midnight"),
                 ("all=feed:&count=agent&any=user:k", 404), ("all=2026-03-02..2026-03-02@page:x", 400),
@@ -417,6 +420,8 @@ class Answers(UniquesCase):
         self.assertEqual([",".join(line.split(",")[2:4]) for line in retained], ["after,n", "0,4", "1,3", "2,2", "0,1", "1,1", "0,1"])
         cohort = self.api.get("/v1/cohort?all=2026-03-01@page:/&not=2026-03-02@feed:&count=visitor&format=csv").text.splitlines()
         self.assertEqual([line.split(",")[6] for line in cohort], ["n", "4", "4", "1"])
+        cohort = self.api.get("/v1/cohort?all=2026-03-01@v.p:/&not=2026-03-02@h.u:bitly").json()
+        self.assertEqual((cohort["n"], [s["ns"] for s in cohort["sets"]]), (1, ["v.p", "h.u"]))
         counters = self.api.get("/v1/counters").json()["totals"]
         self.assertEqual([u["label"] for u in counters[1]["uniques"]], ["visitor", "hourly"])
         self.assertEqual(counters[1]["uniques"][1], {"ns": "h.u", "label": "hourly", "member": "v", "by": "hour"})
