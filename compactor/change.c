@@ -282,5 +282,6 @@ struct change_report change_report(const struct change *c)
         forget_report(c->forget, &r.forgotten, &r.as_sub);
     if (c->forget_sub)
         forget_sub_report(c->forget_sub, &r.moved, &r.lookups);
+    r.is_of_sets = c->forget_sub && forget_sub_is_of_sets(c->forget_sub);
     return r;
 }

@@ -49,8 +49,10 @@ struct change_report {
     const char *first_skipped;
     uint64_t forgotten; /* records and lookups of the forgotten key in the archive */
     uint64_t as_sub;    /* records of other keys that count the forgotten text as a sub key */
-    uint64_t moved;     /* records whose counts of the forgotten sub key were moved to (other) */
-    uint64_t lookups;   /* removed lookups of the forgotten sub key */
+    uint64_t
+        moved; /* records whose counts of the forgotten sub key were moved to (other), or sets without the member */
+    bool is_of_sets;  /* `moved` counts sets */
+    uint64_t lookups; /* removed lookups of the forgotten sub key */
     uint64_t collisions;
     const char *collision;
 };

@@ -17,7 +17,8 @@ struct forget_sub {
     struct buf line;
     uint64_t scanned, records; /* number of the archive's records, and of the records with the sub key */
     bool has_ns, has_lookup;
-    bool is_used; /* a remaining record uses the text */
+    bool is_used;  /* a remaining record uses the text */
+    bool has_sets; /* the namespace is that of a unique counter */
     struct record_filter filter;
 };
 
@@ -78,6 +79,7 @@ static enum compact_result visit(
     f->is_used = f->is_used || (!key->is_lookup && is_key);
     /* Only a hash has a lookup, so other uses of a plain text do not matter. */
     bool may_use = !f->is_used && component_is_hash(f->stored);
+    f->has_sets |= is_of_ns && key->is_set;
     if (key->is_set)
         return is_of_ns ? find_member(f, s, error) : COMPACT_OK;
     if (!key->is_subtotal || !(is_of_ns || may_use) ||
@@ -167,6 +169,11 @@ const struct record_filter *forget_sub_filter(const struct forget_sub *f)
 const struct count_sources *forget_sub_sources(const struct forget_sub *f)
 {
     return f->records > 0 ? external_sort_sources(f->sort) : NULL;
+}
+
+bool forget_sub_is_of_sets(const struct forget_sub *f)
+{
+    return f->has_sets;
 }
 
 void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups)

@@ -34,7 +34,9 @@ void forget_sub_free(struct forget_sub **f);
 const struct record_filter *forget_sub_filter(const struct forget_sub *f);
 /* The collected records; NULL if no record has the sub key. */
 const struct count_sources *forget_sub_sources(const struct forget_sub *f);
-/* *records: the number of records with the sub key, without rollups. *lookups: the number of lookups that the filter
+/* True if the text leaves sets, because NS is the namespace of a unique counter. */
+bool forget_sub_is_of_sets(const struct forget_sub *f);
+/* *records: the number of records or sets with the sub key, without rollups. *lookups: the number of lookups that the filter
  * excludes. */
 void forget_sub_report(const struct forget_sub *f, uint64_t *records, uint64_t *lookups);
 

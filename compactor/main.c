@@ -239,7 +239,12 @@ static void report_change(const struct options *o, const struct change *c, const
     if (report.as_sub)
         log_warn("the text remains as a sub key of other keys; --forget-sub moves its counts to (other)",
             LOG_U("records", report.as_sub));
-    if (options_text(o, "forget_sub"))
+    if (report.is_of_sets)
+        log_info("removed the member from sets; slices after `through`, streams, rejects files and backups "
+                 "may still "
+                 "have the member",
+            LOG_U("sets", report.moved), LOG_U("lookups", report.lookups), LOG_U("through", out->through));
+    else if (options_text(o, "forget_sub"))
         log_info("moved the counts of the sub key to (other); slices after `through`, streams, rejects files "
                  "and backups may still have the sub key",
             LOG_U("records", report.moved), LOG_U("lookups", report.lookups), LOG_U("through", out->through));

@@ -511,6 +511,12 @@ class Removals(Changes):
         self.move(b"JP")
         self.assertEqual(self.export(), text_of(self.counts.lines()))
 
+    def test_forget_a_member(self):
+        self.compactor("--import", self.write("sets", b"u|user1,c413:4\nv.u|user1.c41,=1 2\nv.u|user1.c42,=2\nv.u|user2.c41,=1\n"))
+        log = self.compactor("--forget-sub=v.u|2").stderr.decode()
+        self.assertRegex(log, r"removed the member from sets; .* sets=2 lookups=0 ")
+        self.assertNotIn("(other)", log)
+
     def test_a_sub_key_that_cannot_be_forgotten(self):
         self.imported()
         before = self.generations(), self.files()
