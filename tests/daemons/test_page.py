@@ -60,6 +60,10 @@ label = visitor
 [unique v.u]
 member = v
 label = visitor
+[unique h.u]
+member = v
+by = hour
+label = hourly
 """
 
 

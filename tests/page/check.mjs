@@ -162,8 +162,20 @@ const checks = {
     const days = await panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
       ({ date: row.children[0].textContent, n: Number(row.children[1].textContent) })).filter((row) => row.n));
     assert.deepEqual(days, task.unique_days);
-    const rows = await page.locator(".retention tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((c) => c.title || c.textContent)));
+    const rows = await page.getByRole("region", { name: "Retention: visitor" }).locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((c) => c.title || c.textContent)));
     assert.deepEqual(rows.map(([week, n, ...later]) => [week, Number(n), ...later.map((title) => parseInt(title, 10))]), task.retention);
+    const asked = (ns) => page.waitForRequest((request) => request.url().includes("v1/retention") && new URL(request.url()).searchParams.get("ns") === ns);
+    const requests = [asked("v.u"), asked("h.u")];
+    const [{ date, n }] = task.unique_days;
+    const end = new Date(Date.parse(date) + 86400000).toISOString().slice(0, 10);
+    await visit(page, query({ view: "key", ns: "u", key: "bitly", from: date, to: end, unit: "day", zone: "America/New_York" }));
+    const zones = (await Promise.all(requests)).map((request) => new URL(request.url()).searchParams.get("timezone"));
+    assert.deepEqual(zones, [null, "America/New_York"]);
+    const single = page.locator(".panel", { has: page.getByRole("heading", { name: `${n} unique: visitor`, exact: true }) }).locator(".u-over");
+    await single.hover();
+    const [over, point] = [await single.boundingBox(), await single.locator(".u-cursor-pt").first().boundingBox()];
+    const place = (point.x + point.width / 2 - over.x) / over.width;
+    assert.ok(Math.abs(place - 0.5) < 0.05, `the only bar is at ${place} of the width`);
     await visit(page, query({ view: "key", ns: "u", key: "bitly", period: "all", by: "country", sub: "US", zone: "UTC" }));
     await page.getByRole("heading", { name: /events? with country/ }).waitFor();
     assert.equal(await page.locator(".retention").count(), 0);

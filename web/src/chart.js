@@ -27,13 +27,13 @@ function hatching(context) {
   return context.createPattern(tile, "repeat");
 }
 
-const stepOf = (rows) => (rows.length > 1 ? rows[1].t - rows[0].t : 3600);
+/** Seconds of a unit. The end of the last row bounds a single row. */
+const stepOf = (rows, endOf) => (rows.length > 1 ? rows[1].t : rows.length && endOf(rows[0])) - rows[0]?.t || 3600;
 
 /** Hatches the plot from the first row on that has not passed. */
-function drawIncomplete(u, rows) {
+function drawIncomplete(u, rows, step) {
   const first = rows.findIndex((row) => !row.passed);
   if (first < 0) return;
-  const step = stepOf(rows);
   const left = Math.max(u.bbox.left, u.valToPos(rows[first].t - step / 2, "x", true));
   const right = u.bbox.left + u.bbox.width;
   u.ctx.save();
@@ -65,7 +65,7 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
   const line = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid: line, ticks: { ...line, size: 4 }, font: `${0.75 * rem()}px system-ui, sans-serif` };
   const many = rows().length > BARS_MAX;
-  const step = stepOf(rows());
+  const step = stepOf(rows(), endOf);
   return {
     width,
     height: HEIGHT * rem(),
@@ -73,7 +73,8 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
     tzDate: (t) => uPlot.tzDate(new Date(t * 1000), zone),
     cursor: { drag: { x: Boolean(onZoom), y: false, setScale: false }, y: false },
     scales: {
-      x: { range: (u, low, high) => [low - step * 0.6, high + step * 0.6] },
+      // For a single row, uPlot's own bounds are years apart.
+      x: { range: (u, low, high) => [low - step * 0.6, (rows().length === 1 ? low : high) + step * 0.6] },
       y: { range: (u, low, high) => [0, Math.max(1, high * 1.05)] },
     },
     axes: [
@@ -93,7 +94,7 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
       ...(before ? [{ label: "Before", stroke: colour("--before"), width: 2, dash: [5, 4], points: { show: rows().length < 3 } }] : []),
     ],
     hooks: {
-      draw: [(u) => drawIncomplete(u, rows())],
+      draw: [(u) => drawIncomplete(u, rows(), step)],
       setCursor: [(u) => onCursor(u.cursor.idx)],
       setSelect: [(u) => {
         if (!onZoom || u.select.width < 8) return;

@@ -62,10 +62,10 @@ function cell({ n, share, complete }) {
 }
 
 /** Of those first seen in a week, how many came back in each later week. Asks by itself, rarely. */
-export function retentionPanel(unique, key) {
+export function retentionPanel(unique, key, view) {
   const name = nameOf(unique);
   const p = panel(`Retention: ${name}`, { wide: true });
-  const request = { path: "v1/retention", parameters: { ns: unique.ns, key, unit: "mweek", units: WEEKS } };
+  const request = { path: "v1/retention", parameters: { ns: unique.ns, key, unit: "mweek", units: WEEKS, ...(unique.by === "day" ? {} : { timezone: zoneOf(view), round: "hour" }) } };
   let rows = [];
   p.head.append(share({ name: `retention-${name}`, request: () => request,
     rows: () => [["first seen", name, ...rows.slice(1).map((_, i) => i + 1)], ...rows.map((r) => [r.date, r.n, ...r.retained.map((c) => c.n)])] }));
@@ -84,7 +84,7 @@ export function retentionPanel(unique, key) {
 /** The panels of all unique counters of a total, to append to a view. */
 export function uniquesPanels(total, key, view) {
   const charts = (total.uniques ?? []).map((unique) => ({ unique, ...uniquesPanel(unique, view) }));
-  const tables = (total.uniques ?? []).map((unique) => retentionPanel(unique, key));
+  const tables = (total.uniques ?? []).map((unique) => retentionPanel(unique, key, view));
   return {
     elements: [...charts.map((c) => c.element), ...tables.map((t) => t.element)],
     charts,
