@@ -128,9 +128,9 @@ class Page(PageCase):
         rng = random.Random(5)
         now = int(time.time())
         lines, days, countries = [], collections.Counter(), collections.Counter()
-        for _ in range(4000):
-            t = now - rng.randrange(DAYS * 86400)
-            user, country = rng.choice(USERS), rng.choice(COUNTRIES)
+        for i in range(4000):
+            t = now - rng.randrange(DAYS * 86400) if i >= len(USERS) else now  # today has every user, also after midnight
+            user, country = rng.choice(USERS) if i >= len(USERS) else USERS[i], rng.choice(COUNTRIES)
             lines.append(json.dumps({"t": t, "l": user, "c": country, "h": "h%d" % rng.randrange(50), "r": "direct", "u": "http://example.org/"}).encode())
             if user == "bitly":
                 days[datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%d")] += 1
