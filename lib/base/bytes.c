@@ -15,6 +15,18 @@ int bytes_compare(struct bytes a, struct bytes b)
     return a.len < b.len ? -1 : a.len > b.len;
 }
 
+int bytes_compare_ended(struct bytes a, struct bytes b, char end)
+{
+    if (a.len > b.len)
+        return -bytes_compare_ended(b, a, end);
+    int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
+    if (order != 0 || a.len == b.len)
+        return order;
+    /* a is a prefix of b, so `end` and b's next byte decide. If b's next byte is also `end`, a comes before b. */
+    order = (unsigned char)end - (unsigned char)b.ptr[a.len];
+    return order ? order : -1;
+}
+
 bool bytes_starts_with(struct bytes a, struct bytes prefix)
 {
     return a.len >= prefix.len && (prefix.len == 0 || memcmp(a.ptr, prefix.ptr, prefix.len) == 0);

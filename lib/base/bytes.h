@@ -47,6 +47,7 @@ static inline bool bytes_equal_str(struct bytes a, const char *s)
 
 /* Compares as memcmp does; a prefix sorts before the longer span. */
 int bytes_compare(struct bytes a, struct bytes b);
+int bytes_compare_ended(struct bytes a, struct bytes b, char end); /* compares with `end` appended to both */
 bool bytes_starts_with(struct bytes a, struct bytes prefix);
 bool bytes_equal_nocase(struct bytes a, struct bytes b); /* ignores ASCII case */
 struct bytes bytes_trim(struct bytes text);              /* without white space at either end */

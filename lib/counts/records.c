@@ -364,19 +364,6 @@ bool record_split(struct bytes line, char separator, struct record *out)
     return true;
 }
 
-int record_key_compare(struct bytes a, struct bytes b, char separator)
-{
-    if (a.len > b.len)
-        return -record_key_compare(b, a, separator);
-    int order = a.len ? memcmp(a.ptr, b.ptr, a.len) : 0;
-    if (order != 0 || a.len == b.len)
-        return order;
-    /* a is a prefix of b, so the order of the separator after a and b's next byte decides. If b's next byte is also the
-     * separator, a comes before b. */
-    order = (unsigned char)separator - (unsigned char)b.ptr[a.len];
-    return order ? order : -1;
-}
-
 bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad)
 {
     *bad = false;

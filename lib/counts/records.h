@@ -97,7 +97,10 @@ struct record {
 /* Splits a line, which has no LF, at the separator. Returns false if the line has no separator. */
 bool record_split(struct bytes line, char separator, struct record *out);
 /* Compares a and b, each with the separator appended, in the order of LC_ALL=C sort. */
-int record_key_compare(struct bytes a, struct bytes b, char separator);
+static inline int record_key_compare(struct bytes a, struct bytes b, char separator)
+{
+    return bytes_compare_ended(a, b, separator);
+}
 
 /* Sets *name and *count to the next pair of `name:count name:count`. Before the first call, set *rest to the whole
  * value. Returns false at the end. At a malformed pair, sets *bad and returns false. */

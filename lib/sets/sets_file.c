@@ -293,18 +293,6 @@ void set_opened_close(struct set_opened *o)
     *o = (struct set_opened){0};
 }
 
-/* Compares keys with their separators. */
-static int compare_keys(struct bytes a, struct bytes b)
-{
-    size_t n = a.len < b.len ? a.len : b.len;
-    int order = n > 0 ? memcmp(a.ptr, b.ptr, n) : 0;
-    if (order != 0 || a.len == b.len)
-        return order;
-    unsigned char next = (unsigned char)(a.len > n ? a.ptr[n] : b.ptr[n]);
-    int longer = next < SEPARATOR ? -1 : 1; /* the order of the longer key, relative to the shorter key */
-    return a.len > n ? longer : -longer;
-}
-
 enum sets_file_result sets_file_find(
     struct sets_file *f, struct bytes key, struct set_opened *out, struct error *error)
 {
@@ -314,7 +302,7 @@ enum sets_file_result sets_file_find(
         struct place p;
         if (!find_parts(f, middle, &p))
             return damaged_set(f, middle, NULL, error);
-        int order = compare_keys(bytes_of(p.key, (size_t)p.head.key_len), key);
+        int order = bytes_compare_ended(bytes_of(p.key, (size_t)p.head.key_len), key, SEPARATOR);
         if (order == 0)
             return sets_file_view(f, middle, out, error);
         if (order < 0)
