@@ -50,12 +50,10 @@ int put_report_lock(const char *path)
     return -1;
 }
 
-/* A report without a lock file is that of an older version, which did not say that it ended. */
 static void look_at_lock(const char *path, struct put_report *r)
 {
     struct flock whole = {.l_type = F_WRLCK};
     int fd = open_lock(path, O_RDONLY);
-    r->has_ended = fd < 0;
     r->is_locked = fd >= 0 && fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
     if (fd >= 0)
         io->close(fd);
