@@ -24,7 +24,7 @@
 #define TALLY_EVENTS_MAX (UINT64_C(1) << 31)
 
 struct batch {
-    struct count_table *table;   /* counts of the batch; NULL: there is no batch */
+    struct count_table *table;   /* counts of the batch; NULL in an unused batch */
     struct count_table *members; /* members of unique counters */
     struct interner *texts;
     bool owns_texts;

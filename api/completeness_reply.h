@@ -1,4 +1,4 @@
-/* completeness_reply: what an HTTP reply says about sources that lack counts. */
+/* completeness_reply: the headers and the 503 of a reply whose sources do not have all counts. */
 #ifndef MILLRACE_COMPLETENESS_REPLY_H
 #define MILLRACE_COMPLETENESS_REPLY_H
 

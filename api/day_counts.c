@@ -8,7 +8,7 @@ static bool is_hour(const struct day_counts *d, char c)
 }
 
 /* Reads a number of at most FEW_DIGITS digits, up to a space or `end`. Returns the position after the number and
- * the space. NULL: the text is no such number. */
+ * the space. NULL: the text has another form. */
 static const char *read_count(const char *p, const char *end, uint64_t *n)
 {
     const char *from = p;

@@ -1,6 +1,6 @@
 /* door: the API as a door (enrich.h) for the events of POST /v1/events and GET /v1/pixel.gif.
  *
- * 1. Without [door] in the configuration there is no door, and events pass unchanged.
+ * 1. Without [door] in the configuration, events pass unchanged.
  * 2. A timer makes and deletes keys, also if no events arrive.
  * 3. If a proxy on this host or in a private network sends X-Forwarded-For or X-Real-IP, and client_address is not set,
  *    /health shows a warning until the next start. */

@@ -6,7 +6,7 @@
  * 1. Once per second, the current generation is opened if the link `current` has changed, or if a system call failed
  *    when a generation was last opened. local_archive_look and local_archive_refresh open the generation at once. If a
  *    file of the open generation was written to, the generation is opened again with all checks. If the checks fail,
- *    the generation is no longer used.
+ *    the API drops the generation.
  * 2. local_archive_refresh starts to open the current generation, and calls `fn` afterwards. local_archive_generation
  *    then returns the generation that was current at the call, or a newer generation, unless local_archive_error
  *    returns an error.

@@ -101,7 +101,7 @@ static struct bytes block_line(const struct block *b, size_t i)
 }
 
 /* Sets *line to the next record of the sorted block: a line, or the sum of all lines with the same key.
- * COUNT_FAILED: there is no sum (record_sum.h); *line is the key. */
+ * COUNT_FAILED: the lines cannot be added (record_sum.h); *line is the key. */
 static enum count_next block_next(struct block *b, struct bytes *line)
 {
     if (b->at == b->n)

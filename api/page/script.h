@@ -1,6 +1,6 @@
 /* script: m.js (web/m.js), with which a web site counts its visits.
  *
- * 1. The script is part of the program, so it is served without the files of the web page.
+ * 1. The program contains the script, so the API serves the script without the files of the web page.
  * 2. The script posts to a path that is relative to its own address. At /m.js this path is v1/events, and below
  *    [api] public_path it is `events`, the neighbour of the script. Therefore the script works below each prefix of
  *    a proxy.
