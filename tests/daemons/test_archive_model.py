@@ -67,7 +67,7 @@ class ArchiveModel(harness.MillraceTest):
     def status_of_removal(self, chosen):
         """A namespace without a record is refused, unless the archive is empty."""
         records = self.model.records
-        return 78 if chosen and records and not any(is_of(ns, chosen) for ns, _, _ in records) else 0
+        return 64 if chosen and records and not any(is_of(ns, chosen) for ns, _, _ in records) else 0
 
     def imports(self):
         lines = []
