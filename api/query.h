@@ -1,4 +1,4 @@
-/* query: parses and checks the parameters of a request.
+/* query: the meaning of a request for counts: its counter, keys, time (period_query.h) and shape.
  *
  * A request names a counter by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`).
  * The key of a counter over a constant may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start
@@ -8,15 +8,10 @@
  * A query for a series may ask for several series: of repeated keys or sub keys, or of the largest sub keys and all
  * others (top=).
  *
- * 1. An unknown, repeated or contradictory parameter is refused, so that a misspelling does not silently change the
- *    query.
- * 2. The following names are always parameters. A counter with such a label must be named by ns=:
- *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
- *       against counter partial top
- *    A query for sets (unique_query.h) has further parameters of its own.
- * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
+ * 1. A parameter that the endpoint does not take is refused (parameters.h).
+ * 2. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
- * 4. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
+ * 3. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
  *    computed exactly from counts by UTC hour. Such a query is refused without `round=hour`. */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H

@@ -18,6 +18,7 @@ ZONES = ({"timezone": "UTC"}, {"timezone": "America/New_York"}, {"timezone": "Eu
 FILES = 3 if harness.rounds(1) > 1 else 1
 MADE = 60  # events around each change
 LABELS = {"u": "user", "h": "link", "d": "domain", "all": "feed"}
+TIMES = ("format", "timezone", "period")
 ENDPOINTS = {"series": {"user": "a"}, "breakdown": {"user": "a", "by": "country"}, "compare": {"user": "a"}, "top": {"counter": "user"},
              "counters": {}, "freshness": {}, "openapi.json": {}, "lookup": {"prefix": ""}, "incr": {"ns": "u", "key": "a"}, "events": {}}
 
@@ -280,7 +281,7 @@ class Questions(harness.MillraceTest):
                 got = reply.json()
                 self.assertEqual(got["code"], "unknown-parameter", (what, slip))
                 known = {"counters": (), "freshness": (), "openapi.json": (), "incr": ("queue",), "events": ("queue",),
-                         "lookup": ("format", "limit")}.get(what, ("format", "limit", "timezone", "period"))
+                         "lookup": ("format", "limit"), "series": TIMES, "compare": TIMES}.get(what, TIMES + ("limit",))
                 if meant in known:
                     self.assertIn("did you mean %s?" % meant, json.dumps(got))
 

@@ -111,9 +111,9 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         const char *query, *meant;
         int status;
     } slips[] = {{"user=k&timezon=UTC", "timezone", 400}, {"user=k&unti=day", "unit", 400},
-        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Limit=5", "limit", 400}, {"usr=k", "user", 404},
-        {"user=k&fed=1", "feed", 400}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 400},
-        {"user=k&%00unit=day", NULL, 400}, {"user=k&=5", NULL, 400}};
+        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Period=5", "period", 400}, {"usr=k", "user", 404},
+        {"user=k&fed=1", "feed", 400}, {"user=k&limt=5", NULL, 400}, {"colour=red", NULL, 404},
+        {"user=k&colour=red", NULL, 400}, {"user=k&%00unit=day", NULL, 400}, {"user=k&=5", NULL, 400}};
     for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
         char meant[64] = "";
         struct query_error e = bad(QUERY_SERIES, slips[i].query);
@@ -125,6 +125,37 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         assert_string_equal(e.code, e.status == 400 ? "unknown-parameter" : "unknown-counter");
         assert_non_null(strstr(e.hint, e.status == 400 ? " hour_offset" : "u user"));
     }
+}
+
+static void a_parameter_of_another_endpoint_is_refused_with_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        enum query_kind kind;
+        const char *query, *detail;
+    } misplaced[] = {
+        {QUERY_SERIES, "user=k&limit=3", "limit is a parameter of breakdown and top, not of series"},
+        {QUERY_BREAKDOWN, "user=k&by=country&sub=US",
+            "sub is a parameter of series and compare, not of breakdown"},
+        {QUERY_SERIES, "counter=user", "counter is a parameter of top, not of series"},
+        {QUERY_TOP, "counter=user&key=k",
+            "key is a parameter of series, breakdown, compare, uniques and retention, not of top"},
+        {QUERY_TOP, "counter=user&user=k", "top takes no key; name the counter by counter=user"},
+        {QUERY_COHORT, "all=user:k&unit=day",
+            "unit is a parameter of series, breakdown, compare, top, uniques and retention, not of cohort"},
+        {QUERY_COHORT, "all=user:k&user=k", "a cohort takes no user=; write all=user:KEY, any= or not="},
+        {QUERY_UNIQUES, "user=k&against=year", "against is a parameter of compare, not of uniques"},
+        {QUERY_SERIES, "user=k&all=user:k", "unknown parameter \"all\""},
+        {QUERY_SERIES, "user=k&period=7d&to=5", "period and to exclude each other"},
+        {QUERY_SERIES, "user=k&by=country&top=3&sub=US", "top and sub exclude each other"},
+        {QUERY_COHORT, "all=user:k&period=7d&period=8d", "repeated parameter: period"}};
+    for (size_t i = 0; i < sizeof misplaced / sizeof *misplaced; i++) {
+        struct query_error e = bad(misplaced[i].kind, misplaced[i].query);
+        assert_string_equal(e.detail, misplaced[i].detail);
+        assert_int_equal(e.status, 400);
+    }
+    assert_null(strstr(bad(QUERY_SERIES, "user=k&limit=3").hint, "limit"));
+    assert_non_null(strstr(bad(QUERY_SERIES, "user=k&limit=3").hint, " top "));
 }
 
 static void a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest(void **state)
@@ -383,6 +414,7 @@ int main(void)
         cmocka_unit_test(sets_of_a_cohort_name_any_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
+        cmocka_unit_test(a_parameter_of_another_endpoint_is_refused_with_its_own),
         cmocka_unit_test(a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest),
         cmocka_unit_test(a_slip_in_a_time_zone_is_answered_with_the_nearest),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
