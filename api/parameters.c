@@ -10,8 +10,8 @@
 #define OF_ALL (OF_COUNTS | OF_SETS)
 #define SEVERAL_KEYS (ON(SERIES) | ON(UNIQUES) | ON(RETENTION)) /* these endpoints take several keys */
 
-static const char *const endpoints[] = {
-    "series", "breakdown", "compare", "top", "uniques", "retention", "cohort"}; /* indexed by enum query_kind */
+static const char *const endpoints[] = {"series", "breakdown", "compare", "top", "uniques", "retention",
+    "cohort"}; /* indexed by enum query_kind */
 
 /* The endpoints that take a parameter, and those that take it several times. */
 struct parameter {
@@ -33,6 +33,7 @@ static const struct parameter table[] = {
     {"from", OF_ALL, 0},
     {"to", OF_ALL, 0},
     {"period", OF_ALL, 0},
+    {"bounds", OF_ALL, 0},
     {"against", ON(COMPARE), 0},
     {"timezone", OF_ALL, 0},
     {"hour_offset", OF_ALL, 0},
@@ -186,9 +187,9 @@ static int refuse_misplaced(struct parameters *p, const struct parameter *known,
     for (unsigned kind = 0, left = known->of; left; left &= ~(1u << kind++))
         if (left >> kind & 1)
             snprintf(of + strlen(of), sizeof of - strlen(of), "%s%s",
-                left == known->of       ? ""
+                left == known->of   ? ""
                 : left & (left - 1) ? ", "
-                                        : " and ",
+                                    : " and ",
                 endpoints[kind]);
     hint_parameters(p);
     return BAD(p, "%s is a parameter of %s, not of %s", known->name, of, endpoints[p->kind]);

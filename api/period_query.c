@@ -69,6 +69,93 @@ static int parse_time(struct parameters *p, const char *name, int64_t least, int
     return 0;
 }
 
+/* True if the zone's offset from UTC is not a whole number of hours at `t`. */
+static bool is_part_hour(const struct query *q, int64_t t)
+{
+    return zone_offset(&q->calendar.zone, t) % q->resolution != 0;
+}
+
+/* True if the zone's offset from UTC is not a whole number of hours somewhere in the span. */
+static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
+{
+    struct zone_span span;
+    for (int64_t t = from < HOUR_FIRST ? HOUR_FIRST : from; t < to; t = span.to) {
+        span = zone_span_at(&q->calendar.zone, t);
+        if (span.offset % q->resolution != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Limits a span to the times that can be counted. */
+static int clip(struct parameters *p, int64_t *from, int64_t *to)
+{
+    if (*from < 0)
+        *from = 0;
+    if (*to > HOUR_END)
+        *to = HOUR_END;
+    return *from < *to ? 0 : BAD(p, "from must be before to");
+}
+
+/* The last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
+static int64_t whole_before(const struct query *q, int64_t t)
+{
+    return t - t % q->resolution;
+}
+
+static int64_t whole_after(const struct query *q, int64_t t)
+{
+    return whole_before(q, t + q->resolution - 1);
+}
+
+static void hint_bounds(struct parameters *p, const char *name, int64_t from, int64_t to)
+{
+    char texts[2][RFC3339_TEXT];
+    parameters_hint(
+        p, name ? "%s..%s" : "from=%s&to=%s", rfc3339_write(from, texts[0]), rfc3339_write(to, texts[1]));
+}
+
+/* Refuses bounds that cut a counted period, with the bounds of whole periods. */
+static int refuse_bounds(struct parameters *p, const char *name, int64_t from, int64_t to)
+{
+    const struct query *q = p->q;
+    const char *period = q->resolution == HOUR_SECONDS ? "hour" : "quarter hour";
+    bool cuts_from = whole_before(q, from) != from;
+    int64_t first = whole_after(q, from), end = whole_before(q, to);
+    char text[RFC3339_TEXT];
+    parameters_hint(p, "whole %ss outward, as with bounds=outward: ", period);
+    hint_bounds(p, name, whole_before(q, from), whole_after(q, to));
+    parameters_hint(p, "; inward: ");
+    if (first < end)
+        hint_bounds(p, name, first, end);
+    else
+        parameters_hint(p, "no whole %s", period);
+    return BAD(p, "%s: %s is within a counted %s",
+        name        ? name
+        : cuts_from ? "from"
+                    : "to",
+        rfc3339_write(cuts_from ? from : to, text), period);
+}
+
+/* Refuses bounds that cut a counted period, or with bounds=outward moves them outward. A zone that cuts the periods itself
+ * has rules of its own (round=hour). `name`: the parameter of a range FROM..TO; NULL: the bounds are from= and to=. */
+static int fit_bounds(struct parameters *p, const char *name, int64_t *from, int64_t *to)
+{
+    bool is_outward;
+    if (parameters_word(p, "bounds", "outward", &is_outward) != 0 || clip(p, from, to) != 0)
+        return -1;
+    int64_t first = whole_before(p->q, *from), end = whole_after(p->q, *to);
+    if ((first == *from && end == *to) || is_part_hour(p->q, *from) || is_part_hour(p->q, *to) ||
+        has_part_hours(p->q, *from, *to))
+        return 0;
+    if (!is_outward)
+        return refuse_bounds(p, name, *from, *to);
+    p->q->is_outward = true;
+    *from = first;
+    *to = end;
+    return 0;
+}
+
 static int parse_side(
     struct parameters *p, const char *name, const char *forms, struct bytes text, int64_t *out)
 {
@@ -84,22 +171,10 @@ int period_query_range(
     if (!dots)
         return BAD(p, "%s", forms);
     size_t len = (size_t)(dots - text.ptr);
-    return parse_side(p, name, forms, bytes_of(text.ptr, len), from) ||
-                   parse_side(p, name, forms, bytes_of(dots + 2, text.len - len - 2), to)
-               ? -1
-               : 0;
-}
-
-/* True if the zone's offset from UTC is not a whole number of hours somewhere in the span. */
-static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
-{
-    struct zone_span span;
-    for (int64_t t = from < HOUR_FIRST ? HOUR_FIRST : from; t < to; t = span.to) {
-        span = zone_span_at(&q->calendar.zone, t);
-        if (span.offset % HOUR_SECONDS != 0)
-            return true;
-    }
-    return false;
+    if (parse_side(p, name, forms, bytes_of(text.ptr, len), from) != 0 ||
+        parse_side(p, name, forms, bytes_of(dots + 2, text.len - len - 2), to) != 0)
+        return -1;
+    return fit_bounds(p, name, from, to);
 }
 
 int period_query_check_zone(struct parameters *p)
@@ -156,6 +231,8 @@ static int parse_units(struct parameters *p)
         q->to = units_next(&q->calendar, last);
     if (!has_from)
         q->from = units_back(&q->calendar, last, units - 1);
+    if ((has_from || has_to) && fit_bounds(p, NULL, &q->from, &q->to) != 0)
+        return -1;
     q->before_to = q->from;
     q->before_from = has_from ? q->from - (q->to - q->from) : units_back(&q->calendar, q->from, units);
     return 0;
@@ -193,16 +270,6 @@ static int check_rows(struct parameters *p, int64_t from, int64_t to)
         (unsigned long long)p->context->max_rows);
 }
 
-/* Limits a span to the times that can be counted. */
-static int clip(struct parameters *p, int64_t *from, int64_t *to)
-{
-    if (*from < 0)
-        *from = 0;
-    if (*to > HOUR_END)
-        *to = HOUR_END;
-    return *from < *to ? 0 : BAD(p, "from must be before to");
-}
-
 int period_query_parse(struct parameters *p)
 {
     struct query *q = p->q;
@@ -212,8 +279,8 @@ int period_query_parse(struct parameters *p)
         (parameters_get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) != 0 ||
         parse_against(p) != 0 || clip(p, &q->from, &q->to) != 0)
         return -1;
-    if (q->kind == QUERY_COMPARE && (clip(p, &q->before_from, &q->before_to) != 0 ||
-                                        check_rows(p, q->before_from, q->before_to) != 0))
+    if (q->kind == QUERY_COMPARE &&
+        (clip(p, &q->before_from, &q->before_to) != 0 || check_rows(p, q->before_from, q->before_to) != 0))
         return -1;
     if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT && !q->is_all &&
         check_rows(p, q->from, q->to) != 0)

@@ -268,7 +268,7 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct query *out, struct query_error *error)
 {
     struct parameters p = {.kind = kind, .context = context, .given = params, .q = out, .error = error};
-    *out = (struct query){.kind = kind, .params = params};
+    *out = (struct query){.kind = kind, .params = params, .resolution = HOUR_SECONDS};
     *error = (struct query_error){0};
     if (parameters_check(&p) != 0 ||
         (kind == QUERY_TOP         ? parse_top(&p)

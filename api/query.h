@@ -11,7 +11,8 @@
  * 1. A parameter that the endpoint does not take is refused (parameters.h).
  * 2. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
- * 3. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
+ * 3. Bounds that the client gives do not cut a counted period, unless the zone does.
+ * 4. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
  *    computed exactly from counts by UTC hour. Such a query is refused without `round=hour`. */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
@@ -51,6 +52,7 @@ struct query {
     struct bytes sub_key;         /* full text of the sub key of a subtotal's series */
     char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
+    int64_t resolution; /* seconds of a counted period */
     int64_t from, to;
     int64_t before_from, before_to; /* span that a comparison compares with */
     const struct url_query *params; /* parameters for query_value */
@@ -60,6 +62,7 @@ struct query {
     uint64_t limit;
     enum query_format format;
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
+    bool is_outward;     /* bounds=outward has moved a bound to the start of a counted period */
     bool is_rounded;     /* round=hour in a zone whose offset is not a whole number of hours */
     bool allows_partial; /* partial=: the answer may omit a source that fails */
     usec_t patience;     /* partial=SECONDS: timeout of a source; 0: the default timeout of the sources */

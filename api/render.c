@@ -79,6 +79,8 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
+    if (q->is_outward)
+        render_member(out, "bounds", BYTES_LITERAL("outward"));
     render_member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
         buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");

@@ -95,6 +95,8 @@ static void append_head(
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", q->total->max_keys);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", c->from, c->to);
+    if (q->is_outward)
+        render_member(out, "bounds", BYTES_LITERAL("outward"));
     render_member(out, "timezone", bytes_str(q->calendar.zone.name));
     if (q->is_rounded)
         render_member(out, "round", BYTES_LITERAL("hour"));
@@ -237,6 +239,8 @@ static void render_cohort(const struct unique_count *c, const struct completenes
         buf_append_char(out, '{');
         render_member(out, "count", bytes_str(u->sets[0].unique->label));
         append_notes(c, complete, key_seconds, from, to, out);
+        if (u->query.is_outward)
+            render_member(out, "bounds", BYTES_LITERAL("outward"));
         render_member(out, "timezone", bytes_str(u->query.calendar.zone.name));
         buf_append_str(out, "\"additive\":false,\"n\":");
         append_n(c->total, is_counted, false, out);

@@ -60,8 +60,8 @@ class SameAnswersTest(ArchiveCase):
             self.begin(records, shards, 1, shards)
             sortdb = self.start("sortdb", "--archive", self.archive)
             apis = self.mapped(), self.start_api("--sortdb-url", sortdb.url)
-            spans = [{"from_": t, "to": t + rng.randrange(1, 90 * DAY), "unit": rng.choice(("hour", "day", "month")),
-                      "timezone": rng.choice(("UTC", "America/New_York"))} for t in (rng.randrange(START, START + 300 * DAY) for _ in range(12))]
+            spans = [{"from_": t, "to": t + rng.randrange(1, 90 * 24) * HOUR, "unit": rng.choice(("hour", "day", "month")),
+                      "timezone": rng.choice(("UTC", "America/New_York"))} for t in (START + rng.randrange(300 * 24) * HOUR for _ in range(12))]
             targets = [path + "?" + query(**{**params, **span}) for span in spans for path, params in (
                 ("series", {"user": "k"}), ("series", {"user": "absent"}), ("series", {"user": "k", "by": "country", "sub": "US"}),
                 ("compare", {"user": "k"}), ("breakdown", {"user": "k", "by": "country"}),

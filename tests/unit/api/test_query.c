@@ -214,11 +214,55 @@ static void the_span_is_the_last_units_or_from_and_to(void **state)
     q = good(QUERY_SERIES, "user=k&units=2&unit_reference_ts=1332547200");
     assert_int_equal(q.from, 1332547200 - DAY);
     assert_int_equal(q.to, 1332547200 + DAY);
-    q = good(QUERY_SERIES, "user=k&from=10&to=7200&unit=hour");
-    assert_int_equal(q.from, 10);
+    q = good(QUERY_SERIES, "user=k&from=3600&to=7200&unit=hour");
+    assert_int_equal(q.from, 3600);
     assert_int_equal(q.to, 7200);
     q = good(QUERY_SERIES, "user=k&units=3&hour_offset=-5");
     assert_int_equal(q.to, today + 5 * 3600); /* it is still yesterday there */
+}
+
+static void bounds_within_an_hour_are_refused_with_whole_hours(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *detail, *hint;
+    } cut[] = {
+        {"from=10&to=7200", "from: 1970-01-01T00:00:10Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=1970-01-01T00:00:00Z&to=1970-01-01T02:00:00Z; "
+            "inward: from=1970-01-01T01:00:00Z&to=1970-01-01T02:00:00Z"},
+        {"units=2&to=1332637201", "to: 2012-03-25T01:00:01Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=2012-03-24T00:00:00Z&to=2012-03-25T02:00:00Z; "
+            "inward: from=2012-03-24T00:00:00Z&to=2012-03-25T01:00:00Z"},
+        {"from=2012-03-25T00:30:00Z", "from: 2012-03-25T00:30:00Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=2012-03-25T00:00:00Z&to=2012-03-26T00:00:00Z; "
+            "inward: from=2012-03-25T01:00:00Z&to=2012-03-26T00:00:00Z"},
+        {"period=today&against=5..3599", "against: 1970-01-01T00:00:05Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: 1970-01-01T00:00:00Z..1970-01-01T01:00:00Z; "
+            "inward: no whole hour"},
+        {"from=5&to=5&bounds=outward", "from must be before to", ""},
+        {"period=today&against=5..3&bounds=outward", "from must be before to", ""},
+        {"from=0&to=3600&bounds=inward", "bounds must be outward", ""}};
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        char query[128];
+        snprintf(query, sizeof query, "user=k&%s", cut[i].query);
+        struct query_error e = bad(QUERY_COMPARE, query);
+        assert_string_equal(e.detail, cut[i].detail);
+        assert_string_equal(e.hint, cut[i].hint);
+    }
+    struct query q = good(QUERY_COMPARE, "user=k&bounds=outward&from=7201&to=10801&unit=hour");
+    assert_true(q.is_outward && q.from == 7200 && q.to == 14400 && q.before_from == 0 && q.before_to == 7200);
+    q = good(QUERY_COMPARE, "user=k&bounds=outward&period=today&against=3601..7199");
+    assert_true(q.is_outward && q.before_from == 3600 && q.before_to == 7200);
+    q = good(QUERY_COMPARE, "user=k&bounds=outward&from=7200&to=10800");
+    assert_true(!q.is_outward && q.from == 7200 && q.to == 10800);
+    q = good(QUERY_SERIES, "user=k&from=3601&to=7199&timezone=Asia/Kolkata&round=hour&unit=hour");
+    assert_true(!q.is_outward && q.from == 3601 && q.to == 7199);
+    q = good(QUERY_COMPARE, "user=k&period=today&bounds=outward&against=-7..3601");
+    assert_true(q.before_from == 0 && q.before_to == 7200);
+    assert_non_null(
+        strstr(bad(QUERY_COMPARE, "user=k&against=5..9223372036854775807").hint, "..2160-01-01T00:00:00Z;"));
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=1332637201&to=1332640799&timezone=Asia/Kolkata").code,
+        "part-hour-zone");
 }
 
 static void periods_and_zones(void **state)
@@ -418,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest),
         cmocka_unit_test(a_slip_in_a_time_zone_is_answered_with_the_nearest),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
+        cmocka_unit_test(bounds_within_an_hour_are_refused_with_whole_hours),
         cmocka_unit_test(periods_and_zones),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
         cmocka_unit_test(milliseconds_are_recognized),
