@@ -97,17 +97,6 @@ static int clip(struct parameters *p, int64_t *from, int64_t *to)
     return *from < *to ? 0 : BAD(p, "from must be before to");
 }
 
-/* The last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
-static int64_t whole_before(const struct query *q, int64_t t)
-{
-    return t - t % q->resolution;
-}
-
-static int64_t whole_after(const struct query *q, int64_t t)
-{
-    return whole_before(q, t + q->resolution - 1);
-}
-
 static void hint_bounds(struct parameters *p, const char *name, int64_t from, int64_t to)
 {
     char texts[2][RFC3339_TEXT];
@@ -120,11 +109,11 @@ static int refuse_bounds(struct parameters *p, const char *name, int64_t from, i
 {
     const struct query *q = p->q;
     const char *period = q->resolution == HOUR_SECONDS ? "hour" : "quarter hour";
-    bool cuts_from = whole_before(q, from) != from;
-    int64_t first = whole_after(q, from), end = whole_before(q, to);
+    bool cuts_from = query_whole_before(q, from) != from;
+    int64_t first = query_whole_after(q, from), end = query_whole_before(q, to);
     char text[RFC3339_TEXT];
     parameters_hint(p, "whole %ss outward, as with bounds=outward: ", period);
-    hint_bounds(p, name, whole_before(q, from), whole_after(q, to));
+    hint_bounds(p, name, query_whole_before(q, from), query_whole_after(q, to));
     parameters_hint(p, "; inward: ");
     if (first < end)
         hint_bounds(p, name, first, end);
@@ -144,7 +133,7 @@ static int fit_bounds(struct parameters *p, const char *name, int64_t *from, int
     bool is_outward;
     if (parameters_word(p, "bounds", "outward", &is_outward) != 0 || clip(p, from, to) != 0)
         return -1;
-    int64_t first = whole_before(p->q, *from), end = whole_after(p->q, *to);
+    int64_t first = query_whole_before(p->q, *from), end = query_whole_after(p->q, *to);
     if ((first == *from && end == *to) || is_part_hour(p->q, *from) || is_part_hour(p->q, *to) ||
         has_part_hours(p->q, *from, *to))
         return 0;
@@ -177,15 +166,16 @@ int period_query_range(
     return fit_bounds(p, name, from, to);
 }
 
-int period_query_check_zone(struct parameters *p)
+int period_query_check_zone(struct parameters *p, int64_t from, int64_t to)
 {
     struct query *q = p->q;
     bool rounds;
     if (parameters_word(p, "round", "hour", &rounds) != 0)
         return -1;
-    q->is_rounded = has_part_hours(q, q->is_all ? HOUR_FIRST : q->from, q->is_all ? q->now : q->to) ||
-                    (q->kind == QUERY_COMPARE && has_part_hours(q, q->before_from, q->before_to));
-    if (!q->is_rounded || rounds)
+    if (!has_part_hours(q, from, q->is_all ? q->now : to))
+        return 0;
+    q->is_rounded = true;
+    if (rounds)
         return 0;
     parameters_hint(p, "round=hour counts each UTC hour in the unit in which it begins");
     return parameters_refuse(p, 422, "part-hour-zone",
@@ -285,5 +275,9 @@ int period_query_parse(struct parameters *p)
     if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT && !q->is_all &&
         check_rows(p, q->from, q->to) != 0)
         return -1;
-    return parameters_is_of_sets(p) ? 0 : period_query_check_zone(p);
+    if (parameters_is_of_sets(p))
+        return 0;
+    return q->kind == QUERY_COMPARE && period_query_check_zone(p, q->before_from, q->before_to) != 0
+               ? -1
+               : period_query_check_zone(p, q->from, q->to);
 }

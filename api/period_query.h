@@ -8,8 +8,9 @@
 
 /* Sets calendar, from, to, before_from, before_to, is_all and now. */
 int period_query_parse(struct parameters *p);
-/* Sets is_rounded, and refuses a zone that differs from UTC by a part of an hour, without round=hour. */
-int period_query_check_zone(struct parameters *p);
+/* If the zone differs from UTC by a part of an hour in the span, sets is_rounded, or refuses the query without
+ * round=hour. */
+int period_query_check_zone(struct parameters *p, int64_t from, int64_t to);
 /* Parses FROM..TO. `name` is the parameter of the text, and `forms` the error about a text of another form. */
 int period_query_range(
     struct parameters *p, const char *name, const char *forms, struct bytes text, int64_t *from, int64_t *to);

@@ -80,6 +80,18 @@ void query_copy(struct query *to, const struct query *from);
 struct bytes query_value(const struct query *q, size_t i);
 /* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */
 void query_store(struct bytes text, char out[COMPONENT_HASH + 1]);
+/* Return the last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
+static inline int64_t query_whole_before(const struct query *q, int64_t t)
+{
+    return t / q->resolution * q->resolution;
+}
+static inline int64_t query_whole_after(const struct query *q, int64_t t)
+{
+    return query_whole_before(q, t + q->resolution - 1);
+}
+/* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which the counted periods
+ * of the span begin. A span without such periods has a single row. */
+void query_rows(const struct query *q, int64_t from, int64_t to, int64_t *first, int64_t *end);
 /* Relation of a record's period to the query's span. */
 enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period);

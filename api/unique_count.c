@@ -68,12 +68,13 @@ bool unique_count_begin(struct unique_count *c, uint64_t max_rows)
     c->to = q->to;
     if (q->is_all)
         trim(c);
-    int64_t t = units_start(calendar, c->from);
+    int64_t t, end;
+    query_rows(q, c->from, c->to, &t, &end);
     if (q->kind == QUERY_COHORT)
         return true;
     if (q->kind == QUERY_RETENTION)
         t = units_back(calendar, t, c->query->lookback);
-    for (; t < c->to; t = c->rows[c->n_rows - 1].end) {
+    for (; t < end; t = c->rows[c->n_rows - 1].end) {
         if (c->n_rows >= max_rows)
             return false;
         struct unique_row *row = ARRAY_ADD(c->rows, c->n_rows, c->rows_cap);

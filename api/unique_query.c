@@ -49,7 +49,7 @@ static int refuse_days(struct parameters *p, const struct counter *unique, const
 static int check_periods(struct parameters *p, const struct counter *unique, int64_t from, int64_t to)
 {
     if (unique->by != PERIOD_DAY)
-        return period_query_check_zone(p);
+        return period_query_check_zone(p, from, to);
     if (p->q->calendar.unit == UNIT_HOUR)
         return refuse_days(p, unique, "ask for unit=day or longer");
     if (!query_is_utc(p->q))

@@ -140,7 +140,8 @@ static void judge_completeness(struct answer *a)
 {
     int64_t end = unique_render_end(&a->count);
     completeness_add_headers(a->req, &a->complete);
-    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
+    a->complete.is_approximate = a->query.query.is_rounded;
+    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
         a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};
 }
@@ -240,8 +241,8 @@ static void ask(struct answer *a)
     static const char *const periods[] = {"hour", "day", "month"}; /* indexed by enum period_unit */
     const struct query_set *s = &a->query.sets[a->at];
     enum period_unit largest = largest_period(&a->query);
-    int64_t first = (s->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS;
-    int64_t last = (s->to - 1) / HOUR_SECONDS * HOUR_SECONDS;
+    int64_t first = query_whole_after(&a->query.query, s->from);
+    int64_t last = query_whole_before(&a->query.query, s->to - 1);
     struct buf target = {0};
     buf_append_str(&target, "/range?start=");
     append_key(s, first < HOUR_END ? first : last, s->unique->by, &target);

@@ -194,7 +194,8 @@ static void print_uniques(const struct json_doc *d)
 static bool print_cell(const struct json_doc *cell, size_t i, void *arg)
 {
     struct json_value complete = json_doc_at(cell, "/complete");
-    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
+    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean &&
+                      json_doc_at(cell, "/approximate").type != JSON_BOOL;
     (void)i, (void)arg;
     if (json_doc_at(cell, "/share").type == JSON_NULL)
         printf(" %5s ", "-");

@@ -217,6 +217,23 @@ class ApiTest(harness.MillraceTest):
             self.assertEqual((len(rows), rows[0]["t"], rows[0]["date"]), (24, at, day + "T00:00:00+05:30"))
             self.assertEqual((rows[0]["n"], rows[-1]["n"]), (first, last))
 
+    def test_rows_of_a_zone_with_half_hours_have_an_hour_of_the_span(self):
+        """No row is of the day before or after, whatever the bounds: the first and the last row contain an hour that starts in the span."""
+        before = MARCH - 7 * 3600  # 24 March, 18:00 UTC; the local day begins at 18:30
+        self.source.records["u|k"] = " ".join("%s:1" % hour_text(before + 3600 * i) for i in range(-30, 60))
+        for start, end, unit, dates in ((before, before + 86400, "hour", 24), (before + 600, before + 1800 + 86400, "hour", 24),
+                                        (before + 4200, before + 4200 + 86400, "hour", 24), (before + 600, before + 90000, "day", 1),
+                                        (before + 60, before + 1800, "hour", 1), (before + 60, before + 1800, "day", 1)):
+            for path, params in (("series", {}), ("compare", {"against": "%d..%d" % (start, end)})):
+                for zone, half in (("Asia/Kolkata", 1800), ("Asia/Kathmandu", 900)):
+                    got = self.ask(path, user="k", unit=unit, timezone=zone, round="hour", from_=start, to=end, **params).json()
+                    self.assertEqual((got["from"], got["to"], got["approximate"]), (start, end, True))
+                    self.assertEqual((len(got["rows"]), {(r["complete"], r["approximate"]) for r in got["rows"]}), (dates, {(False, True)}), (start, zone, got))
+                    hours = len([t for t in range(before - 86400, end, 3600) if t >= start])
+                    self.assertEqual((got["total"], sum(r["n"] for r in got["rows"])), (hours, hours))
+                    if unit == "hour":
+                        self.assertEqual({r["n"] for r in got["rows"]}, {1 if hours else 0})
+
     def test_breakdown_shows_ties_in_the_order_of_their_texts(self):
         texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}
         for stored, text in texts.items():

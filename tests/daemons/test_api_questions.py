@@ -102,9 +102,7 @@ class Questions(harness.MillraceTest):
         around = self.random.choice(self.changes * 4 + [max(h for hours in self.counts.total.values() for h in hours), 1577836800, 4102444800])
         start = around - self.random.randrange(40 * DAY)
         end = around + self.random.randrange(1, 40 * DAY)
-        if self.random.random() < 0.5:
-            start, end = start - start % HOUR, end - end % HOUR
-        return start, end
+        return start - start % HOUR, end + -end % HOUR
 
     def stored(self, key):
         return self.oracle.component(key.encode(), {})
@@ -125,12 +123,8 @@ class Questions(harness.MillraceTest):
     def check_rows(self, got, hours, start, end, unit, zone, what):
         expected = self.rows(hours, start, end, unit, zone)
         rows = [(r["t"], r["n"]) for r in got["rows"]]
-        # The unit of `from` is there, even if none of its hours starts in the span.
-        self.assertEqual([r for r in rows if r[1]], [r for r in expected if r[1]], what)
-        self.assertLessEqual(set(expected), set(rows), what)
-        self.assertLessEqual(len(rows), len(expected) + 2, what)
+        self.assertEqual(rows, expected, what)
         self.assertEqual(got["total"], sum(n for _, n in rows), what)
-        self.assertEqual(rows, sorted(rows), what)
 
     def check_complete(self, answer, rows, what):
         ends = [r["t"] for r in rows[1:]] + [None]

@@ -3,7 +3,9 @@ three shards, while they are compacted, whatever is killed."""
 # seconds: 20
 import bisect
 import collections
+import csv
 import datetime
+import io
 import json
 import os
 import threading
@@ -410,9 +412,9 @@ class Answers(UniquesCase):
         by_ns = self.ask(self.api, "uniques", [("ns", "v.u"), ("key", "bitly"), ("from", START), ("to", START + 3 * DAY)])
         self.assertEqual((by_ns["ns"], by_ns["count"], by_ns["total"], [r["n"] for r in by_ns["rows"]]), ("v.u", "visitor", 6, [4, 4, 4]))
         self.assertIn("64-bit hash", by_ns["hash"])
-        csv = self.api.get("/v1/uniques?page=/&window=2&format=csv" + span)
-        self.assertEqual(csv.header("Content-Type"), "text/csv; charset=utf-8")
-        self.assertEqual([line.split(",")[2] for line in csv.text.splitlines()], ["n", "4", "5", "5"])
+        table = self.api.get("/v1/uniques?page=/&window=2&format=csv" + span)
+        self.assertEqual(table.header("Content-Type"), "text/csv; charset=utf-8")
+        self.assertEqual([line.split(",")[2] for line in table.text.splitlines()], ["n", "4", "5", "5"])
         sticky = self.api.get("/v1/uniques?page=/&stickiness=1&unit=month" + span).json()
         self.assertEqual((sticky["rows"][0]["n"], sticky["rows"][0]["daily"]), (6, 4.0))
         self.assertAlmostEqual(sticky["stickiness"], 4 / 6, places=5)
@@ -424,10 +426,32 @@ class Answers(UniquesCase):
         self.assertEqual([line.split(",")[6] for line in cohort], ["n", "4", "4", "1"])
         cohort = self.api.get("/v1/cohort?all=2026-03-01@v.p:/&not=2026-03-02@h.u:bitly").json()
         self.assertEqual((cohort["n"], [s["ns"] for s in cohort["sets"]]), (1, ["v.p", "h.u"]))
+        self.check_approximate(span)
         counters = self.api.get("/v1/counters").json()["totals"]
         self.assertEqual([u["label"] for u in counters[1]["uniques"]], ["visitor", "hourly"])
         self.assertEqual(counters[1]["uniques"][1], {"ns": "h.u", "label": "hourly", "member": "v", "by": "hour"})
         self.assertEqual(self.api.get("/v1/uniques?page=absent" + span).json()["total"], 0)
+
+    def check_approximate(self, span):
+        """Sets of UTC hours, asked for by a zone of half hours: no row is complete."""
+        zone = "&timezone=Asia/Kolkata&round=hour"
+        for target in ("uniques?user=bitly&count=hourly&stickiness=1" + span, "uniques?user=bitly&count=hourly&unit=hour&window=2" + span,
+                       "retention?user=bitly&count=hourly&unit=day&lookback=1" + span,
+                       "cohort?all=2026-03-01@h.u:bitly&not=2026-03-02@h.u:bitly"):
+            exact, reply = self.api.get("/v1/" + target).json(), self.api.get("/v1/" + target + zone)
+            got = reply.json()
+            for answer, marks in (exact, (True, None, None)), (got, (False, True, "hour")):
+                rows = answer.get("rows") or answer["sets"] + [answer]
+                rows += [cell for row in rows for cell in row.get("retained", [])]
+                self.assertEqual({(r["complete"], r.get("approximate")) for r in rows}, {marks[:2]}, answer)
+                self.assertEqual((answer.get("approximate"), answer.get("round")), marks[1:])
+            self.assertNotIn("max-age", reply.header("Cache-Control"))
+            lines = csv.DictReader(io.StringIO(self.api.get("/v1/" + target + zone + "&format=csv").text))
+            self.assertEqual({(r["complete"], r["approximate"]) for r in lines}, {("false", "true")})
+        # Only the set is in a time of half hours: clocks of Lord Howe Island are 10.5 hours ahead in winter, 11 in summer.
+        winter = "cohort?all=2025-07@h.u:bitly&period=2026-01&timezone=Australia/Lord_Howe"
+        self.assertEqual(self.api.get("/v1/" + winter).json()["code"], "part-hour-zone")
+        self.assertEqual(self.api.get("/v1/" + winter + "&round=hour").json()["approximate"], True)
 
     def query(self, *words):
         done = self.run_program("millrace", "query", *words, "--api-url", self.api.url, env={**os.environ, "LC_ALL": "C"})
