@@ -182,6 +182,17 @@ int period_query_check_zone(struct parameters *p, int64_t from, int64_t to)
         "%s differs from UTC by a part of an hour, and counts are kept by UTC hour", q->calendar.zone.name);
 }
 
+/* Refuses a unit that changes nothing, because the answer has no rows of units, and the time does not depend on the unit. */
+static int refuse_unit(struct parameters *p)
+{
+    struct bytes unit;
+    if (p->q->kind != QUERY_BREAKDOWN || !parameters_get(p, "unit", &unit))
+        return 0;
+    parameters_hint(p, "unit is the unit of units=N, and of the time before to or after from; a period of "
+                       "weeks follows unit=mweek");
+    return BAD(p, "unit has no meaning for the sums of a given time; leave unit out");
+}
+
 static int parse_period(struct parameters *p, struct bytes period)
 {
     struct query *q = p->q;
@@ -189,7 +200,7 @@ static int parse_period(struct parameters *p, struct bytes period)
     if (q->is_all) {
         q->from = HOUR_FIRST;
         q->to = HOUR_END;
-        return 0;
+        return refuse_unit(p);
     }
     struct period found;
     bool exists = period_named(&q->calendar, period, q->now, &found);
@@ -201,7 +212,7 @@ static int parse_period(struct parameters *p, struct bytes period)
     q->to = found.to;
     q->before_to = found.from;
     q->before_from = period_before(&q->calendar, &found);
-    return 0;
+    return found.unit == UNIT_WEEK || found.unit == UNIT_MWEEK ? 0 : refuse_unit(p);
 }
 
 static int parse_units(struct parameters *p)
@@ -221,6 +232,8 @@ static int parse_units(struct parameters *p)
         q->to = units_next(&q->calendar, last);
     if (!has_from)
         q->from = units_back(&q->calendar, last, units - 1);
+    if (has_from && has_to && refuse_unit(p) != 0)
+        return -1;
     if ((has_from || has_to) && fit_bounds(p, NULL, &q->from, &q->to) != 0)
         return -1;
     q->before_to = q->from;

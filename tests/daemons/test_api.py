@@ -404,7 +404,8 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(([(r["key"], r["n"]) for r in got["rows"]], got["other"], got["by"]), ([("b", 5), ("c", 2)], 1, "user"))
         for status, code, wrong in ((400, "missing-parameter", {}), (404, "unknown-counter", {"counter": "nope"}),
                                     (400, "bad-parameter", {"counter": "user", "key": "a"}), (400, "bad-parameter", {"counter": "user", "user": "a"}),
-                                    (400, "unknown-parameter", {"counter": "user", "limt": 3})):
+                                    (400, "unknown-parameter", {"counter": "user", "limt": 3}),
+                                    (400, "bad-parameter", {"counter": "user", "period": "7d", "unit": "hour"})):
             self.assertEqual(self.ask("top", status, **wrong).json()["code"], code, wrong)
         reply = self.ask("top", 404, counter="domain").json()
         self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "add to the configuration:\n[subtotal d.all]\nkey = host(u)"))

@@ -204,13 +204,13 @@ class Questions(harness.MillraceTest):
         _, _, start, end, params = self.pick()
         name, key = self.pick_sub()
         limit = self.random.choice([1, 5, 50, 10000])
-        got = self.ask("breakdown", ns=name, key=key, limit=limit, **params)
+        got = self.ask("breakdown", ns=name, key=key, limit=limit, **{**params, "unit": None})
         self.check_breakdown(got, self.expected_breakdown(name, key, start, end), limit, (name, key, params))
 
     def top(self):
         _, _, start, end, params = self.pick()
         ns = self.random.choice(["u", "h"])
-        got = self.ask("top", counter=LABELS[ns], limit=20, **params)
+        got = self.ask("top", counter=LABELS[ns], limit=20, **{**params, "unit": None})
         self.check_breakdown(got, self.expected_breakdown(ns + ".all", "all", start, end), 20, (ns, params))
 
     def compare(self):

@@ -290,6 +290,53 @@ static void periods_and_zones(void **state)
         bad(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe&period=this-year").code, "part-hour-zone");
 }
 
+static void weeks_begin_on_the_day_of_the_unit(void **state)
+{
+    (void)state;
+    const int64_t sunday = NOW - 3600; /* 25 March 2012 */
+    static const struct {
+        const char *parameters;
+        int days, last_days; /* from the start of the week to this Sunday */
+    } weeks[] = {{"", 0, 7}, {"&unit=week", 0, 7}, {"&unit=mweek", 6, 13}, {"&week_start=monday", 6, 13},
+        {"&week_start=saturday", 1, 8}, {"&unit=week&week_start=saturday", 1, 8},
+        {"&unit=mweek&week_start=saturday", 6, 13}};
+    for (size_t i = 0; i < sizeof weeks / sizeof *weeks; i++)
+        for (enum query_kind kind = QUERY_SERIES; kind <= QUERY_COMPARE; kind++) {
+            static const char *const named[] = {"user=k", "user=k&by=country", "user=k"};
+            static const char *const periods[] = {"this-week", "last-week", "2w"};
+            for (size_t j = 0; j < 3; j++) {
+                char query[128];
+                snprintf(query, sizeof query, "%s&period=%s%s", named[kind], periods[j], weeks[i].parameters);
+                struct query q = good(kind, query);
+                assert_int_equal(q.from, sunday - DAY * (j ? weeks[i].last_days : weeks[i].days));
+                assert_int_equal(q.to, sunday - DAY * (weeks[i].days - (j == 1 ? 0 : 7)));
+                if (kind == QUERY_COMPARE)
+                    assert_int_equal(q.before_from, q.from - (q.to - q.from));
+            }
+        }
+}
+
+static void a_unit_without_meaning_is_refused(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"period=today", "period=2012", "period=12mo", "period=all",
+        "from=0&to=3600"},
+                             *const meant[] = {
+                                 "", "&units=3", "&to=7200", "&from=7200", "&period=2w", "&period=last-week"};
+    char query[128];
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        snprintf(query, sizeof query, "user=k&by=country&unit=day&%s", times[i]);
+        struct query_error e = bad(QUERY_BREAKDOWN, query);
+        assert_string_equal(e.detail, "unit has no meaning for the sums of a given time; leave unit out");
+        assert_int_equal(e.status, 400);
+        good(QUERY_BREAKDOWN, strncat(strcpy(query, "user=k&by=country&"), times[i], 64));
+    }
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++) {
+        snprintf(query, sizeof query, "user=k&by=country&unit=mweek%s", meant[i]);
+        good(QUERY_BREAKDOWN, query);
+    }
+}
+
 static void a_date_that_does_not_exist_is_named(void **state)
 {
     (void)state;
@@ -464,6 +511,8 @@ int main(void)
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(bounds_within_an_hour_are_refused_with_whole_hours),
         cmocka_unit_test(periods_and_zones),
+        cmocka_unit_test(weeks_begin_on_the_day_of_the_unit),
+        cmocka_unit_test(a_unit_without_meaning_is_refused),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
         cmocka_unit_test(milliseconds_are_recognized),
         cmocka_unit_test(what_top_needs_is_shown_in_lines_of_the_configuration),
