@@ -17,6 +17,7 @@ struct forget {
     char space[COMPONENT_HASH + 1];
     struct hash *hashes; /* hashes in the key's records; sorted after the first pass */
     size_t n, room;
+    bool has_sets;                  /* the archive has sets */
     uint64_t records, as_sub, sets; /* `sets`: sets of other keys with the member */
     struct record_filter filter;
 };
@@ -84,6 +85,7 @@ static enum compact_result collect(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
     struct forget *f = arg;
+    f->has_sets = f->has_sets || key->is_set;
     if (key->is_lookup && bytes_equal(key->key, f->stored))
         add_hash(f, key->key); /* even without a record of the key, because --drop-before keeps lookups */
     if (!is_of_key(f, key))
@@ -163,6 +165,17 @@ static void parse_key(struct forget *f)
     f->filter.without_member = f->ns.ptr ? NULL : loses_member;
 }
 
+enum compact_result forget_refuse_hash(struct bytes text, struct error *error)
+{
+    if (!component_is_hash(text))
+        return COMPACT_OK;
+    return error_set(error, COMPACT_USAGE,
+        "%.*s is the hash of a text, and sets do not have this hash. Give the text: `millrace compact "
+        "--export` "
+        "prints it after lookup|%.*s. To remove only the counts of a total, give NAMESPACE|%.*s",
+        (int)text.len, text.ptr, (int)text.len, text.ptr, (int)text.len, text.ptr);
+}
+
 enum compact_result forget_scan(
     const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error)
 {
@@ -172,6 +185,8 @@ enum compact_result forget_scan(
     parse_key(f);
     enum compact_result r = record_scan(archive, m, collect, f, error);
     sort_hashes(f);
+    if (r == COMPACT_OK && f->has_sets && !f->ns.ptr)
+        r = forget_refuse_hash(bytes_str(key), error);
     if (r == COMPACT_OK)
         r = record_scan(archive, m, keep_used, f, error);
     return r;

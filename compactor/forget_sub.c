@@ -1,6 +1,7 @@
 #include "compactor/forget_sub.h"
 
 #include "compactor/external_sort.h"
+#include "compactor/forget.h"
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
 #include "sets/set_chunk.h"
@@ -146,6 +147,8 @@ enum compact_result forget_sub_scan(const char *archive, const struct manifest *
     enum compact_result r = record_scan(archive, m, visit, f, error);
     if (r == COMPACT_OK)
         r = check_namespace(f, m, error);
+    if (r == COMPACT_OK && f->has_sets)
+        r = forget_refuse_hash(sub, error);
     return r == COMPACT_OK ? external_sort_finish(f->sort, error) : r;
 }
 
