@@ -355,6 +355,24 @@ class PutDoorTest(DoorTest):
         self.assertIn(b'"visitor":', stored)
         self.assertNotIn(b"192.0.2.7", stored)
 
+    def test_a_put_before_the_first_start_of_the_pipeline(self):
+        """Its lines may need a door, so none is posted, even if a queue answers already."""
+        data, port = self.path("data"), self.source.server_address[1]
+        config = self.write("put.conf", "[millrace]\ndata_dir = %s\n[simplequeue]\nport = %d\n" % (data, port))
+        log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(time.time()), "a"))
+        done = self.run_program("millrace", "put", "--format=combined", "--timeout=300ms", "--config", config, log)
+        self.assertEqual((done.returncode, self.source.posted), (75, []), done.stderr)
+        self.assertIn(b"waiting for the first start of a pipeline in %s, " % data.encode(), done.stderr)
+        p = subprocess.Popen(harness.dies_with_us([harness.program("millrace"), "put", "--format=combined", "--config", config, log]), stderr=subprocess.PIPE)
+        self.addCleanup(p.stderr.close)
+        wait_until(lambda: b"waiting for the first start" in p.stderr.readline(), "the put to wait")
+        own = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
+        pipeline = harness.Pipeline(self, own, data).wait_ready()
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        stored = wait_until(lambda: harness.request(pipeline.daemon_url("pubsub"), "GET", "/sub?stream=clicks&from=earliest&follow=0").body, "the line")
+        self.assertIn(b'"visitor":', stored)
+        self.assertEqual((b"192.0.2.7" in stored, self.source.posted), (False, []))
+
     def test_a_door_that_cannot_be_read_ends_the_put(self):
         log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(0), "a"))
         self.write("broken.conf", "[door\n")
