@@ -98,7 +98,7 @@ class LineWatchTest(harness.MillraceTest):
         done = self.run_program("millrace", "put", "--data-dir", self.path("data"), events)
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(b"millrace put: warning: no event of 1000 has the configured field country (correct the field's name in the "
-                      b"configuration, or the sender)\n", done.stderr)
+                      b"configuration, or the sender; or name the field in `optional` of [input])\n", done.stderr)
 
     def test_a_field_that_no_event_has(self):
         self.put(*[{"ts": 1332637200, "user": "a", "c": "JP"}] * 999)
