@@ -3,7 +3,7 @@
  * 1. Without [door] in the configuration, events pass unchanged.
  * 2. A timer makes and deletes keys, also if no events arrive.
  * 3. If a proxy on this host or in a private network sends X-Forwarded-For or X-Real-IP, and client_address is not set,
- *    /health shows a warning until the next start. */
+ *    /health shows a warning until an hour without such a request has passed. */
 #ifndef MILLRACE_API_DOOR_H
 #define MILLRACE_API_DOOR_H
 

@@ -104,6 +104,8 @@ static int api_check(struct options *o, struct error *error)
     counters_free(&c);
     if (r == 0)
         r = door_settings_read(options_config(o), data_dir_of(o, dir), &door, error);
+    if (r == 0 && door && options_check_only(o))
+        r = enrich_check(door, error);
     door_settings_free(&door);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);

@@ -219,12 +219,10 @@ static void open_counters(struct enrich *e, struct stats *stats)
     }
 }
 
+/* Opens the files that no door changes. */
 static int open_files(struct enrich *e, struct error *error)
 {
     const struct door_settings *s = e->settings;
-    if (s->adds[DOOR_VISITOR] &&
-        !(e->keys = visitor_keys_open(s->visitor_key_file, s->period, e->now, error)))
-        return -1;
     if ((s->adds[DOOR_COUNTRY] || s->adds[DOOR_REGION] || s->adds[DOOR_CITY]) &&
         !(e->geo = geo_open(s->geo_file, error)))
         return error_set(error, -1,
@@ -257,9 +255,24 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
         [SITE] = settings->site_field ? settings->site_field : input->time_field,
         [URL] = "url"};
     e->fields = json_fields_new(paths, PATHS);
-    if (open_files(e, error) != 0)
+    if ((settings->adds[DOOR_VISITOR] &&
+            !(e->keys = visitor_keys_open(settings->visitor_key_file, settings->period, e->now, error))) ||
+        open_files(e, error) != 0)
         enrich_free(&e);
     return e;
+}
+
+int enrich_check(const struct door_settings *settings, struct error *error)
+{
+    struct enrich *e = mem_zalloc(sizeof *e);
+    e->settings = settings;
+    int r = settings->adds[DOOR_VISITOR]
+                ? visitor_keys_check(settings->visitor_key_file, settings->period, error)
+                : 0;
+    if (r == 0)
+        r = open_files(e, error);
+    enrich_free(&e);
+    return r;
 }
 
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)

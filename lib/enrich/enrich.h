@@ -61,6 +61,8 @@ enum enrich_missed {
 struct enrich *enrich_new(const struct door_settings *settings, const struct enrich_input *input,
     struct stats *stats, usec_t wall, usec_t boot, struct error *error);
 void enrich_free(struct enrich **e);
+/* Reads the files as enrich_new does, and changes none. Returns 0, or -1 with the error. */
+int enrich_check(const struct door_settings *settings, struct error *error);
 /* Removes a further member, which contains the address, unless `ip` is among the values. */
 void enrich_drop(struct enrich *e, const char *member);
 
