@@ -109,9 +109,9 @@ static enum compact_result find_member(struct forget *f, struct count_source *s,
     set_chunk_id(f->filter.member, id);
     while (f->filter.without_member && (r = s->kind->next_value(s)) == COUNT_FOUND) {
         int order = bytes_compare(s->name, bytes_of(id, sizeof id));
-        if (order == 0)
-            f->sets += set_chunk_has(s->name, s->text, f->filter.member);
-        if (order >= 0)
+        bool is_found = order == 0 && set_chunk_has(s->name, s->text, f->filter.member);
+        f->sets += is_found;
+        if (is_found || order > 0)
             return COMPACT_OK;
     }
     return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;

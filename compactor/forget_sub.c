@@ -60,12 +60,14 @@ static enum count_next find_sub(const struct forget_sub *f, struct count_source 
 
 static enum compact_result find_member(struct forget_sub *f, struct count_source *s, struct error *error)
 {
-    char id[SET_CHUNK_ID];
     enum count_next r;
-    set_chunk_id(f->filter.member, id);
-    while ((r = s->kind->next_value(s)) == COUNT_FOUND && !bytes_equal(s->name, bytes_of(id, sizeof id)))
+    while ((r = s->kind->next_value(s)) == COUNT_FOUND &&
+           set_chunk_is_before(s->name, s->text, f->filter.member))
         ;
-    f->records += r == COUNT_FOUND && set_chunk_has(s->name, s->text, f->filter.member);
+    char id[SET_CHUNK_ID];
+    set_chunk_id(f->filter.member, id);
+    f->records += r == COUNT_FOUND && bytes_equal(s->name, bytes_of(id, sizeof id)) &&
+                  set_chunk_has(s->name, s->text, f->filter.member);
     return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
 }
 

@@ -2,10 +2,13 @@
 
 #include "sets/set_code.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-#define GROUP 3  /* bytes that four characters of base64 encode */
-#define DIGITS 4 /* characters of a group */
+#define GROUP 3        /* bytes that four characters of base64 encode */
+#define DIGITS 4       /* characters of a group */
+#define REST_DIGITS 12 /* hexadecimal digits of the bits of a hash that are not in the id */
+#define REST_MASK ((UINT64_C(1) << 48) - 1)
 
 static const char HEX[] = "0123456789abcdef";
 static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -21,7 +24,7 @@ bool set_text_is(struct bytes value)
     return true;
 }
 
-void set_text_append_id(struct bytes id, struct buf *out)
+static void append_id(struct bytes id, struct buf *out)
 {
     for (size_t i = 0; i < id.len; i++) {
         buf_append_char(out, HEX[(unsigned char)id.ptr[i] >> 4]);
@@ -29,17 +32,46 @@ void set_text_append_id(struct bytes id, struct buf *out)
     }
 }
 
-bool set_text_parse_id(struct bytes text, char id[SET_CHUNK_ID])
+/* Reads hexadecimal digits. Returns false if the text has other characters. */
+static bool parse_digits(struct bytes text, uint64_t *out)
 {
-    if (text.len != SET_TEXT_ID)
-        return false;
-    for (size_t i = 0; i < SET_TEXT_ID; i++) {
+    *out = 0;
+    for (size_t i = 0; i < text.len; i++) {
         const char *digit = memchr(HEX, text.ptr[i], 16);
         if (!digit)
             return false;
-        id[i / 2] = (char)((i % 2 ? (unsigned char)id[i / 2] << 4 : 0) | (digit - HEX));
+        *out = *out << 4 | (uint64_t)(digit - HEX);
     }
     return true;
+}
+
+static bool parse_id(struct bytes text, char id[SET_CHUNK_ID])
+{
+    uint64_t digits;
+    if (!parse_digits(text, &digits))
+        return false;
+    for (size_t i = SET_CHUNK_ID; i-- > 0; digits >>= 8)
+        id[i] = (char)digits;
+    return true;
+}
+
+void set_text_append_place(struct bytes id, struct bytes chunk, struct buf *out)
+{
+    append_id(id, out);
+    if (set_chunk_is_hashes(id))
+        buf_printf(out, "%012" PRIx64, set_chunk_hash(chunk, 0) & REST_MASK);
+}
+
+bool set_text_parse_place(struct bytes text, uint64_t *code)
+{
+    uint64_t kind;
+    if (text.len < SET_TEXT_ID || !parse_digits(bytes_of(text.ptr, 2), &kind) ||
+        !parse_digits(bytes_of(text.ptr + 2, text.len - 2), code))
+        return false;
+    if (kind == 0)
+        *code <<= 16;
+    return kind == 0 ? text.len == SET_TEXT_ID
+                     : kind == 1 && text.len == SET_TEXT_ID + REST_DIGITS && *code >= SET_NUMBER_END;
 }
 
 static void append_base64(struct bytes b, struct buf *out)
@@ -89,7 +121,7 @@ static bool decode_base64(struct bytes text, struct buf *out)
 void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out)
 {
     buf_append_char(out, is_first ? '@' : ' ');
-    set_text_append_id(id, out);
+    append_id(id, out);
     append_base64(chunk, out);
 }
 
@@ -162,13 +194,17 @@ static const char *read_chunk(struct set_text *t, struct bytes *rest, bool is_fi
 {
     struct bytes word;
     if (!take_word(rest, &word) || word.len <= SET_TEXT_ID ||
-        !set_text_parse_id(bytes_of(word.ptr, SET_TEXT_ID), t->next) ||
+        !parse_id(bytes_of(word.ptr, SET_TEXT_ID), t->next) ||
         !decode_base64(bytes_of(word.ptr + SET_TEXT_ID, word.len - SET_TEXT_ID), &t->chunk) ||
         !set_chunk_check(bytes_of(t->next, SET_CHUNK_ID), buf_bytes(&t->chunk)))
         return "a chunk is malformed";
-    if (!is_first && memcmp(t->next, t->id, SET_CHUNK_ID) <= 0)
+    bool is_hashes = set_chunk_is_hashes(bytes_of(t->next, SET_CHUNK_ID));
+    int order = is_first ? 1 : memcmp(t->next, t->id, SET_CHUNK_ID);
+    if (order < 0 || (order == 0 && (!is_hashes || set_chunk_hash(buf_bytes(&t->chunk), 0) <= t->last)))
         return "the chunks do not ascend";
     memcpy(t->id, t->next, SET_CHUNK_ID);
+    if (is_hashes)
+        t->last = set_chunk_hash(buf_bytes(&t->chunk), t->chunk.len / sizeof t->last - 1);
     return NULL;
 }
 

@@ -210,6 +210,22 @@ void set_container_add(const struct roaring_bitmap_s *of, size_t i, bool is_firs
     }
 }
 
+void set_chunks_seek(struct set_chunks *c, uint64_t code)
+{
+    const struct set_view *v = c->view;
+    size_t n = v->numbers ? (size_t)v->numbers->high_low_container.size : 0, end = v->n_hashes;
+    while (c->container < n &&
+           (code >= SET_NUMBER_END || v->numbers->high_low_container.keys[c->container] < code >> LOW_BITS))
+        c->container++;
+    while (c->hash < end) {
+        size_t middle = c->hash + (end - c->hash) / 2;
+        if (v->hashes[middle] < code)
+            c->hash = middle + 1;
+        else
+            end = middle;
+    }
+}
+
 bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk)
 {
     const struct set_view *v = c->view;
@@ -227,7 +243,8 @@ bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk
     if (first == v->n_hashes)
         return false;
     set_chunk_id(v->hashes[first], c->id);
-    while (c->hash < v->n_hashes && v->hashes[c->hash] >> HASH_SHIFT == v->hashes[first] >> HASH_SHIFT)
+    while (c->hash < v->n_hashes && c->hash - first < SET_CHUNK_HASHES &&
+           v->hashes[c->hash] >> HASH_SHIFT == v->hashes[first] >> HASH_SHIFT)
         c->hash++;
     *chunk = bytes_of(v->hashes + first, (c->hash - first) * sizeof *v->hashes);
     return true;

@@ -41,6 +41,8 @@ struct set_chunks {
     struct buf chunk;
     char id[SET_CHUNK_ID];
 };
+/* Skips the chunks before the chunk of a code. Before the first set_chunks_next only. */
+void set_chunks_seek(struct set_chunks *c, uint64_t code);
 /* Returns false at the end. *id and *chunk are valid until the next call. */
 bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk);
 void set_chunks_free(struct set_chunks *c);
