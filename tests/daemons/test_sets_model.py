@@ -3,8 +3,10 @@ and of the aggregator (members=1, after=) unite to the sets of a model, the api'
 --verify finds nothing."""
 # full: MILLRACE_ROUNDS=1000
 # seconds: 25
+import base64
 import collections
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -225,11 +227,11 @@ class SetsModel(harness.MillraceTest):
             self.assertEqual([line.split(",", 1)[0] for line in lines], sorted(expected, key=lambda k: k + ","))
             through = int(reply.header("X-Millrace-Through"))
             for key in {k[:k.rindex(".")] for k in expected}:
-                lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by, members=1, max_bytes=9000)
+                lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by, members=1, max_bytes=self.random.choice([600, 9000]))
                 for k, members in self.sets_of(lines).items():
                     self.assertEqual(members, expected[k], (k, self.log))
                     total[k] |= members
-                self.check_short(key, expected, sorted(line.split(",")[0] for line in lines), by)
+                self.check_short(key, expected, sorted({line.split(",")[0] for line in lines}), by)
             lines, _ = self.lines(self.aggregator, "/fwmatch", key=ns + "|", after=through, members=1)
             for k, members in self.sets_of(lines).items():
                 total[self.folded(k)] |= members
@@ -328,6 +330,33 @@ class SetsModel(harness.MillraceTest):
             self.assertIn("%s:2: %s" % (path, why), log)
         self.check()
 
+
+    def test_an_answer_ends_inside_a_set(self):
+        """Chosen members: numbers of three chunks, and 20,000 hashes with one id, which are in chunks of 8,192."""
+        self.begin("p")
+        numbers = [struct.pack("<HH", 1, 2) for _ in range(3)]
+        hashes = [0x1234 << 48 | 7 * i for i in range(20000)]
+        words = ["%06x" % i + base64.b64encode(chunk).decode().rstrip("=") for i, chunk in enumerate(numbers)]
+        for first in range(0, 20000, 5000):
+            chunk = struct.pack("<5000Q", *hashes[first:first + 5000])
+            words.append("011234" + base64.b64encode(chunk).decode().rstrip("="))
+        expected = {i << 16 | low for i in range(3) for low in (1, 2)} | set(hashes)
+        self.compactor("--import", self.write("sets", "v.u|aa.c41,@%s\nv.u|aa.c42,=1\n" % " ".join(words)))
+        self.assertEqual(self.sortdb.post("/reload").status, 200)
+        got, places, start, size = collections.defaultdict(set), [], "v.u|aa.0110", 0
+        while start:
+            reply = self.sortdb.get("/range?" + harness.query(start=start, end="v.u|aa.zvcvn", rollups="day", members=1, max_bytes=1))
+            self.assertEqual(reply.status, 200, reply)
+            for key, members in self.sets_of(reply.text.splitlines()).items():
+                self.assertTrue(members.isdisjoint(got[key]))
+                got[key] |= members
+            start, size = reply.header("X-Millrace-Next"), max(size, len(reply.body))
+            start = start and urllib.parse.unquote(start)
+            places.append(start)
+        self.assertEqual(got, {"v.u|aa.c41": expected, "v.u|aa.c42": {1}})
+        inside = ["000001", "000002"] + ["01%016x" % hashes[i] for i in (0, 8192, 16384)]
+        self.assertEqual(places, ["v.u|aa.c41," + place for place in inside] + ["v.u|aa.c42", None])
+        self.assertLess(size, 8192 * 8 * 4 // 3 + 100)
 
     def members(self, key):
         return self.sortdb.get("/range?" + harness.query(start=key + ".0110", end=key + ".zvcvn", rollups="day", members=1))
