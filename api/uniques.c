@@ -112,7 +112,8 @@ static void reply(struct answer *a)
     }
     if (a->count.result == UNIQUE_CUT)
         http_problem(a->req, 422, "hours-dropped", "ask for whole UTC days, with timezone=UTC",
-            "for a part of this time the archive has only sets by day; the hours were dropped");
+            "for a part of this time the archive has only sets by day; the hours were dropped, or days were "
+            "imported");
     else
         etag_reply(a->req, is_csv ? "text/csv; charset=utf-8" : "application/json", buf_bytes(&a->out),
             a->is_complete ? a->uniques->config.max_age : 0);

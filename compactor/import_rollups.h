@@ -3,13 +3,17 @@
  * In the order of records a day comes directly before its hours, and a month before its days and hours. Therefore a
  * rollup is derived if the next record lies inside the rollup's period. The source reads one record ahead.
  *
- * If a day has hours but is not their sum, the source fails, because the day's other counts would be lost. */
+ * If a day has hours but is not their sum, the source fails, because the day's other counts would be lost. The sets of days
+ * are not excluded. The source fails after the set of a day of a counter by hour if none of the day's hours follows. */
 #ifndef MILLRACE_IMPORT_ROLLUPS_H
 #define MILLRACE_IMPORT_ROLLUPS_H
 
 #include "counts/count_merge.h"
+#include "counts/manifest.h"
 
-/* Merges the sources, so the result has each key once. Borrows the sources, which must outlive the result. */
-struct count_source *import_rollups_source(struct count_source **sources, size_t n, int64_t hours_from);
+/* Merges the sources, so the result has each key once. Borrows the sources and the archive's manifest, which must outlive
+ * the result. */
+struct count_source *import_rollups_source(
+    struct count_source **sources, size_t n, const struct manifest *archive, int64_t hours_from);
 
 #endif

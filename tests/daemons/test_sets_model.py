@@ -328,6 +328,14 @@ class SetsModel(harness.MillraceTest):
             path = self.write("wrong", "v.u|b.w011,=1\n" + line + "\n")
             log = self.compactor("--import", path, expect=78).stderr.decode()
             self.assertIn("%s:2: %s" % (path, why), log)
+        for days in ("v.h|a.w011,=1\n", "v.h|a.w011,=1\nv.h|a.w0120,=1\n", "v.h|z.w011,=1\nv.h|zz.w0110,=1\n"):
+            log = self.compactor("--import", self.write("days", days), expect=1).stderr.decode()
+            self.assertRegex(log, r"v.h\|[az].w011: a day without its hours")
+        self.check()
+        self.archived["v.h|y.w0110"] |= {1, 2}
+        self.archived["v.h|y.w011"] |= {1, 2, 3}
+        self.compactor("--import", self.write("days", "v.h|y.w011,=1 2 3\nv.h|y.w0110,=1 2\n"))
+        self.merged()
         self.check()
 
 
