@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define OPENED_MAX ((size_t)64 << 20)
+#define ROOM_MORE ((size_t)1 << 20)
 #define SMALL_MAX 4096 /* members that are united one by one, because set_union_size visits all chunks */
 
 void unique_count_init(struct unique_count *c, const struct unique_query *query)
@@ -27,7 +28,7 @@ void unique_count_free(struct unique_count *c)
 
 size_t unique_count_bytes(const struct unique_count *c)
 {
-    size_t bytes = sizeof *c + c->query->n_sets * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
+    size_t bytes = sizeof *c + c->room + c->query->n_sets * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
     for (size_t i = 0; i < c->query->n_sets; i++)
         bytes += set_pieces_bytes(&c->sets[i]);
     return bytes;
@@ -104,7 +105,12 @@ static bool fail(struct unique_count *c, enum unique_result result)
     return false;
 }
 
-/* Appends the views of the pieces in c->cover from `first` on. */
+static bool has_room(const struct unique_count *c)
+{
+    return c->opened <= c->room;
+}
+
+/* Appends the views of the pieces in c->cover from `first` on. Returns false if a set is damaged or has no room. */
 static bool add_views(struct unique_count *c, size_t first, struct views *v)
 {
     for (size_t i = first; i < c->cover.n; i++) {
@@ -117,6 +123,8 @@ static bool add_views(struct unique_count *c, size_t first, struct views *v)
         }
         if (!piece->set && set_pieces_open(c->cover.parts[i].of, piece, &c->opened, &c->error) != 0)
             return fail(c, UNIQUE_DAMAGED);
+        if (!has_room(c))
+            return false;
         *ARRAY_ADD(v->list, v->n, v->cap) = piece->set ? set_view_of(piece->set) : piece->opened.view;
     }
     return true;
@@ -273,6 +281,10 @@ bool unique_count_run(struct unique_count *c, usec_t end)
     bool more = true, ok = true;
     while (more && ok && clock_monotonic() < end) {
         ok = step(c, &more);
+        if (!has_room(c) && c->result == UNIQUE_OK) {
+            c->at--; /* the step is repeated */
+            return true;
+        }
         if (c->opened > OPENED_MAX || !more || !ok) {
             for (size_t i = 0; i < c->query->n_sets; i++)
                 set_pieces_close(&c->sets[i]);
@@ -283,4 +295,12 @@ bool unique_count_run(struct unique_count *c, usec_t end)
         if (set_pieces_check(&c->sets[i], &c->error) != 0)
             ok = fail(c, UNIQUE_DAMAGED);
     return more && ok;
+}
+
+bool unique_count_make_room(struct unique_count *c)
+{
+    if (has_room(c))
+        return false;
+    c->room = c->opened + c->opened / 4 + ROOM_MORE;
+    return true;
 }

@@ -68,6 +68,12 @@ static bool hold(struct answer *a, size_t piece)
     return a->hold == HTTP_HOLD_OK;
 }
 
+static void refuse_hold(struct answer *a)
+{
+    http_refuse_hold(a->req, a->hold, HINT);
+    answer_free(a);
+}
+
 static void unavailable(struct answer *a, const struct completeness *complete, const char *why)
 {
     completeness_refuse(a->req, complete, a->query.query.allows_partial, why);
@@ -131,6 +137,8 @@ static void on_notify(void *arg)
         answer_free(a);
     else if (a->is_finished)
         reply(a);
+    else if (unique_count_make_room(&a->count) && !hold(a, 0))
+        refuse_hold(a);
     else
         wait_for_turn(a);
     run_next(u);
@@ -157,8 +165,7 @@ static void begin_count(struct answer *a)
         return;
     }
     if (!hold(a, 0)) {
-        http_refuse_hold(a->req, a->hold, HINT);
-        answer_free(a);
+        refuse_hold(a);
         return;
     }
     judge_completeness(a);
@@ -277,8 +284,7 @@ static void on_done(
     }
     note_completeness(a, complete);
     if (result == SOURCE_STOPPED) {
-        http_refuse_hold(a->req, a->hold, HINT);
-        answer_free(a);
+        refuse_hold(a);
     } else if (result != SOURCE_OK) {
         unavailable(a, complete, why);
     } else if (++a->at < a->query.n_sets) {

@@ -518,6 +518,25 @@ class Answers(UniquesCase):
         partial = self.ask(self.api, "uniques", params + [("partial", "allow")])
         self.assertEqual((partial["partial"], partial["total"]), (True, expected["total"]))
 
+    def test_opened_sets_count_towards_max_buffered(self):
+        """Sets with numbers in all containers, of which each needs 2.6 MB once it is opened."""
+        words = " ".join("%06xAQA" % i for i in range(1 << 16))
+        with open(self.path("sets"), "w") as f:
+            for day in range(1, 15):
+                f.write("v.u|bitly.q3%s,@%s\n" % ("0123456789abcdef"[day], words))
+        self.compact("--import", self.path("sets"))
+        target = "/v1/uniques?user=bitly&count=visitor&unit=week&from=%d&to=%d"
+        small = self.start("api", "--config", self.config, "--aggregator-url", self.url, "--archive", self.archive, "--max-buffered=64M")
+        harness.wait_until(lambda: "reading the archive" in small.log, lambda: small.log)
+        for _ in range(3):
+            r = small.get(target % (START, START + 13 * DAY))
+            self.assertEqual((r.status, r.json()["code"]), (413, "answer-too-large"), r.body)
+            self.assertIn("shorter time", r.json()["hint"])
+            r = small.get(target % (START, START + 8 * DAY))
+            self.assertEqual((r.status, r.json()["total"]), (200, 1 << 16), r.body)
+        self.assertEqual(self.apis[0].post("/reload").status, 200)
+        self.assertEqual(self.apis[0].get(target % (START, START + 13 * DAY)).json()["total"], 1 << 16)
+
     def test_damaged_sets_are_named(self):
         self.publish([random_event(self.rng) for _ in range(3000)])
         self.wait_counted()
