@@ -3,15 +3,13 @@
 #include "sets/set_code.h"
 
 #include <inttypes.h>
+#include <nettle/base64.h>
 #include <string.h>
 
-#define GROUP 3        /* bytes that four characters of base64 encode */
-#define DIGITS 4       /* characters of a group */
 #define REST_DIGITS 12 /* hexadecimal digits of the bits of a hash that are not in the id */
 #define REST_MASK ((UINT64_C(1) << 48) - 1)
 
 static const char HEX[] = "0123456789abcdef";
-static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 bool set_text_is(struct bytes value)
 {
@@ -76,46 +74,29 @@ bool set_text_parse_place(struct bytes text, uint64_t *code)
 
 static void append_base64(struct bytes b, struct buf *out)
 {
-    buf_reserve(out, (b.len + GROUP - 1) / GROUP * DIGITS);
-    for (size_t i = 0; i < b.len; i += GROUP) {
-        size_t n = b.len - i < GROUP ? b.len - i : GROUP;
-        uint32_t three = 0;
-        for (size_t k = 0; k < GROUP; k++)
-            three = three << 8 | (k < n ? (unsigned char)b.ptr[i + k] : 0);
-        for (size_t k = 0; k <= n; k++)
-            out->ptr[out->len++] = BASE64[three >> (18 - 6 * k) & 63];
-    }
+    struct base64_encode_ctx c;
+    base64_encode_init(&c);
+    buf_reserve(out, BASE64_ENCODE_LENGTH(b.len) + BASE64_ENCODE_FINAL_LENGTH);
+    out->len += base64_encode_update(&c, out->ptr + out->len, b.len, (const uint8_t *)b.ptr);
+    out->len += base64_encode_final(&c, out->ptr + out->len);
+    while (out->ptr[out->len - 1] == '=')
+        out->len--;
 }
 
-static int digit_of(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* Appends the decoded bytes. Returns false unless append_base64 can have written the text. */
+/* Appends the decoded bytes. Returns false unless append_base64 can have written the text. The decoder skips blanks, and at
+ * the padding it checks that unused bits are 0. */
 static bool decode_base64(struct bytes text, struct buf *out)
 {
-    buf_reserve(out, text.len);
-    for (size_t i = 0; i < text.len; i += DIGITS) {
-        size_t n = text.len - i < DIGITS ? text.len - i : DIGITS;
-        uint32_t three = 0;
-        for (size_t k = 0; k < DIGITS; k++) {
-            int digit = k < n ? digit_of(text.ptr[i + k]) : 0;
-            if (digit < 0)
-                return false;
-            three = three << 6 | (uint32_t)digit;
-        }
-        if (n == 1 || (three & ((1u << 8 * (DIGITS - n)) - 1)) != 0)
-            return false;
-        for (size_t k = 0; k + 1 < n; k++)
-            out->ptr[out->len++] = (char)(three >> (16 - 8 * k));
-    }
-    return true;
+    struct base64_decode_ctx c;
+    size_t n, none, padding = (4 - text.len % 4) % 4;
+    base64_decode_init(&c);
+    buf_reserve(out, BASE64_DECODE_LENGTH(text.len));
+    if (memchr(text.ptr, '=', text.len) ||
+        !base64_decode_update(&c, &n, (uint8_t *)out->ptr + out->len, text.len, text.ptr))
+        return false;
+    out->len += n;
+    return n == text.len * 6 / 8 && base64_decode_update(&c, &none, (uint8_t[2]){0}, padding, "===") &&
+           base64_decode_final(&c);
 }
 
 void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out)
