@@ -2,7 +2,6 @@
 
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
-#include "sets/set_chunk.h"
 #include "sets/set_code.h"
 #include <stdlib.h>
 
@@ -101,22 +100,6 @@ static void use_name(struct forget *f, struct bytes name)
     f->as_sub += bytes_equal(name, f->stored);
 }
 
-/* Counts the set if it has the member. */
-static enum compact_result find_member(struct forget *f, struct count_source *s, struct error *error)
-{
-    char id[SET_CHUNK_ID];
-    enum count_next r = COUNT_END;
-    set_chunk_id(f->filter.member, id);
-    while (f->filter.without_member && (r = s->kind->next_value(s)) == COUNT_FOUND) {
-        int order = bytes_compare(s->name, bytes_of(id, sizeof id));
-        bool is_found = order == 0 && set_chunk_has(s->name, s->text, f->filter.member);
-        f->sets += is_found;
-        if (is_found || order > 0)
-            return COMPACT_OK;
-    }
-    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
-}
-
 static enum compact_result keep_used(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
@@ -125,7 +108,8 @@ static enum compact_result keep_used(
         return COMPACT_OK;
     use_hash(f, key->key);
     if (key->is_set)
-        return find_member(f, s, error);
+        return f->filter.without_member ? record_scan_find_member(s, f->filter.member, &f->sets, error)
+                                        : COMPACT_OK;
     return key->is_subtotal ? each_name(f, s, use_name, error) : COMPACT_OK;
 }
 

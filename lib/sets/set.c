@@ -148,26 +148,6 @@ void set_add_view(struct set *s, const struct set_view *v)
         unite_hashes(s, s->hashes, s->n_hashes, v->hashes, v->n_hashes);
 }
 
-void set_remove(struct set *s, uint64_t code)
-{
-    if (code < SET_NUMBER_END) {
-        roaring_bitmap_remove(s->numbers, (uint32_t)code);
-        return;
-    }
-    sort_hashes(s);
-    uint64_t *at = s->n_hashes ? bsearch(&code, s->hashes, s->n_hashes, sizeof code, compare_codes) : NULL;
-    if (!at)
-        return;
-    memmove(at, at + 1, (size_t)(s->hashes + s->n_hashes - at - 1) * sizeof *at);
-    s->n_hashes--;
-    s->n_sorted--;
-}
-
-size_t set_bytes(const struct set *s)
-{
-    return roaring_bitmap_size_in_bytes(s->numbers) + s->room * sizeof *s->hashes;
-}
-
 struct set_view set_view_of(struct set *s)
 {
     sort_hashes(s);
@@ -177,13 +157,6 @@ struct set_view set_view_of(struct set *s)
 uint64_t set_view_size(const struct set_view *v)
 {
     return (v->numbers ? roaring_bitmap_get_cardinality(v->numbers) : 0) + v->n_hashes;
-}
-
-bool set_view_has(const struct set_view *v, uint64_t code)
-{
-    if (code < SET_NUMBER_END)
-        return v->numbers && roaring_bitmap_contains(v->numbers, (uint32_t)code);
-    return v->n_hashes && bsearch(&code, v->hashes, v->n_hashes, sizeof code, compare_codes);
 }
 
 void set_container_add(const struct roaring_bitmap_s *of, size_t i, bool is_first, uint64_t *bits)

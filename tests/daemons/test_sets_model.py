@@ -17,7 +17,7 @@ import test_aggregator
 from test_unique_counts import COUNTERS, MIDNIGHT, Model, code, hour_text, random_line, read_chunk, short
 
 STEPS = 6
-PROGRAMS_EACH = 250  # more programs run in several processes beside each other
+PROGRAMS_EACH = 125  # more programs run in several processes beside each other
 DAY = 86400
 SPACES = {"v.u": "day", "w.u": "hour", "v.all": "day", "v.h": "hour"}
 OPTIONAL = "[unique v.h]\nmember = v\nby = hour\n"
@@ -316,6 +316,8 @@ class SetsModel(harness.MillraceTest):
             self.aggregator.stop()
             self.sortdb.stop()
             self.pubsub.close()
+            if i % 25 == 24:
+                print("%d programs" % (i + 1), file=sys.stderr, flush=True)
 
     def test_a_record_of_another_kind_is_refused(self):
         self.begin("p")
