@@ -32,6 +32,7 @@ FIRES = {
     "MillraceDamage": ("millrace_pubsub_scrub_damaged_total", "1x5", "0x5", 1),
     "MillraceRejects": ("millrace_aggregator_lines_rejected_total", "0+100x40", "0x40", 25),
     "MillraceBuried": ('millrace_simplequeue_queue_buried{queue="default"}', "3x5", "0x5", 1),
+    "MillracePut": ("millrace_put_refused_total", "0+1x20", "5x20", 15),
     "MillraceNoCompaction": ("millrace_sortdb_served_generation", "7x310", "0+1x310", 3050),
     "MillraceErrors": ("millrace_api_logged_errors", "0+1x20", "5x20", 15),
 }
@@ -159,7 +160,10 @@ class Monitoring(harness.MillraceTest):
         self.assertEqual(pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
         wait_until(lambda: pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events"] == 20, "20 events")
         metrics = "".join(pipeline.ask(name, "GET", "/metrics").text for name in DAEMONS)
-        known = set(re.findall(r"(?m)^(millrace_\w+)", metrics))
+        done = self.run_program("millrace", "put", "--config", config, "--rejects", self.path("rejects"), "--producer=web1", "--follow", "/dev/null/none")
+        self.assertNotEqual(done.returncode, 0)
+        followers = "".join(text_of(path) for path in glob.glob(self.path("data", "put", "*.prom")))
+        known = set(re.findall(r"(?m)^(millrace_\w+)", metrics + followers))
         dashboard = json.loads(text_of(DASHBOARD))
         targets = [t for p in dashboard["panels"] for t in p["targets"]]
         rules = "\n".join(line for line in text_of(RULES).splitlines() if "expr:" in line or line.strip().startswith(("millrace_", "or ", "predict_linear")))
