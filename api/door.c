@@ -141,3 +141,8 @@ const char *door_problem(const struct door *d)
 {
     return d ? d->problem : NULL;
 }
+
+const char *door_remedy(const struct door *d)
+{
+    return d->problem == d->proxied ? "" : enrich_remedy(d->enrich); /* `proxied` names the setting */
+}

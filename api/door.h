@@ -34,5 +34,6 @@ void door_begin(struct door *d, const struct http_request *req);
 int64_t door_key_seconds(const struct door *d);
 /* A warning about a file that cannot be used or about client_address, or NULL. `d` may be NULL. */
 const char *door_problem(const struct door *d);
+const char *door_remedy(const struct door *d); /* the remedy of a door_problem */
 
 #endif

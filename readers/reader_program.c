@@ -87,7 +87,7 @@ static void on_trouble(const char *trouble, void *arg)
 {
     struct reader_program *p = arg;
     if (trouble) {
-        daemon_set_not_ready(p->daemon, "%s", trouble);
+        daemon_set_not_ready(p->daemon, NOTICE_RECOVERING, PEER_REMEDY, trouble);
         log_warn("waiting", LOG_S("error", trouble));
         daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
@@ -215,11 +215,9 @@ static void on_stopped(enum queuereader_end end, void *arg)
     if (end == QUEUEREADER_OLD_DESTINATION)
         describe_old_destination(p, &text);
     const char *why = text.len ? text.ptr : queuereader_end_text(end);
-    log_error("cannot go on", LOG_S("error", why),
-        LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
-    daemon_set_not_ready(p->daemon, "%s", why);
+    /* Only the operator can decide how to continue. */
+    daemon_give_up(p->daemon, EX_DATAERR, "cannot go on", "", why);
     buf_free(&text);
-    daemon_fail(p->daemon, EX_DATAERR); /* only the operator can decide how to continue */
 }
 
 static struct queuereader_config reader_config(struct reader_program *p, const char *token)
@@ -278,8 +276,8 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
     }
     free(token);
     register_stats(p);
-    daemon_set_not_ready(
-        d, "%s", p->reader ? queuereader_trouble(p->reader) : dispatcher_trouble(p->dispatcher));
+    daemon_set_not_ready(d, NOTICE_RECOVERING, PEER_REMEDY,
+        p->reader ? queuereader_trouble(p->reader) : dispatcher_trouble(p->dispatcher));
     return p;
 }
 

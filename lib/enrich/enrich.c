@@ -25,6 +25,7 @@ struct enrich {
     struct user_agents *agents; /* NULL: no values of agents */
     struct clock_watch clock;
     struct error error; /* of enrich_tend */
+    const char *remedy; /* of `error` */
     struct json_fields *fields;
     const struct key_function *host_function;
     struct key_text_space space;
@@ -279,13 +280,20 @@ const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)
 {
     int64_t now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
     const char *geo = e->geo ? geo_problem(e->geo) : NULL;
-    if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0)
+    e->remedy = "download the file of [door] geo_file again; see millrace help privacy";
+    if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0) {
         error_set(&e->error, -1, "events get no visitor: %s", e->error.text);
-    else if (geo)
+        e->remedy = "correct the file, or [door] visitor_key_file; see millrace help privacy";
+    } else if (geo)
         error_set(&e->error, -1, "events get places of a former geo_file: %s", geo);
     else
         return NULL;
     return e->error.text;
+}
+
+const char *enrich_remedy(const struct enrich *e)
+{
+    return e->remedy;
 }
 
 void enrich_free(struct enrich **ep)

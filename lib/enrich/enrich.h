@@ -74,6 +74,7 @@ void enrich_event(struct enrich *e, struct bytes event, struct buf *out);
 /* Deletes expired keys and makes the present key, also if no events arrive. Returns a warning about a file that cannot
  * be used, valid until the next call, or NULL. */
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot);
+const char *enrich_remedy(const struct enrich *e); /* the remedy of this warning */
 /* Number of events without a visitor. */
 uint64_t enrich_missed(const struct enrich *e, enum enrich_missed reason);
 const char *enrich_missed_name(enum enrich_missed reason);

@@ -1,6 +1,7 @@
 #include "simplequeue/server/http_common.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* OF_QUEUE, OF_STATE and OF_SERVER each define a function that returns one number of a queue or of the daemon, for
  * /stats and /metrics. */
@@ -95,6 +96,33 @@ static void json_fields(struct buf *out, struct named_queue *q, size_t n)
         buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name, read_field(i, q));
 }
 
+/* The conditions of a queue that an operator should know, while their number is not 0. */
+static void json_notices(const struct queue_server *server, struct named_queue *q, struct buf *out)
+{
+    const char *name = named_queue_name(q);
+    const struct daemon *d = server->loop.daemon;
+    char *options = daemon_tool_options(d);
+    char *remedies[] = {mem_printf("resume it: curl -X POST '%s/pause?queue=%s&for=0'", daemon_url(d), name),
+        mem_printf("see the reasons; edit, delete or kick them: millrace queue%s --queue=%s", options, name),
+        mem_strdup("start or speed up its readers, or raise max_depth or max_bytes")};
+    const struct {
+        double n;
+        const char *words;
+    } conditions[] = {{read_paused(q), "paused"}, {read_buried(q), "buried"}, {read_full(q), "full"}};
+    const char *comma = "";
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        char *text = i == 1 ? mem_printf("queue %s: %.0f buried", name, conditions[i].n)
+                            : mem_printf("queue %s: %s", name, conditions[i].words);
+        if (conditions[i].n > 0) {
+            notice_print(NOTICE_WARNING, text, remedies[i], comma, out);
+            comma = ",";
+        }
+        free(text);
+        free(remedies[i]);
+    }
+    free(options);
+}
+
 static void json_stats(const struct queue_server *server, struct buf *out)
 {
     struct named_queue *q = queues_find(server->queues, QUEUES_DEFAULT);
@@ -115,7 +143,9 @@ static void json_stats(const struct queue_server *server, struct buf *out)
         buf_printf(out, ",\"follower\":\"%s\",\"disk_bytes\":%llu,", s->follower,
             (unsigned long long)(j ? journal_disk_bytes(j) : 0));
         json_fields(out, q, FIELDS_STATS);
-        buf_append_char(out, '}');
+        buf_append_str(out, ",\"notices\":[");
+        json_notices(server, q, out);
+        buf_append_str(out, "]}");
     }
     buf_append_char(out, '}');
 }
