@@ -225,14 +225,13 @@ static const char *append_clocks(const struct app *app, struct buf *out)
 static void report_held(struct app *app)
 {
     const char *held_by = count_watermark_held_by(app->watermark), *slash = strchr(held_by, '/');
-    struct options *o = daemon_options(app->daemon);
-    const char *file = options_string(o, "config");
     bool is_held = slash && complete_age(app) >= COMPLETE_AGE_MAX;
+    char *options = daemon_tool_options(app->daemon, peer_url(daemon_options(app->daemon), "pubsub"));
     char *remedy =
         mem_printf("start that producer's host, or leave it out: millrace producers --leave-out=%s "
-                   "--stream=%.*s --url=%s%s%s; see millrace help counting",
-            slash ? slash + 1 : "", slash ? (int)(slash - held_by) : 0, held_by, peer_url(o, "pubsub"),
-            file ? " --config=" : "", file ? file : "");
+                   "--stream=%.*s%s; see millrace help counting",
+            slash ? slash + 1 : "", slash ? (int)(slash - held_by) : 0, held_by, options);
+    free(options);
     char *text = is_held ? mem_printf("producer %s holds completeness back", held_by) : NULL;
     daemon_set_notice(app->daemon, "held", NOTICE_WARNING, remedy, text);
     free(remedy);

@@ -151,6 +151,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
+    char *options = daemon_tool_options(p->daemon, peer_url(daemon_options(p->daemon), "pubsub"));
     uint64_t from = copy.differs_from;
     if (copy.is_ahead) {
         from = copy.acked_below ? copy.acked_below : 1;
@@ -158,9 +159,9 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             "the mark of queue %s in stream %s is at id %" PRIu64
             ", ahead of the queue, whose next id is %" PRIu64
             ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
-            "--producer=%s. To publish the messages from id "
+            "--producer=%s%s. To publish the messages from id "
             "%" PRIu64 " on, which were not settled, run: ",
-            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, from);
+            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, options, from);
     } else {
         buf_printf(out,
             "the queue is an old copy: stream %s already has messages up to id %" PRIu64
@@ -175,25 +176,28 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
                 copy.openings);
         buf_append_str(out, "To publish them, run: ");
     }
-    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%c", stream, copy.queue_id,
-        from, '\0');
+    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%s%c", stream, copy.queue_id,
+        from, options, '\0');
+    free(options);
 }
 
 /* Writes the ids of the missing messages, and the command with which the operator continues without these messages. */
 static void describe_old_destination(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_destination old = queuereader_old_destination(p->reader);
-    const struct options *o = daemon_options(p->daemon);
+    struct options *o = daemon_options(p->daemon);
     const char *queue = options_string(o, "queue");
+    char *options = daemon_tool_options(p->daemon, peer_url(o, "simplequeue"));
     uint64_t first = old.mark_id ? old.mark_id : 1;
     buf_printf(out,
         "stream %s is an old copy: %" PRIu64 " messages, ids %" PRIu64 " to %" PRIu64
         ", were published to it and removed from queue %s, and are missing from the stream. Restore a "
         "newer copy of "
         "pubsub's directory. To continue without these messages, run: millrace producers --queue=%s --set=%s "
-        "--mark=%" PRIu64 "%c",
+        "--mark=%" PRIu64 "%s%c",
         options_string(o, "stream"), old.acked_below - first, first, old.acked_below - 1, queue, queue,
-        old.destination, first, '\0');
+        old.destination, first, options, '\0');
+    free(options);
 }
 
 static void on_stopped(enum queuereader_end end, void *arg)

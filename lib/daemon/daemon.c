@@ -267,10 +267,10 @@ const char *daemon_url(const struct daemon *d)
     return d->url;
 }
 
-char *daemon_tool_options(const struct daemon *d)
+char *daemon_tool_options(const struct daemon *d, const char *url)
 {
     const char *file = options_string(d->options, "config");
-    return mem_printf(" --url=%s%s%s", d->url, file ? " --config=" : "", file ? file : "");
+    return mem_printf(" --url=%s%s%s", url, file ? " --config=" : "", file ? file : "");
 }
 
 usec_t daemon_trusted_time(struct daemon *d)

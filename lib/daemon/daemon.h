@@ -100,9 +100,9 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
-/* Returns " --url=URL" with the daemon's own address, and " --config=FILE" if it has a configuration: the options with
- * which a tool finds this daemon and its token. The caller frees the text. */
-char *daemon_tool_options(const struct daemon *d);
+/* Returns " --url=URL", and " --config=FILE" if this daemon has a configuration: the options with which a tool finds the
+ * daemon at `url` and its token. The caller frees the text. */
+char *daemon_tool_options(const struct daemon *d, const char *url);
 const char *daemon_url(const struct daemon *d); /* "": no HTTP server */
 /* Returns the trusted time (base/clock_watch.h), for deletions by age and for the watermark. The daemon checks the wall
  * clock for jumps at each call and once per second, and logs and counts each jump. Only for the loop's thread. */

@@ -96,31 +96,31 @@ static void json_fields(struct buf *out, struct named_queue *q, size_t n)
         buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name, read_field(i, q));
 }
 
-/* The conditions of a queue that an operator should know, while their number is not 0. */
-static void json_notices(const struct queue_server *server, struct named_queue *q, struct buf *out)
+static void add_notice(struct buf *out, char *text, char *remedy)
 {
-    const char *name = named_queue_name(q);
-    const struct daemon *d = server->loop.daemon;
-    char *options = daemon_tool_options(d);
-    char *remedies[] = {mem_printf("resume it: curl -X POST '%s/pause?queue=%s&for=0'", daemon_url(d), name),
-        mem_printf("see the reasons; edit, delete or kick them: millrace queue%s --queue=%s", options, name),
-        mem_strdup("start or speed up its readers, or raise max_depth or max_bytes")};
-    const struct {
-        double n;
-        const char *words;
-    } conditions[] = {{read_paused(q), "paused"}, {read_buried(q), "buried"}, {read_full(q), "full"}};
-    const char *comma = "";
-    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
-        char *text = i == 1 ? mem_printf("queue %s: %.0f buried", name, conditions[i].n)
-                            : mem_printf("queue %s: %s", name, conditions[i].words);
-        if (conditions[i].n > 0) {
-            notice_print(NOTICE_WARNING, text, remedies[i], comma, out);
-            comma = ",";
-        }
-        free(text);
-        free(remedies[i]);
+    notice_print(NOTICE_WARNING, text, remedy, out->ptr[out->len - 1] == '[' ? "" : ",", out);
+    free(text);
+    free(remedy);
+}
+
+/* The conditions of a queue that an operator should know. */
+static void json_notices(const struct daemon *d, struct named_queue *q, struct buf *out)
+{
+    const char *name = named_queue_name(q), *url = daemon_url(d);
+    unsigned long long buried = (unsigned long long)read_buried(q);
+    if (read_paused(q) > 0)
+        add_notice(out, mem_printf("queue %s: paused", name),
+            mem_printf("resume it: curl -X POST '%s/pause?queue=%s&for=0'", url, name));
+    if (buried > 0) {
+        char *options = daemon_tool_options(d, url);
+        add_notice(out, mem_printf("queue %s: %llu buried", name, buried),
+            mem_printf(
+                "see the reasons; edit, delete or kick them: millrace queue%s --queue=%s", options, name));
+        free(options);
     }
-    free(options);
+    if (read_full(q) > 0)
+        add_notice(out, mem_printf("queue %s: full", name),
+            mem_strdup("start or speed up its readers, or raise max_depth or max_bytes"));
 }
 
 static void json_stats(const struct queue_server *server, struct buf *out)
@@ -144,7 +144,7 @@ static void json_stats(const struct queue_server *server, struct buf *out)
             (unsigned long long)(j ? journal_disk_bytes(j) : 0));
         json_fields(out, q, FIELDS_STATS);
         buf_append_str(out, ",\"notices\":[");
-        json_notices(server, q, out);
+        json_notices(server->loop.daemon, q, out);
         buf_append_str(out, "]}");
     }
     buf_append_char(out, '}');

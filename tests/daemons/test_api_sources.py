@@ -197,7 +197,7 @@ class ApiSources(harness.MillraceTest):
             wait_until(lambda: health() == (200, "ready\n"), health)
             for status, why in ((503, "answered with status 503"), (0, "no reply in time")):
                 source.check = status
-                told = "%s at %s does not answer queries (%s); `millrace status`" % (name, source.url, why)
+                told = "%s at %s does not answer queries (%s); events are stored" % (name, source.url, why)
                 wait_until(lambda: health()[0] == 503 and told in health()[1], health)
                 self.assertIn("not-well", health()[1])
                 self.assertEqual(json.loads(self.api.get("/stats?format=json").text)["healthy"], 0)

@@ -309,13 +309,14 @@ static void close_socket(struct supervisor_program *d)
 static char *cut_remedy(struct bytes *error)
 {
     static const char field[] = " remedy=";
-    const char *at = memmem(error->ptr, error->len, field, sizeof field - 1), *end = error->ptr + error->len;
-    bool is_json = error->ptr[0] == '{';
+    bool is_json = error->len > 0 && error->ptr[0] == '{';
+    const char *at = is_json ? NULL : memmem(error->ptr, error->len, field, sizeof field - 1);
+    const char *end = error->ptr + error->len;
     struct bytes value = at ? bytes_of(at + sizeof field - 1, (size_t)(end - at) - sizeof field + 1) : *error;
     struct json_doc *d = at || is_json ? json_doc_parse(value) : NULL;
     struct bytes text = json_doc_text(d, "%s", is_json ? "/remedy" : "");
     char *remedy = text.len > 0 ? bytes_dup(text) : NULL;
-    if (at && !is_json)
+    if (at)
         error->len = (size_t)(at - error->ptr);
     json_doc_free(&d);
     return remedy;
