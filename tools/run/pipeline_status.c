@@ -135,11 +135,29 @@ static double metric(
     return found;
 }
 
+/* Appends a queue's notices and the numbers of its refused and moved messages. */
+static void append_queue(const struct json_doc *stats, struct bytes name, struct buf *out)
+{
+    static const char *const numbers[] = {"rejected", "overflow"};
+    char at[NAME_LEN_MAX + 32];
+    snprintf(at, sizeof at, "/queues/%.*s/notices", (int)name.len, name.ptr);
+    for (size_t i = 0; i < json_doc_length(stats, at); i++) {
+        struct bytes text = json_doc_text(stats, "%s/%zu/text", at, i);
+        buf_printf(out, ", %.*s", (int)text.len, text.ptr);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = json_doc_number(stats, "/queues/%.*s/%s", (int)name.len, name.ptr, numbers[i]);
+        if (n > 0)
+            buf_printf(out, ", queue %.*s: %" PRIu64 " %s", (int)name.len, name.ptr, n, numbers[i]);
+    }
+}
+
 /* Checks all queues. `depth` is the depth of the counted queue, because events of other queues do not reach the
  * counted streams. */
 static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
 {
     uint64_t others = 0;
+    struct buf notes = {0};
     bool ok = d->stats != NULL;
     for (size_t i = 0; ok && i < json_doc_length(d->stats, "/queues"); i++) {
         struct bytes name = json_doc_name(d->stats, "/queues", i);
@@ -148,6 +166,7 @@ static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
         ok = json_doc_u64(d->stats, pointer, &depth);
         *(bytes_equal_str(name, pipeline_counted_queue(s->config)) ? &s->depth : &others) += depth;
+        append_queue(d->stats, name, &notes);
         add_notices(s, "", d->stats, 0, "/queues/%.*s/notices", (int)name.len, name.ptr);
     }
     d->waiting = ok ? (int64_t)s->depth : -1;
@@ -155,6 +174,8 @@ static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
     add_detail(d, "depth %" PRIu64, s->depth);
     if (others > 0)
         buf_printf(&d->detail, ", %" PRIu64 " in other queues", others);
+    buf_append_bytes(&d->detail, buf_bytes(&notes));
+    buf_free(&notes);
     return ok;
 }
 
@@ -232,20 +253,19 @@ static const struct {
 
 /* States that only a look from outside knows. A daemon that has ended may have logged a remedy, which replaces `remedy`. */
 static const struct outside {
-    const char *state;
+    const char *state, *remedy;
     enum status_level level;
-    const char *remedy;
     enum { NOTHING, START, RESTART } then;
 } outside[] = {
-    {"waiting", STATUS_ATTENTION, "wait: it starts once the daemons above are ready", NOTHING},
-    {"starting", STATUS_ATTENTION, DAEMON_WAIT, NOTHING},
-    {"restarting", STATUS_DOWN,
-        "see the log of `millrace up`; `millrace doctor` checks disk, limits and files", NOTHING},
-    {"failed", STATUS_DOWN, "follow the reason", RESTART},
-    {"stopping", STATUS_DOWN, "wait", START},
-    {"stopped", STATUS_DOWN, "", START},
-    {"unreachable", STATUS_DOWN, "", START},
-    {NULL, STATUS_FINE, "", NOTHING},
+    {"waiting", "wait: it starts once the daemons above are ready", STATUS_ATTENTION, NOTHING},
+    {"starting", DAEMON_WAIT, STATUS_ATTENTION, NOTHING},
+    {"restarting", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
+        STATUS_DOWN, NOTHING},
+    {"failed", "follow the reason", STATUS_DOWN, RESTART},
+    {"stopping", "wait", STATUS_DOWN, START},
+    {"stopped", "", STATUS_DOWN, START},
+    {"unreachable", "", STATUS_DOWN, START},
+    {NULL, "", STATUS_FINE, NOTHING},
 };
 
 /* Returns "start it: COMMAND" or a command that restarts the pipeline, after `first`. The caller frees the text. */
