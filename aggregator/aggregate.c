@@ -154,7 +154,7 @@ enum slice_result aggregate_open(
     size_t aside = AGGREGATE_MEMORY_MIN / 2 + key_limits_bytes_max(config->counters);
     assert(aside < config->max_memory);
     a->config.max_memory -= aside;
-    a->tally = tally_new(config->counters, a->config.max_memory);
+    a->tally = tally_new(config->counters, a->config.max_memory, config->minutes);
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {
@@ -331,6 +331,8 @@ void aggregate_set_wall(struct aggregate *a, usec_t wall, usec_t trusted)
     a->latest = trusted > a->latest ? trusted : a->latest;
     a->wall = wall > a->latest ? wall : a->latest;
     tally_set_now(a->tally, a->wall / USEC_PER_SEC);
+    if (a->config.minutes)
+        minute_ring_set_now(a->config.minutes, trusted / USEC_PER_SEC);
 }
 
 /* If the clock was ahead at the start, *newest may be in the future now. In this case the next event replaces
@@ -359,13 +361,23 @@ void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line)
     int64_t time;
     assert(stream < a->n_cursors);
     enum counters_verdict verdict = tally_line(a->tally, line, &reason, &time);
-    if (verdict == COUNTERS_EVENT)
+    if (verdict == COUNTERS_EVENT) {
         note_time(a, stream, time);
+        if (stream < a->config.n_streams)
+            tally_count_minute(a->tally, time);
+    }
     if (verdict == COUNTERS_REJECTED)
         reject(a, stream, line, line.len, reason);
     else
         count(a, verdict);
     move_cursor(a, stream, a->cursors[stream].offset + line.len + 1);
+}
+
+void aggregate_refill_line(struct aggregate *a, struct bytes line)
+{
+    tally_refill_line(a->tally, line);
+    if (tally_is_large(a->tally)) /* a flush must replace the interner, even if no other line comes */
+        tally_batch(a->tally)->moved = true;
 }
 
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length)
@@ -669,6 +681,13 @@ enum aggregate_after aggregate_layers(struct aggregate *a, uint64_t after, struc
 void aggregate_hold(struct aggregate *a, bool hold)
 {
     a->is_held = hold;
+    if (a->config.minutes)
+        minute_ring_hold(a->config.minutes, hold);
+}
+
+struct minute_columns aggregate_minute_columns(const struct aggregate *a)
+{
+    return tally_minute_columns(a->tally);
 }
 
 int64_t aggregate_open_started(const struct aggregate *a)

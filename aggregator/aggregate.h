@@ -18,7 +18,9 @@
  * 6. A seal of slice n commits the slice's last batch and the sealed state in one transaction. Later lines count into
  *    slice n + 1. If the disk is full, the seal waits, while counting and reads continue. After a crash before this
  *    transaction, slice n is open. After a later crash, aggregate_open begins slice n + 1 where slice n ended.
- * 7. If there is a gap between the archive and the slices, aggregate_open fails. A slice is cleared (deleted) only once
+ * 7. With `minutes`, each event of a stream is also added to the ring of minutes. Lines that are put back are not: they
+ *    are rejected before the start with the corrected configuration, so the refill after this start has added them.
+ * 8. If there is a gap between the archive and the slices, aggregate_open fails. A slice is cleared (deleted) only once
  *    the archive includes the slice.
  *
  * One thread, the owner, makes all calls. While the aggregate is held (aggregate_hold), another thread may run a read.
@@ -51,6 +53,8 @@ struct aggregate_config {
     usec_t flush_interval;
     /* limit of bytes for counting; over AGGREGATE_MEMORY_MIN / 2 and the keys of limited counters */
     size_t max_memory;
+    struct minute_ring
+        *minutes;      /* counts the streams' events by minute; must outlive the aggregate; NULL: none */
     size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
     struct rejects_limits rejects_limits;
     uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */
@@ -110,6 +114,8 @@ bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end)
 const char *aggregate_rejects_dir(const struct aggregate *a);
 /* Counts the line at the cursor and moves the cursor after the line's LF. `line` has no LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
+/* Adds a line that was counted before the start to the minutes only (minute_refill.h). */
+void aggregate_refill_line(struct aggregate *a, struct bytes line);
 /* Rejects the line at the cursor because the line exceeds max_line, and moves the cursor after the line. The line has
  * `length` bytes without its LF; `head` is the line's beginning. */
 void aggregate_take_overlong(struct aggregate *a, size_t stream, struct bytes head, uint64_t length);
@@ -165,6 +171,8 @@ uint64_t aggregate_cleared_slice(const struct aggregate *a);
 /* Holds or releases the aggregate. While held, the readers and the flushing batch do not change, so that another thread
  * can run a read while counting continues. */
 void aggregate_hold(struct aggregate *a, bool hold);
+/* Returns the positions of the counters in the rows of the minutes. */
+struct minute_columns aggregate_minute_columns(const struct aggregate *a);
 uint64_t aggregate_open_slice(const struct aggregate *a);
 /* Returns the time at which the slice that aggregate_open opened began: wall clock, seconds. */
 int64_t aggregate_open_started(const struct aggregate *a);

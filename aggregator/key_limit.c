@@ -74,11 +74,21 @@ static void add(struct key_limit *l, const char stored[COMPONENT_HASH], char *sl
     free(old);
 }
 
-bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH])
+static bool is_known(const char *slot, const char stored[COMPONENT_HASH])
 {
     static const char other[COMPONENT_HASH] = COMPONENT_OTHER;
+    return slot[0] != '\0' || memcmp(stored, other, COMPONENT_HASH) == 0;
+}
+
+bool key_limit_would_admit(const struct key_limit *l, const char stored[COMPONENT_HASH])
+{
+    return l->n < l->counter->max_keys || is_known(find_slot(l, stored), stored);
+}
+
+bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH])
+{
     char *slot = find_slot(l, stored);
-    if (slot[0] != '\0' || memcmp(stored, other, COMPONENT_HASH) == 0)
+    if (is_known(slot, stored))
         return true;
     l->exceeded += l->n >= l->counter->max_keys;
     if (l->n >= l->counter->max_keys)

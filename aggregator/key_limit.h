@@ -31,6 +31,8 @@ enum slice_result key_limit_load(struct key_limit *l, struct slice_reader *slice
 /* Returns true if the slice counts this key (a stored form, padded with NUL). Adds a new key while the limit has
  * room. */
 bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH]);
+/* Returns the result of key_limit_admits, without a change of the limit. */
+bool key_limit_would_admit(const struct key_limit *l, const char stored[COMPONENT_HASH]);
 /* Returns how often key_limit_admits has returned false. */
 uint64_t key_limit_exceeded(const struct key_limit *l);
 

@@ -23,6 +23,8 @@ struct tally {
     uint64_t *codes;            /* code of each of the event's member texts */
     /* limit of each text (NULL: unlimited); the array is NULL if no counter is limited */
     struct key_limit **limits;
+    struct minute_ring *ring;              /* NULL: nothing is counted by minute */
+    struct counters_reader *refill_reader; /* reader of the lines that were counted before the start */
 };
 
 static void begin_batch(struct tally *t, struct interner *texts)
@@ -33,12 +35,32 @@ static void begin_batch(struct tally *t, struct interner *texts)
         .lookup_mark = t->slice};
 }
 
-struct tally *tally_new(const struct counters *counters, size_t max_memory)
+static void begin_texts(struct tally *t)
+{
+    struct interner *texts = interner_new(text_hash_seed());
+    if (t->ring)
+        minute_ring_set_texts(t->ring, texts);
+    begin_batch(t, texts);
+}
+
+/* The number of texts of each event. */
+static size_t count_texts(const struct tally *t)
+{
+    const size_t *text_of = counters_reader_text_of(t->reader);
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_counters; i++)
+        n = text_of[i] >= n ? text_of[i] + 1 : n;
+    return n;
+}
+
+struct tally *tally_new(const struct counters *counters, size_t max_memory, struct minute_ring *ring)
 {
     struct tally *t = mem_zalloc(sizeof *t);
     size_t n = counters->n_totals + counters->n_subtotals;
     *t = (struct tally){.counters = counters,
         .reader = counters_reader_new(counters),
+        .ring = ring,
+        .refill_reader = ring ? counters_reader_new(counters) : NULL,
         .max_memory = max_memory,
         .n_counters = n,
         .slice = 1,
@@ -55,7 +77,9 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory)
             t->limits = mem_zalloc(n * sizeof *t->limits);
         t->limits[text_of[i]] = key_limit_new(c);
     }
-    begin_batch(t, interner_new(text_hash_seed()));
+    if (ring)
+        minute_ring_set_row(ring, count_texts(t), 0);
+    begin_texts(t);
     return t;
 }
 
@@ -67,6 +91,8 @@ void tally_free(struct tally **tp)
     t->batch.owns_texts = true;
     batch_free(&t->batch);
     counters_reader_free(&t->reader);
+    if (t->refill_reader)
+        counters_reader_free(&t->refill_reader);
     for (size_t i = 0; t->limits && i < t->n_counters; i++)
         key_limit_free(&t->limits[i]);
     free(t->limits);
@@ -122,6 +148,8 @@ static void add_lookup(struct batch *b, uint32_t id)
 void tally_set_now(struct tally *t, int64_t now)
 {
     counters_reader_set_now(t->reader, now);
+    if (t->refill_reader)
+        counters_reader_set_now(t->refill_reader, now);
 }
 
 struct counters_reader *tally_reader(const struct tally *t)
@@ -186,6 +214,30 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     return COUNTERS_EVENT;
 }
 
+void tally_count_minute(struct tally *t, int64_t time)
+{
+    if (t->ring)
+        minute_ring_add(t->ring, time, t->ids, NULL);
+}
+
+void tally_refill_line(struct tally *t, struct bytes line)
+{
+    struct counters_event event;
+    struct interner *texts = t->batch.texts;
+    if (counters_extract(t->refill_reader, line, &event) != COUNTERS_EVENT)
+        return;
+    interner_add_all(texts, event.texts, event.n_texts, t->ids);
+    for (size_t i = 0; t->limits && i < event.n_texts; i++)
+        if (t->limits[i] && !key_limit_would_admit(t->limits[i], interner_get(texts, t->ids[i])->stored))
+            t->ids[i] = interner_add(texts, BYTES_LITERAL(COMPONENT_OTHER));
+    tally_count_minute(t, event.time);
+}
+
+struct minute_columns tally_minute_columns(const struct tally *t)
+{
+    return (struct minute_columns){.counters = t->counters, .text_of = counters_reader_text_of(t->reader)};
+}
+
 struct batch *tally_batch(struct tally *t)
 {
     return &t->batch;
@@ -218,7 +270,10 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     for (size_t i = 0; ends_slice && t->limits && i < t->n_counters; i++)
         if (t->limits[i])
             key_limit_clear(t->limits[i]);
-    begin_batch(t, taken.owns_texts ? interner_new(text_hash_seed()) : taken.texts);
+    if (taken.owns_texts)
+        begin_texts(t);
+    else
+        begin_batch(t, taken.texts);
     return taken;
 }
 

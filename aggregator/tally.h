@@ -12,11 +12,15 @@
  * 4. The texts of a batch are valid until the batch is freed. Free batches in the order in which tally_take returned
  *    them.
  *
+ * 5. If the tally has a minute ring (minute_ring.h), a line that tally_line has counted can be added to the ring, with the
+ *    same texts. A line that was counted before the start is added with tally_refill_line, and only to the ring.
+ *
  * One thread adds events. Another thread may read a batch that tally_take has returned. */
 #ifndef MILLRACE_TALLY_H
 #define MILLRACE_TALLY_H
 
 #include "aggregator/key_limit.h"
+#include "aggregator/minute_read.h"
 #include "counts/count_table.h"
 
 /* The number of events at which a batch must be flushed. If the feeder pauses at this number, every count is below
@@ -41,8 +45,9 @@ size_t batch_bytes(const struct batch *b); /* without its texts */
 
 struct tally;
 
-/* `max_memory` limits the batches and texts together (bytes). The counters must outlive the tally. */
-struct tally *tally_new(const struct counters *counters, size_t max_memory);
+/* `max_memory` limits the batches and texts together (bytes). The counters and the ring must outlive the tally. `ring` is
+ * NULL if nothing is counted by minute. */
+struct tally *tally_new(const struct counters *counters, size_t max_memory, struct minute_ring *ring);
 void tally_free(struct tally **t);
 /* Restores the keys of limited counters (key_limit.h) from the open slice. */
 enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error);
@@ -56,6 +61,12 @@ void tally_set_now(struct tally *t, int64_t now);
 /* Counts a line. With COUNTERS_REJECTED, *reason is valid until the next line. With COUNTERS_EVENT, *time is the
  * event's time (Unix seconds). */
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time);
+/* Adds the line that tally_line has just counted to the ring. `time` is the event's time. */
+void tally_count_minute(struct tally *t, int64_t time);
+/* Adds a line to the ring only. A key has its own name if its limit has the key or has room. */
+void tally_refill_line(struct tally *t, struct bytes line);
+/* Returns the positions of the counters in the rows of the ring. */
+struct minute_columns tally_minute_columns(const struct tally *t);
 /* Returns the batch that lines are counted into. */
 struct batch *tally_batch(struct tally *t);
 /* Returns true if the batch must be flushed, because the batch or the texts have used their share of the memory. */

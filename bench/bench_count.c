@@ -165,12 +165,14 @@ static void turn(void *arg)
 static double to_slice(const char *dir)
 {
     static const char *const streams[] = {"clicks"};
+    struct minute_ring *minutes = minute_ring_new(64 << 20);
     const struct aggregate_config c = {.dir = dir,
         .counters = counters,
         .streams = streams,
         .n_streams = 1,
         .flush_interval = 2 * USEC_PER_SEC,
         .max_memory = 256 << 20,
+        .minutes = minutes,
         .notify = notify};
     struct error error;
     struct aggregate *a;
@@ -186,6 +188,7 @@ static double to_slice(const char *dir)
     }
     double taken = cpu_seconds() - start;
     aggregate_close(&a);
+    minute_ring_free(&minutes);
     written_ratio = (written_bytes() - before) / slice_bytes(dir);
     return taken;
 }
