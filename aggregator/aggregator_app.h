@@ -19,6 +19,7 @@ struct app {
     struct stream_names streams;
     struct aggregate *aggregate; /* NULL until recovery is complete; so are the members below */
     struct count_watermark *watermark;
+    struct minute_ring *minutes; /* set from the start; NULL: minutes_memory is 0 */
     struct follower *followers[COUNT_STREAMS_MAX];
     struct line_watch *watch;
     bool answers; /* every stream has caught up at least once since the start */

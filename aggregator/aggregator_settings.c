@@ -64,6 +64,15 @@ const struct option_row settings_rows[] = {
         .max = INT64_C(1) << 40,
         .unit = "bytes",
         .help = "memory of the aggregator, which pauses the streams at this limit"},
+    {.name = "minutes_memory",
+        .type = OPTION_SIZE,
+        .fallback = "64M",
+        .min = 0,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .help = "memory for the counts of the last two hours by minute, in addition to max_memory; if it is "
+                "full, "
+                "the oldest minutes are dropped; 0: nothing is counted by minute"},
     {.name = "max_line",
         .type = OPTION_SIZE,
         .fallback = "1M",

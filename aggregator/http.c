@@ -333,6 +333,8 @@ static void slices(struct http_request *req, void *ctx)
 const struct http_route app_routes[] = {
     READ_PROTOCOL_ROUTES(
         http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys),
+    HTTP_ROUTE("/minutes", HTTP_GET_, 0, http_reads_minutes, "ns key sub from to limit",
+        "?ns=&key=&sub=&from=&to=&limit= counts by minute, of at most two hours"),
     HTTP_ROUTE("/seal", HTTP_POST_, 0, seal, NULL, "seal slice ?slice= and begin the next"),
     HTTP_ROUTE("/clear", HTTP_POST_, 0, clear, NULL, "delete archived slices up to ?through="),
     HTTP_ROUTE("/putback", HTTP_POST_, 0, put_back, NULL,

@@ -2,16 +2,19 @@
 
 #include "aggregator/aggregator_app.h"
 #include "aggregator/slice_scrub.h"
+#include "base/rfc3339.h"
 #include "counts/records.h"
 #include "read/read_protocol.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define WORK_MAX 50000          /* counts that the loop reads for one request, in a few milliseconds */
 #define WORK_KEY (WORK_MAX / 2) /* counts per key of a request with few keys, which API questions share */
 #define WORK_TINY 4096          /* counts of each of few keys that the loop reads even in a full turn */
 #define TINY_KEYS 9             /* limit of keys that the API combines in one request */
+#define MINUTE_ROWS_MAX 10000   /* keys of a read by minute */
 #define TURN (50 * USEC_PER_MSEC)
 #define TURN_READS (20 * USEC_PER_MSEC) /* part of TURN for small reads */
 
@@ -23,7 +26,9 @@ struct large_read {
     struct app *app;
     struct http_request *req; /* NULL: the client has disconnected */
     enum reply_kind kind;
-    struct reads *reads;
+    struct reads *reads;           /* NULL: a read by minute */
+    struct minute_query query;     /* of a read by minute; its texts are those of the request */
+    struct minute_read *by_minute; /* set when a read by minute begins */
     struct reads_answer answer;
     int result;
     struct large_read *next, **link;
@@ -121,6 +126,7 @@ static void reply(
 static void free_read(struct large_read *r)
 {
     reads_free(&r->reads);
+    minute_read_free(&r->by_minute);
     reads_answer_free(&r->answer);
     free(r);
 }
@@ -149,7 +155,10 @@ static void run(void *ctx, void *job)
 {
     struct large_read *r = job;
     (void)ctx;
-    r->result = reads_run(r->reads, &r->answer);
+    if (r->by_minute)
+        minute_read_run(r->by_minute, &r->answer.lines);
+    else
+        r->result = reads_run(r->reads, &r->answer);
 }
 
 static void start(struct large_read *r)
@@ -157,6 +166,10 @@ static void start(struct large_read *r)
     struct http_reads *reads = &r->app->reads;
     add_headers(r->req, r->app);
     reads->running = r;
+    if (!r->reads) {
+        const struct minute_columns columns = aggregate_minute_columns(r->app->aggregate);
+        r->by_minute = minute_read_new(&r->query, &columns, r->app->minutes);
+    }
     aggregate_hold(r->app->aggregate, true);
     work_thread_start(reads->thread, r);
 }
@@ -248,19 +261,43 @@ void http_reads_finish(struct app *app)
     free_read(r);
 }
 
+/* Refuses a read by minute if the ring does not hold the first of its minutes. */
+static bool check_minutes(struct app *app, struct http_request *req, const struct minute_query *q)
+{
+    static const char hint[] =
+        "\"hint\":\"ask for a shorter time; after a start the minutes are first read again "
+        "from the stream; the setting minutes_memory limits the minutes\",\"from\":%" PRId64;
+    char from[RFC3339_TEXT], members[sizeof hint + 24];
+    if (!http_reads_check_caught_up(app, req))
+        return false;
+    if (!app->minutes) {
+        http_problem(req, 422, "minutes-off", "set minutes_memory in [aggregator]",
+            "nothing is counted by minute: minutes_memory is 0");
+        return false;
+    }
+    aggregate_set_wall(app->aggregate, clock_wall(), daemon_trusted_time(app->daemon));
+    int64_t held = minute_ring_from(app->minutes) * SECONDS_PER_MINUTE;
+    if (q->from * SECONDS_PER_MINUTE >= held)
+        return true;
+    snprintf(members, sizeof members, hint, held);
+    http_problem_with(req, 422, "minutes-not-held", members, "minutes before %s are not in memory",
+        rfc3339_write(held, from));
+    return false;
+}
+
 void http_reads_next(struct app *app)
 {
     struct reads_layers layers;
     while (app->reads.queue && !app->reads.running) {
         struct large_read *r = app->reads.queue;
         http_on_gone(r->req, NULL, NULL);
-        if (!find_layers(r->req, app, &layers)) {
+        if (r->reads ? !find_layers(r->req, app, &layers) : !check_minutes(app, r->req, &r->query)) {
             unlink_read(r);
             free_read(r);
             continue;
         }
         http_on_gone(r->req, on_gone, r);
-        if (!begin_read(app, r->req, r->reads, &layers)) {
+        if (r->reads && !begin_read(app, r->req, r->reads, &layers)) {
             reads_end(r->reads);
             return; /* the storage thread calls `notify` when its job is complete */
         }
@@ -352,4 +389,60 @@ void http_reads_keys(struct http_request *req, void *ctx)
     const struct key_search_query search = {
         .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
     answer(ctx, req, &(struct reads_query){.search = &search}, REPLY_PAGE);
+}
+
+/* Parses a time in whole minutes. */
+static bool read_minute(struct http_request *req, const char *name, int64_t *minute)
+{
+    uint64_t time;
+    if (!http_param_u64(req, name, UINT64_MAX, 0, HOUR_END, &time))
+        return false;
+    *minute = (int64_t)(time / SECONDS_PER_MINUTE);
+    if (time % SECONDS_PER_MINUTE == 0)
+        return true;
+    http_problem(req, 400, "bad-parameter", NULL, "%s= must be the Unix time of a whole minute", name);
+    return false;
+}
+
+static bool read_minutes(struct http_request *req, const struct counters *c, struct minute_query *q)
+{
+    struct bytes ns = BYTES_NONE;
+    q->key = q->sub = BYTES_NONE;
+    http_param(req, "ns", &ns);
+    http_param(req, "key", &q->key);
+    http_param(req, "sub", &q->sub);
+    const struct counter *counter = ns.len > 0 ? counters_find(c, ns) : NULL;
+    bool is_total = counter && counter >= c->totals && counter < c->totals + c->n_totals;
+    if (!read_minute(req, "from", &q->from) || !read_minute(req, "to", &q->to) ||
+        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, MINUTE_ROWS_MAX, &q->limit))
+        return false;
+    if (!counter)
+        http_problem(req, 404, "unknown-counter", NULL, "ns= must be a total or a subtotal");
+    else if (is_total ? q->sub.len > 0 : q->key.len == 0)
+        http_problem(req, 400, "bad-parameter", NULL,
+            is_total ? "sub= requires the namespace of a subtotal" : "key= is missing");
+    else if (q->from >= q->to || q->to - q->from > MINUTE_RING_MINUTES)
+        http_problem(
+            req, 400, "bad-parameter", NULL, "from= must be 1 to %d minutes before to=", MINUTE_RING_MINUTES);
+    else {
+        q->counter =
+            (size_t)(is_total ? counter - c->totals : counter - c->subtotals) + (is_total ? 0 : c->n_totals);
+        return true;
+    }
+    return false;
+}
+
+void http_reads_minutes(struct http_request *req, void *ctx)
+{
+    struct app *app = ctx;
+    struct minute_query q;
+    if (!read_minutes(req, app->counters, &q) || !check_minutes(app, req, &q))
+        return;
+    struct large_read *r = mem_zalloc(sizeof *r);
+    *r = (struct large_read){.app = app, .req = req, .kind = REPLY_ALL, .query = q};
+    http_on_gone(req, on_gone, r);
+    if (app->reads.running || app->reads.queue)
+        append_read(r);
+    else
+        start(r);
 }

@@ -6,6 +6,8 @@
  * counts that the read shows do not change. Between two large reads, the aggregate takes the results of the storage
  * thread.
  *
+ * The thread also answers every read of the minutes (minute_read.h).
+ *
  * 1. An answer shows one moment, and its X-Millrace headers describe that moment.
  * 2. If the client of a large read disconnects, the thread completes the read, and the answer is dropped.
  * Only the loop's thread may call the functions of http_reads.
@@ -40,6 +42,7 @@ void http_reads_next(struct app *app);
 bool http_reads_check_open(const struct app *app, struct http_request *req);
 bool http_reads_check_caught_up(const struct app *app, struct http_request *req);
 
-http_handler http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys;
+http_handler http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys,
+    http_reads_minutes;
 
 #endif

@@ -3,6 +3,7 @@
 #include "aggregator/cursor_keeper.h"
 #include "aggregator/files/file_input.h"
 #include "aggregator/files/recount.h"
+#include "aggregator/minute_refill.h"
 #include "aggregator/since.h"
 #include "aggregator/slice_scrub.h"
 #include "http/client/http_client.h"
@@ -35,6 +36,7 @@ struct wiring {
     struct loop_notify *notify;
     struct http_client *client;
     struct cursor_keeper *keeper;
+    struct minute_refill *refill;
     struct slice_scrub *scrub; /* NULL: sealed slices are not re-read */
     char cursor_key[RANDOM_ID_SIZE];
     usec_t log_lines_at; /* rejected lines are not logged again before this time */
@@ -120,6 +122,11 @@ static double complete_age(void *ctx)
     return age_of(ctx, count_watermark_until(((struct app *)ctx)->watermark));
 }
 
+static double minutes_bytes(void *ctx)
+{
+    return (double)minute_ring_bytes(((struct app *)ctx)->minutes);
+}
+
 static void register_metrics(struct wiring *w)
 {
     struct app *app = &w->app;
@@ -147,6 +154,8 @@ static void register_metrics(struct wiring *w)
     stats_gauge(
         s, "lag_bytes", NULL, "bytes published but not counted, as of the latest poll", lag_bytes, app);
     stats_gauge(s, "unwritten_bytes", NULL, "memory of counts not yet in the slice", memory_bytes, app);
+    if (app->minutes)
+        stats_gauge(s, "minutes_bytes", NULL, "memory of the counts by minute", minutes_bytes, app);
     stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, app);
     stats_gauge(s, "complete_until_seconds", NULL, "every event accepted before this time is counted",
         complete_until, app);
@@ -326,6 +335,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     aggregate_tick(w->app.aggregate, clock_monotonic());
     app_watch_lines(&w->app);
+    if (w->refill)
+        minute_refill_tick(w->refill);
     after_change(w);
 }
 
@@ -382,6 +393,14 @@ static void begin_counting(struct wiring *w)
     health_set_not_ready(app, NOTICE_RECOVERING, DAEMON_WAIT, "catching up with the streams");
     w->keeper = cursor_keeper_new(w->client, app->aggregate, app->followers, app->streams.n,
         options_string(o, "cursor"), w->cursor_key);
+    if (app->minutes)
+        w->refill = minute_refill_new(&(struct minute_refill_config){.base = daemon_base(app->daemon),
+            .client = w->client,
+            .aggregate = app->aggregate,
+            .ring = app->minutes,
+            .n_streams = app->streams.n,
+            .max_line = (size_t)options_int(o, "max_line"),
+            .now = app->began / USEC_PER_SEC});
     for (size_t i = 0; i < app->streams.n; i++)
         app->followers[i] = follower_new(&(struct follower_config){.daemon = app->daemon,
             .client = w->client,
@@ -431,8 +450,11 @@ static void stop(void *ctx)
         join_recovery(w);
     for (size_t i = 0; i < app->streams.n; i++)
         follower_free(&app->followers[i]);
+    if (w->refill)
+        minute_refill_stop(w->refill);
     if (w->client)
         http_client_free(&w->client);
+    minute_refill_free(&w->refill);
     cursor_keeper_free(&w->keeper);
     stats_remove_gauges(daemon_stats(app->daemon), app);
     if (w->tick)
@@ -443,6 +465,7 @@ static void stop(void *ctx)
     http_reads_stop(&app->reads);
     slice_scrub_free(&w->scrub);
     aggregate_close(&app->aggregate);
+    minute_ring_free(&app->minutes);
     line_watch_free(&app->watch);
     loop_notify_free(&w->notify);
     free(w->over_max_keys);
@@ -461,10 +484,12 @@ static int open_parts(struct wiring *w, struct options *o, struct error *error)
         return EX_CONFIG;
     w->client = daemon_client_new(app->daemon, options_text(o, "pubsub_token_file"),
         &(struct http_client_config){
-            .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 2, .read_size = PIECE},
+            .url = peer_url(o, "pubsub"), .max_connections = (int)app->streams.n + 3, .read_size = PIECE},
         error);
     if (!w->client)
         return EX_CONFIG;
+    if (options_int(o, "minutes_memory") > 0)
+        app->minutes = minute_ring_new((size_t)options_int(o, "minutes_memory"));
     w->config = (struct aggregate_config){.dir = options_string(o, "data_dir"),
         .archive = options_string(o, "archive"),
         .counters = app->counters,
@@ -474,6 +499,7 @@ static int open_parts(struct wiring *w, struct options *o, struct error *error)
         .max_memory = (size_t)options_int(o, "max_memory"),
         .lateness = stats_delay_histogram(daemon_stats(app->daemon), "event_lateness_seconds", NULL,
             "time from an event's own time until it is counted"),
+        .minutes = app->minutes,
         .max_inputs = 1, /* the input for rejects that were put back */
         .rejects_limits = settings_rejects_limits(o),
         .notify = loop_notify_wake,
@@ -513,6 +539,8 @@ static void drain(void *ctx)
     for (size_t i = 0; i < w->app.streams.n; i++)
         if (w->app.followers[i])
             follower_stop(w->app.followers[i]);
+    if (w->refill)
+        minute_refill_stop(w->refill);
     if (w->app.aggregate)
         aggregate_keep_untils(w->app.aggregate);
     check_drained(w);
