@@ -4,6 +4,7 @@
 #include "api/page/events.h"
 #include "api/freshness.h"
 #include "api/lookup.h"
+#include "api/minutes.h"
 #include "api/openapi.h"
 #include "api/archive_reload.h"
 #include "api/render.h"
@@ -26,7 +27,11 @@ static void start(
     for (size_t i = 0; has_keys && i < q->n_values; i++)
         if (!may_see(req, q->total, query_value(q, i)))
             return;
-    if (has_keys || may_see(req, q->total, q->key))
+    if (!has_keys && !may_see(req, q->total, q->key))
+        return;
+    if (q->by_minute)
+        minutes_start(api->sources, req, q);
+    else
         ask_start(api->asks, req, q, unknown);
 }
 
@@ -167,7 +172,7 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/pipeline", HTTP_GET_, 0, handle_pipeline, "",
         "health and statistics of all daemons, and the last hour"),
     HTTP_ROUTE("/v1/series", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_series, NULL,
-        "LABEL=KEY, or ns= and key=: counts by hour, day, week or month"),
+        "LABEL=KEY, or ns= and key=: counts by minute, hour, day, week or month"),
     HTTP_ROUTE("/v1/breakdown", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_breakdown, NULL,
         "LABEL=KEY&by=LABEL: the subtotals of a key, largest first"),
     HTTP_ROUTE("/v1/compare", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_compare, NULL,

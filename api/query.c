@@ -157,7 +157,8 @@ static int parse_top(struct parameters *p)
         return parameters_refuse(
             p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
     }
-    q->key = bytes_str(q->total->field);
+    if (q->sub)
+        q->key = bytes_str(q->total->field);
     q->kind = QUERY_BREAKDOWN;
     return 0;
 }

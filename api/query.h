@@ -5,6 +5,9 @@
  * in [from, to)) or `units=N&unit_reference_ts=T` (the N units up to the unit that contains T), or `period=`
  * (period.h; `all`: all time). The default span is the last 30 units.
  *
+ * With unit=minute or period=30m (1m to 120m, up to now), a series, a breakdown or a top is by minute. Such a query is
+ * for one key, and a top for the keys of any total.
+ *
  * A query for a series may ask for several series: of repeated keys or sub keys, or of the largest sub keys and all
  * others (top=).
  *
@@ -23,6 +26,9 @@
 #include "base/clock.h"
 #include "base/url.h"
 
+#define MINUTE_SECONDS INT64_C(60)
+#define QUERY_MINUTES_MAX 120
+#define QUERY_MINUTES_DEFAULT 30
 #define QUERY_UNITS_DEFAULT 30
 #define QUERY_RETENTION_UNITS 13
 #define QUERY_LIMIT_DEFAULT 10
@@ -61,6 +67,7 @@ struct query {
     uint64_t top;                   /* number of largest sub keys with a series; 0: the query has no top= */
     uint64_t limit;
     enum query_format format;
+    bool by_minute;      /* from the ring of minutes (minutes.h); `from` and `to` are whole minutes */
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
     bool is_outward;     /* bounds=outward has moved a bound to the start of a counted period */
     bool is_rounded;     /* round=hour in a zone whose offset is not a whole number of hours */

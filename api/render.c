@@ -23,11 +23,11 @@ void render_missing(const struct completeness *complete, struct buf *out)
     buf_append_str(out, complete->n_missing ? "]" : "[]");
 }
 
-static void render_head(const struct query *q, const struct completeness *complete, struct buf *out)
+void render_head(const struct query *q, const struct completeness *complete, struct buf *out)
 {
     buf_append_char(out, '{');
     render_member(out, "ns", bytes_str(q->sub ? q->sub->ns : q->total->ns));
-    if (q->n_values == 0 || q->sub)
+    if ((q->n_values == 0 || q->sub) && q->key.ptr)
         render_member(out, "key", q->key);
     render_member(out, "label", bytes_str(q->total->label));
     if (q->sub)

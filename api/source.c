@@ -281,10 +281,16 @@ static void on_body(struct bytes piece, void *arg)
 
 static void ask(struct question *q);
 
+/* Returns the first source of the question. */
+static size_t first_source(const struct question *q)
+{
+    return q->spec.skips_archive ? q->sources->n - 1 : 0;
+}
+
 /* Asks all sources again, except the missing sources. */
 static void begin(struct question *q)
 {
-    q->at = 0;
+    q->at = first_source(q);
     while (q->is_missing[q->at])
         q->at++;
     free(q->page);
@@ -534,7 +540,10 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
         handle_cleared(q, reply);
-    else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
+    else if (reply->status == 422 && q->spec.on_refused) {
+        q->spec.on_refused(q->spec.arg, reply->body);
+        finish(q, SOURCE_UNAVAILABLE);
+    } else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
         fail(q, "", reply->status);
     else if (mixed)
         restart(q);
@@ -704,6 +713,7 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
     s->open = q;
     q->deadline = evtimer_new(s->base, on_deadline, q);
     set_deadline(q);
+    q->at = first_source(q);
     ask(q);
     return q;
 }

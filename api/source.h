@@ -101,6 +101,7 @@ struct source_question {
     struct bytes
         ns; /* namespace of the counter, for counted_since; empty: not configured; borrowed until on_done */
     void *arg;
+    bool skips_archive;  /* ask only the aggregator */
     bool allows_partial; /* omit a source that fails, unless all sources fail */
     usec_t patience;     /* timeout, if shorter than the sources' timeout; 0: the sources' timeout */
     void (*on_restart)(void *arg); /* the question starts again; discard all records. NULL: no call */
@@ -110,6 +111,8 @@ struct source_question {
     /* All records of a source were passed on. `next`: the decoded X-Millrace-Next of the reply; empty: none. If
      * on_source is NULL, a reply with X-Millrace-Next is invalid, except that all pages of a range are read. */
     void (*on_source)(void *arg, struct bytes next);
+    /* Gets the problem of a reply with status 422, before on_done gets SOURCE_UNAVAILABLE. NULL: the source has failed. */
+    void (*on_refused)(void *arg, struct bytes problem);
     /* Called before a mapped archive is read. Return true to skip the read, if the caller has kept the records of
      * this generation. If on_recall is NULL, the archive is always read. */
     bool (*on_recall)(void *arg, const struct source_generation *g);
