@@ -1,5 +1,7 @@
-/* millrace top: the most frequent values of a field over the last minute of a stream. */
+/* millrace top: the most frequent values of a field over the last minute of a stream; or with --counter the largest keys
+ * of a counter over the last minutes, from the API. */
 #include "tools/stream_view.h"
+#include "tools/tool.h"
 
 #include "base/text_hash.h"
 #include "counts/interner.h"
@@ -30,12 +32,20 @@ static const struct option_row rows[] = {
         .max = 3600 * 1000,
         .unit = "s",
         .help = "time over which values are counted"},
+    {.name = "counter",
+        .type = OPTION_STRING,
+        .help = "counter whose largest keys the API is asked for, by its label, instead of the stream"},
+    {.name = "period",
+        .type = OPTION_STRING,
+        .fallback = "5m",
+        .needs = "counter",
+        .help = "minutes over which the counter's keys are counted: 1m to 120m"},
     {.name = "rows",
         .type = OPTION_INT,
         .fallback = "20",
         .min = 1,
         .max = KEYS_KEPT,
-        .needs = "by",
+        .needs = "by|counter",
         .help = "values shown"},
     {.name = "once",
         .type = OPTION_BOOL,
@@ -182,6 +192,27 @@ static void on_tick(struct stream_view *v, void *arg)
         t->bucket_began = now; /* the process was stopped for more than a window */
 }
 
+/* Shows the largest keys of a counter once a second, until the API refuses or the process is ended. */
+static int top_of_counter(const struct options *o, bool once)
+{
+    char *rows_text = mem_printf("%lld", (long long)options_int(o, "rows"));
+    const char *const pairs[][2] = {{"--config", options_config(o) ? options_config(o)->path : NULL},
+        {"--data-dir", options_text(o, "data_dir")}, {"--counter", options_text(o, "counter")},
+        {"--period", options_text(o, "period")}, {"--limit", rows_text}};
+    const char *words[2 + 2 * sizeof pairs / sizeof *pairs] = {"query", "top"};
+    int n = 2, status;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (int k = 0; k < 2 && pairs[i][1]; k++)
+            words[n++] = pairs[i][k];
+    do {
+        fputs(once ? "" : CLEAR, stdout);
+        status = tool_query(n, (char **)(void *)words);
+        fflush(stdout);
+    } while (!once && status == EX_OK && sleep(1) == 0);
+    free(rows_text);
+    return status;
+}
+
 static int top_with(const struct options *o)
 {
     const char *by = options_text(o, "by");
@@ -195,7 +226,9 @@ static int top_with(const struct options *o)
         .keys = mem_zalloc(KEYS_MAX * sizeof(struct key))};
     int status;
     t.bucket_began = t.began;
-    if (by && !json_path_is_valid(bytes_str(by)))
+    if (options_text(o, "counter"))
+        status = top_of_counter(o, t.once);
+    else if (by && !json_path_is_valid(bytes_str(by)))
         status = tool_fail(EX_USAGE, "--by: \"%s\" is not a field", by);
     else
         status = stream_view_run(o, &(struct stream_view_config){.fields = &by,
@@ -215,7 +248,8 @@ static int top_with(const struct options *o)
 int tool_top(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "top",
-        .summary = "shows the most frequent values of a field over the last minute of a stream",
+        .summary =
+            "shows the most frequent values of a field over the last minute of a stream, or of a counter",
         .more = "docs/guide/counting.md (Conditions) has the rules of --if.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, top_with);
