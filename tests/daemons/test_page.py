@@ -163,6 +163,7 @@ class Page(PageCase):
         self.check(*["shows a new event within two seconds"] * FULL,
                    ["has no serious fault of accessibility", "keeps the focus while numbers change", "follows a stream, pauses and filters",
                     "follows the lines of a condition", "shows hostile keys as text", "shows the pipeline and what is wrong"],
+                   "moves with the last 30 minutes",
                    is_full=FULL, **self.put_recent())
 
     def test_a_restart_of_the_api(self):

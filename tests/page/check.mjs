@@ -678,6 +678,20 @@ const checks = {
     for (const each of [page, live, rate]) await close(each);
   },
 
+  async "moves with the last 30 minutes"() {
+    const page = await open(query({ zone: noon() }));
+    const panel = page.locator(".panel", { has: page.getByRole("heading", { name: "Last 30 minutes" }) });
+    await panel.locator("svg.minutes").waitFor();
+    assert.equal(await panel.locator("svg.minutes rect.whole, svg.minutes rect.open").count(), 30);
+    const t = Math.floor(Date.now() / 1000);
+    await post(...Array.from({ length: 30 }, () => ({ t, l: "of this minute", c: "NZ" })), { t: t - 5 * 60, l: "of this minute", c: "NZ" }, { t: t - 3600, l: "old", c: "NZ" });
+    const row = panel.locator("tr", { has: page.locator("bdi", { hasText: "of this minute" }) });
+    await row.locator(".number", { hasText: /^31$/ }).waitFor();
+    const minutes = await panel.locator("svg.minutes title").evaluateAll((titles) => titles.map((title) => parseInt(title.textContent.split(": ")[1])));
+    assert.ok(Math.max(...minutes) >= 30, minutes);
+    await close(page);
+  },
+
   async "shows hostile keys as text"() {
     const t = Math.floor(Date.now() / 1000), zone = noon();
     await post(...HOSTILE.map((key) => ({ t, l: "hostile", c: key })), ...HOSTILE.map((key) => ({ t, l: key, c: "US" })));

@@ -7,6 +7,7 @@ import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
 import { change, clock, count, duration, isToday, likeForLike, moment, span } from "./format.js";
 import { latestTime } from "./latest.js";
+import { minutesPanel } from "./minutes.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, tile } from "./panel.js";
 import { addToSite } from "./site.js";
@@ -39,6 +40,7 @@ export function overview(view, { freshness }) {
   let state = view; // with the time that is shown
   let panels = null;
   let uniques = null;
+  let minutes = null;
 
   /** A tile and a chart for each unique counter of the total that is shown. */
   function addUniques(shown) {
@@ -75,10 +77,10 @@ export function overview(view, { freshness }) {
   }
 
   /** A bar leads to the key's own view, at the time that is shown. */
-  function linkOf({ total, key, subtotal }, totals) {
+  function linkOf({ total, key, subtotal }, totals, fixed) {
     const own = totalOf(totals, subtotal);
     return (row) => {
-      const time = state.isOld ? { from: state.from, to: state.to } : { period: state.period };
+      const time = fixed ?? (state.isOld ? { from: state.from, to: state.to } : { period: state.period });
       return own ? address({ view: "key", ns: own.ns, key: row.key, ...time })
         : address({ view: "key", ns: total.ns, key, by: total.subtotals.find((s) => s.ns === subtotal.ns).label, sub: row.key, ...time });
     };
@@ -98,6 +100,8 @@ export function overview(view, { freshness }) {
         return { element: p.element, load: (s) => p.load(state, part.key, s), fail: p.fail };
       });
       grid.append(...panels.map((p) => p.element));
+      minutes = minutesPanel(shown, view, (part) => linkOf(part, totals, {}));
+      grid.after(minutes.element);
       if (siteOf(totals)) element.append(addToSite(script));
       panels.push(...addUniques(shown));
     }
@@ -129,5 +133,5 @@ export function overview(view, { freshness }) {
   });
 
   const redraw = () => { series.redraw(); uniques?.redraw(); };
-  return { element, redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); uniques?.stop(); } };
+  return { element, redraw, stop() { stopCounts(); stopRate(); stopPipeline(); series.destroy(); uniques?.stop(); minutes?.stop(); } };
 }
