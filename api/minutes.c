@@ -226,7 +226,8 @@ static void render_json(const struct minutes *m, struct buf *out)
     render_head(q, &m->complete, out);
     if (m->is_series && q->sub)
         render_member(out, "sub", q->sub_key);
-    render_member(out, "unit", BYTES_LITERAL("minute"));
+    if (m->is_series)
+        render_member(out, "unit", BYTES_LITERAL("minute"));
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
     render_member(out, "timezone", bytes_str(q->calendar.zone.name));
     buf_printf(out, "\"total\":%" PRId64 ",", m->total);
