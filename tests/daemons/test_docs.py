@@ -15,7 +15,7 @@ TOOLS = ("init", "up", "put", "query", "status", "doctor", "compact", "recount",
          "backup", "restore")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
-SECTIONS = {"aggregator": ("The read protocol", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
+SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
 NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
