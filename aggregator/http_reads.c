@@ -280,7 +280,9 @@ static bool check_minutes(struct app *app, struct http_request *req, const struc
     if (q->from * SECONDS_PER_MINUTE >= held)
         return true;
     snprintf(members, sizeof members, hint, held);
-    http_problem_with(req, 422, "minutes-not-held", members, "minutes before %s are not in memory",
+    bool is_empty = held > daemon_trusted_time(app->daemon) / USEC_PER_SEC;
+    http_problem_with(req, 422, "minutes-not-held", members,
+        is_empty ? "no minute before %s is in memory" : "minutes before %s are not in memory",
         rfc3339_write(held, from));
     return false;
 }

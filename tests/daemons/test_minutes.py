@@ -35,11 +35,11 @@ USERS = ["a", "b,c", "a user with a long name", "http://example.org/", "é", "z"
 
 
 class MinutesTest(harness.MillraceTest):
-    def begin(self, **settings):
+    def begin(self, pubsub=None, **settings):
         self.rng = seeded()
         self.events = []
         data = self.path("data")
-        self.config = self.write("pipeline.conf", harness.pipeline_config(data, COUNTERS, aggregator=settings))
+        self.config = self.write("pipeline.conf", harness.pipeline_config(data, COUNTERS, aggregator=settings, pubsub=pubsub or {}))
         self.pipeline = harness.Pipeline(self, self.config, data).wait_ready()
 
     def publish(self, n, ages=(0, 0, 0, 1, 2, 5, 20, 40, 118, 125, 300, -3)):
@@ -137,6 +137,24 @@ class MinutesTest(harness.MillraceTest):
             self.wait_counted()
             self.check(period="120m")
             self.check(period="5m")
+
+    def test_expired_lines(self):
+        """Without all lines of the time, the minutes are refused: never fewer counts."""
+        self.begin(pubsub={"retain_bytes": "512K", "segment_bytes": "64K"})
+        stream = lambda: self.pipeline.ask("pubsub", "GET", "/streams").json()["streams"][0]
+        self.publish(500)
+        filler = json.dumps({"_heartbeat_": "x" * 100000}).encode()
+        def expired():
+            reply = self.pipeline.ask("pubsub", "POST", "/pub?stream=clicks", filler)
+            self.assertEqual(reply.status, 200, reply)
+            self.end = int(reply.json()["end"])
+            return int(stream()["earliest"]) > 0
+        wait_until(expired, "retention", timeout=harness.LONG)
+        self.wait_counted()
+        self.check(period="120m")
+        self.pipeline.kill9_daemon("aggregator")
+        wait_until(lambda: "minutes refilled" in self.pipeline.log, "the refill", timeout=harness.LONG)
+        self.assertEqual(self.ask("series", status=422, feed="", period="120m")["code"], "minutes-not-held")
 
     def test_little_memory(self):
         self.begin(minutes_memory="64K")
