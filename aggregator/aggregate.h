@@ -18,8 +18,8 @@
  * 6. A seal of slice n commits the slice's last batch and the sealed state in one transaction. Later lines count into
  *    slice n + 1. If the disk is full, the seal waits, while counting and reads continue. After a crash before this
  *    transaction, slice n is open. After a later crash, aggregate_open begins slice n + 1 where slice n ended.
- * 7. With `minutes`, each event of a stream is also added to the ring of minutes. Lines that are put back are not: they
- *    are rejected before the start with the corrected configuration, so the refill after this start has added them.
+ * 7. With `minutes`, each event of a stream is also added to the ring of minutes. A line that is put back is not added,
+ *    because the refill after the start with the corrected configuration has already added this line.
  * 8. If there is a gap between the archive and the slices, aggregate_open fails. A slice is cleared (deleted) only once
  *    the archive includes the slice.
  *
@@ -53,9 +53,8 @@ struct aggregate_config {
     usec_t flush_interval;
     /* limit of bytes for counting; over AGGREGATE_MEMORY_MIN / 2 and the keys of limited counters */
     size_t max_memory;
-    struct minute_ring
-        *minutes;      /* counts the streams' events by minute; must outlive the aggregate; NULL: none */
-    size_t max_sealed; /* limit of sealed slices; 0: SEALED_MAX */
+    struct minute_ring *minutes; /* ring of the streams' events; must outlive the aggregate; NULL: none */
+    size_t max_sealed;           /* limit of sealed slices; 0: SEALED_MAX */
     struct rejects_limits rejects_limits;
     uint64_t max_batch; /* limit of events in a batch; 0: TALLY_EVENTS_MAX */
     /* delay of the streams' events from their time until they are counted; NULL: not measured */

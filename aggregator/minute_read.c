@@ -106,7 +106,8 @@ static void add_rows(const struct minute_read *r, const struct minute_part *p, c
         if ((r->has_key && !has_id(keys, ids[r->key_column])) ||
             (r->has_sub && !has_id(subs, ids[r->sub_column])))
             continue;
-        int64_t n = r->value_column == MINUTE_COUNTS ? 1 : ((const int64_t *)(const void *)row)[r->value_column];
+        int64_t n =
+            r->value_column == MINUTE_COUNTS ? 1 : ((const int64_t *)(const void *)row)[r->value_column];
         if (n == MINUTE_NO_VALUE)
             continue;
         struct sum *s = of_minute ? of_minute : &sums[ids[r->sub_column]];

@@ -163,8 +163,7 @@ static void next_stream(struct minute_refill *r)
         return;
     if (!r->is_cut)
         minute_ring_cover(r->config.ring, r->covered + MINUTE_RING_AHEAD);
-    log_info("minutes refilled",
-        LOG_I("from", minute_ring_from(r->config.ring) * SECONDS_PER_MINUTE));
+    log_info("minutes refilled", LOG_I("from", minute_ring_from(r->config.ring) * SECONDS_PER_MINUTE));
 }
 
 void minute_refill_tick(struct minute_refill *r)
@@ -184,12 +183,11 @@ void minute_refill_tick(struct minute_refill *r)
         break;
     case STEP_CHECK:
         r->step = STEP_CHECKING;
-        r->call = http_client_request(r->config.client,
-            &(struct http_call_spec){.method = "GET",
-                .target = "/stats?format=json",
-                .may_resend = true,
-                .on_done = on_stats,
-                .arg = r});
+        r->call = http_client_request(r->config.client, &(struct http_call_spec){.method = "GET",
+                                                            .target = "/stats?format=json",
+                                                            .may_resend = true,
+                                                            .on_done = on_stats,
+                                                            .arg = r});
         break;
     case STEP_READ:
         r->step = STEP_READING;

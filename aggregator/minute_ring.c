@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define SLOTS 160 /* more than all minutes that can have rows: the past ones, the present one and those ahead */
+#define SLOTS                                                                                                \
+    160 /* more than all minutes that can have rows: the past ones, the present one and those ahead */
 _Static_assert(MINUTE_RING_MINUTES + 1 + MINUTE_RING_AHEAD < SLOTS, "each minute of the ring has a slot");
 #define FIRST_ROWS 32
 #define CHUNK_MAX ((size_t)64 << 10)
@@ -138,8 +139,7 @@ void minute_ring_set_row(struct minute_ring *r, size_t n_texts, size_t n_values)
     size_t align = n_values > 0 ? sizeof(int64_t) : sizeof(uint32_t);
     r->n_values = n_values;
     r->row_texts = n_texts;
-    r->row_bytes =
-        (n_values * sizeof(int64_t) + n_texts * sizeof(uint32_t) + align - 1) / align * align;
+    r->row_bytes = (n_values * sizeof(int64_t) + n_texts * sizeof(uint32_t) + align - 1) / align * align;
 }
 
 /* Copies the stored forms of an interner that is replaced. If they are too many, drops all rows instead. */

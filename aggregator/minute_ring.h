@@ -9,7 +9,8 @@
  * 2. The ring *holds* each minute from minute_ring_from on: it has the row of every event of the minute that is
  *    counted. The minutes before have rows only until the ring drops them.
  * 3. The rows and the names (5) have at most max_bytes. If they need more, the ring drops its oldest minute with rows,
- *    and minute_ring_from moves behind this minute. An event of a dropped minute has no row.
+ *    and minute_ring_from moves behind this minute. An event of a dropped minute has no row. A ring that is held (6)
+ *    drops nothing for memory until it is released.
  * 4. A minute is dropped once it is MINUTE_RING_MINUTES older than the present minute.
  * 5. A row has the ids of the interner in use when the row was added. When the interner is replaced, the ring copies
  *    the stored forms of its texts (the names), and does not use the interner any longer.
@@ -26,8 +27,8 @@
 #define MINUTE_RING_MINUTES 120
 #define MINUTE_RING_AHEAD 10
 #define SECONDS_PER_MINUTE 60
-#define MINUTE_COUNTS SIZE_MAX        /* a counter that adds 1 for each event */
-#define MINUTE_NO_VALUE INT64_MIN     /* the value of an event that adds nothing to a counter */
+#define MINUTE_COUNTS SIZE_MAX    /* a counter that adds 1 for each event */
+#define MINUTE_NO_VALUE INT64_MIN /* the value of an event that adds nothing to a counter */
 
 struct minute_ring;
 
@@ -52,9 +53,10 @@ struct minute_part {
     int64_t minute;
     const char *rows;
     size_t n, row_bytes;
-    const struct interner *texts;        /* the interner of the ids; NULL: replaced */
-    const char (*names)[COMPONENT_HASH]; /* the stored forms of the ids, padded with NUL, if the interner was replaced */
-    uint32_t n_ids;                      /* all ids of the part are below this number */
+    const struct interner *texts; /* the interner of the ids; NULL: replaced */
+    const char (*names)
+        [COMPONENT_HASH]; /* the stored forms of the ids, padded with NUL, if the interner was replaced */
+    uint32_t n_ids;       /* all ids of the part are below this number */
 };
 /* The values of a row come before its ids. */
 static inline const uint32_t *minute_row_ids(const char *row, size_t n_values)

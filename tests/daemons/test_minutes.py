@@ -162,7 +162,7 @@ class MinutesTest(harness.MillraceTest):
         self.wait_counted()
         refused = self.ask("series", status=422, feed="", period="120m")
         self.assertEqual(refused["code"], "minutes-not-held")
-        self.assertIn("not in memory", refused["detail"])
+        self.assertIn("in memory", refused["detail"])
         now = int(time.time()) // MINUTE * MINUTE
         self.assertEqual(refused["from"] % MINUTE, 0)
         self.assertLess(refused["from"], now + 11 * MINUTE)

@@ -148,7 +148,8 @@ static size_t counter_of(const char *ns)
 /* Begins a read, adds events, and runs the read. */
 static void ask(const char *ns, struct bytes key, struct bytes sub, int64_t from, int64_t to, struct buf *out)
 {
-    const struct minute_query q = {.counter = counter_of(ns), .key = key, .sub = sub, .from = from, .to = to, .limit = 7};
+    const struct minute_query q = {
+        .counter = counter_of(ns), .key = key, .sub = sub, .from = from, .to = to, .limit = 7};
     const struct minute_columns columns = tally_minute_columns(tally);
     struct minute_read *r = minute_read_new(&q, &columns, ring);
     minute_ring_hold(ring, true);
@@ -218,7 +219,8 @@ static void check_ranking(int64_t from, int64_t to)
     for (int i = 0; i < KEYS + 100000; i++) {
         char text[64];
         struct bytes of_row = component_store(
-            bytes_str(kind == 2 ? (snprintf(text, sizeof text, "c%d", i), text) : user_text(i, text)), stored);
+            bytes_str(kind == 2 ? (snprintf(text, sizeof text, "c%d", i), text) : user_text(i, text)),
+            stored);
         if (sums[i] == 0)
             continue;
         snprintf(user, sizeof user, "%.*s", (int)of_row.len, of_row.ptr);
@@ -307,12 +309,14 @@ static void test_values(void **state)
     minute_ring_set_now(ring, START);
     for (int i = 0; i < 1000; i++) {
         const uint32_t ids[] = {interner_add(texts, BYTES_LITERAL("all")),
-            interner_add(texts, i % 2 ? BYTES_LITERAL("a") : BYTES_LITERAL("b")), interner_add(texts, BYTES_LITERAL("JP"))};
+            interner_add(texts, i % 2 ? BYTES_LITERAL("a") : BYTES_LITERAL("b")),
+            interner_add(texts, BYTES_LITERAL("JP"))};
         const int64_t value = i % 10 == 0 ? MINUTE_NO_VALUE : i % 2 ? -INT64_C(5000000000) : 7;
         minute_ring_add(ring, START, ids, &value);
     }
     const int64_t minute = START / SECONDS_PER_MINUTE;
-    struct minute_query q = {.counter = 1, .key = BYTES_NONE, .sub = BYTES_NONE, .from = minute, .to = minute + 1, .limit = 9};
+    struct minute_query q = {
+        .counter = 1, .key = BYTES_NONE, .sub = BYTES_NONE, .from = minute, .to = minute + 1, .limit = 9};
     struct minute_read *r = minute_read_new(&q, &columns, ring);
     minute_read_run(r, &out);
     minute_read_free(&r);
