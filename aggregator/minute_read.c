@@ -138,11 +138,18 @@ static int by_stored(const void *a, const void *b)
     return memcmp(a, b, COMPONENT_HASH);
 }
 
-/* Largest first, then by text. */
+static struct bytes stored_of(const struct ranked *k)
+{
+    return bytes_of(k->stored, strnlen(k->stored, COMPONENT_HASH));
+}
+
+/* Largest first, then by text, or by stored form if the text is unknown. */
 static int by_count(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
-    return x->n != y->n ? (x->n < y->n ? 1 : -1) : bytes_compare(x->text, y->text);
+    struct bytes x_text = x->text.len > 0 ? x->text : stored_of(x),
+                 y_text = y->text.len > 0 ? y->text : stored_of(y);
+    return x->n != y->n ? (x->n < y->n ? 1 : -1) : bytes_compare(x_text, y_text);
 }
 
 static void rank(struct ranking *ranking, const struct minute_part *p, const struct sum *sums)
@@ -184,16 +191,12 @@ static void print_ranking(const struct minute_read *r, struct ranking *k, struct
     unite(k);
     for (size_t i = 0; i < k->n; i++)
         total += k->list[i].n;
-    for (size_t i = 0; i < k->n; i++)
-        if (k->list[i].text.len == 0)
-            k->list[i].text = bytes_of(k->list[i].stored, strnlen(k->list[i].stored, COMPONENT_HASH));
     if (k->n > 1)
         qsort(k->list, k->n, sizeof *k->list, by_count);
     buf_printf(out, "|total,%" PRId64 "\n|distinct,%zu\n", total, k->n);
     for (size_t i = 0; i < k->n && i < r->q.limit; i++) {
-        struct bytes stored = bytes_of(k->list[i].stored, strnlen(k->list[i].stored, COMPONENT_HASH));
-        bool has_text = component_is_hash(stored) && !bytes_equal(stored, k->list[i].text);
-        if (has_text) {
+        struct bytes stored = stored_of(&k->list[i]);
+        if (k->list[i].text.len > 0 && component_is_hash(stored)) {
             buf_printf(out, "lookup|%.*s,", (int)stored.len, stored.ptr);
             lookup_escape(k->list[i].text, out);
             buf_append_char(out, '\n');

@@ -138,6 +138,21 @@ class MinutesTest(harness.MillraceTest):
             self.check(period="120m")
             self.check(period="5m")
 
+    def test_replaced_texts(self):
+        """New texts of 15 MB replace the interner, so the texts of earlier rows come from their lookups."""
+        self.begin(max_memory="32M")
+        self.publish(500)
+        self.wait_counted()
+        for i in range(20):
+            events = [{"t": int(time.time()), "l": "z", "c": "JP", "m": "page %d %s" % (i * 4000 + k, "x" * 80)} for k in range(4000)]
+            reply = self.pipeline.ask("pubsub", "POST", "/pub?stream=clicks", "\n".join(map(json.dumps, events)).encode())
+            self.assertEqual(reply.status, 200, reply)
+            self.end = int(reply.json()["end"])
+            self.events += events
+        self.wait_counted()
+        for _ in range(3):
+            self.check(period="120m")
+
     def test_expired_lines(self):
         """Without all lines of the time, the minutes are refused: never fewer counts."""
         self.begin(pubsub={"retain_bytes": "512K", "segment_bytes": "64K"})

@@ -173,6 +173,18 @@ static int64_t number_after(const struct buf *out, const char *name)
     return 0;
 }
 
+/* The text of a hash, if there is one, must be the user's. */
+static void check_lookup(const struct buf *out, int user, const char *stored)
+{
+    char text[64], expected[128], hash[64];
+    int n = snprintf(hash, sizeof hash, "lookup|%s,", stored);
+    const char *found = memmem(out->ptr, out->len, hash, (size_t)n);
+    n = snprintf(expected, sizeof expected, "%s%s\n", hash, user_text(user, text));
+    if (found)
+        assert_true(
+            (size_t)n <= out->len - (size_t)(found - out->ptr) && memcmp(found, expected, (size_t)n) == 0);
+}
+
 static void check_series(int64_t from, int64_t to)
 {
     char user[64], stored[COMPONENT_HASH + 1], minute[32], country_text[16];
@@ -227,6 +239,8 @@ static void check_ranking(int64_t from, int64_t to)
         int64_t got = number_after(&out, user);
         assert_true(got == 0 || got == sums[i]);
         rows += got > 0;
+        if (got > 0 && kind != 2)
+            check_lookup(&out, i, user);
         last = got > 0 && got < last ? got : last;
     }
     assert_int_equal(rows, distinct < 7 ? distinct : 7);
