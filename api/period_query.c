@@ -15,14 +15,36 @@ static int refuse_zone(struct parameters *p, struct bytes name)
     return parameters_suggest(p, zone_names_nearest(name));
 }
 
+/* Returns the number of minutes of a period such as 30m, or 0. */
+static int64_t minutes_of(struct bytes period)
+{
+    int64_t n;
+    bool is_back = period.len > 0 && period.ptr[0] == '-';
+    if (period.len < 2 || period.ptr[period.len - 1] != 'm' ||
+        !bytes_to_i64(bytes_of(period.ptr + is_back, period.len - is_back - 1), &n))
+        return 0;
+    return n;
+}
+
+bool period_query_is_by_minute(const struct parameters *p)
+{
+    struct bytes text;
+    return (parameters_get(p, "unit", &text) && bytes_equal_str(text, "minute")) ||
+           (parameters_get(p, "period", &text) && minutes_of(text) != 0);
+}
+
 static int parse_calendar(struct parameters *p)
 {
     struct calendar *c = &p->q->calendar;
     struct bytes text, name = BYTES_LITERAL("UTC");
     int64_t hours = ZONE_OFFSET_FIRST - 1;
     c->unit = p->kind == QUERY_RETENTION ? UNIT_WEEK : UNIT_DAY;
-    if (parameters_get(p, "unit", &text) && !unit_find(text, &c->unit))
-        return BAD(p, "unit must be hour, day, week, mweek or month");
+    if (p->q->by_minute)
+        c->unit = UNIT_HOUR; /* a date has the time of day */
+    if (parameters_get(p, "unit", &text) && !bytes_equal_str(text, "minute") &&
+        (p->q->by_minute || !unit_find(text, &c->unit)))
+        return BAD(p, p->q->by_minute ? "a period of minutes goes with unit=minute only"
+                                      : "unit must be minute, hour, day, week, mweek or month");
     if (parameters_get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
         return BAD(p, "week_start must be a day's name, sunday to saturday");
     if (parameters_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &hours) != 0)
@@ -273,13 +295,43 @@ static int check_rows(struct parameters *p, int64_t from, int64_t to)
         (unsigned long long)p->context->max_rows);
 }
 
+static int parse_minutes(struct parameters *p)
+{
+    struct query *q = p->q;
+    struct bytes period, other;
+    bool has_period = parameters_get(p, "period", &period), has_from = parameters_get(p, "from", &other),
+         has_to = parameters_get(p, "to", &other);
+    int64_t n = has_period ? minutes_of(period) : QUERY_MINUTES_DEFAULT;
+    q->to = (q->now / MINUTE_SECONDS + 1) * MINUTE_SECONDS;
+    if (parse_time(p, "from", 0, HOUR_END - 1, &q->from) != 0 ||
+        parse_time(p, "to", 1, HOUR_END, &q->to) != 0)
+        return -1;
+    if (q->kind != QUERY_SERIES && q->kind != QUERY_BREAKDOWN)
+        return BAD(p, "only series, breakdown and top are by minute");
+    if (q->n_values > 0 || q->top > 0)
+        return BAD(p, "by minute, ask for one key");
+    if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||
+        (has_period && (has_from || has_to)) || has_from < has_to)
+        return BAD(p, "minutes take either period, or from and to");
+    if (!has_from)
+        q->from = q->to - n * MINUTE_SECONDS;
+    if (q->from % MINUTE_SECONDS != 0 || q->to % MINUTE_SECONDS != 0)
+        return BAD(p, "from and to must be whole minutes");
+    if (n < 1 || q->from >= q->to || q->to - q->from > QUERY_MINUTES_MAX * MINUTE_SECONDS)
+        return BAD(p, "minutes go from 1 to %d, such as period=30m", QUERY_MINUTES_MAX);
+    return 0;
+}
+
 int period_query_parse(struct parameters *p)
 {
     struct query *q = p->q;
     struct bytes period;
     q->now = p->context->now;
-    if (parse_calendar(p) != 0 ||
-        (parameters_get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) != 0 ||
+    if (parse_calendar(p) != 0)
+        return -1;
+    if (q->by_minute)
+        return parse_minutes(p);
+    if ((parameters_get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) != 0 ||
         parse_against(p) != 0 || clip(p, &q->from, &q->to) != 0)
         return -1;
     if (q->kind == QUERY_COMPARE &&

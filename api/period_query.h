@@ -8,6 +8,8 @@
 
 /* Sets calendar, from, to, before_from, before_to, is_all and now. */
 int period_query_parse(struct parameters *p);
+/* True if the query is by minute: unit=minute, or a period such as 30m. */
+bool period_query_is_by_minute(const struct parameters *p);
 /* If the zone differs from UTC by a part of an hour in the span, sets is_rounded, or refuses the query without
  * round=hour. */
 int period_query_check_zone(struct parameters *p, int64_t from, int64_t to);

@@ -67,8 +67,8 @@ static bool parse_former(struct parameters *p, struct bytes ns)
     const char *dot = memchr(ns.ptr, '.', ns.len);
     struct bytes sub = bytes_of(ns.ptr, dot ? (size_t)(dot - ns.ptr) : 0);
     struct bytes total = dot ? bytes_of(dot + 1, ns.len - sub.len - 1) : ns;
-    if (!p->context->accepts_former || !namespace_is_valid(total) || (dot && !namespace_is_valid(sub)) ||
-        !parameters_get(p, "key", &q->key) || q->key.len == 0)
+    if (!p->context->accepts_former || q->by_minute || !namespace_is_valid(total) ||
+        (dot && !namespace_is_valid(sub)) || !parameters_get(p, "key", &q->key) || q->key.len == 0)
         return false;
     q->is_former = true;
     q->total = dot ? counters_find(p->context->counters, total) : NULL;
@@ -150,7 +150,9 @@ static int parse_top(struct parameters *p)
     }
     for (size_t i = 0; i < c->n_totals && !constant; i++)
         constant = c->totals[i].kind == COUNTER_CONSTANT ? c->totals[i].ns : NULL;
-    if (!q->sub) {
+    if (!q->sub && q->by_minute) {
+        q->total = of;
+    } else if (!q->sub) {
         parameters_hint(p, "add to the configuration:\n%s[subtotal %s.%s]\nkey = %s",
             constant ? "" : "[total all]\nkey = \"all\"\n", of->ns, constant ? constant : "all",
             of->key_text);
@@ -224,7 +226,7 @@ static int parse_keys(struct parameters *p)
         return BAD(p, "several keys belong to a series of totals; with by=LABEL repeat sub for one key");
     if (!q->sub && (q->top > 0 || has_sub))
         return BAD(p, "%s needs by=LABEL, or the ns of a subtotal", has_sub ? "sub" : "top");
-    if (q->kind == QUERY_BREAKDOWN && !q->sub)
+    if (q->kind == QUERY_BREAKDOWN && !q->sub && p->kind != QUERY_TOP)
         return MISSING(p, "a breakdown needs by=LABEL, or the ns of a subtotal");
     if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub && q->top == 0)
         return MISSING(p, "the series of %s needs sub=", q->sub->ns);
@@ -278,6 +280,7 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct parameters p = {.kind = kind, .context = context, .given = params, .q = out, .error = error};
     *out = (struct query){.kind = kind, .params = params, .resolution = HOUR_SECONDS};
     *error = (struct query_error){0};
+    out->by_minute = period_query_is_by_minute(&p);
     if (parameters_check(&p) != 0 ||
         (kind == QUERY_TOP         ? parse_top(&p)
             : kind == QUERY_COHORT ? 0
