@@ -730,6 +730,7 @@ void ask_start(
     query_copy(&a->query_before, q);
     a->query_before.from = q->before_from;
     a->query_before.to = q->before_to;
+    a->query_before.part_end = q->before_part_end;
     series_init(&a->series, q);
     series_init(&a->series_before, &a->query_before);
     query_copy(&a->query_total, q);

@@ -148,8 +148,9 @@ static int refuse_bounds(struct parameters *p, const char *name, int64_t from, i
         rfc3339_write(cuts_from ? from : to, text), period);
 }
 
-/* Refuses bounds that cut a counted period, or with bounds=outward moves them outward. A zone that cuts the periods itself
- * has rules of its own (round=hour). `name`: the parameter of a range FROM..TO; NULL: the bounds are from= and to=. */
+/* Refuses bounds that cut a counted period, or with bounds=outward moves them outward. A zone that cuts the periods
+ * itself has rules of its own (round=hour). `name`: the parameter of a range FROM..TO; NULL: the bounds are from= and
+ * to=. */
 static int fit_bounds(struct parameters *p, const char *name, int64_t *from, int64_t *to)
 {
     bool is_outward;
@@ -204,7 +205,7 @@ int period_query_check_zone(struct parameters *p, int64_t from, int64_t to)
         "%s differs from UTC by a part of an hour, and counts are kept by UTC hour", q->calendar.zone.name);
 }
 
-/* Refuses a unit that changes nothing, because the answer has no rows of units, and the time does not depend on the unit. */
+/* Refuses a unit that changes nothing: the answer has no rows of units, and the time does not depend on the unit. */
 static int refuse_unit(struct parameters *p)
 {
     struct bytes unit;
@@ -280,6 +281,31 @@ static int parse_against(struct parameters *p)
     return 0;
 }
 
+/* Returns the time that is as far into the unit `other` as `t` is into the unit `unit`, by the clocks of the zone. */
+static int64_t same_part(const struct calendar *c, int64_t unit, int64_t t, int64_t other)
+{
+    int64_t offset = zone_offset(&c->zone, other), end = units_next(c, other);
+    int64_t wall = other + offset + t + zone_offset(&c->zone, t) - unit - zone_offset(&c->zone, unit);
+    int64_t same = wall - zone_offset(&c->zone, wall - offset);
+    return same < end ? same : end;
+}
+
+/* Sets the parts of the unit in progress and of the unit at the same position in the earlier span. */
+static void find_parts(struct query *q)
+{
+    const struct calendar *c = &q->calendar;
+    int64_t row, end, other, other_end;
+    if (q->now < q->from || q->now >= q->to)
+        return;
+    query_rows(q, q->from, q->to, &row, &end);
+    query_rows(q, q->before_from, q->before_to, &other, &other_end);
+    int64_t unit = units_start(c, q->now), passed = query_whole_before(q, q->now);
+    for (; row < unit; row = units_next(c, row))
+        other = other < other_end ? units_next(c, other) : other;
+    q->part_end = passed > unit ? passed : unit;
+    q->before_part_end = other < other_end ? same_part(c, unit, q->part_end, other) : q->before_to;
+}
+
 static int check_rows(struct parameters *p, int64_t from, int64_t to)
 {
     static const int64_t shortest[] = {
@@ -340,6 +366,8 @@ int period_query_parse(struct parameters *p)
     if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT && !q->is_all &&
         check_rows(p, q->from, q->to) != 0)
         return -1;
+    if (q->kind == QUERY_COMPARE)
+        find_parts(q);
     if (parameters_is_of_sets(p))
         return 0;
     return q->kind == QUERY_COMPARE && period_query_check_zone(p, q->before_from, q->before_to) != 0

@@ -1,4 +1,5 @@
-/* period_query: parses the time of a query: its calendar and zone, its span, and the span that a comparison compares with.
+/* period_query: parses the time of a query: its calendar and zone, its span, and the span that a comparison compares
+ * with.
  *
  * All functions return 0, or -1 with an error. */
 #ifndef MILLRACE_PERIOD_QUERY_H
@@ -6,7 +7,7 @@
 
 #include "api/parameters.h"
 
-/* Sets calendar, from, to, before_from, before_to, is_all and now. */
+/* Sets calendar, from, to, before_from, before_to, part_end, before_part_end, is_outward, is_all and now. */
 int period_query_parse(struct parameters *p);
 /* True if the query is by minute: unit=minute, or a period such as 30m. */
 bool period_query_is_by_minute(const struct parameters *p);

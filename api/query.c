@@ -33,13 +33,6 @@ enum query_overlap query_overlap(const struct query *q, const struct record_key 
     return period->start >= first && end - HOUR_SECONDS < q->to ? QUERY_WITHIN : QUERY_PARTLY;
 }
 
-void query_rows(const struct query *q, int64_t from, int64_t to, int64_t *first, int64_t *end)
-{
-    int64_t begin = query_whole_after(q, from), last = query_whole_before(q, to - 1);
-    *first = units_start(&q->calendar, begin <= last ? begin : from);
-    *end = (begin <= last ? last : from) + 1;
-}
-
 bool query_is_utc(const struct query *q)
 {
     const struct zone *zone = &q->calendar.zone;

@@ -61,6 +61,9 @@ struct query {
     int64_t resolution; /* seconds of a counted period */
     int64_t from, to;
     int64_t before_from, before_to; /* span that a comparison compares with */
+    /* If a comparison includes the unit in progress: the end of the last counted period that has passed, and of the
+     * same part of the unit to compare with. 0: all units have ended, or none has begun. */
+    int64_t part_end, before_part_end;
     const struct url_query *params; /* parameters for query_value */
     struct bytes repeated;          /* name of the repeated parameter of several series; BYTES_NONE: none */
     size_t n_values;                /* number of values of the repeated parameter */
@@ -96,9 +99,14 @@ static inline int64_t query_whole_after(const struct query *q, int64_t t)
 {
     return query_whole_before(q, t + q->resolution - 1);
 }
-/* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which the counted periods
- * of the span begin. A span without such periods has a single row. */
-void query_rows(const struct query *q, int64_t from, int64_t to, int64_t *first, int64_t *end);
+/* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which
+ * the counted periods of the span begin. A span without such periods has a single row. */
+static inline void query_rows(const struct query *q, int64_t from, int64_t to, int64_t *first, int64_t *end)
+{
+    int64_t begin = query_whole_after(q, from), last = query_whole_before(q, to - 1);
+    *first = units_start(&q->calendar, begin <= last ? begin : from);
+    *end = (begin <= last ? last : from) + 1;
+}
 /* Relation of a record's period to the query's span. */
 enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period);

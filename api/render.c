@@ -300,58 +300,136 @@ static void render_change(uint64_t n, uint64_t before, bool csv, struct buf *out
         buf_append_str(out, "null");
 }
 
+/* True if the counts of both spans before part_end are known. */
+static bool knows_parts(const struct series *s, const struct series *before)
+{
+    return !s->is_part_unknown && !before->is_part_unknown;
+}
+
+/* Appends the member so_far: the counts of equal parts of two spans or units. */
+static void render_so_far(const struct series *s, const struct series *before, const char *name, uint64_t n,
+    uint64_t old, struct buf *out)
+{
+    buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64, s->query->part_end,
+        before->query->part_end);
+    if (knows_parts(s, before))
+        buf_printf(out, ",\"%s\":%" PRIu64 ",\"before\":%" PRIu64 "},", name, n, old);
+    else
+        buf_printf(out, ",\"%s\":null,\"before\":null},", name);
+}
+
 void render_compare_begin(
     const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
 {
+    bool is_part = s->query->part_end > 0, is_known = before->from >= complete->counted_since &&
+                                                      s->from >= complete->counted_since &&
+                                                      (!is_part || knows_parts(s, before));
     if (s->query->format == QUERY_CSV) {
-        render_csv_names(complete, "t,date,n", ",before_t,before_date,before_n,change", ",of,before_of", out);
+        render_csv_names(complete, "t,date,n",
+            is_part ? ",before_t,before_date,before_n,change,so_far_n,so_far_before"
+                    : ",before_t,before_date,before_n,change",
+            ",of,before_of", out);
         return;
     }
     render_series_head(s, complete, out);
     buf_append_str(out, "\"before\":{");
     render_over(s->query, &before->over, out);
-    buf_printf(out,
-        "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},\"change\":", before->from,
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},", before->from,
         before->to, before->total);
-    bool is_whole = before->from >= complete->counted_since && s->from >= complete->counted_since;
-    render_change(s->total, is_whole ? before->total : 0, false, out);
+    if (is_part)
+        render_so_far(s, before, "total", s->so_far, before->so_far, out);
+    uint64_t n = is_part ? s->so_far : s->total, old = is_part ? before->so_far : before->total;
+    buf_append_str(out, "\"change\":");
+    render_change(n, is_known ? old : 0, false, out);
     buf_append_str(out, ",\"rows\":[");
+}
+
+/* A row of a comparison. If the unit is in progress, `n` and `old_n` are the counts of equal parts of both units. */
+struct compared_row {
+    struct series_row row, old;
+    bool has_old;
+    bool is_part; /* the unit is in progress */
+    bool has_change;
+    uint64_t n, old_n;
+};
+
+static bool next_compared(
+    struct series *s, struct series *before, const struct completeness *complete, struct compared_row *r)
+{
+    const struct query *q = s->query;
+    *r = (struct compared_row){0};
+    if (!series_next(s, &r->row))
+        return false;
+    r->has_old = series_next(before, &r->old);
+    bool is_future = q->part_end > 0 && r->row.start > q->now;
+    r->is_part = q->part_end > 0 && !is_future && r->row.end > q->now;
+    r->n = r->is_part ? series_part(s, &r->row) : r->row.n;
+    r->old_n = r->is_part && r->has_old ? series_part(before, &r->old) : r->old.n;
+    r->has_change = r->has_old && !is_future && is_counted(&r->old, complete) &&
+                    is_counted(&r->row, complete) && (!r->is_part || knows_parts(s, before));
+    return true;
+}
+
+/* Appends the beginning of a row or of the row to compare with: its time, date and count. */
+static void render_counted(const struct calendar *calendar, const struct series_row *row,
+    const struct completeness *complete, bool csv, struct buf *out)
+{
+    buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", row->start);
+    units_print_date(calendar, row->start, out);
+    buf_append_str(out, csv ? "," : "\",\"n\":");
+    render_n(row, complete, csv, out);
+}
+
+static void render_compared_json(const struct series *s, const struct series *before,
+    const struct compared_row *r, const struct completeness *complete, bool is_complete, struct buf *out)
+{
+    const struct calendar *calendar = &s->query->calendar;
+    buf_append_str(out, s->n_rows == 1 ? "" : ",");
+    render_counted(calendar, &r->row, complete, false, out);
+    render_row_complete(is_complete, complete, false, out);
+    buf_append_str(out, r->has_old ? ",\"before\":" : ",\"before\":null,");
+    if (r->has_old) {
+        render_counted(calendar, &r->old, complete, false, out);
+        render_of(calendar, r->old.start, r->old.end, complete, false, out);
+        buf_append_str(out, "},");
+    }
+    if (r->is_part && r->has_old)
+        render_so_far(s, before, "n", r->n, r->old_n, out);
+    buf_append_str(out, "\"change\":");
+    render_change(r->n, r->has_change ? r->old_n : 0, false, out);
+    render_of(calendar, r->row.start, r->row.end, complete, false, out);
+    buf_append_char(out, '}');
+}
+
+static void render_compared_csv(const struct series *s, const struct series *before,
+    const struct compared_row *r, const struct completeness *complete, bool is_complete, struct buf *out)
+{
+    const struct calendar *calendar = &s->query->calendar;
+    render_counted(calendar, &r->row, complete, true, out);
+    render_row_complete(is_complete, complete, true, out);
+    buf_append_str(out, r->has_old ? "," : ",,,");
+    if (r->has_old)
+        render_counted(calendar, &r->old, complete, true, out);
+    buf_append_char(out, ',');
+    render_change(r->n, r->has_change ? r->old_n : 0, true, out);
+    if (r->is_part && r->has_old && knows_parts(s, before))
+        buf_printf(out, ",%" PRIu64 ",%" PRIu64, r->n, r->old_n);
+    else if (s->query->part_end > 0)
+        buf_append_str(out, ",,");
+    render_of(calendar, r->row.start, r->row.end, complete, true, out);
+    render_of(calendar, r->has_old ? r->old.start : 0, r->has_old ? r->old.end : 0, complete, true, out);
+    buf_append_char(out, '\n');
 }
 
 bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
     size_t most, struct buf *out)
 {
-    const struct calendar *calendar = &s->query->calendar;
     bool csv = s->query->format == QUERY_CSV;
-    struct series_row row, old;
-    for (size_t begin = out->len; series_next(s, &row);) {
-        bool has_old = series_next(before, &old);
-        bool is_complete = is_row_complete(&row, complete) && (!has_old || is_row_complete(&old, complete));
-        buf_printf(out, csv ? "%s%" PRId64 "," : "%s{\"t\":%" PRId64 ",\"date\":\"",
-            csv || s->n_rows == 1 ? "" : ",", row.start);
-        units_print_date(calendar, row.start, out);
-        buf_append_str(out, csv ? "," : "\",\"n\":");
-        render_n(&row, complete, csv, out);
-        render_row_complete(is_complete, complete, csv, out);
-        buf_append_str(out, csv ? "," : ",\"before\":");
-        if (has_old) {
-            buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", old.start);
-            units_print_date(calendar, old.start, out);
-            buf_append_str(out, csv ? "," : "\",\"n\":");
-            render_n(&old, complete, csv, out);
-            if (!csv)
-                render_of(calendar, old.start, old.end, complete, false, out);
-            buf_append_str(out, csv ? "" : "}");
-        } else {
-            buf_append_str(out, csv ? ",," : "null");
-        }
-        buf_append_str(out, csv ? "," : ",\"change\":");
-        render_change(
-            row.n, has_old && is_counted(&old, complete) && is_counted(&row, complete) ? old.n : 0, csv, out);
-        render_of(calendar, row.start, row.end, complete, csv, out);
-        if (csv)
-            render_of(calendar, has_old ? old.start : 0, has_old ? old.end : 0, complete, true, out);
-        buf_append_str(out, csv ? "\n" : "}");
+    struct compared_row r;
+    for (size_t begin = out->len; next_compared(s, before, complete, &r);) {
+        bool is_complete =
+            is_row_complete(&r.row, complete) && (!r.has_old || is_row_complete(&r.old, complete));
+        (csv ? render_compared_csv : render_compared_json)(s, before, &r, complete, is_complete, out);
         if (out->len - begin >= most)
             return true;
     }

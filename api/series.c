@@ -75,9 +75,11 @@ static int hour_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'n' ? c - 'a' + 10 : -1;
 }
 
-static bool add_to_unit(struct series *s, int64_t unit, uint64_t n)
+/* Adds `n` events that begin at `hour`. All of these events are before part_end, or none is. */
+static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, uint64_t n)
 {
     s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
+    s->so_far += hour < s->query->part_end ? n : 0;
     struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
     if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {
         run->counts[run->n - 1].n += n;
@@ -104,7 +106,7 @@ static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
         return true;
     }
     note_hour(s, hour);
-    return add_to_unit(s, unit_of(s, hour), n);
+    return add_to_unit(s, unit_of(s, hour), hour, n);
 }
 
 /* Finds the first day in a total's value, and sets `d` to the hours of this day that belong to the same row or are
@@ -125,6 +127,8 @@ static bool find_day(struct series *s, struct bytes value, struct day_counts *d,
     }
     if (row_end > *hour && row_end < end)
         end = row_end;
+    if (q->part_end > *hour && q->part_end < end)
+        end = q->part_end;
     memcpy(d->day, value.ptr, d->len);
     d->first = value.ptr[d->len];
     d->last = HOUR_DIGITS[(end - 1 - *day) / HOUR_SECONDS];
@@ -145,7 +149,7 @@ static bool add_days(struct series *s, struct bytes *value)
             continue;
         note_hour(s, hour);
         note_hour(s, day + hour_digit(last) * HOUR_SECONDS);
-        if (!add_to_unit(s, unit_of(s, hour), sum))
+        if (!add_to_unit(s, unit_of(s, hour), hour, sum))
             return false;
     }
     return true;
@@ -157,6 +161,7 @@ bool series_takes(struct series *s, const struct record_key *period)
     int64_t last = period_end(period->unit, period->start) - HOUR_SECONDS;
     enum query_overlap overlap = query_overlap(s->query, period);
     bool is_split = period->unit != PERIOD_HOUR && units_order(c, period->start) != units_order(c, last);
+    s->is_part_unknown |= period->start < s->query->part_end && last >= s->query->part_end;
     s->needs_dropped_hours |= overlap == QUERY_PARTLY || (overlap == QUERY_WITHIN && is_split);
     return overlap == QUERY_WITHIN && !is_split;
 }
@@ -222,7 +227,13 @@ uint64_t series_take(struct series *s, int64_t unit)
             n += r->counts[r->at++].n;
     }
     s->n_rows++;
+    s->taken += n;
     return n;
+}
+
+uint64_t series_part(const struct series *s, const struct series_row *row)
+{
+    return s->so_far - (s->taken - row->n);
 }
 
 bool series_next(struct series *s, struct series_row *row)

@@ -42,7 +42,10 @@ struct series {
     size_t n_runs;
     struct series_span latest; /* span of the unit of the latest count */
     uint64_t total;
-    bool is_too_large; /* the total exceeds 2^64 - 1 */
+    uint64_t so_far;      /* events before the query's part_end */
+    uint64_t taken;       /* events of the rows that series_next has returned */
+    bool is_part_unknown; /* a day whose hours the archive has dropped is partly before part_end */
+    bool is_too_large;    /* the total exceeds 2^64 - 1 */
     bool
         needs_dropped_hours; /* a day whose hours the archive has dropped is in two units, or only partly in the span */
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
@@ -74,6 +77,8 @@ bool series_add_count(struct series *s, int64_t start, uint64_t n);
 bool series_trim(struct series *s, uint64_t max_rows);
 /* Computes the next row. Returns false if no rows remain. */
 bool series_next(struct series *s, struct series_row *row);
+/* Returns the number of events before part_end in `row`, the latest row, which contains part_end. */
+uint64_t series_part(const struct series *s, const struct series_row *row);
 /* Returns the count of the next row. A caller that knows the units of the rows (units_order) may use series_take
  * instead of series_next. */
 uint64_t series_take(struct series *s, int64_t unit);

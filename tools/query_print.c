@@ -145,32 +145,35 @@ static void print_series(const struct json_doc *d)
     free(s.n);
 }
 
-static void print_change(const struct json_doc *d)
+/* Prints a line of a comparison. `n` and `before` point to its numbers, and `words` follow the change. */
+static void print_compared(
+    const struct json_doc *d, struct bytes name, const char *n, const char *before, const char *words)
 {
     struct json_value change = json_doc_at(d, "/change");
+    printf("%-26.*s", (int)name.len, name.ptr);
+    print_count(d, n);
+    print_count(d, before);
     if (change.type == JSON_F64 || change.type == JSON_I64)
         printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
-    putchar('\n');
+    puts(words);
 }
 
+/* Prints a row. Of the unit in progress, prints the counts of equal parts. */
 static bool print_compared_row(const struct json_doc *row, size_t i, void *arg)
 {
-    struct bytes date = json_doc_text(row, "/date");
+    bool is_part = json_doc_at(row, "/so_far/to").type == JSON_I64;
     (void)i, (void)arg;
-    printf("%-26.*s", (int)date.len, date.ptr);
-    print_count(row, "/n");
-    print_count(row, "/before/n");
-    print_change(row);
+    print_compared(row, json_doc_text(row, "/date"), is_part ? "/so_far/n" : "/n",
+        is_part ? "/so_far/before" : "/before/n", is_part ? "  so far" : "");
     return true;
 }
 
 static void print_compare(const struct json_doc *d)
 {
+    bool is_part = json_doc_at(d, "/so_far/to").type == JSON_I64;
     json_doc_each(d, "/rows", print_compared_row, NULL);
-    printf("%-26s", "total");
-    print_count(d, "/total");
-    print_count(d, "/before/total");
-    print_change(d);
+    print_compared(d, BYTES_LITERAL("total"), is_part ? "/so_far/total" : "/total",
+        is_part ? "/so_far/before" : "/before/total", is_part ? "  so far" : "");
 }
 
 static double real_of(const struct json_doc *d, const char *pointer)

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 import urllib.parse
+import zoneinfo
 
 import harness
 from harness import query, wait_until
@@ -397,6 +398,71 @@ class ApiTest(harness.MillraceTest):
         for wrong in ({"period": "all"}, {"against": "soon"}, {"against": "5..3"}, {"counter": "user"}):
             self.assertEqual(self.ask("compare", 400, user="a", **wrong).json()["code"], "bad-parameter", wrong)
         self.assertEqual(self.ask("series", 400, user="a", against="year").json()["code"], "bad-parameter")
+
+    def test_compare_sets_a_unit_in_progress_against_its_part(self):
+        """Of a unit in progress, only the whole hours that have passed are compared, with the same part of the unit before by local clocks."""
+        now = int(time.time())
+        this_hour = now - now % 3600
+        hours = {t: 1 + t // 3600 % 7 for first, last in ((-100, 2), (-380, -360)) for t in range(this_hour + first * 86400, this_hour + last * 86400, 3600)}
+        self.source.records = {"u|k": " ".join("%s:%d" % (hour_text(t), n) for t, n in hours.items()),
+                               **{"c.u|k." + hour_text(t): "JP:9 US:%d" % n for t, n in hours.items()}}
+
+        def count(start, end):
+            return sum(n for t, n in hours.items() if start <= t < end)
+
+        def percent(n, old):
+            return None if not old else round(100 * (n - old) / old, 2)
+
+        def same_part(unit, passed, other, end, tz):
+            """The time of `passed` in the unit `other`, by local clocks."""
+            unit, passed, other = (datetime.datetime.fromtimestamp(t, tz).replace(tzinfo=None) for t in (unit, passed, other))
+            return min((other + (passed - unit)).replace(tzinfo=tz).timestamp(), end)
+
+        for zone in ("UTC", "America/New_York", "Asia/Tokyo", "Asia/Kolkata"):
+            tz = zoneinfo.ZoneInfo(zone)
+            for params in ({"period": "today"}, {"period": "7d"}, {"period": "this-week", "unit": "mweek"}, {"period": "this-month"}, {"period": "3w", "unit": "week"},
+                           {"period": "this-month", "unit": "month"}, {"period": "24h", "unit": "hour"}, {"period": "today", "against": "year"},
+                           {"period": "30d"}, {"period": "today", "unit": "hour"}):
+                for sub in ({}, {"by": "country", "sub": "US"}):
+                    target = {"user": "k", "timezone": zone, "round": "hour", **params, **sub}
+                    got = self.ask("compare", **target).json()
+                    lines = list(csv.DictReader(io.StringIO(self.ask("compare", format="csv", **target).text)))
+                    if int(time.time()) >= this_hour + 3600:
+                        return  # the answers may be of two hours
+                    part, rows = got["so_far"], got["rows"]
+                    ends = [r["t"] for r in rows[1:]] + [got["to"]]
+                    current = next(i for i, end in enumerate(ends) if end > part["to"] and (end > now or i == len(rows) - 1))
+                    self.assertEqual(part["to"], max(rows[current]["t"], this_hour), (target, got))
+                    for i, (row, end) in enumerate(zip(rows, ends)):
+                        old, n = row["before"], row["n"]
+                        self.assertEqual(n, count(row["t"], end))
+                        self.assertEqual("so_far" in row, i == current and old is not None, (target, row))
+                        if i == current and old:
+                            old_end = rows[i + 1]["before"]["t"] if i + 1 < len(rows) and rows[i + 1]["before"] else got["before"]["to"]
+                            old_part = same_part(row["t"], part["to"], old["t"], old_end, tz)
+                            expected = {"to": part["to"], "before_to": old_part, "n": count(row["t"], part["to"]), "before": count(old["t"], old_part)}
+                            self.assertEqual((row["so_far"], row["change"]), (expected, percent(expected["n"], expected["before"])), (target, row))
+                            self.assertEqual(part["before_to"], old_part)
+                        else:
+                            self.assertEqual(row["change"], percent(n, old["n"]) if i < current and old else None, (target, row))
+                    expected = count(got["from"], part["to"]), count(got["before"]["from"], part["before_to"])
+                    self.assertEqual((part["total"], part["before"], got["change"]), (*expected, percent(*expected)), target)
+                    self.assertEqual(got["before"]["total"], count(got["before"]["from"], got["before"]["to"]), target)
+                    told = [(str(r["so_far"]["n"]), str(r["so_far"]["before"])) if "so_far" in r else ("", "") for r in rows]
+                    self.assertEqual([(r["so_far_n"], r["so_far_before"]) for r in lines], told)
+        day = now - now % 86400
+        self.source.records = {"c.u|d." + hour_text(t): "US:1" for t in range(day - 3 * 86400, this_hour, 3600) if t // 86400 != day // 86400 - 2}
+        self.source.records["c.u|d." + hour_text(day - 2 * 86400)[:-1]] = "US:24"  # its hours were dropped
+        got = self.ask("compare", user="d", by="country", sub="US", period="2d").json()
+        if int(time.time()) >= this_hour + 3600:
+            return
+        known = 0 if this_hour == day else None
+        self.assertEqual((got["rows"][1]["so_far"]["n"], got["rows"][1]["so_far"]["before"], got["so_far"]["before"]), (known, known, 24 if known == 0 else None))
+        self.assertEqual((got["rows"][0]["change"], got["rows"][1]["change"], got["rows"][1]["before"]["n"], got["change"]),
+                         (0.0, None, 24, 0.0 if known == 0 else None))
+        got = self.ask("compare", user="k", period="yesterday").json()
+        self.assertNotIn("so_far", json.dumps(got))
+        self.assertNotIn("so_far", self.ask("compare", user="k", period="yesterday", format="csv").text)
 
     def test_top(self):
         self.source.records = {"u.all|all." + hour_text(MARCH): "a:1 b:5 c:2"}

@@ -109,6 +109,8 @@ class WholeTest(harness.MillraceTest):
                          [("bitly", 300), ("a, b", 100)])
         table = self.run_program("millrace", "query", "compare", "--user", "bitly", *span).stdout.decode()
         self.assertRegex(table, r"(?m)^total +\d+ +0$")
+        table = self.run_program("millrace", "query", "compare", "--user=bitly", "--period=2d", "--config", config).stdout.decode()
+        self.assertRegex(table, r"^[-0-9]{10} +0 +0\n[-0-9]{10} +0 +0  so far\ntotal +0 +0  so far\n")
         table = self.run_program("millrace", "query", "top", "--counter=user", *span).stdout.decode()
         self.assertRegex(table, r"(?m)^ +\d+ +[\d.]+ %  #+ +bitly$")
         lines = self.run_program("millrace", "query", "counters", "--config", config).stdout.decode()
