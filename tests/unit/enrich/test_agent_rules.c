@@ -177,7 +177,7 @@ static void test_files_that_are_refused(void **state)
         {"user_agent_parsers: a\n", "line 1: the file is not"},
         {"user_agent_parsers:\n  - a\n", "line 2: the file is not"},
         {"user_agent_parsers:\n  - regex: [a]\n", "line 2: the file is not"},
-        {"user_agent_parsers:\n  - regex: &x 'a'\n  - *x\n", "line 3: the file is not"},
+        {"user_agent_parsers:\n  - regex: &x 'a'\n  - *x\n", "line 2: the file is not"},
         {"user_agent_parsers:\n  - regex: 'a\n", "line 3: found unexpected end of stream"},
         {"user_agent_parsers:\n  - regex: '\xff'\n", "invalid leading UTF-8 octet"},
     };
