@@ -94,6 +94,7 @@ CASES = {
     "rejects": [("nowhere", 66, 66), ("--put-back", 0, 75)],
     "forget": [("--field=user --value=nope", 0, 75), ("--field=user", 64, 64)],
     "grep": [("--archive=nowhere x", 66, 66), ("--archive=EMPTY x", 66, 66), ("", 64, 64)],
+    "sql": [("--archive=nowhere SELECT(n)FROM/**/counts", 66, 66), ("SELECT(n)FROM/**/counts", 0, 0), ("nope", 64, 64)],
     "slice": [("nofile", 66, 66), ("EMPTY", 66, 66), ("LINES", 78, 78)],
     "queue": [("list", 0, 75), ("list --queue=nope", 64, 75), ("show x", 64, (64, 75)), ("show 5", 64, 75), ("delete 5", 64, 75),
               ("kick all", 64, 75), ("nope", 64, 64)],

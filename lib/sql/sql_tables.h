@@ -1,0 +1,21 @@
+/* sql_tables: the virtual tables of a pipeline for a connection of SQLite.
+ *
+ *     counts(ns, key, sub, period, unit, n)      the archive and the slices after it (count_scan.h, sql_counts.c)
+ *
+ * docs/guide/sql.md describes the columns. The tables are read only.
+ *
+ * 1. All tables of a statement show one snapshot (sql_snapshot.h).
+ * 2. Every comparison that a table uses for its search is made again by SQLite, so a search may return too many rows.
+ * 3. A comparison is used only under the collation BINARY. */
+#ifndef MILLRACE_SQL_TABLES_H
+#define MILLRACE_SQL_TABLES_H
+
+#include "sql/sql_table.h"
+
+/* Adds the tables to a connection, which must be closed before `t` becomes invalid. Returns a code of SQLite. */
+int sql_tables_add(sqlite3 *db, struct sql_tables *t);
+
+/* The modules of the tables. */
+extern const sqlite3_module sql_counts_module;
+
+#endif

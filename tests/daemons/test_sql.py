@@ -1,0 +1,328 @@
+"""millrace sql: random statements over an archive with rollups, against SQLite over a plain table of the same rows; random questions
+to a live pipeline, half of whose counts are archived, against the API; what a statement must not do; interrupts and limits."""
+# full: MILLRACE_ROUNDS=500
+# seconds: 20
+import collections
+import datetime
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+
+import harness
+from harness import rounds, seeded, wait_until
+from record_text import Counts, DIGITS, hour
+
+COUNTERS = harness.USERS_BY_COUNTRY + """
+[total all]
+key = "all"
+[subtotal u.all]
+key = l
+label = user
+"""
+UTC = datetime.timezone.utc
+ODD = ["http://www.facebook.com/", "a,b|c", "new\nline", "back\\slash,", "eleven_byte", "a", "a!x", "a+", "aa", "é", "1"]
+FORMS = {"hour": "%Y-%m-%d %H:00:00", "day": "%Y-%m-%d", "month": "%Y-%m-01"}
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+def instant(text):
+    """The time of an hour's text of 2012."""
+    month, day, h = (DIGITS.index(chr(c)) for c in text[1:4])
+    return datetime.datetime(2012, month, day, h)
+
+
+class SqlCase(harness.MillraceTest):
+    def sql(self, *args, expect=0, **kw):
+        done = self.run_program("millrace", "sql", *self.where, *args, **kw)
+        self.assertEqual(done.returncode, expect, (args, done))
+        return done.stdout if expect == 0 else done.stderr.decode()
+
+    def rows(self, *statements):
+        """The rows of each statement."""
+        text = self.sql("--format=json", "--", ";\n".join(statements)).decode()
+        decoder, at, found = json.JSONDecoder(), 0, []
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            found.append([tuple(row.values()) for row in value])
+            at += 1
+        self.assertEqual(len(found), len(statements))
+        return found
+
+
+class Model(SqlCase):
+    """An archive of three shards, in two imports, with and without dropped hours."""
+
+    def make(self, dropped):
+        rng = self.random = seeded()
+        counts = Counts().random(rng, 600, users=30)
+        for i, key in enumerate(ODD):
+            for k in range(rng.randrange(1, 8)):
+                counts.add(key.encode(), rng.choice(ODD).encode(), hour(1 + k, 1 + i, rng.randrange(24)), 1 + i)
+        self.archive = self.path("archive")
+        self.where = ["--archive=" + self.archive]
+        lines = [line.replace(b"\\", b"\\\\").replace(b"\n", b"\\x0a") if line.startswith(b"lookup") else line for line in counts.lines()]
+        path = self.write("counts.csv", b"".join(line + b"\n" for line in lines))
+        self.compact("--shards=3", "--import", path)
+        if dropped:
+            self.compact("--drop-hours-before=2012-03-02")
+        self.table = sqlite3.connect(":memory:")
+        self.table.execute("CREATE TABLE counts(ns TEXT, key TEXT, sub TEXT, period TEXT, unit TEXT, n INTEGER)")
+        self.finest = "(unit = 'hour' OR (unit = 'day' AND period < '2012-03-02' AND ns = 'c.u'))" if dropped else "unit = 'hour'"
+        full = lambda stored: counts.lookups.get(stored, stored).decode()
+        found = collections.Counter()
+        for key, hours in counts.totals.items():
+            for text, n in hours.items():
+                for unit, form in FORMS.items():
+                    found["u", full(key[2:]), None, instant(text).strftime(form), unit] += n
+        for key, subs in counts.subs.items():
+            own, text = key[4:].rsplit(b".", 1)
+            for sub, n in subs.items():
+                for unit, form in FORMS.items():
+                    if unit != "hour" or not dropped or instant(text) >= datetime.datetime(2012, 3, 2):
+                        found["c.u", full(own), full(sub), instant(text).strftime(form), unit] += n
+        self.table.executemany("INSERT INTO counts VALUES(?, ?, ?, ?, ?, ?)", [(*row, n) for row, n in found.items()])
+
+    def compact(self, *args):
+        done = self.run_program("compactor", "--archive=" + self.archive, "--aggregator-url=none", "--sortdb-url=none", *args)
+        self.assertEqual(done.returncode, 0, done)
+
+    def text(self, column):
+        """A literal that is often a value of the column."""
+        pick = self.random.choice
+        if column == "period":
+            t = datetime.datetime(2012, 1, 1) + datetime.timedelta(hours=self.random.randrange(-100, 24 * 150))
+            value = t.strftime(pick(["%Y-%m-%d %H:00:00", "%Y-%m-%d", "%Y-%m-01", "%Y-%m", "%Y", "%Y-%m-%d %H:30", "%Y-%m-%dT%H:00", "%Y-%m-%d %H"]))
+            value = pick([value] * 12 + ["", "abc", "2012-13", "2012-02-30", "9", "2500"])
+        else:
+            value = self.table.execute("SELECT %s FROM counts ORDER BY random() LIMIT 1" % column).fetchone()[0] or "JP"
+            value = pick([value] * 9 + ["nothing", value.upper(), value[:3]])
+        return "'%s'" % value.replace("'", "''")
+
+    def term(self):
+        pick = self.random.choice
+        column = pick(["ns", "key", "sub", "period", "period", "period"])
+        form = self.random.randrange(10)
+        if form == 0:
+            return "%s IN (%s)" % (column, ", ".join(self.text(column) for _ in range(self.random.randrange(1, 4))))
+        if form == 1:
+            return "%s BETWEEN %s AND %s" % (column, *sorted([self.text(column), self.text(column)]))
+        if form == 2:
+            return "%s = %s COLLATE NOCASE" % (column, self.text(column))
+        if form == 3:
+            return pick(["sub IS NULL", "sub IS NOT NULL", "n > 3", "key LIKE 'http%'", "key = 1", "period > 2012", "key = NULL"])
+        if form == 4:
+            return "(%s OR %s)" % (self.term(), self.term())
+        return "%s %s %s" % (column, pick(["=", "=", "=", "<", "<=", ">", ">="]), self.text(column))
+
+    def statement(self):
+        pick = self.random.choice
+        terms = [self.term() for _ in range(self.random.randrange(4))]
+        unit = pick([None, "hour", "day", "month"])
+        select = pick(["ns, key, sub, period, unit, n", "ns, key, sum(n)", "count(*), sum(n)", "period, sub, n"])
+        rest = {"ns, key, sum(n)": " GROUP BY ns, key ORDER BY 3 DESC, 1, 2", "count(*), sum(n)": ""}.get(select, " ORDER BY ns, key, sub, period, unit")
+        form = "SELECT %s FROM counts%s%s" % (select, " WHERE " if terms else "", " AND ".join(terms))
+        known = " AND " if terms else " WHERE "
+        asked = form + (known + "unit = '%s'" % unit if unit else "") + rest
+        return asked, form + known + (self.finest if unit is None else "unit = '%s'" % unit) + rest
+
+    def check(self, n):
+        statements = [self.statement() for _ in range(n)]
+        for (asked, plain), found in zip(statements, self.rows(*(asked for asked, _ in statements))):
+            self.assertEqual(found, self.table.execute(plain).fetchall(), asked)
+
+    def test_random_statements(self):
+        self.make(dropped=False)
+        self.check(rounds(100))
+
+    def test_random_statements_without_hours(self):
+        self.make(dropped=True)
+        self.check(rounds(100))
+
+    def test_joins(self):
+        """A join over both tables of rows, where the second knows the unit only from the first."""
+        self.make(dropped=False)
+        join = "SELECT a.key, a.period, a.n, sum(b.n) FROM counts a JOIN counts b ON a.key = b.key AND a.period = b.period AND a.unit = b.unit " \
+               "AND b.ns = 'c.u' WHERE a.ns = 'u'%s GROUP BY 1, 2 ORDER BY 1, 2"
+        for unit in FORMS:
+            found, = self.rows(join % (" AND a.unit = '%s'" % unit))
+            self.assertEqual(found, self.table.execute(join % (" AND a.unit = '%s'" % unit)).fetchall())
+            self.assertTrue(found and all(n == subs for _, _, n, subs in found))
+        found, = self.rows(join % "")
+        self.assertEqual(found, self.table.execute(join % " AND a.unit = 'hour'").fetchall())
+
+    def test_plans(self):
+        """Comparisons reach the search, and an order by period needs no sort."""
+        self.make(dropped=False)
+        plan = lambda where: " / ".join(row[3] for row in self.rows("EXPLAIN QUERY PLAN SELECT * FROM counts " + where)[0])
+        self.assertIn("ns= key= period>=", plan("WHERE ns = 'u' AND key = 'user1' AND period >= '2012' ORDER BY period"))
+        self.assertNotIn("TEMP B-TREE", plan("WHERE ns = 'u' AND key = 'user1' ORDER BY period"))
+        self.assertIn("TEMP B-TREE", plan("WHERE ns = 'u' ORDER BY period"))
+        self.assertIn("period> period<=", plan("WHERE period > '2012' AND period <= '2013'"))
+        self.assertIn("key=", plan("WHERE key IN ('a', 'b')"))
+        self.assertIn("sub=", plan("WHERE sub = 'JP'"))
+        self.assertNotIn("key=", plan("WHERE key = 'A' COLLATE NOCASE"))
+
+    def test_formats(self):
+        self.make(dropped=False)
+        statement = "SELECT 'a,b' AS x, 1.5 AS y, NULL AS z, x'00ff' AS b UNION ALL SELECT '=1', -2, char(27), 'é'"
+        self.assertEqual(self.sql("--format=csv", statement), b'x,y,z,b\n"a,b",1.5,,\x00\xff\n"\'=1",-2,\x1b,\xc3\xa9\n')
+        self.assertEqual(self.sql("--format=csv", "--header=no", "SELECT 1"), b"1\n")
+        self.assertEqual(json.loads(self.sql("--format=json", statement)),
+                         [{"x": "a,b", "y": 1.5, "z": None, "b": "00ff"}, {"x": "=1", "y": -2, "z": "\x1b", "b": "é"}])
+        self.assertEqual(self.sql("SELECT 'ab' AS x, 12 AS number, 'l' AS y UNION ALL SELECT char(27), 3, NULL"),
+                         b"x     number  y\n----  ------  ----\nab        12  l\n\\x1b       3  NULL\n")
+        self.assertEqual(self.sql(input=b"SELECT 1 AS a;\nSELECT 2 AS b;"), b"a\n-\n1\nb\n-\n2\n")
+
+    def test_examples_of_the_guide(self):
+        self.make(dropped=False)
+        guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "sql.md")).decode()
+        statements = guide.partition("```sql\n")[2].partition("```")[0].strip().rstrip(";").split(";\n")
+        self.assertEqual(len(statements), 10)
+        self.rows(*statements)
+
+    def test_only_reads(self):
+        self.make(dropped=False)
+        before = sorted(os.walk(self.dir))
+        for statement in ("CREATE TABLE t(a)", "CREATE TEMP TABLE t(a)", "CREATE VIEW v AS SELECT 1", "INSERT INTO counts VALUES('u', 'a', NULL, '', '', 1)",
+                          "DELETE FROM counts", "DROP TABLE counts", "ATTACH '%s' AS x" % self.path("x.db"), "PRAGMA user_version = 1", "PRAGMA writable_schema = 1",
+                          "VACUUM INTO '%s'" % self.path("y.db"), "SELECT load_extension('x')", "BEGIN", "CREATE VIRTUAL TABLE t USING counts", "ANALYZE",
+                          "SELECT writefile('%s', 'x')" % self.path("z"), "SELECT * FROM pragma_database_list"):
+            self.assertTrue(self.sql(statement, expect=64).startswith("millrace sql: "), statement)
+        self.assertEqual(sorted(os.walk(self.dir)), before)
+
+    def test_limits(self):
+        self.make(dropped=False)
+        endless = lambda limit, select: "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c%s) %s" % (limit, select)
+        self.assertIn("--max-time", self.sql("--max-time=50ms", ENDLESS, expect=75))
+        # SQLite looks for the end of the time only between two calls of a function.
+        self.assertIn("--max-time", self.sql("--max-time=50ms", "SELECT length(printf('%.*c', 900000000, 'x'))", expect=75))
+        self.assertIn("--max-rows=2", self.sql("--max-rows=2", "SELECT 1 UNION SELECT 2 UNION SELECT 3", expect=75))
+        self.assertEqual(self.sql("--max-rows=2", "--format=csv", "SELECT 1 AS a UNION SELECT 2"), b"a\n1\n2\n")
+        for statement in ("SELECT length(randomblob(900000000))", "SELECT length(printf('%.*c', 20000000, 'x'))", "SELECT hex(zeroblob(500000000))",
+                          endless(" LIMIT 500000", "SELECT length(group_concat(x)) FROM c"), endless("", "SELECT count(DISTINCT x) FROM c"),
+                          endless("", "SELECT x FROM c ORDER BY random()"), endless(" LIMIT 500000", "SELECT json_group_array(x) FROM c")):
+            self.assertIn("--max-memory", self.sql("--max-memory=4M", statement, expect=75))
+
+    def test_interrupted(self):
+        self.make(dropped=False)
+        p = subprocess.Popen([harness.program("millrace"), "sql", *self.where, "SELECT 1; " + ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.dir)
+        self.addCleanup(p.kill)
+        for line in (b"1\n", b"-\n", b"1\n"):
+            self.assertEqual(p.stdout.readline(), line)
+        p.send_signal(signal.SIGINT)
+        self.assertIn(b"interrupted", p.communicate(timeout=harness.PATIENCE)[1])
+        self.assertEqual(p.returncode, 130)
+
+    def test_errors(self):
+        self.where = ["--archive=" + self.path("none")]
+        self.assertIn("no archive", self.sql("SELECT * FROM counts", expect=66))
+        self.assertIn("syntax error (at byte 8", self.sql("SELECT FROM", expect=64))
+        self.assertIn("no such table", self.sql("SELECT * FROM none", expect=64))
+        self.make(dropped=False)
+        path = os.path.join(self.archive, "current", "shard-0-of-3.csv")
+        harness.flip(path, 10)
+        self.assertIn("shard-0-of-3.csv", self.sql("SELECT * FROM counts", expect=65))
+
+
+class Live(SqlCase):
+    """A pipeline in which some counts are archived, some in a sealed slice, and some in the open slice."""
+
+    def setUp(self):
+        super().setUp()
+        self.random = seeded()
+        self.data = self.path("data")
+        config = self.write("pipeline.conf", harness.pipeline_config(self.data, COUNTERS, aggregator={"flush_interval": "50ms"}))
+        self.pipeline = harness.Pipeline(self, config, self.data).wait_ready()
+        self.where = ["--config=" + config]
+        self.sent = 0
+
+    def put(self, n):
+        pick = self.random.choice
+        lines = []
+        for _ in range(n):
+            t = datetime.datetime(2012, 3, 1, tzinfo=UTC) + datetime.timedelta(hours=self.random.randrange(24 * 70))
+            lines.append(json.dumps({"t": int(t.timestamp()), "l": pick(ODD), "c": pick(ODD)}).encode())
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+        self.sent += n
+
+    def total(self):
+        return self.rows("SELECT sum(n) FROM counts WHERE ns = 'u'")[0][0][0] or 0
+
+    def compact(self):
+        done = self.run_program("millrace", "compact", "--config", self.pipeline.config_path)
+        self.assertEqual(done.returncode, 0, done)
+
+    def ask(self, what, **params):
+        reply = self.pipeline.ask("api", "GET", "/v1/%s?%s" % (what, harness.query(**params)))
+        self.assertEqual(reply.status, 200, (what, params, reply))
+        return reply.json()
+
+    def question(self):
+        """A question to the API, and the same one as a statement."""
+        pick = self.random.choice
+        key = pick(ODD)
+        first = datetime.datetime(2012, 2, 20, tzinfo=UTC) + datetime.timedelta(hours=self.random.randrange(24 * 60))
+        last = first + datetime.timedelta(hours=self.random.randrange(1, 24 * 40))
+        unit = pick(["hour", "day", "month"])
+        if unit != "hour":
+            first, last = (t.replace(hour=0) for t in (first, last + datetime.timedelta(days=1)))
+        if unit == "month":
+            first, last = first.replace(day=1), (last.replace(day=1) + datetime.timedelta(days=31)).replace(day=1)
+        span = {"from": int(first.timestamp()), "to": int(last.timestamp())}
+        form = FORMS[unit]
+        where = "key = '%s' AND period >= '%s' AND period < '%s'" % (key, first.strftime(form), last.strftime(form))
+        kind = self.random.randrange(4)
+        if kind == 0:
+            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), r["n"]) for r in self.ask("series", user=key, unit=unit, **span)["rows"] if r["n"]]
+            return asked, "SELECT period, n FROM counts WHERE ns = 'u' AND unit = '%s' AND %s ORDER BY period" % (unit, where)
+        if kind == 1:
+            sub = pick(ODD)
+            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), r["n"])
+                     for r in self.ask("series", user=key, by="country", sub=sub, unit=unit, **span)["rows"] if r["n"]]
+            return asked, "SELECT period, n FROM counts WHERE ns = 'c.u' AND sub = '%s' AND unit = '%s' AND %s ORDER BY period" % (sub, unit, where)
+        if kind == 2:
+            asked = [(r["key"], r["n"]) for r in self.ask("breakdown", user=key, by="country", limit=100, **span)["rows"]]
+            return asked, "SELECT sub, sum(n) FROM counts WHERE ns = 'c.u' AND unit = '%s' AND %s GROUP BY sub ORDER BY 2 DESC, 1" % (unit, where)
+        asked = [(r["key"], r["n"]) for r in self.ask("top", counter="user", limit=100, **span)["rows"]]
+        return asked, "SELECT key, sum(n) FROM counts WHERE ns = 'u' AND unit = '%s' AND %s GROUP BY key ORDER BY 2 DESC, 1" % (unit, where.split(" AND ", 1)[1])
+
+    def test_equals_the_api(self):
+        self.put(2000)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        self.compact()
+        self.put(1000)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        self.assertEqual(self.pipeline.ask("aggregator", "POST", "/seal?slice=2").status, 200)
+        self.put(1000)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        questions = [self.question() for _ in range(rounds(60))]
+        for (asked, statement), found in zip(questions, self.rows(*(statement for _, statement in questions))):
+            self.assertEqual(found, asked, statement)
+        self.pipeline.interrupt()
+        self.assertEqual(self.total(), self.sent)
+
+    def test_each_count_once_during_compactions(self):
+        """While events are counted and slices sealed, merged and cleared, no statement shows fewer counts than an earlier one, or more than sent."""
+        self.put(100)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        before = self.sent
+        for _ in range(5):
+            self.put(200)
+            status = 75  # a statement has held the slice that was to be sealed
+            while status == 75:
+                p = subprocess.Popen([harness.program("millrace"), "compact", "--config", self.pipeline.config_path], stderr=subprocess.DEVNULL, cwd=self.dir)
+                self.addCleanup(p.kill)
+                while p.poll() is None:
+                    totals, subs = self.rows("SELECT (SELECT sum(n) FROM counts WHERE ns = 'u'), (SELECT sum(n) FROM counts WHERE ns = 'c.u')")[0][0]
+                    self.assertEqual(totals, subs)
+                    self.assertTrue(before <= totals <= self.sent, (before, totals, self.sent))
+                    before = totals
+                status = p.returncode
+            self.assertEqual(status, 0)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,79 @@
+#include "tools/sql/sql_shell.h"
+
+#include <editline/readline.h>
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+static const char help[] = ".tables   the names of the tables\n"
+                           ".schema   the columns of the tables\n"
+                           ".help     this list\n"
+                           ".quit     end; so does Ctrl-D\n"
+                           "A statement ends with a semicolon: select ns, sum(n) from counts group by ns;\n";
+static const char schema[] =
+    "counts(\n"
+    "  ns TEXT,        -- the counter: u for a total, c.u for a subtotal\n"
+    "  key TEXT,       -- the key of the total\n"
+    "  sub TEXT,       -- the key of the subtotal; NULL for a total\n"
+    "  period TEXT,    -- UTC: 2026-11-30 13:00:00, or 2026-11-30 for a day, or 2026-11-01 for a month\n"
+    "  unit TEXT,      -- hour; with unit = 'day' or unit = 'month' the rows are sums of days or months\n"
+    "  n INTEGER)\n";
+
+/* Runs a command that begins with a dot. Returns false at .quit. */
+static bool command(const char *line)
+{
+    size_t n = strcspn(line, " \t;");
+    struct bytes name = bytes_of(line, n);
+    if (bytes_equal_str(name, ".quit") || bytes_equal_str(name, ".exit"))
+        return false;
+    if (bytes_equal_str(name, ".tables"))
+        puts("counts");
+    else if (bytes_equal_str(name, ".schema"))
+        fputs(schema, stdout);
+    else if (bytes_equal_str(name, ".help"))
+        fputs(help, stdout);
+    else
+        fprintf(stderr, "no command %.*s; .help lists the commands\n", (int)n, line);
+    return true;
+}
+
+static bool is_blank(const struct buf *text)
+{
+    return bytes_trim(buf_bytes(text)).len == 0;
+}
+
+int sql_shell_run(struct sql_session *s)
+{
+    struct buf text = {0};
+    bool is_open = true;
+    puts("Statements end with a semicolon; .help lists the commands.");
+    while (is_open) {
+        errno = 0;
+        char *line = readline(text.len == 0 ? "millrace> " : "     ...> ");
+        if (!line && errno == EINTR) {
+            putchar('\n');
+            buf_clear(&text);
+            continue;
+        }
+        if (!line)
+            break;
+        if (*line)
+            add_history(line);
+        if (text.len == 0 && *line == '.') {
+            is_open = command(line);
+        } else {
+            buf_printf(&text, "%s\n", line);
+            if (sqlite3_complete(text.ptr)) {
+                sql_session_run(s, text.ptr);
+                buf_clear(&text);
+            } else if (is_blank(&text)) {
+                buf_clear(&text);
+            }
+        }
+        free(line);
+    }
+    buf_free(&text);
+    return EX_OK;
+}
