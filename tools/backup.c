@@ -48,10 +48,10 @@ static char *operand_of(const struct options *o)
 static void find_places(const struct options *o, const char *places[BACKUP_PLACES])
 {
     const struct config *config = options_config(o);
-    const char *data_dir = tool_data_dir(config, options_string(o, "data_dir"));
+    const char *data_dir = pipeline_dir(config, options_string(o, "data_dir"));
     for (size_t i = 0; i < BACKUP_ARCHIVE; i++)
-        places[i] = tool_daemon_dir(config, data_dir, backup_place_names[i], "");
-    places[BACKUP_ARCHIVE] = tool_archive_dir(config, data_dir);
+        places[i] = pipeline_daemon_dir(config, data_dir, backup_place_names[i], "");
+    places[BACKUP_ARCHIVE] = pipeline_archive_dir(config, data_dir);
 }
 
 /* Names the programs of the configuration whose files a backup does not contain. */
@@ -104,7 +104,7 @@ static int restore_with(const struct options *o)
     char *from = operand_of(o);
     struct progress progress;
     struct backup_manifest m;
-    char *to = mem_strdup(tool_data_dir(options_config(o), options_string(o, "to")));
+    char *to = mem_strdup(pipeline_dir(options_config(o), options_string(o, "to")));
     struct backup_spec spec = {.to = to, .on_progress = on_progress, .arg = &progress};
     int status;
     for (size_t n = strlen(to); n > 1 && to[n - 1] == '/'; n--)

@@ -406,7 +406,7 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     struct error why;
     struct rejects_place front;
     struct forget_rejects r = {.from = *from, .match = f->match, .dry = f->dry};
-    char *dir = tool_daemon_dir(f->config, f->pipeline.data_dir, "aggregator", ""),
+    char *dir = pipeline_daemon_dir(f->config, f->pipeline.data_dir, "aggregator", ""),
          *path = mem_printf("%s/rejects", dir);
     int status = rejects_dir_ends(dir, &front, &r.end, &why);
     r.dir = path;
@@ -623,7 +623,7 @@ static int run(const struct options *o)
                 "repeat the command with the text, which `millrace compact --export` prints after lookup|%s",
                 f.value, f.value);
         pipeline_open(&f.pipeline, f.config, options_string(o, "data_dir"));
-        f.archive = tool_archive_dir(f.config, f.pipeline.data_dir);
+        f.archive = pipeline_archive_dir(f.config, f.pipeline.data_dir);
         status = forget_all(&f);
         free(f.archive);
         pipeline_close(&f.pipeline);

@@ -150,8 +150,8 @@ int forget_files_list(
     struct roots roots = {.match = match};
     int status = EX_OK;
     for (size_t i = 0; i < BACKUP_ARCHIVE; i++)
-        roots.paths[i] = real_path(tool_daemon_dir(p->config, p->data_dir, backup_place_names[i], ""));
-    roots.paths[BACKUP_ARCHIVE] = real_path(tool_archive_dir(p->config, p->data_dir));
+        roots.paths[i] = real_path(pipeline_daemon_dir(p->config, p->data_dir, backup_place_names[i], ""));
+    roots.paths[BACKUP_ARCHIVE] = real_path(pipeline_archive_dir(p->config, p->data_dir));
     roots.paths[BACKUP_PLACES] = real_path(mem_strdup(p->data_dir));
     for (size_t i = 0; i <= BACKUP_PLACES; i++) {
         const char *daemon = i < BACKUP_PLACES ? backup_place_names[i] : NULL;

@@ -212,7 +212,7 @@ static int grep_with(const struct options *o)
     const struct config *config = options_config(o);
     const char *given = options_text(o, "archive");
     char *archive = given ? mem_strdup(given)
-                          : tool_archive_dir(config, tool_data_dir(config, options_text(o, "data_dir")));
+                          : pipeline_archive_dir(config, pipeline_dir(config, options_text(o, "data_dir")));
     struct grep g = {.ns = options_text(o, "ns"),
         .begins = options_bool(o, "begins"),
         .whole = options_bool(o, "whole"),

@@ -277,7 +277,7 @@ static int run(const struct options *o)
     if (counters_read(r.config, &r.counters, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&r.pipeline, r.config, options_string(o, "data_dir"));
-    r.archive = tool_archive_dir(r.config, r.pipeline.data_dir);
+    r.archive = pipeline_archive_dir(r.config, r.pipeline.data_dir);
     const char *to = options_text(o, "to_archive");
     r.to = to ? mem_strdup(to) : mem_printf("%s/recount", r.pipeline.data_dir);
     r.counting = mem_printf("%s/counting", r.to);

@@ -310,9 +310,9 @@ static int run(const struct options *o)
         t.filter.since = (clock_wall() - options_int(o, "since") * USEC_PER_MSEC) / USEC_PER_SEC;
     if (puts_back && !options_bool(o, "dry_run"))
         return put_back(&t);
-    const char *data_dir = tool_data_dir(options_config(o), options_string(o, "data_dir"));
+    const char *data_dir = pipeline_dir(options_config(o), options_string(o, "data_dir"));
     char *dir = operands_n > 0 ? mem_strdup(operands[0])
-                               : tool_daemon_dir(options_config(o), data_dir, "aggregator", "");
+                               : pipeline_daemon_dir(options_config(o), data_dir, "aggregator", "");
     int status = puts_back ? dry_run(&t, dir) : show(&t, dir);
     free(dir);
     return status;

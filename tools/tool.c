@@ -254,27 +254,6 @@ int tool_wait(pid_t pid)
         WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-const char *tool_data_dir(const struct config *config, const char *given)
-{
-    const char *configured = config_setting(config, "millrace", "data_dir");
-    return given ? given : configured ? configured : "millrace-data";
-}
-
-char *tool_daemon_dir(
-    const struct config *config, const char *data_dir, const char *daemon, const char *below)
-{
-    const char *own = config_setting(config, daemon, "data_dir");
-    return own ? mem_printf("%s%s", own, below) : mem_printf("%s/%s%s", data_dir, daemon, below);
-}
-
-char *tool_archive_dir(const struct config *config, const char *data_dir)
-{
-    const char *archive = config_setting(config, "sortdb", "archive");
-    if (!archive)
-        archive = config_setting(config, "compactor", "archive");
-    return archive ? mem_strdup(archive) : mem_printf("%s/archive", data_dir);
-}
-
 static void add_path(struct tool_args *a, const char *setting, char *path)
 {
     tool_add_arg(a, "--%s=%s", setting, path);
@@ -284,9 +263,9 @@ static void add_path(struct tool_args *a, const char *setting, char *path)
 void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir)
 {
     if (config_setting(config, "sortdb", "archive") || !config_setting(config, "compactor", "archive"))
-        add_path(a, "archive", tool_archive_dir(config, data_dir));
+        add_path(a, "archive", pipeline_archive_dir(config, data_dir));
     if (config_setting(config, "aggregator", "data_dir") || !config_setting(config, "compactor", "slices"))
-        add_path(a, "slices", tool_daemon_dir(config, data_dir, "aggregator", "/slices"));
+        add_path(a, "slices", pipeline_daemon_dir(config, data_dir, "aggregator", "/slices"));
 }
 
 static char *text_at(const struct json_doc *run, const char *daemon, const char *member)
@@ -318,7 +297,7 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
 {
     struct json_doc *run = NULL; /* run.json; NULL: missing or unreadable */
     struct buf text = {0}, denied = {0};
-    *p = (struct pipeline){.config = config, .data_dir = tool_data_dir(config, data_dir)};
+    *p = (struct pipeline){.config = config, .data_dir = pipeline_dir(config, data_dir)};
     char *path = mem_printf("%s/run.json", p->data_dir);
     if (io_read_file(path, RUN_FILE_MAX, &text) == 0)
         run = json_doc_parse(buf_bytes(&text));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "config/options.h"
 #include "config/peers.h"
+#include "config/pipeline_dirs.h"
 #include "http/client/http_client.h"
 
 #include <sys/types.h>
@@ -109,13 +110,6 @@ pid_t tool_start(struct tool_args *a, int fd, int as);
  * after printing the error: a signal ended the program. */
 int tool_wait(pid_t pid);
 
-/* Returns the directory of a pipeline: `given`, or if `given` is NULL, the configured or default directory. */
-const char *tool_data_dir(const struct config *config, const char *given);
-/* Returns the path `below` in a daemon's data directory. The caller frees the path. */
-char *tool_daemon_dir(
-    const struct config *config, const char *data_dir, const char *daemon, const char *below);
-/* Returns the directory of a pipeline's archive. The caller frees the path. */
-char *tool_archive_dir(const struct config *config, const char *data_dir);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
 void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir);
 

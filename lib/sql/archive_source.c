@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define AFTER_LOOKUPS "lookup}" /* after every key that begins with "lookup|" */
-#define AFTER_PARTS "z"         /* after every character of a period's text except the first character of a year */
+#define AFTER_PARTS "z" /* after every character of a period's text except the first character of a year */
 
 struct archive_source {
     struct count_source base; /* first */

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-#define AFTER_NS "}"     /* after the `|` of a namespace */
+#define AFTER_NS "}"      /* after the `|` of a namespace */
 #define AFTER_PERIODS "~" /* after every text of a period */
-#define SKIP_MAX 32      /* records out of bounds before a search */
+#define SKIP_MAX 32       /* records out of bounds before a search */
 
 /* A count of the current group. */
 struct grouped {
@@ -86,8 +86,7 @@ static void seek(struct count_scan *s)
                 &s->sources, archive_source_new(generation_text(g, i), "archive", from, s->unit));
     buf_append_char(&s->target, RECORD_SEPARATOR);
     for (size_t i = 0; i < sql_snapshot_slices(s->snapshot); i++)
-        slice_reader_add_sources(
-            sql_snapshot_slice(s->snapshot, i), buf_bytes(&s->target), &s->sources);
+        slice_reader_add_sources(sql_snapshot_slice(s->snapshot, i), buf_bytes(&s->target), &s->sources);
     if (s->merge)
         count_merge_reset(s->merge, s->sources.list, s->sources.n);
     else
@@ -190,7 +189,8 @@ static enum verdict judge(struct count_scan *s, struct bytes key)
 
 static enum count_next malformed(struct error *error, struct bytes key)
 {
-    error_set(error, COUNT_DAMAGED, "malformed record \"%.*s\"", (int)(key.len < 100 ? key.len : 100), key.ptr);
+    error_set(
+        error, COUNT_DAMAGED, "malformed record \"%.*s\"", (int)(key.len < 100 ? key.len : 100), key.ptr);
     return COUNT_FAILED;
 }
 
@@ -241,7 +241,8 @@ static enum count_next next_value(struct count_scan *s, struct count_row *row, s
             *error = *count_merge_error(s->merge);
         if (r != COUNT_FOUND)
             return r;
-        *row = (struct count_row){.ns = k->ns, .key = k->key, .sub = v.name, .unit = k->unit, .start = k->start, .n = v.count};
+        *row = (struct count_row){
+            .ns = k->ns, .key = k->key, .sub = v.name, .unit = k->unit, .start = k->start, .n = v.count};
         if (k->is_subtotal) {
             int order = s->sub.ptr ? bytes_compare(v.name, buf_bytes(&s->sub)) : 0;
             if (order == 0)

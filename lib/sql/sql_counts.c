@@ -9,8 +9,9 @@
 SQLITE_EXTENSION_INIT3
 
 /* `record` identifies a row, because SQLite must recognize a row that several parts of an OR return. */
-static const char schema[] = "CREATE TABLE counts(ns TEXT, key TEXT, sub TEXT, period TEXT, unit TEXT, n INTEGER, "
-                             "record TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
+static const char schema[] =
+    "CREATE TABLE counts(ns TEXT, key TEXT, sub TEXT, period TEXT, unit TEXT, n INTEGER, "
+    "record TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
 enum column { COLUMN_NS, COLUMN_KEY, COLUMN_SUB, COLUMN_PERIOD, COLUMN_UNIT, COLUMN_N, COLUMN_RECORD };
 
 /* The comparisons that a search uses. The plan of a query is a list of their names, which EXPLAIN QUERY PLAN shows. */
@@ -128,8 +129,8 @@ static int open_cursor(sqlite3_vtab *table, sqlite3_vtab_cursor **out)
         return sql_table_fail(table, SQLITE_CANTOPEN, "%s", t->no_pipeline);
     enum sql_snapshot_result r = sql_snapshot_begin(t->snapshot, &error);
     if (r != SQL_SNAPSHOT_OK)
-        return sql_table_fail(table, sql_snapshot_is_cancelled(t->snapshot) ? SQLITE_INTERRUPT : codes[r], "%s",
-            error.text);
+        return sql_table_fail(
+            table, sql_snapshot_is_cancelled(t->snapshot) ? SQLITE_INTERRUPT : codes[r], "%s", error.text);
     struct counts_cursor *c = mem_zalloc(sizeof *c);
     *out = &c->base;
     return SQLITE_OK;
@@ -189,7 +190,8 @@ struct stored_bounds {
 };
 
 /* Adds one comparison to the bounds. Returns false if no row matches. */
-static bool add_bound(struct count_scan_bounds *b, const struct comparison *c, struct bytes text, struct stored_bounds *s)
+static bool add_bound(
+    struct count_scan_bounds *b, const struct comparison *c, struct bytes text, struct stored_bounds *s)
 {
     if (!text.ptr)
         return false;
@@ -295,7 +297,8 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         return SQLITE_OK;
     case COLUMN_N:
         if (r->n > INT64_MAX)
-            return sql_table_fail(cursor->pVtab, SQLITE_TOOBIG, "a count exceeds 2^63 - 1, the largest integer of SQL");
+            return sql_table_fail(
+                cursor->pVtab, SQLITE_TOOBIG, "a count exceeds 2^63 - 1, the largest integer of SQL");
         sqlite3_result_int64(context, (sqlite3_int64)r->n);
         return SQLITE_OK;
     case COLUMN_RECORD:

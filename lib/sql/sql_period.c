@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const char *const unit_names[] = {[PERIOD_HOUR] = "hour", [PERIOD_DAY] = "day", [PERIOD_MONTH] = "month"};
+static const char *const unit_names[] = {
+    [PERIOD_HOUR] = "hour", [PERIOD_DAY] = "day", [PERIOD_MONTH] = "month"};
 #define UNITS (sizeof unit_names / sizeof *unit_names)
 
 const char *sql_unit_name(enum period_unit unit)
@@ -90,14 +91,15 @@ bool sql_period_span(struct bytes text, int64_t *from, int64_t *end)
         return false;
     month = take_number(text, &at, "-", 2, 1, 12);
     if (month > 0) {
-        int days = (int)((seconds_of(year, month + 1, 1, 0) - seconds_of(year, month, 1, 0)) / SECONDS_PER_DAY);
+        int days =
+            (int)((seconds_of(year, month + 1, 1, 0) - seconds_of(year, month, 1, 0)) / SECONDS_PER_DAY);
         day = take_number(text, &at, "-", 2, 1, days);
     }
     if (day > 0)
         hour = take_number(text, &at, " ", 2, 0, 23);
     *from = seconds_of(year, month > 0 ? month : 1, day > 0 ? day : 1, hour > 0 ? hour : 0);
-    *end = hour >= 0  ? *from + 3600
-           : day > 0  ? *from + SECONDS_PER_DAY
+    *end = hour >= 0   ? *from + 3600
+           : day > 0   ? *from + SECONDS_PER_DAY
            : month > 0 ? seconds_of(year, month + 1, 1, 0)
                        : seconds_of(year + 1, 1, 1, 0);
     return true;

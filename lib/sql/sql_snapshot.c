@@ -57,7 +57,8 @@ static void forget_texts(struct sql_snapshot *s)
 }
 
 /* Closes the slices for which `keep` is false. */
-static void close_slices(struct sql_snapshot *s, bool (*keep)(const struct held_slice *h, uint64_t arg), uint64_t arg)
+static void close_slices(
+    struct sql_snapshot *s, bool (*keep)(const struct held_slice *h, uint64_t arg), uint64_t arg)
 {
     size_t kept = 0;
     for (size_t i = 0; i < s->n_slices; i++)
@@ -102,7 +103,8 @@ static enum sql_snapshot_result open_generation(struct sql_snapshot *s, struct e
     const struct generation_source source = {.archive = s->archive, .separator = RECORD_SEPARATOR};
     uint64_t number;
     if (manifest_current(s->archive, &number, error) == MANIFEST_ABSENT)
-        return (enum sql_snapshot_result)error_set(error, SQL_SNAPSHOT_ABSENT, "no archive in %.400s", s->archive);
+        return (enum sql_snapshot_result)error_set(
+            error, SQL_SNAPSHOT_ABSENT, "no archive in %.400s", s->archive);
     if (s->generation && generation_is_current(s->generation, &source))
         return SQL_SNAPSHOT_OK;
     if (s->generation)
@@ -143,7 +145,8 @@ static enum slice_result open_slice(
 }
 
 /* Opens the slices that are not yet open. Sets *is_gone if a slice does not exist. */
-static enum slice_result open_slices(struct sql_snapshot *s, struct slice_range range, bool *is_gone, struct error *error)
+static enum slice_result open_slices(
+    struct sql_snapshot *s, struct slice_range range, bool *is_gone, struct error *error)
 {
     for (uint64_t n = range.first; n <= range.last; n++) {
         if (find_slice(s, n) < s->n_slices)
@@ -178,8 +181,8 @@ static enum sql_snapshot_result open_all(struct sql_snapshot *s, bool *is_gone, 
     *is_gone = missing > 0;
     if (missing > 0)
         return (enum sql_snapshot_result)error_set(error, SQL_SNAPSHOT_DAMAGED,
-            "slice %" PRIu64 " is missing from %.400s, and the archive %.400s does not include it", missing, s->slices_dir,
-            s->archive);
+            "slice %" PRIu64 " is missing from %.400s, and the archive %.400s does not include it", missing,
+            s->slices_dir, s->archive);
     switch (open_slices(s, range, is_gone, error)) {
     case SLICE_OK:
         return SQL_SNAPSHOT_OK;

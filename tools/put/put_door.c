@@ -76,7 +76,7 @@ enum put_door_result put_door_open(
     bool is_given = config_section(config, "door", "") || config_section(config, "input", "");
     enum put_door_result r = is_given ? PUT_DOOR_OPEN : running_config(place, &d->own_config, error);
     if (r == PUT_DOOR_OPEN && (door_settings_read(d->own_config ? d->own_config : config,
-                                   tool_data_dir(config, place->data_dir), &d->settings, error) != 0 ||
+                                   pipeline_dir(config, place->data_dir), &d->settings, error) != 0 ||
                                   (d->settings && open_enrich(d, log_format, error) != 0)))
         r = PUT_DOOR_WRONG;
     if (r != PUT_DOOR_OPEN || !d->settings)

@@ -284,7 +284,7 @@ char *put_kept_path(const struct put *put, const char *beside, const char *suffi
     struct stat st;
     char parent[PATH_MAX];
     const char *queue = options_string(put->o, "queue");
-    const char *data_dir = tool_data_dir(options_config(put->o), options_string(put->o, "data_dir"));
+    const char *data_dir = pipeline_dir(options_config(put->o), options_string(put->o, "data_dir"));
     bool is_here = !options_string(put->o, "queue_url") && stat(data_dir, &st) == 0 && S_ISDIR(st.st_mode);
     char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL, *path = NULL;
     if (dir && io_make_dirs(dir) == 0)

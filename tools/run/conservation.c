@@ -398,7 +398,7 @@ void doctor_check_conservation(struct doctor *d)
 {
     struct law law = {.d = d};
     struct manifest m;
-    char *path = tool_archive_dir(d->config, d->data_dir);
+    char *path = pipeline_archive_dir(d->config, d->data_dir);
     bool has_archive = manifest_read_current(path, &m, NULL) == MANIFEST_OK;
     d->law = &law;
     ask_queue(&law);

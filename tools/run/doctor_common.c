@@ -41,7 +41,7 @@ void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
     void (*fn)(struct doctor *d, const char *path, const char *name))
 {
     struct dirent **names = NULL;
-    char *dir = daemon ? tool_daemon_dir(d->config, d->data_dir, daemon, below) : mem_strdup(d->data_dir);
+    char *dir = daemon ? pipeline_daemon_dir(d->config, d->data_dir, daemon, below) : mem_strdup(d->data_dir);
     int n = scandir(dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *path = mem_printf("%s/%s", dir, names[i]->d_name);

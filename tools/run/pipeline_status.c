@@ -474,7 +474,7 @@ static void look_at_newest(struct pipeline_status *s, const char *archive)
 static void look_at_archive(struct pipeline_status *s)
 {
     struct manifest m;
-    char *path = tool_archive_dir(s->config, s->pipeline.data_dir);
+    char *path = pipeline_archive_dir(s->config, s->pipeline.data_dir);
     s->archive_generation = -1;
     if (manifest_read_current(path, &m, NULL) == MANIFEST_OK) {
         s->archive_generation = (int64_t)m.generation;

@@ -703,7 +703,7 @@ static int check_archive(const struct up *up, struct error *error)
 {
     if (find_daemon(up, "sortdb") == up->n)
         return 0;
-    char *slices = tool_daemon_dir(up->config, up->data_dir, "aggregator", "/slices"),
+    char *slices = pipeline_daemon_dir(up->config, up->data_dir, "aggregator", "/slices"),
          *run_file = mem_printf("%s/" RUN_FILE, up->data_dir);
     bool is_first = access(run_file, F_OK) != 0;
     int failed = is_first ? 0 : slice_files_check_archive(slices, up->archive, error);
@@ -781,7 +781,7 @@ static int run_up(const struct options *o, char **argv)
                                    "etc/clicks.conf)");
     }
     up.service = service_name();
-    char *path = up.archive = tool_archive_dir(up.config, up.data_dir);
+    char *path = up.archive = pipeline_archive_dir(up.config, up.data_dir);
     int status = EX_CONFIG;
     if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0 ||
         check_archive(&up, &error) != 0) {

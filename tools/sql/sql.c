@@ -25,7 +25,10 @@ static const struct option_row rows[] = {
         .fallback = "table",
         .choices = SQL_PRINT_FORMATS,
         .help = "form of the rows"},
-    {.name = "header", .type = OPTION_BOOL, .fallback = "true", .help = "print the names of the columns first"},
+    {.name = "header",
+        .type = OPTION_BOOL,
+        .fallback = "true",
+        .help = "print the names of the columns first"},
     {.name = "max_rows",
         .type = OPTION_INT,
         .fallback = "0",
@@ -67,9 +70,9 @@ static int sql_with(const struct options *o)
         return tool_fail(EX_USAGE, "expected one text of statements; see millrace sql --help");
     const struct config *config = options_config(o);
     const char *archive = options_text(o, "archive"),
-               *data_dir = tool_data_dir(config, options_text(o, "data_dir"));
-    char *own = archive ? mem_strdup(archive) : tool_archive_dir(config, data_dir);
-    char *slices = archive ? NULL : tool_daemon_dir(config, data_dir, "aggregator", "/slices");
+               *data_dir = pipeline_dir(config, options_text(o, "data_dir"));
+    char *own = archive ? mem_strdup(archive) : pipeline_archive_dir(config, data_dir);
+    char *slices = archive ? NULL : pipeline_daemon_dir(config, data_dir, "aggregator", "/slices");
     struct sql_session *s = NULL;
     signal(SIGPIPE, SIG_IGN);
     int status = sql_session_open(&(struct sql_session_config){.archive = own,
@@ -81,9 +84,9 @@ static int sql_with(const struct options *o)
                                       .max_time = options_int(o, "max_time")},
         &s);
     if (status == EX_OK)
-        status = n == 1                                                ? sql_session_run(s, operands[0])
+        status = n == 1                                                    ? sql_session_run(s, operands[0])
                  : isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 ? sql_shell_run(s)
-                                                                       : run_input(s);
+                                                                           : run_input(s);
     sql_session_close(&s);
     free(own);
     free(slices);
@@ -95,10 +98,13 @@ int tool_sql(int argc, char **argv)
     static const struct options_spec spec = {.program = "sql",
         .summary = "answers a question in SQL over the counts of a pipeline",
         .operands = "[STATEMENTS]",
-        .more = "The table counts(ns, key, sub, period, unit, n) has the counts of the archive and of the aggregator's "
-                "slices, which\nneed no daemon. The counts are those that the aggregator has committed (flush_interval, "
-                "2 s). Without\nSTATEMENTS, they come from standard input; at a terminal, a shell reads them. "
-                "`millrace help tables` has examples.\n",
+        .more =
+            "The table counts(ns, key, sub, period, unit, n) has the counts of the archive and of the "
+            "aggregator's "
+            "slices, which\nneed no daemon. The counts are those that the aggregator has committed "
+            "(flush_interval, "
+            "2 s). Without\nSTATEMENTS, they come from standard input; at a terminal, a shell reads them. "
+            "`millrace help tables` has examples.\n",
         .rows = {rows, NULL}};
     return tool_run_on_files(&spec, argc, argv, sql_with);
 }

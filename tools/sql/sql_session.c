@@ -16,7 +16,7 @@
 
 #define EX_INTERRUPTED 130
 #define STEPS_A_CALL 10000 /* of SQLite's machine, between two calls of the progress handler */
-#define KILL_AFTER 2         /* seconds after max_time */
+#define KILL_AFTER 2       /* seconds after max_time */
 #define PROGRESS_AFTER USEC_PER_SEC
 
 struct sql_session {
@@ -120,7 +120,8 @@ int sql_session_open(const struct sql_session_config *config, struct sql_session
     if (open_connection(s) != SQLITE_OK)
         return tool_fail(EX_TEMPFAIL, "%s", sqlite3_errmsg(s->db));
     if (config->max_memory > 0) {
-        if (sql_snapshot_begin(s->tables.snapshot, &error) == SQL_SNAPSHOT_OK) /* else the statement has the error */
+        if (sql_snapshot_begin(s->tables.snapshot, &error) ==
+            SQL_SNAPSHOT_OK) /* else the statement has the error */
             sql_snapshot_end(s->tables.snapshot);
         limit_memory(config->max_memory);
     }
@@ -178,7 +179,8 @@ static int print_rows(struct sql_session *s, sqlite3_stmt *statement)
     while (code == SQLITE_ROW && status == EX_OK) {
         s->has_rows = true;
         if (s->config.max_rows > 0 && ++rows > s->config.max_rows)
-            status = tool_fail(EX_TEMPFAIL, "the statement has more rows than --max-rows=%" PRId64, s->config.max_rows);
+            status = tool_fail(
+                EX_TEMPFAIL, "the statement has more rows than --max-rows=%" PRId64, s->config.max_rows);
         else
             sql_printer_row(s->printer, statement);
         if (status == EX_OK)
@@ -193,7 +195,8 @@ static int print_rows(struct sql_session *s, sqlite3_stmt *statement)
 
 static void set_timer(int64_t ms)
 {
-    struct itimerval timer = {.it_interval = {ms > 0 ? KILL_AFTER : 0, 0}, .it_value = {ms / 1000, ms % 1000 * 1000}};
+    struct itimerval timer = {
+        .it_interval = {ms > 0 ? KILL_AFTER : 0, 0}, .it_value = {ms / 1000, ms % 1000 * 1000}};
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 

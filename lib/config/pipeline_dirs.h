@@ -1,0 +1,15 @@
+/* pipeline_dirs: the directories of a pipeline. `config` may be NULL: defaults. */
+#ifndef MILLRACE_PIPELINE_DIRS_H
+#define MILLRACE_PIPELINE_DIRS_H
+
+#include "config/config.h"
+
+/* Returns the directory of a pipeline: `given`, or if `given` is NULL, the configured or default directory. */
+const char *pipeline_dir(const struct config *config, const char *given);
+/* Returns the path `below` in a daemon's data directory. The caller frees the path. */
+char *pipeline_daemon_dir(
+    const struct config *config, const char *data_dir, const char *daemon, const char *below);
+/* Returns the directory of a pipeline's archive. The caller frees the path. */
+char *pipeline_archive_dir(const struct config *config, const char *data_dir);
+
+#endif
