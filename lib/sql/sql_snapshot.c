@@ -225,6 +225,11 @@ void sql_snapshot_end(struct sql_snapshot *s)
         close_slices(s, is_immutable, 0);
 }
 
+bool sql_snapshot_is_begun(const struct sql_snapshot *s)
+{
+    return s->begun > 0;
+}
+
 const struct generation *sql_snapshot_generation(const struct sql_snapshot *s)
 {
     return s->generation;

@@ -37,6 +37,7 @@ void sql_snapshot_free(struct sql_snapshot **s);
  * sql_snapshot_end. */
 enum sql_snapshot_result sql_snapshot_begin(struct sql_snapshot *s, struct error *error);
 void sql_snapshot_end(struct sql_snapshot *s);
+bool sql_snapshot_is_begun(const struct sql_snapshot *s);
 
 /* The rest is valid between begin and end. */
 bool sql_snapshot_is_cancelled(const struct sql_snapshot *s);

@@ -4,7 +4,7 @@
 
 SQLITE_EXTENSION_INIT3
 
-int sql_tables_add(sqlite3 *db, struct sql_tables *t)
+int sql_tables_add(sqlite3 *db, struct sql_tables *t, void (*free_tables)(void *t))
 {
-    return sqlite3_create_module_v2(db, "counts", &sql_counts_module, t, NULL);
+    return sqlite3_create_module_v2(db, "counts", &sql_counts_module, t, free_tables);
 }

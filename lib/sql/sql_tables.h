@@ -12,8 +12,9 @@
 
 #include "sql/sql_table.h"
 
-/* Adds the tables to a connection, which must be closed before `t` becomes invalid. Returns a code of SQLite. */
-int sql_tables_add(sqlite3 *db, struct sql_tables *t);
+/* Adds the tables to a connection. `t` must outlive the connection, which calls `free_tables` at its end, unless it is NULL.
+ * Returns a code of SQLite. */
+int sql_tables_add(sqlite3 *db, struct sql_tables *t, void (*free_tables)(void *t));
 
 /* The modules of the tables. */
 extern const sqlite3_module sql_counts_module;

@@ -6,9 +6,11 @@ import collections
 import datetime
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
+import unittest
 
 import harness
 from harness import rounds, seeded, wait_until
@@ -52,7 +54,7 @@ class SqlCase(harness.MillraceTest):
 
 
 class Model(SqlCase):
-    """An archive of three shards, in two imports, with and without dropped hours."""
+    """An archive of three shards, with and without dropped hours."""
 
     def make(self, dropped):
         rng = self.random = seeded()
@@ -132,6 +134,8 @@ class Model(SqlCase):
         for (asked, plain), found in zip(statements, self.rows(*(asked for asked, _ in statements))):
             self.assertEqual(found, self.table.execute(plain).fetchall(), asked)
 
+
+class Statements(Model):
     def test_random_statements(self):
         self.make(dropped=False)
         self.check(rounds(100))
@@ -224,6 +228,49 @@ class Model(SqlCase):
         path = os.path.join(self.archive, "current", "shard-0-of-3.csv")
         harness.flip(path, 10)
         self.assertIn("shard-0-of-3.csv", self.sql("SELECT * FROM counts", expect=65))
+
+
+@unittest.skipIf(os.environ.get("MILLRACE_SANITIZED"), "Python and sqlite3 have no sanitizer")
+class Extension(Model):
+    """millrace.so in Debian's sqlite3 and in Python."""
+
+    def setUp(self):
+        super().setUp()
+        self.make(dropped=False)
+        self.library = os.path.join(harness.BUILD, "lib", "millrace", "millrace")
+        self.statements = [self.statement() for _ in range(rounds(40))]
+
+    def test_python(self):
+        db = sqlite3.connect(":memory:")
+        self.addCleanup(db.close)
+        db.enable_load_extension(True)
+        db.load_extension(self.library)
+        self.assertRaisesRegex(sqlite3.OperationalError, "millrace_open", db.execute, "SELECT * FROM counts")
+        self.assertRaisesRegex(sqlite3.OperationalError, "No such file", db.execute, "SELECT millrace_open('none')")
+        self.assertEqual(db.execute("SELECT millrace_open(?)", (self.archive,)).fetchall(), [(self.archive,)])
+        for asked, plain in self.statements:
+            self.assertEqual(db.execute(asked).fetchall(), self.table.execute(plain).fetchall(), asked)
+        rows = db.execute("SELECT * FROM counts")
+        next(rows)
+        self.assertRaisesRegex(sqlite3.OperationalError, "while a statement reads", db.execute, "SELECT millrace_open(?)", (self.archive,))
+        rows.close()
+        db.execute("CREATE VIEW users AS SELECT key, sum(n) AS n FROM counts WHERE ns = 'u' GROUP BY key")
+        self.assertEqual(db.execute("SELECT sum(n) FROM users").fetchall(), self.table.execute("SELECT sum(n) FROM counts WHERE ns = 'u' AND unit = 'day'").fetchall())
+        db.execute("CREATE TABLE names(key, name)")
+        db.execute("INSERT INTO names VALUES('a', 'A')")
+        self.assertEqual(db.execute("SELECT name, sum(n) FROM names JOIN counts USING(key) WHERE ns = 'u'").fetchall(),
+                         self.table.execute("SELECT 'A', sum(n) FROM counts WHERE ns = 'u' AND unit = 'day' AND key = 'a'").fetchall())
+
+    @unittest.skipUnless(shutil.which("sqlite3"), "no sqlite3")
+    def test_shell(self):
+        config = self.write("pipeline.conf", "[sortdb]\narchive = %s\n[millrace]\ndata_dir = %s\n" % (self.archive, self.path("none")))
+        script = ".mode json\n.load %s\n" % self.library + "".join(asked + ";\nSELECT 'end';\n" for asked, _ in self.statements)
+        done = subprocess.run(["sqlite3"], input=script.encode(), env={**os.environ, "MILLRACE_CONFIG": config}, capture_output=True, cwd=self.dir,
+                              timeout=harness.LONG)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        found = done.stdout.decode().split("""[{"'end'":"end"}]\n""")[:-1]
+        for (asked, plain), rows in zip(self.statements, found, strict=True):
+            self.assertEqual([tuple(row.values()) for row in json.loads(rows or "[]")], self.table.execute(plain).fetchall(), asked)
 
 
 class Live(SqlCase):

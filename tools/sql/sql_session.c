@@ -92,7 +92,7 @@ static int open_connection(struct sql_session *s)
 {
     int code = sqlite3_open_v2(":memory:", &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code == SQLITE_OK)
-        code = sql_tables_add(s->db, &s->tables);
+        code = sql_tables_add(s->db, &s->tables, NULL);
     if (code == SQLITE_OK && s->config.max_memory > 0)
         code = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
     /* SQLite declares a table at its first use, which the authorizer would refuse. */
