@@ -158,6 +158,15 @@ static void handle_pipeline(struct http_request *req, void *ctx)
     pipeline_reply(((struct api *)ctx)->pipeline, req);
 }
 
+static void handle_sql(struct http_request *req, void *ctx)
+{
+    const struct api *api = ctx;
+    if (api->sql)
+        sql_children_ask(api->sql, req);
+    else
+        http_problem(req, 404, "sql-off", "set sql = yes under [api]", "statements in SQL are off");
+}
+
 const struct http_route api_routes[] = {
     HTTP_ROUTE("/", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, "the web page, or this list"),
     HTTP_ROUTE("/m.js", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_PUBLIC, handle_script, NULL,
@@ -185,6 +194,8 @@ const struct http_route api_routes[] = {
         "LABEL=KEY&unit=week: of the members first seen in a unit, the numbers seen in later units"),
     HTTP_ROUTE("/v1/cohort", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_cohort, NULL,
         "all=&any=&not=, each [PERIOD@]LABEL:KEY: the members in all, in any and not in these sets"),
+    HTTP_ROUTE("/v1/sql", HTTP_GET_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD, handle_sql, "q",
+        "the rows of a statement in SQL"),
     HTTP_ROUTE("/v1/lookup", HTTP_GET_, 0, handle_lookup, "prefix counter ns limit continuation format",
         "prefix=&counter=LABEL: the keys that begin with a text"),
     HTTP_ROUTE(

@@ -15,6 +15,7 @@
 #include "api/page/script.h"
 #include "api/local_archive.h"
 #include "api/readiness.h"
+#include "api/sql_child.h"
 
 /* The context of the handlers; main.c owns it. */
 struct api {
@@ -33,8 +34,9 @@ struct api {
     struct live *live;
     struct pipeline *pipeline;
     struct page *page;
-    const char *public_path; /* NULL: none */
-    size_t unowned;          /* bytes of events whose client has disconnected before the reply of the queue */
+    struct sql_children *sql; /* NULL: /v1/sql is off */
+    const char *public_path;  /* NULL: none */
+    size_t unowned; /* bytes of events whose client has disconnected before the reply of the queue */
     uint64_t max_rows;
 };
 

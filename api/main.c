@@ -61,6 +61,32 @@ static const struct option_row options[] = {
         .unit = "s",
         .help =
             "time for which caches may repeat an answer about a complete time; 0: they ask again each time"},
+    {.name = "sql",
+        .type = OPTION_BOOL,
+        .help = "answer /v1/sql to the token, or to tokens with the scope admin"},
+    {.name = "sql_max_rows",
+        .type = OPTION_INT,
+        .fallback = "100000",
+        .min = 1,
+        .max = 10000000,
+        .needs = "sql",
+        .help = "rows of a statement"},
+    {.name = "sql_max_time",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "s",
+        .needs = "sql",
+        .help = "time of a statement"},
+    {.name = "sql_max_memory",
+        .type = OPTION_SIZE,
+        .fallback = "256M",
+        .min = 1 << 20,
+        .max = INT64_C(1) << 40,
+        .unit = "bytes",
+        .needs = "sql",
+        .help = "memory of a statement"},
     DAEMON_PUBLIC_PORT_SETTINGS,
     SERVICE_SETTINGS,
     {.name = NULL},
@@ -111,6 +137,9 @@ static int api_check(struct options *o, struct error *error)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
     if (r == 0 && !is_path(options_text(o, "public_path")))
         r = options_refuse(o, "public_path", error, "it must be a path such as /p");
+    if (r == 0 && options_bool(o, "sql") && !options_text(o, "auth_token_file") &&
+        !options_text(o, "tokens_file"))
+        r = options_refuse(o, "sql", error, "it needs auth_token_file or tokens_file");
     if (r == 0 && has_sortdb(o))
         r = peer_check(o, "sortdb", error);
     if (r == 0)
@@ -135,6 +164,7 @@ static void api_stop(void *ctx)
     live_free(&api->live);
     pipeline_free(&api->pipeline);
     page_free(&api->page);
+    sql_children_free(&api->sql);
     event_body_free(&api->event_body);
     door_close(&api->door);
     counters_free(&api->counters);
@@ -284,6 +314,14 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     }
     if (status == 0)
         status = open_page(d, api, error);
+    char dir[PATH_MAX];
+    if (status == 0 && options_bool(o, "sql"))
+        api->sql = sql_children_new(&(struct sql_children_config){.base = daemon_base(d),
+            .config = options_config(o)->path,
+            .data_dir = data_dir_of(o, dir),
+            .max_rows = options_int(o, "sql_max_rows"),
+            .max_time = options_int(o, "sql_max_time"),
+            .max_memory = options_int(o, "sql_max_memory")});
     if (status) {
         api_stop(api);
         return status;
@@ -310,6 +348,7 @@ static void api_drain(void *ctx)
 {
     struct api *api = ctx;
     live_drain(api->live);
+    sql_children_drain(api->sql);
     daemon_drained(api->daemon);
 }
 

@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-SQLITE_EXTENSION_INIT1
+SQLITE_EXTENSION_INIT3
 
 #define NO_PIPELINE                                                                                          \
-    "no pipeline: set MILLRACE_CONFIG, or select millrace_open(PATH) of a configuration, a data directory or an archive"
+    "no pipeline: set MILLRACE_CONFIG, or select millrace_open(PATH) of a configuration, a data directory "  \
+    "or an archive"
 
 int sqlite3_millrace_init(sqlite3 *db, char **text, const sqlite3_api_routines *api);
 
@@ -72,7 +73,8 @@ static void millrace_open(sqlite3_context *context, int argc, sqlite3_value **ar
     if (!path)
         sqlite3_result_error(context, "millrace_open needs a path", -1);
     else if (t->snapshot && sql_snapshot_is_begun(t->snapshot))
-        sqlite3_result_error(context, "millrace_open cannot be called while a statement reads the tables", -1);
+        sqlite3_result_error(
+            context, "millrace_open cannot be called while a statement reads the tables", -1);
     else if (show(t, path, &error) != 0)
         sqlite3_result_error(context, error.text, -1);
     else

@@ -371,5 +371,67 @@ class Live(SqlCase):
         wait_until(lambda: self.total() == self.sent, "the counts to be committed")
 
 
+class Http(harness.MillraceTest):
+    """/v1/sql answers only admins, within limits, and other requests meanwhile."""
+
+    def begin(self, **settings):
+        data = self.path("data")
+        tokens = self.write("tokens", "boss admin,read %s\nreader read %s\n" % ("b" * 32, "r" * 32))
+        os.chmod(tokens, 0o600)
+        config = self.write("pipeline.conf", harness.pipeline_config(data, COUNTERS, aggregator={"flush_interval": "50ms"},
+                                                                     api={"tokens_file": tokens, **settings}))
+        self.pipeline = harness.Pipeline(self, config, data).wait_ready()
+
+    def ask(self, statement, token="b", what="sql"):
+        headers = {"Authorization": "Bearer " + token * 32} if token else {}
+        return self.pipeline.ask("api", "GET", "/v1/%s?%s" % (what, harness.query(q=statement) if statement else ""), headers=headers)
+
+    def test_rows(self):
+        self.begin(sql="yes", sql_max_rows=10, sql_max_time="1s", sql_max_memory="4M")
+        lines = [json.dumps({"t": 1330560000 + 3600 * i, "l": key, "c": "JP"}).encode() for i, key in enumerate(ODD)]
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+        statement = "SELECT key, n FROM counts WHERE ns = 'u' ORDER BY period LIMIT 10"
+        expected = [{"key": key, "n": 1} for key in ODD[:10]]
+        wait_until(lambda: self.ask(statement).json() == expected, "the counts to be committed")
+        self.assertEqual(self.ask("SELECT 1 AS a WHERE 0").json(), [])
+        self.assertEqual([self.ask(statement, token).status for token in ("r", "x", None)], [403, 401, 401])
+        for wrong in ("SELEC", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')"):
+            reply = self.ask(wrong)
+            self.assertEqual((reply.status, reply.json()["code"]), (400, "wrong-statement"), wrong)
+        endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+        for large in ("SELECT key FROM counts", endless + "SELECT count(*) FROM c", endless + "SELECT count(DISTINCT x) FROM c", "SELECT hex(zeroblob(300000000))",
+                      "SELECT length(printf('%.*c', 900000000, 'x'))", endless + "SELECT length(group_concat(x)) FROM c"):
+            reply = self.ask(large)
+            self.assertEqual((reply.status, reply.json()["code"]), (422, "statement-limit"), large)
+        self.assertEqual(self.ask("").json()["code"], "missing-parameter")
+
+    def test_at_most_two(self):
+        """While two statements run the API answers other requests. The children of clients that disconnect are killed."""
+        self.begin(sql="yes", sql_max_time="1h")
+        url, target = self.pipeline.daemon_url("api"), "/v1/sql?" + harness.query(q=ENDLESS)
+        clients = [harness.connect(url) for _ in range(2)]
+        for client in clients:
+            self.addCleanup(client.close)
+            client.request("GET", target, headers={"Authorization": "Bearer " + "b" * 32})
+        children = lambda: subprocess.run(["pgrep", "-P", str(self.pipeline.daemon_pid("api"))], capture_output=True, check=False).stdout.split()
+        wait_until(lambda: len(children()) == 2, "two children")
+        self.assertEqual(self.ask("SELECT 1").json()["code"], "overloaded")
+        self.assertEqual(self.ask("", what="counters").status, 200)
+        for client in clients:
+            client.close()
+        wait_until(lambda: not children(), "the children to end")
+        self.assertEqual(self.ask("SELECT 1 AS a").json(), [{"a": 1}])
+
+    def test_off(self):
+        self.begin()
+        self.assertEqual((self.ask("SELECT 1").status, self.ask("SELECT 1").json()["code"]), (404, "sql-off"))
+
+    def test_needs_a_token(self):
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), COUNTERS, api={"sql": "yes"}))
+        done = self.run_program("api", "--config", config, "--check-config")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn(b"auth_token_file", done.stderr)
+
+
 if __name__ == "__main__":
     harness.main()
