@@ -18,6 +18,7 @@
 #define MAX_AHEAD_SECONDS 172800
 #define MAX_TEXT "2K"
 #define MAX_TEXT_BYTES 2048
+#define UNIT_MAX 16 /* bytes */
 #define NOT_A_FIELD "%s must be a field (user, user.id, items[0].sku, [\"a.b\"]), not '%s'"
 
 struct reading {
@@ -176,9 +177,6 @@ static int read_label(
 static int read_settings(
     struct reading *r, const struct config_section *s, struct counter *c, const char *default_label)
 {
-    static const char *const known[] = {"key", "label", "max_keys", NULL};
-    if (refuse_unknown(r, s, known) != 0)
-        return -1;
     const char *key = config_value(s, "key"), *max = config_value(s, "max_keys");
     if (!key)
         return config_fail(r->error, r->config, s->line,
@@ -217,14 +215,75 @@ static int refuse_same_label(struct reading *r, const struct config_section *s, 
     return 0;
 }
 
+/* Reads a setting that names a field. Leaves *out NULL if the setting is missing. */
+static int read_field(
+    struct reading *r, const struct config_section *s, const char *setting, const char **out)
+{
+    const char *path = config_value(s, setting);
+    if (path && !json_path_is_valid(bytes_str(path)))
+        return config_fail(r->error, r->config, config_line(s, setting), NOT_A_FIELD, setting, path);
+    *out = path ? mem_strdup(path) : NULL;
+    return 0;
+}
+
+/* Reads `unit`, whose quotes may be missing. */
+static int read_unit(struct reading *r, const struct config_section *s, struct counter *c)
+{
+    const char *setting = config_value(s, "unit");
+    struct bytes text = bytes_str(setting);
+    if (text.len >= 2 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"')
+        text = bytes_of(text.ptr + 1, text.len - 2);
+    if (setting && (text.len == 0 || text.len > UNIT_MAX || !bytes_is_utf8(text)))
+        return config_fail(r->error, r->config, config_line(s, "unit"),
+            "unit must be a text of 1 to %d bytes, not '%s'", UNIT_MAX, setting);
+    c->unit = setting ? bytes_dup(text) : NULL;
+    return 0;
+}
+
+/* Reads the settings that say what each event adds to a total. */
+static int read_amount(struct reading *r, const struct config_section *s, struct counter *c)
+{
+    static const struct option_row scale_row = {
+        .name = "scale", .type = OPTION_INT, .fallback = "0", .max = DECIMAL_SCALE_MAX};
+    static const char *const needs_value[] = {"scale", "round", "max_value", "unit"};
+    const char *round = config_value(s, "round"), *max = config_value(s, "max_value");
+    int64_t scale;
+    c->max_value = INT64_MAX;
+    if (read_field(r, s, "value", &c->value) != 0 || read_field(r, s, "having", &c->having) != 0)
+        return -1;
+    if (c->value && c->having)
+        return config_fail(r->error, r->config, config_line(s, "having"),
+            "[total %s]: value and having exclude each other; declare another total with having", c->ns);
+    for (size_t i = 0; !c->value && i < sizeof needs_value / sizeof *needs_value; i++)
+        if (config_value(s, needs_value[i]))
+            return config_fail(r->error, r->config, config_line(s, needs_value[i]),
+                "[total %s]: %s needs value = FIELD", c->ns, needs_value[i]);
+    if (read_number(r, s, &scale_row, &scale) != 0)
+        return -1;
+    c->decimal = (struct decimal_rule){.scale = (unsigned)scale, .rounds = round != NULL};
+    if (round && strcmp(round, "half_even") != 0)
+        return config_fail(
+            r->error, r->config, config_line(s, "round"), "round must be half_even, not '%s'", round);
+    struct decimal_rule exact = {.scale = c->decimal.scale};
+    const char *why = max ? decimal_read(bytes_str(max), exact, &c->max_value) : NULL;
+    if (why || c->max_value <= 0)
+        return config_fail(r->error, r->config, config_line(s, "max_value"),
+            "max_value must be a decimal above 0, not '%s', which %s", max, why ? why : "is not above 0");
+    return read_unit(r, s, c);
+}
+
 static int read_total(struct reading *r, const struct config_section *s)
 {
+    static const char *const known[] = {
+        "key", "label", "max_keys", "value", "scale", "round", "max_value", "unit", "having", NULL};
+    if (refuse_unknown(r, s, known) != 0)
+        return -1;
     if (!namespace_is_valid(bytes_str(s->name)))
         return config_fail(r->error, r->config, s->line,
             "[total %s]: invalid namespace; use 1 to 16 of a-z 0-9 _, but not 'lookup'", s->name);
     struct counter *c = &r->totals[r->out->n_totals++];
     c->ns = mem_strdup(s->name);
-    if (read_settings(r, s, c, s->name) != 0)
+    if (read_settings(r, s, c, s->name) != 0 || read_amount(r, s, c) != 0)
         return -1;
     return refuse_same_label(r, s, c, s->kind, r->totals, r->out->n_totals);
 }
@@ -260,9 +319,17 @@ static int read_part_name(
 static int read_subtotal(struct reading *r, const struct config_section *s)
 {
     char label[NAMESPACE_MAX + 1];
+    static const char *const known[] = {"key", "label", "max_keys", NULL};
     struct counter *c = &r->subtotals[r->out->n_subtotals++];
-    if (read_part_name(r, s, c, label) != 0 || read_settings(r, s, c, label) != 0)
+    if (refuse_unknown(r, s, known) != 0 || read_part_name(r, s, c, label) != 0 ||
+        read_settings(r, s, c, label) != 0)
         return -1;
+    const struct counter *total = &r->totals[c->total];
+    c->value = total->value;
+    c->having = total->having;
+    c->unit = total->unit;
+    c->decimal = total->decimal;
+    c->max_value = total->max_value;
     return refuse_same_label(r, s, c, s->kind, r->subtotals, r->out->n_subtotals);
 }
 
@@ -319,6 +386,24 @@ static int by_ns(const void *a, const void *b)
     return strcmp((*(const struct counter *const *)a)->ns, (*(const struct counter *const *)b)->ns);
 }
 
+/* Appends the lines of a total's value or `having`. The unit does not affect counts. */
+static void append_amount(struct buf *text, const struct counter *total)
+{
+    char max[DECIMAL_TEXT_MAX];
+    if (total->having)
+        buf_printf(text, "total %s having = %s\n", total->ns, total->having);
+    if (!total->value)
+        return;
+    if (total->max_value != INT64_MAX) {
+        decimal_print(total->max_value, total->decimal.scale, max);
+        buf_printf(text, "total %s max_value = %s\n", total->ns, max);
+    }
+    if (total->decimal.rounds)
+        buf_printf(text, "total %s round = half_even\n", total->ns);
+    buf_printf(text, "total %s scale = %u\ntotal %s value = %s\n", total->ns, total->decimal.scale, total->ns,
+        total->value);
+}
+
 static void append_sorted(struct buf *text, const char *kind, const struct counter *list, size_t n)
 {
     const struct counter **sorted = mem_alloc((n + 1) * sizeof *sorted);
@@ -335,6 +420,8 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
         if (sorted[i]->max_keys)
             buf_printf(text, "%s %s max_keys = %llu\n", kind, sorted[i]->ns,
                 (unsigned long long)sorted[i]->max_keys);
+        if (strcmp(kind, "total") == 0)
+            append_amount(text, sorted[i]);
     }
     free(sorted);
 }
@@ -416,6 +503,11 @@ void counters_free(struct counters **c)
 {
     if (!*c)
         return;
+    for (size_t i = 0; i < (*c)->n_totals; i++) { /* subtotals borrow these texts */
+        drop((*c)->totals[i].value);
+        drop((*c)->totals[i].having);
+        drop((*c)->totals[i].unit);
+    }
     drop_counters((*c)->totals, (*c)->n_totals);
     drop_counters((*c)->subtotals, (*c)->n_subtotals);
     drop_counters((*c)->uniques, (*c)->n_uniques);
@@ -475,15 +567,16 @@ const struct counter *counters_find_unique_label(
     return find_label(c, c->uniques, c->n_uniques, total, label);
 }
 
-/* A distinct key or member setting. Unlimited counters with the same key share a source, so that an event's text is
- * computed once. Unique counters with the same member also share a source. */
+/* A distinct key or member setting, or the field of a total's value or `having`. Unlimited counters with the same key share
+ * a source, so that an event's text is computed once. Unique counters with the same member also share a source. */
 struct source {
     bool is_limited, is_member;
     /* whether the field was in an event of the current sample, and whether it was absent from the latest complete
      * sample */
     bool is_seen, is_absent, is_optional;
     const struct counter *counter;
-    size_t value; /* index of the key's field in `values`; unused for a constant */
+    const char *field; /* NULL: the key is a constant */
+    size_t value;      /* index of the field in `values` */
     struct bytes text;
     struct key_text_space space;
 };
@@ -494,10 +587,11 @@ struct counters_reader {
     size_t condition_values;     /* index of the first of its fields in `values` */
     struct json_fields *fields;
     struct json_value *values;
-    struct source *sources; /* of keys, then of members */
-    size_t n_sources, n_keys;
-    size_t *source_of; /* index in `sources` for each total, then each subtotal */
-    size_t *member_of; /* index of each unique counter's source after the sources of keys */
+    struct source *sources;            /* of keys, then of members, then of values */
+    size_t n_sources, n_keys, n_texts; /* n_texts: keys and members */
+    struct counter_amount *amounts;    /* for each total; NULL: no total has a value or `having` */
+    size_t *source_of;                 /* index in `sources` for each total, then each subtotal */
+    size_t *member_of;                 /* index of each unique counter's source after the sources of keys */
     struct bytes *texts;
     int64_t latest;     /* the latest time that an event may have */
     int64_t beyond;     /* latest refused event time that was after `latest`; 0: none */
@@ -525,15 +619,35 @@ static size_t find_source(struct counters_reader *r, const struct counter *count
         const char *list = r->counters->optional;
         for (struct bytes field; list && bytes_next_word(&list, OPTIONAL_SEPARATORS, &field);)
             s->is_optional = s->is_optional || bytes_equal_str(field, counter->field);
+        s->field = counter->field;
         s->value = *n_names;
         names[(*n_names)++] = counter->field;
     }
     return at;
 }
 
+/* Adds a source for each total with a value or `having`. */
+static void add_amounts(struct counters_reader *r, const char **names, size_t *n_names)
+{
+    const struct counters *c = r->counters;
+    for (size_t i = 0; i < c->n_totals; i++) {
+        const struct counter *total = &c->totals[i];
+        const char *field = total->value ? total->value : total->having;
+        if (!field)
+            continue;
+        r->sources[r->n_sources++] = (struct source){.counter = total, .field = field, .value = *n_names};
+        names[(*n_names)++] = field;
+    }
+    if (r->n_sources == r->n_texts)
+        return;
+    r->amounts = mem_zalloc(c->n_totals * sizeof *r->amounts);
+    for (size_t i = 0; i < c->n_totals; i++)
+        r->amounts[i] = (struct counter_amount){true, 1};
+}
+
 struct counters_reader *counters_reader_new(const struct counters *c)
 {
-    size_t n_counters = c->n_totals + c->n_subtotals, n = n_counters + c->n_uniques,
+    size_t n_counters = c->n_totals + c->n_subtotals, n = n_counters + c->n_uniques + c->n_totals,
            n_names = VALUE_FIRST_FIELD;
     struct counters_reader *r = mem_zalloc(sizeof *r);
     const char **names = mem_zalloc((n + VALUE_FIRST_FIELD) * sizeof *names);
@@ -550,6 +664,8 @@ struct counters_reader *counters_reader_new(const struct counters *c)
     r->n_keys = r->n_sources;
     for (size_t i = 0; i < c->n_uniques; i++)
         r->member_of[i] = find_source(r, &c->uniques[i], true, names, &n_names) - r->n_keys;
+    r->n_texts = r->n_sources;
+    add_amounts(r, names, &n_names);
     if (c->keep_if || c->skip_if) { /* counters_read has accepted both texts */
         r->condition = condition_new_pair(c->keep_if, c->skip_if, NULL);
         r->condition_values = condition_add_fields(r->condition, &names, &n_names);
@@ -572,6 +688,7 @@ void counters_reader_free(struct counters_reader **r)
     free((*r)->sources);
     free((*r)->source_of);
     free((*r)->texts);
+    free((*r)->amounts);
     free(*r);
     *r = NULL;
 }
@@ -652,8 +769,7 @@ static void add_to_sample(struct counters_reader *r)
     bool ends = --r->to_sample == 0;
     for (size_t i = 0; i < r->n_sources; i++) {
         struct source *s = &r->sources[i];
-        s->is_seen = s->is_seen || s->is_optional || s->counter->kind == COUNTER_CONSTANT ||
-                     r->values[s->value].type != JSON_MISSING;
+        s->is_seen = s->is_seen || s->is_optional || !s->field || r->values[s->value].type != JSON_MISSING;
         if (!ends)
             continue;
         s->is_absent = !s->is_seen;
@@ -666,14 +782,29 @@ static void add_to_sample(struct counters_reader *r)
 const char *counters_reader_absent(const struct counters_reader *r, size_t i)
 {
     for (size_t at = 0; at < r->n_sources; at++) {
-        const char *field = r->sources[at].counter->field;
+        const char *field = r->sources[at].field;
         bool is_new = r->sources[at].is_absent;
         for (size_t k = 0; k < at && is_new; k++)
-            is_new = !r->sources[k].is_absent || strcmp(r->sources[k].counter->field, field) != 0;
+            is_new = !r->sources[k].is_absent || strcmp(r->sources[k].field, field) != 0;
         if (is_new && i-- == 0)
             return field;
     }
     return NULL;
+}
+
+/* Sets the amount of a total with a value or `having`. Returns NULL, or the reason why the value is refused. */
+static const char *make_amount(struct counters_reader *r, const struct source *s)
+{
+    const struct counter *total = s->counter;
+    const struct json_value *v = &r->values[s->value];
+    struct counter_amount *amount = &r->amounts[total - r->counters->totals];
+    amount->is_counted = v->type != JSON_MISSING && v->type != JSON_NULL;
+    if (!amount->is_counted || total->having)
+        return NULL;
+    const char *why = decimal_read_json(v, total->decimal, &amount->n);
+    if (!why && (amount->n > total->max_value || amount->n < -total->max_value))
+        why = total->max_value == INT64_MAX ? "is beyond 64 bits" : "exceeds max_value";
+    return why;
 }
 
 enum counters_verdict counters_extract(
@@ -696,21 +827,27 @@ enum counters_verdict counters_extract(
     if (why)
         return reject(r, out, why, c->time_field);
     out->hour = out->time - out->time % SECONDS_PER_HOUR;
-    for (size_t i = 0; i < r->n_sources; i++) {
+    for (size_t i = 0; i < r->n_texts; i++) {
         struct source *s = &r->sources[i];
-        why = s->counter->kind == COUNTER_CONSTANT ? NULL : make_text(s, &r->values[s->value], c->max_text);
+        why = s->field ? make_text(s, &r->values[s->value], c->max_text) : NULL;
         if (why)
-            return reject(r, out, why, s->counter->field);
+            return reject(r, out, why, s->field);
+    }
+    for (size_t i = r->n_texts; i < r->n_sources; i++) {
+        why = make_amount(r, &r->sources[i]);
+        if (why)
+            return reject(r, out, why, r->sources[i].field);
     }
     if (r->to_sample > 0)
         add_to_sample(r);
-    for (size_t i = 0; i < r->n_sources; i++)
+    for (size_t i = 0; i < r->n_texts; i++)
         r->texts[i] = r->sources[i].text;
     out->texts = r->texts;
     out->n_texts = r->n_keys;
     out->text_of = r->source_of;
     out->members = r->texts + r->n_keys;
-    out->n_members = r->n_sources - r->n_keys;
+    out->n_members = r->n_texts - r->n_keys;
     out->member_of = r->member_of;
+    out->amounts = r->amounts;
     return COUNTERS_EVENT;
 }

@@ -9,9 +9,22 @@
  * docs/guide/counting.md has the rules for values. A missing, null or empty value counts as `None`. An integer counts
  * as its digits. An event is rejected if the value is an array, an object or a number that is not an integer.
  *
+ * A total adds 1 for each event, or the value of a field:
+ *
+ *     [total revenue]          [total buys]
+ *     key = product            key = product
+ *     value = price            having = price
+ *     scale = 2
+ *
+ * A value is a decimal (decimal.h), and counts as the integer value * 10^scale, which may be negative. An event whose
+ * value is missing or null adds nothing to the total. A total with `having` adds 1 for each event that has the field, with
+ * a value other than null. Subtotals have the settings of their total. An event is rejected if a value is not a decimal,
+ * has more digits than the scale and `round` is not set, or exceeds max_value.
+ *
  * A unique counter has a set of members for each key of its total and each UTC day or hour (docs/internals/sets.md). A
  * member is a field or a function of a field, and follows the same rules, except that a missing, null or empty value is
- * not a member, and that a member is not bounded to max_text.
+ * not a member, and that a member is not bounded to max_text. The sets have the members of all events of the key, even of
+ * events that the total does not count.
  *
  * 1. The namespaces of totals are unique, and so are those of subtotals and unique counters together. The second part
  *    of such a namespace is the namespace of a total.
@@ -28,6 +41,7 @@
 
 #include "base/bytes.h"
 #include "config/config.h"
+#include "counts/decimal.h"
 #include "counts/records.h"
 
 #define COUNTERS_MAX 2046 /* totals and subtotals together */
@@ -48,6 +62,12 @@ struct counter {
     enum period_unit by;  /* period of a unique counter's sets: PERIOD_DAY or PERIOD_HOUR */
     /* limit of different keys in a slice; 0: unlimited. A limited counter has texts of its own. */
     uint64_t max_keys;
+    /* The settings of values. A subtotal has those of its total. Unique counters have none. */
+    const char *value;  /* path of the field whose value is added; NULL: each event adds 1 */
+    const char *having; /* path of the field that counted events have; NULL: all events */
+    const char *unit;   /* text after a value for people ("EUR"); NULL: none */
+    struct decimal_rule decimal;
+    int64_t max_value; /* limit of one event's absolute value, scaled; INT64_MAX: unlimited */
 };
 
 struct counters {
@@ -74,15 +94,18 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct error *error);
 void counters_free(struct counters **c);
 
-/* Compares two canonical texts. If a counter has another key, or another member or period, in `now` than in `before`,
- * returns the line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter that only one text
- * contains is not a conflict. */
+/* Compares two canonical texts. If a counter has another key, value, scale or `having`, or another member or period, in
+ * `now` than in `before`, returns a line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter
+ * that only one text contains is not a conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
 /* Returns true if a canonical text has the namespace, but as another kind: not a unique counter for sets (`is_set`), or a
  * unique counter for counts. */
 bool counters_text_is_other(const char *text, struct bytes ns, bool is_set);
 /* The period of a unique counter in a canonical text. PERIOD_DAY if the text does not have the counter. */
 enum period_unit counters_text_period(const char *text, struct bytes ns);
+/* Sets *scale to the scale of a value counter in a canonical text. Returns false if the counter is not a value counter.
+ * `ns` is the namespace of a total or a subtotal. */
+bool counters_text_scale(const char *text, struct bytes ns, unsigned *scale);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
  * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);
@@ -105,6 +128,12 @@ const struct counter *counters_find_sub_label(
 const struct counter *counters_find_unique_label(
     const struct counters *c, const struct counter *total, struct bytes label);
 
+/* What an event adds to a total and to its subtotals. */
+struct counter_amount {
+    bool is_counted; /* false: the event has no value, or not the field of `having` */
+    int64_t n;       /* 1 for a counter without value */
+};
+
 enum counters_verdict { COUNTERS_EVENT, COUNTERS_SKIPPED, COUNTERS_REJECTED };
 
 struct counters_event {
@@ -116,7 +145,8 @@ struct counters_event {
     const struct bytes *members; /* one text for each distinct member setting; empty: no member */
     size_t n_members;            /* the same for every event */
     const size_t *member_of;     /* index in `members` of each unique counter's member */
-    const char *reason;          /* reason of COUNTERS_REJECTED: one line, valid until the next extraction */
+    const struct counter_amount *amounts; /* for each total; NULL: each total counts each event by 1 */
+    const char *reason; /* reason of COUNTERS_REJECTED: one line, valid until the next extraction */
 };
 
 /* A reader extracts the keys of one event after another. Each thread needs a reader of its own. The extracted event is

@@ -12,53 +12,99 @@ static const char *next_line(const char *text)
     return text + (*text == '\n');
 }
 
-/* Returns the namespace of the counter whose key or member the line defines, or BYTES_NONE. No two counters have the same
- * namespace. */
-static struct bytes definition_of(struct bytes line)
+/* A line of a counter: `total u key = l`. */
+struct counter_line {
+    struct bytes kind, ns, setting;
+    bool is_definition; /* the key or the member: each counter has exactly one such line */
+};
+
+static struct bytes take_word(struct bytes *rest)
 {
-    static const struct {
-        struct bytes kind, setting;
-    } kinds[] = {{BYTES_LITERAL("total "), BYTES_LITERAL(" key = ")},
-        {BYTES_LITERAL("subtotal "), BYTES_LITERAL(" key = ")},
-        {BYTES_LITERAL("unique "), BYTES_LITERAL(" member = ")}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct bytes kind = kinds[i].kind, setting = kinds[i].setting;
-        const char *at = bytes_starts_with(line, kind)
-                             ? memmem(line.ptr + kind.len, line.len - kind.len, setting.ptr, setting.len)
-                             : NULL;
-        if (at)
-            return bytes_of(line.ptr + kind.len, (size_t)(at - line.ptr) - kind.len);
-    }
+    const char *end = rest->len ? memchr(rest->ptr, ' ', rest->len) : NULL;
+    struct bytes word = bytes_of(rest->ptr, end ? (size_t)(end - rest->ptr) : rest->len);
+    size_t used = word.len + (end != NULL);
+    *rest = bytes_of(rest->ptr + used, rest->len - used);
+    return word;
+}
+
+/* Parses a line that defines the meaning of a counter's counts. Returns false for any other line. */
+static bool read_line(struct bytes line, struct counter_line *out)
+{
+    static const char *const kinds[] = {"total", "subtotal", "unique"}, *const settings[] = {"key", "member",
+                                                                            "value", "scale", "having"};
+    bool has_kind = false, has_setting = false;
+    out->kind = take_word(&line);
+    out->ns = take_word(&line);
+    out->setting = take_word(&line);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        has_kind = has_kind || bytes_equal_str(out->kind, kinds[i]);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        has_setting = has_setting || bytes_equal_str(out->setting, settings[i]);
+    out->is_definition = bytes_equal_str(out->setting, "key") || bytes_equal_str(out->setting, "member");
+    return has_kind && has_setting && bytes_starts_with(line, BYTES_LITERAL("= "));
+}
+
+/* Returns the line of `text` that defines the counter, or BYTES_NONE. No two counters have the same namespace. */
+static struct bytes find_line(const char *text, struct bytes ns)
+{
+    struct counter_line l;
+    for (; *text; text = next_line(text))
+        if (read_line(first_line(text), &l) && l.is_definition && bytes_equal(l.ns, ns))
+            return first_line(text);
     return BYTES_NONE;
 }
 
-/* Returns the line of `text` that defines the counter, or BYTES_NONE. */
-static struct bytes find_line(const char *text, struct bytes ns)
+static bool has_line(const char *text, struct bytes line)
 {
     for (; *text; text = next_line(text))
-        if (bytes_equal(definition_of(first_line(text)), ns))
-            return first_line(text);
+        if (bytes_equal(first_line(text), line))
+            return true;
+    return false;
+}
+
+/* Returns the first line of `a` that defines a counter of both texts and is not in `b`, or BYTES_NONE. */
+static struct bytes find_difference(const char *a, const char *b)
+{
+    struct counter_line l;
+    for (; *a; a = next_line(a))
+        if (read_line(first_line(a), &l) && find_line(b, l.ns).len && !has_line(b, first_line(a)))
+            return first_line(a);
     return BYTES_NONE;
 }
 
 struct bytes counters_conflict(const char *before, const char *now)
 {
-    for (; *before; before = next_line(before)) {
-        struct bytes line = first_line(before), ns = definition_of(line);
-        struct bytes other = ns.len ? find_line(now, ns) : BYTES_NONE;
-        if (other.len && !bytes_equal(other, line))
-            return line;
+    struct counter_line l;
+    struct bytes line = find_difference(before, now), added = find_difference(now, before);
+    if (line.len || !added.len || !read_line(added, &l))
+        return line;
+    return find_line(before, l.ns);
+}
+
+bool counters_text_scale(const char *text, struct bytes ns, unsigned *scale)
+{
+    const char *dot = ns.len ? memchr(ns.ptr, '.', ns.len) : NULL;
+    struct counter_line l;
+    struct bytes line;
+    if (dot)
+        ns = bytes_of(dot + 1, ns.len - (size_t)(dot + 1 - ns.ptr));
+    for (; *text; text = next_line(text)) {
+        line = first_line(text);
+        if (!read_line(line, &l) || !bytes_equal(l.ns, ns) || !bytes_equal_str(l.setting, "scale"))
+            continue;
+        *scale = (unsigned)(line.ptr[line.len - 1] - '0');
+        return *scale <= DECIMAL_SCALE_MAX;
     }
-    return BYTES_NONE;
+    return false;
 }
 
 void counters_append_missing(const char *before, const char *now, struct buf *out)
 {
+    struct counter_line l;
     for (; *before; before = next_line(before)) {
-        struct bytes line = first_line(before), ns = definition_of(line);
-        if (ns.len == 0 || find_line(now, ns).len)
+        if (!read_line(first_line(before), &l) || find_line(now, l.ns).len)
             continue;
-        buf_append_bytes(out, line);
+        buf_append_bytes(out, first_line(before));
         buf_append_char(out, '\n');
     }
 }

@@ -755,9 +755,165 @@ static void test_conflicts_of_unique_counters(void **state)
     buf_free(&out);
 }
 
+#define REVENUE "[total revenue]\nkey = product\nvalue = price\nscale = 2\nmax_value = 100\nunit = \"€\"\n"
+#define BUYS "[total buys]\nkey = product\nhaving = price\n"
+
+static void test_settings_of_values(void **state)
+{
+    (void)state;
+    struct counters *c = must_read(INPUT "[subtotal c.revenue]\nkey = c\n" REVENUE "round = half_even\n" BUYS
+                                         "[total u]\nkey = l\n[unique v.revenue]\nmember = who\n");
+    const struct counter *both[] = {&c->totals[0], &c->subtotals[0]};
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(both[i]->value, "price");
+        assert_string_equal(both[i]->unit, "€");
+        assert_null(both[i]->having);
+        assert_int_equal(both[i]->decimal.scale, 2);
+        assert_true(both[i]->decimal.rounds);
+        assert_int_equal(both[i]->max_value, 10000);
+    }
+    assert_string_equal(c->totals[1].having, "price");
+    assert_null(c->totals[1].value);
+    assert_null(c->totals[2].value);
+    assert_string_equal(c->text,
+        "input time = t\ninput time_unit = s\nsubtotal c.revenue key = c\ntotal buys key = product\n"
+        "total buys having = price\ntotal revenue key = product\ntotal revenue max_value = 100.00\n"
+        "total revenue round = half_even\ntotal revenue scale = 2\ntotal revenue value = price\n"
+        "total u key = l\nunique v.revenue member = who by = day\n");
+    unsigned scale = 9;
+    assert_true(counters_text_scale(c->text, BYTES_LITERAL("revenue"), &scale));
+    assert_int_equal(scale, 2);
+    assert_true(counters_text_scale(c->text, BYTES_LITERAL("c.revenue"), &scale));
+    assert_false(counters_text_scale(c->text, BYTES_LITERAL("buys"), &scale));
+    assert_false(counters_text_scale(c->text, BYTES_LITERAL("u"), &scale));
+    counters_free(&c);
+    c = must_read(INPUT "[total m]\nkey = l\nvalue = ms\nunit = ms\n");
+    assert_int_equal(c->totals[0].decimal.scale, 0);
+    assert_true(c->totals[0].max_value == INT64_MAX);
+    assert_string_equal(c->totals[0].unit, "ms");
+    counters_free(&c);
+}
+
+static void test_wrong_values(void **state)
+{
+    (void)state;
+    refuse(TOTAL "value = a[\n", ":5: value must be a field");
+    refuse(TOTAL "having = \"a\"\n", ":5: having must be a field");
+    refuse(TOTAL "value = a\nhaving = a\n", ":6: [total u]: value and having exclude each other");
+    refuse(TOTAL "scale = 2\n", ":5: [total u]: scale needs value = FIELD");
+    refuse(TOTAL "having = a\nunit = EUR\n", ":6: [total u]: unit needs value = FIELD");
+    refuse(TOTAL "value = a\nscale = 10\n", ":6: scale ");
+    refuse(TOTAL "value = a\nround = up\n", ":6: round must be half_even, not 'up'");
+    refuse(TOTAL "value = a\nmax_value = 0\n", ":6: max_value must be a decimal above 0");
+    refuse(TOTAL "value = a\nmax_value = 1.5\n", "which has more digits after the point");
+    refuse(TOTAL "value = a\nround = half_even\nmax_value = 1.5\n", ":7: max_value must be a decimal");
+    refuse(TOTAL "value = a\nunit = 12345678901234567\n", ":6: unit must be a text of 1 to 16 bytes");
+    refuse(TOTAL "value = a\nunit = \"\"\n", ":6: unit must be a text");
+    refuse(TOTAL "[subtotal c.u]\nkey = c\nvalue = a\n", "[subtotal] has no setting 'value'");
+}
+
+static void test_amounts(void **state)
+{
+    static const struct {
+        const char *fields;
+        bool has_value, has_field;
+        int64_t n;
+        const char *why; /* NULL: the event counts */
+    } rows[] = {{"", false, false, 0, NULL}, {",\"price\":null", false, false, 0, NULL},
+        {",\"price\":12.5", true, true, 1250, NULL}, {",\"price\":\"-0.05\"", true, true, -5, NULL},
+        {",\"price\":0", true, true, 0, NULL}, {",\"price\":100", true, true, 10000, NULL},
+        {",\"price\":-100.00", true, true, -10000, NULL},
+        {",\"price\":100.01", true, true, 0, "field price exceeds max_value"},
+        {",\"price\":\"-100.01\"", true, true, 0, "field price exceeds max_value"},
+        {",\"price\":\"\"", true, true, 0, "field price is not a decimal"},
+        {",\"price\":true", true, true, 0, "field price is not a decimal"},
+        {",\"price\":[1]", true, true, 0, "field price is not a decimal"},
+        {",\"price\":0.001", true, true, 0,
+            "field price has more digits after the point than the counter's scale"}};
+    struct counters *c = must_read(INPUT REVENUE BUYS "[total u]\nkey = product\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct fixture f = {c, r};
+    struct counters_event e;
+    struct buf line = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        buf_clear(&line);
+        buf_printf(&line, "{\"t\":1332637200%s}", rows[i].fields);
+        if (rows[i].why) {
+            check_reason(&f, buf_bytes(&line), rows[i].why);
+            continue;
+        }
+        assert_int_equal(counters_extract(r, buf_bytes(&line), &e), COUNTERS_EVENT);
+        assert_int_equal(e.amounts[0].is_counted, rows[i].has_value);
+        if (rows[i].has_value)
+            assert_int_equal(e.amounts[0].n, rows[i].n);
+        assert_int_equal(e.amounts[1].is_counted, rows[i].has_field);
+        assert_int_equal(e.amounts[1].n, 1);
+        assert_true(e.amounts[2].is_counted && e.amounts[2].n == 1);
+    }
+    buf_free(&line);
+    counters_reader_free(&r);
+    counters_free(&c);
+    c = must_read(TOTAL);
+    r = counters_reader_new(c);
+    assert_int_equal(counters_extract(r, BYTES_LITERAL("{\"t\":1332637200}"), &e), COUNTERS_EVENT);
+    assert_null(e.amounts);
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
+static void test_absent_value(void **state)
+{
+    (void)state;
+    struct counters *c =
+        must_read(INPUT "[total u]\nkey = l\nvalue = prise\n[total b]\nkey = l\nhaving = price\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    for (int i = 0; i < COUNTERS_SAMPLE; i++)
+        assert_int_equal(
+            counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"l\":1,\"price\":2}"), &e), COUNTERS_EVENT);
+    assert_string_equal(counters_reader_absent(r, 0), "prise");
+    assert_null(counters_reader_absent(r, 1));
+    counters_reader_free(&r);
+    counters_free(&c);
+}
+
+static void test_conflicts_of_values(void **state)
+{
+    (void)state;
+    const char *before = "subtotal c.u key = c\ntotal u key = l\ntotal u max_value = 9\ntotal u scale = 2\n"
+                         "total u value = price\n";
+    const char *kept = "subtotal c.u key = c\ntotal u key = l\ntotal u round = half_even\ntotal u scale = 2\n"
+                       "total u value = price\n";
+    static const struct {
+        const char *now, *line;
+    } changed[] = {{"total u key = l\ntotal u scale = 3\ntotal u value = price\n", "total u scale = 2"},
+        {"total u key = l\ntotal u scale = 2\ntotal u value = cost\n", "total u value = price"},
+        {"total u key = l\n", "total u scale = 2"},
+        {"total u having = price\ntotal u key = l\n", "total u scale = 2"}};
+    assert_int_equal(counters_conflict(before, kept).len, 0);
+    assert_int_equal(counters_conflict(before, "total v key = l\n").len, 0);
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++)
+        assert_true(bytes_equal_str(counters_conflict(before, changed[i].now), changed[i].line));
+    assert_true(bytes_equal_str(counters_conflict("total u key = l\n", before), "total u key = l"));
+    assert_true(
+        bytes_equal_str(counters_conflict("total u key = l\n", "total u having = price\ntotal u key = l\n"),
+            "total u key = l"));
+    struct buf out = {0};
+    counters_append_missing(before, "total v key = l\n", &out);
+    assert_true(bytes_equal_str(buf_bytes(&out), "subtotal c.u key = c\ntotal u key = l\ntotal u scale = 2\n"
+                                                 "total u value = price\n"));
+    buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings_of_values),
+        cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_amounts),
+        cmocka_unit_test(test_absent_value),
+        cmocka_unit_test(test_conflicts_of_values),
         cmocka_unit_test(test_unique_counters),
         cmocka_unit_test(test_wrong_unique_counters),
         cmocka_unit_test(test_values_as_members),
