@@ -10,7 +10,7 @@ struct found {
     size_t len;
     char stored[COMPONENT_HASH];
     size_t ns;
-    uint64_t count;
+    int64_t count;
 };
 
 /* The smallest texts of those that were added. Texts at or after `end` are excluded. */
@@ -167,7 +167,7 @@ enum count_next key_search_take_total(struct key_search *s, size_t ns, struct co
         text = buf_bytes(&s->text);
     }
     while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND)
-        f.count += value.count;
+        count_sum_add(&f.count, value.count);
     add(&s->keys, text, &f);
     return r == COUNT_FAILED ? r : COUNT_FOUND;
 }
@@ -179,7 +179,7 @@ static void append_line(const struct key_search *s, const struct found *f, size_
         buf_append_char(out, i == 0 ? RECORD_SEPARATOR : ' ');
         buf_append_bytes(out, s->q.ns[f[i].ns]);
         buf_append_char(out, ':');
-        buf_append_u64(out, f[i].count);
+        record_append_count(out, f[i].count);
     }
     buf_append_char(out, '\n');
 }

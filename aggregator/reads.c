@@ -56,7 +56,7 @@ static void append_value(
         buf_append_char(&a->lines, ' ');
     buf_append_bytes(&a->lines, v->name);
     buf_append_char(&a->lines, ':');
-    buf_append_u64(&a->lines, v->count);
+    record_append_count(&a->lines, v->count);
 }
 
 static void end_record(struct reads_answer *a, bool is_empty)

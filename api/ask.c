@@ -470,8 +470,8 @@ static bool refuse_counts(struct ask *a)
             "ask for whole UTC days; for a series, use timezone=UTC and a unit of a day or longer",
             "for a part of this time the archive has only counts by day; the hours were dropped");
     else if (first->is_too_large || before->is_too_large || a->breakdown.is_too_large || a->set.is_too_large)
-        http_problem(a->req, 422, "sum-too-large", "ask for a shorter time",
-            "the counts add up to more than 2^64 - 1");
+        http_problem(
+            a->req, 422, "sum-too-large", "ask for a shorter time", "the counts add up to more than 64 bits");
     else if (!fits)
         http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
             "more than %llu rows", (unsigned long long)max_rows);

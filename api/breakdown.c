@@ -12,7 +12,7 @@
 
 void breakdown_init(struct breakdown *b, const struct query *q)
 {
-    *b = (struct breakdown){.query = q};
+    *b = (struct breakdown){.query = q, .left_out = INT64_MIN, .left_out_hash = INT64_MIN};
 }
 
 static struct bytes stored_of(const struct breakdown_sum *s)
@@ -57,7 +57,7 @@ static struct breakdown_sum *find_slot(
 {
     for (size_t i = hash & (t->size - 1);; i = (i + 1) & (t->size - 1)) {
         struct breakdown_sum *s = &t->sums[i];
-        if (s->n == 0 || (memcmp(s->stored, sought->stored, COMPONENT_HASH) == 0 && s->len == sought->len))
+        if (!s->is_used || (memcmp(s->stored, sought->stored, COMPONENT_HASH) == 0 && s->len == sought->len))
             return s;
     }
 }
@@ -68,7 +68,7 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     t->size = old.size ? 2 * old.size : FIRST_SIZE;
     t->sums = mem_zalloc(t->size * sizeof *t->sums);
     for (size_t i = 0; i < old.size; i++)
-        if (old.sums[i].n)
+        if (old.sums[i].is_used)
             *find_slot(t, text_hash(stored_of(&old.sums[i])), &old.sums[i]) = old.sums[i];
     b->bytes += (t->size - old.size) * sizeof *t->sums;
     free(old.sums);
@@ -82,17 +82,19 @@ static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64
     if (t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
         grow(b, t);
     struct breakdown_sum *s = find_slot(t, hash, sum);
-    if (s->n == 0) {
+    b->is_too_large |= __builtin_add_overflow(b->total, sum->n, &b->total);
+    if (b->is_too_large)
+        return;
+    if (!s->is_used) {
         *s = *sum;
         t->n++;
         b->distinct++;
     } else {
         s->n += sum->n;
     }
-    b->is_too_large |= __builtin_add_overflow(b->total, sum->n, &b->total);
 }
 
-static uint64_t count_of(const struct breakdown *b, struct bytes stored)
+static int64_t count_of(const struct breakdown *b, struct bytes stored)
 {
     uint64_t hash = text_hash(stored);
     const struct breakdown_table *t = &b->tables[table_of(hash)];
@@ -107,13 +109,13 @@ static size_t take_sums(
     const struct breakdown *b, struct bytes *value, struct breakdown_sum *sums, uint64_t *hashes, bool *bad)
 {
     struct bytes name;
-    uint64_t count;
+    int64_t count;
     size_t n = 0;
     for (; n < SUMS_AHEAD && record_next_count(value, &name, &count, bad); n++) {
-        *bad = name.len > COMPONENT_HASH || count == 0;
+        *bad = name.len > COMPONENT_HASH;
         if (*bad)
             break;
-        sums[n] = (struct breakdown_sum){.n = count, .len = (uint8_t)name.len};
+        sums[n] = (struct breakdown_sum){.n = count, .len = (uint8_t)name.len, .is_used = true};
         memcpy(sums[n].stored, name.ptr, name.len);
         hashes[n] = text_hash(name);
         const struct breakdown_table *t = &b->tables[table_of(hashes[n])];
@@ -180,7 +182,8 @@ static void cut_rows(struct breakdown *b)
 
 static bool may_be_row(const struct breakdown *b, const struct breakdown_sum *s)
 {
-    return s->n > b->last.n || (s->n == b->last.n && bytes_compare(stored_of(s), stored_of(&b->last)) < 0);
+    return !b->last.is_used || s->n > b->last.n ||
+           (s->n == b->last.n && bytes_compare(stored_of(s), stored_of(&b->last)) < 0);
 }
 
 static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
@@ -211,7 +214,7 @@ static bool visit_sums(struct breakdown *b, void (*visit)(struct breakdown *, co
         for (; b->slot < t->size; b->slot++, left--) {
             if (left == 0 || b->n_rows == rows_room(b))
                 return false;
-            if (t->sums[b->slot].n)
+            if (t->sums[b->slot].is_used)
                 visit(b, &t->sums[b->slot]);
         }
     }
@@ -233,7 +236,7 @@ static bool has_unknown_ties(struct breakdown *b)
     bool has_hash = b->left_out_hash == b->last.n;
     for (; above > 0 && b->rows[above - 1].sum.n == b->last.n; above--)
         has_hash |= component_is_hash(stored_of(&b->rows[above - 1].sum));
-    if (b->last.n == 0 || b->left_out != b->last.n || !has_hash)
+    if (!b->last.is_used || b->left_out != b->last.n || !has_hash)
         return false;
     b->n_rows = above;
     return true;

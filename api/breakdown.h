@@ -25,9 +25,10 @@
 #define BREAKDOWN_TABLES 256
 
 struct breakdown_sum {
-    uint64_t n;                  /* count; 0: the slot is empty */
+    int64_t n;
     char stored[COMPONENT_HASH]; /* stored form, padded with NUL */
     uint8_t len;
+    bool is_used; /* false: the slot is empty */
 };
 struct breakdown_table {
     struct breakdown_sum *sums; /* open addressing; `size` is a power of two */
@@ -44,9 +45,9 @@ struct breakdown {
     const struct query *query;
     struct breakdown_table tables[BREAKDOWN_TABLES];
     size_t distinct;
-    uint64_t total;
+    int64_t total;
     bool needs_dropped_hours; /* the span includes only a part of a day whose hours the archive has dropped */
-    bool is_too_large;        /* the total exceeds 2^64 - 1 */
+    bool is_too_large;        /* the total exceeds 64 bits; later counts are not added */
     size_t bytes;             /* memory of tables, rows and texts, in bytes */
     enum breakdown_stage stage;
     size_t table, slot; /* position from which the selection continues */
@@ -54,11 +55,12 @@ struct breakdown {
     struct breakdown_row
         *rows; /* in a round: first `kept` sorted rows, then the rows of the round, sorted by stored form */
     size_t n_rows, kept;
-    struct breakdown_sum last; /* last row so far; last.n is 0 until the number of rows reaches the limit */
-    uint64_t left_out, left_out_hash; /* largest count without a row: of all sums, and of hashes */
-    bool has_worst;                   /* the number of kept rows has reached the limit */
-    struct buf worst;                 /* text of the last kept row; valid if has_worst */
-    uint64_t shown;                   /* sum of the counts of all rows */
+    struct breakdown_sum last; /* last row so far; unused until the number of rows reaches the limit */
+    int64_t left_out,
+        left_out_hash; /* largest count without a row: of all sums, and of hashes; or INT64_MIN */
+    bool has_worst;    /* the number of kept rows has reached the limit */
+    struct buf worst;  /* text of the last kept row; valid if has_worst */
+    int64_t shown;     /* sum of the counts of all rows */
     struct query_over over;
 };
 

@@ -15,6 +15,6 @@ struct day_counts {
 
 /* Removes counts from the beginning of *value and adds them to *sum. Returns the last character of the latest
  * removed hour, or NUL if no count was removed. */
-char day_counts_take(const struct day_counts *d, struct bytes *value, uint64_t *sum);
+char day_counts_take(const struct day_counts *d, struct bytes *value, int64_t *sum);
 
 #endif

@@ -38,7 +38,7 @@ struct lookup {
     bool is_csv;
     struct source_keys sources[SOURCES_MAX];
     size_t n_sources;  /* number of sources that have answered */
-    bool is_too_large; /* a sum of the answer is 2^64 - 1 or more */
+    bool is_too_large; /* a sum of the answer exceeds 64 bits */
 };
 
 static void clear_answers(void *arg)
@@ -144,45 +144,46 @@ static const struct counter *find_total(const struct lookup *l, struct bytes ns)
 }
 
 /* Reads the lines of a key and adds up the counts of each total. */
-static void sum_key(struct lookup *l, struct bytes key, uint64_t *sums)
+static void sum_key(struct lookup *l, struct bytes key, int64_t *sums)
 {
     memset(sums, 0, l->counters->n_totals * sizeof *sums);
     for (size_t i = 0; i < l->n_sources; i++) {
         struct source_keys *s = &l->sources[i];
         struct bytes line = first_line(s), ns;
         struct record r;
-        uint64_t n;
+        int64_t n;
         bool bad = false;
         if (!record_split(line, RECORD_SEPARATOR, &r) || !bytes_equal(r.key, key))
             continue;
         while (record_next_count(&r.value, &ns, &n, &bad)) {
             const struct counter *total = find_total(l, ns);
-            uint64_t *sum = total ? &sums[total - l->counters->totals] : NULL;
+            int64_t *sum = total ? &sums[total - l->counters->totals] : NULL;
             if (sum)
-                l->is_too_large |= __builtin_add_overflow(*sum, n, sum) || *sum == UINT64_MAX;
+                count_sum_add(sum, n);
+            l->is_too_large |= sum && *sum == COUNT_SUM_TOO_LARGE;
         }
         s->at += line.len + 1;
     }
 }
 
-static void append_row(const struct lookup *l, struct bytes key, const struct counter *c, uint64_t n,
+static void append_row(const struct lookup *l, struct bytes key, const struct counter *c, int64_t n,
     bool is_first, struct buf *out)
 {
     if (l->is_csv) {
         buf_append_csv(out, key);
-        buf_printf(out, ",%s,%s,%" PRIu64 "\n", c->ns, c->label, n);
+        buf_printf(out, ",%s,%s,%" PRId64 "\n", c->ns, c->label, n);
         return;
     }
     buf_append_str(out, is_first ? "{\"key\":" : ",{\"key\":");
     buf_append_json(out, key);
     buf_printf(out, ",\"ns\":\"%s\",\"label\":", c->ns);
     buf_append_json(out, bytes_str(c->label));
-    buf_printf(out, ",\"n\":%" PRIu64 "}", n);
+    buf_printf(out, ",\"n\":%" PRId64 "}", n);
 }
 
 static void append_rows(struct lookup *l, struct buf *out)
 {
-    uint64_t *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
+    int64_t *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
     bool is_first = true;
     struct bytes first;
     for (uint64_t keys = 0; keys < l->limit && (first = first_key(l)).len > 0; keys++) {
@@ -257,7 +258,7 @@ static void reply(struct lookup *l, const struct completeness *complete)
         buf_append_str(&out, "]}\n");
     if (l->is_too_large)
         http_problem(l->req, 422, "sum-too-large", "ask for the series of one key over a shorter time",
-            "the counts of a key add up to 2^64 - 1 or more");
+            "the counts of a key add up to more than 64 bits");
     else
         send_reply(l, complete, buf_bytes(&out), buf_bytes(&token));
     buf_free(&out);

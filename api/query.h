@@ -128,8 +128,8 @@ static inline bool query_may_have_other(const struct query *q)
 
 /* Numbers of events in a query's span that were counted as `(other)` because of max_keys. */
 struct query_over {
-    uint64_t counter; /* counted by the queried counter */
-    uint64_t total;   /* counted by the total of the queried subtotal */
+    int64_t counter; /* counted by the queried counter */
+    int64_t total;   /* counted by the total of the queried subtotal */
 };
 
 struct query_error {

@@ -43,9 +43,9 @@ void render_head(const struct query *q, const struct completeness *complete, str
 static void render_over(const struct query *q, const struct query_over *over, struct buf *out)
 {
     if (query_counter(q)->max_keys > 0 || over->counter > 0)
-        buf_printf(out, "\"over_max_keys\":%" PRIu64 ",", over->counter);
+        buf_printf(out, "\"over_max_keys\":%" PRId64 ",", over->counter);
     if (q->sub && (q->total->max_keys > 0 || over->total > 0))
-        buf_printf(out, "\"total_over_max_keys\":%" PRIu64 ",", over->total);
+        buf_printf(out, "\"total_over_max_keys\":%" PRId64 ",", over->total);
 }
 
 void render_complete_until(const struct completeness *complete, struct buf *out)
@@ -80,7 +80,7 @@ void render_zone(const struct query *q, struct buf *out)
         buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");
 }
 
-static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total,
+static void render_span(const struct query *q, int64_t from, int64_t to, int64_t total,
     const struct query_over *over, const struct completeness *complete, struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
@@ -89,7 +89,7 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     render_zone(q, out);
-    buf_printf(out, "\"total\":%" PRIu64 ",", total);
+    buf_printf(out, "\"total\":%" PRId64 ",", total);
     render_completeness(from, complete, out);
 }
 
@@ -155,7 +155,7 @@ static void render_n(
     const struct series_row *row, const struct completeness *complete, bool csv, struct buf *out)
 {
     if (is_counted(row, complete))
-        buf_append_u64(out, row->n);
+        record_append_count(out, row->n);
     else if (!csv)
         buf_append_str(out, "null");
 }
@@ -264,7 +264,7 @@ static void render_member_begin(const struct series_member *m, bool is_first, st
         render_member(out, m->query.sub ? "sub" : "key", m->text);
     else
         buf_append_str(out, "\"sub\":null,\"other\":true,");
-    buf_printf(out, "\"total\":%" PRIu64 ",\"rows\":[", m->series.total);
+    buf_printf(out, "\"total\":%" PRId64 ",\"rows\":[", m->series.total);
 }
 
 bool render_set_rows(
@@ -292,7 +292,7 @@ bool render_set_rows(
 }
 
 /* Appends the change in percent. A change from zero has no percentage. */
-static void render_change(uint64_t n, uint64_t before, bool csv, struct buf *out)
+static void render_change(int64_t n, int64_t before, bool csv, struct buf *out)
 {
     if (before > 0)
         buf_printf(out, "%.2f", 100 * ((double)n - (double)before) / (double)before);
@@ -307,13 +307,13 @@ static bool knows_parts(const struct series *s, const struct series *before)
 }
 
 /* Appends the member so_far: the counts of equal parts of two spans or units. */
-static void render_so_far(const struct series *s, const struct series *before, const char *name, uint64_t n,
-    uint64_t old, struct buf *out)
+static void render_so_far(const struct series *s, const struct series *before, const char *name, int64_t n,
+    int64_t old, struct buf *out)
 {
     buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64, s->query->part_end,
         before->query->part_end);
     if (knows_parts(s, before))
-        buf_printf(out, ",\"%s\":%" PRIu64 ",\"before\":%" PRIu64 "},", name, n, old);
+        buf_printf(out, ",\"%s\":%" PRId64 ",\"before\":%" PRId64 "},", name, n, old);
     else
         buf_printf(out, ",\"%s\":null,\"before\":null},", name);
 }
@@ -334,11 +334,11 @@ void render_compare_begin(
     render_series_head(s, complete, out);
     buf_append_str(out, "\"before\":{");
     render_over(s->query, &before->over, out);
-    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRIu64 "},", before->from,
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRId64 "},", before->from,
         before->to, before->total);
     if (is_part)
         render_so_far(s, before, "total", s->so_far, before->so_far, out);
-    uint64_t n = is_part ? s->so_far : s->total, old = is_part ? before->so_far : before->total;
+    int64_t n = is_part ? s->so_far : s->total, old = is_part ? before->so_far : before->total;
     buf_append_str(out, "\"change\":");
     render_change(n, is_known ? old : 0, false, out);
     buf_append_str(out, ",\"rows\":[");
@@ -350,7 +350,7 @@ struct compared_row {
     bool has_old;
     bool is_part; /* the unit is in progress */
     bool has_change;
-    uint64_t n, old_n;
+    int64_t n, old_n;
 };
 
 static bool next_compared(
@@ -465,20 +465,20 @@ bool render_breakdown_rows(
             return true;
         if (csv) {
             buf_append_csv(out, breakdown_text(row));
-            buf_printf(out, ",%" PRIu64 ",%.6f", row->sum.n, share);
+            buf_printf(out, ",%" PRId64 ",%.6f", row->sum.n, share);
             render_row_complete(is_whole, complete, true, out);
             render_of(&q->calendar, q->from, q->to, complete, true, out);
             buf_append_char(out, '\n');
         } else {
             buf_append_str(out, *at ? ",{" : "{");
             render_member(out, "key", breakdown_text(row));
-            buf_printf(out, "\"n\":%" PRIu64 ",\"share\":%.6f", row->sum.n, share);
+            buf_printf(out, "\"n\":%" PRId64 ",\"share\":%.6f", row->sum.n, share);
             render_row_complete(is_whole, complete, false, out);
             buf_append_char(out, '}');
         }
     }
     if (!csv)
-        buf_printf(out, "],\"other\":%" PRIu64 "}\n", b->total - b->shown);
+        buf_printf(out, "],\"other\":%" PRId64 "}\n", b->total - b->shown);
     return false;
 }
 

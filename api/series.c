@@ -43,7 +43,7 @@ void series_copy(struct series *to, const struct series *from)
 
 /* Adds `n` to the count of a unit. A missing unit is inserted if it belongs among the latest units of the run.
  * Returns false if the unit is earlier. */
-static bool run_add(struct series_run *r, int64_t unit, uint64_t n)
+static bool run_add(struct series_run *r, int64_t unit, int64_t n)
 {
     size_t at = r->n;
     while (at > 0 && r->n - at < DISORDER_MAX && r->counts[at - 1].unit > unit)
@@ -76,9 +76,11 @@ static int hour_digit(char c)
 }
 
 /* Adds `n` events that begin at `hour`. All of these events are before part_end, or none is. */
-static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, uint64_t n)
+static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
 {
     s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
+    if (s->is_too_large)
+        return true;
     s->so_far += hour < s->query->part_end ? n : 0;
     struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
     if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {
@@ -97,7 +99,7 @@ static void note_hour(struct series *s, int64_t hour)
 }
 
 /* Adds the count of an hour, or of a longer period that starts at `hour` and is within one unit. */
-static bool add_hour(struct series *s, int64_t hour, uint64_t n, bool is_over)
+static bool add_hour(struct series *s, int64_t hour, int64_t n, bool is_over)
 {
     if (hour < s->query->from || hour >= s->query->to)
         return true;
@@ -141,7 +143,7 @@ static bool add_days(struct series *s, struct bytes *value)
     struct day_counts d;
     int64_t day, hour;
     while (find_day(s, *value, &d, &day, &hour)) {
-        uint64_t sum = 0;
+        int64_t sum = 0;
         char last = day_counts_take(&d, value, &sum);
         if (!last)
             return true;
@@ -166,7 +168,7 @@ bool series_takes(struct series *s, const struct record_key *period)
     return overlap == QUERY_WITHIN && !is_split;
 }
 
-bool series_add_count(struct series *s, int64_t start, uint64_t n)
+bool series_add_count(struct series *s, int64_t start, int64_t n)
 {
     return add_hour(s, start, n, false);
 }
@@ -176,7 +178,7 @@ bool series_add(struct series *s, const struct record *r)
     const struct query *q = s->query;
     struct bytes value = r->value, name, sub = bytes_str(q->stored_sub);
     struct record_key key;
-    uint64_t n;
+    int64_t n;
     bool bad = false;
     if (!record_key_parse(r->key, &key) || !bytes_equal_str(key.ns, q->sub ? q->sub->ns : q->total->ns))
         return false;
@@ -218,9 +220,9 @@ bool series_trim(struct series *s, uint64_t max_rows)
     return rows <= max_rows;
 }
 
-uint64_t series_take(struct series *s, int64_t unit)
+int64_t series_take(struct series *s, int64_t unit)
 {
-    uint64_t n = 0;
+    int64_t n = 0;
     for (size_t i = 0; i < s->n_runs; i++) {
         struct series_run *r = &s->runs[i];
         while (r->at < r->n && r->counts[r->at].unit <= unit)
@@ -231,7 +233,7 @@ uint64_t series_take(struct series *s, int64_t unit)
     return n;
 }
 
-uint64_t series_part(const struct series *s, const struct series_row *row)
+int64_t series_part(const struct series *s, const struct series_row *row)
 {
     return s->so_far - (s->taken - row->n);
 }

@@ -21,11 +21,11 @@
 
 struct series_row {
     int64_t start, end; /* start of the unit, and start of the next unit */
-    uint64_t n;
+    int64_t n;
 };
 struct series_count {
     int64_t unit; /* number of the unit (units_order) */
-    uint64_t n;
+    int64_t n;
 };
 /* All hours in [from, to) are in the unit `unit`. */
 struct series_span {
@@ -41,11 +41,11 @@ struct series {
     struct series_run runs[SERIES_RUNS_MAX];
     size_t n_runs;
     struct series_span latest; /* span of the unit of the latest count */
-    uint64_t total;
-    uint64_t so_far;      /* events before the query's part_end */
-    uint64_t taken;       /* events of the rows that series_next has returned */
+    int64_t total;
+    int64_t so_far;       /* events before the query's part_end */
+    int64_t taken;        /* events of the rows that series_next has returned */
     bool is_part_unknown; /* a day whose hours the archive has dropped is partly before part_end */
-    bool is_too_large;    /* the total exceeds 2^64 - 1 */
+    bool is_too_large;    /* the total exceeds 64 bits; later counts are not added */
     bool
         needs_dropped_hours; /* a day whose hours the archive has dropped is in two units, or only partly in the span */
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
@@ -70,17 +70,17 @@ bool series_add(struct series *s, const struct record *r);
 /* Checks a period for a caller that parses records of subtotals. Returns false if the counts of the period must not
  * be added, because the period is outside the span or not within one row. */
 bool series_takes(struct series *s, const struct record_key *period);
-/* Adds `n` events of the period that starts at `start`. Returns false if the periods of a source are out of order. */
-bool series_add_count(struct series *s, int64_t start, uint64_t n);
+/* Adds the count `n` of the period that starts at `start`. Returns false if the periods of a source are out of order. */
+bool series_add_count(struct series *s, int64_t start, int64_t n);
 /* Must be called after the last series_add. For a query of all time, limits the rows to the units from the first to
  * the last count, or to the current unit. Returns false if more than max_rows rows remain. */
 bool series_trim(struct series *s, uint64_t max_rows);
 /* Computes the next row. Returns false if no rows remain. */
 bool series_next(struct series *s, struct series_row *row);
 /* Returns the number of events before part_end in `row`, the latest row, which contains part_end. */
-uint64_t series_part(const struct series *s, const struct series_row *row);
+int64_t series_part(const struct series *s, const struct series_row *row);
 /* Returns the count of the next row. A caller that knows the units of the rows (units_order) may use series_take
  * instead of series_next. */
-uint64_t series_take(struct series *s, int64_t unit);
+int64_t series_take(struct series *s, int64_t unit);
 
 #endif

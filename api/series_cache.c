@@ -10,7 +10,7 @@
 /* A printed row. `end` is the end of the row's text in the entry's text. */
 struct kept_row {
     int64_t start, unit; /* start of the row, and its unit (units_order) */
-    uint64_t n;
+    int64_t n;
     uint32_t end;
     enum row_state state;
 };

@@ -92,7 +92,7 @@ static bool add_subtotal(struct series_set *set, const struct record *r, const s
     struct series *first = &set->members[0].series;
     struct bytes value = r->value, name;
     bool bad = false, may_have_other = query_may_have_other(set->query);
-    uint64_t n;
+    int64_t n;
     if (!series_takes(first, period))
         return true;
     while (record_next_count(&value, &name, &n, &bad)) {

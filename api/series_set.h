@@ -23,8 +23,8 @@ struct series_set {
     struct series_member *members; /* members in the order of the answer */
     size_t n, n_named;
     size_t *sorted; /* indexes of the named members, sorted by stored form */
-    uint64_t total;
-    bool is_too_large; /* a sum exceeds 2^64 - 1 */
+    int64_t total;
+    bool is_too_large; /* a sum exceeds 64 bits */
 };
 
 /* Up to `most` series can be named. The query must outlive the set. */

@@ -85,7 +85,7 @@ static enum compact_result visit(
     }
     f->records++;
     buf_append_str(&f->line, COMPONENT_OTHER ":");
-    buf_append_u64(&f->line, s->count);
+    record_append_count(&f->line, s->count);
     return external_sort_add(f->sort, buf_bytes(&f->line), error);
 }
 

@@ -64,11 +64,12 @@ static uint64_t fingerprint(struct bytes line)
 {
     struct record r = {.value = BYTES_NONE};
     struct bytes name;
-    uint64_t sum = 0, count;
+    uint64_t sum = 0;
+    int64_t count;
     bool bad;
     record_split(line, RECORD_SEPARATOR, &r);
     while (record_next_count(&r.value, &name, &count, &bad))
-        sum += XXH3_64bits(name.ptr, name.len) * count;
+        sum += XXH3_64bits(name.ptr, name.len) * (uint64_t)count;
     return sum;
 }
 

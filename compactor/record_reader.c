@@ -183,7 +183,8 @@ static bool parse_count(struct record_reader *r, bool *bad)
         return false;
     *bad = *p != ':';
     r->base.name = bytes_of(start, (size_t)(p - start));
-    const char *digits = ++p;
+    bool is_negative = ++p < end && *p == '-';
+    const char *digits = p += is_negative;
     uint64_t count = 0;
     for (; !*bad && p < end && *p >= '0' && *p <= '9'; p++)
         *bad = __builtin_mul_overflow(count, 10, &count) ||
@@ -193,8 +194,9 @@ static bool parse_count(struct record_reader *r, bool *bad)
     /* Another pair must follow a space. */
     if (p == end || (*p == ' ' && p + 1 == end))
         return false;
-    *bad = p == digits || (*p != ' ' && *p != '\n') || (*p == ' ' && p[1] == '\n');
-    r->base.count = count;
+    *bad = count > (uint64_t)INT64_MAX + is_negative || p == digits || (*p != ' ' && *p != '\n') ||
+           (*p == ' ' && p[1] == '\n');
+    r->base.count = (int64_t)(is_negative ? 0 - count : count);
     r->at = (size_t)(p - r->window) + (*p == ' ');
     return true;
 }

@@ -10,7 +10,7 @@
 
 struct record_sum_count {
     struct bytes name;
-    uint64_t count;
+    int64_t count;
 };
 
 static void add_text(struct record_sum *s, struct bytes text)
@@ -32,11 +32,10 @@ static void add_text(struct record_sum *s, struct bytes text)
     s->text = text;
 }
 
-static void add_into(struct record_sum *s, struct record_sum_count *to, uint64_t count)
+static void add_into(struct record_sum *s, struct record_sum_count *to, int64_t count)
 {
-    if (to->count > UINT64_MAX - count)
-        s->wrong = "the sum exceeds 2^64 - 1";
-    to->count += count;
+    if (__builtin_add_overflow(to->count, count, &to->count))
+        s->wrong = "the sum exceeds 64 bits";
 }
 
 static int compare_names(const void *a, const void *b)
@@ -71,7 +70,7 @@ static void make_room(struct record_sum *s)
     ARRAY_ROOM(s->counts, s->room, s->room + 1);
 }
 
-static void add_count(struct record_sum *s, struct bytes name, uint64_t count)
+static void add_count(struct record_sum *s, struct bytes name, int64_t count)
 {
     make_room(s);
     struct record_sum_count *last = s->n ? &s->counts[s->n - 1] : NULL;
@@ -87,7 +86,7 @@ static void add_count(struct record_sum *s, struct bytes name, uint64_t count)
 void record_sum_add_value(struct record_sum *s, struct bytes value)
 {
     struct bytes rest = value, name;
-    uint64_t count;
+    int64_t count;
     bool bad = false;
     while (record_next_count(&rest, &name, &count, &bad))
         add_count(s, name, count);
@@ -156,7 +155,7 @@ struct bytes record_sum_line(struct record_sum *s)
             buf_append_char(&s->line, ' ');
         buf_append_bytes(&s->line, s->counts[i].name);
         buf_append_char(&s->line, ':');
-        buf_append_u64(&s->line, s->counts[i].count);
+        record_append_count(&s->line, s->counts[i].count);
     }
     if (s->set && s->n > 0)
         s->wrong = "both counts and sets";

@@ -21,7 +21,7 @@ struct verify_rollups {
     struct period day, month;
     struct bytes total;      /* remaining hours of the series' total */
     struct bytes total_hour; /* the hour before `total` */
-    uint64_t total_count;
+    int64_t total_count;
     struct buf key;
 };
 
@@ -130,7 +130,7 @@ static uint64_t total_of(struct verify_rollups *v, struct bytes period)
         if (!v->total_hour.ptr && !record_next_count(&v->total, &v->total_hour, &v->total_count, &bad))
             return sum;
         if (bytes_starts_with(v->total_hour, period))
-            sum += v->total_count;
+            sum += (uint64_t)v->total_count;
         else if (bytes_compare(v->total_hour, period) > 0)
             return sum;
         v->total_hour = BYTES_NONE;
@@ -140,10 +140,11 @@ static uint64_t total_of(struct verify_rollups *v, struct bytes period)
 static void compare_with_total(struct verify_rollups *v, const struct record_key *key, struct bytes line)
 {
     struct bytes rest = value_of(line), name;
-    uint64_t sum = 0, n;
+    uint64_t sum = 0;
+    int64_t n;
     bool bad;
     while (record_next_count(&rest, &name, &n, &bad))
-        sum += n;
+        sum += (uint64_t)n;
     uint64_t total = total_of(v, key->period);
     if (sum == total)
         return;

@@ -110,7 +110,7 @@ static void append_text(struct grep *g, struct bytes stored)
 static void print_record(struct grep *g, const struct record *r, const struct record_key *key)
 {
     struct bytes value = r->value, name;
-    uint64_t n;
+    int64_t n;
     bool bad = false;
     buf_clear(&g->line);
     buf_append_bytes(&g->line, key->ns);
@@ -132,7 +132,7 @@ static void print_record(struct grep *g, const struct record *r, const struct re
             append_text(g, name);
         else
             buf_append_bytes(&g->line, name);
-        buf_printf(&g->line, ":%" PRIu64, n);
+        buf_printf(&g->line, ":%" PRId64, n);
     }
     buf_append_char(&g->line, '\n');
     fwrite(g->line.ptr, 1, g->line.len, stdout);

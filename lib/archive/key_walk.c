@@ -101,17 +101,17 @@ static void append_total(
     struct key_walk *w, struct bytes text, size_t ns, struct bytes value, bool *is_first, struct buf *out)
 {
     struct bytes hour;
-    uint64_t n, sum = 0;
+    int64_t n, sum = 0;
     bool bad = false;
     w->bytes += value.len;
     while (record_next_count(&value, &hour, &n, &bad))
-        sum = n < UINT64_MAX - sum ? sum + n : UINT64_MAX;
+        count_sum_add(&sum, n);
     if (*is_first)
         buf_append_bytes(out, text);
     buf_append_char(out, *is_first ? RECORD_SEPARATOR : ' ');
     buf_append_bytes(out, w->q.ns[ns]);
     buf_append_char(out, ':');
-    buf_append_u64(out, sum);
+    record_append_count(out, sum);
     *is_first = false;
 }
 

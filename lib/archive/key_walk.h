@@ -5,7 +5,7 @@
  * with the plain keys of each total, because both are in the same order.
  *
  * 1. A line is `TEXT,NS:N NS:N`: the text, and for each total that has the key, in the order of the request, the
- *    sum of its hours, at most 2^64 - 1. Lines are in the order of texts.
+ *    sum of its hours, or COUNT_SUM_TOO_LARGE. Lines are in the order of texts.
  * 2. A walk ends after `limit` lines, or after a bounded amount of work. `next` is then the text at which another walk
  *    continues; `next` sorts after `start`. Therefore a walk may find few keys, or no key, although more keys follow.
  * 3. A step handles one text. For each total, a step makes one search, and each search may wait for the disk. */

@@ -482,7 +482,7 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
             if (add_chunk(m, s, is_first, out) == COUNT_FAILED)
                 return COUNT_FAILED;
         } else if (__builtin_add_overflow(out->count, s->count, &out->count))
-            return record_failed(m, s, COUNT_TOO_LARGE, "the sum exceeds 2^64 - 1", buf_bytes(&m->key));
+            return record_failed(m, s, COUNT_TOO_LARGE, "the sum exceeds 64 bits", buf_bytes(&m->key));
         if (fetch_value(m, s) == COUNT_FAILED)
             return COUNT_FAILED;
         if (m->values.n == 0 ||
@@ -559,7 +559,7 @@ static enum count_next print(struct count_merge *m, struct buf *out, size_t enou
             buf_append_char(out, ' ');
         buf_append_bytes(out, value.name);
         buf_append_char(out, ':');
-        buf_append_u64(out, value.count);
+        record_append_count(out, value.count);
     }
     return COUNT_FOUND;
 }

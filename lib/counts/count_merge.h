@@ -9,7 +9,7 @@
  *    sum of the name's counts in all sources. A chunk's name is its id. The merge yields the union of the sources'
  *    chunks, again as chunks, and needs the memory of one chunk for each source.
  * 2. If sources hold different texts for one lookup, the merge yields the smallest text and counts a collision.
- * 3. The merge fails if a source's keys, names or chunks do not ascend, if a read fails, if a sum exceeds 2^64 - 1, or if
+ * 3. The merge fails if a source's keys, names or chunks do not ascend, if a read fails, if a sum exceeds 64 bits, or if
  *    a record has counts in one source and chunks in another.
  * 4. The result does not depend on the order of the sources.
  *
@@ -28,7 +28,7 @@ enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
 enum count_failure {
     COUNT_DAMAGED,    /* the stored data is damaged */
     COUNT_UNREADABLE, /* a read of the file failed */
-    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
+    COUNT_TOO_LARGE,  /* a sum is not in -2^63 to 2^63 - 1 */
 };
 
 struct count_source_kind {
@@ -52,8 +52,8 @@ struct count_source {
     struct bytes line;
     bool is_set;             /* the values of the record are chunks */
     struct bytes name, text; /* valid until next_value; a source clears `text` in next_record */
-    uint64_t count;
-    struct error error; /* after COUNT_FAILED */
+    int64_t count;           /* 0 or less only for a counter with a value (counters.h) */
+    struct error error;      /* after COUNT_FAILED */
 };
 
 static inline void count_source_close(struct count_source **s)
@@ -105,7 +105,7 @@ struct bytes count_merge_line(const struct count_merge *m);
 /* `text` is the text of a lookup or a chunk. BYTES_NONE: the value is a count. */
 struct count_value {
     struct bytes name, text; /* valid until the next value */
-    uint64_t count;
+    int64_t count;
 };
 /* Sets *out to the next value of the current record. */
 enum count_next count_merge_next_value(struct count_merge *m, struct count_value *out);

@@ -11,7 +11,8 @@
  *
  *     varint shared: length of the prefix that the key shares with the previous key (0 for the first key of a block)
  *     varint rest, key bytes
- *     varint length of the values, then the values: counts { byte length, name, varint count }, chunks { zero byte, id,
+ *     varint length of the values, then the values: counts { byte length, name, varint count }, where a negative count is
+ *         its two's complement in 64 bits, chunks { zero byte, id,
  *         varint length, chunk }, or a zero byte and the text of a lookup
  *
  * A record with the same key as the previous record continues the previous record. An index is: varint counts, varint
@@ -154,7 +155,7 @@ static void append_value(struct buf *values, const struct count_value *v)
 {
     buf_append_char(values, v->text.ptr ? 0 : (char)v->name.len);
     buf_append_bytes(values, v->name);
-    append_varint(values, v->text.ptr ? v->text.len : v->count);
+    append_varint(values, v->text.ptr ? v->text.len : (uint64_t)v->count);
     if (v->text.ptr)
         buf_append_bytes(values, v->text);
 }
@@ -472,8 +473,9 @@ static enum count_next run_next_value(struct count_source *base)
             read_chunk(&s->values, &base->name, &base->text) && set_chunk_check(base->name, base->text);
         return is_chunk ? COUNT_FOUND : damaged(s, "a malformed chunk");
     }
-    bool ok =
-        !base->text.ptr && read_span(&s->values, len, &base->name) && read_varint(&s->values, &base->count);
+    uint64_t count;
+    bool ok = !base->text.ptr && read_span(&s->values, len, &base->name) && read_varint(&s->values, &count);
+    base->count = ok ? (int64_t)count : 0;
     return ok ? COUNT_FOUND : damaged(s, "a malformed count");
 }
 

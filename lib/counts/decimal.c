@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DOUBLE_DIGITS 15   /* every decimal with this many digits keeps them in a double */
-#define EXPONENT_MAX 330   /* the decimal exponent of a double is smaller */
-#define INTEGER_DIGITS 24  /* digits of a 64-bit integer, with sign and NUL */
+#define DOUBLE_DIGITS 15  /* every decimal with this many digits keeps them in a double */
+#define EXPONENT_MAX 330  /* the decimal exponent of a double is smaller */
+#define INTEGER_DIGITS 24 /* digits of a 64-bit integer, with sign and NUL */
 #define MALFORMED "is not a decimal"
 #define TOO_LARGE "is beyond 64 bits"
 

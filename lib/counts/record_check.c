@@ -2,7 +2,6 @@
 
 #include "counts/set_text.h"
 
-#define COUNT_DIGITS_MAX 20 /* of 2^64 - 1 */
 #define DELETE 0x7f
 
 /* Reads the digits of a count and moves *at after them. Returns NULL, or the reason why the count is invalid. */
@@ -12,8 +11,8 @@ static const char *take_count(const char **at, const char *end)
     uint64_t n = 0;
     for (; p < end && *p >= '0' && *p <= '9'; p++) {
         uint64_t digit = (uint64_t)(*p - '0');
-        if (p - first >= COUNT_DIGITS_MAX || n > (UINT64_MAX - digit) / 10)
-            return "a count exceeds 2^64 - 1";
+        if (n > (INT64_MAX - digit) / 10)
+            return "a count exceeds 2^63 - 1";
         n = n * 10 + digit;
     }
     *at = p;

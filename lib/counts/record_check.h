@@ -3,7 +3,7 @@
  * 1. A line passes only if the parsed record, written again, has the same bytes.
  *    A set may have its members or its chunks (set_text.h). The size of a set, and the set of a month, do not pass.
  * 2. The hash in a lookup must be the hash of the lookup's text.
- * 3. If several lines have the same key, record_check does not check that their sum is below 2^64; the merge does. */
+ * 3. If several lines have the same key, record_check does not check that their sum fits 64 bits; the merge does. */
 #ifndef MILLRACE_RECORD_CHECK_H
 #define MILLRACE_RECORD_CHECK_H
 

@@ -364,7 +364,7 @@ bool record_split(struct bytes line, char separator, struct record *out)
     return true;
 }
 
-bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad)
+bool record_next_count(struct bytes *rest, struct bytes *name, int64_t *count, bool *bad)
 {
     *bad = false;
     if (rest->len == 0)
@@ -376,13 +376,20 @@ bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, 
     while (space < end && *space != ' ')
         space++;
     *bad = colon == end || *colon != ':' || space + 1 == end ||
-           !bytes_to_u64(bytes_of(colon + 1, (size_t)(space - colon - 1)), count);
+           !bytes_to_i64(bytes_of(colon + 1, (size_t)(space - colon - 1)), count);
     if (*bad)
         return false;
     *name = bytes_of(p, (size_t)(colon - p));
     space += space < end;
     *rest = bytes_of(space, (size_t)(end - space));
     return true;
+}
+
+void record_append_count(struct buf *out, int64_t count)
+{
+    if (count < 0)
+        buf_append_char(out, '-');
+    buf_append_u64(out, count < 0 ? 0 - (uint64_t)count : (uint64_t)count);
 }
 
 bool component_is_stored(struct bytes component)

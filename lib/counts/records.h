@@ -102,9 +102,21 @@ static inline int record_key_compare(struct bytes a, struct bytes b, char separa
     return bytes_compare_ended(a, b, separator);
 }
 
-/* Sets *name and *count to the next pair of `name:count name:count`. Before the first call, set *rest to the whole
+/* Sets *name and *count to the next pair of `name:count name:count`. A count may be negative. Before the first call, set *rest to the whole
  * value. Returns false at the end. At a malformed pair, sets *bad and returns false. */
-bool record_next_count(struct bytes *rest, struct bytes *name, uint64_t *count, bool *bad);
+bool record_next_count(struct bytes *rest, struct bytes *name, int64_t *count, bool *bad);
+
+/* Appends the decimal digits of a count, after '-' if the count is negative. */
+void record_append_count(struct buf *out, int64_t count);
+
+/* A sum of counts beyond 64 bits. No sum of valid counts has this value (docs/formats/records.md). */
+#define COUNT_SUM_TOO_LARGE INT64_MIN
+/* Adds to a sum. A sum beyond 64 bits becomes COUNT_SUM_TOO_LARGE and remains so. */
+static inline void count_sum_add(int64_t *sum, int64_t n)
+{
+    if (*sum == COUNT_SUM_TOO_LARGE || n == COUNT_SUM_TOO_LARGE || __builtin_add_overflow(*sum, n, sum))
+        *sum = COUNT_SUM_TOO_LARGE;
+}
 
 /* The parts of a key. "c.u|jehiah.c41l" has the ns "c.u", the key "jehiah" and the period "c41l". "u|jehiah" has an
  * empty period. */

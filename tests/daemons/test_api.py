@@ -513,7 +513,7 @@ class ApiTest(harness.MillraceTest):
 
     def test_a_sum_over_64_bits_is_refused(self):
         first, second = hour_text(MARCH), hour_text(MARCH + 3600)
-        most = 2 ** 64 - 1
+        most = 2 ** 63 - 1
         self.source.records = {"u|a": "%s:%d %s:1" % (first, most, second), "c.u|a." + first: "JP:%d" % (most - 1),
                                "c.u|a." + second: "JP:1 US:1"}
         one, two = {"from_": MARCH, "to": MARCH + 3600}, {"from_": MARCH, "to": MARCH + 7200}

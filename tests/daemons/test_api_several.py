@@ -149,7 +149,7 @@ class SeveralKeys(harness.MillraceTest):
 
     def test_sums_that_are_too_large(self):
         hour, span = hour_text(START), {"from_": START, "to": START + HOUR}
-        self.source.records = {"u|a": "%s:%d" % (hour, 2 ** 64 - 1), "u|b": hour + ":1"}
+        self.source.records = {"u|a": "%s:%d" % (hour, 2 ** 63 - 1), "u|b": hour + ":1"}
         self.assertEqual(self.ask(422, user=["a", "b"], **span).json()["code"], "sum-too-large")
 
     def test_what_is_refused(self):

@@ -20,7 +20,7 @@ static void append_key(const struct record_key *key, struct buf *out)
 static void append_counts(struct bytes value, struct buf *out)
 {
     struct bytes name, before = BYTES_NONE;
-    uint64_t n;
+    int64_t n;
     bool bad = false;
     while (record_next_count(&value, &name, &n, &bad)) {
         assert(n > 0 && (!before.ptr || bytes_compare(before, name) < 0));
@@ -29,7 +29,7 @@ static void append_counts(struct bytes value, struct buf *out)
         before = name;
         buf_append_bytes(out, name);
         buf_append_char(out, ':');
-        buf_append_u64(out, n);
+        record_append_count(out, n);
     }
     assert(!bad && before.ptr);
 }

@@ -71,12 +71,12 @@ static void check_counts(struct bytes value)
 {
     struct buf again = {0};
     struct bytes rest = value, name;
-    uint64_t n;
+    int64_t n;
     bool bad;
     while (record_next_count(&rest, &name, &n, &bad)) {
         buf_append_bytes(&again, name);
         buf_append_char(&again, ':');
-        buf_append_u64(&again, n);
+        record_append_count(&again, n);
         buf_append_char(&again, ' ');
     }
     /* Leading zeros apart, the walk leaves nothing out. */

@@ -35,12 +35,13 @@ static enum count_next next_value(struct count_source *base)
     if (!s->next->key || !bytes_equal(key_of(s->next), base->key))
         return COUNT_END;
     base->name = bytes_str(s->next->key + base->key.len);
-    base->count = (uint64_t)s->next->n;
+    base->count = s->next->n;
     base->text = bytes_str(s->next->text);
     if (bytes_equal_str(base->name, "=")) {
-        set_chunk_id(base->count, s->id);
+        uint64_t code = (uint64_t)s->next->n;
+        set_chunk_id(code, s->id);
         buf_clear(&s->chunk);
-        set_chunk_append(&base->count, 1, &s->chunk);
+        set_chunk_append(&code, 1, &s->chunk);
         base->name = bytes_of(s->id, sizeof s->id);
         base->text = buf_bytes(&s->chunk);
     }

@@ -49,7 +49,22 @@ static void test_largest_first(void **state)
     rows(&b);
     assert_row(&b, 0, "", 1);
     breakdown_reset(&b);
-    assert_false(add(&b, "a:0"));
+    assert_true(add(&b, "a:-3 b:0 c:-9 d:7 e:-1")); /* values */
+    assert_true(add(&b, "d:-7 e:1"));
+    rows(&b);
+    assert_int_equal(b.n_rows, 3);
+    assert_row(&b, 0, "b", 0);
+    assert_row(&b, 1, "d", 0);
+    assert_row(&b, 2, "e", 0);
+    assert_int_equal(b.distinct, 5);
+    assert_int_equal(b.total, -12);
+    assert_int_equal(b.total - b.shown, -12);
+    breakdown_reset(&b);
+    assert_true(add(&b, "a:9223372036854775807"));
+    assert_false(b.is_too_large);
+    assert_true(add(&b, "a:1"));
+    assert_true(b.is_too_large);
+    breakdown_reset(&b);
     assert_false(add(&b, "thirteenbytes:1"));
     breakdown_reset(&b);
 }

@@ -18,22 +18,25 @@ static unsigned at_random(unsigned n)
 }
 
 /* The length of the first count if it is to be taken, or 0. */
-static size_t model_one(const struct day_counts *d, const char *text, uint64_t *n)
+static size_t model_one(const struct day_counts *d, const char *text, int64_t *n)
 {
-    size_t word = strcspn(text, " "), digits = word - d->len - 2;
-    if (word < d->len + 3 || strncmp(text, d->day, d->len) != 0 || text[d->len + 1] != ':' || digits > 15 ||
-        strspn(text + d->len + 2, "0123456789") != digits)
+    size_t word = strcspn(text, " ");
+    if (word < d->len + 3 || strncmp(text, d->day, d->len) != 0 || text[d->len + 1] != ':')
+        return 0;
+    const char *number = text + d->len + 2;
+    size_t sign = *number == '-', digits = word - d->len - 2 - sign;
+    if (digits == 0 || digits > 15 || strspn(number + sign, "0123456789") != digits)
         return 0;
     const char *hour = strchr(HOURS, text[d->len]);
     if (!hour || hour < strchr(HOURS, d->first) || hour > strchr(HOURS, d->last))
         return 0;
-    *n = strtoull(text + d->len + 2, NULL, 10);
+    *n = strtoll(number, NULL, 10);
     return text[word] && !text[word + 1] ? 0 : word + (text[word] == ' ');
 }
 
 static void compare(const struct day_counts *d, const char *text)
 {
-    uint64_t sum = 7, n, expected = 7;
+    int64_t sum = 7, n, expected = 7;
     char latest = '\0';
     const char *at = text;
     for (size_t len; *at && (len = model_one(d, at, &n)) > 0; at += len) {
@@ -46,9 +49,8 @@ static void compare(const struct day_counts *d, const char *text)
     struct bytes value = bytes_of(copy, strlen(text));
     char got = day_counts_take(d, &value, &sum);
     if (got != latest || sum != expected || value.ptr != copy + (at - text))
-        fail_msg("%.*s %c..%c of \"%s\": %d %llu at %td, not %d %llu at %td", (int)d->len, d->day, d->first,
-            d->last, text, got, (unsigned long long)sum, value.ptr - copy, latest,
-            (unsigned long long)expected, at - text);
+        fail_msg("%.*s %c..%c of \"%s\": %d %lld at %td, not %d %lld at %td", (int)d->len, d->day, d->first,
+            d->last, text, got, (long long)sum, value.ptr - copy, latest, (long long)expected, at - text);
     assert_int_equal(value.len, strlen(at));
     free(copy);
 }
@@ -61,12 +63,12 @@ static void append_value(struct buf *b, const char *day)
         buf_append_str(b, i ? " " : "");
         buf_append_str(b, hour >= 24 || at_random(40) == 0 ? other_days[at_random(6)] : day);
         buf_append_char(b, HOURS[hour % 24]);
-        buf_append_char(b, ':');
+        buf_append_str(b, at_random(5) == 0 ? ":-" : ":");
         for (unsigned digits = 1 + at_random(most); digits > 0; digits--)
             buf_append_char(b, (char)('0' + at_random(10)));
     }
     if (b->len > 0 && at_random(3) == 0)
-        b->ptr[at_random((unsigned)b->len)] = " :0,az9~\x81o/"[at_random(11)];
+        b->ptr[at_random((unsigned)b->len)] = " :0,az9~\x81o/-"[at_random(12)];
     buf_append_char(b, '\0');
 }
 
@@ -98,7 +100,7 @@ static void a_day_of_hours_is_added_up(void **state)
         buf_printf(&b, "c41%c:%d ", HOURS[hour], 1 + hour);
     buf_append_str(&b, "c420:5");
     struct bytes value = buf_bytes(&b);
-    uint64_t sum = 0;
+    int64_t sum = 0;
     assert_int_equal(day_counts_take(&d, &value, &sum), 'n');
     assert_int_equal(sum, 300);
     assert_true(bytes_equal_str(value, "c420:5"));

@@ -13,7 +13,7 @@
 #define LINES_MAX 4000
 
 struct archive {
-    uint64_t n[HOURS];
+    int64_t n[HOURS];
     bool has_hours[DAYS];
     struct buf text;
 };
@@ -24,7 +24,7 @@ static int compare_lines(const void *a, const void *b)
 }
 
 static void add_line(
-    char **lines, size_t *n, const char *key, enum period_unit unit, int64_t t, uint64_t count)
+    char **lines, size_t *n, const char *key, enum period_unit unit, int64_t t, int64_t count)
 {
     char hour[HOUR_TEXT_MAX + 1];
     struct buf line = {0};
@@ -51,10 +51,10 @@ static int64_t day_start(int day)
 
 static void add_rollups(struct archive *a, char **lines, size_t *n, int dropped)
 {
-    uint64_t month = 0;
+    int64_t month = 0;
     int days = 0;
     for (int d = 0; d < DAYS; d++) {
-        uint64_t day = 0;
+        int64_t day = 0;
         int hours = 0;
         for (int h = 0; h < 24; h++) {
             day += a->n[24 * d + h];
@@ -83,7 +83,7 @@ static void make(struct archive *a, int dense, int dropped)
     *a = (struct archive){0};
     for (int h = 0; h < HOURS; h++)
         if (rand() % 100 < dense)
-            a->n[h] = (uint64_t)(rand() % 9 + 1);
+            a->n[h] = rand() % 9 + 1;
     add_rollups(a, lines, &n, dropped);
     add_line(lines, &n, "c.u|j", PERIOD_HOUR, day_start(3), 7);
     add_line(lines, &n, "c.u|k!", PERIOD_HOUR, day_start(3), 7);
@@ -111,7 +111,7 @@ static size_t check_walk(const struct archive *a, int first, int last, enum peri
     struct sorted_text text = {buf_bytes(&a->text), ',', index};
     struct period_walk w;
     struct bytes line;
-    uint64_t sum = 0, expected = 0, n;
+    int64_t sum = 0, expected = 0, n;
     int64_t reached = 0, from = FIRST_DAY + (int64_t)first * 3600,
             to = FIRST_DAY + (int64_t)(last + 1) * 3600;
     size_t records = 0;

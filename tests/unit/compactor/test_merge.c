@@ -172,13 +172,27 @@ static void counts_of_one_key_add_up(void **state)
     const char *const texts[] = {
         "c.u|jehiah.c41l,JP:1 US:4\nu|a!x,c413:1\nu|a,c413:1\nu|jehiah,c413:2 c41l:5\n",
         "c.u|jehiah.c41l,:7 JP:2 ZA:1\nu|jehiah,c412:1 c413:1\n", "",
-        "u|a,c413:18446744073709551614\nu|a-,c413:1\nu|jehiah,w0110:1\n"};
+        "u|a,c413:9223372036854775806\nu|a-,c413:1\nu|jehiah,w0110:1\n"};
     assert_int_equal(merge_texts(texts, 4, &out), COMPACT_OK);
     assert_text(&out,
-        "c.u|jehiah.c41l,:7 JP:3 US:4 ZA:1\nu|a!x,c413:1\nu|a,c413:18446744073709551615\nu|a-,c413:1\n"
+        "c.u|jehiah.c41l,:7 JP:3 US:4 ZA:1\nu|a!x,c413:1\nu|a,c413:9223372036854775807\nu|a-,c413:1\n"
         "u|jehiah,c412:1 c413:3 c41l:5 w0110:1\n");
     assert_int_equal(report.records, 5);
     assert_int_equal(report.collisions, 0);
+    buf_free(&out);
+}
+
+static void values_add_up_and_stay_at_0(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    const char *const texts[] = {
+        "c.r|a.c41l,JP:-1 US:4\nr|a,c413:-9223372036854775808 c41l:300\nr|b,c413:0\n",
+        "c.r|a.c41l,JP:1 US:-5 ZA:0\nr|a,c413:9223372036854775807 c41l:-300\n"};
+    assert_int_equal(merge_texts(texts, 2, &out), COMPACT_OK);
+    assert_text(&out, "c.r|a.c41l,JP:0 US:-1 ZA:0\nr|a,c413:-1 c41l:0\nr|b,c413:0\n");
+    static const char *const small[] = {"r|a,c413:-9223372036854775808\n", "r|a,c413:-1\n"};
+    assert_int_equal(merge_texts(small, 2, &out), COMPACT_REFUSED);
     buf_free(&out);
 }
 
@@ -212,7 +226,7 @@ static void what_is_damaged_is_refused(void **state)
         {"lookup|h0aMB8AuNw4=,\\q\n", "lookup|h0aMB8AuNw4=,x\n"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         assert_int_equal(merge_texts(pairs[i], 2, &out), COMPACT_DAMAGED);
-    static const char *const large[] = {"u|a,c413:18446744073709551615\n", "u|a,c413:1\n"};
+    static const char *const large[] = {"u|a,c413:9223372036854775807\n", "u|a,c413:1\n"};
     assert_int_equal(merge_texts(large, 2, &out), COMPACT_REFUSED);
     buf_free(&out);
 }
@@ -673,6 +687,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(counts_of_one_key_add_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(values_add_up_and_stay_at_0, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_smaller_text_of_a_lookup_is_kept_and_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_damaged_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_shard_must_be_what_its_manifest_says, set_up, tear_down),

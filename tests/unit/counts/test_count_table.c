@@ -157,7 +157,7 @@ static void sources_of_any_number_add_up(void **state)
 struct given {
     struct count_source base; /* first */
     const char *const *keys;  /* NULL ends them */
-    uint64_t count;
+    int64_t count;
     const char *text;
     bool has_value;
 };
@@ -199,10 +199,10 @@ static void what_cannot_be_is_refused(void **state)
     struct buf out = {0};
     const struct {
         const char *const *keys;
-        uint64_t count;
+        int64_t count;
         const char *error;
-    } cases[] = {{down, 1, "out of order"}, {again, 1, "out of order"}, {good, UINT64_MAX, "exceeds 2^64"},
-        {good, UINT64_MAX - 1, ""}};
+    } cases[] = {{down, 1, "out of order"}, {again, 1, "out of order"}, {good, INT64_MAX, "exceeds 64 bits"},
+        {good, INT64_MAX - 1, ""}, {good, INT64_MIN, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct given g[2] = {{.base.kind = &given_kind, .keys = cases[i].keys, .count = cases[i].count},
             {.base.kind = &given_kind, .keys = good, .count = 1}};

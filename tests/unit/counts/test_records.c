@@ -290,8 +290,8 @@ static void test_key_order_is_that_of_lines(void **state)
 
 static void test_counts_are_walked(void **state)
 {
-    struct bytes rest = B("JP:1 US:18446744073709551615"), name;
-    uint64_t n;
+    struct bytes rest = B("JP:1 US:9223372036854775807 ZA:-9223372036854775808 ZM:0"), name;
+    int64_t n;
     bool bad;
     (void)state;
     assert_true(record_next_count(&rest, &name, &n, &bad));
@@ -299,19 +299,23 @@ static void test_counts_are_walked(void **state)
     assert_int_equal(n, 1);
     assert_true(record_next_count(&rest, &name, &n, &bad));
     assert_text(name, "US");
-    assert_true(n == UINT64_MAX);
+    assert_true(n == INT64_MAX);
+    assert_true(record_next_count(&rest, &name, &n, &bad));
+    assert_true(n == INT64_MIN);
+    assert_true(record_next_count(&rest, &name, &n, &bad));
+    assert_int_equal(n, 0);
     assert_false(record_next_count(&rest, &name, &n, &bad));
     assert_false(bad);
 }
 
 static void test_malformed_counts_end_the_walk(void **state)
 {
-    static const char *const wrong[] = {"JP", "JP:", "JP:x", "JP:-1", "JP:1x", " JP:1", "JP:1 ", "JP:1  US:2",
-        "JP:18446744073709551616", "JP:1:2", " "};
+    static const char *const wrong[] = {"JP", "JP:", "JP:x", "JP:-", "JP:--1", "JP:+1", "JP:1x", " JP:1",
+        "JP:1 ", "JP:1  US:2", "JP:9223372036854775808", "JP:-9223372036854775809", "JP:1:2", " "};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct bytes rest = bytes_str(wrong[i]), name;
-        uint64_t n;
+        int64_t n;
         bool bad = false;
         while (record_next_count(&rest, &name, &n, &bad))
             ;
