@@ -3,6 +3,7 @@
 #include "sets/set_chunk.h"
 #include "sets/set_code.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,6 +27,9 @@ struct count_table {
     uint64_t seed[2];
     size_t n, bytes;
     bool has_members;
+    int64_t *sums; /* for the keys of counters whose `has_sums` is set */
+    size_t n_sums, room_sums;
+    bool *has_sums; /* for each counter; NULL: no counter has sums */
     struct part parts[PARTS];
     struct count_slot first[PARTS * FIRST_SLOTS]; /* slots of the parts that have not grown */
 };
@@ -78,6 +82,10 @@ void count_table_free(struct count_table **t)
     for (size_t i = 0; *t && i < PARTS; i++)
         if ((*t)->parts[i].n_slots > FIRST_SLOTS)
             free((*t)->parts[i].slots);
+    if (*t) {
+        free((*t)->sums);
+        free((*t)->has_sums);
+    }
     free(*t);
     *t = NULL;
 }
@@ -169,6 +177,45 @@ void count_table_add(struct count_table *t, const struct count_slot *keys, size_
         add_all(t, keys, n, false);
 }
 
+static size_t counter_of(const struct count_slot *slot)
+{
+    return (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+}
+
+static bool is_sum(const struct count_table *t, const struct count_slot *slot)
+{
+    return t->has_sums && t->has_sums[counter_of(slot)];
+}
+
+static void add_amount(int64_t *sum, int64_t amount)
+{
+    bool overflows = __builtin_add_overflow(*sum, amount, sum);
+    assert(!overflows);
+    (void)overflows;
+}
+
+void count_table_add_sums(
+    struct count_table *t, const struct count_slot *keys, const int64_t *amounts, size_t n)
+{
+    if (n > 0 && !t->has_sums)
+        t->has_sums = mem_zalloc(COUNTERS_MAX * sizeof *t->has_sums);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash = hash_of(t, &keys[i], false);
+        struct part *p = &t->parts[part_of(keys[i].key, hash)];
+        struct count_slot *s = find_slot(p, &keys[i], hash, false), key = keys[i];
+        t->has_sums[counter_of(&key)] = true;
+        if (s->tag != 0) {
+            add_amount(&t->sums[s->count], amounts[i]);
+            continue;
+        }
+        size_t room = t->room_sums;
+        key.count = (uint32_t)t->n_sums;
+        *ARRAY_ADD(t->sums, t->n_sums, t->room_sums) = amounts[i];
+        t->bytes += (t->room_sums - room) * sizeof *t->sums;
+        add(t, &key, hash, false);
+    }
+}
+
 size_t count_table_counts(const struct count_table *t)
 {
     return t->n;
@@ -189,6 +236,11 @@ struct count_table *count_table_copy(const struct count_table *t)
         p->slots = p->n_slots > FIRST_SLOTS ? memcpy(mem_alloc(bytes), t->parts[i].slots, bytes)
                                             : &copy->first[i * FIRST_SLOTS];
     }
+    if (!t->has_sums)
+        return copy;
+    copy->has_sums = memcpy(
+        mem_alloc(COUNTERS_MAX * sizeof *t->has_sums), t->has_sums, COUNTERS_MAX * sizeof *t->has_sums);
+    copy->sums = memcpy(mem_alloc(t->room_sums * sizeof *t->sums), t->sums, t->n_sums * sizeof *t->sums);
     return copy;
 }
 
@@ -196,14 +248,13 @@ enum { WANTED_KEY = 1, WANTED_SUB = 2 };
 
 static bool is_wanted(const struct count_choice *c, const uint8_t *marks, const struct count_slot *slot)
 {
-    return slot->tag != 0 && (marks[slot->key] & WANTED_KEY) &&
-           c->wanted[(slot->tag >> COUNT_TAG_HOUR_BITS) - 1] &&
+    return slot->tag != 0 && (marks[slot->key] & WANTED_KEY) && c->wanted[counter_of(slot)] &&
            (!c->subs || slot->sub == COUNT_NO_SUB || (marks[slot->sub] & WANTED_SUB));
 }
 
 /* Copies the chosen counts of a part. Returns false if the copy would have more than c->most counts. */
-static bool pick_from(
-    const struct part *p, const struct count_choice *c, const uint8_t *marks, struct count_table *out)
+static bool pick_from(const struct count_table *t, const struct part *p, const struct count_choice *c,
+    const uint8_t *marks, struct count_table *out)
 {
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
@@ -211,7 +262,10 @@ static bool pick_from(
             continue;
         if (c->most > 0 && out->n == c->most)
             return false;
-        count_table_add(out, slot, 1);
+        if (is_sum(t, slot))
+            count_table_add_sums(out, slot, &t->sums[slot->count], 1);
+        else
+            count_table_add(out, slot, 1);
     }
     return true;
 }
@@ -232,7 +286,7 @@ struct count_table *count_table_pick(const struct count_table *t, const struct c
         marks[c->subs[i]] |= WANTED_SUB;
     for (size_t i = 0; i < PARTS && fits; i++)
         if (has_keys[i / GROUP_PARTS])
-            fits = pick_from(&t->parts[i], c, marks, out);
+            fits = pick_from(t, &t->parts[i], c, marks, out);
     free(marks);
     if (!fits)
         count_table_free(&out);
@@ -355,6 +409,7 @@ struct space {
     size_t len;
     size_t counter; /* index in the totals and subtotals, or in the unique counters */
     bool is_subtotal;
+    bool has_sums;
     unsigned cut; /* characters of an hour's text that the period lacks: 1 for a day */
 };
 
@@ -436,7 +491,7 @@ enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
 /* A source of a table's sorted counts or members. In each item, `high` has the position of the counter, the rank of the
- * key and the hour; `low` has the rank of the sub key and the count, or the code of the member. */
+ * key and the hour; `low` has the rank of the sub key and the count or the index of the sum, or the code of the member. */
 struct table_source {
     struct count_source base; /* first */
     const struct interner *texts;
@@ -447,6 +502,8 @@ struct table_source {
     struct buf key;
     char hour[HOUR_TEXT_MAX + 1];
     bool has_members;
+    int64_t *sums;
+    size_t n_sums, room_sums;
     char id[SET_CHUNK_ID]; /* of the current chunk */
     uint64_t *codes;
     size_t n_codes, room_codes;
@@ -537,12 +594,16 @@ static enum count_next table_next_value(struct count_source *base)
     } else {
         write_hour(s, first, &base->name);
     }
+    bool has_sums = space_of(s, first)->has_sums;
     base->count = 0;
     for (; s->at < s->end; s->at++) {
         const struct sortable *c = &s->counts.items[s->at];
         if (c->high != first->high || c->low >> 32 != first->low >> 32)
             break;
-        base->count += (uint32_t)c->low;
+        if (has_sums)
+            add_amount(&base->count, s->sums[(uint32_t)c->low]);
+        else
+            base->count += (uint32_t)c->low;
     }
     return COUNT_FOUND;
 }
@@ -585,6 +646,7 @@ static void table_close(struct count_source *base)
     }
     free(s->spaces);
     free(s->counts.items);
+    free(s->sums);
     free(s->codes);
     buf_free(&s->chunk);
     buf_free(&s->key);
@@ -603,14 +665,15 @@ static bool is_chosen(
     return c->ids[id] == TAKEN;
 }
 
-static void take_counts(struct table_source *s, const struct part *p, size_t n_totals,
-    const struct choice *choices, const struct count_range *range)
+static void take_counts(struct table_source *s, const struct count_table *t, const struct part *p,
+    size_t n_totals, const struct choice *choices, const struct count_range *range)
 {
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
         if (slot->tag == 0)
             continue;
-        size_t counter = (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+        size_t counter = counter_of(slot);
+        uint32_t count = slot->count;
         const struct choice *c = &choices[counter];
         if (!is_chosen(s, c, slot->key, range))
             continue;
@@ -619,8 +682,12 @@ static void take_counts(struct table_source *s, const struct part *p, size_t n_t
         ranks_note(&s->ranks[end], s->texts, slot->key, ends[end]);
         if (is_subtotal && !s->has_members)
             ranks_note(&s->ranks[END_NAME], s->texts, slot->sub, ends[END_NAME]);
+        if (is_sum(t, slot)) {
+            count = (uint32_t)s->n_sums;
+            *ARRAY_ADD(s->sums, s->n_sums, s->room_sums) = t->sums[slot->count];
+        }
         sortables_add(&s->counts, (uint64_t)slot->tag << 32 | slot->key,
-            s->has_members ? code_of(slot) : (uint64_t)slot->sub << 32 | slot->count);
+            s->has_members ? code_of(slot) : (uint64_t)slot->sub << 32 | count);
     }
 }
 
@@ -646,6 +713,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         struct choice *c = &choices[spaces[i].counter];
         struct bytes head = bytes_of(spaces[i].text, spaces[i].len);
         c->rank = (uint32_t)i;
+        s->spaces[i].has_sums = t->has_sums && t->has_sums[spaces[i].counter];
         c->none = !may_have(range, head);
         if (c->none || has_all(range, head))
             continue;
@@ -656,7 +724,7 @@ struct count_source *count_table_source(const struct count_table *t, const struc
         s->counts.items = mem_alloc(s->counts.room * sizeof *s->counts.items);
     }
     for (size_t i = 0; i < PARTS; i++)
-        take_counts(s, &t->parts[i], counters->n_totals, choices, range);
+        take_counts(s, t, &t->parts[i], counters->n_totals, choices, range);
     rank(s, choices);
     sort(&s->counts, t->has_members);
     for (size_t i = 0; i < n; i++)

@@ -10,6 +10,7 @@
  *    many events.
  * 3. count_table_source yields records (records.h) in order. If several ids have the same stored form, the source adds
  *    up their counts.
+ *    The slot of a counter with a value holds the index of a 64-bit sum of the table.
  * 4. A table of members has sets instead of counts: its source yields the chunks of sets (count_merge.h).
  * 5. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
  *    while no thread adds counts.
@@ -22,7 +23,7 @@
 #include "counts/interner.h"
 
 /* A key with its count. A slot has 16 bytes, so a cache line holds four slots. In a table of members, the whole slot is
- * the key (count_member). */
+ * the key (count_member). In the table, `count` is the index of a sum if the key was added by count_table_add_sums. */
 struct count_slot {
     uint32_t tag; /* counter + 1 and the hour, combined by count_tag; 0: the slot is empty */
     uint32_t key, sub;
@@ -49,6 +50,11 @@ void count_table_free(struct count_table **t);
 /* Adds the counts of n keys. Pass all keys of an event in one call, because count_table_add prefetches the slots of all
  * keys first. */
 void count_table_add(struct count_table *t, const struct count_slot *keys, size_t n);
+
+/* Adds amounts[i] to the sum of keys[i], whose `count` is ignored. A counter's keys must all be added by
+ * count_table_add_sums, or all by count_table_add. The caller ensures that no sum exceeds 64 bits. */
+void count_table_add_sums(
+    struct count_table *t, const struct count_slot *keys, const int64_t *amounts, size_t n);
 
 size_t count_table_counts(const struct count_table *t);
 size_t count_table_bytes(const struct count_table *t);

@@ -130,6 +130,68 @@ static void records_come_in_order_with_all_counts(void **state)
     buf_free(&got);
 }
 
+#define SUMS 300
+#define SUM_HOUR INT64_C(1330560000) /* c310 */
+
+static struct count_slot sum_slot(int i)
+{
+    char key[8];
+    snprintf(key, sizeof key, "k%03d", i);
+    return (struct count_slot){
+        count_tag(0, SUM_HOUR), interner_add(f.texts, bytes_str(key)), COUNT_NO_SUB, 0};
+}
+
+static void check_sums(const struct count_table *t, const int64_t *sums, int from, int to)
+{
+    struct error error;
+    struct buf expected = {0}, got = {0};
+    for (int i = from; i < to; i++)
+        buf_printf(&expected, "c.u|k%03d.c310,k%03d:%d\n", i, i, i + 1);
+    for (int i = from; i < to; i++)
+        buf_printf(&expected, "u|k%03d,c310:%lld\n", i, (long long)sums[i]);
+    struct count_source *source = count_table_source(t, f.texts, f.counters, &(struct count_range){0});
+    assert_int_equal(count_fixture_print(&source, 1, &got, &error), 0);
+    assert_int_equal(got.len, expected.len);
+    assert_memory_equal(got.ptr, expected.ptr, got.len);
+    buf_free(&expected);
+    buf_free(&got);
+}
+
+/* The total of the table has sums, and its subtotal counts. */
+static void sums_of_64_bits(void **state)
+{
+    (void)state;
+    int64_t sums[SUMS] = {0}, before[SUMS];
+    for (int round = 0; round < 20; round++)
+        for (int i = 0; i < SUMS; i++) {
+            struct count_slot slot = sum_slot(i),
+                              sub = {count_tag(1, SUM_HOUR), slot.key, slot.key, (uint32_t)i + 1};
+            int64_t amount = round == 0 ? (i % 2 ? INT64_MIN : INT64_MAX) : i % 2 ? random() : -random();
+            count_table_add_sums(f.table, &slot, &amount, 1);
+            sums[i] += amount;
+            if (round == 0)
+                count_table_add(f.table, &sub, 1);
+        }
+    check_sums(f.table, sums, 0, SUMS);
+    struct count_table *copy = count_table_copy(f.table);
+    memcpy(before, sums, sizeof sums);
+    for (int i = 0; i < SUMS; i++) {
+        struct count_slot slot = sum_slot(i);
+        count_table_add_sums(f.table, &slot, &(int64_t){-sums[i]}, 1);
+        sums[i] = 0;
+    }
+    check_sums(f.table, sums, 0, SUMS);
+    check_sums(copy, before, 0, SUMS);
+    const uint32_t keys[] = {sum_slot(7).key, sum_slot(8).key};
+    const bool wanted[] = {true, true};
+    struct count_choice choice = {
+        .wanted = wanted, .keys = keys, .n_keys = 2, .n_ids = interner_count(f.texts), .most = 4};
+    struct count_table *picked = count_table_pick(copy, &choice);
+    count_table_free(&copy);
+    check_sums(picked, before, 7, 9);
+    count_table_free(&picked);
+}
+
 static void sources_of_any_number_add_up(void **state)
 {
     (void)state;
@@ -383,6 +445,7 @@ int main(void)
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(records_come_in_order_with_all_counts),
+        TEST(sums_of_64_bits),
         TEST(sources_of_any_number_add_up),
         TEST(all_at_once),
         TEST(tables_and_texts_grow_in_small_steps),
