@@ -33,6 +33,8 @@ struct aggregate {
     struct batch flushing;
     struct slice_tally counted; /* tally of the slice that lines count into */
     struct slice_tally ending;  /* tally of the slice that is being sealed */
+    struct value_sums ending_sums, job_sums;
+    uint64_t archive; /* generation of the archive whose sums the tally has */
     uint64_t rejects_length;
     /* The arrays have one cursor for each stream, in the configuration's order, then one for each input. */
     struct slice_cursor *cursors, *job_cursors, *committed;
@@ -92,6 +94,28 @@ static enum slice_result make_directory(const char *parent, const char *name, ch
     return io_make_dirs(*out) == 0 ? SLICE_OK : storage_fail_errno("make", *out, error);
 }
 
+static bool has_values(const struct counters *c)
+{
+    bool has = false;
+    for (size_t i = 0; i < c->n_totals; i++)
+        has = has || c->totals[i].value;
+    return has;
+}
+
+/* Gives the tally the sums of the archive and of all earlier slices that the archive does not include. */
+static void renew_sums(struct aggregate *a)
+{
+    const struct chain_archive *archive = storage_archive(a->storage);
+    struct value_sums earlier = value_sums_copy(&archive->sums);
+    for (size_t i = 0; i < a->sealed.n; i++)
+        if (a->sealed.slices[i].state.number > archive->through)
+            value_sums_add(&earlier, &a->sealed.slices[i].state.sums);
+    value_sums_add(&earlier, &a->ending_sums);
+    tally_set_earlier_sums(a->tally, &earlier);
+    value_sums_free(&earlier);
+    a->archive = archive->generation;
+}
+
 static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct error *error)
 {
     const struct chain_config c = {.slices_dir = a->slices_dir,
@@ -103,6 +127,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct er
         return r;
     a->storage = storage_new(&(struct storage_config){.counters = a->config.counters,
         .rejects_dir = a->rejects_dir,
+        .archive = has_values(a->config.counters) ? a->config.archive : NULL,
         .rejects_limits = a->config.rejects_limits,
         .notify = a->config.notify,
         .notify_arg = a->config.notify_arg});
@@ -158,6 +183,8 @@ enum slice_result aggregate_open(
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {
+        tally_begin_sums(a->tally, &storage_state(a->storage)->sums);
+        renew_sums(a);
         int64_t started = a->open_started = storage_state(a->storage)->started;
         a->latest = started < HOUR_END ? started * USEC_PER_SEC : 0;
         aggregate_set_wall(a, wall, wall);
@@ -187,6 +214,8 @@ void aggregate_close(struct aggregate **ap)
     free(a->job_cursors);
     free(a->committed);
     free(a->layers);
+    value_sums_free(&a->ending_sums);
+    value_sums_free(&a->job_sums);
     free(a);
     *ap = NULL;
 }
@@ -430,6 +459,8 @@ static void start_job(struct aggregate *a, struct storage_job *job, usec_t now)
 /* Makes the active batch the flushing batch and starts its commit. */
 static void start_flush(struct aggregate *a, usec_t now, bool seal)
 {
+    value_sums_free(&a->job_sums);
+    a->job_sums = value_sums_copy(tally_sums(a->tally));
     a->flushing = tally_take(a->tally, seal);
     a->last_swap = now;
     a->has_flushed = true;
@@ -440,12 +471,15 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
         .commit = {.cursors = a->job_cursors,
             .n_cursors = a->n_cursors,
             .tally = a->counted,
+            .sums = &a->job_sums,
             .rejects_length = a->rejects_length + a->flushing.rejects.len,
             .seal = seal},
         .rejects_at = a->rejects_length};
     if (seal) {
         a->ending = a->counted;
         a->counted = (struct slice_tally){0};
+        a->ending_sums = value_sums_copy(&a->job_sums);
+        renew_sums(a);
     }
     start_job(a, &a->job, now);
 }
@@ -508,6 +542,7 @@ static void finish_job(struct aggregate *a, usec_t now)
         start_job(a, &a->job, now);
     } else if (kind == STORAGE_CLOSE) {
         sealed_add(&a->sealed, a->slice_path, a->reader);
+        value_sums_free(&a->ending_sums);
         a->reader = NULL;
         chain_follow(&a->sealed, &a->next);
         a->number = a->next.number;
@@ -561,6 +596,8 @@ void aggregate_poll(struct aggregate *a, usec_t now)
     if (!job)
         return;
     a->running = NULL;
+    if (storage_archive(a->storage)->generation != a->archive)
+        renew_sums(a);
     if (job == &a->clear_job && job->kind == STORAGE_CLEAR) {
         job->kind = STORAGE_CLOSE_CLEARED;
         job->readers = sealed_forget(&a->sealed, job->removed);

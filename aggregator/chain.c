@@ -79,6 +79,28 @@ static enum slice_result read_manifest(const char *archive, struct manifest *m, 
         "cannot read which slices the archive includes: %s", why.text);
 }
 
+void chain_archive_free(struct chain_archive *known)
+{
+    value_sums_free(&known->sums);
+    *known = (struct chain_archive){0};
+}
+
+enum slice_result chain_renew_archive(const char *archive, struct chain_archive *known, struct error *error)
+{
+    struct manifest m;
+    uint64_t generation;
+    if (known->is_read && manifest_current(archive, &generation, NULL) == MANIFEST_OK &&
+        generation == known->generation)
+        return SLICE_OK;
+    enum slice_result r = read_manifest(archive, &m, error);
+    if (r == SLICE_OK) {
+        chain_archive_free(known);
+        *known = (struct chain_archive){true, m.generation, m.through, value_sums_copy(&m.sums)};
+    }
+    manifest_free(&m);
+    return r;
+}
+
 static enum slice_result check_counters(const struct opening *o, const char *what, const char *text)
 {
     struct bytes line = counters_conflict(text, o->config->counters->text);

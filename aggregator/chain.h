@@ -39,6 +39,16 @@ struct chain_next {
 };
 void chain_next_free(struct chain_next *next);
 
+/* The archive's current generation, as far as the bounds of values need it. */
+struct chain_archive {
+    bool is_read;
+    uint64_t generation, through;
+    struct value_sums sums;
+};
+void chain_archive_free(struct chain_archive *known);
+/* Reads the manifest if the current generation is not *known. Without an archive, sets no sums. */
+enum slice_result chain_renew_archive(const char *archive, struct chain_archive *known, struct error *error);
+
 /* Fills the empty *sealed with the sealed slices, and *next with the number and start of the open slice, which need not
  * exist yet. The caller frees *sealed and *next, even after a failure. */
 enum slice_result chain_open(

@@ -17,6 +17,7 @@ struct storage {
     struct slice *slice; /* only the thread uses `slice` and `rejects` */
     struct rejects *rejects;
     struct rejects_place front; /* committed front */
+    struct chain_archive archive;
     usec_t expired_at;
     struct work_thread *thread;
 };
@@ -42,6 +43,11 @@ static void expire_rejects(struct storage *s, usec_t trusted, bool has_grown)
             LOG_S("error", strerror(errno)));
 }
 
+static enum slice_result renew_archive(struct storage *s, struct storage_job *job)
+{
+    return s->config.archive ? chain_renew_archive(s->config.archive, &s->archive, &job->error) : SLICE_OK;
+}
+
 static enum slice_result commit(struct storage *s, struct storage_job *job)
 {
     struct count_source *sources[BATCH_SOURCES];
@@ -57,6 +63,9 @@ static enum slice_result commit(struct storage *s, struct storage_job *job)
     r = slice_commit(s->slice, &job->commit, &job->written, &job->error);
     for (size_t i = 0; i < job->commit.n_sources; i++)
         count_source_close(&sources[i]);
+    struct storage_job ignored = {0};
+    if (r == SLICE_OK && renew_archive(s, &ignored) != SLICE_OK)
+        log_warn("cannot read the archive's sums of values", LOG_S("error", ignored.error.text));
     if (r == SLICE_OK)
         expire_rejects(s, job->trusted, rejects.len > 0);
     return r;
@@ -83,13 +92,17 @@ static enum slice_result begin(struct storage *s, struct storage_job *job)
             &s->rejects) != 0)
         return storage_fail_errno("open the rejects in", s->config.rejects_dir, &job->error);
     expire_rejects(s, job->trusted, true);
+    r = renew_archive(s, job);
+    if (r != SLICE_OK)
+        return r;
     return slice_reader_open(job->begin.path, &job->reader, &job->error);
 }
 
-static enum slice_result clear(struct storage_job *job)
+static enum slice_result clear(struct storage *s, struct storage_job *job)
 {
     uint64_t archived;
-    if (chain_archived(job->archive, job->sealed, &archived, &job->error) != SLICE_OK)
+    if (renew_archive(s, job) != SLICE_OK ||
+        chain_archived(job->archive, job->sealed, &archived, &job->error) != SLICE_OK)
         return SLICE_FOREIGN;
     if (job->through <= archived)
         return sealed_unlink(job->sealed, job->through, &job->removed, &job->error);
@@ -125,7 +138,7 @@ static void run_job(void *ctx, void *arg)
         job->result = begin(s, job);
         break;
     case STORAGE_CLEAR:
-        job->result = clear(job);
+        job->result = clear(s, job);
         break;
     case STORAGE_CLOSE_CLEARED: /* does not change the result, which is that of STORAGE_CLEAR */
         sealed_close_readers(job->readers, job->removed);
@@ -158,6 +171,7 @@ void storage_free(struct storage **sp)
         slice_reader_close(&done->reader);
     rejects_close(&s->rejects);
     slice_close(&s->slice);
+    chain_archive_free(&s->archive);
     free(s);
     *sp = NULL;
 }
@@ -170,6 +184,11 @@ void storage_begin(struct storage *s, struct storage_job *job)
 const struct slice_state *storage_state(const struct storage *s)
 {
     return slice_committed(s->slice);
+}
+
+const struct chain_archive *storage_archive(const struct storage *s)
+{
+    return &s->archive;
 }
 
 void storage_start(struct storage *s, struct storage_job *job)

@@ -15,6 +15,7 @@
 #ifndef MILLRACE_STORAGE_H
 #define MILLRACE_STORAGE_H
 
+#include "aggregator/chain.h"
 #include "counts/rejects.h"
 #include "aggregator/sealed.h"
 #include "aggregator/tally.h"
@@ -67,6 +68,8 @@ enum slice_result storage_fail_errno(const char *what, const char *path, struct 
 struct storage_config {
     const struct counters *counters;
     const char *rejects_dir; /* must outlive the storage */
+    /* directory of the archive, whose sums of values commits, begins and clears read again; NULL: not read */
+    const char *archive;
     struct rejects_limits rejects_limits;
     void (*notify)(void *arg);
     void *notify_arg;
@@ -77,6 +80,8 @@ void storage_free(struct storage **s); /* waits for the current job */
 void storage_begin(struct storage *s, struct storage_job *job);
 /* Returns the open slice's state. Call storage_state only while no job is running. */
 const struct slice_state *storage_state(const struct storage *s);
+/* Returns the archive as the latest job has read it. Call storage_archive only while no job is running. */
+const struct chain_archive *storage_archive(const struct storage *s);
 void storage_start(struct storage *s, struct storage_job *job);
 /* Returns the completed job, or NULL if no job is complete. */
 struct storage_job *storage_done(struct storage *s);

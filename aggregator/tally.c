@@ -4,12 +4,25 @@
 #include "sets/set_code.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#define REASON_MAX 64
 #define TABLE_SHARE 8 /* fraction of the memory for a batch's counts and members */
 #define TEXTS_SHARE 4 /* fraction of the memory for the interner */
 #define PICKED_FIRST 16
 #define SORT_BYTES 32 /* bytes of memory to sort one count for the flush */
+
+/* What totals with a value or `having` need. */
+struct amounts {
+    struct value_sums sums; /* of the slice */
+    struct value_sums earlier;
+    struct value_sum **sum_of; /* of each total, in `sums`; NULL: the total has no value */
+    struct count_slot *slots;  /* the event's counts with sums, and their amounts */
+    int64_t *n;
+    bool *is_needed; /* for each text: an event's count or set uses the text */
+    char reason[REASON_MAX];
+};
 
 struct tally {
     const struct counters *counters;
@@ -21,6 +34,7 @@ struct tally {
     struct count_slot *counts;  /* the counts of the event, one for each counter */
     struct count_slot *members; /* the members of the event, at most one for each unique counter */
     uint64_t *codes;            /* code of each of the event's member texts */
+    struct amounts *amounts;    /* NULL: each total counts each event by 1 */
     /* limit of each text (NULL: unlimited); the array is NULL if no counter is limited */
     struct key_limit **limits;
     struct minute_ring *ring;              /* NULL: nothing is counted by minute */
@@ -53,6 +67,40 @@ static size_t count_texts(const struct tally *t)
     return n;
 }
 
+static struct amounts *amounts_new(const struct counters *c)
+{
+    bool is_needed = false;
+    size_t n = c->n_totals + c->n_subtotals;
+    for (size_t i = 0; i < c->n_totals; i++)
+        is_needed = is_needed || c->totals[i].value || c->totals[i].having;
+    if (!is_needed)
+        return NULL;
+    struct amounts *a = mem_zalloc(sizeof *a);
+    value_sums_note(&a->sums, c->text);
+    a->sum_of = mem_zalloc(c->n_totals * sizeof *a->sum_of);
+    for (size_t i = 0; i < c->n_totals; i++)
+        a->sum_of[i] = value_sums_find(&a->sums, bytes_str(c->totals[i].ns));
+    a->slots = mem_zalloc(n * sizeof *a->slots);
+    a->n = mem_zalloc(n * sizeof *a->n);
+    a->is_needed = mem_zalloc(n * sizeof *a->is_needed);
+    return a;
+}
+
+static void amounts_free(struct amounts **ap)
+{
+    struct amounts *a = *ap;
+    if (!a)
+        return;
+    value_sums_free(&a->sums);
+    value_sums_free(&a->earlier);
+    free(a->sum_of);
+    free(a->slots);
+    free(a->n);
+    free(a->is_needed);
+    free(a);
+    *ap = NULL;
+}
+
 struct tally *tally_new(const struct counters *counters, size_t max_memory, struct minute_ring *ring)
 {
     struct tally *t = mem_zalloc(sizeof *t);
@@ -67,7 +115,8 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory, stru
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
         .counts = mem_zalloc((n + 1) * sizeof(struct count_slot)),
         .members = mem_zalloc((counters->n_uniques + 1) * sizeof(struct count_slot)),
-        .codes = mem_zalloc((counters->n_uniques + 1) * sizeof(uint64_t))};
+        .codes = mem_zalloc((counters->n_uniques + 1) * sizeof(uint64_t)),
+        .amounts = amounts_new(counters)};
     const size_t *text_of = counters_reader_text_of(t->reader);
     for (size_t i = 0; i < n; i++) {
         const struct counter *c = counters_at(counters, i);
@@ -100,6 +149,7 @@ void tally_free(struct tally **tp)
     free(t->counts);
     free(t->members);
     free(t->codes);
+    amounts_free(&t->amounts);
     free(t);
     *tp = NULL;
 }
@@ -177,19 +227,49 @@ static void add_members(struct tally *t, const struct counters_event *event)
     count_table_add(t->batch.members, t->members, n);
 }
 
-enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
+/* Adds the values of an event to the sums. If a sum would exceed VALUE_SUM_MAX, changes no sum and returns the reason. */
+static const char *add_to_sums(struct tally *t, const struct counters_event *event)
 {
-    struct counters_event event;
-    enum counters_verdict verdict = counters_extract(t->reader, line, &event);
-    *reason = verdict == COUNTERS_REJECTED ? event.reason : NULL;
-    *time = event.time;
-    if (verdict != COUNTERS_EVENT)
-        return verdict;
-    t->batch.events++;
+    struct amounts *a = t->amounts;
+    const struct counters *c = t->counters;
+    for (size_t i = 0; i < c->n_totals; i++) {
+        const struct counter_amount *amount = &event->amounts[i];
+        if (!a->sum_of[i] || !amount->is_counted)
+            continue;
+        const struct value_sum *earlier = value_sums_find(&a->earlier, bytes_str(c->totals[i].ns));
+        struct value_sum after = *a->sum_of[i];
+        if (value_sum_add(&after, earlier ? earlier->sum : 0) &&
+            value_sum_add(&after, value_magnitude(amount->n)))
+            continue;
+        snprintf(a->reason, sizeof a->reason, "%s would exceed 64 bits", c->totals[i].ns);
+        return a->reason;
+    }
+    for (size_t i = 0; i < c->n_totals; i++)
+        if (a->sum_of[i] && event->amounts[i].is_counted)
+            value_sum_add(a->sum_of[i], value_magnitude(event->amounts[i].n));
+    return NULL;
+}
+
+/* Notes which texts the event's counts and sets use. The sets of a total may use its key even if the total does not
+ * count the event. */
+static void note_needed(struct tally *t, const struct counters_event *event)
+{
+    const struct counters *c = t->counters;
+    memset(t->amounts->is_needed, 0, event->n_texts * sizeof *t->amounts->is_needed);
+    for (size_t i = 0; i < t->n_counters; i++)
+        if (i < c->n_totals || event->amounts[c->subtotals[i - c->n_totals].total].is_counted)
+            t->amounts->is_needed[event->text_of[i]] = true;
+}
+
+/* Interns the event's texts, and adds the lookups of new texts. */
+static void take_texts(struct tally *t, const struct counters_event *event)
+{
     struct interner *texts = t->batch.texts;
-    interner_add_all(texts, event.texts, event.n_texts, t->ids);
-    for (size_t i = 0; i < event.n_texts; i++) {
+    interner_add_all(texts, event->texts, event->n_texts, t->ids);
+    for (size_t i = 0; i < event->n_texts; i++) {
         struct interned *text = interner_get(texts, t->ids[i]);
+        if (t->amounts && !t->amounts->is_needed[i])
+            continue;
         if (t->limits && t->limits[i] && !key_limit_admits(t->limits[i], text->stored)) {
             t->ids[i] = interner_add(texts, BYTES_LITERAL(COMPONENT_OTHER));
             continue;
@@ -199,6 +279,43 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
             add_lookup(&t->batch, t->ids[i]);
         }
     }
+}
+
+/* Adds only the counts of totals, and their subtotals, that count the event. */
+static void add_amounts(struct tally *t, const struct counters_event *event)
+{
+    struct amounts *a = t->amounts;
+    const struct counters *c = t->counters;
+    size_t n_counts = 0, n_sums = 0;
+    for (size_t i = 0; i < t->n_counters; i++) {
+        size_t total = i < c->n_totals ? i : c->subtotals[i - c->n_totals].total;
+        if (!event->amounts[total].is_counted)
+            continue;
+        if (!a->sum_of[total]) {
+            t->counts[n_counts++] = t->counts[i];
+            continue;
+        }
+        a->n[n_sums] = event->amounts[total].n;
+        a->slots[n_sums++] = t->counts[i];
+    }
+    count_table_add(t->batch.table, t->counts, n_counts);
+    count_table_add_sums(t->batch.table, a->slots, a->n, n_sums);
+}
+
+enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
+{
+    struct counters_event event;
+    enum counters_verdict verdict = counters_extract(t->reader, line, &event);
+    *reason = verdict == COUNTERS_REJECTED ? event.reason : NULL;
+    *time = event.time;
+    if (verdict != COUNTERS_EVENT)
+        return verdict;
+    if (t->amounts && (*reason = add_to_sums(t, &event)))
+        return COUNTERS_REJECTED;
+    if (t->amounts)
+        note_needed(t, &event);
+    t->batch.events++;
+    take_texts(t, &event);
     size_t n_totals = t->counters->n_totals;
     uint32_t tag = count_tag(0, event.hour), next = count_tag(1, event.hour) - tag;
     for (size_t i = 0; i < t->n_counters; i++, tag += next) {
@@ -208,7 +325,10 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
         *c = (struct count_slot){
             tag, t->ids[event.text_of[total]], is_total ? COUNT_NO_SUB : t->ids[event.text_of[i]], 1};
     }
-    count_table_add(t->batch.table, t->counts, t->n_counters);
+    if (t->amounts)
+        add_amounts(t, &event);
+    else
+        count_table_add(t->batch.table, t->counts, t->n_counters);
     if (t->counters->n_uniques > 0)
         add_members(t, &event);
     return COUNTERS_EVENT;
@@ -236,6 +356,29 @@ void tally_refill_line(struct tally *t, struct bytes line)
 struct minute_columns tally_minute_columns(const struct tally *t)
 {
     return (struct minute_columns){.counters = t->counters, .text_of = counters_reader_text_of(t->reader)};
+}
+
+const struct value_sums *tally_sums(const struct tally *t)
+{
+    static const struct value_sums none;
+    return t->amounts ? &t->amounts->sums : &none;
+}
+
+void tally_begin_sums(struct tally *t, const struct value_sums *slice)
+{
+    for (size_t i = 0; t->amounts && i < slice->n; i++) {
+        struct value_sum *sum = value_sums_find(&t->amounts->sums, bytes_str(slice->list[i].ns));
+        if (sum)
+            value_sum_add(sum, slice->list[i].sum);
+    }
+}
+
+void tally_set_earlier_sums(struct tally *t, const struct value_sums *earlier)
+{
+    if (!t->amounts)
+        return;
+    value_sums_free(&t->amounts->earlier);
+    t->amounts->earlier = value_sums_copy(earlier);
 }
 
 struct batch *tally_batch(struct tally *t)
@@ -270,6 +413,8 @@ struct batch tally_take(struct tally *t, bool ends_slice)
     for (size_t i = 0; ends_slice && t->limits && i < t->n_counters; i++)
         if (t->limits[i])
             key_limit_clear(t->limits[i]);
+    for (size_t i = 0; ends_slice && t->amounts && i < t->amounts->sums.n; i++)
+        t->amounts->sums.list[i].sum = 0;
     if (taken.owns_texts)
         begin_texts(t);
     else

@@ -3,16 +3,17 @@
  * A batch holds the counts and the members of the lines between two flushes (count_table.h), new lookups, and rejects.
  * Batches share an interner until the interner has used its share of the memory.
  *
- * 1. An event adds one to one count of every total and every subtotal. Skipped and rejected lines add to no count. So
- *    the counts of a subtotal in an hour add up to the total's count of that hour.
+ * 1. An event adds one to one count of every total and every subtotal. A total with a value, and its subtotals, add the
+ *    event's value instead. Skipped and rejected lines add to no count. So the counts of a subtotal in an hour add up to
+ *    the total's count of that hour.
  *    Each unique counter for which the event has a member has this member in the set of the total's key.
  * 2. If a batch is the first batch in its slice to count a hashed component, the batch contains the component's lookup.
  *    When the interner is replaced, lookups are added once more.
  * 3. A key over its counter's max_keys counts as `(other)` and has no lookup. Its members are in the sets of `(other)`.
  * 4. The texts of a batch are valid until the batch is freed. Free batches in the order in which tally_take returned
  *    them.
- *
- * 5. If the tally has a minute ring (minute_ring.h), a line that tally_line has counted can be added to the ring, with the
+ * 5. An event is rejected if a total's sum of absolute values would exceed VALUE_SUM_MAX (value_sums.h).
+ * 6. If the tally has a minute ring (minute_ring.h), a line that tally_line has counted can be added to the ring, with the
  *    same texts. A line that was counted before the start is added with tally_refill_line, and only to the ring.
  *
  * One thread adds events. Another thread may read a batch that tally_take has returned. */
@@ -22,6 +23,7 @@
 #include "aggregator/key_limit.h"
 #include "aggregator/minute_read.h"
 #include "counts/count_table.h"
+#include "counts/value_sums.h"
 
 /* The number of events at which a batch must be flushed. If the feeder pauses at this number, every count is below
  * 2^32. */
@@ -67,6 +69,13 @@ void tally_count_minute(struct tally *t, int64_t time);
 void tally_refill_line(struct tally *t, struct bytes line);
 /* Returns the positions of the counters in the rows of the ring. */
 struct minute_columns tally_minute_columns(const struct tally *t);
+/* The sums of absolute values of the lines counted since the last tally_take with `ends_slice`, which begins with the
+ * sum 0, plus those of tally_begin_sums. Has the totals with a value. */
+const struct value_sums *tally_sums(const struct tally *t);
+/* Adds the sums of the open slice, before the first line. */
+void tally_begin_sums(struct tally *t, const struct value_sums *slice);
+/* Sets the sums of everything before the lines of tally_sums: the archive and the earlier slices. */
+void tally_set_earlier_sums(struct tally *t, const struct value_sums *earlier);
 /* Returns the batch that lines are counted into. */
 struct batch *tally_batch(struct tally *t);
 /* Returns true if the batch must be flushed, because the batch or the texts have used their share of the memory. */

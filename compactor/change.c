@@ -78,6 +78,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
         .again = spec->again,
         .archive = &c->archive,
         .csv = spec->csv,
+        .counters = spec->counters,
         .shards = run->shards ? run->shards : c->archive.shards,
         .hours_from = run->hours_from > c->archive.hours_from ? run->hours_from : c->archive.hours_from,
         .on_progress = on_read,
@@ -93,6 +94,8 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
     run->parts = import_parts(c->import);
     run->n_parts = import.parts;
     run->coarse = import_coarse(c->import);
+    run->sums = import_sums(c->import);
+    run->new_counters = import_new_counters(c->import);
     run->imports = import_entries(c->import, &run->n_imports);
     for (size_t i = 0; i < run->n_imports; i++)
         c->imported += run->imports[i].records;

@@ -15,6 +15,13 @@
 
 #define PROGRESS_EVERY 65536 /* lines */
 
+/* A namespace of the imported records. */
+struct import_ns {
+    char ns[VALUE_SUM_NS_TEXT];
+    bool is_bounded;      /* the archive gets the sum of its absolute values */
+    struct value_sum sum; /* the sum of the namespace alone */
+};
+
 struct import {
     uint32_t shards, n_parts;
     struct external_sort **sorts;
@@ -23,7 +30,12 @@ struct import {
     struct manifest_import *entries;
     size_t n_entries;
     bool has_rollups;
-    bool has_uniques;      /* the archive has unique counters */
+    bool has_uniques;         /* the archive has unique counters */
+    struct value_sums values; /* names the totals with a value */
+    struct import_ns *namespaces;
+    size_t n_namespaces, room_namespaces;
+    struct value_sums sums;
+    struct buf new_counters;
     struct buf lookup;     /* the text of a lookup that is checked */
     uint64_t bytes, total; /* of the files, read and in all */
     uint64_t records;
@@ -79,12 +91,77 @@ static struct bytes take_line(struct import_file *f, struct bytes line)
     return line;
 }
 
+static bool has_counter(const struct manifest *m, struct bytes ns)
+{
+    return counted_since_has(m->counters, ns) || counted_since_has(m->retired, ns);
+}
+
+/* Takes the totals with a value from the archive, and those that the archive does not have from the configuration. */
+static void note_values(struct import *i, const struct import_spec *spec)
+{
+    const char *text = spec->counters ? spec->counters : "";
+    struct bytes ns;
+    unsigned scale;
+    value_sums_note(&i->values, spec->archive->counters);
+    value_sums_note(&i->values, spec->archive->retired);
+    while (counters_text_next_value(&text, &ns, &scale))
+        if (!has_counter(spec->archive, ns))
+            value_sums_at(&i->values, ns);
+}
+
+/* Records of one counter usually follow each other, so the search begins with the latest namespace. */
+static struct import_ns *find_namespace(struct import_file *f, struct bytes ns)
+{
+    struct import *i = f->import;
+    for (size_t k = i->n_namespaces; k-- > 0;)
+        if (bytes_equal_str(ns, i->namespaces[k].ns))
+            return &i->namespaces[k];
+    struct import_ns *n = ARRAY_ADD(i->namespaces, i->n_namespaces, i->room_namespaces);
+    bool is_value = value_sums_find(&i->values, ns) != NULL, is_known = has_counter(f->spec->archive, ns);
+    *n = (struct import_ns){.is_bounded = is_value || !is_known};
+    snprintf(n->ns, sizeof n->ns, "%.*s", (int)ns.len, ns.ptr);
+    if (is_value && !is_known && f->spec->counters)
+        counters_append_lines(f->spec->counters, ns, &i->new_counters);
+    return n;
+}
+
+/* Adds the counts of a record to the sum of its namespace. A rollup that the archive derives from its parts adds
+ * nothing. */
+static void add_values(struct import_file *f, const struct record_key *key, struct bytes line)
+{
+    bool is_derived = key->is_subtotal && key->unit != PERIOD_HOUR &&
+                      !(key->unit == PERIOD_DAY && key->start < f->spec->hours_from);
+    struct import_ns *n = key->is_lookup || key->is_set || is_derived ? NULL : find_namespace(f, key->ns);
+    struct record r;
+    struct bytes name;
+    int64_t count;
+    bool bad;
+    if (!n || !n->is_bounded || !record_split(line, RECORD_SEPARATOR, &r))
+        return;
+    while (record_next_count(&r.value, &name, &count, &bad))
+        value_sum_add(&n->sum, value_magnitude(count));
+}
+
+/* The largest sum of a total and its subtotals bounds all of them. */
+static void join_sums(struct import *i)
+{
+    for (size_t k = 0; k < i->n_namespaces; k++) {
+        const struct import_ns *n = &i->namespaces[k];
+        const char *dot = strchr(n->ns, '.');
+        if (!n->is_bounded)
+            continue;
+        struct value_sum *sum = value_sums_at(&i->sums, bytes_str(dot ? dot + 1 : n->ns));
+        sum->sum = sum->sum > n->sum.sum ? sum->sum : n->sum.sum;
+    }
+    buf_append_char(&i->new_counters, '\0');
+}
+
 static enum compact_result add_record(struct import_file *f, struct bytes line, struct error *error)
 {
     struct import *i = f->import;
     struct record_key key;
     const struct manifest *m = f->spec->archive;
-    const char *wrong = record_check(line, &key, &i->lookup);
+    const char *wrong = record_check(line, &i->values, &key, &i->lookup);
     if (!wrong && key.is_subtotal && (key.is_set || i->has_uniques) &&
         (counters_text_is_other(m->counters, key.ns, key.is_set) ||
             counters_text_is_other(m->retired, key.ns, key.is_set)))
@@ -92,6 +169,7 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
                            : "counts, but the archive has a unique counter of this name";
     if (wrong)
         return refuse_line(f, wrong, error);
+    add_values(f, &key, line);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
     enum compact_result r = external_sort_add(i->sorts[part], line, error);
@@ -274,6 +352,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     *out = i;
     i->shards = spec->shards;
     i->has_uniques = strstr(spec->archive->counters, "unique ") || strstr(spec->archive->retired, "unique ");
+    note_values(i, spec);
     i->n_parts = spec->parts;
     i->sorts = mem_zalloc(i->n_parts * sizeof(struct external_sort *));
     i->views = mem_zalloc(i->n_parts * sizeof(struct count_source *));
@@ -290,6 +369,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
         r = read_file(spec, i, spec->files[k], error);
     for (uint32_t k = 0; k < i->n_parts && r == COMPACT_OK; k++)
         r = finish_part(i, k, spec, error);
+    join_sums(i);
     return r;
 }
 
@@ -304,6 +384,10 @@ void import_free(struct import **ip)
     }
     free(i->sorts);
     free(i->views);
+    value_sums_free(&i->values);
+    value_sums_free(&i->sums);
+    free(i->namespaces);
+    buf_free(&i->new_counters);
     free(i->parts);
     buf_free(&i->lookup);
     import_csv_free(&i->csv);
@@ -321,6 +405,16 @@ const struct manifest_import *import_entries(const struct import *i, size_t *n)
 {
     *n = i->n_entries;
     return i->entries;
+}
+
+const struct value_sums *import_sums(const struct import *i)
+{
+    return &i->sums;
+}
+
+const char *import_new_counters(const struct import *i)
+{
+    return i->new_counters.ptr;
 }
 
 const struct coarse *import_coarse(const struct import *i)

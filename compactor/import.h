@@ -13,7 +13,9 @@
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
  * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in
  *    several threads.
- * 6. The parts share the memory. Memory: the bound of external_sort for each part, and besides, for each part, its
+ * 6. Only a counter with a value has counts that are 0 or negative. A counter that the archive does not have is
+ *    as configured.
+ * 7. The parts share the memory. Memory: the bound of external_sort for each part, and besides, for each part, its
  *    longest line twice. */
 #ifndef MILLRACE_IMPORT_H
 #define MILLRACE_IMPORT_H
@@ -29,10 +31,11 @@ struct import_spec {
     const char *directory; /* for temporary files without names */
     size_t memory;
     bool again;
-    const struct manifest *archive;    /* the current generation */
-    int64_t hours_from;                /* of the generation to be made */
-    uint32_t shards;                   /* of the generation to be made */
-    uint32_t parts;                    /* at least 1; see import_parts_max */
+    const struct manifest *archive; /* the current generation */
+    const char *counters; /* canonical text of the configured counters; NULL: there is no configuration */
+    int64_t hours_from;   /* of the generation to be made */
+    uint32_t shards;      /* of the generation to be made */
+    uint32_t parts;       /* at least 1; see import_parts_max */
     const struct import_csv_spec *csv; /* the files are CSV; NULL: records */
     /* Called at intervals; may be NULL. */
     void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
@@ -56,6 +59,12 @@ void import_free(struct import **i);
 /* Both are valid until import_free. The parts are those of run.h. */
 const struct count_sources *import_parts(const struct import *i);
 const struct manifest_import *import_entries(const struct import *i, size_t *n);
+/* The sums of absolute values of each counter with a value, and of each counter that the archive does not have. Only for
+ * the sum of a counter's subtotals that is the largest. */
+const struct value_sums *import_sums(const struct import *i);
+/* The lines, in the canonical text of the configured counters, of the imported counters with a value that the archive
+ * does not have. */
+const char *import_new_counters(const struct import *i);
 /* The days and months of CSV files; NULL: the files are records. */
 const struct coarse *import_coarse(const struct import *i);
 /* Rows of CSV files that were left out, and their lines. *first is the first line of the first row, with the

@@ -165,7 +165,7 @@ static void append_lookup(struct import_csv *c, struct bytes text, struct bytes 
 }
 
 static const char *append_records(
-    struct import_csv *c, const struct counter *counter, const char *hour, uint64_t count)
+    struct import_csv *c, const struct counter *counter, const char *hour, int64_t count)
 {
     char spaces[2][COMPONENT_HASH + 1];
     const struct counter *total = total_of(c, counter);
@@ -173,14 +173,14 @@ static const char *append_records(
     const char *why = make_key(c, total, KEY, &c->key, &key);
     if (!why && counter != total)
         why = make_key(c, counter, SUB, &c->sub, &sub);
-    if (why || count == 0)
+    if (why || (count == 0 && !counter->value))
         return why;
     struct bytes stored = component_store(key, spaces[0]), stored_sub = component_store(sub, spaces[1]);
     if (counter == total)
         buf_printf(
-            &c->records, "%s|%.*s,%s:%" PRIu64 "\n", counter->ns, (int)stored.len, stored.ptr, hour, count);
+            &c->records, "%s|%.*s,%s:%" PRId64 "\n", counter->ns, (int)stored.len, stored.ptr, hour, count);
     else
-        buf_printf(&c->records, "%s|%.*s.%s,%.*s:%" PRIu64 "\n", counter->ns, (int)stored.len, stored.ptr,
+        buf_printf(&c->records, "%s|%.*s.%s,%.*s:%" PRId64 "\n", counter->ns, (int)stored.len, stored.ptr,
             hour, (int)stored_sub.len, stored_sub.ptr, count);
     append_lookup(c, key, stored);
     if (counter != total)
@@ -240,6 +240,23 @@ static const char *refuse_count(struct import_csv *c, struct bytes number)
     return c->wrong;
 }
 
+/* Reads the number of a row: a whole number, or a decimal of the counter's scale. Returns NULL, or the reason. */
+static const char *read_number(struct import_csv *c, const struct counter *counter, int64_t *count)
+{
+    struct bytes number = csv_value(c->csv, c->columns[COUNT]);
+    if (!counter->value)
+        return bytes_to_i64(number, count) && *count >= 0 ? NULL : refuse_count(c, number);
+    const char *why = decimal_read(number, counter->decimal, count);
+    if (!why && (*count > counter->max_value || *count < -counter->max_value))
+        why = "exceeds max_value";
+    if (!why)
+        return NULL;
+    struct bytes shown = number.len > 0 ? number : BYTES_LITERAL("it is empty");
+    snprintf(c->wrong, sizeof c->wrong, "the value %s: %.*s", why,
+        shown.len < SHOWN_MAX ? (int)shown.len : SHOWN_MAX, shown.ptr);
+    return c->wrong;
+}
+
 /* Returns NULL, or the reason. */
 static const char *take_row(struct import_csv *c)
 {
@@ -249,18 +266,19 @@ static const char *take_row(struct import_csv *c)
     struct bytes text = spec->period ? bytes_str(spec->period) : csv_value(c->csv, c->columns[DATE]);
     struct import_date date;
     char hour[HOUR_TEXT_MAX + 1];
-    uint64_t count = 1;
+    int64_t count = 1;
     if (!counter)
         return "there is no such counter";
-    struct bytes number = spec->counts_rows ? BYTES_NONE : csv_value(c->csv, c->columns[COUNT]);
-    if (!spec->counts_rows && !bytes_to_u64(number, &count))
-        return refuse_count(c, number);
-    const char *why = import_date_read(text, c->unit, &date);
+    if (spec->counts_rows && counter->value)
+        return "the counter adds a value, so its rows cannot be counted; name the column with --count";
+    const char *why = spec->counts_rows ? NULL : read_number(c, counter, &count);
+    if (!why)
+        why = import_date_read(text, c->unit, &date);
     if (!why && !print_hour(&date, hour))
         why = "the date is not in 2000 to 2159";
     if (!why)
         why = append_records(c, counter, hour, count);
-    if (!why && count > 0)
+    if (!why && (count > 0 || counter->value))
         note_coarse(c, counter, &date);
     return why;
 }

@@ -294,6 +294,11 @@ static int run_change_in(struct session *s, struct options *o)
         spec.n_imports = options_operands(o, &files);
     spec.imports = files;
     spec.csv = csv.counters ? &csv : NULL;
+    struct counters *counters = NULL;
+    if (options_config(o) && config_section(options_config(o), "input", "") &&
+        counters_read(options_config(o), &counters, &error) != 0)
+        return fail(error.text, EX_CONFIG);
+    spec.counters = counters ? counters->text : NULL;
     if (spec.forget || spec.forget_sub)
         s->spec.keep = 1;
     enum compact_result r = prepare_archive(o, &error);
@@ -311,6 +316,7 @@ static int run_change_in(struct session *s, struct options *o)
         log_info("no generation has the key; nothing was changed", LOG_U("records", 0));
     change_free(&c);
     import_options_free(&csv);
+    counters_free(&counters);
     if (r != COMPACT_OK)
         return report_failure(r, &error);
     return dry && !is_needed ? DRY_NONE : EX_OK;

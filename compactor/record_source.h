@@ -43,6 +43,7 @@ struct slice_facts {
     struct manifest_stream *begins; /* where the slice begins in each stream known at its creation */
     size_t n_begins;
     uint64_t bytes; /* size of the slice's counts */
+    struct value_sums sums;
 };
 enum compact_result slice_facts_read(const char *path, struct slice_facts *out, struct error *error);
 void slice_facts_free(struct slice_facts *f);

@@ -142,6 +142,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         counters_append_missing(m->retired, f.counters, &retired);
         counters_append_missing(m->counters, f.counters, &retired);
         replace_text(&m->retired, bytes_dup(buf_bytes(&retired)));
+        value_sums_add(&m->sums, &f.sums);
         counted_since_follow(&m->since, m->counters, f.counters, f.started);
         replace_text(&m->counters, f.counters);
         f.counters = NULL;
@@ -189,6 +190,31 @@ static int64_t latest(int64_t x, int64_t y)
     return x > y ? x : y;
 }
 
+/* Adds the values of an import to those of the archive and the slices. */
+static enum compact_result plan_values(struct run *run)
+{
+    struct manifest *m = &run->made;
+    const char *counters = run->spec->new_counters ? run->spec->new_counters : "";
+    struct buf retired = {0};
+    struct bytes line = counters_conflict(counters, m->counters);
+    if (line.len > 0)
+        return error_set(run->error, COMPACT_REFUSED,
+            "the configuration's `%.*s` differs from the counter in the slices; nothing was imported",
+            (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
+    /* After the slices, because what the daemons have counted is merged in any case. */
+    const char *over = run->spec->sums ? value_sums_add(&m->sums, run->spec->sums) : NULL;
+    if (over)
+        return error_set(run->error, COMPACT_REFUSED,
+            "%s would exceed 64 bits: the absolute values of the archive, the slices and the import; nothing "
+            "was imported",
+            over);
+    buf_append_str(&retired, m->retired);
+    counters_append_missing(counters, m->counters, &retired);
+    replace_text(&m->retired, bytes_dup(buf_bytes(&retired)));
+    buf_free(&retired);
+    return COMPACT_OK;
+}
+
 static enum compact_result step_plan(struct run *run)
 {
     const struct manifest *old = &run->old, *base = run->base;
@@ -207,6 +233,7 @@ static enum compact_result step_plan(struct run *run)
     m->hours_from = latest(run->spec->hours_from, latest(old->hours_from, base->hours_from));
     snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
     plan_recount(run);
+    m->sums = value_sums_copy(&base->sums);
     counted_since_copy(&base->since, &m->since);
     coarse_join(&m->coarse, run->spec->kept_coarse ? run->spec->kept_coarse : &base->coarse);
     if (run->spec->coarse)
@@ -226,7 +253,7 @@ static enum compact_result step_plan(struct run *run)
         free(path);
     }
     run->out->slices = run->last - run->old.through;
-    return r;
+    return r == COMPACT_OK ? plan_values(run) : r;
 }
 
 /* Removes the generations that an interrupted run has published, because this run merges their slices again. The

@@ -65,6 +65,8 @@ struct run_spec {
     uint32_t n_parts;
     const struct manifest_import *imports; /* the imported files, for the manifest */
     size_t n_imports;
+    const struct value_sums *sums; /* absolute values of the added records; NULL: none */
+    const char *new_counters; /* canonical lines of counters that only the added records have; NULL: none */
     const struct coarse *coarse;      /* counts of the sources for whole days or months; NULL: none */
     const struct coarse *kept_coarse; /* those of the archive after the filter; NULL: all of the archive */
     /* Selects the counts to keep, in the archive and in the slices; NULL: all. */

@@ -77,6 +77,7 @@ enum compact_result slice_facts_read(const char *path, struct slice_facts *out, 
     out->started = state->started;
     out->until = least_until(state);
     out->counters = mem_strdup(state->counters);
+    out->sums = value_sums_copy(&state->sums);
     out->streams = streams_of(state->cursors, state->n_cursors, &out->n_streams);
     out->begins = streams_of(state->begins, state->n_begins, &out->n_begins);
     for (size_t i = 0; i < state->n_runs; i++)
@@ -88,6 +89,7 @@ enum compact_result slice_facts_read(const char *path, struct slice_facts *out, 
 void slice_facts_free(struct slice_facts *f)
 {
     free(f->counters);
+    value_sums_free(&f->sums);
     free(f->streams);
     free(f->begins);
     *f = (struct slice_facts){0};

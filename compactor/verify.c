@@ -24,6 +24,7 @@ struct verify {
     uint64_t done, total; /* bytes */
     bool has_more;        /* some subtotal has more counts than its total */
     struct record_filter compared;
+    struct value_sums values; /* the totals with a value, with the sums of their records' absolute values */
     struct buf space;
 };
 
@@ -75,6 +76,34 @@ static enum compact_result check_unchanged(const struct verify *v, const struct 
     return COMPACT_OK;
 }
 
+/* Adds a total's record to its sum of absolute values. */
+static void add_values(struct verify *v, const struct record_key *key, struct bytes line)
+{
+    struct value_sum *sum = value_sums_find(&v->values, key->ns);
+    struct record r;
+    struct bytes name;
+    int64_t n;
+    bool bad;
+    if (!sum || key->is_subtotal || !record_split(line, RECORD_SEPARATOR, &r))
+        return;
+    while (record_next_count(&r.value, &name, &n, &bad))
+        value_sum_add(sum, value_magnitude(n));
+}
+
+/* The manifest's sums must bound those of the records, or else a merge could overflow. */
+static enum compact_result check_values(const struct verify *v)
+{
+    for (size_t i = 0; i < v->values.n; i++) {
+        const struct value_sum *is = &v->values.list[i],
+                               *bound = value_sums_find(&v->manifest.sums, bytes_str(is->ns));
+        if (is->sum > (bound ? bound->sum : 0))
+            return error_set(v->error, COMPACT_DAMAGED,
+                "%.200s: the manifest's sum of the absolute values of %s is less than that of its records",
+                v->directory, is->ns);
+    }
+    return COMPACT_OK;
+}
+
 /* Checks every record of a shard. Sets *texts to a sum over the lookups, which does not depend on their order. */
 static enum compact_result check_records(struct verify *v, uint32_t shard, const struct sorted_file *f,
     struct verify_rollups *rollups, uint64_t *texts)
@@ -85,9 +114,11 @@ static enum compact_result check_records(struct verify *v, uint32_t shard, const
     for (size_t at = 0; !why && next_line(f, &at, &line);) {
         struct record_key key;
         wrong = line;
-        why = record_check(line, &key, &v->space);
+        why = record_check(line, &v->values, &key, &v->space);
         if (!why && record_shard(&key, v->manifest.shards) != shard)
             why = "the record belongs to another shard";
+        if (!why && v->values.n > 0)
+            add_values(v, &key, line);
         if (!why && key.is_lookup)
             *texts += XXH3_64bits(line.ptr, line.len);
         if (!why && key.is_subtotal)
@@ -134,7 +165,7 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     enum compact_result r = open_file(v, &m->files[shard], &f);
     if (r != COMPACT_OK)
         return r;
-    struct verify_rollups *rollups = verify_rollups_new(&f->text, m->hours_from, v->report);
+    struct verify_rollups *rollups = verify_rollups_new(&f->text, &v->values, m->hours_from, v->report);
     r = check_records(v, shard, f, rollups, &texts);
     v->has_more = v->has_more || verify_rollups_has_more(rollups);
     enum compact_result unchanged = check_unchanged(v, f);
@@ -280,13 +311,18 @@ enum compact_result verify_archive(
     archive_path(spec->archive, v.manifest.generation, false, v.directory);
     for (uint32_t k = 0; k < v.manifest.shards; k++)
         v.total += v.manifest.files[k].bytes + v.manifest.set_texts[k].bytes + v.manifest.sets[k].bytes;
+    value_sums_note(&v.values, v.manifest.counters);
+    value_sums_note(&v.values, v.manifest.retired);
     for (uint32_t k = 0; k < v.manifest.shards && r == COMPACT_OK; k++)
         r = check_shard(&v, k);
+    if (r == COMPACT_OK)
+        r = check_values(&v);
     if (r == COMPACT_OK && v.has_more && v.manifest.n_imports == 0)
         r = error_set(error, COMPACT_DAMAGED, "%.200s: %.100s: a subtotal has more counts than its total",
             v.directory, report->example);
     if (r == COMPACT_OK)
         r = compare_generations(&v);
+    value_sums_free(&v.values);
     buf_free(&v.space);
     manifest_free(&v.manifest);
     return r;

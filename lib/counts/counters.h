@@ -106,6 +106,13 @@ enum period_unit counters_text_period(const char *text, struct bytes ns);
 /* Sets *scale to the scale of a value counter in a canonical text. Returns false if the counter is not a value counter.
  * `ns` is the namespace of a total or a subtotal. */
 bool counters_text_scale(const char *text, struct bytes ns, unsigned *scale);
+/* Returns true if the total counts only events that have a field (`having`). */
+bool counters_text_has_having(const char *text, struct bytes total);
+/* Appends the lines that define the total or subtotal, and its total, unless `out` has them. */
+void counters_append_lines(const char *text, struct bytes ns, struct buf *out);
+/* Sets *ns and *scale to those of the next total with a value, and moves *text after its line. Returns false at the end
+ * of the text. */
+bool counters_text_next_value(const char **text, struct bytes *ns, unsigned *scale);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
  * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);

@@ -18,24 +18,15 @@ struct counter_line {
     bool is_definition; /* the key or the member: each counter has exactly one such line */
 };
 
-static struct bytes take_word(struct bytes *rest)
-{
-    const char *end = rest->len ? memchr(rest->ptr, ' ', rest->len) : NULL;
-    struct bytes word = bytes_of(rest->ptr, end ? (size_t)(end - rest->ptr) : rest->len);
-    size_t used = word.len + (end != NULL);
-    *rest = bytes_of(rest->ptr + used, rest->len - used);
-    return word;
-}
-
 /* Parses a line that defines the meaning of a counter's counts. Returns false for any other line. */
 static bool read_line(struct bytes line, struct counter_line *out)
 {
     static const char *const kinds[] = {"total", "subtotal", "unique"}, *const settings[] = {"key", "member",
                                                                             "value", "scale", "having"};
     bool has_kind = false, has_setting = false;
-    out->kind = take_word(&line);
-    out->ns = take_word(&line);
-    out->setting = take_word(&line);
+    out->kind = bytes_take_word(&line);
+    out->ns = bytes_take_word(&line);
+    out->setting = bytes_take_word(&line);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         has_kind = has_kind || bytes_equal_str(out->kind, kinds[i]);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
@@ -81,20 +72,61 @@ struct bytes counters_conflict(const char *before, const char *now)
     return find_line(before, l.ns);
 }
 
-bool counters_text_scale(const char *text, struct bytes ns, unsigned *scale)
+bool counters_text_has_having(const char *text, struct bytes total)
 {
-    const char *dot = ns.len ? memchr(ns.ptr, '.', ns.len) : NULL;
     struct counter_line l;
-    struct bytes line;
-    if (dot)
-        ns = bytes_of(dot + 1, ns.len - (size_t)(dot + 1 - ns.ptr));
-    for (; *text; text = next_line(text)) {
-        line = first_line(text);
-        if (!read_line(line, &l) || !bytes_equal(l.ns, ns) || !bytes_equal_str(l.setting, "scale"))
+    for (; *text; text = next_line(text))
+        if (read_line(first_line(text), &l) && bytes_equal(l.ns, total) &&
+            bytes_equal_str(l.setting, "having"))
+            return true;
+    return false;
+}
+
+bool counters_text_next_value(const char **text, struct bytes *ns, unsigned *scale)
+{
+    struct counter_line l;
+    while (**text) {
+        struct bytes line = first_line(*text);
+        *text = next_line(*text);
+        if (!read_line(line, &l) || !bytes_equal_str(l.setting, "scale"))
             continue;
+        *ns = l.ns;
         *scale = (unsigned)(line.ptr[line.len - 1] - '0');
         return *scale <= DECIMAL_SCALE_MAX;
     }
+    return false;
+}
+
+static struct bytes total_of(struct bytes ns)
+{
+    const char *dot = ns.len ? memchr(ns.ptr, '.', ns.len) : NULL;
+    return dot ? bytes_of(dot + 1, ns.len - (size_t)(dot + 1 - ns.ptr)) : ns;
+}
+
+void counters_append_lines(const char *text, struct bytes ns, struct buf *out)
+{
+    struct counter_line l;
+    for (; *text; text = next_line(text)) {
+        struct bytes line = first_line(text);
+        if (!read_line(line, &l) || !(bytes_equal(l.ns, ns) || bytes_equal(l.ns, total_of(ns))))
+            continue;
+        buf_append_char(out, '\0'); /* for has_line */
+        bool has = has_line(out->ptr, line);
+        out->len--;
+        if (has)
+            continue;
+        buf_append_bytes(out, line);
+        buf_append_char(out, '\n');
+    }
+}
+
+bool counters_text_scale(const char *text, struct bytes ns, unsigned *scale)
+{
+    struct bytes total;
+    ns = total_of(ns);
+    while (counters_text_next_value(&text, &total, scale))
+        if (bytes_equal(total, ns))
+            return true;
     return false;
 }
 

@@ -160,6 +160,22 @@ static bool parse_since(const struct json_doc *d, struct counted_since *s)
     return true;
 }
 
+static bool parse_sums_of_values(const struct json_doc *d, struct value_sums *s)
+{
+    for (size_t i = 0, n = json_doc_length(d, "/sums"); i < n; i++) {
+        struct bytes ns = json_doc_name(d, "/sums", i);
+        char pointer[POINTER_TEXT];
+        uint64_t sum;
+        if (!bytes_is_name(ns) || ns.len >= VALUE_SUM_NS_TEXT)
+            return false;
+        snprintf(pointer, sizeof pointer, "/sums/%.*s", (int)ns.len, ns.ptr);
+        if (!json_doc_u64(d, pointer, &sum) || sum > VALUE_SUM_MAX)
+            return false;
+        value_sums_at(s, ns)->sum = sum;
+    }
+    return true;
+}
+
 static bool parse_coarse(const struct json_doc *d, struct coarse *c)
 {
     for (size_t i = 0, n = json_doc_length(d, "/coarse"); i < n; i++) {
@@ -220,6 +236,8 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
         return "a recount has no valid content, time or end of a stream";
     if (!parse_since(d, &m->since))
         return "since does not have a valid time for each counter";
+    if (!parse_sums_of_values(d, &m->sums))
+        return "sums does not have a valid sum for each counter";
     if (!parse_coarse(d, &m->coarse))
         return "coarse does not have a valid unit and span for each counter";
     return NULL;
@@ -293,6 +311,7 @@ void manifest_free(struct manifest *m)
     free(m->streams);
     free(m->recounted.streams);
     counted_since_free(&m->since);
+    value_sums_free(&m->sums);
     coarse_free(&m->coarse);
     memset(m, 0, sizeof *m);
 }
@@ -396,6 +415,9 @@ void manifest_print(const struct manifest *m, struct buf *out)
     for (size_t i = 0; i < m->since.n; i++)
         buf_printf(out, "%s\"%s\":%" PRId64 "%s", i ? "," : "\"since\":{", m->since.list[i].ns,
             m->since.list[i].since, i + 1 < m->since.n ? "" : "},\n");
+    for (size_t i = 0; i < m->sums.n; i++)
+        buf_printf(out, "%s\"%s\":\"%" PRIu64 "\"%s", i ? "," : "\"sums\":{", m->sums.list[i].ns,
+            m->sums.list[i].sum, i + 1 < m->sums.n ? "" : "},\n");
     for (size_t i = 0; i < m->coarse.n; i++) {
         buf_printf(out, "%s\"%s\":\"", i ? "," : "\"coarse\":{", m->coarse.list[i].ns);
         coarse_print(&m->coarse.list[i].counter, out);

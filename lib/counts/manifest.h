@@ -17,8 +17,9 @@
 #include "base/error.h"
 #include "counts/coarse.h"
 #include "counts/counted_since.h"
+#include "counts/value_sums.h"
 
-#define MANIFEST_FORMAT 4
+#define MANIFEST_FORMAT 5
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* limit for manifest.json; a longer file is not read */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */
@@ -84,7 +85,8 @@ struct manifest {
     size_t n_imports;
     struct manifest_recount recounted;
     struct counted_since since;
-    struct coarse coarse; /* counts that were imported for whole days or months */
+    struct value_sums sums; /* for each total with a value that the files contain */
+    struct coarse coarse;   /* counts that were imported for whole days or months */
 };
 
 enum manifest_result {

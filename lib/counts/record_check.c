@@ -4,21 +4,24 @@
 
 #define DELETE 0x7f
 
-/* Reads the digits of a count and moves *at after them. Returns NULL, or the reason why the count is invalid. */
-static const char *take_count(const char **at, const char *end)
+/* Reads a count and moves *at after it. Sets *is_value if only a value has such a count. Returns NULL, or the reason why
+ * the count is invalid. */
+static const char *take_count(const char **at, const char *end, bool *is_value)
 {
-    const char *p = *at, *first = p;
+    bool is_negative = *at < end && **at == '-';
+    const char *p = *at + is_negative, *first = p;
     uint64_t n = 0;
     for (; p < end && *p >= '0' && *p <= '9'; p++) {
         uint64_t digit = (uint64_t)(*p - '0');
-        if (n > (INT64_MAX - digit) / 10)
-            return "a count exceeds 2^63 - 1";
+        if (n > ((uint64_t)INT64_MAX + is_negative - digit) / 10)
+            return is_negative ? "a count is below -2^63" : "a count exceeds 2^63 - 1";
         n = n * 10 + digit;
     }
     *at = p;
     if (p == first)
         return "a count is not a number";
-    return *first == '0' ? "a count is 0 or begins with 0" : NULL;
+    *is_value = *is_value || is_negative || n == 0;
+    return *first == '0' && (is_negative || p - first > 1) ? "a count begins with 0" : NULL;
 }
 
 /* Reads a name and its colon and moves *at after them. Returns NULL, or the reason why the name is invalid. */
@@ -36,7 +39,7 @@ static const char *take_name(const char **at, const char *end, bool is_hour, str
     return NULL;
 }
 
-static const char *check_hours_and_subs(struct bytes value, bool is_total)
+static const char *check_hours_and_subs(struct bytes value, bool is_total, bool *is_value)
 {
     const char *at = value.ptr, *end = value.ptr + value.len, *why;
     struct bytes before = BYTES_NONE, name;
@@ -48,7 +51,7 @@ static const char *check_hours_and_subs(struct bytes value, bool is_total)
         if (before.ptr && bytes_compare(before, name) >= 0)
             return is_total ? "the hours do not ascend" : "the sub keys do not ascend";
         before = name;
-        if ((why = take_count(&at, end)) || at == end)
+        if ((why = take_count(&at, end, is_value)) || at == end)
             return why;
         if (*at++ != ' ' || at == end)
             return "a count is not followed by a space and the next count";
@@ -81,9 +84,11 @@ static const char *check_set(struct bytes value)
     return why;
 }
 
-const char *record_check(struct bytes line, struct record_key *key, struct buf *space)
+const char *record_check(
+    struct bytes line, const struct value_sums *values, struct record_key *key, struct buf *space)
 {
     struct record r;
+    bool is_value = false;
     if (!record_split(line, RECORD_SEPARATOR, &r))
         return "the line has no `,`";
     if (!record_key_parse(r.key, key))
@@ -94,5 +99,8 @@ const char *record_check(struct bytes line, struct record_key *key, struct buf *
     if (key->is_set)
         return key->unit == PERIOD_MONTH ? "the set of a month; import the sets of its days"
                                          : check_set(r.value);
-    return check_hours_and_subs(r.value, !key->is_subtotal);
+    const char *why = check_hours_and_subs(r.value, !key->is_subtotal, &is_value);
+    if (!why && is_value && !(values && value_sums_find(values, key->ns)))
+        why = "a count is 0 or negative, but its counter has no value";
+    return why;
 }

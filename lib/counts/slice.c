@@ -21,7 +21,7 @@ static const char schema[] =
     "CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL,"
     " until INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;"
-    "PRAGMA application_id = 1297239123; PRAGMA user_version = 4;";
+    "PRAGMA application_id = 1297239123; PRAGMA user_version = 5;";
 
 enum { ADD_RUN, DROP_RUN, ADD_BLOCK, DROP_BLOCKS, FIND_BLOCK, SET_CURSOR, SET_BEGIN, SET_META, STATEMENTS };
 
@@ -136,6 +136,11 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
     }
     for (size_t i = 0; i < sizeof fields / sizeof fields[0] && r == SLICE_OK; i++)
         r = set_meta(s, fields[i].key, fields[i].value, error);
+    for (size_t i = 0; i < next->sums.n && r == SLICE_OK; i++) {
+        char key[sizeof SLICE_SUM_KEY + VALUE_SUM_NS_TEXT];
+        snprintf(key, sizeof key, "%s%s", SLICE_SUM_KEY, next->sums.list[i].ns);
+        r = set_meta(s, key, next->sums.list[i].sum, error);
+    }
     return r;
 }
 
@@ -170,6 +175,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, str
         .n_begins = c->n_cursors,
         .cursors = sorted_cursors(c->cursors, c->n_cursors),
         .n_cursors = c->n_cursors};
+    value_sums_note(&state.sums, state.counters);
     const struct {
         const char *key;
         uint64_t value;
@@ -443,6 +449,10 @@ enum slice_result slice_commit(
     struct slice_state next = slice_state_copy(&s->state);
     r = write_counts(s, batch, &next, written, error);
     next.tally = batch->tally;
+    if (batch->sums) {
+        value_sums_free(&next.sums);
+        next.sums = value_sums_copy(batch->sums);
+    }
     next.rejects_length = batch->rejects_length;
     next.sealed = next.sealed || batch->seal;
     next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof *next.cursors);

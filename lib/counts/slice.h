@@ -53,6 +53,7 @@ struct slice_batch {
     const struct slice_cursor *cursors;
     size_t n_cursors;
     struct slice_tally tally;
+    const struct value_sums *sums; /* NULL: unchanged */
     uint64_t rejects_length;
     bool seal; /* this batch ends the slice */
 };

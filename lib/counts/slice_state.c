@@ -17,6 +17,7 @@ enum slice_result slice_counts_failed(const struct error *from, struct error *er
 void slice_state_free(struct slice_state *state)
 {
     free(state->counters);
+    value_sums_free(&state->sums);
     free(state->begins);
     free(state->cursors);
     free(state->runs);
@@ -56,6 +57,7 @@ struct slice_state slice_state_copy(const struct slice_state *state)
 {
     struct slice_state copy = *state;
     copy.counters = state->counters ? mem_strdup(state->counters) : NULL;
+    copy.sums = value_sums_copy(&state->sums);
     copy.begins = copy_of(state->begins, state->n_begins, sizeof *state->begins);
     copy.cursors = copy_of(state->cursors, state->n_cursors, sizeof *state->cursors);
     copy.runs = copy_of(state->runs, state->n_runs, sizeof *state->runs);
@@ -88,6 +90,9 @@ uint64_t slice_state_checksum(const struct slice_state *state)
         buf_printf(&text, "run %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %016" PRIx64 "\n", r->id,
             r->level, r->counts, r->bytes, r->checksum);
     }
+    for (size_t i = 0; i < state->sums.n; i++)
+        buf_printf(
+            &text, "%s%s %" PRIu64 "\n", SLICE_SUM_KEY, state->sums.list[i].ns, state->sums.list[i].sum);
     buf_append_str(&text, state->counters ? state->counters : "");
     uint64_t sum = XXH3_64bits(text.ptr, text.len);
     buf_free(&text);
@@ -152,6 +157,10 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
         state->counters = bytes_dup(slice_sql_bytes(row, 1));
         return;
     }
+    struct bytes prefix = BYTES_LITERAL(SLICE_SUM_KEY);
+    if (bytes_starts_with(key, prefix) && key.len - prefix.len < VALUE_SUM_NS_TEXT)
+        value_sums_at(&state->sums, bytes_of(key.ptr + prefix.len, key.len - prefix.len))->sum =
+            column_number(row, 1);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (bytes_equal_str(key, fields[i].key))
             *fields[i].to = column_number(row, 1);

@@ -10,11 +10,13 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "counts/value_sums.h"
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 4
-#define SLICE_ID_TEXT 58 /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
+#define SLICE_FORMAT 5
+#define SLICE_SUM_KEY "sum " /* in `meta`, followed by the namespace of a total with a value */
+#define SLICE_ID_TEXT 58     /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
 
 enum slice_result {
     SLICE_OK,
@@ -62,6 +64,7 @@ struct slice_state {
     uint64_t rejects_length;
     bool sealed;                 /* true: the slice is complete and never changes */
     char *counters;              /* canonical text of the counters (counters.h) */
+    struct value_sums sums;      /* of the slice's counts, for each total with a value in `counters` */
     struct slice_cursor *begins; /* positions at which the slice begins in each stream; sorted by stream */
     size_t n_begins;
     struct slice_cursor *cursors; /* sorted by stream */

@@ -1,5 +1,5 @@
 """Random imports, removals, changes of shards and re-imports of the export: after each, the archive's export equals a model, and --verify
-finds nothing. Keys lie around the separators and begin other keys; days lie around months and years."""
+finds nothing. The counts of `d` are values, which the configuration names before the archive does. Keys lie around the separators and begin other keys; days lie around months and years."""
 # full: MILLRACE_ROUNDS=60
 import collections
 import os
@@ -16,6 +16,9 @@ KEYS = [b"a", b"b", b"bb", b"a!x", b"a-", b'"q"', b"0"]
 NAMES = [b"JP", b"US", b"x", b"y!", b"0"]
 TOTALS = [b"u", b"d"]
 SUBTOTALS = [b"c.u", b"r.u", b"c.d", b"r.d"]
+
+
+VALUES = "[input]\ntime = t\n[total d]\nkey = k\nvalue = v\nscale = 2\n"
 
 
 def day_text(day):
@@ -72,16 +75,17 @@ class ArchiveModel(harness.MillraceTest):
     def imports(self):
         lines = []
         for _ in range(self.random.choice([1, 3, 30, 300])):
-            key, n = self.random.choice(KEYS), self.random.randrange(1, 5)
+            key, n = self.random.choice(KEYS), self.random.randrange(-5, 6)
             hour = day_text(self.random.choice(DAYS)) + DIGITS[self.random.randrange(24)].encode()
             if self.random.random() < 0.3:
                 ns, period, names = self.random.choice(TOTALS), b"", [hour]
             else:
                 ns, period, names = self.random.choice(SUBTOTALS), hour, sorted(set(self.random.choices(NAMES, k=2)))
+            n = n if ns.endswith(b"d") else abs(n) + 1
             lines.append(b"%s|%s%s,%s" % (ns, key, b"." + period if period else b"", b" ".join(b"%s:%d" % (name, n) for name in names)))
             for name in names:
                 self.model.add(ns, key, period, name, n)
-        self.compactor("--import", self.write("lines", text_of(lines)), "--again", "--memory=1M",
+        self.compactor("--import", self.write("lines", text_of(lines)), "--again", "--memory=1M", self.config,
                        "--shards=%d" % self.random.choice([1, 2, 5]))
 
     def drop(self):
@@ -111,10 +115,10 @@ class ArchiveModel(harness.MillraceTest):
             return
         shutil.rmtree(self.path("archive"))
         folded = ["--drop-hours-before=" + date(self.model.hours_from)] if self.model.hours_from > FIRST_DAY else []
-        self.compactor("--import", path, *folded)
+        self.compactor("--import", path, self.config, *folded)
 
     def test_any_sequence(self):
-        self.random = harness.seeded()
+        self.random, self.config = harness.seeded(), "--config=" + self.write("values.conf", VALUES)
         for _ in range(rounds(2)):
             shutil.rmtree(self.path("archive"), ignore_errors=True)
             self.model, done = Model(), []

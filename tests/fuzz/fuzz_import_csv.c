@@ -27,7 +27,7 @@ static void check_records(const struct import_csv *c)
         struct record_key key;
         assert(lf != NULL);
         size_t n = (size_t)(lf - rest.ptr);
-        assert(record_check(bytes_of(rest.ptr, n), &key, &space) == NULL);
+        assert(record_check(bytes_of(rest.ptr, n), NULL, &key, &space) == NULL);
         rest = bytes_of(rest.ptr + n + 1, rest.len - n - 1);
     }
     buf_free(&space);

@@ -55,7 +55,7 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
         CREATE TABLE cursors(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE begins(stream TEXT PRIMARY KEY, id TEXT NOT NULL, offset INTEGER NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
         CREATE TABLE meta(key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-        PRAGMA application_id = 1297239123; PRAGMA user_version = 4; PRAGMA journal_mode = WAL;""")
+        PRAGMA application_id = 1297239123; PRAGMA user_version = 5; PRAGMA journal_mode = WAL;""")
     if counts or lookups:
         block, index = make_run(counts, lookups or {})
         db.execute("INSERT INTO blocks VALUES(?, ?)", (1 << 32, block))
@@ -82,6 +82,7 @@ def checksum(db):
             text += word + " %s %s %d %d\n" % row
     for run in db.execute("SELECT id, level, counts, bytes, checksum FROM runs ORDER BY id"):
         text += "run %d %d %d %d %016x\n" % (*run[:4], run[4] & (1 << 64) - 1)
+    text += "".join("%s %d\n" % sum_ for sum_ in sorted(meta.items()) if sum_[0].startswith("sum "))
     return signed(int(xxh3.xxh3((text + meta["counters"]).encode()), 16))
 
 

@@ -50,7 +50,10 @@ static void what_is_printed_is_parsed(void **state)
         &m.since, "total h key = h\n", "total u key = l\nsubtotal c.u key = c\n", 1353280000);
     coarse_add(&m.coarse, bytes_str("u"), COARSE_DAY, &(struct coarse_span){1353196800, 1353283200, "UTC"});
     coarse_add(&m.coarse, bytes_str("c.u"), COARSE_MONTH, &(struct coarse_span){1351728000, 1354320000, ""});
+    value_sums_at(&m.sums, bytes_str("revenue"))->sum = VALUE_SUM_MAX;
+    value_sums_at(&m.sums, bytes_str("cost"));
     manifest_print(&m, &text);
+    value_sums_free(&m.sums);
     counted_since_free(&m.since);
     coarse_free(&m.coarse);
     assert_int_equal(manifest_parse(buf_bytes(&text), &got, &error), MANIFEST_OK);
@@ -68,6 +71,9 @@ static void what_is_printed_is_parsed(void **state)
     assert_int_equal(counted_since_of(&got.since, bytes_str("c.u")), 1353280000);
     assert_int_equal(coarse_of(&got.coarse, bytes_str("c.u")).of[COARSE_MONTH].to, 1354320000);
     assert_string_equal(coarse_of(&got.coarse, bytes_str("u")).of[COARSE_DAY].zone, "UTC");
+    assert_int_equal(got.sums.n, 2);
+    assert_true(value_sums_find(&got.sums, bytes_str("c.revenue"))->sum == VALUE_SUM_MAX);
+    assert_int_equal(got.sums.list[0].sum, 0);
     assert_int_equal(got.recounted.content, 0x789);
     assert_int_equal(got.recounted.made, 1353283100);
     assert_string_equal(got.recounted.streams[0].name, "clicks");
@@ -110,7 +116,7 @@ static enum manifest_result changed(const char *from, const char *to)
 static void what_is_no_manifest_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":4", "\"format\":-1"},
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":5", "\"format\":-1"},
         {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
         {"\"until\":", "\"untie\":"}, {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"},
         {"\"shards\":2", "\"shards\":3"}, {"\"shards\":2", "\"shards\":99999999"},
@@ -123,8 +129,12 @@ static void what_is_no_manifest_is_refused(void **state)
         {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
-    assert_int_equal(changed("\"format\":4", "\"format\":2"), MANIFEST_VERSION);
+    assert_int_equal(changed("\"format\":5", "\"format\":2"), MANIFEST_VERSION);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
+    assert_int_equal(changed("\"made\"", "\"sums\":{\"r\":\"9223372036854775807\"},\"made\""), MANIFEST_OK);
+    assert_int_equal(changed("\"made\"", "\"sums\":{\"r\":\"9223372036854775808\"},\"made\""), MANIFEST_BAD);
+    assert_int_equal(changed("\"made\"", "\"sums\":{\"r\":-1},\"made\""), MANIFEST_BAD);
+    assert_int_equal(changed("\"made\"", "\"sums\":{\"../r\":\"1\"},\"made\""), MANIFEST_BAD);
     assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_BAD);
 }
 

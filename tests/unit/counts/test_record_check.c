@@ -13,8 +13,8 @@ static void archive_lines_pass(void **state)
     struct buf space = {0};
     struct record_key key;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
-        if (record_check(bytes_str(lines[i]), &key, &space) != NULL)
-            fail_msg("%s: %s", lines[i], record_check(bytes_str(lines[i]), &key, &space));
+        if (record_check(bytes_str(lines[i]), NULL, &key, &space) != NULL)
+            fail_msg("%s: %s", lines[i], record_check(bytes_str(lines[i]), NULL, &key, &space));
     buf_free(&space);
 }
 
@@ -24,7 +24,9 @@ static void other_lines_do_not(void **state)
     static const char *const wrong[][2] = {{"", "no `,`"}, {"u|a", "no `,`"}, {"a,c413:1", "key"},
         {"U|a,c413:1", "key"}, {"u|twelve_bytes,c413:1", "key"}, {"c.u|a,c413:1", "key"},
         {"c.u|a.c43v,US:1", "key"}, {"u|a,", "no counts"}, {"u|a,c413", "no `:`"}, {"u|a,US:1", "an hour"},
-        {"u|a,c41:1", "an hour"}, {"u|a,c413:0", "0"}, {"u|a,c413:01", "0"}, {"u|a,c413:-1", "number"},
+        {"u|a,c41:1", "an hour"}, {"u|a,c413:0", "0"}, {"u|a,c413:01", "0"}, {"u|a,c413:-1", "no value"},
+        {"u|a,c413:-", "number"}, {"u|a,c413:--1", "number"}, {"u|a,c413:00", "begins with 0"},
+        {"u|a,c413:-0", "begins with 0"}, {"c.u|a.c41l,JP:3 US:-1", "no value"},
         {"u|a,c413:1,c414:1", "space"}, {"u|a,c413:1 ", "space"}, {"u|a,c413:1  c414:1", "an hour"},
         {"u|a,c413:9223372036854775808", "2^63"}, {"u|a,c413:18446744073709551617", "2^63"},
         {"u|a,c413:99999999999999999999", "2^63"}, {"u|a,c413:1 c413:1", "ascend"},
@@ -35,10 +37,34 @@ static void other_lines_do_not(void **state)
     struct buf space = {0};
     struct record_key key;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        const char *why = record_check(bytes_str(wrong[i][0]), &key, &space);
+        const char *why = record_check(bytes_str(wrong[i][0]), NULL, &key, &space);
         if (!why || !strstr(why, wrong[i][1]))
             fail_msg("%s: %s", wrong[i][0], why ? why : "passes");
     }
+    buf_free(&space);
+}
+
+static void values_may_be_negative(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"r|a,c413:-300 c41l:0", "c.r|a.c41l,JP:-1 US:0 ZA:7",
+        "r|a,c413:-9223372036854775808", "r|a,c413:9223372036854775807"};
+    static const char *const wrong[][2] = {{"u|a,c413:0", "no value"}, {"r.u|a.c413,US:-1", "no value"},
+        {"r|a,c413:-0", "begins with 0"}, {"r|a,c413:-01", "begins with 0"},
+        {"r|a,c413:-9223372036854775809", "below"}, {"r|a,c413:9223372036854775808", "2^63"}};
+    struct value_sums values = {0};
+    struct buf space = {0};
+    struct record_key key;
+    value_sums_note(&values, "total r key = l\ntotal r scale = 2\ntotal r value = p\ntotal u key = l\n");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (record_check(bytes_str(good[i]), &values, &key, &space) != NULL)
+            fail_msg("%s: %s", good[i], record_check(bytes_str(good[i]), &values, &key, &space));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *why = record_check(bytes_str(wrong[i][0]), &values, &key, &space);
+        if (!why || !strstr(why, wrong[i][1]))
+            fail_msg("%s: %s", wrong[i][0], why ? why : "passes");
+    }
+    value_sums_free(&values);
     buf_free(&space);
 }
 
@@ -47,6 +73,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(archive_lines_pass),
         cmocka_unit_test(other_lines_do_not),
+        cmocka_unit_test(values_may_be_negative),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,34 @@ static enum slice_result commit(struct slice *s, const struct count_fixture *f, 
     return r;
 }
 
+static void sums_of_values_are_committed(void **state)
+{
+    (void)state;
+    const char *text =
+        "total r key = l\ntotal r scale = 2\ntotal r value = p\ntotal s key = l\ntotal s scale = 0\n";
+    struct slice_config c = config_of(text, 0);
+    struct count_fixture f;
+    struct slice *s;
+    struct slice_state looked;
+    count_fixture_begin(&f);
+    assert_int_equal(slice_open(&c, &s, &error), SLICE_OK);
+    assert_int_equal(slice_committed(s)->sums.n, 2);
+    struct value_sums sums = value_sums_copy(&slice_committed(s)->sums);
+    for (uint64_t n = 0; n < 3; n++) {
+        sums.list[0].sum = n == 1 ? VALUE_SUM_MAX : n;
+        assert_int_equal(
+            commit(s, &f, (struct slice_batch){.sums = n < 2 ? &sums : NULL, .seal = n == 2}), SLICE_OK);
+        assert_true(slice_committed(s)->sums.list[0].sum == (n == 0 ? 0 : VALUE_SUM_MAX));
+    }
+    slice_close(&s);
+    assert_int_equal(slice_look(c.path, c.number, &looked, &error), SLICE_OK);
+    assert_string_equal(looked.sums.list[0].ns, "r");
+    assert_true(looked.sums.list[0].sum == VALUE_SUM_MAX && looked.sums.list[1].sum == 0);
+    slice_state_free(&looked);
+    value_sums_free(&sums);
+    count_fixture_end(&f);
+}
+
 /* Batch i counts i % 50 keys once each, one of them hashed with a lookup. */
 static enum slice_result try_commit_nth(struct slice *s, uint64_t nth)
 {
@@ -762,6 +790,7 @@ int main(void)
 #define TEST(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(killed_anywhere_it_holds_whole_batches),
+        TEST(sums_of_values_are_committed),
         TEST(merging_changes_no_count),
         TEST(an_abandoned_merge_leaves_nothing),
         TEST(a_full_disk_leaves_nothing_behind),
