@@ -203,16 +203,16 @@ class Imports(Changes):
         self.compactor("--forget=u|user1")
         self.compactor(*slices)
         self.assertEqual(self.export(), b"u|user1,c413:7\nu|user2,c413:1\n")
-        hours = self.write("hours", b"".join(b"c.u|user1.%s,US:%d\n" % (hour(4, 13, h), 2**63) for h in (1, 2)))
+        hours = self.write("hours", b"".join(b"c.u|user1.%s,US:%d\n" % (hour(4, 13, h), 2**62) for h in (1, 2)))
         self.assertRegex(self.compactor("--import", hours, expect=78).stderr.decode(), r'refused.*64 bits at .*user1')
-        twice = self.write("twice", b"".join(b"u|user3,c413:%d\n" % (2**63) for _ in range(2)))
+        twice = self.write("twice", b"".join(b"u|user3,c413:%d\n" % (2**62) for _ in range(2)))
         self.assertRegex(self.compactor("--import", twice, expect=78).stderr.decode(), r'refused.*64 bits at .*u\|user3')
 
     def test_wrong_lines_are_named_and_nothing_changes(self):
         self.imported()
         before = self.generations(), self.files()
         good = b"u|a,c413:1\n"
-        for wrong, why in ((b"u|a c413:1", "no `,`"), (b"u|a,c413:0", "begins with 0"), (b"", "no `,`"),
+        for wrong, why in ((b"u|a c413:1", "no `,`"), (b"u|a,c413:00", "begins with 0"), (b"u|a,c413:0", "has no value"), (b"u|a,c413:-1", "has no value"), (b"", "no `,`"),
                            (b"u|a,c414:1 c413:1", "do not ascend"), (b"u|a,c413:1\r", "space")):
             path = self.write("wrong.csv", 3 * good + wrong + b"\n" + good)
             done = self.compactor("--import", self.write("good.csv", good), path, expect=78)
