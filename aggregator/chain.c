@@ -107,7 +107,7 @@ static enum slice_result check_counters(const struct opening *o, const char *wha
     if (line.len == 0)
         return SLICE_OK;
     return error_set(o->error, SLICE_DIFFERENT,
-        "%.200s was counted under other counters: `%.*s` has a different key now; give the counter a new "
+        "%.200s was counted under other counters: `%.*s` is defined differently now; give the counter a new "
         "name",
         what, (int)(line.len > 200 ? 200 : line.len), line.ptr);
 }

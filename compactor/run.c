@@ -121,7 +121,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         line = counters_conflict(m->retired, f.counters);
     if (r == COMPACT_OK && line.len > 0)
         r = error_set(run->error, COMPACT_REFUSED,
-            "%.200s counts another key than the archive's `%.*s`; give the counter another name", path,
+            "%.200s defines the archive's `%.*s` differently; give the counter another name", path,
             (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
     /* A slice must start where the previous slice ended, so that no event is missing or counted twice. A new stream
      * may start anywhere. */

@@ -64,7 +64,8 @@ class DoctorTest(harness.MillraceTest):
                    if (m := re.match(r"slice \d+: (\d+) lines published = ", f[1]))) == n
 
     def test_all_is_well(self):
-        pipeline = self.up(counters=USERS_BY_COUNTRY + "[total the_longest_name]\nkey = c\nlabel = place\n")
+        pipeline = self.up(counters=USERS_BY_COUNTRY + "[total the_longest_name]\nkey = c\nlabel = place\n"
+                           "[total cost]\nkey = c\nvalue = t\n[total having]\nkey = c\nhaving = none\n")
         self.put(pipeline, events(500) + b"\nno JSON\n" + b'{"t":1,"l":"too early"}')
         self.settle()
         wait_until(lambda: self.slices_have(502), lambda: self.findings()["conservation"])

@@ -147,7 +147,7 @@ class Reload(harness.MillraceTest):
         self.reload(pipeline, "configuration read counters=changed")
         wait_until(lambda: pipeline.run_file()["daemons"]["aggregator"]["restarts"] >= 2, lambda: pipeline.log)
         aggregator = wait_until(lambda: (lambda d: d["state"] == "restarting" and d)(self.aggregator_of_status(pipeline)), lambda: pipeline.log)
-        self.assertIn("has a different key now", aggregator["detail"])
+        self.assertIn("is defined differently now", aggregator["detail"])
         self.config()
         self.reload(pipeline, "configuration read counters=changed")
         wait_until(lambda: self.aggregator_of_status(pipeline)["state"] == "ready", lambda: pipeline.log)

@@ -106,7 +106,8 @@ def value_of(event, field, scale, rounds, limit):
 class Model:
     """Counts by record's key and name; and for each total with a value, the sum of absolute values."""
 
-    def __init__(self):
+    def __init__(self, rules=VALUES):
+        self.rules = rules
         self.counts, self.sums, self.lookups = collections.defaultdict(collections.Counter), collections.Counter(), {}
         self.rejected = self.events = 0
 
@@ -128,7 +129,7 @@ class Model:
             raise Rejected("not JSON")
         event = json.loads(line, parse_int=Number, parse_float=Number, parse_constant=no_constant)
         period = hour_text(int(event["t"].text)).encode()
-        amounts = {ns: value_of(event, *rule) for ns, rule in VALUES.items()}
+        amounts = {ns: value_of(event, *rule) for ns, rule in self.rules.items()}
         if any(n is not None and self.sums[ns] + abs(n) > 2**63 - 1 for ns, n in amounts.items()):
             raise Rejected("would exceed 64 bits")
         amounts.update({"n": 1, "buys": None if event.get("price") is None else 1})
@@ -489,6 +490,107 @@ class Bound(ValuesTest):
         self.post(8, accepted=False)
         self.post(7)
         self.post(1, accepted=False)
+
+
+class Archive(ValuesTest):
+    def fill(self, n=300):
+        self.begin("p")
+        self.lines = [random_line(self.random) for _ in range(n)]
+        for line in self.lines:
+            self.model.add(line)
+        self.pubsub.publish(self.lines)
+        self.wait_counted()
+        self.compactor()
+        self.check_archive()
+
+    def test_a_recount_computes_new_sums(self):
+        self.fill()
+        self.compactor("--forget=hat")
+        self.assertEqual(self.archive()[0]["sums"], {ns: str(self.model.sums[ns]) for ns in VALUES})
+        self.aggregator.stop()
+        self.write("p.conf", self.counters.replace("unit = EUR", "max_value = 10"))
+        self.aggregator = self.launch()
+        self.pubsub.publish(self.lines[:1])
+        self.wait_counted()
+        self.compactor()
+        counting, made = self.path("counting"), self.path("made")
+        for name, *args in (("compactor", "--archive=" + made, "--init"),
+                            ("aggregator", "--config", self.config, "--recount=" + self.path("p", "archive"), "--archive=" + made,
+                             "--data-dir=" + counting, "--pubsub-url=" + self.pubsub.url),
+                            ("compactor", "--archive=" + made, "--slices=" + counting + "/slices", "--aggregator-url=stopped", "--sortdb-url=none")):
+            done = self.run_program(name, *args)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.compactor("--replace=" + made)
+        self.model = Model({**VALUES, "revenue": ("price", 2, False, decimal.Decimal(10))})
+        for line in self.lines + self.lines[:1]:
+            self.model.add(line)
+        self.check_archive()
+
+    def test_another_definition_is_refused(self):
+        self.fill(20)
+        self.aggregator.stop()
+        for old, new in (("scale = 2", "scale = 3"), ("value = price", "value = cost"), ("value = price\nscale = 2\nunit = EUR\n", ""),
+                         ("having = price", "having = cost")):
+            self.write("p.conf", self.counters.replace(old, new))
+            aggregator = self.daemon("aggregator", "--config", self.config, "--data-dir", self.path("p", "data"), "--archive",
+                                     self.path("p", "archive"), "--pubsub-url", self.pubsub.url)
+            self.assertEqual(aggregator.process.wait(harness.PATIENCE), 78)
+            self.assertIn("is defined differently now", aggregator.log)
+        self.write("p.conf", self.counters.replace("unit = EUR", "unit = USD").replace("max_value = 1000000", "max_value = 2"))
+        self.launch()
+
+    def test_verify_finds_wrong_values(self):
+        """A count of 0 or less without a value, and sums of the manifest that do not bound the records."""
+        self.begin("p")
+        self.compactor("--shards=1", "--config=" + self.config, "--import", self.write("one", b"n|a,c3gi:7\nrevenue|a,c3gi:-5 c3gj:3\n"))
+        self.compactor("--verify", daemons=False)
+        current = self.path("p", "archive", "current")
+        manifest = harness.read_file(os.path.join(current, "manifest.json"))
+        self.assertIn(b'"revenue":"8"', manifest)
+        for wrong, why in ((manifest.replace(b'"revenue":"8"', b'"revenue":"7"'), b"sum of the absolute values of revenue is less"),
+                           (manifest.replace(b"scale = 2", b"scaly = 2"), b"a count is 0 or negative, but its counter has no value")):
+            self.assertNotEqual(wrong, manifest)
+            self.write("p/archive/current/manifest.json", wrong)
+            self.assertIn(why, self.compactor("--verify", daemons=False, expect=1).stderr)
+        self.write("p/archive/current/manifest.json", manifest)
+        self.compactor("--verify", daemons=False)
+
+    def test_csv_with_decimals(self):
+        self.begin("p")
+        options = ("--config=" + self.config, "--import", "--format=csv")
+        rows = b"date,key,count\n2012-03-16T18:00Z,hat,12.50\n2012-03-16T18:00Z,hat,-2\n2012-03-16T19:00Z,a b,0.00\n"
+        self.compactor(*options, "--counter=revenue", self.write("rows.csv", rows), daemons=False)
+        self.compactor(*options, "--counter=c.revenue", self.write("subs.csv", b"date,key,sub,count\n2012-03-16T18:00Z,hat,JP,-0.05\n"),
+                       daemons=False)
+        self.compactor(*options, "--counter=cost", self.write("cost.csv", b"date,key,count\n2012-03-16T18:00Z,JP,0.25\n"), daemons=False)
+        manifest, lines = self.archive()
+        self.assertEqual([line for line in lines if not line.startswith(b"lookup")], [
+            b"c.revenue|hat.c3gi,JP:-5", b"cost|JP,c3gi:2", b"revenue|" + stored(b"a b") + b",c3gj:0", b"revenue|hat,c3gi:1050"])
+        self.assertEqual(manifest["sums"], {"cost": "2", "revenue": "1455"})
+        for row, why in ((b"1.005", b"wrong.csv:2: the value has more digits"), (b'"1,5"', b"the value is not a decimal: 1,5"), (b"", b"it is empty")):
+            path = self.write("wrong.csv", b"date,key,count\n2012-03-16T18:00Z,hat,%s\n" % row)
+            self.assertIn(why, self.compactor(*options, "--counter=revenue", path, daemons=False, expect=78).stderr)
+        log = self.compactor(*options, "--counter=revenue", "--count-rows", path, daemons=False, expect=78).stderr
+        self.assertIn(b"its rows cannot be counted", log)
+        log = self.compactor(*options, "--counter=cost", self.write("large.csv", b"date,key,count\n2012-03-16T18:00Z,JP,1000000.1\n"),
+                             daemons=False, expect=78).stderr
+        self.assertIn(b"the value exceeds max_value", log)
+        self.compactor("--verify", daemons=False)
+
+    def test_rejects_are_put_back(self):
+        """Lines that are put back count their values once."""
+        self.begin("p")
+        self.pubsub.publish([b'{"t":1331923247,"p":"hat","c":"JP","price":1.005}', b'{"t":1331923247,"p":"hat","c":"JP","price":7}',
+                             b'{"t":1331923247,"p":"hat","c":"JP"}'])
+        self.wait_counted()
+        self.aggregator.stop()
+        self.write("p.conf", self.counters.replace("scale = 2", "scale = 2\nround = half_even"))
+        self.aggregator = self.launch()
+        done = self.run_program("millrace", "rejects", "--config", self.config, "--put-back", "--aggregator-url", self.aggregator.url)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.compactor()
+        self.assertIn(b"revenue|hat,c3gi:800", self.archive()[1])
+        self.assertEqual(self.archive()[0]["sums"]["revenue"], "800")
 
 
 if __name__ == "__main__":
