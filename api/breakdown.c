@@ -82,9 +82,10 @@ static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64
     if (t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
         grow(b, t);
     struct breakdown_sum *s = find_slot(t, hash, sum);
-    b->is_too_large |= __builtin_add_overflow(b->total, sum->n, &b->total);
+    b->is_too_large |= !query_add_absolute(&b->absolute, sum->n);
     if (b->is_too_large)
         return;
+    b->total += sum->n;
     if (!s->is_used) {
         *s = *sum;
         t->n++;

@@ -47,7 +47,8 @@ struct breakdown {
     size_t distinct;
     int64_t total;
     bool needs_dropped_hours; /* the span includes only a part of a day whose hours the archive has dropped */
-    bool is_too_large;        /* the total exceeds 64 bits; later counts are not added */
+    int64_t absolute;         /* sum of the counts' absolute values, which bounds every sum of the counts */
+    bool is_too_large;        /* `absolute` exceeds 64 bits; later counts are not added */
     size_t bytes;             /* memory of tables, rows and texts, in bytes */
     enum breakdown_stage stage;
     size_t table, slot; /* position from which the selection continues */

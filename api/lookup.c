@@ -171,14 +171,18 @@ static void append_row(const struct lookup *l, struct bytes key, const struct co
 {
     if (l->is_csv) {
         buf_append_csv(out, key);
-        buf_printf(out, ",%s,%s,%" PRId64 "\n", c->ns, c->label, n);
+        buf_printf(out, ",%s,%s,", c->ns, c->label);
+        render_number(c, n, out);
+        buf_append_char(out, '\n');
         return;
     }
     buf_append_str(out, is_first ? "{\"key\":" : ",{\"key\":");
     buf_append_json(out, key);
     buf_printf(out, ",\"ns\":\"%s\",\"label\":", c->ns);
     buf_append_json(out, bytes_str(c->label));
-    buf_printf(out, ",\"n\":%" PRId64 "}", n);
+    buf_append_str(out, ",\"n\":");
+    render_number(c, n, out);
+    buf_append_char(out, '}');
 }
 
 static void append_rows(struct lookup *l, struct buf *out)

@@ -126,6 +126,12 @@ static inline bool query_may_have_other(const struct query *q)
     return query_counter(q)->kind != COUNTER_CONSTANT;
 }
 
+/* Adds the absolute value of a count. Returns false if the sum exceeds 64 bits. */
+static inline bool query_add_absolute(int64_t *sum, int64_t n)
+{
+    return n != INT64_MIN && !__builtin_add_overflow(*sum, n < 0 ? -n : n, sum);
+}
+
 /* Numbers of events in a query's span that were counted as `(other)` because of max_keys. */
 struct query_over {
     int64_t counter; /* counted by the queried counter */

@@ -10,6 +10,23 @@ void render_member(struct buf *out, const char *name, struct bytes text)
     buf_append_char(out, ',');
 }
 
+void render_number(const struct counter *c, int64_t n, struct buf *out)
+{
+    char text[DECIMAL_TEXT_MAX];
+    if (c->value)
+        buf_append(out, text, decimal_print(n, c->decimal.scale, text));
+    else
+        record_append_count(out, n);
+}
+
+/* Appends `"name":n` and `after`. */
+static void render_sum(const struct query *q, const char *name, int64_t n, const char *after, struct buf *out)
+{
+    buf_printf(out, "\"%s\":", name);
+    render_number(q->total, n, out); /* a removed subtotal has the scale of its total */
+    buf_append_str(out, after);
+}
+
 void render_missing(const struct completeness *complete, struct buf *out)
 {
     for (size_t i = 0; i < complete->n_missing; i++) {
@@ -32,6 +49,10 @@ void render_head(const struct query *q, const struct completeness *complete, str
     render_member(out, "label", bytes_str(q->total->label));
     if (q->sub)
         render_member(out, "by", bytes_str(q->sub->label));
+    if (q->total->value)
+        buf_printf(out, "\"scale\":%u,", q->total->decimal.scale);
+    if (q->total->unit)
+        render_member(out, "value_unit", bytes_str(q->total->unit));
     if (q->is_former)
         render_member(out, "note",
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
@@ -43,9 +64,9 @@ void render_head(const struct query *q, const struct completeness *complete, str
 static void render_over(const struct query *q, const struct query_over *over, struct buf *out)
 {
     if (query_counter(q)->max_keys > 0 || over->counter > 0)
-        buf_printf(out, "\"over_max_keys\":%" PRId64 ",", over->counter);
+        render_sum(q, "over_max_keys", over->counter, ",", out);
     if (q->sub && (q->total->max_keys > 0 || over->total > 0))
-        buf_printf(out, "\"total_over_max_keys\":%" PRId64 ",", over->total);
+        render_sum(q, "total_over_max_keys", over->total, ",", out);
 }
 
 void render_complete_until(const struct completeness *complete, struct buf *out)
@@ -89,7 +110,7 @@ static void render_span(const struct query *q, int64_t from, int64_t to, int64_t
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     render_zone(q, out);
-    buf_printf(out, "\"total\":%" PRId64 ",", total);
+    render_sum(q, "total", total, ",", out);
     render_completeness(from, complete, out);
 }
 
@@ -152,11 +173,11 @@ static bool is_row_complete(const struct series_row *row, const struct completen
 
 /* Appends the count of a row. The count is not known if the counter was added after the start of the row. */
 static void render_n(
-    const struct series_row *row, const struct completeness *complete, bool csv, struct buf *out)
+    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
 {
     if (is_counted(row, complete))
-        record_append_count(out, row->n);
-    else if (!csv)
+        render_number(q->total, row->n, out);
+    else if (q->format != QUERY_CSV)
         buf_append_str(out, "null");
 }
 
@@ -167,28 +188,30 @@ void render_time(int64_t t, struct buf *out)
     buf_append_u64(out, t < 0 ? -(uint64_t)t : (uint64_t)t);
 }
 
-static void render_json_row(const struct calendar *calendar, const struct series_row *row,
-    const struct completeness *complete, struct buf *out)
+static void render_json_row(
+    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
 {
+    const struct calendar *calendar = &q->calendar;
     buf_append_str(out, "{\"t\":");
     render_time(row->start, out);
     buf_append_str(out, ",\"date\":\"");
     units_print_date(calendar, row->start, out);
     buf_append_str(out, "\",\"n\":");
-    render_n(row, complete, false, out);
+    render_n(q, row, complete, out);
     render_row_complete(is_row_complete(row, complete), complete, false, out);
     render_of(calendar, row->start, row->end, complete, false, out);
     buf_append_char(out, '}');
 }
 
-static void render_csv_row(const struct calendar *calendar, const struct series_row *row,
-    const struct completeness *complete, struct buf *out)
+static void render_csv_row(
+    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
 {
+    const struct calendar *calendar = &q->calendar;
     render_time(row->start, out);
     buf_append_char(out, ',');
     units_print_date(calendar, row->start, out);
     buf_append_char(out, ',');
-    render_n(row, complete, true, out);
+    render_n(q, row, complete, out);
     render_row_complete(is_row_complete(row, complete), complete, true, out);
     render_of(calendar, row->start, row->end, complete, true, out);
     buf_append_char(out, '\n');
@@ -206,12 +229,12 @@ void render_series_row(const struct series *s, const struct series_row *row,
 {
     const struct query *q = s->query;
     if (q->format == QUERY_CSV) {
-        render_csv_row(&q->calendar, row, complete, out);
+        render_csv_row(q, row, complete, out);
         return;
     }
     if (s->n_rows > 1)
         buf_append_char(out, ',');
-    render_json_row(&q->calendar, row, complete, out);
+    render_json_row(q, row, complete, out);
 }
 
 void render_series_end(const struct series *s, struct buf *out)
@@ -264,7 +287,7 @@ static void render_member_begin(const struct series_member *m, bool is_first, st
         render_member(out, m->query.sub ? "sub" : "key", m->text);
     else
         buf_append_str(out, "\"sub\":null,\"other\":true,");
-    buf_printf(out, "\"total\":%" PRId64 ",\"rows\":[", m->series.total);
+    render_sum(&m->query, "total", m->series.total, ",\"rows\":[", out);
 }
 
 bool render_set_rows(
@@ -291,7 +314,7 @@ bool render_set_rows(
     return false;
 }
 
-/* Appends the change in percent. A change from zero has no percentage. */
+/* Appends the change in percent. A change from zero or from a negative sum has no percentage. */
 static void render_change(int64_t n, int64_t before, bool csv, struct buf *out)
 {
     if (before > 0)
@@ -312,10 +335,13 @@ static void render_so_far(const struct series *s, const struct series *before, c
 {
     buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64, s->query->part_end,
         before->query->part_end);
-    if (knows_parts(s, before))
-        buf_printf(out, ",\"%s\":%" PRId64 ",\"before\":%" PRId64 "},", name, n, old);
-    else
-        buf_printf(out, ",\"%s\":null,\"before\":null},", name);
+    buf_append_char(out, ',');
+    if (knows_parts(s, before)) {
+        render_sum(s->query, name, n, ",", out);
+        render_sum(s->query, "before", old, "},", out);
+    } else {
+        buf_printf(out, "\"%s\":null,\"before\":null},", name);
+    }
 }
 
 void render_compare_begin(
@@ -334,8 +360,8 @@ void render_compare_begin(
     render_series_head(s, complete, out);
     buf_append_str(out, "\"before\":{");
     render_over(s->query, &before->over, out);
-    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":%" PRId64 "},", before->from,
-        before->to, before->total);
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", before->from, before->to);
+    render_sum(s->query, "total", before->total, "},", out);
     if (is_part)
         render_so_far(s, before, "total", s->so_far, before->so_far, out);
     int64_t n = is_part ? s->so_far : s->total, old = is_part ? before->so_far : before->total;
@@ -371,13 +397,14 @@ static bool next_compared(
 }
 
 /* Appends the beginning of a row or of the row to compare with: its time, date and count. */
-static void render_counted(const struct calendar *calendar, const struct series_row *row,
-    const struct completeness *complete, bool csv, struct buf *out)
+static void render_counted(
+    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
 {
+    bool csv = q->format == QUERY_CSV;
     buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", row->start);
-    units_print_date(calendar, row->start, out);
+    units_print_date(&q->calendar, row->start, out);
     buf_append_str(out, csv ? "," : "\",\"n\":");
-    render_n(row, complete, csv, out);
+    render_n(q, row, complete, out);
 }
 
 static void render_compared_json(const struct series *s, const struct series *before,
@@ -385,11 +412,11 @@ static void render_compared_json(const struct series *s, const struct series *be
 {
     const struct calendar *calendar = &s->query->calendar;
     buf_append_str(out, s->n_rows == 1 ? "" : ",");
-    render_counted(calendar, &r->row, complete, false, out);
+    render_counted(s->query, &r->row, complete, out);
     render_row_complete(is_complete, complete, false, out);
     buf_append_str(out, r->has_old ? ",\"before\":" : ",\"before\":null,");
     if (r->has_old) {
-        render_counted(calendar, &r->old, complete, false, out);
+        render_counted(s->query, &r->old, complete, out);
         render_of(calendar, r->old.start, r->old.end, complete, false, out);
         buf_append_str(out, "},");
     }
@@ -405,17 +432,21 @@ static void render_compared_csv(const struct series *s, const struct series *bef
     const struct compared_row *r, const struct completeness *complete, bool is_complete, struct buf *out)
 {
     const struct calendar *calendar = &s->query->calendar;
-    render_counted(calendar, &r->row, complete, true, out);
+    render_counted(s->query, &r->row, complete, out);
     render_row_complete(is_complete, complete, true, out);
     buf_append_str(out, r->has_old ? "," : ",,,");
     if (r->has_old)
-        render_counted(calendar, &r->old, complete, true, out);
+        render_counted(s->query, &r->old, complete, out);
     buf_append_char(out, ',');
     render_change(r->n, r->has_change ? r->old_n : 0, true, out);
-    if (r->is_part && r->has_old && knows_parts(s, before))
-        buf_printf(out, ",%" PRIu64 ",%" PRIu64, r->n, r->old_n);
-    else if (s->query->part_end > 0)
+    if (r->is_part && r->has_old && knows_parts(s, before)) {
+        buf_append_char(out, ',');
+        render_number(s->query->total, r->n, out);
+        buf_append_char(out, ',');
+        render_number(s->query->total, r->old_n, out);
+    } else if (s->query->part_end > 0) {
         buf_append_str(out, ",,");
+    }
     render_of(calendar, r->row.start, r->row.end, complete, true, out);
     render_of(calendar, r->has_old ? r->old.start : 0, r->has_old ? r->old.end : 0, complete, true, out);
     buf_append_char(out, '\n');
@@ -451,6 +482,20 @@ void render_breakdown_begin(const struct breakdown *b, const struct completeness
     buf_append_str(out, ",\"rows\":[");
 }
 
+/* False if a row of the answer is negative, or the rest: shares of a sum with negative parts mislead. */
+static bool has_shares(const struct breakdown *b)
+{
+    return b->total >= b->shown && (b->n_rows == 0 || b->rows[b->n_rows - 1].sum.n >= 0);
+}
+
+static void render_share(const struct breakdown *b, int64_t n, struct buf *out)
+{
+    if (has_shares(b))
+        buf_printf(out, "%.6f", b->total ? (double)n / (double)b->total : 0);
+    else if (b->query->format != QUERY_CSV)
+        buf_append_str(out, "null");
+}
+
 bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
 {
@@ -460,25 +505,30 @@ bool render_breakdown_rows(
     bool csv = b->query->format == QUERY_CSV;
     for (size_t begin = out->len; *at < b->n_rows; ++*at) {
         const struct breakdown_row *row = &b->rows[*at];
-        double share = b->total ? (double)row->sum.n / (double)b->total : 0;
         if (out->len - begin >= most)
             return true;
         if (csv) {
             buf_append_csv(out, breakdown_text(row));
-            buf_printf(out, ",%" PRId64 ",%.6f", row->sum.n, share);
+            buf_append_char(out, ',');
+            render_number(q->total, row->sum.n, out);
+            buf_append_char(out, ',');
+            render_share(b, row->sum.n, out);
             render_row_complete(is_whole, complete, true, out);
             render_of(&q->calendar, q->from, q->to, complete, true, out);
             buf_append_char(out, '\n');
         } else {
             buf_append_str(out, *at ? ",{" : "{");
             render_member(out, "key", breakdown_text(row));
-            buf_printf(out, "\"n\":%" PRId64 ",\"share\":%.6f", row->sum.n, share);
+            render_sum(q, "n", row->sum.n, ",\"share\":", out);
+            render_share(b, row->sum.n, out);
             render_row_complete(is_whole, complete, false, out);
             buf_append_char(out, '}');
         }
     }
-    if (!csv)
-        buf_printf(out, "],\"other\":%" PRId64 "}\n", b->total - b->shown);
+    if (!csv) {
+        buf_append_str(out, "],");
+        render_sum(q, "other", b->total - b->shown, "}\n", out);
+    }
     return false;
 }
 
@@ -491,6 +541,19 @@ static void counter_json(const struct counter *c, const char *setting, struct bu
     buf_append_json(out, bytes_str(c->key_text));
     if (c->max_keys > 0)
         buf_printf(out, ",\"max_keys\":%" PRIu64, c->max_keys);
+    if (c->value) {
+        buf_append_str(out, ",\"value\":");
+        buf_append_json(out, bytes_str(c->value));
+        buf_printf(out, ",\"scale\":%u", c->decimal.scale);
+    }
+    if (c->unit) {
+        buf_append_str(out, ",\"unit\":");
+        buf_append_json(out, bytes_str(c->unit));
+    }
+    if (c->having) {
+        buf_append_str(out, ",\"having\":");
+        buf_append_json(out, bytes_str(c->having));
+    }
 }
 
 void render_counters(const struct counters *c, const char *script, struct buf *out)

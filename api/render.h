@@ -36,6 +36,8 @@ bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
 /* Appends `{` and the members that name the counter and the key. */
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out);
+/* Appends a count, or the decimal of a value. */
+void render_number(const struct counter *c, int64_t n, struct buf *out);
 /* Appends `"name":"text",`. */
 void render_member(struct buf *out, const char *name, struct bytes text);
 void render_time(int64_t t, struct buf *out);

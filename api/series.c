@@ -78,9 +78,10 @@ static int hour_digit(char c)
 /* Adds `n` events that begin at `hour`. All of these events are before part_end, or none is. */
 static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
 {
-    s->is_too_large |= __builtin_add_overflow(s->total, n, &s->total);
+    s->is_too_large |= !query_add_absolute(&s->absolute, n);
     if (s->is_too_large)
         return true;
+    s->total += n;
     s->so_far += hour < s->query->part_end ? n : 0;
     struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
     if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {

@@ -42,10 +42,11 @@ struct series {
     size_t n_runs;
     struct series_span latest; /* span of the unit of the latest count */
     int64_t total;
-    int64_t so_far;       /* events before the query's part_end */
-    int64_t taken;        /* events of the rows that series_next has returned */
+    int64_t so_far;       /* counts before the query's part_end */
+    int64_t taken;        /* counts of the rows that series_next has returned */
     bool is_part_unknown; /* a day whose hours the archive has dropped is partly before part_end */
-    bool is_too_large;    /* the total exceeds 64 bits; later counts are not added */
+    int64_t absolute;     /* sum of the counts' absolute values, which bounds every sum of the counts */
+    bool is_too_large;    /* `absolute` exceeds 64 bits; later counts are not added */
     bool
         needs_dropped_hours; /* a day whose hours the archive has dropped is in two units, or only partly in the span */
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
