@@ -48,6 +48,9 @@ struct ask {
     struct source_generation generation; /* generation that the archive's part of the series is from */
     struct query query_before;           /* the same query for the earlier span of a comparison */
     struct series series_before;
+    struct query query_events; /* mean=1: the query for the events by which means divide */
+    struct series series_events;
+    struct breakdown events;
     struct query query_total; /* for a subtotal: query for the events that the total counted as `(other)` */
     struct series series_total;
     struct series_set set; /* used if the query asks for several series */
@@ -138,6 +141,8 @@ static void ask_free(struct ask *a)
     series_reset(&a->series);
     series_reset(&a->series_before);
     series_reset(&a->series_total);
+    series_reset(&a->series_events);
+    breakdown_reset(&a->events);
     series_set_free(&a->set);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
@@ -178,8 +183,8 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
-                   series_bytes(&a->series_total) + series_set_bytes(&a->set) + a->breakdown.bytes +
-                   a->out.cap;
+                   series_bytes(&a->series_total) + series_bytes(&a->series_events) +
+                   series_set_bytes(&a->set) + a->breakdown.bytes + a->events.bytes + a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -255,8 +260,10 @@ static void judge_completeness(struct ask *a)
     a->complete.is_approximate = a->query.is_rounded;
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
-        a->complete = (struct completeness){
-            .until = end, .counted_since = a->complete.counted_since, .coarse = a->complete.coarse};
+        a->complete = (struct completeness){.until = end,
+            .counted_since = a->complete.counted_since,
+            .events_since = a->complete.events_since,
+            .coarse = a->complete.coarse};
 }
 
 static void render_begin(struct ask *a)
@@ -361,6 +368,7 @@ static bool append_list(struct ask *a, struct buf *target)
 }
 
 static void begin_set(struct ask *a);
+static void finish(struct ask *a);
 static void select_rows(struct ask *a);
 
 /* Requests the next batch of texts of hashed subtotals. */
@@ -384,7 +392,7 @@ static void look_up(struct ask *a)
     } else {
         hold(a, 0);
         end_large(a);
-        next_step(a, a->query.top > 0 ? begin_set : render);
+        next_step(a, a->query.top > 0 ? begin_set : finish);
     }
     buf_free(&target);
 }
@@ -495,7 +503,7 @@ static void note_completeness(struct ask *a, const struct completeness *complete
 
 static void after_counts(struct ask *a)
 {
-    next_step(a, is_breakdown(a) ? select_rows : render);
+    next_step(a, is_breakdown(a) ? select_rows : finish);
 }
 
 static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
@@ -526,15 +534,22 @@ static void total_over_restart(void *arg)
     series_reset(&a->series_total);
 }
 
+/* Notes the sources that failed in a further question. */
+static void note_missing(struct ask *a, const struct completeness *complete)
+{
+    if (a->complete.n_missing > 0 || complete->n_missing == 0)
+        return;
+    memcpy(a->complete.missing, complete->missing, sizeof complete->missing);
+    a->complete.n_missing = complete->n_missing;
+    a->complete.until = 0;
+}
+
 static void total_over_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
     struct ask *a = arg;
     a->question = NULL;
-    if (a->complete.n_missing == 0 && complete->n_missing > 0) {
-        a->complete = *complete;
-        a->complete.until = 0;
-    }
+    note_missing(a, complete);
     first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
     if (!a->req)
         ask_free(a);
@@ -686,6 +701,80 @@ static void begin(struct ask *a)
         refuse(a);
 }
 
+static bool events_record(void *arg, const struct record *r)
+{
+    struct ask *a = arg;
+    return is_breakdown(a) ? breakdown_add(&a->events, r) : series_add(&a->series_events, r);
+}
+
+static void events_restart(void *arg)
+{
+    struct ask *a = arg;
+    series_reset(&a->series_events);
+    breakdown_reset(&a->events);
+}
+
+static void events_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct ask *a = arg;
+    a->question = NULL;
+    note_missing(a, complete);
+    if (complete->until < a->complete.until)
+        a->complete.until = complete->until;
+    a->complete.events_since = complete->is_not_counted ? INT64_MAX : complete->counted_since;
+    a->series.events = &a->series_events;
+    a->breakdown.events = &a->events;
+    if (!a->req)
+        ask_free(a);
+    else if (result == SOURCE_STOPPED)
+        refuse(a);
+    else if (result != SOURCE_OK)
+        unavailable(a, complete, why);
+    else if (a->series_events.is_too_large || a->events.is_too_large ||
+             a->series_events.needs_dropped_hours || a->events.needs_dropped_hours)
+        unavailable(a, complete, "the events by which means divide cannot be added up");
+    else
+        next_step(a, render);
+}
+
+/* Asks for the events by which means divide. */
+static void ask_events(struct ask *a)
+{
+    struct buf target = {0};
+    struct query *q = &a->query_events;
+    query_copy(q, &a->query);
+    q->total = q->events.total;
+    q->sub = q->events.sub;
+    if (!is_breakdown(a)) { /* of all time, only the rows' */
+        q->from = a->series.from;
+        q->to = a->series.to;
+    }
+    series_init(&a->series_events, q);
+    breakdown_init(&a->events, q);
+    append_question(&target, q, &a->set);
+    const struct source_question question = {.target = target.ptr,
+        .ns = bytes_str(query_counter(q)->ns),
+        .arg = a,
+        .allows_partial = q->allows_partial,
+        .patience = q->patience,
+        .on_restart = events_restart,
+        .on_record = events_record,
+        .on_piece = on_piece,
+        .on_done = events_done};
+    a->question = source_ask(a->asks->sources, &question);
+    buf_free(&target);
+}
+
+/* Renders the answer, after a question for events if the query asks for means. */
+static void finish(struct ask *a)
+{
+    if (a->query.events.total)
+        ask_events(a);
+    else
+        render(a);
+}
+
 /* Adds a series to the set for each key or sub key that the query lists. */
 static void name_values(struct ask *a)
 {
@@ -736,6 +825,8 @@ void ask_start(
     query_copy(&a->query_total, q);
     a->query_total.sub = NULL;
     series_init(&a->series_total, &a->query_total);
+    series_init(&a->series_events, q);
+    breakdown_init(&a->events, q);
     query_copy(&a->query_top, q);
     a->query_top.kind = QUERY_BREAKDOWN;
     a->query_top.limit = q->top;

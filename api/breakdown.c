@@ -95,7 +95,7 @@ static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64
     }
 }
 
-static int64_t count_of(const struct breakdown *b, struct bytes stored)
+int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored)
 {
     uint64_t hash = text_hash(stored);
     const struct breakdown_table *t = &b->tables[table_of(hash)];
@@ -257,7 +257,7 @@ static bool select_all_largest(struct breakdown *b)
         b->rows = mem_alloc(room);
         b->bytes += room;
         if (query_may_have_other(b->query))
-            b->over.counter = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
+            b->over.counter = breakdown_count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
     }
     if (!visit_sums(b, select_largest))
         return false;

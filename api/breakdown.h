@@ -63,6 +63,7 @@ struct breakdown {
     struct buf worst;  /* text of the last kept row; valid if has_worst */
     int64_t shown;     /* sum of the counts of all rows */
     struct query_over over;
+    const struct breakdown *events; /* counts by which the means of the rows divide; NULL: no means */
 };
 
 void breakdown_init(struct breakdown *b, const struct query *q);
@@ -80,6 +81,8 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row);
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows by count and text, and ends the round. Returns false if another round must follow. */
 bool breakdown_order(struct breakdown *b);
+/* Returns the count of a subtotal in its stored form, before breakdown_select. 0: there is none. */
+int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored);
 struct bytes breakdown_text(const struct breakdown_row *row);
 
 #endif

@@ -27,6 +27,7 @@ static const struct parameter table[] = {
     {"top", ON(SERIES), 0},
     {"counter", ON(TOP), 0},
     {"limit", ON(BREAKDOWN) | ON(TOP), 0},
+    {"mean", ON(SERIES) | ON(BREAKDOWN) | ON(TOP), 0},
     {"unit", OF_ALL & ~ON(COHORT), 0},
     {"units", OF_ALL, 0},
     {"unit_reference_ts", OF_ALL, 0},

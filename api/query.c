@@ -2,6 +2,7 @@
 
 #include "api/period_query.h"
 #include "base/suggest.h"
+#include "counts/mean.h"
 #include <stdio.h>
 
 static void point_to_former(struct query *q)
@@ -121,6 +122,23 @@ static int parse_by(struct parameters *p, struct bytes by)
     return parameters_suggest(p, s.nearest);
 }
 
+/* Proposes the sections that count by the key of `of` over all events. `constant`: namespace of the total; NULL: none. */
+static void hint_constant(struct parameters *p, const struct counter *of, const char *constant)
+{
+    char ns[NAMESPACE_MAX + 1];
+    snprintf(ns, sizeof ns, "%s%.*s", of->value || of->having ? "all_" : "all",
+        of->value || of->having ? NAMESPACE_MAX - 4 : 0, of->ns);
+    parameters_hint(p, "add to the configuration:\n");
+    if (!constant)
+        parameters_hint(p, "[total %s]\nkey = \"all\"\n", ns);
+    if (!constant && of->value)
+        parameters_hint(p, "value = %s\nscale = %u\n%s", of->value, of->decimal.scale,
+            of->decimal.rounds ? "round = half_even\n" : "");
+    if (!constant && of->having)
+        parameters_hint(p, "having = %s\n", of->having);
+    parameters_hint(p, "[subtotal %s.%s]\nkey = %s", of->ns, constant ? constant : ns, of->key_text);
+}
+
 /* Finds the subtotal that counts all events by the counter's key. */
 static int parse_top(struct parameters *p)
 {
@@ -136,19 +154,19 @@ static int parse_top(struct parameters *p)
     const char *constant = NULL;
     for (size_t i = 0; i < c->n_subtotals && !q->sub; i++) {
         const struct counter *sub = &c->subtotals[i], *total = &c->totals[sub->total];
-        if (total->kind == COUNTER_CONSTANT && counter_has_key_of(sub, of)) {
+        if (total->kind == COUNTER_CONSTANT && counter_has_key_of(sub, of) && counter_adds_as(total, of)) {
             q->total = total;
             q->sub = sub;
         }
     }
     for (size_t i = 0; i < c->n_totals && !constant; i++)
-        constant = c->totals[i].kind == COUNTER_CONSTANT ? c->totals[i].ns : NULL;
+        constant = c->totals[i].kind == COUNTER_CONSTANT && counter_adds_as(&c->totals[i], of)
+                       ? c->totals[i].ns
+                       : NULL;
     if (!q->sub && q->by_minute) {
         q->total = of;
     } else if (!q->sub) {
-        parameters_hint(p, "add to the configuration:\n%s[subtotal %s.%s]\nkey = %s",
-            constant ? "" : "[total all]\nkey = \"all\"\n", of->ns, constant ? constant : "all",
-            of->key_text);
+        hint_constant(p, of, constant);
         return parameters_refuse(
             p, 404, "not-counted", "no counter with a constant key is counted by %s", of->key_text);
     }
@@ -239,11 +257,42 @@ static int parse_partial(struct parameters *p)
     return 0;
 }
 
+/* Finds the counter of events for mean=1. */
+static int parse_mean(struct parameters *p)
+{
+    struct query *q = p->q;
+    bool is_wanted;
+    if (parameters_word(p, "mean", "1", &is_wanted) != 0 || !is_wanted)
+        return is_wanted ? -1 : 0;
+    const struct counter *of = query_counter(q);
+    if (!q->total->value)
+        return parameters_refuse(
+            p, 422, "no-value", "%s counts events; a mean needs a counter with value = FIELD", of->ns);
+    if (q->n_values > 0 || q->top > 0)
+        return BAD(p, "mean belongs to one series; ask for one key or sub key");
+    const struct counters *c = p->context->counters;
+    const struct counter *divisor = of == &q->former.sub ? NULL : mean_divisor(c, of);
+    if (divisor) {
+        q->events.total = q->sub ? &c->totals[divisor->total] : divisor;
+        q->events.sub = q->sub ? divisor : NULL;
+        return 0;
+    }
+    struct buf sections = {0};
+    mean_append_sections(c, of, &sections);
+    parameters_hint(p, "add to the configuration:\n%.*s", (int)sections.len, sections.ptr);
+    buf_free(&sections);
+    return parameters_refuse(p, 422, "no-events-counter",
+        "a mean of %s divides by the number of events with the field %s, and no counter has this number for "
+        "the same key",
+        of->ns, q->total->value);
+}
+
 static int parse_shape(struct parameters *p)
 {
     struct bytes text;
     int64_t limit = QUERY_LIMIT_DEFAULT;
-    if (parameters_number(p, "limit", 1, QUERY_LIMIT_MAX, &limit) != 0 || parse_partial(p) != 0)
+    if (parameters_number(p, "limit", 1, QUERY_LIMIT_MAX, &limit) != 0 || parse_partial(p) != 0 ||
+        parse_mean(p) != 0)
         return -1;
     p->q->limit = (uint64_t)limit;
     if (!parameters_get(p, "format", &text) || bytes_equal_str(text, "json"))

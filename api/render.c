@@ -1,6 +1,7 @@
 #include "api/render.h"
 
 #include "api/coarse_rows.h"
+#include "counts/mean.h"
 #include <inttypes.h>
 
 void render_member(struct buf *out, const char *name, struct bytes text)
@@ -25,6 +26,29 @@ static void render_sum(const struct query *q, const char *name, int64_t n, const
     buf_printf(out, "\"%s\":", name);
     render_number(q->total, n, out); /* a removed subtotal has the scale of its total */
     buf_append_str(out, after);
+}
+
+/* Appends the number of events and the mean, as members or as columns. Both are null while the events are not known. */
+static void render_mean(const struct query *q, int64_t n, int64_t events, bool is_known, struct buf *out)
+{
+    bool csv = q->format == QUERY_CSV;
+    char text[MEAN_TEXT_MAX];
+    buf_append_str(out, csv ? "," : ",\"events\":");
+    if (is_known)
+        record_append_count(out, events);
+    else if (!csv)
+        buf_append_str(out, "null");
+    buf_append_str(out, csv ? "," : ",\"mean\":");
+    if (is_known && events > 0)
+        buf_append(out, text, mean_print(n, events, q->total->decimal.scale, text));
+    else if (!csv)
+        buf_append_str(out, "null");
+}
+
+/* True if the events of a span are those whose values were added. */
+static bool knows_events(int64_t from, const struct completeness *complete)
+{
+    return complete->events_since <= from || complete->events_since == complete->counted_since;
 }
 
 void render_missing(const struct completeness *complete, struct buf *out)
@@ -102,7 +126,8 @@ void render_zone(const struct query *q, struct buf *out)
 }
 
 static void render_span(const struct query *q, int64_t from, int64_t to, int64_t total,
-    const struct query_over *over, const struct completeness *complete, struct buf *out)
+    const struct query_over *over, const int64_t *events, const struct completeness *complete,
+    struct buf *out)
 {
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
@@ -110,7 +135,10 @@ static void render_span(const struct query *q, int64_t from, int64_t to, int64_t
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     render_zone(q, out);
-    render_sum(q, "total", total, ",", out);
+    render_sum(q, "total", total, "", out);
+    if (events)
+        render_mean(q, total, *events, knows_events(from, complete), out);
+    buf_append_char(out, ',');
     render_completeness(from, complete, out);
 }
 
@@ -147,13 +175,13 @@ static void render_series_head(const struct series *s, const struct completeness
     if (q->sub)
         render_member(out, "sub", q->sub_key);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, s->from, s->to, s->total, &s->over, complete, out);
+    render_span(q, s->from, s->to, s->total, &s->over, s->events ? &s->events->total : NULL, complete, out);
 }
 
 void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
-        render_csv_names(complete, "t,date,n", "", ",of", out);
+        render_csv_names(complete, s->events ? "t,date,n,events,mean" : "t,date,n", "", ",of", out);
         return;
     }
     render_series_head(s, complete, out);
@@ -179,6 +207,9 @@ static void render_n(
         render_number(q->total, row->n, out);
     else if (q->format != QUERY_CSV)
         buf_append_str(out, "null");
+    if (q->events.total && q->kind == QUERY_SERIES)
+        render_mean(
+            q, row->n, row->events, is_counted(row, complete) && row->start >= complete->events_since, out);
 }
 
 void render_time(int64_t t, struct buf *out)
@@ -276,7 +307,7 @@ void render_set_begin(const struct series_set *set, const struct completeness *c
     }
     render_head(q, complete, out);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
-    render_span(q, first->from, first->to, set->total, &first->over, complete, out);
+    render_span(q, first->from, first->to, set->total, &first->over, NULL, complete, out);
     buf_append_str(out, "\"series\":[");
 }
 
@@ -472,11 +503,12 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
 void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
-        render_csv_names(complete, "key,n,share", "", ",of", out);
+        render_csv_names(complete, b->events ? "key,n,share,events,mean" : "key,n,share", "", ",of", out);
         return;
     }
     render_head(b->query, complete, out);
-    render_span(b->query, b->query->from, b->query->to, b->total, &b->over, complete, out);
+    render_span(b->query, b->query->from, b->query->to, b->total, &b->over,
+        b->events ? &b->events->total : NULL, complete, out);
     buf_printf(out, "\"distinct\":%zu", b->distinct);
     render_of(&b->query->calendar, b->query->from, b->query->to, complete, false, out);
     buf_append_str(out, ",\"rows\":[");
@@ -488,12 +520,17 @@ static bool has_shares(const struct breakdown *b)
     return b->total >= b->shown && (b->n_rows == 0 || b->rows[b->n_rows - 1].sum.n >= 0);
 }
 
-static void render_share(const struct breakdown *b, int64_t n, struct buf *out)
+/* Appends the share of a row, and its mean if the query asks for means. */
+static void render_share(const struct breakdown *b, const struct breakdown_sum *sum,
+    const struct completeness *complete, struct buf *out)
 {
     if (has_shares(b))
-        buf_printf(out, "%.6f", b->total ? (double)n / (double)b->total : 0);
+        buf_printf(out, "%.6f", b->total ? (double)sum->n / (double)b->total : 0);
     else if (b->query->format != QUERY_CSV)
         buf_append_str(out, "null");
+    if (b->events)
+        render_mean(b->query, sum->n, breakdown_count_of(b->events, bytes_of(sum->stored, sum->len)),
+            knows_events(b->query->from, complete), out);
 }
 
 bool render_breakdown_rows(
@@ -512,7 +549,7 @@ bool render_breakdown_rows(
             buf_append_char(out, ',');
             render_number(q->total, row->sum.n, out);
             buf_append_char(out, ',');
-            render_share(b, row->sum.n, out);
+            render_share(b, &row->sum, complete, out);
             render_row_complete(is_whole, complete, true, out);
             render_of(&q->calendar, q->from, q->to, complete, true, out);
             buf_append_char(out, '\n');
@@ -520,7 +557,7 @@ bool render_breakdown_rows(
             buf_append_str(out, *at ? ",{" : "{");
             render_member(out, "key", breakdown_text(row));
             render_sum(q, "n", row->sum.n, ",\"share\":", out);
-            render_share(b, row->sum.n, out);
+            render_share(b, &row->sum, complete, out);
             render_row_complete(is_whole, complete, false, out);
             buf_append_char(out, '}');
         }

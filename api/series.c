@@ -245,7 +245,10 @@ bool series_next(struct series *s, struct series_row *row)
     if (s->next >= s->end)
         return false;
     *row = (struct series_row){.start = s->next, .end = units_next(c, s->next)};
-    row->n = series_take(s, units_order(c, row->start));
+    int64_t unit = units_order(c, row->start);
+    row->n = series_take(s, unit);
+    if (s->events)
+        row->events = series_take(s->events, unit);
     s->next = row->end;
     return true;
 }

@@ -22,6 +22,7 @@
 struct series_row {
     int64_t start, end; /* start of the unit, and start of the next unit */
     int64_t n;
+    int64_t events; /* count of the series of events, if the series has one */
 };
 struct series_count {
     int64_t unit; /* number of the unit (units_order) */
@@ -52,9 +53,10 @@ struct series {
     int64_t from, to;    /* span of the rows; before series_trim, the span of the query */
     int64_t first, last; /* first and last hour with counts; first > last: no counts */
     struct query_over over;
-    int64_t next;  /* start of the next row */
-    int64_t end;   /* every row starts before this time */
-    size_t n_rows; /* number of rows that series_next has returned */
+    struct series *events; /* counts by which the means of the rows divide; NULL: no means */
+    int64_t next;          /* start of the next row */
+    int64_t end;           /* every row starts before this time */
+    size_t n_rows;         /* number of rows that series_next has returned */
 };
 
 /* The query must outlive the series. */

@@ -84,6 +84,7 @@ struct completeness {
     char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds back `until`; "": none */
     int64_t
         counted_since; /* Unix time when the counter was added; earlier events are not counted; 0: all are */
+    int64_t events_since; /* counted_since of the events by which means divide; INT64_MAX: not counted */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */

@@ -6,6 +6,7 @@
 #include "json/json_path.h"
 #include "counts/key_function.h"
 #include "counts/key_text.h"
+#include "counts/mean.h"
 #include "config/options.h"
 #include "counts/records.h"
 #include <stdio.h>
@@ -426,6 +427,17 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     free(sorted);
 }
 
+static int check_means(struct reading *r)
+{
+    const struct counter *of, *unfit = mean_find_unfit(r->out, &of);
+    return unfit ? config_fail(r->error, r->config, 0,
+                       "[%s %s] counts the events of [%s %s], so that means divide by it; it needs the same "
+                       "key and max_keys",
+                       strchr(unfit->ns, '.') ? "subtotal" : "total", unfit->ns,
+                       strchr(of->ns, '.') ? "subtotal" : "total", of->ns)
+                 : 0;
+}
+
 static char *canonical_text(const struct counters *c)
 {
     struct buf text = {0};
@@ -473,7 +485,7 @@ int counters_read(const struct config *config, struct counters **out, struct err
             config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
         else if (c->n_uniques > UNIQUES_MAX)
             config_fail(error, config, 0, "more than %d unique counters", UNIQUES_MAX);
-        else {
+        else if (check_means(&r) == 0) {
             c->text = canonical_text(c);
             return 0;
         }
@@ -521,10 +533,21 @@ void counters_free(struct counters **c)
     *c = NULL;
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
 bool counter_has_key_of(const struct counter *a, const struct counter *b)
 {
     return a->kind == b->kind && a->function == b->function && strcmp(a->field, b->field) == 0 &&
-           strcmp(a->argument ? a->argument : "", b->argument ? b->argument : "") == 0;
+           is_same_text(a->argument, b->argument);
+}
+
+bool counter_adds_as(const struct counter *a, const struct counter *b)
+{
+    return is_same_text(a->value, b->value) && is_same_text(a->having, b->having) &&
+           a->decimal.scale == b->decimal.scale && a->decimal.rounds == b->decimal.rounds;
 }
 
 const struct counter *counters_find(const struct counters *c, struct bytes ns)

@@ -124,6 +124,8 @@ static inline const struct counter *counters_at(const struct counters *c, size_t
 }
 /* True if both counters have the same key, even if it is written differently. */
 bool counter_has_key_of(const struct counter *a, const struct counter *b);
+/* True if each event adds the same to both totals. */
+bool counter_adds_as(const struct counter *a, const struct counter *b);
 /* Finds a total or a subtotal by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* Finds a unique counter by namespace, or returns NULL. */

@@ -14,6 +14,7 @@ from harness import ROOT, Pipeline, pipeline_config, read_file, wait_until
 CHECKER = os.path.join(ROOT, "tests", "openapi")
 QUERIES = ("/v1/series", "/v1/breakdown", "/v1/compare", "/v1/top", "/v1/uniques", "/v1/retention", "/v1/cohort")
 UNIQUE = "\n[unique v.u]\nmember = v\nlabel = visitor\n"
+VALUES = "[total spent]\nkey = l\nvalue = price\nscale = 2\nunit = EUR\n[total buys]\nkey = l\nhaving = price\n"
 SNIPPETS = {"sh": ("bash", "snippet.sh"), "python": ("python3", "snippet.py"), "javascript": ("node", "snippet.mjs"),
             "go": ("go", "snippet.go")}
 
@@ -78,7 +79,7 @@ class OpenApiTest(harness.MillraceTest):
         super().setUp()
         with open(os.path.join(ROOT, "api", "openapi.json")) as f:
             self.document = Document(json.load(f))
-        config = self.write("test.conf", harness.sample_counters() + UNIQUE)
+        config = self.write("test.conf", harness.sample_counters() + UNIQUE + VALUES)
         self.lone = self.start("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--aggregator-url",
                                "http://127.0.0.1:1", "--pubsub-url", "http://127.0.0.1:1")
 
@@ -142,7 +143,7 @@ class RunningTest(harness.MillraceTest):
         super().setUp()
         with open(os.path.join(ROOT, "api", "openapi.json")) as f:
             self.document = Document(json.load(f))
-        path = self.write("millrace.conf", pipeline_config(self.path("data"), harness.sample_counters() + UNIQUE))
+        path = self.write("millrace.conf", pipeline_config(self.path("data"), harness.sample_counters() + UNIQUE + VALUES))
         self.up = Pipeline(self, path, self.path("data")).wait_ready()
         self.url = self.up.daemon_url("api")
         self.checked = []

@@ -1,0 +1,238 @@
+"""Answers of counters with a value, over a pipeline half of whose events are archived: series, breakdowns, top and comparisons equal a
+model with Python's decimal to the digit, as JSON and CSV; means, shares and changes; quantiles of a histogram of buckets."""
+import collections
+import csv
+import datetime
+import decimal
+import io
+import json
+import re
+
+import harness
+from harness import seeded, wait_until
+
+Decimal = decimal.Decimal
+HOUR, DAY = 3600, 86400
+START = 1333238400  # 1 April 2012
+DAYS = 5
+COUNTERS = """
+[input]
+time = t
+max_ahead = 0
+
+[total feed]
+key = "all"
+[subtotal product.feed]
+key = product
+[total product]
+key = product
+[total revenue]
+key = product
+value = price
+scale = 2
+unit = "€"
+[subtotal c.revenue]
+key = country
+label = country
+[total paid]
+key = product
+having = price
+[subtotal c.paid]
+key = country
+label = country
+[total all_revenue]
+key = "all"
+value = price
+scale = 2
+[subtotal product.all_revenue]
+key = product
+[total all_paid]
+key = "all"
+having = price
+[subtotal p.all_paid]
+key = product
+[total weight]
+key = product
+value = kg
+scale = 9
+[subtotal c.weight]
+key = country
+"""
+PRODUCTS = ["hat", "socks", "a product with a long name"]
+COUNTRIES = ["JP", "US", "a country with a long name"]
+
+
+class ApiValues(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.random = seeded()
+        data = self.path("data")
+        config = self.write("pipeline.conf", harness.pipeline_config(data, COUNTERS, aggregator={"flush_interval": "500ms"}))
+        self.pipeline = harness.Pipeline(self, config, data).wait_ready()
+        self.events = [self.event() for _ in range(1200)]
+        self.put(self.events[:600])
+        done = self.run_program("millrace", "compact", "--config", config)
+        self.assertEqual(done.returncode, 0, done)
+        self.put(self.events[600:])
+
+    def event(self):
+        rng = self.random
+        e = {"t": START + rng.randrange(DAYS * DAY), "product": rng.choice(PRODUCTS), "country": rng.choice(COUNTRIES)}
+        if rng.random() < 0.7:
+            e["price"] = str(Decimal(rng.randrange(-2000, 100000)) / 100)
+        elif rng.random() < 0.3:
+            e["price"] = None
+        if rng.random() < 0.5:
+            e["kg"] = "0.%09d" % rng.randrange(10**9)
+        if rng.random() < 0.8:
+            e["ms"] = self.duration()
+        return e
+
+    def duration(self):
+        rng = self.random
+        return rng.choice([rng.randrange(5000), "%.3f" % rng.expovariate(0.01), round(rng.expovariate(0.01), 3), 0, str(-rng.randrange(100))])
+
+    def put(self, events):
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", "\n".join(map(json.dumps, events)).encode()).status, 200)
+
+        def counted():
+            depth = self.pipeline.ask("simplequeue", "GET", "/stats?format=json").json()["depth"]
+            streams = self.pipeline.ask("pubsub", "GET", "/streams").json()["streams"]
+            here = self.pipeline.ask("aggregator", "GET", "/stats?format=json").json()["streams"]
+            return depth == 0 and all(here[s["name"]]["offset"] == s["end"] for s in streams)
+        wait_until(counted, "everything to be counted", timeout=harness.LONG)
+
+    def ask(self, what, status=200, **params):
+        params.setdefault("from_", START)
+        params.setdefault("to", START + DAYS * DAY)
+        r = self.pipeline.ask("api", "GET", "/v1/%s?%s" % (what, harness.query(**params)))
+        self.assertEqual(r.status, status, (what, params, r.body))
+        if params.get("format") == "csv":
+            return list(csv.reader(io.StringIO(r.text)))
+        return json.loads(r.body, parse_float=Decimal)
+
+    def amounts(self, field, **match):
+        return [Decimal(e[field]) for e in self.events
+                if e.get(field) is not None and START <= e["t"] < START + DAYS * DAY and all(e[k] == v for k, v in match.items())]
+
+    def digits(self, n, scale):
+        """The number has exactly `scale` digits after the point."""
+        self.assertEqual(-Decimal(n).as_tuple().exponent, scale, n)
+
+    def mean(self, amounts, scale):
+        if not amounts:
+            return None
+        return (sum(amounts) / len(amounts)).quantize(Decimal(10) ** -(scale + 2), rounding=decimal.ROUND_HALF_EVEN)
+
+    def by_day(self, field, product):
+        days = [[] for _ in range(DAYS)]
+        for e in self.events:
+            if e["product"] == product and e.get(field) is not None:
+                days[(e["t"] - START) // DAY].append(Decimal(e[field]))
+        return days
+
+    def test_series(self):
+        for field, label, scale in (("price", "revenue", 2), ("kg", "weight", 9)):
+            for product in PRODUCTS:
+                days = self.by_day(field, product)
+                got = self.ask("series", **{label: product})
+                self.assertEqual([r["n"] for r in got["rows"]], [sum(d) for d in days])
+                self.assertEqual((got["total"], got["scale"]), (sum(map(sum, days)), scale))
+                for n in [got["total"]] + [r["n"] for r in got["rows"]]:
+                    self.digits(n, scale)
+        self.assertEqual((got.get("value_unit"), self.ask("series", revenue="hat")["value_unit"]), (None, "€"))
+        sub = self.ask("series", revenue="hat", by="country", sub=COUNTRIES[2])
+        self.assertEqual(sub["total"], sum(self.amounts("price", product="hat", country=COUNTRIES[2])))
+        several = self.ask("series", revenue=PRODUCTS)
+        self.assertEqual([s["total"] for s in several["series"]], [sum(self.amounts("price", product=p)) for p in PRODUCTS])
+        self.digits(several["total"], 2)
+        rows = self.ask("series", revenue="hat", format="csv")
+        self.assertEqual([r[2] for r in rows[1:]], [str(sum(d)) for d in self.by_day("price", "hat")])
+        count = self.ask("series", product="hat")
+        self.assertNotIn("scale", count)
+        self.assertIs(type(count["total"]), int)
+
+    def test_means_of_series(self):
+        for _ in range(2):  # the second answer may come from the cache of series
+            got = self.ask("series", revenue="hat", mean=1)
+            days = self.by_day("price", "hat")
+            self.assertEqual([(r["n"], r["events"], r["mean"]) for r in got["rows"]],
+                             [(sum(d), len(d), self.mean(d, 2)) for d in days])
+            self.assertEqual((got["events"], got["mean"]), (sum(map(len, days)), self.mean(sum(days, []), 2)))
+            self.assertNotIn("mean", self.ask("series", revenue="hat")["rows"][0])
+        rows = self.ask("series", revenue="hat", mean=1, format="csv")
+        self.assertEqual(rows[0], ["t", "date", "n", "events", "mean", "complete"])
+        self.assertEqual([r[3:5] for r in rows[1:]], [[str(len(d)), str(self.mean(d, 2))] for d in days])
+        empty = self.ask("series", revenue="none", mean=1)
+        self.assertEqual([(r["n"], r["events"], r["mean"]) for r in empty["rows"]], [(0, 0, None)] * DAYS)
+        whole = self.ask("series", revenue="hat", mean=1, from_=None, to=None, period="all", unit="month")
+        self.assertEqual((whole["events"], whole["mean"]), (got["events"], got["mean"]))
+        sub = self.ask("series", revenue="hat", by="country", sub="JP", mean=1)
+        amounts = self.amounts("price", product="hat", country="JP")
+        self.assertEqual((sub["events"], sub["mean"]), (len(amounts), self.mean(amounts, 2)))
+
+    def test_breakdown_and_top(self):
+        for what, name, field in (("breakdown", {"revenue": "hat", "by": "country"}, "country"), ("top", {"counter": "revenue"}, "product")):
+            match = {"product": "hat"} if what == "breakdown" else {}
+            texts = COUNTRIES if field == "country" else PRODUCTS
+            amounts = {t: self.amounts("price", **{**match, field: t}) for t in texts}
+            order = sorted(texts, key=lambda t: (-sum(amounts[t]), t))
+            total = sum(map(sum, amounts.values()))
+            for limit in (1, 3):
+                got = self.ask(what, mean=1, limit=limit, **name)
+                self.assertEqual([(r["key"], r["n"], r["events"], r["mean"]) for r in got["rows"]],
+                                 [(t, sum(amounts[t]), len(amounts[t]), self.mean(amounts[t], 2)) for t in order[:limit]])
+                self.assertEqual((got["total"], got["other"], got["scale"]), (total, total - sum(sum(amounts[t]) for t in order[:limit]), 2))
+                self.assertEqual(got["events"], sum(map(len, amounts.values())))
+                for r in got["rows"]:
+                    self.assertAlmostEqual(float(r["share"]), float(sum(amounts[r["key"]]) / total), 5)
+        self.assertEqual([r["n"] for r in self.ask("top", counter="product")["rows"]],
+                         sorted((sum(e["product"] == p for e in self.events) for p in PRODUCTS), reverse=True))
+        weights = self.ask("breakdown", weight="hat", by="c", format="csv")
+        self.assertEqual({r[0]: r[1] for r in weights[1:]}, {c: str(sum(self.amounts("kg", product="hat", country=c))) for c in COUNTRIES})
+
+    def test_shares_and_changes_of_negative_sums(self):
+        far = START + 100 * DAY
+        self.put([{"t": far, "product": "hat", "country": "JP", "price": -5}, {"t": far, "product": "hat", "country": "US", "price": 7.5},
+                  {"t": far + DAY, "product": "hat", "country": "DE", "price": "1"}])
+        span = {"from_": far, "to": far + DAY}
+        for limit in (10, 1):  # a negative row; a negative rest
+            got = self.ask("breakdown", revenue="hat", by="country", limit=limit, **span)
+            self.assertEqual([(r["key"], r["n"], r["share"]) for r in got["rows"]],
+                             [("US", Decimal("7.50"), None), ("JP", Decimal("-5.00"), None)][:limit])
+        self.assertEqual((got["other"], got["total"]), (Decimal("-5.00"), Decimal("2.50")))
+        rows = self.ask("breakdown", revenue="hat", by="country", format="csv", **span)
+        self.assertEqual([r[:3] for r in rows], [["key", "n", "share"], ["US", "7.50", ""], ["JP", "-5.00", ""]])
+        def change(country):
+            return self.ask("compare", revenue="hat", by="country", sub=country, from_=far, to=far + DAY,
+                            against="%d..%d" % (far + DAY, far + 2 * DAY))
+        self.assertEqual((change("US")["change"], change("US")["before"]["total"]), (None, Decimal("0.00")))
+        back = self.ask("compare", revenue="hat", by="country", sub="JP", from_=far + DAY, to=far + 2 * DAY)
+        self.assertEqual((back["total"], back["before"]["total"], back["change"]), (Decimal("0.00"), Decimal("-5.00"), None))
+        up = self.ask("compare", revenue="hat", from_=far + DAY, to=far + 2 * DAY)
+        self.assertEqual((up["total"], up["rows"][0]["before"]["n"], up["change"]), (Decimal("1.00"), Decimal("2.50"), Decimal("-60.00")))
+
+    def test_a_mean_that_no_counter_divides(self):
+        got = self.ask("series", 422, weight="hat", mean=1)
+        self.assertEqual((got["code"], got["hint"]), ("no-events-counter", "add to the configuration:\n[total weight_n]\nkey = product\nhaving = kg\n"))
+        got = self.ask("breakdown", 422, weight="hat", by="c", mean=1)
+        self.assertEqual(got["hint"], "add to the configuration:\n[total weight_n]\nkey = product\nhaving = kg\n[subtotal c.weight_n]\nkey = country\nlabel = c\n")
+        config = self.write("more.conf", harness.pipeline_config(self.path("data"), COUNTERS + got["hint"].split("\n", 1)[1]))
+        self.assertEqual(self.run_program("aggregator", "--check-config", "--config", config).returncode, 0)
+        self.assertEqual(self.ask("series", 422, product="hat", mean=1)["code"], "no-value")
+        self.ask("series", 400, revenue="hat", mean=2)
+        self.ask("series", 400, revenue=PRODUCTS[:2], mean=1)
+        self.ask("compare", 400, revenue="hat", mean=1)
+
+    def test_counters(self):
+        totals = {t["ns"]: t for t in self.ask("counters", from_=None, to=None)["totals"]}
+        self.assertEqual([totals["revenue"].get(k) for k in ("value", "scale", "unit", "having")], ["price", 2, "€", None])
+        self.assertEqual(totals["paid"]["having"], "price")
+        self.assertEqual(totals["revenue"]["subtotals"][0]["scale"], 2)
+        self.assertNotIn("scale", totals["product"])
+        rows = self.ask("lookup", from_=None, to=None, prefix="ha")["rows"]
+        self.assertEqual({r["label"]: r["n"] for r in rows if r["key"] == "hat"}["revenue"], sum(self.amounts("price", product="hat")))
+
+
+if __name__ == "__main__":
+    harness.main()
