@@ -1,6 +1,7 @@
 #include "counts/key_function.h"
 
 #include "base/url.h"
+#include "counts/bucket.h"
 
 #include <assert.h>
 
@@ -133,6 +134,19 @@ static struct bytes status_class(struct bytes text, const char *argument, struct
     return buf_bytes(space);
 }
 
+static struct bytes bucket(struct bytes text, const char *argument, struct buf *space)
+{
+    char name[BUCKET_TEXT_MAX];
+    const struct json_value value = {.type = JSON_STRING, .v.string = text};
+    int found;
+    (void)argument;
+    if (bucket_read(&value, &found) != NULL)
+        return text;
+    buf_clear(space);
+    buf_append(space, name, bucket_print(found, name));
+    return buf_bytes(space);
+}
+
 struct key_function {
     const char *name;
     bool has_argument;
@@ -141,7 +155,13 @@ struct key_function {
 };
 
 static const struct key_function functions[] = {{"host", false, host}, {"path", false, path},
-    {"query", true, query}, {"lower", false, lower}, {"status_class", false, status_class}};
+    {"query", true, query}, {"lower", false, lower}, {"status_class", false, status_class},
+    {"bucket", false, bucket}};
+
+bool key_function_is_bucket(const struct key_function *f)
+{
+    return f->apply == bucket;
+}
 
 static const struct key_function *find(struct bytes name)
 {

@@ -5,6 +5,7 @@
  *     query(url,page)      the parameter `page`        of http://example.com/a?page=2
  *     lower(name)          the text, ASCII letters in lowercase
  *     status_class(code)   4xx                         of 404
+ *     bucket(ms)           1200                        of 1234.5 (bucket.h)
  *
  * docs/guide/counting.md has the rules. A text may contain any bytes. */
 #ifndef MILLRACE_KEY_FUNCTION_H
@@ -13,7 +14,8 @@
 #include "base/bytes.h"
 
 #define KEY_NONE "None"
-#define KEY_FUNCTIONS "host(FIELD), path(FIELD), query(FIELD,NAME), lower(FIELD), status_class(FIELD)"
+#define KEY_FUNCTIONS                                                                                        \
+    "host(FIELD), path(FIELD), query(FIELD,NAME), lower(FIELD), status_class(FIELD), bucket(FIELD)"
 
 struct key_function;
 
@@ -21,7 +23,9 @@ struct key_function;
  * only one argument. If the text does not call a known function, returns NULL and leaves *field and *argument
  * unchanged. */
 const struct key_function *key_function_parse(struct bytes text, struct bytes *field, struct bytes *argument);
-/* Applies the function to a text that is not empty. The result may be empty, and is valid while `text` and `space` are
+/* True for bucket(): its key is computed from a number that has no text (key_text.h). */
+bool key_function_is_bucket(const struct key_function *f);
+/* Applies the function to a text that is not empty. A text without a bucket is its own bucket here. The result may be empty, and is valid while `text` and `space` are
  * unchanged. */
 struct bytes key_function_apply(
     const struct key_function *f, struct bytes text, const char *argument, struct buf *space);

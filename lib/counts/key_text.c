@@ -1,5 +1,6 @@
 #include "counts/key_text.h"
 
+#include "counts/bucket.h"
 #include "counts/records.h"
 
 #include <inttypes.h>
@@ -56,11 +57,26 @@ static struct bytes escape_other(struct bytes text, struct buf *space)
     return buf_bytes(space);
 }
 
+/* Sets *text to the argument of the rule's function. A number of any form has a bucket, and no other value has one. */
+static const char *text_of(const struct key_text_rule *rule, const struct json_value *v,
+    struct key_text_space *space, struct bytes *text)
+{
+    int bucket;
+    bool is_empty =
+        v->type == JSON_MISSING || v->type == JSON_NULL || (v->type == JSON_STRING && v->v.string.len == 0);
+    if (!rule->function || is_empty || !key_function_is_bucket(rule->function))
+        return key_text_of(v, space->digits, text);
+    const char *why = bucket_read(v, &bucket);
+    if (!why)
+        *text = bytes_of(space->digits, bucket_print(bucket, space->digits));
+    return why;
+}
+
 const char *key_text_make(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *key)
 {
     struct bytes text;
-    const char *why = key_text_of(v, space->digits, &text);
+    const char *why = text_of(rule, v, space, &text);
     if (why)
         return why;
     if (text.len > 0 && rule->function)
@@ -75,7 +91,7 @@ const char *key_text_make(const struct key_text_rule *rule, const struct json_va
 const char *key_text_make_member(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *member)
 {
-    const char *why = key_text_of(v, space->digits, member);
+    const char *why = text_of(rule, v, space, member);
     if (why || member->len == 0 || !rule->function)
         return why;
     *member = key_function_apply(rule->function, *member, rule->argument, &space->function);

@@ -5,7 +5,7 @@
  *     missing, null, ""         empty                   None
  *     true, 42, "a\u0062"       true, 42, ab            the text, or a function of the text, bounded to max_text
  *     "(other)"                 (other)                 \(other): only keys over max_keys are (other)
- *     1.5, [..], {..}           none                    none: the event is rejected
+ *     1.5, [..], {..}           none                    none: the event is rejected; but bucket() takes 1.5
  */
 #ifndef MILLRACE_KEY_TEXT_H
 #define MILLRACE_KEY_TEXT_H

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *nul = size ? memchr(data, 0, size) : NULL;
     size_t first = nul ? (size_t)(nul - data) : size;
     static const char *const calls[] = {
-        "host(u)", "path(u)", "query(u,q)", "query(u,a b)", "lower(u)", "status_class(u)"};
+        "host(u)", "path(u)", "query(u,q)", "query(u,a b)", "lower(u)", "status_class(u)", "bucket(u)"};
     struct bytes field, argument;
     struct buf space = {0};
     count(bytes_str(sample), bytes_of(data, first));

@@ -21,7 +21,7 @@ function put(event, path, value) {
 function exampleOf({ key }) {
   const [, name, path] = key.match(/^(\w+)\(([\w.]+)/) ?? [null, "", key];
   if (!PATH.test(path)) return null;
-  return [path, /^(host|path|query)$/.test(name) ? "http://example.org/" : name === "status_class" ? "200" : "example"];
+  return [path, /^(host|path|query)$/.test(name) ? "http://example.org/" : name === "status_class" ? "200" : name === "bucket" ? 12.5 : "example"];
 }
 
 /** Each field once, as its first counter has it. */

@@ -52,9 +52,11 @@ static void unfit_divisors_are_refused(void **state)
     (void)state;
     static const char *const rows[][2] = {
         {"[total buys]\nkey = host(u)\nhaving = price\n", "[total buys]"},
-        {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = country\nmax_keys = 1\n",
+        {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = "
+         "country\nmax_keys = 1\n",
             "[subtotal c.buys]"},
-        {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = city\nlabel = land\n",
+        {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = city\nlabel = "
+         "land\n",
             "[subtotal c.buys]"},
         {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = city\n", NULL},
         {"[total buys]\nkey = u\nhaving = price\n", NULL},
@@ -95,7 +97,8 @@ static void sections_to_add(void **state)
     (void)state;
 #define TOTAL "key = host(u)\nmax_keys = 9\nhaving = price\n"
     assert_sections("", "revenue", "[total revenue_n]\n" TOTAL);
-    assert_sections("", "c.revenue", "[total revenue_n]\n" TOTAL "[subtotal c.revenue_n]\nkey = country\nlabel = land\n");
+    assert_sections(
+        "", "c.revenue", "[total revenue_n]\n" TOTAL "[subtotal c.revenue_n]\nkey = country\nlabel = land\n");
     assert_sections("[total revenue_n]\nkey = u\n[total x]\nkey = u\nlabel = revenue_n2\n", "revenue",
         "[total revenue_n3]\n" TOTAL);
     assert_sections("[total buys]\n" TOTAL, "c.revenue", "[subtotal c.buys]\nkey = country\nlabel = land\n");
@@ -110,10 +113,11 @@ static void digits(void **state)
         int64_t sum, events;
         unsigned scale;
         const char *text;
-    } rows[] = {{0, 1, 0, "0.00"}, {5, 2, 0, "2.50"}, {1250, 1, 2, "12.5000"}, {10, 3, 0, "3.33"}, {20, 3, 0, "6.67"},
-        {-20, 3, 0, "-6.67"}, {1, 200, 0, "0.00"}, {3, 200, 0, "0.02"}, {5, 200, 0, "0.02"}, {-1, 200, 0, "0.00"},
-        {-1, 1000000, 2, "0.0000"}, {INT64_MAX, 1, 0, "9223372036854775807.00"},
-        {-INT64_MAX, 1, 9, "-9223372036.85477580700"}, {INT64_MAX, INT64_MAX, 9, "0.00000000100"}};
+    } rows[] = {{0, 1, 0, "0.00"}, {5, 2, 0, "2.50"}, {1250, 1, 2, "12.5000"}, {10, 3, 0, "3.33"},
+        {20, 3, 0, "6.67"}, {-20, 3, 0, "-6.67"}, {1, 200, 0, "0.00"}, {3, 200, 0, "0.02"},
+        {5, 200, 0, "0.02"}, {-1, 200, 0, "0.00"}, {-1, 1000000, 2, "0.0000"},
+        {INT64_MAX, 1, 0, "9223372036854775807.00"}, {-INT64_MAX, 1, 9, "-9223372036.85477580700"},
+        {INT64_MAX, INT64_MAX, 9, "0.00000000100"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char out[MEAN_TEXT_MAX];
         assert_int_equal(mean_print(rows[i].sum, rows[i].events, rows[i].scale, out), strlen(rows[i].text));
@@ -123,7 +127,8 @@ static void digits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(divisors), cmocka_unit_test(unfit_divisors_are_refused),
-        cmocka_unit_test(sections_to_add), cmocka_unit_test(digits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(divisors),
+        cmocka_unit_test(unfit_divisors_are_refused), cmocka_unit_test(sections_to_add),
+        cmocka_unit_test(digits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
