@@ -18,8 +18,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define KILL_AFTER 5 /* seconds after max_time */
-#define ARGUMENTS 11 /* with the NULL at the end */
+#define KILL_AFTER 5   /* seconds after max_time */
+#define ARGUMENTS 11   /* with the NULL at the end */
 #define ERROR_MAX 2000 /* bytes of a child's error in a reply */
 
 struct child {
@@ -136,7 +136,8 @@ static void refuse(struct child *k, int status)
     if (k->all->drains)
         http_problem(k->req, 503, "upstream-unavailable", NULL, "the API stops");
     else if (is_limit)
-        http_problem(k->req, 422, "statement-limit", "see sql_max_rows, sql_max_time and sql_max_memory under [api]",
+        http_problem(k->req, 422, "statement-limit",
+            "see sql_max_rows, sql_max_time and sql_max_memory under [api]",
             "the statement exceeds a limit: %.*s", (int)why.len, why.len ? why.ptr : "");
     else if (WIFEXITED(status) && WEXITSTATUS(status) == EX_USAGE)
         http_problem(k->req, 400, "wrong-statement", NULL, "%.*s", (int)why.len, why.ptr);
@@ -200,7 +201,8 @@ static int start(struct child *k, const char *statement)
 {
     const struct sql_children *c = k->all;
     char *argv[ARGUMENTS] = {c->program, (char[]){"sql"}, (char[]){"--format=json"}};
-    char *made[ARGUMENTS] = {mem_printf("--max-rows=%" PRId64, c->max_rows), mem_printf("--max-time=%" PRId64 "ms", c->max_time),
+    char *made[ARGUMENTS] = {mem_printf("--max-rows=%" PRId64, c->max_rows),
+        mem_printf("--max-time=%" PRId64 "ms", c->max_time),
         mem_printf("--max-memory=%" PRId64, c->max_memory), mem_printf("--config=%s", c->config)};
     size_t n = 4, at = 3;
     if (c->data_dir)
@@ -242,7 +244,10 @@ void sql_children_ask(struct sql_children *c, struct http_request *req)
         return;
     }
     struct child *k = mem_zalloc(sizeof *k);
-    *k = (struct child){.all = c, .req = req, .done = -1, .out = memfd_create("sql-output", MFD_CLOEXEC),
+    *k = (struct child){.all = c,
+        .req = req,
+        .done = -1,
+        .out = memfd_create("sql-output", MFD_CLOEXEC),
         .err = memfd_create("sql-errors", MFD_CLOEXEC)};
     char *statement = bytes_dup(q);
     int failed = k->out < 0 || k->err < 0 ? errno : start(k, statement);

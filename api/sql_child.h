@@ -14,7 +14,7 @@
 struct sql_children;
 struct sql_children_config {
     struct event_base *base;
-    const char *config, *data_dir; /* of the pipeline; data_dir NULL: that of the configuration */
+    const char *config, *data_dir;          /* of the pipeline; data_dir NULL: that of the configuration */
     int64_t max_rows, max_time, max_memory; /* max_time in milliseconds */
 };
 

@@ -10,12 +10,13 @@
 #define PLAIN_MIN (-6) /* exponents that names write without `e` */
 #define PLAIN_MAX 9
 #define NUMBER_TEXT 32 /* bytes of an integer, or of a double with 17 digits, with NUL */
-#define SHORT_DIGITS 14 /* digits after the first one: every decimal with so many digits keeps them in a double */
-#define ALL_DIGITS 16   /* digits after the first one that distinguish all doubles */
+#define SHORT_DIGITS                                                                                         \
+    14 /* digits after the first one: every decimal with so many digits keeps them in a double */
+#define ALL_DIGITS 16 /* digits after the first one that distinguish all doubles */
 
 struct parts {
     bool is_negative;
-    int digits; /* DIGITS_FIRST to 99; 0: the number is zero */
+    int digits;   /* DIGITS_FIRST to 99; 0: the number is zero */
     int exponent; /* of the first digit */
 };
 
@@ -39,8 +40,7 @@ static struct parts split(int bucket)
     int n = abs(bucket) - 1;
     if (bucket == 0)
         return (struct parts){0};
-    return (struct parts){
-        bucket < 0, n % DIGITS + DIGITS_FIRST, n / DIGITS + BUCKET_EXPONENT_MIN};
+    return (struct parts){bucket < 0, n % DIGITS + DIGITS_FIRST, n / DIGITS + BUCKET_EXPONENT_MIN};
 }
 
 static bool is_digit(char c)

@@ -1,6 +1,7 @@
 #include "tools/put/put_run.h"
 
 #include "base/io.h"
+#include "config/pipeline_dirs.h"
 #include "tools/put/log_format.h"
 #include "tools/put/log_tail.h"
 #include "tools/put/put_door.h"
@@ -192,7 +193,7 @@ static enum put_door_result wait_for_door(struct put *p, struct error *error)
             tool_fail(0,
                 "waiting for the first start of a pipeline in %s, which shows whether its [door] adds to "
                 "the lines; to post without waiting, use --config=FILE",
-                tool_data_dir(options_config(p->o), options_string(p->o, "data_dir")));
+                pipeline_dir(options_config(p->o), options_string(p->o, "data_dir")));
         p->has_waited = true;
         clock_sleep(DOOR_POLL);
         r = try_door(p, error);

@@ -28,19 +28,21 @@ static void check(struct json_value v, const char *shown, const char *name)
 static void texts(void **state)
 {
     (void)state;
-    static const char *const rows[][2] = {{"0", "0"}, {"-0", "0"}, {"-0.000", "0"}, {ZEROS, "0"}, {"1", "1"}, {"-1", "-1"},
-        {"9", "9"}, {"10", "10"}, {"12", "12"}, {"12.999", "12"}, {"13", "13"}, {"99.99", "99"}, {"100", "100"},
-        {"129", "120"}, {"1234.5", "1200"}, {"-35", "-35"}, {"-35.9", "-35"}, {"5.04", "5"}, {"5.1", "5.1"},
-        {"007.10", "7.1"}, {"0.5", "0.5"}, {"0.05", "0.05"}, {"0.0012999", "0.0012"}, {"0.000001", "0.000001"},
-        {"-0.0000012", "-0.0000012"}, {"0.0000009999", "9.9e-7"}, {"0.0000005", "5e-7"}, {"0.000000001", "1e-9"},
-        {"0.00000000099999", NEAR}, {"-0.00000000001", NEAR}, {"9999999999", "9900000000"}, {"10000000000", "1e10"},
-        {"-12345678901", "-1.2e10"}, {"9223372036854775807", "9.2e18"}, {"9999999999999999999", "9.9e18"},
-        {"10000000000000000000", FAR}, {"1" ZEROS, FAR}, {ZEROS "12." ZEROS "1", "12"}, {"0." ZEROS "1", NEAR},
-        {"", MALFORMED}, {"-", MALFORMED}, {"1.", MALFORMED}, {".5", MALFORMED}, {"-.5", MALFORMED}, {"1.2.3", MALFORMED},
+    static const char *const rows[][2] = {{"0", "0"}, {"-0", "0"}, {"-0.000", "0"}, {ZEROS, "0"}, {"1", "1"},
+        {"-1", "-1"}, {"9", "9"}, {"10", "10"}, {"12", "12"}, {"12.999", "12"}, {"13", "13"}, {"99.99", "99"},
+        {"100", "100"}, {"129", "120"}, {"1234.5", "1200"}, {"-35", "-35"}, {"-35.9", "-35"}, {"5.04", "5"},
+        {"5.1", "5.1"}, {"007.10", "7.1"}, {"0.5", "0.5"}, {"0.05", "0.05"}, {"0.0012999", "0.0012"},
+        {"0.000001", "0.000001"}, {"-0.0000012", "-0.0000012"}, {"0.0000009999", "9.9e-7"},
+        {"0.0000005", "5e-7"}, {"0.000000001", "1e-9"}, {"0.00000000099999", NEAR}, {"-0.00000000001", NEAR},
+        {"9999999999", "9900000000"}, {"10000000000", "1e10"}, {"-12345678901", "-1.2e10"},
+        {"9223372036854775807", "9.2e18"}, {"9999999999999999999", "9.9e18"}, {"10000000000000000000", FAR},
+        {"1" ZEROS, FAR}, {ZEROS "12." ZEROS "1", "12"}, {"0." ZEROS "1", NEAR}, {"", MALFORMED},
+        {"-", MALFORMED}, {"1.", MALFORMED}, {".5", MALFORMED}, {"-.5", MALFORMED}, {"1.2.3", MALFORMED},
         {"1e3", MALFORMED}, {"+1", MALFORMED}, {" 1", MALFORMED}, {"1 ", MALFORMED}, {"12,5", MALFORMED},
         {"NaN", MALFORMED}, {"0x1", MALFORMED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        check((struct json_value){.type = JSON_STRING, .v.string = bytes_str(rows[i][0])}, rows[i][0], rows[i][1]);
+        check((struct json_value){.type = JSON_STRING, .v.string = bytes_str(rows[i][0])}, rows[i][0],
+            rows[i][1]);
 }
 
 static void numbers(void **state)
@@ -49,10 +51,11 @@ static void numbers(void **state)
     static const struct {
         double value;
         const char *name;
-    } rows[] = {{0.0, "0"}, {-0.0, "0"}, {0.29, "0.29"}, {0.3, "0.3"}, {0.57, "0.57"}, {1.1, "1.1"}, {-1.15, "-1.1"},
-        {0.30000000000000004, "0.3"}, {0.29999999999999993, "0.29"}, {0.99999999999999989, "0.99"}, {4.35, "4.3"},
-        {1e3, "1000"}, {1e18, "1e18"}, {9.9999999999999e18, "9.9e18"}, {1e19, FAR}, {-1e300, FAR}, {1e-9, "1e-9"},
-        {9.99e-10, NEAR}, {5e-324, NEAR}};
+    } rows[] = {{0.0, "0"}, {-0.0, "0"}, {0.29, "0.29"}, {0.3, "0.3"}, {0.57, "0.57"}, {1.1, "1.1"},
+        {-1.15, "-1.1"}, {0.30000000000000004, "0.3"}, {0.29999999999999993, "0.29"},
+        {0.99999999999999989, "0.99"}, {4.35, "4.3"}, {1e3, "1000"}, {1e18, "1e18"},
+        {9.9999999999999e18, "9.9e18"}, {1e19, FAR}, {-1e300, FAR}, {1e-9, "1e-9"}, {9.99e-10, NEAR},
+        {5e-324, NEAR}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check((struct json_value){.type = JSON_F64, .v.f64 = rows[i].value}, rows[i].name, rows[i].name);
     check((struct json_value){.type = JSON_I64, .v.i64 = INT64_MIN}, "INT64_MIN", "-9.2e18");
@@ -96,9 +99,9 @@ static void every_bucket(void **state)
 static void other_names(void **state)
 {
     (void)state;
-    static const char *const rows[] = {"", "None", "(other)", "-0", "00", "012", "123", "12.0", "1.25", "1e3", "1.2e9", "1e-3",
-        "1.2e010", "+12", " 12", "12 ", "nan", "inf", "-inf", "1e400", "1e19", "1e-10", "0x12", "e", "-", ".", "1.2e10x",
-        "0000000000000000000012"};
+    static const char *const rows[] = {"", "None", "(other)", "-0", "00", "012", "123", "12.0", "1.25", "1e3",
+        "1.2e9", "1e-3", "1.2e010", "+12", " 12", "12 ", "nan", "inf", "-inf", "1e400", "1e19", "1e-10",
+        "0x12", "e", "-", ".", "1.2e10x", "0000000000000000000012"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int bucket;
         if (bucket_parse(bytes_str(rows[i]), &bucket))
@@ -110,7 +113,7 @@ static void other_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(numbers), cmocka_unit_test(every_bucket),
-        cmocka_unit_test(other_names)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(texts), cmocka_unit_test(numbers),
+        cmocka_unit_test(every_bucket), cmocka_unit_test(other_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
