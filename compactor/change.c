@@ -93,6 +93,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
     run->parts = import_parts(c->import);
     run->n_parts = import.parts;
     run->coarse = import_coarse(c->import);
+    run->periods = import_periods(c->import);
     run->imports = import_entries(c->import, &run->n_imports);
     for (size_t i = 0; i < run->n_imports; i++)
         c->imported += run->imports[i].records;

@@ -20,6 +20,7 @@
 #define MILLRACE_RUN_H
 
 #include "base/bytes.h"
+#include "compactor/import.h"
 #include "compactor/record_filter.h"
 #include "compactor/result.h"
 #include "counts/manifest.h"
@@ -65,6 +66,7 @@ struct run_spec {
     uint32_t n_parts;
     const struct manifest_import *imports; /* the imported files, for the manifest */
     size_t n_imports;
+    struct import_periods periods;    /* periods of the sources */
     const struct coarse *coarse;      /* counts of the sources for whole days or months; NULL: none */
     const struct coarse *kept_coarse; /* those of the archive after the filter; NULL: all of the archive */
     /* Selects the counts to keep, in the archive and in the slices; NULL: all. */

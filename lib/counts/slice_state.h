@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-#define SLICE_FORMAT 4
+#define SLICE_FORMAT 5
 #define SLICE_ID_TEXT 58 /* STREAM or STREAM.OPENING: 32 and 24 hex digits */
 
 enum slice_result {
@@ -60,6 +60,8 @@ struct slice_state {
     struct slice_tally tally;
     struct slice_tally before; /* tally of all earlier slices */
     uint64_t rejects_length;
+    int64_t quarters_since;      /* counts from this time on are of quarter hours; 0: none */
+    int64_t newest_hour;         /* the latest hour before quarters_since that has counts; 0: none */
     bool sealed;                 /* true: the slice is complete and never changes */
     char *counters;              /* canonical text of the counters (counters.h) */
     struct slice_cursor *begins; /* positions at which the slice begins in each stream; sorted by stream */

@@ -73,7 +73,7 @@ class Seal(harness.MillraceTest):
         streams = {s["slice"]: s["streams"] for s in sealed}[through]
         name = "%012d" % through
         os.mkdir(os.path.join(self.archive, name))
-        manifest = {"format": 4, "generation": through, "through": through, "until": 0, "made": 0, "shards": 1, "streams": streams,
+        manifest = {"format": 5, "generation": through, "through": through, "until": 0, "made": 0, "shards": 1, "streams": streams,
                     "counters": "", "retired": "", "imports": [],
                     **{member: [{"name": name + "-0-of-1.csv", "records": 0, "bytes": 0, "xxh3": "0" * 16}]
                        for member, name in (("files", "shard"), ("texts", "texts"))}}

@@ -36,7 +36,7 @@ def write_generation(archive, number, through, records, shards=1, **more):
                 f.write(lines)
             files[kind].append({"name": name, "records": lines.count(b"\n"), "bytes": len(lines), "xxh3": xxh3(lines)})
     with open(os.path.join(directory, "manifest.json"), "w") as f:
-        json.dump({"format": 4, "generation": number, "through": through, "until": 0, "made": 1353283200, "shards": shards,
+        json.dump({"format": 5, "generation": number, "through": through, "until": 0, "made": 1353283200, "shards": shards,
                    "streams": {"clicks": {"id": "x", "end": "10"}}, "counters": "", "retired": "", "files": files["shard"],
                    "texts": files["texts"], "imports": [], **more}, f)
     return directory

@@ -110,7 +110,7 @@ static enum manifest_result changed(const char *from, const char *to)
 static void what_is_no_manifest_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":4", "\"format\":-1"},
+    static const char *const bad[][2] = {{"{\"format\"", "\"format\""}, {"\"format\":5", "\"format\":-1"},
         {"\"generation\":7", "\"generation\":-7"}, {"\"through\":12", "\"through\":1.5"},
         {"\"until\":", "\"untie\":"}, {"\"made\":", "\"mode\":"}, {"\"shards\":2", "\"shards\":0"},
         {"\"shards\":2", "\"shards\":3"}, {"\"shards\":2", "\"shards\":99999999"},
@@ -123,7 +123,7 @@ static void what_is_no_manifest_is_refused(void **state)
         {"\"records\":5", "\"records\":-5"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(changed(bad[i][0], bad[i][1]), MANIFEST_BAD);
-    assert_int_equal(changed("\"format\":4", "\"format\":2"), MANIFEST_VERSION);
+    assert_int_equal(changed("\"format\":5", "\"format\":2"), MANIFEST_VERSION);
     assert_int_equal(changed("\"made\"", "\"later\":[1],\"made\""), MANIFEST_OK);
     assert_int_equal(changed("\"retired\"", "\"unknown\""), MANIFEST_BAD);
 }
