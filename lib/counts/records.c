@@ -412,9 +412,9 @@ static bool take_period(struct record_key *out)
 {
     const char *end = out->key.ptr + out->key.len, *dot = end;
     size_t n = 0;
-    while (n < out->key.len && n <= HOUR_TEXT_MAX && *--dot != '.')
+    while (n < out->key.len && n <= PERIOD_TEXT_MAX && *--dot != '.')
         n++;
-    if (n == out->key.len || n > HOUR_TEXT_MAX)
+    if (n == out->key.len || n > PERIOD_TEXT_MAX)
         return false;
     out->period = bytes_of(dot + 1, n);
     out->key.len -= n + 1;
