@@ -201,7 +201,7 @@ class Quarters(harness.MillraceTest):
         failed = self.daemon("aggregator", "--config", self.config, "--data-dir", self.path("p", "data"), "--pubsub-url", self.pubsub.url,
                              "--archive", self.path("p", "archive"))
         self.assertEqual(failed.process.wait(harness.PATIENCE), 78)
-        self.assertIn("set [input] resolution = 15m", failed.log())
+        self.assertIn("set [input] resolution = 15m", failed.log)
 
     def test_imports_keep_to_quarters_since(self):
         self.begin("p")
