@@ -158,26 +158,33 @@ static void register_metrics(struct wiring *w)
         newest_event_age, app);
 }
 
-static void health_set_not_ready(struct app *app, const char *text)
+static void health_set_not_ready(
+    struct app *app, enum notice_state state, const char *remedy, const char *text)
 {
     if (strcmp(app->health, text) == 0)
         return;
-    snprintf(app->health, sizeof app->health, "%s", text);
-    daemon_set_not_ready(app->daemon, "%s", app->health);
+    snprintf(app->health, sizeof app->health, "%.*s", (int)sizeof app->health - 1, text);
+    daemon_set_not_ready(app->daemon, state, remedy, app->health);
 }
 
-/* Describes the first stream that was refused. Until all streams have caught up once, otherwise describes a stream that
+/* Reports the first stream that was refused. Until all streams have caught up once, otherwise reports a stream that
  * has not caught up. */
-static bool describe_streams(const struct app *app, char *out, size_t size)
+static bool report_streams(struct app *app)
 {
+    char text[512];
     for (size_t i = 0; i < app->streams.n; i++) {
         bool refused;
         const char *trouble = follower_trouble(app->followers[i], &refused);
         bool is_behind = !app->answers && !follower_is_caught_up(app->followers[i]);
         if (!refused && !is_behind)
             continue;
-        snprintf(out, size, "%s stream %s%s%s", refused ? "refusing" : "catching up with",
+        snprintf(text, sizeof text, "%s stream %s%s%s", refused ? "refusing" : "catching up with",
             app->streams.names[i], trouble ? ": " : "", trouble ? trouble : "");
+        health_set_not_ready(app, refused ? NOTICE_REFUSING : NOTICE_RECOVERING,
+            refused   ? "do what the reason says; see millrace help recovery"
+            : trouble ? PEER_REMEDY
+                      : DAEMON_WAIT,
+            text);
         return true;
     }
     return false;
@@ -197,41 +204,60 @@ static void append_absent_fields(const struct aggregate *a, struct buf *out)
 }
 
 /* If lines from the future were rejected, appends this host's clock and a sender's time, because either clock may be
- * wrong. */
-static void append_clocks(const struct app *app, struct buf *out)
+ * wrong. Returns the remedy of the rejected lines. */
+static const char *append_clocks(const struct app *app, struct buf *out)
 {
     char here[RFC3339_TEXT], there[RFC3339_TEXT];
     const struct line_watch_reason *r;
     size_t i = 0;
     while ((r = line_watch_reason(app->watch, i)) && !strstr(r->text, "in the future"))
         i++;
-    if (r && aggregate_time_beyond(app->aggregate) > 0)
-        buf_printf(out, "; this host's clock says %s; events say %s",
-            rfc3339_write(clock_wall() / USEC_PER_SEC, here),
-            rfc3339_write(aggregate_time_beyond(app->aggregate), there));
+    if (!r || aggregate_time_beyond(app->aggregate) <= 0)
+        return "correct [input] or the sender; then millrace rejects --put-back";
+    buf_printf(out, "; this host's clock says %s; events say %s",
+        rfc3339_write(clock_wall() / USEC_PER_SEC, here),
+        rfc3339_write(aggregate_time_beyond(app->aggregate), there));
+    return "if this host's clock is wrong: timedatectl set-ntp true, then millrace rejects --put-back; else "
+           "correct the sender";
 }
 
-/* Shows on /health the rejected lines once they are half of all lines, and the producer that holds completeness back.
- * Logs rejected lines once per minute. */
+/* Shows on /health the producer STREAM/PRODUCER that holds completeness back. */
+static void report_held(struct app *app)
+{
+    const char *held_by = count_watermark_held_by(app->watermark), *slash = strchr(held_by, '/');
+    bool is_held = slash && complete_age(app) >= COMPLETE_AGE_MAX;
+    char *options = daemon_tool_options(app->daemon, peer_url(daemon_options(app->daemon), "pubsub"));
+    char *remedy =
+        mem_printf("start that producer's host, or leave it out: millrace producers --leave-out=%s "
+                   "--stream=%.*s%s; see millrace help counting",
+            slash ? slash + 1 : "", slash ? (int)(slash - held_by) : 0, held_by, options);
+    free(options);
+    char *text = is_held ? mem_printf("producer %s holds completeness back", held_by) : NULL;
+    daemon_set_notice(app->daemon, "held", NOTICE_WARNING, remedy, text);
+    free(remedy);
+    free(text);
+}
+
+/* Shows on /health the rejected lines once they are half of all lines, and absent fields. Logs both once per minute. */
 static void report_lines(struct wiring *w)
 {
     struct app *app = &w->app;
     usec_t now = clock_monotonic();
     app_watch_lines(app);
     struct slice_tally sum = line_watch_sum(app->watch);
-    struct buf rejects = {0}, absent = {0}, notice = {0};
+    struct buf rejects = {0}, absent = {0};
     line_watch_describe(app->watch, &rejects);
-    append_clocks(app, &rejects);
+    const char *remedy = append_clocks(app, &rejects);
     append_absent_fields(app->aggregate, &absent);
-    if (rejects.len > 0 && sum.rejected >= sum.events)
-        buf_printf(&notice, "%s", rejects.ptr);
-    if (absent.len > 0)
-        buf_printf(&notice, "%sno event of %d has the configured field %s", notice.len ? "; " : "",
-            COUNTERS_SAMPLE, absent.ptr);
-    const char *held_by = count_watermark_held_by(app->watermark);
-    if (held_by[0] && complete_age(app) >= COMPLETE_AGE_MAX)
-        buf_printf(&notice, "%sproducer %s holds completeness back", notice.len ? "; " : "", held_by);
-    daemon_set_notice(app->daemon, "input", notice.ptr);
+    bool are_most = rejects.len > 0 && sum.rejected >= sum.events;
+    char *fields = absent.len > 0
+                       ? mem_printf("no event of %d has the configured field %s", COUNTERS_SAMPLE, absent.ptr)
+                       : NULL;
+    daemon_set_notice(app->daemon, "rejects", NOTICE_WARNING, remedy, are_most ? rejects.ptr : NULL);
+    daemon_set_notice(app->daemon, "fields", NOTICE_WARNING,
+        "correct the field's name in the configuration, or the sender", fields);
+    free(fields);
+    report_held(app);
     if (now >= w->log_lines_at && (rejects.len > 0 || absent.len > 0)) {
         if (rejects.len > 0)
             log_warn("lines are rejected", LOG_S("summary", rejects.ptr));
@@ -242,24 +268,22 @@ static void report_lines(struct wiring *w)
     }
     buf_free(&rejects);
     buf_free(&absent);
-    buf_free(&notice);
 }
 
 /* Reports that the aggregator is not ready if its storage fails, a stream is refused, or a stream has not caught up
  * since the start. */
 static void health_update(struct app *app)
 {
-    char text[512];
     bool caught_up = true;
     for (size_t i = 0; i < app->streams.n; i++)
         caught_up = caught_up && follower_is_caught_up(app->followers[i]);
     app->answers = app->answers || caught_up;
     const struct error *failure = aggregate_failure(app->aggregate);
-    if (failure)
-        health_set_not_ready(app, failure->text);
-    else if (describe_streams(app, text, sizeof text))
-        health_set_not_ready(app, text);
-    else {
+    if (failure) {
+        bool passes = failure->code == SLICE_FULL;
+        health_set_not_ready(app, passes ? NOTICE_REFUSING : NOTICE_FAILING,
+            passes ? DAEMON_FREE_DISK : DAEMON_REPAIR_DISK, failure->text);
+    } else if (!report_streams(app)) {
         if (app->health[0] || !daemon_is_ready(app->daemon))
             daemon_set_ready(app->daemon);
         app->health[0] = '\0';
@@ -355,7 +379,7 @@ static void begin_counting(struct wiring *w)
     register_metrics(w);
     since_read(app->aggregate, w->config.archive, app->counters, &app->since);
     app->watermark = count_watermark_new(app->aggregate, app->streams.names, app->streams.n);
-    health_set_not_ready(app, "catching up with the streams");
+    health_set_not_ready(app, NOTICE_RECOVERING, DAEMON_WAIT, "catching up with the streams");
     w->keeper = cursor_keeper_new(w->client, app->aggregate, app->followers, app->streams.n,
         options_string(o, "cursor"), w->cursor_key);
     for (size_t i = 0; i < app->streams.n; i++)
@@ -383,9 +407,8 @@ static void on_notify(void *arg)
     if (w->is_opening && atomic_load(&w->recovered)) {
         join_recovery(w);
         if (!w->aggregate) {
-            log_error("cannot open the slices", LOG_S("error", w->error.text));
-            health_set_not_ready(&w->app, w->error.text);
-            daemon_fail(d, w->error.code == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG);
+            daemon_give_up(d, w->error.code == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG, "cannot open the slices",
+                "", w->error.text);
         } else if (!daemon_is_draining(d)) {
             begin_counting(w);
         }
@@ -460,7 +483,7 @@ static int open_parts(struct wiring *w, struct options *o, struct error *error)
     if (daemon_lock_directory(w->config.dir, error) != 0 ||
         cursor_key_read(w->config.dir, w->cursor_key, error) != 0)
         return daemon_start_status(errno);
-    health_set_not_ready(app, "opening the slices");
+    health_set_not_ready(app, NOTICE_RECOVERING, DAEMON_WAIT, "opening the slices");
     if (http_reads_start(&app->reads, loop_notify_wake, w->notify) == 0)
         w->is_opening = pthread_create(&w->thread, NULL, recover, w) == 0;
     if (w->is_opening)

@@ -97,17 +97,30 @@ static enum count_next print_names(
     return r;
 }
 
-/* Moves to the first value to print. `start` is the name of a count or the digits of a chunk id; empty: the record's
+/* Moves to the first chunk that is not before `code`. */
+static enum count_next skip_to_code(struct count_merge *m, uint64_t code, struct count_value *value)
+{
+    char id[SET_CHUNK_ID];
+    enum count_next r = COUNT_FOUND;
+    set_chunk_id(code, id);
+    if (bytes_compare(value->name, bytes_of(id, sizeof id)) < 0)
+        r = skip_to(m, bytes_of(id, sizeof id), value);
+    while (r == COUNT_FOUND && set_chunk_is_before(value->name, value->text, code))
+        r = count_merge_next_value(m, value);
+    return r;
+}
+
+/* Moves to the first value to print. `start` is the name of a count or the place of a chunk; empty: the record's
  * beginning. A set without members is always printed whole. */
 static enum count_next begin_record(
     struct count_merge *m, struct bytes start, bool has_members, struct count_value *value)
 {
-    char id[SET_CHUNK_ID];
+    uint64_t code;
     enum count_next r = count_merge_next_value(m, value);
     if (r != COUNT_FOUND || start.len == 0)
         return r;
     if (value->text.ptr)
-        start = has_members && set_text_parse_id(start, id) ? bytes_of(id, sizeof id) : BYTES_NONE;
+        return has_members && set_text_parse_place(start, &code) ? skip_to_code(m, code, value) : r;
     return bytes_compare(value->name, start) < 0 ? skip_to(m, start, value) : r;
 }
 
@@ -137,7 +150,7 @@ static enum count_next print_values(
             a->lines.len - begin > RECORD_WHOLE_MAX) {
             buf_append_bytes(&a->next, count_merge_key(m));
             if (value.text.ptr)
-                set_text_append_id(value.name, &a->next);
+                set_text_append_place(value.name, value.text, &a->next);
             else
                 buf_append_bytes(&a->next, value.name);
             a->more = true;

@@ -135,15 +135,9 @@ void slice_scrub_free(struct slice_scrub **sp)
 
 void slice_scrub_report(struct app *app, const struct error *error)
 {
-    struct buf text = {0};
-    if (!app->is_damaged) {
-        buf_printf(&text,
-            "%s; restore this file from a backup, then restart the aggregator. Other counts are answered, "
-            "and counting "
-            "goes on%c",
-            error->text, '\0');
-        daemon_set_degraded(app->daemon, text.ptr);
-    }
+    char *text = mem_printf("%s. Other counts are answered, and counting goes on", error->text);
+    if (!app->is_damaged)
+        daemon_set_damaged(app->daemon, "restore this file from a backup, then restart the aggregator", text);
     app->is_damaged = true;
-    buf_free(&text);
+    free(text);
 }

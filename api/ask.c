@@ -253,7 +253,7 @@ static void judge_completeness(struct ask *a)
         end = unit_end(&a->series_before);
     end = units_hours_end(end);
     a->complete.is_approximate = a->query.is_rounded;
-    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->query.is_rounded;
+    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
         a->complete = (struct completeness){
             .until = end, .counted_since = a->complete.counted_since, .coarse = a->complete.coarse};
@@ -655,7 +655,7 @@ static void append_question(struct buf *target, const struct query *q, const str
         bool compares = q->kind == QUERY_COMPARE;
         int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
         int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
-        int64_t first = countable_hour(from + HOUR_SECONDS - 1), last = countable_hour(to - 1);
+        int64_t first = countable_hour(query_whole_after(q, from)), last = countable_hour(to - 1);
         buf_append_str(target, "/range?start=");
         append_key(target, q->sub->ns, q->stored, first);
         buf_append_str(target, "&end=");

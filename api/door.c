@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define TEND_SECONDS 1
+#define PROXIED_FOR (3600 * USEC_PER_SEC)
 #define PRIVATE_NETWORKS "127.0.0.0/8 ::1 unix 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"
 
 struct door {
@@ -13,6 +14,7 @@ struct door {
     void (*on_change)(void *arg);
     void *arg;
     const char *problem, *proxied; /* proxied: a warning about client_address, or NULL */
+    usec_t proxied_at;             /* time of the last request that gave the reason */
     struct buf forwarded;          /* header of the present client */
     struct trusted_proxies private;
 };
@@ -20,6 +22,8 @@ struct door {
 static void tend(struct door *d)
 {
     const char *problem = enrich_tend(d->enrich, clock_wall(), clock_boot());
+    if (d->proxied && clock_boot() - d->proxied_at >= PROXIED_FOR)
+        d->proxied = NULL;
     if (!problem)
         problem = d->proxied;
     if (!problem && !d->problem)
@@ -97,11 +101,17 @@ static void look_for_proxy(struct door *d, const struct http_request *req)
     static const struct trusted_proxies none;
     struct bytes peer = bytes_str(http_peer(req));
     struct client_address client, own;
-    for (size_t i = 0; i < 2 && !d->proxied; i++)
+    const char *found = NULL;
+    for (size_t i = 0; i < 2 && !found; i++)
         if (client_address_find(&d->private, peer, http_header(req, headers[i][0]), &client) &&
             !(client_address_find(&none, peer, BYTES_NONE, &own) && memcmp(&client, &own, sizeof own) == 0))
-            d->proxied = headers[i][1];
-    if (d->proxied)
+            found = headers[i][1];
+    if (!found)
+        return;
+    bool is_new = !d->proxied;
+    d->proxied = found;
+    d->proxied_at = clock_boot();
+    if (is_new)
         tend(d);
 }
 
@@ -112,7 +122,7 @@ void door_begin(struct door *d, const struct http_request *req)
     buf_clear(&d->forwarded);
     if (d->settings->address_header)
         http_append_header(req, d->settings->address_header, &d->forwarded);
-    else if (!d->proxied && adds_of_address(d->settings))
+    else if (adds_of_address(d->settings))
         look_for_proxy(d, req);
     struct enrich_client client = {.peer = bytes_str(http_peer(req)),
         .forwarded = buf_bytes(&d->forwarded),
@@ -130,4 +140,9 @@ int64_t door_key_seconds(const struct door *d)
 const char *door_problem(const struct door *d)
 {
     return d ? d->problem : NULL;
+}
+
+const char *door_remedy(const struct door *d)
+{
+    return d->problem == d->proxied ? "" : enrich_remedy(d->enrich); /* `proxied` names the setting */
 }

@@ -3,7 +3,7 @@
  * 1. Without [door] in the configuration, events pass unchanged.
  * 2. A timer makes and deletes keys, also if no events arrive.
  * 3. If a proxy on this host or in a private network sends X-Forwarded-For or X-Real-IP, and client_address is not set,
- *    /health shows a warning until the next start. */
+ *    /health shows a warning until an hour without such a request has passed. */
 #ifndef MILLRACE_API_DOOR_H
 #define MILLRACE_API_DOOR_H
 
@@ -34,5 +34,6 @@ void door_begin(struct door *d, const struct http_request *req);
 int64_t door_key_seconds(const struct door *d);
 /* A warning about a file that cannot be used or about client_address, or NULL. `d` may be NULL. */
 const char *door_problem(const struct door *d);
+const char *door_remedy(const struct door *d); /* the remedy of a door_problem */
 
 #endif

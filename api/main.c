@@ -104,6 +104,8 @@ static int api_check(struct options *o, struct error *error)
     counters_free(&c);
     if (r == 0)
         r = door_settings_read(options_config(o), data_dir_of(o, dir), &door, error);
+    if (r == 0 && door && options_check_only(o))
+        r = enrich_check(door, error);
     door_settings_free(&door);
     if (r == 0 && options_int(o, "max_buffered") < MAX_BUFFERED)
         r = options_set_default(o, "max_buffered", MAX_BUFFERED, error);
@@ -142,7 +144,8 @@ static void api_stop(void *ctx)
 static void show_door(void *arg)
 {
     const struct api *api = arg;
-    daemon_set_notice(api->daemon, "door", door_problem(api->door));
+    const char *problem = door_problem(api->door);
+    daemon_set_notice(api->daemon, "door", NOTICE_WARNING, problem ? door_remedy(api->door) : "", problem);
 }
 
 static void on_archive(void *arg)
@@ -220,7 +223,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .run_file = options_text(o, "run_file"),
-        .own = daemon_stats(d),
+        .daemon = d,
         .readiness = api->readiness};
     api->page = page_open(options_text(o, "page_dir"), error);
     if (!api->page)

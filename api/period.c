@@ -9,10 +9,11 @@
 #define DATE_FORM "0000-00-00"
 #define TIME_FORM DATE_FORM "T00:00:00"
 
+/* A week begins on Monday if the unit of the calendar does. */
 static struct calendar calendar_of(const struct calendar *c, enum unit unit)
 {
     struct calendar copy = *c;
-    copy.unit = unit;
+    copy.unit = unit == UNIT_WEEK && c->unit == UNIT_MWEEK ? UNIT_MWEEK : unit;
     return copy;
 }
 

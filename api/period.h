@@ -5,7 +5,8 @@
  *                24h 7d 4w 12mo: the last N units, with the current unit; a leading - is allowed
  *                2012   2012-03   2012-03-25
  *
- * Days, weeks, months and years are those of the calendar's zone and week_start. */
+ * Days, weeks, months and years are those of the calendar's zone and week_start. If the calendar's unit is an mweek,
+ * weeks begin on Monday. */
 #ifndef MILLRACE_PERIOD_H
 #define MILLRACE_PERIOD_H
 

@@ -1,4 +1,4 @@
-/* query: parses and checks the parameters of a request.
+/* query: the meaning of a request for counts: its counter, keys, time (period_query.h) and shape.
  *
  * A request names a counter by namespace (`ns=u&key=K`, `ns=c.u&key=K`) or by label (`user=K`, `user=K&by=country`).
  * The key of a counter over a constant may be omitted (`ns=all`, `feed=`). The span is `from=&to=` (hours that start
@@ -8,14 +8,10 @@
  * A query for a series may ask for several series: of repeated keys or sub keys, or of the largest sub keys and all
  * others (top=).
  *
- * 1. An unknown, repeated or contradictory parameter is refused, so that a misspelling does not silently change the
- *    query.
- * 2. The following names are always parameters. A counter with such a label must be named by ns=:
- *       ns key by sub unit units unit_reference_ts from to period timezone hour_offset week_start round limit format
- *       against counter partial top
- *    A query for sets (unique_query.h) has further parameters of its own.
- * 3. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
+ * 1. A parameter that the endpoint does not take is refused (parameters.h).
+ * 2. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
+ * 3. Bounds that the client gives do not cut a counted period, unless the zone does.
  * 4. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
  *    computed exactly from counts by UTC hour. Such a query is refused without `round=hour`. */
 #ifndef MILLRACE_QUERY_H
@@ -56,6 +52,7 @@ struct query {
     struct bytes sub_key;         /* full text of the sub key of a subtotal's series */
     char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
+    int64_t resolution; /* seconds of a counted period */
     int64_t from, to;
     int64_t before_from, before_to; /* span that a comparison compares with */
     const struct url_query *params; /* parameters for query_value */
@@ -65,6 +62,7 @@ struct query {
     uint64_t limit;
     enum query_format format;
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
+    bool is_outward;     /* bounds=outward has moved a bound to the start of a counted period */
     bool is_rounded;     /* round=hour in a zone whose offset is not a whole number of hours */
     bool allows_partial; /* partial=: the answer may omit a source that fails */
     usec_t patience;     /* partial=SECONDS: timeout of a source; 0: the default timeout of the sources */
@@ -82,6 +80,18 @@ void query_copy(struct query *to, const struct query *from);
 struct bytes query_value(const struct query *q, size_t i);
 /* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */
 void query_store(struct bytes text, char out[COMPONENT_HASH + 1]);
+/* Return the last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
+static inline int64_t query_whole_before(const struct query *q, int64_t t)
+{
+    return t / q->resolution * q->resolution;
+}
+static inline int64_t query_whole_after(const struct query *q, int64_t t)
+{
+    return query_whole_before(q, t + q->resolution - 1);
+}
+/* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which the counted periods
+ * of the span begin. A span without such periods has a single row. */
+void query_rows(const struct query *q, int64_t from, int64_t to, int64_t *first, int64_t *end);
 /* Relation of a record's period to the query's span. */
 enum query_overlap { QUERY_OUTSIDE, QUERY_PARTLY, QUERY_WITHIN };
 enum query_overlap query_overlap(const struct query *q, const struct record_key *period);

@@ -1,6 +1,7 @@
 #include "api/readiness.h"
 
 #include "api/local_archive.h"
+#include "archive/generation.h"
 #include "daemon/daemon.h"
 #include <event2/event.h>
 #include <stdlib.h>
@@ -49,14 +50,16 @@ void readiness_judge(struct readiness *r)
     r->error = !has_archive && *error ? mem_printf("cannot open the archive: %s", error)
                : !has_archive         ? mem_strdup("opening the archive")
                : r->failing.len > 0
-                   ? mem_printf("%.*s; `millrace status` names the remedy. Events are stored",
-                         (int)r->failing.len, r->failing.ptr)
+                   ? mem_printf("%.*s; events are stored", (int)r->failing.len, r->failing.ptr)
                    : NULL;
+    const char *remedy = has_archive ? "mend the source that the reason names; queries then work again"
+                         : *error    ? archive_remedy(error)
+                                     : DAEMON_WAIT;
+    daemon_set_refusing(r->daemon, "queries", remedy, r->error);
     char *notice = has_archive && *error
                        ? mem_printf("cannot open the archive, the former generation stays in use: %s", error)
                        : NULL;
-    daemon_set_refusing(r->daemon, "queries", r->error);
-    daemon_set_notice(r->daemon, "archive", notice);
+    daemon_set_notice(r->daemon, "archive", NOTICE_WARNING, archive_remedy(error), notice);
     free(notice);
 }
 

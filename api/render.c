@@ -71,6 +71,15 @@ void render_completeness(int64_t from, const struct completeness *complete, stru
     }
 }
 
+void render_zone(const struct query *q, struct buf *out)
+{
+    if (q->is_outward)
+        render_member(out, "bounds", BYTES_LITERAL("outward"));
+    render_member(out, "timezone", bytes_str(q->calendar.zone.name));
+    if (q->is_rounded)
+        buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");
+}
+
 static void render_span(const struct query *q, int64_t from, int64_t to, uint64_t total,
     const struct query_over *over, const struct completeness *complete, struct buf *out)
 {
@@ -79,24 +88,19 @@ static void render_span(const struct query *q, int64_t from, int64_t to, uint64_
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
     render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
-    render_member(out, "timezone", bytes_str(q->calendar.zone.name));
-    if (q->is_rounded)
-        buf_append_str(out, "\"round\":\"hour\",\"approximate\":true,");
+    render_zone(q, out);
     buf_printf(out, "\"total\":%" PRIu64 ",", total);
     render_completeness(from, complete, out);
 }
 
-/* Appends the names of the columns. The column `approximate` follows `complete` if the answer is approximate. `of`:
- * columns of an answer with counts that were imported for whole days or months. */
-static void render_csv_names(
+void render_csv_names(
     const struct completeness *complete, const char *names, const char *more, const char *of, struct buf *out)
 {
     buf_printf(out, "%s,complete%s%s", names, complete->is_approximate ? ",approximate" : "", more);
     buf_printf(out, "%s\n", coarse_rows_may_be(&complete->coarse) ? of : "");
 }
 
-static void render_row_complete(
-    bool is_complete, const struct completeness *complete, bool csv, struct buf *out)
+void render_row_complete(bool is_complete, const struct completeness *complete, bool csv, struct buf *out)
 {
     buf_append_str(out, csv ? "," : ",\"complete\":");
     buf_append_str(out, is_complete ? "true" : "false");

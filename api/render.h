@@ -38,6 +38,14 @@ bool render_breakdown_rows(
 void render_member(struct buf *out, const char *name, struct bytes text);
 void render_time(int64_t t, struct buf *out);
 #define RENDER_NOT_COUNTED "the aggregator does not count this counter; restart it with this configuration"
+/* Appends the members of the time zone, and of bounds and hours that are not exactly those of the question. */
+void render_zone(const struct query *q, struct buf *out);
+/* Appends the names of the columns. The column `approximate` follows `complete` if the answer is approximate. `of`:
+ * columns of an answer with counts that were imported for whole days or months. */
+void render_csv_names(const struct completeness *complete, const char *names, const char *more,
+    const char *of, struct buf *out);
+/* Appends whether a row is complete, and that it is approximate. */
+void render_row_complete(bool is_complete, const struct completeness *complete, bool csv, struct buf *out);
 /* Appends the members complete_until, counted_since, held_by and missing of an answer that begins at `from`. */
 void render_completeness(int64_t from, const struct completeness *complete, struct buf *out);
 /* Appends the member complete_until. The value is null if the time is not known. */

@@ -9,11 +9,8 @@
 
 void series_init(struct series *s, const struct query *q)
 {
-    *s = (struct series){.query = q,
-        .from = q->from,
-        .to = q->to,
-        .first = HOUR_END,
-        .next = units_start(&q->calendar, q->from)};
+    *s = (struct series){.query = q, .from = q->from, .to = q->to, .first = HOUR_END};
+    query_rows(q, q->from, q->to, &s->next, &s->end);
 }
 
 void series_reset(struct series *s)
@@ -210,7 +207,7 @@ bool series_trim(struct series *s, uint64_t max_rows)
     bool is_empty = s->first > s->last;
     int64_t last = is_empty || q->now > s->last ? q->now : s->last;
     s->from = s->next = units_start(c, is_empty ? last : s->first);
-    s->to = units_next(c, units_start(c, last));
+    s->to = s->end = units_next(c, units_start(c, last));
     for (int64_t t = s->from; t < s->to && rows <= max_rows; t = units_next(c, t))
         rows++;
     return rows <= max_rows;
@@ -231,7 +228,7 @@ uint64_t series_take(struct series *s, int64_t unit)
 bool series_next(struct series *s, struct series_row *row)
 {
     const struct calendar *c = &s->query->calendar;
-    if (s->next >= s->to)
+    if (s->next >= s->end)
         return false;
     *row = (struct series_row){.start = s->next, .end = units_next(c, s->next)};
     row->n = series_take(s, units_order(c, row->start));

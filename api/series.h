@@ -3,7 +3,8 @@
  * The series stores only units with counts. series_next computes one row per call. Therefore a long series
  * does not block the loop, and empty rows take no memory.
  *
- * 1. The first row is the unit that contains `from`. The last row is the unit that contains the last hour before `to`.
+ * 1. The first row is the unit that contains the first hour from `from` on. The last row is the unit that contains the
+ *    last hour before `to`.
  *    Only hours that start in [from, to) are counted, so the first and the last row may cover only a part of their
  *    units.
  * 2. The total is the sum of the rows.
@@ -48,6 +49,7 @@ struct series {
     int64_t first, last; /* first and last hour with counts; first > last: no counts */
     struct query_over over;
     int64_t next;  /* start of the next row */
+    int64_t end;   /* every row starts before this time */
     size_t n_rows; /* number of rows that series_next has returned */
 };
 

@@ -3,7 +3,8 @@
 #include <roaring/roaring.h>
 #include <stdlib.h>
 
-#define CONTAINER_BYTES 24 /* memory for each container of an opened bitmap */
+#define CONTAINER_BYTES                                                                                      \
+    40 /* memory for each container of an opened bitmap, of which set_algebra.h needs 16 */
 
 void set_pieces_init(struct set_pieces *p, const struct query_set *of)
 {

@@ -381,3 +381,13 @@ void share_leave(struct share *m)
     if (c->n_shares == 0 && c->call && !c->is_passing)
         http_call_cancel(c->call);
 }
+
+void share_pass_on(struct share *m, struct share *heir)
+{
+    struct shared_part *p = m->part;
+    assert(p && !heir->part);
+    heir->part = p;
+    TAILQ_INSERT_AFTER(&p->shares, m, heir, link);
+    p->call->n_shares++;
+    share_leave(m);
+}

@@ -52,5 +52,7 @@ void shared_calls_free(struct shared_calls **s); /* must be called after all que
 void shared_calls_get(struct shared_calls *s, const char *target, struct share *m);
 void share_leave(
     struct share *m); /* ends all callbacks of the share; no effect if the share is in no request */
+/* `heir`, which must be in no request, takes the place of the share. */
+void share_pass_on(struct share *m, struct share *heir);
 
 #endif

@@ -22,11 +22,20 @@
 #define LOCAL_TURN                                                                                           \
     (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
+/* Whether a source is silent (source.h). The share keeps the request of an ended question open. */
+struct watch {
+    struct sources *sources;
+    struct share share;
+    usec_t
+        silent_from; /* 0: the source has never been silent; else: silent, unless the source was heard later */
+};
+
 struct sources {
     struct event_base *base;
     size_t n;
     struct http_client *clients[SOURCES_MAX];
     struct shared_calls *calls[SOURCES_MAX];
+    struct watch watches[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
@@ -51,7 +60,8 @@ struct question {
     bool is_reading;           /* the question is in sources.reading */
     TAILQ_ENTRY(question) link_reading;
     struct event *deadline;
-    size_t at; /* index of the source in progress */
+    usec_t ends_at; /* time of the deadline; 0: not set */
+    size_t at;      /* index of the source in progress */
     int restarts;
     uint64_t through;
     bool has_through, bad;
@@ -65,6 +75,8 @@ struct question {
 };
 
 static void on_turn(evutil_socket_t fd, short what, void *arg);
+static void on_heard(struct bytes piece, void *arg);
+static void on_watched(enum http_client_result result, const struct http_reply_view *reply, void *arg);
 
 struct sources *sources_new(const struct sources_config *config)
 {
@@ -97,6 +109,8 @@ struct sources *sources_new(const struct sources_config *config)
             return NULL;
         }
         s->calls[s->n] = shared_calls_new(s->clients[s->n], joined);
+        s->watches[s->n] = (struct watch){
+            .sources = s, .share = {.on_body = on_heard, .on_done = on_watched, .arg = &s->watches[s->n]}};
         s->names[s->n] = config->names[s->n];
         s->urls[s->n] = mem_strdup(config->urls[s->n]);
     }
@@ -112,6 +126,7 @@ void sources_free(struct sources **sp)
         source_cancel(s->open);
     event_free(s->turn);
     for (size_t i = 0; i < SOURCES_MAX; i++) {
+        share_leave(&s->watches[i].share);
         shared_calls_free(&s->calls[i]);
         http_client_free(&s->clients[i]);
         free(s->urls[i]);
@@ -130,12 +145,27 @@ struct local_archive *sources_local(const struct sources *s)
     return s->local;
 }
 
+static bool is_silent(const struct sources *s, size_t source)
+{
+    usec_t from = s->watches[source].silent_from;
+    return from > 0 && http_client_heard(s->clients[source]) <= from;
+}
+
+static usec_t patience_of(const struct sources *s, usec_t patience)
+{
+    return patience > 0 && patience < s->timeout ? patience : s->timeout;
+}
+
 struct http_call *sources_get(struct sources *s, size_t source, const char *target,
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
     void *arg)
 {
-    const struct http_call_spec call = {
-        .method = "GET", .target = target, .may_resend = true, .arg = arg, .on_done = on_done};
+    const struct http_call_spec call = {.method = "GET",
+        .target = target,
+        .timeout = is_silent(s, source) ? patience_of(s, SOURCE_SILENT_PATIENCE) : 0,
+        .may_resend = true,
+        .arg = arg,
+        .on_done = on_done};
     return http_client_request(s->clients[source], &call);
 }
 
@@ -360,13 +390,49 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
     return true;
 }
 
+/* Ends the question after this time, or at its earlier deadline. */
+static void wait_at_most(struct question *q, usec_t time)
+{
+    usec_t now = clock_monotonic();
+    if (q->ends_at > 0 && q->ends_at <= now + time)
+        return;
+    q->ends_at = now + time;
+    struct timeval tv = {.tv_sec = time / USEC_PER_SEC, .tv_usec = time % USEC_PER_SEC};
+    evtimer_add(q->deadline, &tv);
+}
+
 static void set_deadline(struct question *q)
 {
-    usec_t timeout = q->sources->timeout, patience = q->spec.patience;
-    if (patience > 0 && patience < timeout)
-        timeout = patience;
-    struct timeval tv = {.tv_sec = timeout / USEC_PER_SEC, .tv_usec = timeout % USEC_PER_SEC};
-    evtimer_add(q->deadline, &tv);
+    q->ends_at = 0;
+    wait_at_most(q, patience_of(q->sources, q->spec.patience));
+}
+
+/* The source is not silent: the rest of the reply has no reader. */
+static void on_heard(struct bytes piece, void *arg)
+{
+    struct watch *w = arg;
+    (void)piece;
+    share_leave(&w->share);
+}
+
+/* Judges whether the source is silent. The questions that wait for a silent source have waited long enough. */
+static void judge(
+    struct sources *s, size_t source, enum http_client_result result, const struct http_reply_view *reply)
+{
+    struct question *q;
+    if (result != HTTP_CLIENT_TIMEOUT ||
+        http_client_heard(s->clients[source]) > http_call_sent_at(reply->call))
+        return;
+    s->watches[source].silent_from = clock_monotonic();
+    for (q = s->open; q; q = q->next)
+        if (q->at == source && q->share.part)
+            wait_at_most(q, SOURCE_SILENT_PATIENCE);
+}
+
+static void on_watched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    const struct watch *w = arg;
+    judge(w->sources, (size_t)(w - w->sources->watches), result, reply);
 }
 
 static void fail(struct question *q, const char *what, int status)
@@ -463,6 +529,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         mixed = q->page && strcmp(generation, q->generation) != 0;
         memcpy(q->generation, generation, sizeof generation);
     }
+    judge(q->sources, q->at, result, reply);
     if (result != HTTP_CLIENT_OK)
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
@@ -581,9 +648,10 @@ static bool recall(struct question *q)
 static void ask(struct question *q)
 {
     struct buf target = {0};
+    struct sources *s = q->sources;
     buf_clear(&q->partial);
     q->bad = false;
-    if (q->at == 0 && q->sources->local && !recall(q)) {
+    if (q->at == 0 && s->local && !recall(q)) {
         ask_local(q);
         return;
     }
@@ -594,7 +662,9 @@ static void ask(struct question *q)
     if (q->has_through && q->at > 0)
         buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
     buf_append_char(&target, '\0');
-    shared_calls_get(q->sources->calls[q->at], target.ptr, &q->share);
+    shared_calls_get(s->calls[q->at], target.ptr, &q->share);
+    if (is_silent(s, q->at))
+        wait_at_most(q, SOURCE_SILENT_PATIENCE);
     buf_free(&target);
 }
 
@@ -607,8 +677,15 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct question *q = arg;
+    struct watch *w = &q->sources->watches[q->at];
+    if (q->share.part && !w->share.part)
+        share_pass_on(&q->share, &w->share);
     cancel_call(q);
-    fail(q, "timeout before the answer was complete", 0);
+    fail(q,
+        !is_silent(q->sources, q->at)
+            ? "timeout before the answer was complete"
+            : "it is silent: it has not answered an earlier request within upstream_timeout",
+        0);
 }
 
 struct question *source_ask(struct sources *s, const struct source_question *spec)

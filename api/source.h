@@ -24,6 +24,10 @@
  *    questions.
  * 5. A question ends within `timeout`, or within its shorter `patience`. Each missing source adds the same time
  *    again.
+ * 6. A source is *silent* after a request that lasted `timeout` without a sign of life from the source. A sign of life
+ *    is a byte, or the end of a connection, and ends the silence at once. A question to a silent source waits only
+ *    SOURCE_SILENT_PATIENCE. One request of a question that has ended stays open for `timeout`, so that a slow source
+ *    gives this sign. A source that answers some question within each `timeout` is never silent.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_SOURCE_H
@@ -38,6 +42,7 @@
 #define SOURCES_MAX 2
 #define SOURCE_RECORD_MAX ((size_t)64 << 20)
 #define SOURCE_RESTARTS_MAX 5
+#define SOURCE_SILENT_PATIENCE USEC_PER_SEC
 
 struct event_base;
 struct sources;
@@ -119,8 +124,8 @@ struct source_question {
 };
 size_t sources_count(const struct sources *s);
 struct local_archive *sources_local(const struct sources *s); /* NULL: no archive is mapped */
-/* Sends a GET request to one source, for information outside the read protocol. on_done is called exactly once, after
- * sources_get has returned. */
+/* Sends a GET request to one source, for information outside the read protocol. Rule 6 holds for its timeout. on_done is
+ * called exactly once, after sources_get has returned. */
 struct http_call *sources_get(struct sources *s, size_t source, const char *target,
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
     void *arg);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define OPENED_MAX ((size_t)64 << 20)
+#define ROOM_MORE ((size_t)1 << 20)
 #define SMALL_MAX 4096 /* members that are united one by one, because set_union_size visits all chunks */
 
 void unique_count_init(struct unique_count *c, const struct unique_query *query)
@@ -27,7 +28,7 @@ void unique_count_free(struct unique_count *c)
 
 size_t unique_count_bytes(const struct unique_count *c)
 {
-    size_t bytes = sizeof *c + c->query->n_sets * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
+    size_t bytes = sizeof *c + c->room + c->query->n_sets * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
     for (size_t i = 0; i < c->query->n_sets; i++)
         bytes += set_pieces_bytes(&c->sets[i]);
     return bytes;
@@ -68,12 +69,13 @@ bool unique_count_begin(struct unique_count *c, uint64_t max_rows)
     c->to = q->to;
     if (q->is_all)
         trim(c);
-    int64_t t = units_start(calendar, c->from);
+    int64_t t, end;
+    query_rows(q, c->from, c->to, &t, &end);
     if (q->kind == QUERY_COHORT)
         return true;
     if (q->kind == QUERY_RETENTION)
         t = units_back(calendar, t, c->query->lookback);
-    for (; t < c->to; t = c->rows[c->n_rows - 1].end) {
+    for (; t < end; t = c->rows[c->n_rows - 1].end) {
         if (c->n_rows >= max_rows)
             return false;
         struct unique_row *row = ARRAY_ADD(c->rows, c->n_rows, c->rows_cap);
@@ -103,7 +105,12 @@ static bool fail(struct unique_count *c, enum unique_result result)
     return false;
 }
 
-/* Appends the views of the pieces in c->cover from `first` on. */
+static bool has_room(const struct unique_count *c)
+{
+    return c->opened <= c->room;
+}
+
+/* Appends the views of the pieces in c->cover from `first` on. Returns false if a set is damaged or has no room. */
 static bool add_views(struct unique_count *c, size_t first, struct views *v)
 {
     for (size_t i = first; i < c->cover.n; i++) {
@@ -116,6 +123,8 @@ static bool add_views(struct unique_count *c, size_t first, struct views *v)
         }
         if (!piece->set && set_pieces_open(c->cover.parts[i].of, piece, &c->opened, &c->error) != 0)
             return fail(c, UNIQUE_DAMAGED);
+        if (!has_room(c))
+            return false;
         *ARRAY_ADD(v->list, v->n, v->cap) = piece->set ? set_view_of(piece->set) : piece->opened.view;
     }
     return true;
@@ -272,6 +281,10 @@ bool unique_count_run(struct unique_count *c, usec_t end)
     bool more = true, ok = true;
     while (more && ok && clock_monotonic() < end) {
         ok = step(c, &more);
+        if (!has_room(c) && c->result == UNIQUE_OK) {
+            c->at--; /* the step is repeated */
+            return true;
+        }
         if (c->opened > OPENED_MAX || !more || !ok) {
             for (size_t i = 0; i < c->query->n_sets; i++)
                 set_pieces_close(&c->sets[i]);
@@ -282,4 +295,12 @@ bool unique_count_run(struct unique_count *c, usec_t end)
         if (set_pieces_check(&c->sets[i], &c->error) != 0)
             ok = fail(c, UNIQUE_DAMAGED);
     return more && ok;
+}
+
+bool unique_count_make_room(struct unique_count *c)
+{
+    if (has_room(c))
+        return false;
+    c->room = c->opened + c->opened / 4 + ROOM_MORE;
+    return true;
 }

@@ -5,8 +5,10 @@
  *    from its text.
  * 3. unique_count_run works in steps, so that several answers can take turns in one thread. A step makes one number, or
  *    the whole table of a retention.
- * 4. Memory beside the pieces: 40 bytes for each container of the opened bitmaps, which are closed once they exceed 64 MB,
- *    and the memory of set_algebra.h. */
+ * 4. An opened set of the archive has 40 bytes of memory for each container of 65,536 numbers. unique_count_bytes includes
+ *    `room` for opened sets. A step that needs more stops, and is repeated once the caller has made room. After a step that
+ *    leaves more than 64 MB, the sets are closed.
+ * 5. Other memory beside the pieces is that of set_algebra.h for one answer at a time. */
 #ifndef MILLRACE_UNIQUE_COUNT_H
 #define MILLRACE_UNIQUE_COUNT_H
 
@@ -36,6 +38,7 @@ struct unique_count {
     struct error error; /* of UNIQUE_DAMAGED */
     struct set_cover cover;
     size_t opened; /* memory of opened sets */
+    size_t room;   /* for opened sets; 0 at first */
 };
 
 void unique_count_init(struct unique_count *c, const struct unique_query *query);
@@ -45,5 +48,7 @@ size_t unique_count_bytes(const struct unique_count *c);
 bool unique_count_begin(struct unique_count *c, uint64_t max_rows);
 /* Makes numbers until `end` (monotonic). Returns true if more remain. Any thread may call it. */
 bool unique_count_run(struct unique_count *c, usec_t end);
+/* Makes room for the opened sets. Returns false if they had room. */
+bool unique_count_make_room(struct unique_count *c);
 
 #endif

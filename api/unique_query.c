@@ -1,60 +1,55 @@
 #include "api/unique_query.h"
 
 #include "api/period.h"
-#include "api/query_parse.h"
+#include "api/period_query.h"
 
 #define MASK_UNITS 64 /* units of a retention, lookback included */
+#define PERIOD_FORM "a set's period must be one such as " PERIOD_EXAMPLES ", or FROM..TO"
 #define SET_FORM "a set is [PERIOD@]LABEL:KEY, such as page:/pricing or 2026-11@page:/pricing"
 
 /* Finds the unique counter of a total that count= names. */
-static int find_unique(struct parse *p, const struct counter *total, const struct counter **out)
+static int find_unique(struct parameters *p, const struct counter *total, const struct counter **out)
 {
     const struct counters *c = p->context->counters;
     struct bytes label;
-    struct buf text = {0};
+    const struct counter *only = NULL;
     size_t n = 0;
-    bool is_named = query_get(p, "count", &label);
-    *out = is_named ? counters_find_unique_label(c, total, label) : NULL;
+    bool is_named = parameters_get(p, "count", &label);
+    for (size_t i = 0; i < c->n_uniques; i++)
+        if (&c->totals[c->uniques[i].total] == total) {
+            only = &c->uniques[i];
+            n++;
+        }
+    *out = is_named ? counters_find_unique_label(c, total, label) : n == 1 ? only : NULL;
     if (*out)
         return 0;
-    buf_printf(&text, "%s counts the members (count=):", total->label);
-    for (size_t i = 0; i < c->n_uniques; i++) {
-        if (&c->totals[c->uniques[i].total] != total)
-            continue;
-        buf_printf(&text, "%s %s", n++ ? "," : "", c->uniques[i].label);
-        *out = &c->uniques[i];
-    }
-    if (n == 1 && !is_named) {
-        buf_free(&text);
-        return 0;
-    }
     if (n == 0) {
-        buf_clear(&text);
-        buf_printf(&text, "add to the configuration:\n[unique v.%s]\nmember = FIELD", total->ns);
+        parameters_hint(p, "add to the configuration:\n[unique v.%s]\nmember = FIELD", total->ns);
+        return parameters_refuse(p, 404, "not-counted", "%s has no unique counter", total->label);
     }
-    query_hint(p, &text);
-    if (n == 0)
-        return query_refuse(p, 404, "not-counted", "%s has no unique counter", total->label);
+    parameters_hint(p, "%s counts the members (count=):", total->label);
+    for (size_t i = 0, shown = 0; i < c->n_uniques; i++)
+        if (&c->totals[c->uniques[i].total] == total)
+            parameters_hint(p, "%s %s", shown++ ? "," : "", c->uniques[i].label);
     if (!is_named)
         return BAD(p, "%s has %zu unique counters; name one by count=", total->label, n);
-    return query_refuse(p, 404, "unknown-counter", "%s does not count the members \"%.*s\"", total->label,
-        (int)(label.len < 64 ? label.len : 64), label.ptr);
+    return parameters_refuse(p, 404, "unknown-counter", "%s does not count the members \"%s\"", total->label,
+        parameters_shown(label).text);
 }
 
-static int refuse_days(struct parse *p, const struct counter *unique, const char *what)
+static int refuse_days(struct parameters *p, const struct counter *unique, const char *what)
 {
-    struct buf text = {0};
-    buf_printf(
-        &text, "a counter with `by = hour` in [unique V.NS] answers for hours and zones of whole hours");
-    query_hint(p, &text);
-    return query_refuse(p, 422, "day-sets", "%s has a set for each UTC day (by = day); %s", unique->ns, what);
+    parameters_hint(
+        p, "a counter with `by = hour` in [unique V.NS] answers for hours and zones of whole hours");
+    return parameters_refuse(
+        p, 422, "day-sets", "%s has a set for each UTC day (by = day); %s", unique->ns, what);
 }
 
 /* Refuses a query that the sets of the counter cannot answer. */
-static int check_periods(struct parse *p, const struct counter *unique, int64_t from, int64_t to)
+static int check_periods(struct parameters *p, const struct counter *unique, int64_t from, int64_t to)
 {
     if (unique->by != PERIOD_DAY)
-        return query_check_zone(p);
+        return period_query_check_zone(p, from, to);
     if (p->q->calendar.unit == UNIT_HOUR)
         return refuse_days(p, unique, "ask for unit=day or longer");
     if (!query_is_utc(p->q))
@@ -64,14 +59,14 @@ static int check_periods(struct parse *p, const struct counter *unique, int64_t 
     return 0;
 }
 
-static int add_set(struct parse *p, struct unique_query *u, enum set_role role, const struct counter *total,
-    const struct counter *unique, struct bytes key)
+static int add_set(struct parameters *p, struct unique_query *u, enum set_role role,
+    const struct counter *total, const struct counter *unique, struct bytes key)
 {
     struct query_set *s = &u->sets[u->n_sets++];
     if (key.len == 0 && total->kind == COUNTER_CONSTANT)
         key = bytes_str(total->field);
     if (key.len == 0)
-        return query_refuse(p, 400, "missing-parameter", "%s: no key", total->label);
+        return MISSING(p, "%s: no key", total->label);
     *s = (struct query_set){
         .role = role, .total = total, .unique = unique, .key = key, .from = p->q->from, .to = p->q->to};
     query_store(key, s->stored);
@@ -79,12 +74,12 @@ static int add_set(struct parse *p, struct unique_query *u, enum set_role role, 
 }
 
 /* Parses the sets of uniques and retention, which are the keys. */
-static int parse_keys(struct parse *p, struct unique_query *u)
+static int parse_keys(struct parameters *p, struct unique_query *u)
 {
     struct query *q = p->q;
     const struct counter *named = q->unique;
     struct bytes label;
-    if ((!named || query_get(p, "count", &label)) && find_unique(p, q->total, &q->unique) != 0)
+    if ((!named || parameters_get(p, "count", &label)) && find_unique(p, q->total, &q->unique) != 0)
         return -1;
     if (named && named != q->unique)
         return BAD(p, "%s counts each %s, not count=%s", named->ns, named->label, q->unique->label);
@@ -105,30 +100,22 @@ static void read_earlier(struct unique_query *u, int64_t units)
         u->sets[i].from = u->query.is_all || from < HOUR_FIRST ? HOUR_FIRST : from;
 }
 
-static int parse_uniques(struct parse *p, struct unique_query *u)
+static int parse_uniques(struct parameters *p, struct unique_query *u)
 {
-    struct bytes text;
-    bool there;
     u->window = 1;
-    if (parse_keys(p, u) != 0 ||
-        query_parse_number(p, "window", 1, UNIQUE_WINDOW_MAX, &there, &u->window) != 0)
+    if (parse_keys(p, u) != 0 || parameters_number(p, "window", 1, UNIQUE_WINDOW_MAX, &u->window) != 0)
         return -1;
     if (u->window > 1)
         read_earlier(u, u->window - 1);
-    u->is_sticky = query_get(p, "stickiness", &text);
-    if (u->is_sticky && !bytes_equal_str(text, "1"))
-        return BAD(p, "stickiness must be 1");
-    return 0;
+    return parameters_word(p, "stickiness", "1", &u->is_sticky);
 }
 
-static int parse_retention(struct parse *p, struct unique_query *u)
+static int parse_retention(struct parameters *p, struct unique_query *u)
 {
     const struct calendar *c = &p->q->calendar;
-    bool there;
     int64_t units = 0;
     u->lookback = UNIQUE_LOOKBACK_DEFAULT;
-    if (parse_keys(p, u) != 0 ||
-        query_parse_number(p, "lookback", 0, MASK_UNITS - 1, &there, &u->lookback) != 0)
+    if (parse_keys(p, u) != 0 || parameters_number(p, "lookback", 0, MASK_UNITS - 1, &u->lookback) != 0)
         return -1;
     for (int64_t t = units_start(c, p->q->from); t < p->q->to && units <= MASK_UNITS; t = units_next(c, t))
         units++;
@@ -139,23 +126,17 @@ static int parse_retention(struct parse *p, struct unique_query *u)
 }
 
 /* Parses the PERIOD of a set in a cohort. */
-static int parse_period(struct parse *p, struct bytes text, struct query_set *s)
+static int parse_period(struct parameters *p, struct bytes text, struct query_set *s)
 {
     struct period found;
-    const char *dots = memmem(text.ptr, text.len, "..", 2);
-    if (dots) {
-        size_t len = (size_t)(dots - text.ptr);
-        if (query_parse_side(p, "set", SET_FORM, bytes_of(text.ptr, len), &s->from) != 0 ||
-            query_parse_side(p, "set", SET_FORM, bytes_of(dots + 2, text.len - len - 2), &s->to) != 0)
-            return -1;
-    } else if (bytes_equal_str(text, "all")) {
+    if (bytes_equal_str(text, "all")) {
         s->from = HOUR_FIRST;
         s->to = HOUR_END;
     } else if (period_named(&p->q->calendar, text, p->context->now, &found)) {
         s->from = found.from;
         s->to = found.to;
-    } else {
-        return BAD(p, "a set's period must be one such as " PERIOD_EXAMPLES ", or FROM..TO");
+    } else if (period_query_range(p, "set", PERIOD_FORM, text, &s->from, &s->to) != 0) {
+        return -1;
     }
     s->from = s->from < HOUR_FIRST ? HOUR_FIRST : s->from;
     s->to = s->to > HOUR_END ? HOUR_END : s->to;
@@ -163,7 +144,7 @@ static int parse_period(struct parse *p, struct bytes text, struct query_set *s)
 }
 
 /* Parses [PERIOD@]LABEL:KEY. Neither a period nor a label contains a colon. */
-static int parse_set(struct parse *p, struct unique_query *u, enum set_role role, struct bytes text)
+static int parse_set(struct parameters *p, struct unique_query *u, enum set_role role, struct bytes text)
 {
     const struct counters *c = p->context->counters;
     const char *colon = text.len > 0 ? memchr(text.ptr, ':', text.len) : NULL;
@@ -180,7 +161,7 @@ static int parse_set(struct parse *p, struct unique_query *u, enum set_role role
     else if (!total && !memchr(label.ptr, '.', label.len))
         total = counters_find(c, label);
     if (!total)
-        return query_unknown_counter(p, label, true);
+        return parameters_refuse_counter(p, label, true);
     if (u->n_sets == SET_OPERANDS_MAX)
         return BAD(p, "a cohort has at most %d sets", SET_OPERANDS_MAX);
     if ((!unique && find_unique(p, total, &unique) != 0) ||
@@ -196,21 +177,21 @@ static int parse_set(struct parse *p, struct unique_query *u, enum set_role role
 }
 
 /* Refuses a count= that no set uses, because each names its unique counter by a namespace. */
-static int check_count(struct parse *p, const struct unique_query *u)
+static int check_count(struct parameters *p, const struct unique_query *u)
 {
     struct bytes label;
-    bool is_used = !query_get(p, "count", &label);
+    bool is_used = !parameters_get(p, "count", &label);
     for (size_t i = 0; i < u->n_sets && !is_used; i++)
         is_used = bytes_equal_str(label, u->sets[i].unique->label);
-    return is_used ? 0 : BAD(p, "no set uses count=%.*s", (int)(label.len < 64 ? label.len : 64), label.ptr);
+    return is_used ? 0 : BAD(p, "no set uses count=%s", parameters_shown(label).text);
 }
 
-static int parse_cohort(struct parse *p, struct unique_query *u)
+static int parse_cohort(struct parameters *p, struct unique_query *u)
 {
     static const char *const roles[] = {"all", "any", "not"}; /* in the order of enum set_role */
     bool has_members = false;
-    for (size_t i = 0; i < p->params->n; i++) {
-        struct url_param param = p->params->params[i];
+    for (size_t i = 0; i < p->given->n; i++) {
+        struct url_param param = p->given->params[i];
         for (int role = 0; role < 3; role++) {
             if (!bytes_equal_str(param.name, roles[role]))
                 continue;
@@ -220,14 +201,15 @@ static int parse_cohort(struct parse *p, struct unique_query *u)
         }
     }
     if (!has_members)
-        return query_refuse(p, 400, "missing-parameter", "a cohort needs all= or any=; " SET_FORM);
+        return MISSING(p, "a cohort needs all= or any=; " SET_FORM);
     return check_count(p, u);
 }
 
 int unique_query_parse(const struct query_context *context, enum query_kind kind,
     const struct url_query *params, struct unique_query *out, struct query_error *error)
 {
-    struct parse p = {.kind = kind, .context = context, .params = params, .q = &out->query, .error = error};
+    struct parameters p = {
+        .kind = kind, .context = context, .given = params, .q = &out->query, .error = error};
     *out = (struct unique_query){.n_sets = 0};
     if (query_parse(context, kind, params, &out->query, error) != 0)
         return -1;

@@ -20,12 +20,8 @@ int64_t unique_render_end(const struct unique_count *c)
 
 static bool is_complete(int64_t from, int64_t to, const struct completeness *complete)
 {
-    return from >= complete->counted_since && units_hours_end(to) <= complete->until;
-}
-
-static const char *truth(bool value)
-{
-    return value ? "true" : "false";
+    return from >= complete->counted_since && !complete->is_approximate &&
+           units_hours_end(to) <= complete->until;
 }
 
 static void append_n(uint64_t n, bool is_counted, bool csv, struct buf *out)
@@ -95,9 +91,7 @@ static void append_head(
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", q->total->max_keys);
     render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", c->from, c->to);
-    render_member(out, "timezone", bytes_str(q->calendar.zone.name));
-    if (q->is_rounded)
-        render_member(out, "round", BYTES_LITERAL("hour"));
+    render_zone(q, out);
     buf_append_str(out, "\"additive\":false,");
 }
 
@@ -112,7 +106,7 @@ static void append_unique_row(
     append_date(c, row->start, csv, out);
     buf_append_str(out, csv ? "" : "\"n\":");
     append_n(row->n, from >= complete->counted_since, csv, out);
-    buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(is_complete(from, row->end, complete)));
+    render_row_complete(is_complete(from, row->end, complete), complete, csv, out);
     if (u->is_sticky)
         append_daily(from >= complete->counted_since ? row->daily : -1, row->n, csv, out);
 }
@@ -121,8 +115,7 @@ static void render_uniques(const struct unique_count *c, const struct completene
     int64_t key_seconds, bool csv, struct buf *out)
 {
     if (csv) {
-        buf_append_str(
-            out, c->query->is_sticky ? "t,date,n,complete,daily,stickiness\n" : "t,date,n,complete\n");
+        render_csv_names(complete, "t,date,n", c->query->is_sticky ? ",daily,stickiness" : "", "", out);
     } else {
         append_head(c, complete, key_seconds, out);
         if (c->query->window > 1)
@@ -157,7 +150,7 @@ static void append_cell(const struct unique_count *c, size_t first, size_t after
         buf_append_str(out, csv ? "," : ",\"share\":null");
     else if (csv || after > 0)
         buf_printf(out, csv ? ",%.6f" : ",\"share\":%.6f", share);
-    buf_printf(out, csv ? ",%s" : ",\"complete\":%s", truth(whole));
+    render_row_complete(whole, complete, csv, out);
 }
 
 static void render_retention(const struct unique_count *c, const struct completeness *complete,
@@ -165,7 +158,7 @@ static void render_retention(const struct unique_count *c, const struct complete
 {
     size_t lookback = (size_t)c->query->lookback;
     if (csv) {
-        buf_append_str(out, "t,date,after,n,share,complete\n");
+        render_csv_names(complete, "t,date,after,n,share", "", "", out);
     } else {
         append_head(c, complete, key_seconds, out);
         buf_printf(out, "\"lookback\":%zu,", lookback);
@@ -207,7 +200,8 @@ static void append_set(
         buf_append_csv(out, s->key);
         buf_printf(out, ",%" PRId64 ",%" PRId64 ",", s->from, s->to);
         append_n(n, is_counted, true, out);
-        buf_printf(out, ",%s\n", truth(whole));
+        render_row_complete(whole, complete, true, out);
+        buf_append_char(out, '\n');
         return;
     }
     buf_printf(out, "{\"role\":\"%s\",", roles[s->role]);
@@ -216,7 +210,8 @@ static void append_set(
     render_member(out, "key", s->key);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"n\":", s->from, s->to);
     append_n(n, is_counted, false, out);
-    buf_printf(out, ",\"complete\":%s}", truth(whole));
+    render_row_complete(whole, complete, false, out);
+    buf_append_char(out, '}');
 }
 
 static void render_cohort(const struct unique_count *c, const struct completeness *complete,
@@ -230,17 +225,17 @@ static void render_cohort(const struct unique_count *c, const struct completenes
         from = u->sets[i].from < from ? u->sets[i].from : from;
         to = u->sets[i].to > to ? u->sets[i].to : to;
     }
-    const char *whole = truth(is_complete(from, to, complete));
+    bool whole = is_complete(from, to, complete);
     if (csv) {
-        buf_append_str(out, "set,ns,label,key,from,to,n,complete\n");
+        render_csv_names(complete, "set,ns,label,key,from,to,n", "", "", out);
     } else {
         buf_append_char(out, '{');
         render_member(out, "count", bytes_str(u->sets[0].unique->label));
         append_notes(c, complete, key_seconds, from, to, out);
-        render_member(out, "timezone", bytes_str(u->query.calendar.zone.name));
+        render_zone(&u->query, out);
         buf_append_str(out, "\"additive\":false,\"n\":");
         append_n(c->total, is_counted, false, out);
-        buf_printf(out, ",\"complete\":%s,", whole);
+        buf_printf(out, ",\"complete\":%s,", whole ? "true" : "false");
         render_completeness(from, complete, out);
         buf_append_str(out, "\"sets\":[");
     }
@@ -251,7 +246,8 @@ static void render_cohort(const struct unique_count *c, const struct completenes
     if (csv) {
         buf_append_str(out, "cohort,,,,,,");
         append_n(c->total, is_counted, true, out);
-        buf_printf(out, ",%s\n", whole);
+        render_row_complete(whole, complete, true, out);
+        buf_append_char(out, '\n');
     } else {
         buf_append_str(out, "]}\n");
     }

@@ -68,6 +68,12 @@ static bool hold(struct answer *a, size_t piece)
     return a->hold == HTTP_HOLD_OK;
 }
 
+static void refuse_hold(struct answer *a)
+{
+    http_refuse_hold(a->req, a->hold, HINT);
+    answer_free(a);
+}
+
 static void unavailable(struct answer *a, const struct completeness *complete, const char *why)
 {
     completeness_refuse(a->req, complete, a->query.query.allows_partial, why);
@@ -112,7 +118,8 @@ static void reply(struct answer *a)
     }
     if (a->count.result == UNIQUE_CUT)
         http_problem(a->req, 422, "hours-dropped", "ask for whole UTC days, with timezone=UTC",
-            "for a part of this time the archive has only sets by day; the hours were dropped");
+            "for a part of this time the archive has only sets by day; the hours were dropped, or days were "
+            "imported");
     else
         etag_reply(a->req, is_csv ? "text/csv; charset=utf-8" : "application/json", buf_bytes(&a->out),
             a->is_complete ? a->uniques->config.max_age : 0);
@@ -130,6 +137,8 @@ static void on_notify(void *arg)
         answer_free(a);
     else if (a->is_finished)
         reply(a);
+    else if (unique_count_make_room(&a->count) && !hold(a, 0))
+        refuse_hold(a);
     else
         wait_for_turn(a);
     run_next(u);
@@ -140,7 +149,8 @@ static void judge_completeness(struct answer *a)
 {
     int64_t end = unique_render_end(&a->count);
     completeness_add_headers(a->req, &a->complete);
-    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0;
+    a->complete.is_approximate = a->query.query.is_rounded;
+    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
         a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};
 }
@@ -155,8 +165,7 @@ static void begin_count(struct answer *a)
         return;
     }
     if (!hold(a, 0)) {
-        http_refuse_hold(a->req, a->hold, HINT);
-        answer_free(a);
+        refuse_hold(a);
         return;
     }
     judge_completeness(a);
@@ -240,8 +249,8 @@ static void ask(struct answer *a)
     static const char *const periods[] = {"hour", "day", "month"}; /* indexed by enum period_unit */
     const struct query_set *s = &a->query.sets[a->at];
     enum period_unit largest = largest_period(&a->query);
-    int64_t first = (s->from + HOUR_SECONDS - 1) / HOUR_SECONDS * HOUR_SECONDS;
-    int64_t last = (s->to - 1) / HOUR_SECONDS * HOUR_SECONDS;
+    int64_t first = query_whole_after(&a->query.query, s->from);
+    int64_t last = query_whole_before(&a->query.query, s->to - 1);
     struct buf target = {0};
     buf_append_str(&target, "/range?start=");
     append_key(s, first < HOUR_END ? first : last, s->unique->by, &target);
@@ -275,8 +284,7 @@ static void on_done(
     }
     note_completeness(a, complete);
     if (result == SOURCE_STOPPED) {
-        http_refuse_hold(a->req, a->hold, HINT);
-        answer_free(a);
+        refuse_hold(a);
     } else if (result != SOURCE_OK) {
         unavailable(a, complete, why);
     } else if (++a->at < a->query.n_sets) {

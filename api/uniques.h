@@ -14,7 +14,8 @@
  *    with partial=.
  * 5. The loop never reads a mapped set. The thread makes numbers for about 20 ms, and then continues another answer. Other
  *    requests are not delayed.
- * 6. Sets in memory count towards max_buffered, as for other queries (ask.h). Sets of a mapped archive stay in the mapping.
+ * 6. Sets in memory count towards max_buffered, as for other queries (ask.h). The members of a mapped archive stay
+ *    in the mapping, and the memory for opening its sets counts.
  *
  * The loop's thread only. */
 #ifndef MILLRACE_UNIQUES_H

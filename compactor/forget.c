@@ -2,7 +2,6 @@
 
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
-#include "sets/set_chunk.h"
 #include "sets/set_code.h"
 #include <stdlib.h>
 
@@ -17,6 +16,7 @@ struct forget {
     char space[COMPONENT_HASH + 1];
     struct hash *hashes; /* hashes in the key's records; sorted after the first pass */
     size_t n, room;
+    bool has_sets;                  /* the archive has sets */
     uint64_t records, as_sub, sets; /* `sets`: sets of other keys with the member */
     struct record_filter filter;
 };
@@ -84,6 +84,7 @@ static enum compact_result collect(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
     struct forget *f = arg;
+    f->has_sets = f->has_sets || key->is_set;
     if (key->is_lookup && bytes_equal(key->key, f->stored))
         add_hash(f, key->key); /* even without a record of the key, because --drop-before keeps lookups */
     if (!is_of_key(f, key))
@@ -99,22 +100,6 @@ static void use_name(struct forget *f, struct bytes name)
     f->as_sub += bytes_equal(name, f->stored);
 }
 
-/* Counts the set if it has the member. */
-static enum compact_result find_member(struct forget *f, struct count_source *s, struct error *error)
-{
-    char id[SET_CHUNK_ID];
-    enum count_next r = COUNT_END;
-    set_chunk_id(f->filter.member, id);
-    while (f->filter.without_member && (r = s->kind->next_value(s)) == COUNT_FOUND) {
-        int order = bytes_compare(s->name, bytes_of(id, sizeof id));
-        if (order == 0)
-            f->sets += set_chunk_has(s->name, s->text, f->filter.member);
-        if (order >= 0)
-            return COMPACT_OK;
-    }
-    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
-}
-
 static enum compact_result keep_used(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
@@ -123,7 +108,8 @@ static enum compact_result keep_used(
         return COMPACT_OK;
     use_hash(f, key->key);
     if (key->is_set)
-        return find_member(f, s, error);
+        return f->filter.without_member ? record_scan_find_member(s, f->filter.member, &f->sets, error)
+                                        : COMPACT_OK;
     return key->is_subtotal ? each_name(f, s, use_name, error) : COMPACT_OK;
 }
 
@@ -163,6 +149,17 @@ static void parse_key(struct forget *f)
     f->filter.without_member = f->ns.ptr ? NULL : loses_member;
 }
 
+enum compact_result forget_refuse_hash(struct bytes text, struct error *error)
+{
+    if (!component_is_hash(text))
+        return COMPACT_OK;
+    return error_set(error, COMPACT_USAGE,
+        "%.*s is the hash of a text, and sets do not have this hash. Give the text: `millrace compact "
+        "--export` "
+        "prints it after lookup|%.*s. To remove only the counts of a total, give NAMESPACE|%.*s",
+        (int)text.len, text.ptr, (int)text.len, text.ptr, (int)text.len, text.ptr);
+}
+
 enum compact_result forget_scan(
     const char *archive, const struct manifest *m, const char *key, struct forget **out, struct error *error)
 {
@@ -172,6 +169,8 @@ enum compact_result forget_scan(
     parse_key(f);
     enum compact_result r = record_scan(archive, m, collect, f, error);
     sort_hashes(f);
+    if (r == COMPACT_OK && f->has_sets && !f->ns.ptr)
+        r = forget_refuse_hash(bytes_str(key), error);
     if (r == COMPACT_OK)
         r = record_scan(archive, m, keep_used, f, error);
     return r;

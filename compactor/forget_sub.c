@@ -1,9 +1,9 @@
 #include "compactor/forget_sub.h"
 
 #include "compactor/external_sort.h"
+#include "compactor/forget.h"
 #include "compactor/record_scan.h"
 #include "compactor/record_source.h"
-#include "sets/set_chunk.h"
 #include "sets/set_code.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,17 +57,6 @@ static enum count_next find_sub(const struct forget_sub *f, struct count_source 
     return r;
 }
 
-static enum compact_result find_member(struct forget_sub *f, struct count_source *s, struct error *error)
-{
-    char id[SET_CHUNK_ID];
-    enum count_next r;
-    set_chunk_id(f->filter.member, id);
-    while ((r = s->kind->next_value(s)) == COUNT_FOUND && !bytes_equal(s->name, bytes_of(id, sizeof id)))
-        ;
-    f->records += r == COUNT_FOUND && set_chunk_has(s->name, s->text, f->filter.member);
-    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
-}
-
 static enum compact_result visit(
     void *arg, struct count_source *s, const struct record_key *key, struct error *error)
 {
@@ -81,7 +70,7 @@ static enum compact_result visit(
     bool may_use = !f->is_used && component_is_hash(f->stored);
     f->has_sets |= is_of_ns && key->is_set;
     if (key->is_set)
-        return is_of_ns ? find_member(f, s, error) : COMPACT_OK;
+        return is_of_ns ? record_scan_find_member(s, f->filter.member, &f->records, error) : COMPACT_OK;
     if (!key->is_subtotal || !(is_of_ns || may_use) ||
         !record_filter_is_counted((void *)(uintptr_t)f->archive, key, key->start))
         return COMPACT_OK;
@@ -146,6 +135,8 @@ enum compact_result forget_sub_scan(const char *archive, const struct manifest *
     enum compact_result r = record_scan(archive, m, visit, f, error);
     if (r == COMPACT_OK)
         r = check_namespace(f, m, error);
+    if (r == COMPACT_OK && f->has_sets)
+        r = forget_refuse_hash(sub, error);
     return r == COMPACT_OK ? external_sort_finish(f->sort, error) : r;
 }
 

@@ -276,15 +276,16 @@ static enum compact_result read_file(
     return r;
 }
 
-static enum compact_result finish_part(struct import *i, uint32_t k, int64_t hours_from, struct error *error)
+static enum compact_result finish_part(
+    struct import *i, uint32_t k, const struct import_spec *spec, struct error *error)
 {
     enum compact_result r = external_sort_finish(i->sorts[k], error);
     if (r != COMPACT_OK)
         return r;
     i->parts[k] = *external_sort_sources(i->sorts[k]);
     if (i->has_rollups) {
-        i->views[k] =
-            import_rollups_source(i->parts[k].list, i->parts[k].n, hours_from, i->periods.oldest_quarter > 0);
+        i->views[k] = import_rollups_source(i->parts[k].list, i->parts[k].n, spec->archive, spec->hours_from,
+            i->periods.oldest_quarter > 0);
         i->parts[k] = (struct count_sources){&i->views[k], 1};
     }
     return r;
@@ -313,7 +314,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)
         r = read_file(spec, i, spec->files[k], error);
     for (uint32_t k = 0; k < i->n_parts && r == COMPACT_OK; k++)
-        r = finish_part(i, k, spec->hours_from, error);
+        r = finish_part(i, k, spec, error);
     return r;
 }
 

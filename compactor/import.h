@@ -8,6 +8,8 @@
  * 3. All files of one import are one text. A rollup is left out if the text has hours or days of its period, from
  *    which it is derived; a day must be their sum. A day without its hours is kept if it is before hours_from; else
  *    it is refused, as is a month without its days.
+ *    The set of a day is united with those of its hours. For a counter by hour, the set of a day without its hours is
+ *    refused as the counts of such a day are.
  * 4. Subtotals need not add up to totals: an import may carry only some of the counters.
  * 5. The records of each part of the shards are sorted by themselves, so that a merge can read the parts in
  *    several threads.

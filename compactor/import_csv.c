@@ -52,7 +52,7 @@ struct import_csv *import_csv_new(
         return NULL;
     }
     struct import_csv *c = mem_zalloc(sizeof *c);
-    const struct csv_form form = {.delimiter = spec->delimiter};
+    const struct csv_form form = {.delimiter = spec->delimiter, .time_column = ""};
     c->spec = spec;
     c->quarters_since = quarters_since;
     c->unit = spec->unit ? import_unit_named(spec->unit) : IMPORT_TIME;
@@ -212,6 +212,40 @@ static void note_coarse(struct import_csv *c, const struct counter *counter, con
         &c->coarse, bytes_str(counter->ns), date->unit == IMPORT_DAY ? COARSE_DAY : COARSE_MONTH, &span);
 }
 
+/* Appends the digits of a count whose groups of three digits are separated, such as 1,234. False: it has another form. */
+static bool join_groups(struct bytes number, struct buf *digits)
+{
+    size_t in_group = 0, groups = 1;
+    for (size_t i = 0; i < number.len; i++) {
+        bool is_digit = number.ptr[i] >= '0' && number.ptr[i] <= '9';
+        bool ends_group = !is_digit && in_group > 0;
+        if (ends_group && (groups > 1 ? in_group != 3 : in_group > 3))
+            return false;
+        groups += ends_group;
+        in_group = is_digit ? in_group + 1 : 0;
+        if (is_digit)
+            buf_append_char(digits, number.ptr[i]);
+        else if (!strchr(",.' _", number.ptr[i]) && (unsigned char)number.ptr[i] < 0x80)
+            return false;
+    }
+    return groups > 1 && in_group == 3;
+}
+
+static const char *refuse_count(struct import_csv *c, struct bytes number)
+{
+    struct bytes shown = number.len > 0 ? number : BYTES_LITERAL("it is empty");
+    struct buf digits = {0};
+    int length = shown.len < SHOWN_MAX ? (int)shown.len : SHOWN_MAX;
+    if (join_groups(number, &digits) && digits.len < SHOWN_MAX)
+        snprintf(c->wrong, sizeof c->wrong,
+            "the count is not a whole number: %.*s; if it has separators of thousands, write %.*s", length,
+            shown.ptr, (int)digits.len, digits.ptr);
+    else
+        snprintf(c->wrong, sizeof c->wrong, "the count is not a whole number: %.*s", length, shown.ptr);
+    buf_free(&digits);
+    return c->wrong;
+}
+
 /* Returns NULL, or the reason. */
 static const char *take_row(struct import_csv *c)
 {
@@ -225,12 +259,8 @@ static const char *take_row(struct import_csv *c)
     if (!counter)
         return "there is no such counter";
     struct bytes number = spec->counts_rows ? BYTES_NONE : csv_value(c->csv, c->columns[COUNT]);
-    if (!spec->counts_rows && !bytes_to_u64(number, &count)) {
-        struct bytes shown = number.len > 0 ? number : BYTES_LITERAL("it is empty");
-        snprintf(c->wrong, sizeof c->wrong, "the count is not a whole number: %.*s",
-            shown.len < SHOWN_MAX ? (int)shown.len : SHOWN_MAX, shown.ptr);
-        return c->wrong;
-    }
+    if (!spec->counts_rows && !bytes_to_u64(number, &count))
+        return refuse_count(c, number);
     const char *why = import_date_read(text, c->unit, &date);
     if (!why && !print_period(c, &date, hour))
         why = "the date is not in 2000 to 2159";

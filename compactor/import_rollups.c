@@ -2,6 +2,7 @@
 
 #include "base/xxh3.h"
 #include "compactor/text_record.h"
+#include "counts/counters.h"
 #include "counts/records.h"
 #include <assert.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 struct rollups {
     struct text_record record; /* first */
     struct count_merge *merge;
+    const struct manifest *archive;
     int64_t hours_from;
     bool has_quarters;
     struct bytes line; /* the current record of the merge */
@@ -19,6 +21,8 @@ struct rollups {
     struct buf printed;
     struct buf held, shown; /* a rollup whose next record is not yet known; a returned rollup */
     bool holds;
+    struct buf
+        set_day; /* key of the set of a day of which an hour must follow, without the separator; or empty */
     struct buf
         whole; /* key of the latest excluded day, or of an excluded hour of no such day, without the separator */
     uint64_t unseen; /* fingerprint of its counts, minus the fingerprints of its parts so far */
@@ -97,6 +101,24 @@ static enum count_next give(struct rollups *s, struct bytes line)
     return text_record_set(&s->record, line);
 }
 
+static enum count_next fail_alone(struct rollups *s, struct bytes key, enum period_unit unit)
+{
+    error_set(&s->record.base.error, COUNT_DAMAGED,
+        "%.*s: a %s without its %s, but the archive keeps the hours of that time; add --drop-hours-before to "
+        "import days without hours",
+        (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr, unit == PERIOD_DAY ? "day" : "month",
+        unit == PERIOD_DAY ? "hours" : "days");
+    return COUNT_FAILED;
+}
+
+static bool needs_hours(const struct rollups *s, const struct record_key *key)
+{
+    const struct manifest *m = s->archive;
+    return key->unit == PERIOD_DAY && key->start >= s->hours_from &&
+           (counters_text_period(m->counters, key->ns) == PERIOD_HOUR ||
+               counters_text_period(m->retired, key->ns) == PERIOD_HOUR);
+}
+
 /* Decides on the held rollup once its next record (s->line, if has_next) is known. COUNT_END: the rollup is derived. */
 static enum count_next release(struct rollups *s, bool has_next)
 {
@@ -117,12 +139,7 @@ static enum count_next release(struct rollups *s, bool has_next)
         s->held = t;
         return give(s, buf_bytes(&s->shown));
     }
-    error_set(&s->record.base.error, COUNT_DAMAGED,
-        "%.*s: a %s without its %s, but the archive keeps the hours of that time; add --drop-hours-before to "
-        "import days without hours",
-        (int)(held.len < KEY_SHOWN ? held.len : KEY_SHOWN), held.ptr,
-        key.unit == PERIOD_DAY ? "day" : "month", key.unit == PERIOD_DAY ? "hours" : "days");
-    return COUNT_FAILED;
+    return fail_alone(s, held, key.unit);
 }
 
 static bool line_is_set(struct bytes line)
@@ -143,6 +160,9 @@ static enum count_next next_record(struct count_source *base)
             if (released != COUNT_END)
                 return released;
         }
+        if (s->set_day.len > 0 && (r == COUNT_END || !bytes_starts_with(s->line, buf_bytes(&s->set_day))))
+            return fail_alone(s, buf_bytes(&s->set_day), PERIOD_DAY);
+        buf_clear(&s->set_day);
         if (s->whole.len > 0 && !(r == COUNT_FOUND && is_in_whole(s, s->line)) &&
             end_whole(s) == COUNT_FAILED)
             return COUNT_FAILED;
@@ -150,9 +170,12 @@ static enum count_next next_record(struct count_source *base)
             return r;
         struct record_key key;
         s->has_line = false;
-        key_of(s->line, &key);
+        struct bytes text = key_of(s->line, &key);
+        bool is_set = key.is_subtotal && line_is_set(s->line);
+        if (is_set && needs_hours(s, &key))
+            buf_append_bytes(&s->set_day, text);
         bool may_be_rollup = key.is_subtotal && key.unit >= (s->has_quarters ? PERIOD_HOUR : PERIOD_DAY);
-        if (!may_be_rollup || line_is_set(s->line))
+        if (!may_be_rollup || is_set)
             return give(s, s->line);
         buf_clear(&s->held);
         buf_append_bytes(&s->held, s->line);
@@ -168,18 +191,20 @@ static void close_source(struct count_source *base)
     buf_free(&s->printed);
     buf_free(&s->held);
     buf_free(&s->shown);
+    buf_free(&s->set_day);
     buf_free(&s->whole);
     free(s);
 }
 
 struct count_source *import_rollups_source(
-    struct count_source **sources, size_t n, int64_t hours_from, bool has_quarters)
+    struct count_source **sources, size_t n, const struct manifest *archive, int64_t hours_from, bool has_quarters)
 {
     static const struct count_source_kind kind = {next_record, text_record_next_value, close_source, NULL};
     struct rollups *s = mem_zalloc(sizeof *s);
     s->record.base.kind = &kind;
     s->record.base.container = "the imported text";
     s->merge = count_merge_new(sources, n);
+    s->archive = archive;
     s->hours_from = hours_from;
     s->has_quarters = has_quarters;
     return &s->record.base;

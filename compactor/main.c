@@ -101,7 +101,7 @@ static void show_progress(const struct run_progress *at, void *arg)
 
 static int report_failure(enum compact_result r, const struct error *error)
 {
-    log_error(compact_strerror(r), LOG_S("error", error->text));
+    daemon_log_error(compact_strerror(r), "", error->text);
     return compact_exit_status(r);
 }
 

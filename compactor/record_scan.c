@@ -3,6 +3,7 @@
 #include "compactor/archive.h"
 #include "compactor/record_source.h"
 #include "compactor/set_reader.h"
+#include "sets/set_chunk.h"
 
 static enum compact_result scan_shard(
     struct count_source *s, record_visit *visit, void *arg, struct error *error)
@@ -32,4 +33,17 @@ enum compact_result record_scan(
         r = scan_shard(shards.list[k], visit, arg, error);
     count_sources_free(&shards);
     return r;
+}
+
+enum compact_result record_scan_find_member(
+    struct count_source *s, uint64_t member, uint64_t *sets, struct error *error)
+{
+    enum count_next r;
+    char id[SET_CHUNK_ID];
+    set_chunk_id(member, id);
+    while ((r = s->kind->next_value(s)) == COUNT_FOUND && set_chunk_is_before(s->name, s->text, member))
+        ;
+    *sets += r == COUNT_FOUND && bytes_equal(s->name, bytes_of(id, sizeof id)) &&
+             set_chunk_has(s->name, s->text, member);
+    return r == COUNT_FAILED ? record_source_failed(&s->error, error) : COMPACT_OK;
 }

@@ -19,4 +19,8 @@ typedef enum compact_result record_visit(
 enum compact_result record_scan(
     const char *archive, const struct manifest *m, record_visit *visit, void *arg, struct error *error);
 
+/* Adds 1 to *sets if the current record of the source, a set, has the member. */
+enum compact_result record_scan_find_member(
+    struct count_source *s, uint64_t member, uint64_t *sets, struct error *error);
+
 #endif

@@ -87,7 +87,7 @@ static void on_trouble(const char *trouble, void *arg)
 {
     struct reader_program *p = arg;
     if (trouble) {
-        daemon_set_not_ready(p->daemon, "%s", trouble);
+        daemon_set_not_ready(p->daemon, NOTICE_RECOVERING, PEER_REMEDY, trouble);
         log_warn("waiting", LOG_S("error", trouble));
         daemon_notify_parent();
     } else if (!daemon_is_draining(p->daemon)) {
@@ -151,6 +151,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
+    char *options = daemon_tool_options(p->daemon, peer_url(daemon_options(p->daemon), "pubsub"));
     uint64_t from = copy.differs_from;
     if (copy.is_ahead) {
         from = copy.acked_below ? copy.acked_below : 1;
@@ -158,9 +159,9 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
             "the mark of queue %s in stream %s is at id %" PRIu64
             ", ahead of the queue, whose next id is %" PRIu64
             ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
-            "--producer=%s. To publish the messages from id "
+            "--producer=%s%s. To publish the messages from id "
             "%" PRIu64 " on, which were not settled, run: ",
-            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, from);
+            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, options, from);
     } else {
         buf_printf(out,
             "the queue is an old copy: stream %s already has messages up to id %" PRIu64
@@ -175,25 +176,28 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
                 copy.openings);
         buf_append_str(out, "To publish them, run: ");
     }
-    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%c", stream, copy.queue_id,
-        from, '\0');
+    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%s%c", stream, copy.queue_id,
+        from, options, '\0');
+    free(options);
 }
 
 /* Writes the ids of the missing messages, and the command with which the operator continues without these messages. */
 static void describe_old_destination(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_destination old = queuereader_old_destination(p->reader);
-    const struct options *o = daemon_options(p->daemon);
+    struct options *o = daemon_options(p->daemon);
     const char *queue = options_string(o, "queue");
+    char *options = daemon_tool_options(p->daemon, peer_url(o, "simplequeue"));
     uint64_t first = old.mark_id ? old.mark_id : 1;
     buf_printf(out,
         "stream %s is an old copy: %" PRIu64 " messages, ids %" PRIu64 " to %" PRIu64
         ", were published to it and removed from queue %s, and are missing from the stream. Restore a "
         "newer copy of "
         "pubsub's directory. To continue without these messages, run: millrace producers --queue=%s --set=%s "
-        "--mark=%" PRIu64 "%c",
+        "--mark=%" PRIu64 "%s%c",
         options_string(o, "stream"), old.acked_below - first, first, old.acked_below - 1, queue, queue,
-        old.destination, first, '\0');
+        old.destination, first, options, '\0');
+    free(options);
 }
 
 static void on_stopped(enum queuereader_end end, void *arg)
@@ -215,11 +219,9 @@ static void on_stopped(enum queuereader_end end, void *arg)
     if (end == QUEUEREADER_OLD_DESTINATION)
         describe_old_destination(p, &text);
     const char *why = text.len ? text.ptr : queuereader_end_text(end);
-    log_error("cannot go on", LOG_S("error", why),
-        LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
-    daemon_set_not_ready(p->daemon, "%s", why);
+    /* Only the operator can decide how to continue. */
+    daemon_give_up(p->daemon, EX_DATAERR, "cannot go on", "", why);
     buf_free(&text);
-    daemon_fail(p->daemon, EX_DATAERR); /* only the operator can decide how to continue */
 }
 
 static struct queuereader_config reader_config(struct reader_program *p, const char *token)
@@ -278,8 +280,8 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
     }
     free(token);
     register_stats(p);
-    daemon_set_not_ready(
-        d, "%s", p->reader ? queuereader_trouble(p->reader) : dispatcher_trouble(p->dispatcher));
+    daemon_set_not_ready(d, NOTICE_RECOVERING, PEER_REMEDY,
+        p->reader ? queuereader_trouble(p->reader) : dispatcher_trouble(p->dispatcher));
     return p;
 }
 

@@ -256,46 +256,59 @@ static void reply_bad_rollups(struct http_request *req)
         "hour");
 }
 
-/* Answers a range of the sets of one key, with their members. The answer ends after the set that exceeds max_answer. */
+/* Appends the sets of `walk` with their members. Sets cut->next, and cut->name in `place`, if the answer is full. */
+static enum set_line_result append_sets(const struct server *s, const struct generation *g, uint32_t shard,
+    const struct read_span *span, struct period_walk *walk, struct buf *lines, struct buf *place,
+    struct generation_cut *cut, struct error *error)
+{
+    enum set_line_result r = SET_LINE_WHOLE;
+    uint64_t most = most_bytes(s, span);
+    struct bytes line;
+    struct record record;
+    while (r == SET_LINE_WHOLE && period_walk_next(walk, &line)) {
+        record_split(line, generation_separator(g), &record);
+        cut->next = record.key;
+        if (lines->len > most || (span->limit > 0 && cut->records == span->limit))
+            return SET_LINE_CUT;
+        struct bytes start = bytes_equal(record.key, span->start) ? span->start_name : BYTES_NONE;
+        r = set_line_append(g, shard, line, start, most, lines, place, error);
+        cut->records++;
+    }
+    cut->name = buf_bytes(place);
+    return r;
+}
+
+/* Answers a range of the sets of one key, with their members. The answer ends after the chunk that exceeds max_answer. */
 static void range_of_sets(
     struct server *s, struct http_request *req, struct generation *g, const struct read_span *span)
 {
     struct period_walk walk;
     struct generation_cut cut = {0};
-    struct buf lines = {0};
+    struct buf lines = {0}, place = {0};
     struct error error;
-    struct bytes line;
-    struct record record;
+    enum set_line_result r = SET_LINE_WHOLE;
     uint32_t shard = generation_shard(g, span->start);
     if (!period_walk_init(&walk, span->start, span->end, span->largest)) {
         reply_bad_rollups(req);
         return;
     }
     const struct sorted_text *text = generation_set_text(g, shard);
-    bool more = false, is_whole = true;
-    if (text)
+    if (text) {
         period_walk_begin(&walk, text);
-    while (text && is_whole && !more && period_walk_next(&walk, &line)) {
-        more = lines.len > most_bytes(s, span) || (span->limit > 0 && cut.records == span->limit);
-        if (more) {
-            record_split(line, generation_separator(g), &record);
-            cut.next = record.key;
-            break;
-        }
-        is_whole = set_line_append(g, shard, line, &lines, &error) == 0;
-        cut.records++;
+        r = append_sets(s, g, shard, span, &walk, &lines, &place, &cut, &error);
     }
     add_headers(req, g, shard);
     http_add_header(req, "X-Millrace-Rollups", "1");
-    if (more)
+    if (r == SET_LINE_CUT)
         add_next(req, g, &cut);
-    if (!is_whole)
+    if (r == SET_LINE_FAILED)
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
     else if (lines.len == 0)
         reply_missing(req, g, shard);
     else
         http_reply_buf(req, 200, READ_PROTOCOL_TYPE, &lines);
     buf_free(&lines);
+    buf_free(&place);
 }
 
 /* Answers a range of the subtotals of one key. Where a rollup exists, the answer contains the rollup instead of its

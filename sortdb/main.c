@@ -37,7 +37,7 @@ static void update_health(struct app *app)
     if (strcmp(text, app->health.text) == 0)
         return;
     error_set(&app->health, now.code, "%s", text);
-    daemon_set_degraded(app->daemon, now.code != 0 ? app->health.text : NULL);
+    daemon_set_damaged(app->daemon, archive_remedy(text), now.code != 0 ? text : NULL);
 }
 
 /* Checks for truncated and modified files. */
@@ -62,12 +62,11 @@ static void on_opened(void *arg)
             LOG_U("shards", info.shards), LOG_U("records", info.records), LOG_U("bytes", info.bytes));
     } else if (o.error.code != SORTED_FILE_OK) {
         stats_add(app->failed_reloads, 1);
-        log_error(has_served ? "reload failed; sortdb still serves the old files" : "cannot serve",
-            LOG_S("error", o.error.text));
-        if (!has_served) {
-            daemon_set_not_ready(app->daemon, "%s", o.error.text);
-            daemon_fail(app->daemon, o.error.code == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG);
-        }
+        if (has_served)
+            log_error("reload failed; sortdb still serves the old files", LOG_S("error", o.error.text));
+        else
+            daemon_give_up(app->daemon, o.error.code == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG,
+                "cannot serve", archive_remedy(o.error.text), o.error.text);
     }
     app_publish(app, &o);
     update_health(app);
@@ -131,7 +130,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->app.failed_reloads =
         stats_counter(s, "reload_failures_total", NULL, "generations that failed to open");
     stats_gauges(s, rows, NULL, &w->app);
-    daemon_set_not_ready(d, "opening the files");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "opening the files");
     w->notify = loop_notify_new(daemon_base(d), on_opened, w);
     config.notify_arg = w->notify;
     w->app.reloader = reloader_new(&config);

@@ -616,6 +616,12 @@ static int run(const struct options *o)
         tool_fail(EX_USAGE, "--field=%s is not a field, a path or %s", f.field, KEY_FUNCTIONS);
     } else {
         signal(SIGPIPE, SIG_IGN);
+        if (component_is_hash(bytes_str(f.value)))
+            say("warning", "",
+                "%s has the form of the hash of a key, and events and sets do not have this hash; if it is a "
+                "hash, "
+                "repeat the command with the text, which `millrace compact --export` prints after lookup|%s",
+                f.value, f.value);
         pipeline_open(&f.pipeline, f.config, options_string(o, "data_dir"));
         f.archive = tool_archive_dir(f.config, f.pipeline.data_dir);
         status = forget_all(&f);

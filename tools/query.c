@@ -30,7 +30,9 @@ static const char usage[] =
     "       millrace query freshness\n\n"
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md), such as --partial allow: answer "
     "without\n"
-    "a daemon that is down, and name it. Options:\n"
+    "a daemon that is down, and name it; or --bounds outward: count the whole hours that --from and --to "
+    "cut. "
+    "Options:\n"
     "  -c, --config FILE  configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
     "  --data-dir DIR     directory of the pipeline (default: [millrace] data_dir)\n"
     "  --api-url URL      address of the API\n"
@@ -173,6 +175,8 @@ static int print_problem(int status, const struct buf *body)
     bool has_lines = hint.ptr && memchr(hint.ptr, '\n', hint.len);
     if (hint.ptr)
         fprintf(stderr, has_lines ? "\n%.*s" : " (%.*s)", (int)hint.len, hint.ptr);
+    if (hint.ptr && memmem(hint.ptr, hint.len, "bounds=outward", strlen("bounds=outward")))
+        fputs("; add --bounds outward", stderr);
     fputc('\n', stderr);
     json_doc_free(&d);
     return status == 503 || status == 429 ? EX_TEMPFAIL : EX_USAGE;

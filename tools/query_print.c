@@ -1,5 +1,6 @@
 #include "tools/query_print.h"
 
+#include "base/rfc3339.h"
 #include "tools/stream_view.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -193,7 +194,8 @@ static void print_uniques(const struct json_doc *d)
 static bool print_cell(const struct json_doc *cell, size_t i, void *arg)
 {
     struct json_value complete = json_doc_at(cell, "/complete");
-    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean;
+    bool is_partial = complete.type == JSON_BOOL && !complete.v.boolean &&
+                      json_doc_at(cell, "/approximate").type != JSON_BOOL;
     (void)i, (void)arg;
     if (json_doc_at(cell, "/share").type == JSON_NULL)
         printf(" %5s ", "-");
@@ -380,6 +382,15 @@ static bool find_of(const struct json_doc *row, size_t i, void *arg)
     return true;
 }
 
+/* Prints the bounds of an answer in UTC if the API has moved them to whole hours. */
+static void print_bounds(const struct json_doc *answer)
+{
+    char texts[2][RFC3339_TEXT];
+    if (json_doc_text(answer, "/bounds").ptr)
+        printf("bounds: moved outward to %s and %s\n", rfc3339_write(number_of(answer, "/from"), texts[0]),
+            rfc3339_write(number_of(answer, "/to"), texts[1]));
+}
+
 /* Prints notes on a removed counter, on an approximate answer, on imported counts of a whole day in the first hour of the day, and on events
  * that were counted as `(other)` because of max_keys. */
 static void print_notes(const struct json_doc *answer)
@@ -389,6 +400,7 @@ static void print_notes(const struct json_doc *answer)
     struct bytes note = json_doc_text(answer, "/note");
     if (note.ptr)
         printf("note: %.*s\n", (int)note.len, note.ptr);
+    print_bounds(answer);
     if (json_doc_at(answer, "/approximate").type == JSON_BOOL)
         puts("approximate: the time zone has part hours, and counts are by whole hours of UTC");
     note = json_doc_text(answer, "/visitor_key");

@@ -308,6 +308,7 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
         .pid = (int64_t)json_doc_number(run, "/daemons/%s/pid", name),
         .restarts = (unsigned)json_doc_number(run, "/daemons/%s/restarts", name),
         .last_error = text_at(run, name, "error"),
+        .remedy = text_at(run, name, "remedy"),
         .error_at = (int64_t)json_doc_number(run, "/daemons/%s/error_at", name),
         .restarted_at = (int64_t)json_doc_number(run, "/daemons/%s/restarted_at", name)};
     d->is_off = !d->state;
@@ -346,6 +347,10 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
+    struct bytes ender = p->end_reason ? json_doc_text(run, "/end_daemon") : BYTES_NONE;
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (bytes_equal_str(ender, pipeline_daemon_name(i)))
+            p->end_remedy = p->daemons[i].remedy;
     p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
     struct bytes service = json_doc_text(run, "/service");
     p->service = service.len > 0 ? bytes_dup(service) : NULL;
@@ -363,6 +368,7 @@ void pipeline_close(struct pipeline *p)
     free(p->config_path);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
         free(p->daemons[i].last_error);
+        free(p->daemons[i].remedy);
         free(p->daemons[i].url);
         free(p->daemons[i].state);
         free(p->daemons[i].status_text);

@@ -132,6 +132,7 @@ struct pipeline_daemon {
     int64_t pid;       /* 0: the daemon is not running */
     unsigned restarts;
     char *last_error;               /* the last logged error, or how the process ended; NULL: none */
+    char *remedy;                   /* that the daemon has logged with last_error; NULL: none */
     int64_t error_at, restarted_at; /* Unix seconds; 0: never */
 };
 
@@ -141,15 +142,16 @@ const char *pipeline_daemon_name(size_t i);
 struct pipeline {
     const struct config *config; /* configuration passed to pipeline_open */
     const char *data_dir;
-    bool is_known;        /* this user may read the pipeline's run.json */
-    char *denied;         /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
-    char *service;        /* the systemd unit of `millrace up`; NULL: none */
-    bool has_ended;       /* `millrace up` has ended or died */
-    char *config_path;    /* configuration file of `millrace up`; NULL: unknown */
-    char *end_reason;     /* error with which `millrace up` ended; NULL: unknown */
-    int64_t wrong_since;  /* time when `millrace up` refused to reload config_path; 0: not refused */
-    uint64_t log_dropped; /* number of dropped log lines of `millrace up` */
-    int64_t disk_at;      /* time when the disk had disk_free free bytes, up to a day ago; 0: unknown */
+    bool is_known;          /* this user may read the pipeline's run.json */
+    char *denied;           /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
+    char *service;          /* the systemd unit of `millrace up`; NULL: none */
+    bool has_ended;         /* `millrace up` has ended or died */
+    char *config_path;      /* configuration file of `millrace up`; NULL: unknown */
+    char *end_reason;       /* error with which `millrace up` ended; NULL: unknown */
+    const char *end_remedy; /* the remedy of this error; NULL: unknown */
+    int64_t wrong_since;    /* time when `millrace up` refused to reload config_path; 0: not refused */
+    uint64_t log_dropped;   /* number of dropped log lines of `millrace up` */
+    int64_t disk_at;        /* time when the disk had disk_free free bytes, up to a day ago; 0: unknown */
     int64_t disk_free;
     struct pipeline_daemon daemons[PIPELINE_DAEMONS];
 };

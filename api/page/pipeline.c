@@ -2,6 +2,7 @@
 
 #include "api/readiness.h"
 #include "base/io.h"
+#include "daemon/daemon.h"
 #include "json/json_fields.h"
 #include <event2/event.h>
 #include <inttypes.h>
@@ -48,7 +49,7 @@ struct member {
 
 struct pipeline {
     struct event *timer;
-    struct stats *own; /* statistics of this process */
+    struct daemon *daemon; /* this process */
     struct readiness *readiness;
     const char *run_file; /* run.json of `millrace up`; NULL: none */
     struct member members[PEERS];
@@ -76,7 +77,9 @@ static void schedule(struct pipeline *p)
 static void append_own_stats(const struct pipeline *p, struct buf *out)
 {
     buf_append_char(out, '{');
-    stats_print_json_members(p->own, out);
+    stats_print_json_members(daemon_stats(p->daemon), out);
+    buf_append_str(out, ",\"health\":");
+    daemon_print_health(p->daemon, out);
     buf_append_char(out, '}');
 }
 
@@ -224,7 +227,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
 {
     struct pipeline *p = mem_zalloc(sizeof *p);
     struct timeval soon = {0};
-    p->own = config->own;
+    p->daemon = config->daemon;
     p->run_file = config->run_file;
     p->readiness = config->readiness;
     for (size_t i = 0; i < PEERS; i++) {

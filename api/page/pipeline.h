@@ -20,6 +20,7 @@
 
 #define PIPELINE_REST 10 /* seconds */
 
+struct daemon;
 struct event_base;
 struct pipeline;
 
@@ -28,7 +29,7 @@ struct pipeline_config {
     struct http_client *clients[PEERS]; /* owned by the pipeline; NULL: the daemon is not polled */
     const char *urls[PEERS];            /* URLs of the clients; copied */
     const char *run_file;               /* run.json of `millrace up`; NULL: none; borrowed */
-    struct stats *own;                  /* statistics of this process; borrowed */
+    struct daemon *daemon;              /* this process; borrowed */
     struct readiness *readiness;        /* of this process; borrowed */
 };
 struct pipeline *pipeline_new(const struct pipeline_config *config);

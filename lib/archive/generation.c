@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GENERATION_MAGIC 0x47656e72u
 #define ROUTED_KEY_MAX 128 /* no key of an archive has a longer prefix (bytes) */
@@ -177,6 +178,16 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
     else
         generation_free(g);
     return r;
+}
+
+#define RELOAD "then reload: systemctl reload millrace, or SIGHUP to `millrace up`"
+
+const char *archive_remedy(const char *error)
+{
+    return strstr(error, "/manifest.json: No such file")
+               ? "make `current` a link to a generation that exists (millrace help compactor, \"Return to an "
+                 "older generation\"), " RELOAD
+               : "restore the file that the reason names from a backup, " RELOAD "; see millrace help backup";
 }
 
 enum sorted_file_result generation_open(const struct generation_source *source,

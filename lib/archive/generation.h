@@ -53,6 +53,9 @@ bool generation_is_unshared(const struct generation *g);
  * manifest. Returns false for a db_file. */
 bool generation_is_current(const struct generation *g, const struct generation_source *source);
 
+/* Returns what the operator must do after this error of an open or a check. */
+const char *archive_remedy(const char *error);
+
 struct generation_info generation_info(const struct generation *g);
 /* The period that an archive covers for a counter. */
 struct generation_counter {

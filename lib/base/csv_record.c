@@ -181,19 +181,20 @@ static bool append_time(struct csv *c, struct bytes value)
     return true;
 }
 
-/* Without a time column, a time in another form than RFC 3339 is posted as a text. */
-static void note_text_time(struct csv *c, size_t column, struct bytes value)
+/* Refuses a time in another form than RFC 3339, if the file has no time column. */
+static void refuse_text_time(struct csv *c, size_t column, struct bytes value)
 {
     int64_t time;
     enum rfc3339_zone zone;
-    if (c->has_noted[RFC3339_ZONED] || rfc3339_read(value, &time) ||
+    bool is_chosen = c->form.time_column && !*c->form.time_column;
+    if (is_chosen || c->r.wrong[0] || rfc3339_read(value, &time) ||
         !rfc3339_read_lenient(value, &time, &zone))
         return;
     struct bytes name = part(&c->names, c->name_ends, column);
-    snprintf(c->note_text, sizeof c->note_text,
-        "the times of the column %.*s are posted as text; --time-field=COLUMN converts them",
-        name.len < 100 ? (int)name.len : 100, name.ptr);
-    note_once(c, RFC3339_ZONED, c->note_text);
+    snprintf(c->r.wrong, sizeof c->r.wrong,
+        "%.*s has a time, but is not the time column; use --time-field=COLUMN, or --time-field= to post "
+        "times as texts",
+        name.len < 60 ? (int)name.len : 60, name.ptr);
 }
 
 /* Without a fraction of zeros. */
@@ -222,7 +223,7 @@ static void append_value(struct csv *c, size_t i, struct bytes value)
     else if (!is_time || !append_time(c, value))
         buf_append_json(&c->r.event, value);
     if (c->time_column == CSV_NO_COLUMN)
-        note_text_time(c, i, value);
+        refuse_text_time(c, i, value);
 }
 
 static enum csv_result end_record(struct csv *c)
@@ -236,8 +237,9 @@ static enum csv_result end_record(struct csv *c)
         c->n_fields--;
     if (c->n_fields != c->n_names) {
         char why[sizeof c->r.wrong];
-        snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu", c->n_fields,
-            c->n_names);
+        snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu%s", c->n_fields,
+            c->n_names,
+            c->n_fields > c->n_names ? "; quotes must enclose a value that contains the delimiter" : "");
         return fail(c, why);
     }
     buf_clear(&c->r.event);

@@ -15,7 +15,9 @@
  *    quotes. After a wrong record, the next line begins a new record.
  * 6. A byte order mark before the first record, and empty lines, are ignored.
  * 7. A value of the time column that is not a number or an RFC 3339 time, but a time by the form or in a form of
- *    rfc3339_read_lenient, becomes an RFC 3339 time. */
+ *    rfc3339_read_lenient, becomes an RFC 3339 time.
+ * 8. Without a time column in the file, a record with such a value is wrong, because the event would have a text
+ *    without a zone as its time. The time column "" accepts the text. */
 #ifndef MILLRACE_CSV_RECORD_H
 #define MILLRACE_CSV_RECORD_H
 
@@ -40,7 +42,7 @@ bool csv_read_delimiter(const char *text, char *delimiter);
 
 struct csv_form {
     char delimiter;          /* 0: found */
-    const char *time_column; /* NULL: none */
+    const char *time_column; /* NULL: not known; "": none */
     const char *time_form;   /* of strptime; NULL: none */
     bool has_zone;           /* the zone of times without a zone was chosen: no note about these times */
 };
@@ -62,7 +64,7 @@ struct bytes csv_value(const struct csv *c, size_t column);
 
 struct csv_record {
     struct buf event, text; /* the event; the record as it was read */
-    char wrong[120];
+    char wrong[200];
     const char *note; /* what a reader of the file should know, once a file and kind; NULL: nothing */
     bool has_names;   /* of the fields */
     bool is_inside;   /* the last line did not end the record */

@@ -32,10 +32,12 @@ struct count_merge {
     struct heap values;   /* sources that have unmerged values of the current record */
     struct head *current; /* all sources that have the current record */
     size_t n_current, room_current;
-    bool has_values;                   /* the heap `values` is filled */
-    bool has_name;                     /* `name` holds the name of the previous value */
-    bool had_chunk;                    /* the previous value was a chunk */
-    struct prefix prefix, key_prefix;  /* of `name` and `key` */
+    bool has_values;                  /* the heap `values` is filled */
+    bool has_name;                    /* `name` holds the name of the previous value */
+    bool had_chunk;                   /* the previous value was a chunk */
+    struct prefix prefix, key_prefix; /* of `name` and `key` */
+    struct buf hashes; /* united hashes with the id `name`, of which the first `taken` bytes were returned */
+    size_t taken;
     bool has_begun;                    /* the key of the current record is printed */
     bool is_joined;                    /* the keys of the sources differ from `key` (count_merge_join) */
     struct buf key, name, text, other; /* `other`: memory for the union of two chunks */
@@ -190,6 +192,7 @@ void count_merge_free(struct count_merge **mp)
     buf_free(&m->name);
     buf_free(&m->text);
     buf_free(&m->other);
+    buf_free(&m->hashes);
     free(m);
     *mp = NULL;
 }
@@ -228,6 +231,7 @@ enum count_next count_merge_next_record(struct count_merge *m)
     }
     m->n_current = 0;
     m->has_values = m->has_name = m->has_begun = m->is_joined = false;
+    m->hashes.len = m->taken = 0;
     if (!last.source && m->records.n == 0)
         return COUNT_END;
     m->current[m->n_current++] = last.source ? heap_exchange(&m->records, last) : heap_pop(&m->records);
@@ -248,6 +252,7 @@ enum count_next count_merge_join(struct count_merge *m, struct bytes key)
             return r == COUNT_FAILED ? source_failed(m, s) : r;
     }
     m->has_values = m->has_name = m->has_begun = false;
+    m->hashes.len = m->taken = 0;
     m->is_joined = true;
     m->key_prefix = prefix_of(key);
     buf_clear(&m->key);
@@ -300,12 +305,35 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
                     : COUNT_FOUND;
 }
 
+/* The prefix of the id of hashes and a code, so that chunks with one id are in order. */
+static struct prefix prefix_of_hash(uint64_t code)
+{
+    return (struct prefix){UINT64_C(1) << 56 | code >> 8, code << 56};
+}
+
+static size_t hashes_in(struct bytes chunk)
+{
+    return chunk.len / sizeof(uint64_t);
+}
+
+static bool has_hashes(const struct count_source *s)
+{
+    return s->text.ptr && set_chunk_is_hashes(s->name);
+}
+
+static struct head head_of_value(struct count_source *s)
+{
+    struct head head = {.text = s->name, .source = s};
+    head.prefix = has_hashes(s) ? prefix_of_hash(set_chunk_hash(s->text, 0)) : prefix_of(s->name);
+    return head;
+}
+
 static enum count_next fetch_value(struct count_merge *m, struct count_source *s)
 {
     enum count_next r = s->kind->next_value(s);
     if (r != COUNT_FOUND)
         return r == COUNT_FAILED ? source_failed(m, s) : r;
-    struct head head = head_of(s, s->name);
+    struct head head = head_of_value(s);
     if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
         return record_failed(m, s, COUNT_DAMAGED, "names out of order", buf_bytes(&m->key));
     heap_push(&m->values, head);
@@ -319,12 +347,12 @@ static enum count_next take_only(struct count_merge *m, struct count_value *out)
     enum count_next r = s->kind->next_value(s);
     if (r != COUNT_FOUND)
         return r == COUNT_FAILED ? source_failed(m, s) : r;
-    struct head head = head_of(s, s->name);
+    struct head head = head_of_value(s);
     if (m->has_name && compare_texts(head.prefix, head.text, m->prefix, buf_bytes(&m->name)) <= 0)
         return record_failed(m, s, COUNT_DAMAGED, "names out of order", buf_bytes(&m->key));
     buf_clear(&m->name);
     buf_append_bytes(&m->name, s->name);
-    m->prefix = head.prefix;
+    m->prefix = has_hashes(s) ? prefix_of_hash(set_chunk_hash(s->text, hashes_in(s->text) - 1)) : head.prefix;
     m->has_name = true;
     *out = (struct count_value){.name = buf_bytes(&m->name), .text = s->text, .count = s->count};
     return COUNT_FOUND;
@@ -379,8 +407,50 @@ static enum count_next add_chunk(
     m->other = m->text;
     m->text = united;
     out->text = buf_bytes(&m->text);
-    if (out->text.len > SET_CHUNK_MAX)
-        return record_failed(m, s, COUNT_TOO_LARGE, "a set has too many members", buf_bytes(&m->key));
+    return COUNT_FOUND;
+}
+
+/* Returns the number of united hashes that the next value has: 0 if a source may have hashes between them. */
+static size_t settled_hashes(const struct count_merge *m)
+{
+    size_t n = hashes_in(buf_bytes(&m->hashes));
+    const struct count_source *next = m->values.n > 0 ? m->values.heads[0].source : NULL;
+    bool continues = next && has_hashes(next) && bytes_equal(next->name, buf_bytes(&m->name));
+    if (n > SET_CHUNK_HASHES)
+        n = SET_CHUNK_HASHES;
+    if (continues && (n < SET_CHUNK_HASHES ||
+                         set_chunk_hash(buf_bytes(&m->hashes), n - 1) >= set_chunk_hash(next->text, 0)))
+        return 0;
+    return n;
+}
+
+/* Takes the next chunk of hashes. Sources may have any number of overlapping chunks with one id. The chunks are united in
+ * the order of their first hashes, until the first hashes of the union are before all chunks that remain. */
+static enum count_next take_hashes(struct count_merge *m, struct count_value *out)
+{
+    size_t n;
+    m->hashes.len -= m->taken;
+    if (m->hashes.len > 0)
+        memmove(m->hashes.ptr, m->hashes.ptr + m->taken, m->hashes.len);
+    m->taken = 0;
+    if (m->hashes.len == 0) {
+        buf_clear(&m->name);
+        buf_append_bytes(&m->name, m->values.heads[0].text);
+    }
+    while ((n = settled_hashes(m)) == 0) {
+        struct count_source *s = heap_pop(&m->values).source;
+        buf_clear(&m->other);
+        set_chunk_append_union(s->name, buf_bytes(&m->hashes), s->text, &m->other);
+        struct buf united = m->other;
+        m->other = m->hashes;
+        m->hashes = united;
+        if (fetch_value(m, s) == COUNT_FAILED)
+            return COUNT_FAILED;
+    }
+    m->taken = n * sizeof(uint64_t);
+    m->prefix = prefix_of_hash(set_chunk_hash(buf_bytes(&m->hashes), n - 1));
+    m->has_name = m->had_chunk = true;
+    *out = (struct count_value){.name = buf_bytes(&m->name), .text = bytes_of(m->hashes.ptr, m->taken)};
     return COUNT_FOUND;
 }
 
@@ -392,8 +462,11 @@ enum count_next count_merge_next_value(struct count_merge *m, struct count_value
         return take_only(m, out);
     if (!m->has_values && fill_heap(m, BYTES_NONE) == COUNT_FAILED)
         return COUNT_FAILED;
-    if (m->values.n == 0)
+    bool has_rest = m->hashes.len > m->taken;
+    if (m->values.n == 0 && !has_rest)
         return COUNT_END;
+    if (has_rest || (has_hashes(m->values.heads[0].source) && (!m->has_name || m->had_chunk)))
+        return take_hashes(m, out);
     struct head first = heap_pop(&m->values);
     if (m->has_name && m->had_chunk != (first.source->text.ptr != NULL))
         return record_failed(m, first.source, COUNT_DAMAGED, "both counts and sets", buf_bytes(&m->key));

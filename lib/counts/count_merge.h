@@ -1,15 +1,16 @@
 /* count_merge: the k-way merge of sorted sources of counts.
  *
  * A source yields records in ascending order. A record is a key with its separator (`u|jehiah,`, `c.u|jehiah.c41l,`,
- * `lookup|HASH=,`) and a sequence of values. The values are counts with ascending names, chunks of a set with ascending
- * ids (sets/set_chunk.h), or one text if the record is a lookup. Tables in memory, runs in a slice and shards of an
+ * `lookup|HASH=,`) and a sequence of values. The values are counts with ascending names, the ascending chunks of a
+ * set (sets/set_chunk.h), or one text if the record is a lookup. Tables in memory, runs in a slice and shards of an
  * archive are sources.
  *
  * 1. The merge yields the keys in byte order, each key once. For each key, the merge yields each name once, with the
- *    sum of the name's counts in all sources. A chunk's name is its id, and its value is the union of all sources.
+ *    sum of the name's counts in all sources. A chunk's name is its id. The merge yields the union of the sources'
+ *    chunks, again as chunks, and needs the memory of one chunk for each source.
  * 2. If sources hold different texts for one lookup, the merge yields the smallest text and counts a collision.
- * 3. The merge fails if a source's keys or names do not ascend, if a read fails, if a sum exceeds 2^64 - 1, if a chunk
- *    exceeds SET_CHUNK_MAX, or if a name has a count in one source and a chunk in another.
+ * 3. The merge fails if a source's keys, names or chunks do not ascend, if a read fails, if a sum exceeds 2^64 - 1, or if
+ *    a record has counts in one source and chunks in another.
  * 4. The result does not depend on the order of the sources.
  *
  * Only one thread at a time may use a merge and its sources.
@@ -27,7 +28,7 @@ enum count_next { COUNT_END, COUNT_FOUND, COUNT_FAILED };
 enum count_failure {
     COUNT_DAMAGED,    /* the stored data is damaged */
     COUNT_UNREADABLE, /* a read of the file failed */
-    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1, or a chunk exceeds SET_CHUNK_MAX */
+    COUNT_TOO_LARGE,  /* a sum exceeds 2^64 - 1 */
 };
 
 struct count_source_kind {

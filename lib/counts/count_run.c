@@ -516,7 +516,8 @@ static enum count_next compare_first(struct run_source *s, uint32_t block, struc
     return r;
 }
 
-/* Finds the last block that continues the record and does not begin after `name`. Reading goes on in this block. */
+/* Finds the last block that continues the record and begins before `name`. Reading goes on in this block. Several blocks
+ * may begin with chunks of the same name. */
 static enum count_next run_skip_values(struct count_source *base, struct bytes name)
 {
     struct run_source *s = (struct run_source *)base;
@@ -531,7 +532,7 @@ static enum count_next run_skip_values(struct count_source *base, struct bytes n
         uint32_t middle = low + (high - low) / 2;
         if (compare_first(s, middle, name, &order) == COUNT_FAILED)
             return COUNT_FAILED;
-        if (order <= 0)
+        if (order < 0)
             low = middle + 1;
         else
             high = middle;

@@ -1,6 +1,7 @@
 #include "counts/count_table.h"
 
 #include "sets/set_chunk.h"
+#include "sets/set_code.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -560,7 +561,7 @@ static enum count_next table_next_value(struct count_source *base)
     return COUNT_FOUND;
 }
 
-/* Takes the members with the same chunk id. Several ids with one stored form may have the same member. */
+/* Takes the members of a chunk. Several ids with one stored form may have the same member. */
 static enum count_next table_next_chunk(struct count_source *base)
 {
     struct table_source *s = (struct table_source *)base;
@@ -570,13 +571,17 @@ static enum count_next table_next_chunk(struct count_source *base)
     char id[SET_CHUNK_ID];
     s->n_codes = 0;
     set_chunk_id(items[s->at].low, s->id);
-    do {
+    for (; s->at < s->end; s->at++) {
         uint64_t code = items[s->at].low;
-        if (s->n_codes == 0 || s->codes[s->n_codes - 1] != code)
-            *ARRAY_ADD(s->codes, s->n_codes, s->room_codes) = code;
-        if (++s->at < s->end)
-            set_chunk_id(items[s->at].low, id);
-    } while (s->at < s->end && memcmp(id, s->id, sizeof id) == 0);
+        set_chunk_id(code, id);
+        if (memcmp(id, s->id, sizeof id) != 0)
+            break;
+        if (s->n_codes > 0 && s->codes[s->n_codes - 1] == code)
+            continue;
+        if (s->n_codes == SET_CHUNK_HASHES && code >= SET_NUMBER_END)
+            break;
+        *ARRAY_ADD(s->codes, s->n_codes, s->room_codes) = code;
+    }
     buf_clear(&s->chunk);
     set_chunk_append(s->codes, s->n_codes, &s->chunk);
     base->name = bytes_of(s->id, sizeof s->id);

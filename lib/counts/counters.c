@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define REASON_MAX 200
+#define OPTIONAL_SEPARATORS " ,\t"
 #define MAX_AHEAD "2d"
 #define MAX_AHEAD_SECONDS 172800
 #define MAX_TEXT "2K"
@@ -58,7 +59,7 @@ static int read_condition(
 static int read_input(struct reading *r)
 {
     static const char *const known[] = {"time", "time_unit", "time_format", "time_default", "skip_if",
-        "keep_if", "max_ahead", "resolution", NULL};
+        "keep_if", "max_ahead", "optional", "resolution", NULL};
     static const struct option_row max_ahead = {.name = "max_ahead",
         .type = OPTION_DURATION,
         .fallback = MAX_AHEAD,
@@ -101,6 +102,30 @@ static int read_input(struct reading *r)
     r->out->time_is_lenient = format && strcmp(format, "lenient") == 0;
     r->out->time_default_now = otherwise != NULL;
     r->out->has_quarters = resolution && strcmp(resolution, "15m") == 0;
+    const char *optional = config_value(s, "optional");
+    r->out->optional = optional ? mem_strdup(optional) : NULL;
+    return 0;
+}
+
+static bool has_field(const struct counter *list, size_t n, struct bytes field)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i].kind != COUNTER_CONSTANT && bytes_equal_str(field, list[i].field))
+            return true;
+    return false;
+}
+
+/* Refuses an optional field that no counter has, because its name may be misspelt. Called after the counters are read. */
+static int check_optional(struct reading *r)
+{
+    const struct counters *c = r->out;
+    const char *list = c->optional;
+    for (struct bytes field; list && bytes_next_word(&list, OPTIONAL_SEPARATORS, &field);)
+        if (!has_field(c->totals, c->n_totals, field) && !has_field(c->subtotals, c->n_subtotals, field) &&
+            !has_field(c->uniques, c->n_uniques, field))
+            return config_fail(r->error, r->config,
+                config_line(config_section(r->config, "input", ""), "optional"),
+                "optional: no counter has the field %.*s", (int)field.len, field.ptr);
     return 0;
 }
 
@@ -364,7 +389,8 @@ int counters_read(const struct config *config, struct counters **out, struct err
         .uniques = uniques};
     *out = c;
     if (read_input(&r) == 0 && read_bounds(&r) == 0 && read_sections(&r, "total", read_total) == 0 &&
-        read_sections(&r, "subtotal", read_subtotal) == 0 && read_sections(&r, "unique", read_unique) == 0) {
+        read_sections(&r, "subtotal", read_subtotal) == 0 && read_sections(&r, "unique", read_unique) == 0 &&
+        check_optional(&r) == 0) {
         if (c->n_totals == 0)
             config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each total");
         else if (c->n_totals + c->n_subtotals > COUNTERS_MAX)
@@ -411,6 +437,7 @@ void counters_free(struct counters **c)
     drop((*c)->time_unit);
     drop((*c)->skip_if);
     drop((*c)->keep_if);
+    drop((*c)->optional);
     drop((*c)->text);
     free(*c);
     *c = NULL;
@@ -468,7 +495,7 @@ struct source {
     bool is_limited, is_member;
     /* whether the field was in an event of the current sample, and whether it was absent from the latest complete
      * sample */
-    bool is_seen, is_absent;
+    bool is_seen, is_absent, is_optional;
     const struct counter *counter;
     size_t value; /* index of the key's field in `values`; unused for a constant */
     struct bytes text;
@@ -509,6 +536,9 @@ static size_t find_source(struct counters_reader *r, const struct counter *count
     if (counter->kind == COUNTER_CONSTANT) {
         s->text = component_bound(bytes_str(counter->field), r->counters->max_text, &s->space.bound);
     } else {
+        const char *list = r->counters->optional;
+        for (struct bytes field; list && bytes_next_word(&list, OPTIONAL_SEPARATORS, &field);)
+            s->is_optional = s->is_optional || bytes_equal_str(field, counter->field);
         s->value = *n_names;
         names[(*n_names)++] = counter->field;
     }
@@ -636,8 +666,8 @@ static void add_to_sample(struct counters_reader *r)
     bool ends = --r->to_sample == 0;
     for (size_t i = 0; i < r->n_sources; i++) {
         struct source *s = &r->sources[i];
-        s->is_seen =
-            s->is_seen || s->counter->kind == COUNTER_CONSTANT || r->values[s->value].type != JSON_MISSING;
+        s->is_seen = s->is_seen || s->is_optional || s->counter->kind == COUNTER_CONSTANT ||
+                     r->values[s->value].type != JSON_MISSING;
         if (!ends)
             continue;
         s->is_absent = !s->is_seen;

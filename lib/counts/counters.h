@@ -66,6 +66,8 @@ struct counters {
     int64_t units_a_second;
     /* Conditions (condition.h). A line is an event if skip_if is false and keep_if is true. NULL: no condition. */
     const char *skip_if, *keep_if;
+    const char
+        *optional; /* fields that may be absent from all events, separated by blanks or commas; NULL: none */
     size_t max_text;   /* limit of bytes in a key; component_bound shortens longer keys */
     int64_t max_ahead; /* seconds by which an event's time may exceed the clock; 0: unlimited */
     size_t n_totals, n_subtotals, n_uniques;
@@ -145,7 +147,7 @@ int64_t counters_reader_beyond(const struct counters_reader *r);
 enum counters_verdict counters_extract(
     struct counters_reader *r, struct bytes line, struct counters_event *out);
 
-/* Returns the i-th configured field that no event of the sample has, or NULL if there are fewer such fields. A
+/* Returns the i-th configured field that is not optional and that no event of the sample has, or NULL if there are fewer such fields. A
  * field of several counters counts once. The sample is the first COUNTERS_SAMPLE counted events. While the sample has no event with some field, each COUNTERS_SAMPLE
  * further events become the new sample. */
 #define COUNTERS_SAMPLE 1000

@@ -2,13 +2,14 @@
 
 #include "sets/set_code.h"
 
+#include <inttypes.h>
+#include <nettle/base64.h>
 #include <string.h>
 
-#define GROUP 3  /* bytes that four characters of base64 encode */
-#define DIGITS 4 /* characters of a group */
+#define REST_DIGITS 12 /* hexadecimal digits of the bits of a hash that are not in the id */
+#define REST_MASK ((UINT64_C(1) << 48) - 1)
 
 static const char HEX[] = "0123456789abcdef";
-static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 bool set_text_is(struct bytes value)
 {
@@ -21,7 +22,7 @@ bool set_text_is(struct bytes value)
     return true;
 }
 
-void set_text_append_id(struct bytes id, struct buf *out)
+static void append_id(struct bytes id, struct buf *out)
 {
     for (size_t i = 0; i < id.len; i++) {
         buf_append_char(out, HEX[(unsigned char)id.ptr[i] >> 4]);
@@ -29,67 +30,79 @@ void set_text_append_id(struct bytes id, struct buf *out)
     }
 }
 
-bool set_text_parse_id(struct bytes text, char id[SET_CHUNK_ID])
+/* Reads hexadecimal digits. Returns false if the text has other characters. */
+static bool parse_digits(struct bytes text, uint64_t *out)
 {
-    if (text.len != SET_TEXT_ID)
-        return false;
-    for (size_t i = 0; i < SET_TEXT_ID; i++) {
+    *out = 0;
+    for (size_t i = 0; i < text.len; i++) {
         const char *digit = memchr(HEX, text.ptr[i], 16);
         if (!digit)
             return false;
-        id[i / 2] = (char)((i % 2 ? (unsigned char)id[i / 2] << 4 : 0) | (digit - HEX));
+        *out = *out << 4 | (uint64_t)(digit - HEX);
     }
     return true;
+}
+
+static bool parse_id(struct bytes text, char id[SET_CHUNK_ID])
+{
+    uint64_t digits;
+    if (!parse_digits(text, &digits))
+        return false;
+    for (size_t i = SET_CHUNK_ID; i-- > 0; digits >>= 8)
+        id[i] = (char)digits;
+    return true;
+}
+
+void set_text_append_place(struct bytes id, struct bytes chunk, struct buf *out)
+{
+    append_id(id, out);
+    if (set_chunk_is_hashes(id))
+        buf_printf(out, "%012" PRIx64, set_chunk_hash(chunk, 0) & REST_MASK);
+}
+
+bool set_text_parse_place(struct bytes text, uint64_t *code)
+{
+    uint64_t kind;
+    if (text.len < SET_TEXT_ID || !parse_digits(bytes_of(text.ptr, 2), &kind) ||
+        !parse_digits(bytes_of(text.ptr + 2, text.len - 2), code))
+        return false;
+    if (kind == 0)
+        *code <<= 16;
+    return kind == 0 ? text.len == SET_TEXT_ID
+                     : kind == 1 && text.len == SET_TEXT_ID + REST_DIGITS && *code >= SET_NUMBER_END;
 }
 
 static void append_base64(struct bytes b, struct buf *out)
 {
-    buf_reserve(out, (b.len + GROUP - 1) / GROUP * DIGITS);
-    for (size_t i = 0; i < b.len; i += GROUP) {
-        size_t n = b.len - i < GROUP ? b.len - i : GROUP;
-        uint32_t three = 0;
-        for (size_t k = 0; k < GROUP; k++)
-            three = three << 8 | (k < n ? (unsigned char)b.ptr[i + k] : 0);
-        for (size_t k = 0; k <= n; k++)
-            out->ptr[out->len++] = BASE64[three >> (18 - 6 * k) & 63];
-    }
+    struct base64_encode_ctx c;
+    base64_encode_init(&c);
+    buf_reserve(out, BASE64_ENCODE_LENGTH(b.len) + BASE64_ENCODE_FINAL_LENGTH);
+    out->len += base64_encode_update(&c, out->ptr + out->len, b.len, (const uint8_t *)b.ptr);
+    out->len += base64_encode_final(&c, out->ptr + out->len);
+    while (out->ptr[out->len - 1] == '=')
+        out->len--;
 }
 
-static int digit_of(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* Appends the decoded bytes. Returns false unless append_base64 can have written the text. */
+/* Appends the decoded bytes. Returns false unless append_base64 can have written the text. The decoder skips blanks, and at
+ * the padding it checks that unused bits are 0. */
 static bool decode_base64(struct bytes text, struct buf *out)
 {
-    buf_reserve(out, text.len);
-    for (size_t i = 0; i < text.len; i += DIGITS) {
-        size_t n = text.len - i < DIGITS ? text.len - i : DIGITS;
-        uint32_t three = 0;
-        for (size_t k = 0; k < DIGITS; k++) {
-            int digit = k < n ? digit_of(text.ptr[i + k]) : 0;
-            if (digit < 0)
-                return false;
-            three = three << 6 | (uint32_t)digit;
-        }
-        if (n == 1 || (three & ((1u << 8 * (DIGITS - n)) - 1)) != 0)
-            return false;
-        for (size_t k = 0; k + 1 < n; k++)
-            out->ptr[out->len++] = (char)(three >> (16 - 8 * k));
-    }
-    return true;
+    struct base64_decode_ctx c;
+    size_t n, none, padding = (4 - text.len % 4) % 4;
+    base64_decode_init(&c);
+    buf_reserve(out, BASE64_DECODE_LENGTH(text.len));
+    if (memchr(text.ptr, '=', text.len) ||
+        !base64_decode_update(&c, &n, (uint8_t *)out->ptr + out->len, text.len, text.ptr))
+        return false;
+    out->len += n;
+    return n == text.len * 6 / 8 && base64_decode_update(&c, &none, (uint8_t[2]){0}, padding, "===") &&
+           base64_decode_final(&c);
 }
 
 void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out)
 {
     buf_append_char(out, is_first ? '@' : ' ');
-    set_text_append_id(id, out);
+    append_id(id, out);
     append_base64(chunk, out);
 }
 
@@ -162,13 +175,17 @@ static const char *read_chunk(struct set_text *t, struct bytes *rest, bool is_fi
 {
     struct bytes word;
     if (!take_word(rest, &word) || word.len <= SET_TEXT_ID ||
-        !set_text_parse_id(bytes_of(word.ptr, SET_TEXT_ID), t->next) ||
+        !parse_id(bytes_of(word.ptr, SET_TEXT_ID), t->next) ||
         !decode_base64(bytes_of(word.ptr + SET_TEXT_ID, word.len - SET_TEXT_ID), &t->chunk) ||
         !set_chunk_check(bytes_of(t->next, SET_CHUNK_ID), buf_bytes(&t->chunk)))
         return "a chunk is malformed";
-    if (!is_first && memcmp(t->next, t->id, SET_CHUNK_ID) <= 0)
+    bool is_hashes = set_chunk_is_hashes(bytes_of(t->next, SET_CHUNK_ID));
+    int order = is_first ? 1 : memcmp(t->next, t->id, SET_CHUNK_ID);
+    if (order < 0 || (order == 0 && (!is_hashes || set_chunk_hash(buf_bytes(&t->chunk), 0) <= t->last)))
         return "the chunks do not ascend";
     memcpy(t->id, t->next, SET_CHUNK_ID);
+    if (is_hashes)
+        t->last = set_chunk_hash(buf_bytes(&t->chunk), t->chunk.len / sizeof t->last - 1);
     return NULL;
 }
 

@@ -6,7 +6,7 @@
  *
  * 1. A word of a set never contains ':', and a word of counts always does.
  * 2. set_text_next accepts exactly the texts of members and chunks that the other functions write. The chunks that it
- *    returns have passed set_chunk_check, and their ids ascend.
+ *    returns have passed set_chunk_check, and their codes ascend.
  */
 #ifndef MILLRACE_SET_TEXT_H
 #define MILLRACE_SET_TEXT_H
@@ -22,10 +22,11 @@
 #define SET_TEXT_PROBE 16
 bool set_text_is(struct bytes value);
 
-/* Appends the id of a chunk in hexadecimal digits. */
-void set_text_append_id(struct bytes id, struct buf *out);
-/* Reads the digits of an id. Returns false if the text is not an id. */
-bool set_text_parse_id(struct bytes text, char id[SET_CHUNK_ID]);
+/* Appends the place of a chunk in a set: the digits of the id, then for hashes those of the remaining bits of the first
+ * code. An answer that ends inside a set has the place of the next chunk. */
+void set_text_append_place(struct bytes id, struct bytes chunk, struct buf *out);
+/* Reads a place: the chunks to continue with are not before *code. Returns false if the text is not a place. */
+bool set_text_parse_place(struct bytes text, uint64_t *code);
 /* Appends the word of a chunk. The first word begins with '@', and a space precedes each other word. */
 void set_text_append_chunk(bool is_first, struct bytes id, struct bytes chunk, struct buf *out);
 
@@ -41,7 +42,8 @@ void set_text_append_size(const struct set_text_size *s, struct buf *out);
 struct set_text {
     char form; /* '=' or '@'; NUL: at the beginning */
     char id[SET_CHUNK_ID], next[SET_CHUNK_ID];
-    size_t n, at; /* members of the text that were read, and those that were returned */
+    uint64_t last; /* the last code of the last chunk, if this is a chunk of hashes */
+    size_t n, at;  /* members of the text that were read, and those that were returned */
     uint64_t members[SET_TEXT_MEMBERS];
     struct buf chunk;
 };

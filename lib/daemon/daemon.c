@@ -37,6 +37,7 @@
 #define NEW_CONNECTION (2 * USEC_PER_SEC) /* longest time from a connect to the first request */
 #define LOCK_WAIT_MS 15000                /* longer than the default drain_timeout */
 #define LOCK_POLL_MS 20
+#define REFUSING "refusing" /* the subject of daemon_set_refusing */
 
 static int fail(struct error *error, int status, const char *what, const char *name)
 {
@@ -236,19 +237,10 @@ struct daemon {
     struct stats_counter *clock_jumps;
     void *ctx;
     char *auth_token;
+    char url[300]; /* of the HTTP server; "": none */
     bool ready, draining, drained, aborting;
-    pthread_mutex_t
-        state_lock;  /* protects ready, draining and the texts below, which workers read for /health */
-    char *not_ready; /* reason why the daemon is not ready */
-    char *degraded;  /* reason that daemon_set_degraded has set, or NULL */
-    char *refusing;  /* reason that daemon_set_refusing has set, or NULL */
-    struct notice {
-        const char *of;
-        char *text;                /* NULL: none */
-    } notices[DAEMON_NOTICES_MAX]; /* that daemon_set_notice has set */
-    struct buf warnings;           /* lines that daemon_add_warning has added, ended by a NUL */
-    size_t n_warnings;
-    struct buf shown_warnings; /* the lines of notice and warnings, for /health */
+    pthread_mutex_t state_lock; /* protects ready, draining and notices, which workers read for /health */
+    struct notices notices;
     int status;
     pthread_mutex_t posts_lock;
     struct post *first_post, **last_post;
@@ -268,6 +260,17 @@ struct options *daemon_options(struct daemon *d)
 struct stats *daemon_stats(struct daemon *d)
 {
     return d->stats;
+}
+
+const char *daemon_url(const struct daemon *d)
+{
+    return d->url;
+}
+
+char *daemon_tool_options(const struct daemon *d, const char *url)
+{
+    const char *file = options_string(d->options, "config");
+    return mem_printf(" --url=%s%s%s", url, file ? " --config=" : "", file ? file : "");
 }
 
 usec_t daemon_trusted_time(struct daemon *d)
@@ -308,126 +311,136 @@ void daemon_set_ready(struct daemon *d)
         return;
     pthread_mutex_lock(&d->state_lock);
     d->ready = true;
+    notices_set(&d->notices, NOTICE_START, NOTICE_WARNING, "", NULL);
     pthread_mutex_unlock(&d->state_lock);
     log_info("ready");
     service_notify("READY=1\nSTATUS=ready");
     daemon_notify_parent();
 }
 
-void daemon_set_not_ready(struct daemon *d, const char *fmt, ...)
+void daemon_set_notice(
+    struct daemon *d, const char *of, enum notice_state state, const char *remedy, const char *text)
 {
-    struct buf why = {0};
-    va_list ap;
-    va_start(ap, fmt);
-    buf_vprintf(&why, fmt, ap);
-    va_end(ap);
-    char *text = bytes_dup(buf_bytes(&why));
-    buf_free(&why);
-    if (d->ready || strcmp(text, d->not_ready) != 0) {
-        if (d->ready)
-            log_warn("not ready", LOG_S("error", text));
-        service_notify("STATUS=%s", text);
-    }
+    pthread_mutex_lock(&d->state_lock);
+    notices_set(&d->notices, of, state, remedy, text);
+    pthread_mutex_unlock(&d->state_lock);
+}
+
+void daemon_set_not_ready(struct daemon *d, enum notice_state state, const char *remedy, const char *why)
+{
+    const char *before = d->notices.all[0].text;
+    if (d->ready)
+        log_warn("not ready", LOG_S("error", why));
+    if (!before || strcmp(why, before) != 0)
+        service_notify("STATUS=%s", why);
+    if (d->draining)
+        return;
     pthread_mutex_lock(&d->state_lock);
     d->ready = false;
-    free(d->not_ready);
-    d->not_ready = text;
+    notices_set(&d->notices, NOTICE_START, state, remedy, why);
     pthread_mutex_unlock(&d->state_lock);
 }
 
-void daemon_set_degraded(struct daemon *d, const char *why)
-{
-    if (why)
-        log_error("degraded", LOG_S("error", why));
-    pthread_mutex_lock(&d->state_lock);
-    free(d->degraded);
-    d->degraded = why ? mem_strdup(why) : NULL;
-    pthread_mutex_unlock(&d->state_lock);
-}
-
-void daemon_set_refusing(struct daemon *d, const char *what, const char *why)
+void daemon_set_refusing(struct daemon *d, const char *what, const char *remedy, const char *why)
 {
     char since[RFC3339_TEXT];
+    const char *old = "";
+    for (size_t i = 0; i < NOTICES_MAX; i++)
+        if (d->notices.all[i].of && strcmp(d->notices.all[i].of, REFUSING) == 0 && d->notices.all[i].text)
+            old = d->notices.all[i].text;
+    size_t len = why ? strlen(why) : 0;
+    if (why && strlen(old) >= len && strcmp(old + strlen(old) - len, why) == 0)
+        return; /* the time of the first refusal stays */
     rfc3339_write(clock_wall() / USEC_PER_SEC, since);
+    char *text = why ? mem_printf("refusing %s since %s: %s", what, since, why) : NULL;
+    daemon_set_notice(d, REFUSING, NOTICE_REFUSING, remedy, text);
+    free(text);
+}
+
+void daemon_set_storage_failed(struct daemon *d, const char *why)
+{
+    char *text = mem_printf("storage failed: %s", why);
+    daemon_set_not_ready(d, NOTICE_FAILING, DAEMON_REPAIR_DISK, text);
+    free(text);
+}
+
+void daemon_set_damaged(struct daemon *d, const char *remedy, const char *why)
+{
+    if (why)
+        daemon_log_error("degraded", remedy, why);
+    daemon_set_notice(d, "damaged", NOTICE_DAMAGED, remedy, why);
+}
+
+void daemon_add_warning(struct daemon *d, const char *remedy, const char *text)
+{
     pthread_mutex_lock(&d->state_lock);
-    size_t old = d->refusing ? strlen(d->refusing) : 0, len = why ? strlen(why) : 0;
-    if (!why || old < len || strcmp(d->refusing + old - len, why) != 0) {
-        free(d->refusing);
-        d->refusing = why ? mem_printf("refusing %s since %s: %s", what, since, why) : NULL;
-    }
+    notices_add(&d->notices, remedy, text);
     pthread_mutex_unlock(&d->state_lock);
 }
 
-static const char *why_degraded(void *arg)
+void daemon_log_error(const char *message, const char *remedy, const char *error)
 {
-    const struct daemon *d = arg;
-    return d->degraded ? d->degraded : d->refusing;
+    char *all = notice_remedy(NOTICE_RECOVERING, remedy, error);
+    if (*all)
+        log_error(message, LOG_S("error", error), LOG_S("remedy", all));
+    else
+        log_error(message, LOG_S("error", error));
+    free(all);
 }
 
-void daemon_set_notice(struct daemon *d, const char *of, const char *text)
+void daemon_give_up(struct daemon *d, int status, const char *message, const char *remedy, const char *error)
 {
-    struct notice *n = d->notices;
-    pthread_mutex_lock(&d->state_lock);
-    while (n->of && strcmp(n->of, of) != 0)
-        n++;
-    assert(n < d->notices + DAEMON_NOTICES_MAX);
-    n->of = of;
-    free(n->text);
-    n->text = text ? mem_strdup(text) : NULL;
-    pthread_mutex_unlock(&d->state_lock);
+    daemon_log_error(message, remedy, error);
+    daemon_set_not_ready(d, NOTICE_FAILING, remedy, error);
+    daemon_fail(d, status);
 }
 
-static size_t count_notices(const struct daemon *d)
+static const struct notice *reason_of(const struct daemon *d)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
-        n += d->notices[i].text != NULL;
-    return n;
+    const struct notice *first = notices_first(&d->notices);
+    return first && first->state >= NOTICE_RECOVERING ? first : NULL;
 }
 
-void daemon_add_warning(struct daemon *d, const char *fmt, ...)
-{
-    va_list ap;
-    pthread_mutex_lock(&d->state_lock);
-    d->n_warnings++;
-    if (d->n_warnings > DAEMON_WARNINGS_MAX + 1) {
-        pthread_mutex_unlock(&d->state_lock);
-        return;
-    }
-    d->warnings.len -= d->warnings.len > 0; /* removes the NUL */
-    buf_append_str(&d->warnings, "warning: ");
-    if (d->n_warnings > DAEMON_WARNINGS_MAX) {
-        buf_append_str(&d->warnings, "there are more, see the log\n");
-    } else {
-        va_start(ap, fmt);
-        buf_vprintf(&d->warnings, fmt, ap);
-        va_end(ap);
-        buf_append_char(&d->warnings, '\n');
-    }
-    buf_append_char(&d->warnings, '\0');
-    pthread_mutex_unlock(&d->state_lock);
-}
-
-static const char *warnings_of(void *arg)
+static bool is_not_ready(void *arg, struct buf *why)
 {
     struct daemon *d = arg;
-    if (count_notices(d) == 0)
-        return d->warnings.ptr;
-    buf_clear(&d->shown_warnings);
-    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
-        if (d->notices[i].text)
-            buf_printf(&d->shown_warnings, "warning: %s\n", d->notices[i].text);
-    buf_append_str(&d->shown_warnings, d->warnings.ptr ? d->warnings.ptr : "");
-    buf_append_char(&d->shown_warnings, '\0');
-    return d->shown_warnings.ptr;
+    pthread_mutex_lock(&d->state_lock);
+    bool is = !d->ready;
+    if (is && why)
+        buf_append_str(why, d->notices.all[0].text);
+    pthread_mutex_unlock(&d->state_lock);
+    return is;
 }
 
-static const char *why_not_ready(void *arg)
+void daemon_print_health(void *daemon, struct buf *out)
 {
-    const struct daemon *d = arg;
-    if (d->draining)
-        return "stopping";
-    return d->ready ? NULL : d->not_ready;
+    struct daemon *d = daemon;
+    pthread_mutex_lock(&d->state_lock);
+    notices_print_json(&d->notices, out);
+    pthread_mutex_unlock(&d->state_lock);
+}
+
+static void reply_health(struct http_request *req, void *arg)
+{
+    struct daemon *d = arg;
+    struct bytes format = BYTES_NONE;
+    struct buf body = {0};
+    bool is_json = http_param(req, "format", &format) && bytes_equal_str(format, "json");
+    pthread_mutex_lock(&d->state_lock);
+    const struct notice *reason = reason_of(d);
+    if (is_json) {
+        notices_print_json(&d->notices, &body);
+        http_reply(req, reason ? 503 : 200, "application/json", buf_bytes(&body));
+    } else if (reason) {
+        http_problem(req, 503, d->ready ? "not-well" : "not-ready", *reason->remedy ? reason->remedy : NULL,
+            "%s", reason->text);
+    } else {
+        buf_append_str(&body, "ready\n");
+        notices_print(&d->notices, &body);
+        http_reply(req, 200, NULL, buf_bytes(&body));
+    }
+    pthread_mutex_unlock(&d->state_lock);
+    buf_free(&body);
 }
 
 void daemon_post(struct daemon *d, void (*fn)(void *arg), void *arg)
@@ -506,6 +519,7 @@ static void begin_drain(struct daemon *d)
     pthread_mutex_lock(&d->state_lock);
     d->draining = true;
     d->ready = false;
+    notices_set(&d->notices, NOTICE_START, NOTICE_STOPPING, "", "stopping");
     pthread_mutex_unlock(&d->state_lock);
     log_info("stopping");
     service_notify("STOPPING=1\nSTATUS=stopping");
@@ -599,7 +613,6 @@ static int start_workers(struct daemon *d, struct http_server_config config, int
     d->workers = workers_new(&(struct workers_config){.http = config,
         .fd = fd,
         .n = n,
-        .state_lock = &d->state_lock,
         .begin = d->spec->worker,
         .end = d->spec->worker_end,
         .ctx = d->ctx});
@@ -646,9 +659,9 @@ static int start_http(struct daemon *d, int fd, struct error *error)
         .public_rate = is_public ? (uint64_t)options_int(o, "public_rate") : 0,
         .allowed_hosts = allowed_hosts.ptr,
         .server_name = server_name,
-        .not_ready = why_not_ready,
-        .degraded = why_degraded,
-        .warnings = warnings_of,
+        .not_ready = is_not_ready,
+        .reply_health = reply_health,
+        .print_health = daemon_print_health,
         .not_ready_arg = d,
         .check_health = d->spec->check_health,
         .extra_stats = d->spec->extra_stats,
@@ -681,6 +694,7 @@ static int start_http(struct daemon *d, int fd, struct error *error)
     if (http_server_listen_fd(d->http, fd, false) != 0)
         return error_set(error, EXIT_FAILURE, "cannot serve HTTP on the socket");
     log_listening(fd, "listening");
+    listen_url(fd, d->url, sizeof d->url);
     if (!is_public || !options_is_set(o, "public_port"))
         return 0;
     fd = listen_at(o, "public_address", "public_port", error);
@@ -786,7 +800,7 @@ static double is_healthy(void *arg)
 {
     struct daemon *d = arg;
     pthread_mutex_lock(&d->state_lock);
-    bool is = d->ready && !why_degraded(d);
+    bool is = d->ready && !reason_of(d);
     pthread_mutex_unlock(&d->state_lock);
     return is;
 }
@@ -795,7 +809,7 @@ static double count_warnings(void *arg)
 {
     struct daemon *d = arg;
     pthread_mutex_lock(&d->state_lock);
-    double n = (double)(d->n_warnings + count_notices(d));
+    double n = (double)notices_warnings(&d->notices);
     pthread_mutex_unlock(&d->state_lock);
     return n;
 }
@@ -806,7 +820,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     struct error error = {0};
     pthread_mutex_init(&d.posts_lock, NULL);
     pthread_mutex_init(&d.state_lock, NULL);
-    d.not_ready = mem_strdup("starting");
+    notices_set(&d.notices, NOTICE_START, NOTICE_RECOVERING, DAEMON_WAIT, "starting");
     d.stats = stats_new(spec->name);
     d.clock_jumps =
         stats_counter(d.stats, "clock_jumps_total", NULL, "jumps of the wall clock by two seconds or more");
@@ -817,7 +831,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     d.base = event_base_new();
     int status = start(&d, &error);
     if (status != 0)
-        log_error("cannot start", LOG_S("error", error.text));
+        daemon_log_error("cannot start", "", error.text);
     else
         event_base_dispatch(d.base);
     workers_free(&d.workers);
@@ -848,13 +862,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
     event_base_free(d.base);
     pthread_mutex_destroy(&d.posts_lock);
     pthread_mutex_destroy(&d.state_lock);
-    free(d.not_ready);
-    free(d.degraded);
-    free(d.refusing);
-    for (size_t i = 0; i < DAEMON_NOTICES_MAX; i++)
-        free(d.notices[i].text);
-    buf_free(&d.warnings);
-    buf_free(&d.shown_warnings);
+    notices_free(&d.notices);
     free(d.auth_token);
     if (status == 0)
         status = d.status;
@@ -866,7 +874,7 @@ static int run(const struct daemon_spec *spec, struct options *o)
 /* Logs an error in the settings. With --check-config the message is not "cannot start", because no start was asked. */
 static int refuse(const struct options *o, const char *why, int status)
 {
-    log_error(options_check_only(o) ? "wrong configuration" : "cannot start", LOG_S("error", why));
+    daemon_log_error(options_check_only(o) ? "wrong configuration" : "cannot start", "", why);
     return status;
 }
 

@@ -28,6 +28,7 @@
 #include "base/clock_watch.h"
 #include "config/options.h"
 #include "base/stats.h"
+#include "daemon/notices.h"
 
 struct daemon;
 struct event_base;
@@ -99,6 +100,10 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv);
 struct event_base *daemon_base(struct daemon *d);
 struct options *daemon_options(struct daemon *d);
 struct stats *daemon_stats(struct daemon *d);
+/* Returns " --url=URL", and " --config=FILE" if this daemon has a configuration: the options with which a tool finds the
+ * daemon at `url` and its token. The caller frees the text. */
+char *daemon_tool_options(const struct daemon *d, const char *url);
+const char *daemon_url(const struct daemon *d); /* "": no HTTP server */
 /* Returns the trusted time (base/clock_watch.h), for deletions by age and for the watermark. The daemon checks the wall
  * clock for jumps at each call and once per second, and logs and counts each jump. Only for the loop's thread. */
 usec_t daemon_trusted_time(struct daemon *d);
@@ -109,23 +114,34 @@ void daemon_set_ready(struct daemon *d);
 /* With --daemon, lets the parent process exit with 0. A daemon calls daemon_notify_parent if it must wait for another
  * daemon before it is ready. daemon_set_ready also calls daemon_notify_parent. */
 void daemon_notify_parent(void);
-/* Makes the daemon not ready, with a reason such as "recovering" or "storage failed: ..." for /health and 503
- * replies. */
-void daemon_set_not_ready(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* For damaged files: makes /health answer 503 with the reason `why`, while all other endpoints work. If `why` is NULL,
- * /health answers 200 again. */
-void daemon_set_degraded(struct daemon *d, const char *why);
-/* For a temporary condition such as a full disk: makes /health answer 503 with "refusing WHAT since TIME: WHY". If
- * `why` is NULL, /health answers 200 again. */
-void daemon_set_refusing(struct daemon *d, const char *what, const char *why);
-/* Sets a notice: a warning that /health shows before all other warnings. A later call with the same subject `of`, a
- * constant, replaces the notice; NULL removes it. At most DAEMON_NOTICES_MAX subjects. */
-#define DAEMON_NOTICES_MAX 4
-void daemon_set_notice(struct daemon *d, const char *of, const char *text);
-/* Adds "warning: TEXT" to all later 200 replies of /health. /health shows the first DAEMON_WARNINGS_MAX warnings and
- * refers to the log for further warnings. */
-#define DAEMON_WARNINGS_MAX 16
-void daemon_add_warning(struct daemon *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The conditions of the daemon (notices.h). For each, the caller knows the remedy that ends it. */
+#define DAEMON_WAIT "wait; `millrace status --watch` shows the progress"
+#define DAEMON_REPAIR_DISK "repair the disk, then restart the daemon"
+#define DAEMON_FREE_DISK "free disk space; it resumes by itself"
+#define PEER_REMEDY                                                                                          \
+    "it continues by itself once the cause that the reason names has ended; if the other daemon is ready, "  \
+    "correct its URL or its token file"
+#define JOURNAL_CUT_REMEDY "compare with the producers: millrace help operations, \"A tail that was cut\""
+/* Makes the daemon not ready: routes with HTTP_ROUTE_WHEN_READY and /health answer 503 with the reason. */
+void daemon_set_not_ready(struct daemon *d, enum notice_state state, const char *remedy, const char *why);
+/* Sets the notice of a subject `of`, a constant, which replaces the subject's earlier notice. `text` NULL removes it.
+ * All routes except /health work as before. */
+void daemon_set_notice(
+    struct daemon *d, const char *of, enum notice_state state, const char *remedy, const char *text);
+/* Sets a notice "refusing WHAT since TIME: WHY" for a temporary condition such as a full disk. `why` NULL removes it. */
+void daemon_set_refusing(struct daemon *d, const char *what, const char *remedy, const char *why);
+/* Makes the daemon not ready until a restart. */
+void daemon_set_storage_failed(struct daemon *d, const char *why);
+/* Sets or removes a notice of damaged files. Logs each new `why`. */
+void daemon_set_damaged(struct daemon *d, const char *remedy, const char *why);
+/* Adds a warning that lasts until the end of the process. */
+void daemon_add_warning(struct daemon *d, const char *remedy, const char *text);
+/* Appends the state and the notices as JSON. Any thread may call it. */
+void daemon_print_health(void *daemon, struct buf *out);
+/* Logs an error with which a process ends, and its remedy, which `millrace up` keeps for `millrace status`. */
+void daemon_log_error(const char *message, const char *remedy, const char *error);
+/* Logs the error, and ends the daemon at once with an exit status. */
+void daemon_give_up(struct daemon *d, int status, const char *message, const char *remedy, const char *error);
 bool daemon_is_ready(const struct daemon *d);
 bool daemon_is_draining(const struct daemon *d);
 void daemon_drained(struct daemon *d);

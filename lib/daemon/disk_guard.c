@@ -69,7 +69,9 @@ static void look(struct disk_guard *g)
         else
             snprintf(notice, sizeof notice, "the disk is nearly full: below %s free, %s are refused", wanted,
                 g->config.what);
-        daemon_set_notice(g->config.daemon, "disk", warns ? notice : NULL);
+        daemon_set_notice(g->config.daemon, "disk", g->refuses ? NOTICE_ALARM : NOTICE_WARNING,
+            g->refuses ? DAEMON_FREE_DISK : "free space, or set retain_bytes or retain_age of the streams",
+            warns ? notice : NULL);
     }
     g->warns = warns;
     g->config.on_look(g->config.arg, !g->refuses && !g->was_full);

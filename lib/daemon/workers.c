@@ -4,6 +4,8 @@
 
 #include <event2/event.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct worker {
@@ -13,8 +15,7 @@ struct worker {
     struct event_base *base;
     struct http_server *http;
     struct loop_notify *notify;
-    void *ctx;           /* the handlers' argument */
-    struct buf texts[3]; /* copies of the texts of /health: not_ready, degraded, warnings */
+    void *ctx; /* the handlers' argument */
 };
 
 struct workers {
@@ -23,38 +24,6 @@ struct workers {
     size_t n;
     struct worker all[];
 };
-
-static const char *copy(struct worker *w, int i, const char *(*read)(void *arg))
-{
-    const struct workers_config *c = &w->workers->config;
-    if (!read)
-        return NULL;
-    pthread_mutex_lock(c->state_lock);
-    const char *text = read(c->http.not_ready_arg);
-    buf_clear(&w->texts[i]);
-    buf_append_str(&w->texts[i], text ? text : "");
-    buf_append_char(&w->texts[i], '\0');
-    pthread_mutex_unlock(c->state_lock);
-    return text ? w->texts[i].ptr : NULL;
-}
-
-static const char *not_ready(void *arg)
-{
-    struct worker *w = arg;
-    return copy(w, 0, w->workers->config.http.not_ready);
-}
-
-static const char *degraded(void *arg)
-{
-    struct worker *w = arg;
-    return copy(w, 1, w->workers->config.http.degraded);
-}
-
-static const char *warnings(void *arg)
-{
-    struct worker *w = arg;
-    return copy(w, 2, w->workers->config.http.warnings);
-}
 
 static void on_notify(void *arg)
 {
@@ -83,10 +52,6 @@ static bool begin(struct workers *all, size_t i)
         return false;
     http.base = w->base;
     http.ctx = w->ctx = all->config.begin(all->config.ctx, i, w->base);
-    http.not_ready = not_ready;
-    http.degraded = degraded;
-    http.warnings = warnings;
-    http.not_ready_arg = w;
     w->http = http_server_new(&http);
     int fd = fcntl(all->config.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0 || http_server_listen_fd(w->http, fd, false) != 0)
@@ -140,8 +105,6 @@ void workers_free(struct workers **wp)
         loop_notify_free(&one->notify);
         if (one->base)
             event_base_free(one->base);
-        for (size_t k = 0; k < sizeof one->texts / sizeof *one->texts; k++)
-            buf_free(&one->texts[k]);
     }
     free(w);
 }

@@ -5,14 +5,12 @@
  *
  * 1. Handlers run in the thread of their connection, with the ctx that `begin` returned for this thread. Handlers must
  *    protect all data that they share, except the statistics.
- * 2. The servers read and copy the daemon's reasons for /health under `state_lock`.
+ * 2. The callbacks not_ready, reply_health and print_health must be safe in any thread.
  * 3. workers_free stops the loops and joins the threads, and then closes the connections in the caller's thread. */
 #ifndef MILLRACE_WORKERS_H
 #define MILLRACE_WORKERS_H
 
 #include "http/server/http_server.h"
-
-#include <pthread.h>
 
 struct workers;
 
@@ -21,7 +19,6 @@ struct workers_config {
     struct http_server_config http;
     int fd;   /* the listening socket, which workers_new duplicates */
     size_t n; /* number of workers */
-    pthread_mutex_t *state_lock;
     void *(*begin)(void *ctx, size_t worker, struct event_base *base); /* called before the threads start */
     void (*end)(void *worker_ctx); /* called after the thread has ended, before its event base is freed */
     void *ctx;

@@ -25,6 +25,7 @@ struct enrich {
     struct user_agents *agents; /* NULL: no values of agents */
     struct clock_watch clock;
     struct error error; /* of enrich_tend */
+    const char *remedy; /* of `error` */
     struct json_fields *fields;
     const struct key_function *host_function;
     struct key_text_space space;
@@ -219,12 +220,10 @@ static void open_counters(struct enrich *e, struct stats *stats)
     }
 }
 
+/* Opens the files that no door changes. */
 static int open_files(struct enrich *e, struct error *error)
 {
     const struct door_settings *s = e->settings;
-    if (s->adds[DOOR_VISITOR] &&
-        !(e->keys = visitor_keys_open(s->visitor_key_file, s->period, e->now, error)))
-        return -1;
     if ((s->adds[DOOR_COUNTRY] || s->adds[DOOR_REGION] || s->adds[DOOR_CITY]) &&
         !(e->geo = geo_open(s->geo_file, error)))
         return error_set(error, -1,
@@ -257,22 +256,44 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
         [SITE] = settings->site_field ? settings->site_field : input->time_field,
         [URL] = "url"};
     e->fields = json_fields_new(paths, PATHS);
-    if (open_files(e, error) != 0)
+    if ((settings->adds[DOOR_VISITOR] &&
+            !(e->keys = visitor_keys_open(settings->visitor_key_file, settings->period, e->now, error))) ||
+        open_files(e, error) != 0)
         enrich_free(&e);
     return e;
+}
+
+int enrich_check(const struct door_settings *settings, struct error *error)
+{
+    struct enrich *e = mem_zalloc(sizeof *e);
+    e->settings = settings;
+    int r = settings->adds[DOOR_VISITOR]
+                ? visitor_keys_check(settings->visitor_key_file, settings->period, error)
+                : 0;
+    if (r == 0)
+        r = open_files(e, error);
+    enrich_free(&e);
+    return r;
 }
 
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)
 {
     int64_t now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
     const char *geo = e->geo ? geo_problem(e->geo) : NULL;
-    if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0)
+    e->remedy = "download the file of [door] geo_file again; see millrace help privacy";
+    if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0) {
         error_set(&e->error, -1, "events get no visitor: %s", e->error.text);
-    else if (geo)
+        e->remedy = "correct the file, or [door] visitor_key_file; see millrace help privacy";
+    } else if (geo)
         error_set(&e->error, -1, "events get places of a former geo_file: %s", geo);
     else
         return NULL;
     return e->error.text;
+}
+
+const char *enrich_remedy(const struct enrich *e)
+{
+    return e->remedy;
 }
 
 void enrich_free(struct enrich **ep)

@@ -61,6 +61,8 @@ enum enrich_missed {
 struct enrich *enrich_new(const struct door_settings *settings, const struct enrich_input *input,
     struct stats *stats, usec_t wall, usec_t boot, struct error *error);
 void enrich_free(struct enrich **e);
+/* Reads the files as enrich_new does, and changes none. Returns 0, or -1 with the error. */
+int enrich_check(const struct door_settings *settings, struct error *error);
 /* Removes a further member, which contains the address, unless `ip` is among the values. */
 void enrich_drop(struct enrich *e, const char *member);
 
@@ -72,6 +74,7 @@ void enrich_event(struct enrich *e, struct bytes event, struct buf *out);
 /* Deletes expired keys and makes the present key, also if no events arrive. Returns a warning about a file that cannot
  * be used, valid until the next call, or NULL. */
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot);
+const char *enrich_remedy(const struct enrich *e); /* the remedy of this warning */
 /* Number of events without a visitor. */
 uint64_t enrich_missed(const struct enrich *e, enum enrich_missed reason);
 const char *enrich_missed_name(enum enrich_missed reason);

@@ -261,6 +261,17 @@ static int add(struct visitor_key_set *set, int64_t number, struct error *error)
     return 1;
 }
 
+static int check_period(
+    const char *path, enum visitor_period has, enum visitor_period wanted, struct error *error)
+{
+    return has == wanted ? 0
+                         : error_set(error, -1,
+                               "%s has a key for each %s, and visitor_key_period is %s; name another file, "
+                               "or delete this "
+                               "one to count the visitors of the present period again",
+                               path, period_names[has], period_names[wanted]);
+}
+
 /* Reads the file, and changes it if the present period needs a key or a key has expired. Holds the lock. */
 static int renew(struct visitor_keys *k, struct visitor_key_set *set, int64_t now, struct error *error)
 {
@@ -269,12 +280,8 @@ static int renew(struct visitor_keys *k, struct visitor_key_set *set, int64_t no
         return -1;
     if (r > 0)
         *set = (struct visitor_key_set){.period = k->set.period};
-    if (set->period != k->set.period)
-        return error_set(error, -1,
-            "%s has a key for each %s, and visitor_key_period is %s; name another file, or delete this one "
-            "to "
-            "count the visitors of the present period again",
-            k->path, period_names[set->period], period_names[k->set.period]);
+    if (check_period(k->path, set->period, k->set.period, error) != 0)
+        return -1;
     if (io->unlink(k->fresh) != 0 && errno != ENOENT) /* of a killed process; it may contain expired keys */
         return error_errno(error, -1, k->fresh);
     bool has_expired = expire(set, now);
@@ -346,6 +353,16 @@ struct visitor_keys *visitor_keys_open(
     if (visitor_keys_tend(k, now, error) != 0)
         visitor_keys_free(&k);
     return k;
+}
+
+int visitor_keys_check(const char *path, enum visitor_period period, struct error *error)
+{
+    struct visitor_key_set set = {.n = 0};
+    int r = read_set(path, &set, error);
+    if (r == 0)
+        r = check_period(path, set.period, period, error);
+    explicit_bzero(&set, sizeof set);
+    return r < 0 ? -1 : 0;
 }
 
 void visitor_keys_free(struct visitor_keys **kp)

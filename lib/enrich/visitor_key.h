@@ -54,6 +54,8 @@ struct visitor_keys;
 struct visitor_keys *visitor_keys_open(
     const char *path, enum visitor_period period, int64_t now, struct error *error);
 void visitor_keys_free(struct visitor_keys **k);
+/* Reads the file, unless it is missing, and changes nothing. Returns 0, or -1 with the error that visitor_keys_open would have. */
+int visitor_keys_check(const char *path, enum visitor_period period, struct error *error);
 
 /* Makes the key of the present period if the period has none, and deletes expired keys. Accesses the file only if the
  * period has changed, a key has expired, or VISITOR_RETRY after a failed access. Returns 0, or -1 with the error of the

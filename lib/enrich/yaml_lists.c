@@ -5,125 +5,72 @@
 #include <yaml.h>
 
 struct reader {
-    yaml_parser_t parser;
-    struct yaml_item item;
-    size_t cap;
-    char *list;
+    yaml_document_t document;
     int (*found)(void *arg, const struct yaml_item *item, struct error *error);
     void *arg;
     struct error *error;
 };
 
+static const char *text_of(yaml_document_t *d, int id)
+{
+    return (const char *)yaml_document_get_node(d, id)->data.scalar.value;
+}
+
 const char *yaml_item_get(const struct yaml_item *item, const char *name)
 {
-    for (size_t i = 0; i < item->n_fields; i++) {
-        if (strcmp(item->fields[i].name, name) == 0)
-            return item->fields[i].value;
-    }
+    const yaml_node_pair_t *pair = item->map->data.mapping.pairs.start;
+    for (; pair < item->map->data.mapping.pairs.top; pair++)
+        if (strcmp(text_of(item->document, pair->key), name) == 0)
+            return text_of(item->document, pair->value);
     return NULL;
 }
 
-static size_t line_of(yaml_mark_t mark)
+static int fail_at(const struct reader *r, size_t line, const char *why)
 {
-    return mark.line + 1;
+    return error_set(r->error, -1, "line %zu: %s", line + 1, why);
 }
 
-static void clear_item(struct reader *r)
+/* Returns the node if it has the type, or NULL with the error. */
+static const yaml_node_t *node_of(struct reader *r, int id, yaml_node_type_t type)
 {
-    for (size_t i = 0; i < r->item.n_fields; i++) {
-        free(r->item.fields[i].name);
-        free(r->item.fields[i].value);
-    }
-    r->item.n_fields = 0;
+    const yaml_node_t *node = yaml_document_get_node(&r->document, id);
+    if (node && node->type == type)
+        return node;
+    fail_at(r, node ? node->start_mark.line : 0, "the file is not a map of lists of flat maps");
+    return NULL;
 }
 
-/* Reads the next event, and expects one of two types. Returns the type, or 0 with the error. */
-static yaml_event_type_t next(
-    struct reader *r, yaml_event_type_t one, yaml_event_type_t other, yaml_event_t *event)
+static int read_item(struct reader *r, const char *list, int id)
 {
-    if (!yaml_parser_parse(&r->parser, event)) {
-        error_set(r->error, -1, "line %zu: %s", line_of(r->parser.problem_mark),
-            r->parser.problem ? r->parser.problem : "unreadable");
-        return YAML_NO_EVENT;
-    }
-    if (event->type == one || event->type == other)
-        return event->type;
-    error_set(
-        r->error, -1, "line %zu: the file is not a map of lists of flat maps", line_of(event->start_mark));
-    yaml_event_delete(event);
-    return YAML_NO_EVENT;
-}
-
-/* As next, for events of which only the type counts. */
-static yaml_event_type_t next_type(struct reader *r, yaml_event_type_t one, yaml_event_type_t other)
-{
-    yaml_event_t event;
-    yaml_event_type_t type = next(r, one, other, &event);
-    if (type != YAML_NO_EVENT)
-        yaml_event_delete(&event);
-    return type;
-}
-
-/* Reads a text, or the end of a map. Sets *text to a copy of the text, or to NULL at the end of the map. */
-static int next_text(struct reader *r, yaml_event_type_t end, char **text)
-{
-    yaml_event_t event;
-    *text = NULL;
-    yaml_event_type_t type = next(r, YAML_SCALAR_EVENT, end, &event);
-    if (type == YAML_NO_EVENT)
+    const yaml_node_t *map = node_of(r, id, YAML_MAPPING_NODE);
+    const yaml_node_pair_t *pair = map ? map->data.mapping.pairs.start : NULL;
+    for (; map && pair < map->data.mapping.pairs.top; pair++)
+        if (!node_of(r, pair->key, YAML_SCALAR_NODE) || !node_of(r, pair->value, YAML_SCALAR_NODE))
+            return -1;
+    if (!map)
         return -1;
-    if (type == YAML_SCALAR_EVENT)
-        *text = mem_strdup((const char *)event.data.scalar.value);
-    yaml_event_delete(&event);
-    return 0;
-}
-
-static int read_item(struct reader *r)
-{
-    char *name, *value;
-    clear_item(r);
-    r->item.line = line_of(r->parser.mark);
-    for (;;) {
-        if (next_text(r, YAML_MAPPING_END_EVENT, &name) != 0)
-            return -1;
-        if (!name)
-            break;
-        if (next_text(r, YAML_SCALAR_EVENT, &value) != 0) {
-            free(name);
-            return -1;
-        }
-        *ARRAY_ADD(r->item.fields, r->item.n_fields, r->cap) = (struct yaml_field){name, value};
-    }
-    if (r->found(r->arg, &r->item, r->error) == 0)
+    struct yaml_item item = {list, map->start_mark.line + 1, &r->document, map};
+    if (r->found(r->arg, &item, r->error) == 0)
         return 0;
-    error_set(r->error, -1, "line %zu: %s", r->item.line, r->error->text);
-    return -1;
+    struct error why = *r->error;
+    return fail_at(r, map->start_mark.line, why.text);
 }
 
 static int read_lists(struct reader *r)
 {
-    if (!next_type(r, YAML_STREAM_START_EVENT, YAML_STREAM_START_EVENT) ||
-        !next_type(r, YAML_DOCUMENT_START_EVENT, YAML_DOCUMENT_START_EVENT) ||
-        !next_type(r, YAML_MAPPING_START_EVENT, YAML_MAPPING_START_EVENT))
+    const yaml_node_t *root = node_of(r, 1, YAML_MAPPING_NODE); /* the first node is the root */
+    if (!root)
         return -1;
-    for (;;) {
-        free(r->list);
-        if (next_text(r, YAML_MAPPING_END_EVENT, &r->list) != 0)
+    for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
+        const yaml_node_t *list = node_of(r, p->value, YAML_SEQUENCE_NODE);
+        if (!list || !node_of(r, p->key, YAML_SCALAR_NODE))
             return -1;
-        if (!r->list)
-            return 0;
-        r->item.list = r->list;
-        if (!next_type(r, YAML_SEQUENCE_START_EVENT, YAML_SEQUENCE_START_EVENT))
-            return -1;
-        yaml_event_type_t type;
-        while ((type = next_type(r, YAML_MAPPING_START_EVENT, YAML_SEQUENCE_END_EVENT)) ==
-               YAML_MAPPING_START_EVENT) {
-            if (read_item(r) != 0)
+        const yaml_node_item_t *i = list->data.sequence.items.start;
+        for (; i < list->data.sequence.items.top; i++)
+            if (read_item(r, text_of(&r->document, p->key), *i) != 0)
                 return -1;
-        }
-        if (type == YAML_NO_EVENT)
-            return -1;
     }
+    return 0;
 }
 
 int yaml_lists_read(const char *path,
@@ -131,19 +78,25 @@ int yaml_lists_read(const char *path,
     struct error *error)
 {
     struct reader r = {.found = found, .arg = arg, .error = error};
+    yaml_parser_t parser;
+    int rc = -1;
     FILE *file = fopen(path, "re");
     if (!file)
         return error_errno(error, -1, path);
-    if (!yaml_parser_initialize(&r.parser))
+    if (!yaml_parser_initialize(&parser))
         abort(); /* out of memory */
-    yaml_parser_set_input_file(&r.parser, file);
-    int rc = read_lists(&r);
-    if (rc != 0)
-        error_set(error, -1, "%s: %s", path, error->text);
-    clear_item(&r);
-    free(r.item.fields);
-    free(r.list);
-    yaml_parser_delete(&r.parser);
+    yaml_parser_set_input_file(&parser, file);
+    if (!yaml_parser_load(&parser, &r.document)) {
+        fail_at(&r, parser.problem_mark.line, parser.problem ? parser.problem : "unreadable");
+    } else {
+        rc = read_lists(&r);
+        yaml_document_delete(&r.document);
+    }
+    if (rc != 0) {
+        struct error why = *error;
+        error_set(error, -1, "%s: %s", path, why.text);
+    }
+    yaml_parser_delete(&parser);
     fclose(file);
     return rc;
 }

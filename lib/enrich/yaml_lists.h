@@ -12,14 +12,11 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-struct yaml_field {
-    char *name, *value;
-};
 struct yaml_item {
     const char *list; /* the name of the item's list */
     size_t line;      /* the line of the item's first field, from 1 */
-    struct yaml_field *fields;
-    size_t n_fields;
+    struct yaml_document_s *document;
+    const struct yaml_node_s *map;
 };
 
 /* Returns the value of a field, or NULL. */

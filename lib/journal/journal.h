@@ -329,8 +329,11 @@ struct journal_retention {
  * - The earliest segment ended before `now` - max_age.
  *
  * journal_retain keeps segments that reach above `hold`. A segment ended at the time of its latest frame, or at the
- * next segment's creation if that was earlier. If this time is after `now`, the segment ended with the next segment. */
-void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
+ * next segment's creation if that was earlier. If this time is after `now`, the segment ended with the next segment.
+ *
+ * Returns the size of the files that remain: at most max_files, unless `hold` or the newest segment needs more. A
+ * removed segment may become the file for the next segment at any time; the next call counts this file. */
+uint64_t journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now);
 /* The size of the files that journal_retain keeps only because of `hold`. */
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now);
 

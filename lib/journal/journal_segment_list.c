@@ -186,32 +186,37 @@ static usec_t ended_at(const struct journal *j, size_t i, usec_t now)
     return now;
 }
 
-/* Returns the index of the first segment that retention keeps. */
+/* Returns the index of the first segment that retention keeps, if the spare file has `spare` bytes. */
 static size_t first_kept(
-    const struct journal *j, const struct journal_retention *keep, uint64_t hold, usec_t now)
+    const struct journal *j, const struct journal_retention *keep, uint64_t spare, uint64_t hold, usec_t now)
 {
-    uint64_t files = journal_disk_bytes(j) - journal_trimmed_bytes(j);
+    uint64_t files = spare + bytes_of_segments(j, j->n_trimmed, j->n_segments);
     uint64_t payload = journal_bytes_between(j, 0, UINT64_MAX);
     size_t i = j->n_trimmed;
     for (; all_below(j, i, hold); i++) {
         const struct segment *s = j->segments[i];
         payload -= s->end - s->base; /* payload of the later segments */
         bool old = keep->max_age && ended_at(j, i, now) < now - keep->max_age;
-        bool spare = keep->min_bytes && payload >= keep->min_bytes;
-        if (!old && !spare && (!keep->max_files || files <= keep->max_files))
+        bool excess = keep->min_bytes && payload >= keep->min_bytes;
+        if (!old && !excess && (!keep->max_files || files <= keep->max_files))
             break;
         files -= s->size;
     }
     return i;
 }
 
-void journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
+uint64_t journal_retain(struct journal *j, const struct journal_retention *keep, usec_t now)
 {
-    j->n_trimmed = first_kept(j, keep, keep->hold, now);
+    uint64_t spare = prealloc_bytes(j);
+    j->n_trimmed = first_kept(j, keep, spare, keep->hold, now);
+    uint64_t kept = spare + bytes_of_segments(j, j->n_trimmed, j->n_segments);
     reap(j);
+    return kept;
 }
 
 uint64_t journal_held_bytes(const struct journal *j, const struct journal_retention *keep, usec_t now)
 {
-    return bytes_of_segments(j, first_kept(j, keep, keep->hold, now), first_kept(j, keep, UINT64_MAX, now));
+    uint64_t spare = prealloc_bytes(j);
+    size_t first = first_kept(j, keep, spare, keep->hold, now);
+    return bytes_of_segments(j, first, first_kept(j, keep, spare, UINT64_MAX, now));
 }

@@ -148,26 +148,6 @@ void set_add_view(struct set *s, const struct set_view *v)
         unite_hashes(s, s->hashes, s->n_hashes, v->hashes, v->n_hashes);
 }
 
-void set_remove(struct set *s, uint64_t code)
-{
-    if (code < SET_NUMBER_END) {
-        roaring_bitmap_remove(s->numbers, (uint32_t)code);
-        return;
-    }
-    sort_hashes(s);
-    uint64_t *at = s->n_hashes ? bsearch(&code, s->hashes, s->n_hashes, sizeof code, compare_codes) : NULL;
-    if (!at)
-        return;
-    memmove(at, at + 1, (size_t)(s->hashes + s->n_hashes - at - 1) * sizeof *at);
-    s->n_hashes--;
-    s->n_sorted--;
-}
-
-size_t set_bytes(const struct set *s)
-{
-    return roaring_bitmap_size_in_bytes(s->numbers) + s->room * sizeof *s->hashes;
-}
-
 struct set_view set_view_of(struct set *s)
 {
     sort_hashes(s);
@@ -177,13 +157,6 @@ struct set_view set_view_of(struct set *s)
 uint64_t set_view_size(const struct set_view *v)
 {
     return (v->numbers ? roaring_bitmap_get_cardinality(v->numbers) : 0) + v->n_hashes;
-}
-
-bool set_view_has(const struct set_view *v, uint64_t code)
-{
-    if (code < SET_NUMBER_END)
-        return v->numbers && roaring_bitmap_contains(v->numbers, (uint32_t)code);
-    return v->n_hashes && bsearch(&code, v->hashes, v->n_hashes, sizeof code, compare_codes);
 }
 
 void set_container_add(const struct roaring_bitmap_s *of, size_t i, bool is_first, uint64_t *bits)
@@ -210,6 +183,22 @@ void set_container_add(const struct roaring_bitmap_s *of, size_t i, bool is_firs
     }
 }
 
+void set_chunks_seek(struct set_chunks *c, uint64_t code)
+{
+    const struct set_view *v = c->view;
+    size_t n = v->numbers ? (size_t)v->numbers->high_low_container.size : 0, end = v->n_hashes;
+    while (c->container < n &&
+           (code >= SET_NUMBER_END || v->numbers->high_low_container.keys[c->container] < code >> LOW_BITS))
+        c->container++;
+    while (c->hash < end) {
+        size_t middle = c->hash + (end - c->hash) / 2;
+        if (v->hashes[middle] < code)
+            c->hash = middle + 1;
+        else
+            end = middle;
+    }
+}
+
 bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk)
 {
     const struct set_view *v = c->view;
@@ -227,7 +216,8 @@ bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk
     if (first == v->n_hashes)
         return false;
     set_chunk_id(v->hashes[first], c->id);
-    while (c->hash < v->n_hashes && v->hashes[c->hash] >> HASH_SHIFT == v->hashes[first] >> HASH_SHIFT)
+    while (c->hash < v->n_hashes && c->hash - first < SET_CHUNK_HASHES &&
+           v->hashes[c->hash] >> HASH_SHIFT == v->hashes[first] >> HASH_SHIFT)
         c->hash++;
     *chunk = bytes_of(v->hashes + first, (c->hash - first) * sizeof *v->hashes);
     return true;

@@ -27,13 +27,10 @@ void set_add(struct set *s, uint64_t code);
 /* Adds the codes of a chunk that set_chunk_check has accepted. */
 void set_add_chunk(struct set *s, struct bytes id, struct bytes chunk);
 void set_add_view(struct set *s, const struct set_view *v);
-void set_remove(struct set *s, uint64_t code);
-size_t set_bytes(const struct set *s); /* memory in use */
 /* The view is valid until the set is changed or freed. Sorts the added hashes. */
 struct set_view set_view_of(struct set *s);
 
 uint64_t set_view_size(const struct set_view *v);
-bool set_view_has(const struct set_view *v, uint64_t code);
 /* Reads the chunks of a view in ascending order (set_chunk.h). Set `view` and zero the other members. */
 struct set_chunks {
     const struct set_view *view;
@@ -41,6 +38,8 @@ struct set_chunks {
     struct buf chunk;
     char id[SET_CHUNK_ID];
 };
+/* Skips the chunks before the chunk of a code. Before the first set_chunks_next only. */
+void set_chunks_seek(struct set_chunks *c, uint64_t code);
 /* Returns false at the end. *id and *chunk are valid until the next call. */
 bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk);
 void set_chunks_free(struct set_chunks *c);

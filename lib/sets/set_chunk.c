@@ -21,11 +21,6 @@ void set_chunk_id(uint64_t code, char id[SET_CHUNK_ID])
     id[2] = (char)high;
 }
 
-static bool is_hashes(struct bytes id)
-{
-    return id.ptr[0] != 0;
-}
-
 static uint64_t high_of(struct bytes id)
 {
     return (uint64_t)(unsigned char)id.ptr[1] << 8 | (unsigned char)id.ptr[2];
@@ -39,7 +34,7 @@ static uint16_t number_at(struct bytes chunk, size_t i)
     return low;
 }
 
-static uint64_t hash_at(struct bytes chunk, size_t i)
+uint64_t set_chunk_hash(struct bytes chunk, size_t i)
 {
     uint64_t code;
     memcpy(&code, chunk.ptr + i * sizeof code, sizeof code);
@@ -48,17 +43,17 @@ static uint64_t hash_at(struct bytes chunk, size_t i)
 
 static size_t width_of(struct bytes id)
 {
-    return is_hashes(id) ? sizeof(uint64_t) : sizeof(uint16_t);
+    return set_chunk_is_hashes(id) ? sizeof(uint64_t) : sizeof(uint16_t);
 }
 
 static bool is_bitmap(struct bytes id, struct bytes chunk)
 {
-    return !is_hashes(id) && chunk.len == SET_CHUNK_BITMAP;
+    return !set_chunk_is_hashes(id) && chunk.len == SET_CHUNK_BITMAP;
 }
 
 static uint64_t item_at(struct bytes id, struct bytes chunk, size_t i)
 {
-    return is_hashes(id) ? hash_at(chunk, i) : number_at(chunk, i);
+    return set_chunk_is_hashes(id) ? set_chunk_hash(chunk, i) : number_at(chunk, i);
 }
 
 static uint64_t count_bitmap(struct bytes chunk)
@@ -74,17 +69,26 @@ bool set_chunk_check(struct bytes id, struct bytes chunk)
         return false;
     if (is_bitmap(id, chunk))
         return count_bitmap(chunk) > LIST_MAX;
-    size_t width = width_of(id), most = is_hashes(id) ? SET_CHUNK_MAX : SET_CHUNK_BITMAP;
+    size_t width = width_of(id), most = set_chunk_is_hashes(id) ? SET_CHUNK_HASHES * width : SET_CHUNK_BITMAP;
     if (chunk.len == 0 || chunk.len > most || chunk.len % width != 0)
         return false;
     for (size_t i = 1; i < chunk.len / width; i++)
         if (item_at(id, chunk, i) <= item_at(id, chunk, i - 1))
             return false;
-    if (!is_hashes(id))
+    if (!set_chunk_is_hashes(id))
         return true;
-    uint64_t last = hash_at(chunk, chunk.len / width - 1);
-    return hash_at(chunk, 0) >= SET_NUMBER_END && hash_at(chunk, 0) >> HASH_SHIFT == high_of(id) &&
-           last >> HASH_SHIFT == high_of(id);
+    uint64_t last = set_chunk_hash(chunk, chunk.len / width - 1);
+    return set_chunk_hash(chunk, 0) >= SET_NUMBER_END &&
+           set_chunk_hash(chunk, 0) >> HASH_SHIFT == high_of(id) && last >> HASH_SHIFT == high_of(id);
+}
+
+bool set_chunk_is_before(struct bytes id, struct bytes chunk, uint64_t code)
+{
+    char other[SET_CHUNK_ID];
+    set_chunk_id(code, other);
+    int order = memcmp(id.ptr, other, sizeof other);
+    return order < 0 || (order == 0 && set_chunk_is_hashes(id) &&
+                            set_chunk_hash(chunk, chunk.len / sizeof code - 1) < code);
 }
 
 void set_chunk_append_bits(const uint64_t *bits, struct buf *out)
@@ -145,7 +149,7 @@ static void append_merged(struct bytes id, struct bytes a, struct bytes b, struc
 
 void set_chunk_append_union(struct bytes id, struct bytes a, struct bytes b, struct buf *out)
 {
-    if (is_hashes(id) || (a.len + b.len) / sizeof(uint16_t) <= LIST_MAX) {
+    if (set_chunk_is_hashes(id) || (a.len + b.len) / sizeof(uint16_t) <= LIST_MAX) {
         append_merged(id, a, b, out);
         return;
     }
@@ -173,7 +177,8 @@ size_t set_chunk_codes(struct bytes id, struct bytes chunk, uint64_t *out, size_
     }
     size_t n = chunk.len / width_of(id);
     for (size_t i = 0; i < n && i < most; i++)
-        out[i] = is_hashes(id) ? hash_at(chunk, i) : high_of(id) << LOW_BITS | number_at(chunk, i);
+        out[i] = set_chunk_is_hashes(id) ? set_chunk_hash(chunk, i)
+                                         : high_of(id) << LOW_BITS | number_at(chunk, i);
     return n < most ? n : most;
 }
 
@@ -182,7 +187,7 @@ bool set_chunk_has(struct bytes id, struct bytes chunk, uint64_t code)
     uint16_t low = (uint16_t)code;
     if (is_bitmap(id, chunk))
         return (unsigned char)chunk.ptr[low / 8] >> low % 8 & 1;
-    uint64_t wanted = is_hashes(id) ? code : low;
+    uint64_t wanted = set_chunk_is_hashes(id) ? code : low;
     size_t from = 0, to = chunk.len / width_of(id);
     while (from < to) {
         size_t middle = from + (to - from) / 2;

@@ -3,13 +3,17 @@
  * The id of a number is 00 and bits 31 to 16 of the code. The id of a hash is 01 and bits 63 to 48. Ids in byte order
  * are in the order of the codes.
  *
+ * A set has one chunk of numbers for each id. The hashes of an id are in one or more chunks of at most SET_CHUNK_HASHES
+ * hashes, in ascending order.
+ *
  * The bytes of a chunk of numbers are the lower 16 bits of each code (little endian), ascending, if the chunk has less
  * than 4,096 codes; otherwise a bitmap of 8,192 bytes. The bytes of a chunk of hashes are the codes (64 bits, little
  * endian), ascending.
  *
- * 1. A chunk has at least one code. A set of codes has exactly one form as bytes, so equal chunks have equal bytes.
+ * 1. A chunk has at least one code, and at most 64 KB. Clients choose members, and so how many hashes have one id.
+ *    Therefore no function needs the memory of all hashes of an id.
  * 2. set_chunk_check accepts exactly the bytes that set_chunk_append writes. The other functions require bytes that
- *    set_chunk_check has accepted.
+ *    set_chunk_check has accepted. Equal chunks have equal bytes.
  */
 #ifndef MILLRACE_SET_CHUNK_H
 #define MILLRACE_SET_CHUNK_H
@@ -20,17 +24,22 @@
 
 #define SET_CHUNK_ID 3 /* bytes */
 #define SET_CHUNK_BITMAP 8192
-/* The maximum length of a chunk of hashes that set_chunk_check accepts: 33 million hashes. Even a set of 2^40 hashes has
- * chunks of half this length on average. But clients choose members, so they can choose many hashes of one chunk. */
-#define SET_CHUNK_MAX ((size_t)1 << 28)
+#define SET_CHUNK_HASHES 8192 /* maximum number of hashes of a chunk */
 
 void set_chunk_id(uint64_t code, char id[SET_CHUNK_ID]);
 bool set_chunk_check(struct bytes id, struct bytes chunk);
+static inline bool set_chunk_is_hashes(struct bytes id)
+{
+    return id.ptr[0] != 0;
+}
+uint64_t set_chunk_hash(struct bytes chunk, size_t i); /* the i-th hash of a chunk of hashes */
+/* True if the chunk `code` belongs to, or would belong to, comes after this chunk. */
+bool set_chunk_is_before(struct bytes id, struct bytes chunk, uint64_t code);
 /* Appends the chunk of `n` codes, which ascend and have the same id. */
 void set_chunk_append(const uint64_t *codes, size_t n, struct buf *out);
 /* Appends the chunk of numbers whose lower 16 bits are set in a bitmap of 8,192 bytes. At least one bit is set. */
 void set_chunk_append_bits(const uint64_t *bits, struct buf *out);
-/* Appends the union of two chunks with the same id. */
+/* Appends the union of two chunks with the same id. The union of hashes may be longer than a chunk. */
 void set_chunk_append_union(struct bytes id, struct bytes a, struct bytes b, struct buf *out);
 bool set_chunk_has(struct bytes id, struct bytes chunk, uint64_t code); /* `code` has this id */
 uint64_t set_chunk_size(struct bytes id, struct bytes chunk);           /* number of codes */

@@ -358,7 +358,9 @@ static void on_misfit(struct stream_client *c, struct bytes body)
     uint64_t place, chosen = c->config.accept_from;
     if (!json_doc_u64(doc, "/differs_from", &place) &&
         !bytes_to_u64(json_doc_text(doc, "/differs_from"), &place)) {
-        refuse(c, "pubsub has another stream with this name: its id differs from the cursor's");
+        refuse(c, "pubsub has another stream with this name: its id differs from the cursor's; restore "
+                  "pubsub from a "
+                  "copy, or give the stream a new name");
     } else if (accepts && c->config.accepts_place && chosen <= c->cursor.offset && is_listed(doc, chosen)) {
         c->config.accepts_place = false;
         skip_lost(c, going_on, chosen, chosen == place ? json_doc_text(doc, "/opening_before") : BYTES_NONE);

@@ -108,7 +108,7 @@ struct http_client *stream_program_connect(struct daemon *d, struct error *error
 void stream_program_set_trouble(struct daemon *d, const char *trouble)
 {
     if (trouble) {
-        daemon_set_not_ready(d, "%s", trouble);
+        daemon_set_not_ready(d, NOTICE_RECOVERING, PEER_REMEDY, trouble);
         daemon_notify_parent();
     } else if (!daemon_is_draining(d)) {
         daemon_set_ready(d);

@@ -76,7 +76,7 @@ static void stored(struct cursor_change *change, enum cursors_result r)
     if (failure && !c->server->cursors_failed) {
         c->server->cursors_failed = true;
         log_error("storage failed", LOG_S("error", failure));
-        daemon_set_not_ready(c->server->daemon, "storage failed: %s", failure);
+        daemon_set_storage_failed(c->server->daemon, failure);
     }
     if (c->req && r != CURSORS_OK)
         answer_refused(c, r);

@@ -40,14 +40,15 @@ static const struct {
     [JOURNAL_CLOSED] = {503, "not-ready", "try again", "stopping"},
 };
 
-/* Records whether publishes are refused because space is short, and logs each change. */
-static void set_refusing(struct pubsub_server *server, struct stream *s, bool refusing, const char *why)
+/* Records whether publishes are refused because space is short, and logs each change. `why` NULL: they are accepted. */
+static void set_refusing(struct pubsub_server *server, struct stream *s, const char *remedy, const char *why)
 {
+    bool refusing = why != NULL;
     if (!stream_set_refusing(s, refusing))
         return;
     server->n_refusing += refusing ? 1 : (size_t)-1;
     if (refusing || server->n_refusing == 0)
-        daemon_set_refusing(server->daemon, "publishes", refusing ? why : NULL);
+        daemon_set_refusing(server->daemon, "publishes", remedy, why);
     if (refusing)
         log_error("publishes are refused", LOG_S("stream", stream_name(s)), LOG_S("error", why));
     else
@@ -77,7 +78,7 @@ static void note_failed(struct pubsub_server *server, struct stream *s)
     if (!stream_set_failed(s))
         return;
     log_error("storage failed", LOG_S("stream", stream_name(s)), LOG_S("error", failure));
-    daemon_set_not_ready(server->daemon, "storage failed: %s", failure);
+    daemon_set_storage_failed(server->daemon, failure);
 }
 
 void http_publish_tick(struct pubsub_server *server)
@@ -106,7 +107,10 @@ static void refuse(
                 " bytes",
                 most.cursor, stream_name(most.stream), most.bytes);
         disk_guard_note_full(server->guard);
-        set_refusing(server, s, true, why);
+        set_refusing(server, s,
+            most.cursor ? "free disk space, or move or delete the cursor (POST or DELETE /cursors)"
+                        : DAEMON_FREE_DISK,
+            why);
         if (req)
             http_problem(req, 503, "storage-full",
                 most.cursor ? "free disk space, or move or delete the cursor; then try again"
@@ -195,7 +199,7 @@ static void publish_done(struct stream_publish *p, const struct journal_commit *
     bool is_stored = commit->result == JOURNAL_OK;
     if (is_stored) {
         if (p->lines)
-            set_refusing(server, s, false, NULL);
+            set_refusing(server, s, NULL, NULL);
         stats_add(server->lines, p->lines);
         stats_add(server->bytes, commit->end - commit->start);
         stats_add(server->duplicates, commit->duplicate);
@@ -349,7 +353,7 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
         return false;
     if (disk_guard_refuses(server->guard)) {
         stats_add(server->refused, 1);
-        set_refusing(server, s, true, disk_guard_why(server->guard));
+        set_refusing(server, s, DAEMON_FREE_DISK, disk_guard_why(server->guard));
         http_problem(req, 503, "storage-full", "free disk space; pubsub then accepts publishes again", "%s",
             disk_guard_why(server->guard));
         return true;
@@ -366,11 +370,10 @@ static bool refuse_when_full(struct pubsub_server *server, struct http_request *
     else
         snprintf(why, sizeof why, "stream %s is at its disk_limit", stream_name(s));
     stats_add(server->refused, 1);
-    set_refusing(server, s, true, why);
-    http_problem(req, 503, "storage-full",
-        h.cursor ? "move or delete the cursor, or raise disk_limit"
-                 : "set retain_bytes or retain_age, or raise disk_limit",
-        "%s", why);
+    const char *remedy = h.cursor ? "move or delete the cursor (POST or DELETE /cursors), or raise disk_limit"
+                                  : "set retain_bytes or retain_age, or raise disk_limit";
+    set_refusing(server, s, remedy, why);
+    http_problem(req, 503, "storage-full", remedy, "%s", why);
     return true;
 }
 
@@ -379,7 +382,7 @@ void http_publish_resume(struct pubsub_server *server)
     for (size_t i = 0; i < streams_count(server->streams) && server->n_refusing > 0; i++) {
         struct stream *s = streams_at(server->streams, i);
         if (!stream_is_full(s, cursors_hold(server->cursors, s, NULL), daemon_trusted_time(server->daemon)))
-            set_refusing(server, s, false, NULL);
+            set_refusing(server, s, NULL, NULL);
     }
 }
 

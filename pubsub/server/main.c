@@ -75,23 +75,24 @@ static void take_recovered(void *arg)
     const char *urls = options_string(daemon_options(server->daemon), NNG_PUBLISH_SETTING);
     join_recovery(w);
     if (w->error.code != STREAMS_OK) {
-        log_error("cannot recover the streams", LOG_S("error", w->error.text));
-        daemon_fail(server->daemon,
-            w->error.code == STREAMS_NO_SPACE || w->error.code == STREAMS_OUT_OF_DESCRIPTORS ? EX_TEMPFAIL
-                                                                                             : EX_CONFIG);
+        bool passes = w->error.code == STREAMS_NO_SPACE || w->error.code == STREAMS_OUT_OF_DESCRIPTORS;
+        daemon_give_up(server->daemon, passes ? EX_TEMPFAIL : EX_CONFIG, "cannot recover the streams", "",
+            w->error.text);
         return;
     }
     if (urls && !(w->nng = nng_publish_open(server->streams, urls, daemon_stats(server->daemon), &error))) {
-        log_error("cannot publish over nng", LOG_S("error", error.text));
-        daemon_fail(server->daemon, EX_CONFIG);
+        daemon_give_up(server->daemon, EX_CONFIG, "cannot publish over nng", "", error.text);
         return;
     }
     server->recovered = true;
     for (size_t i = 0; i < streams_count(server->streams); i++) {
         struct stream *s = streams_at(server->streams, i);
         struct journal *j = stream_journal(s);
-        if (journal_cut(j))
-            daemon_add_warning(server->daemon, "stream %s: %s", stream_name(s), journal_cut(j));
+        if (journal_cut(j)) {
+            char *text = mem_printf("stream %s: %s", stream_name(s), journal_cut(j));
+            daemon_add_warning(server->daemon, JOURNAL_CUT_REMEDY, text);
+            free(text);
+        }
         log_info("stream recovered", LOG_S("stream", stream_name(s)), LOG_S("id", journal_id(j)),
             LOG_U("end", journal_committed_end(j)));
         http_stats_add_stream(server, s);
@@ -196,7 +197,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         .set = {.sync_ms = options_sync(o, "sync"), .notify = loop_notify_defer, .notify_arg = w->notify},
     });
     http_stats_register(&w->server);
-    daemon_set_not_ready(d, "recovering the streams");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "recovering the streams");
     w->recovering = pthread_create(&w->recovery, NULL, recover, w) == 0;
     if (w->recovering)
         return 0;

@@ -143,8 +143,10 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
 {
     uint64_t before = journal_earliest(s->journal);
     struct journal_retention keep = retention(s, hold);
-    if (keep.min_bytes || keep.max_age)
-        journal_retain(s->journal, &keep, now);
+    /* The size excludes trimmed segments, even if a read still uses their files, because publishers must not wait for
+     * reads. */
+    s->disk = journal_retain(s->journal, &keep, now);
+    s->since = 0;
     uint64_t earliest = journal_earliest(s->journal);
     if (earliest != before) {
         line_index_trim(&s->index, earliest);
@@ -154,10 +156,6 @@ void stream_retain(struct stream *s, uint64_t hold, usec_t now)
         }
         block_cache_trim(s->cache, earliest);
     }
-    /* The size excludes trimmed segments, even if a read still uses their files, because publishers must not wait for
-     * reads. */
-    s->disk = journal_disk_bytes(s->journal) - journal_trimmed_bytes(s->journal);
-    s->since = 0;
 }
 
 bool stream_is_full(struct stream *s, uint64_t hold, usec_t now)

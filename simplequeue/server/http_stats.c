@@ -1,6 +1,7 @@
 #include "simplequeue/server/http_common.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* OF_QUEUE, OF_STATE and OF_SERVER each define a function that returns one number of a queue or of the daemon, for
  * /stats and /metrics. */
@@ -95,6 +96,33 @@ static void json_fields(struct buf *out, struct named_queue *q, size_t n)
         buf_printf(out, "%s\"%s\":%llu", i ? "," : "", fields[i].name, read_field(i, q));
 }
 
+static void add_notice(struct buf *out, char *text, char *remedy)
+{
+    notice_print(NOTICE_WARNING, text, remedy, out->ptr[out->len - 1] == '[' ? "" : ",", out);
+    free(text);
+    free(remedy);
+}
+
+/* The conditions of a queue that an operator should know. */
+static void json_notices(const struct daemon *d, struct named_queue *q, struct buf *out)
+{
+    const char *name = named_queue_name(q), *url = daemon_url(d);
+    unsigned long long buried = (unsigned long long)read_buried(q);
+    if (read_paused(q) > 0)
+        add_notice(out, mem_printf("queue %s: paused", name),
+            mem_printf("resume it: curl -X POST '%s/pause?queue=%s&for=0'", url, name));
+    if (buried > 0) {
+        char *options = daemon_tool_options(d, url);
+        add_notice(out, mem_printf("queue %s: %llu buried", name, buried),
+            mem_printf(
+                "see the reasons; edit, delete or kick them: millrace queue%s --queue=%s", options, name));
+        free(options);
+    }
+    if (read_full(q) > 0)
+        add_notice(out, mem_printf("queue %s: full", name),
+            mem_strdup("start or speed up its readers, or raise max_depth or max_bytes"));
+}
+
 static void json_stats(const struct queue_server *server, struct buf *out)
 {
     struct named_queue *q = queues_find(server->queues, QUEUES_DEFAULT);
@@ -115,7 +143,9 @@ static void json_stats(const struct queue_server *server, struct buf *out)
         buf_printf(out, ",\"follower\":\"%s\",\"disk_bytes\":%llu,", s->follower,
             (unsigned long long)(j ? journal_disk_bytes(j) : 0));
         json_fields(out, q, FIELDS_STATS);
-        buf_append_char(out, '}');
+        buf_append_str(out, ",\"notices\":[");
+        json_notices(server->loop.daemon, q, out);
+        buf_append_str(out, "]}");
     }
     buf_append_char(out, '}');
 }

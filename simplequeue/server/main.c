@@ -60,8 +60,8 @@ static void recover_next(void *arg)
         break;
     case QUEUES_RETRY:
     case QUEUES_FAILED:
-        log_error("recovery failed", LOG_S("error", error));
-        daemon_fail(daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL);
+        daemon_give_up(
+            daemon, recovery == QUEUES_FAILED ? EX_CONFIG : EX_TEMPFAIL, "recovery failed", "", error);
         break;
     case QUEUES_RECOVERED:
         server->recovered = true;
@@ -90,9 +90,11 @@ static void on_new_queue(struct named_queue *q, void *arg)
     log_info("queue open", LOG_S("queue", named_queue_name(q)), LOG_S("id", named_queue_id(q)),
         LOG_S("opening", j ? journal_opening(j) : ""), LOG_U("depth", queue_depth(named_queue_core(q))),
         LOG_U("next_id", queue_state(named_queue_core(q))->next_id));
-    if (j && journal_cut(j))
-        daemon_add_warning(
-            ((struct queue_server *)arg)->loop.daemon, "queue %s: %s", named_queue_name(q), journal_cut(j));
+    if (j && journal_cut(j)) {
+        char *text = mem_printf("queue %s: %s", named_queue_name(q), journal_cut(j));
+        daemon_add_warning(((struct queue_server *)arg)->loop.daemon, JOURNAL_CUT_REMEDY, text);
+        free(text);
+    }
     reserve_queue_opened(arg, q);
     stats_register_queue(arg, q);
 }
@@ -119,14 +121,15 @@ static void note_health(struct queue_server *server, const struct named_queue *q
     if (error) {
         loop->storage_failed = true;
         log_error("storage failed: the daemon writes nothing more", LOG_S("error", error));
-        daemon_set_not_ready(loop->daemon, "storage failed: %s", error);
+        daemon_set_storage_failed(loop->daemon, error);
         daemon_post(loop->daemon, stop_waits, loop);
     }
     if (full != served->is_disk_full) {
         served->is_disk_full = full;
         loop->n_disk_full += full ? 1 : (size_t)-1;
         if (full ? loop->n_disk_full == 1 : loop->n_disk_full == 0)
-            daemon_set_refusing(loop->daemon, "puts", full ? disk_guard_why(server->guard) : NULL);
+            daemon_set_refusing(
+                loop->daemon, "puts", DAEMON_FREE_DISK, full ? disk_guard_why(server->guard) : NULL);
         if (full && !disk_guard_refuses(server->guard))
             disk_guard_note_full(server->guard);
     }
@@ -297,7 +300,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         return status;
     }
     *ctx = w;
-    daemon_set_not_ready(d, "recovering");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "recovering");
     daemon_post(d, recover_next, w);
     return 0;
 }

@@ -443,7 +443,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     if (is_one_name(format))
         log_warn("filename_format has no conversion: all lines go to one file until SIGHUP",
             LOG_S("filename_format", format));
-    daemon_set_not_ready(d, "asking pubsub for the stream");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the stream");
     return 0;
 }
 

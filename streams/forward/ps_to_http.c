@@ -740,7 +740,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     }
     stats_gauge(
         daemon_stats(d), "offset_bytes", NULL, "Offset below which the stream is delivered", read_offset, p);
-    daemon_set_not_ready(d, "asking pubsub for the stream");
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "asking pubsub for the stream");
     return 0;
 }
 

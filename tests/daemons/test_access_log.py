@@ -176,6 +176,9 @@ class AccessLog(harness.MillraceTest):
         wait_until(lambda: self.breakdown("p.all") == {"/x": 2000}, lambda: self.breakdown("p.all"))
         self.assertEqual(self.pipeline.ask("aggregator", "GET", "/health").text, "ready\n")
         self.assertEqual(self.breakdown("r.all"), {"None": 2000})
+        log = self.write("short.log", '192.0.2.7 [24/Mar/2012:09:00:00 +0000] "GET /x HTTP/1.1" 200\n' * 1000)
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), '--log-format=%h %t "%r" %>s', log)
+        self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
 
     def test_several_logs(self):
         """Patterns, also of logs that are made later; a rotated file belongs to its log; a log may first be the only one."""

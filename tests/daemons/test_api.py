@@ -108,7 +108,7 @@ class ApiTest(harness.MillraceTest):
     def test_series_sums_hours_into_local_units_and_fills_with_zeros(self):
         hours = {MARCH - 7200: 5, MARCH - 3600: 7, MARCH: 11, MARCH + 86400 * 2: 13}
         self.source.records["u|bitly"] = " ".join("%s:%d" % (hour_text(h), n) for h, n in sorted(hours.items()))
-        span = {"from_": MARCH - 7200, "to": MARCH + 86400 * 2 + 1}
+        span = {"from_": MARCH - 7200, "to": MARCH + 86400 * 2 + 3600}
         answer = self.ask("series", user="bitly", **span).json()
         self.assertEqual([(r["date"], r["n"]) for r in answer["rows"]],
                          [("2012-03-24", 5), ("2012-03-25", 18), ("2012-03-26", 0), ("2012-03-27", 13)])
@@ -117,13 +117,13 @@ class ApiTest(harness.MillraceTest):
         rows = self.ask("series", user="bitly", timezone="America/New_York", **span).json()["rows"]
         self.assertEqual([(r["date"], r["n"]) for r in rows],
                          [("2012-03-24", 23), ("2012-03-25", 0), ("2012-03-26", 13)])
-        rows = self.ask("series", user="bitly", unit="hour", from_=MARCH, to=MARCH + 3601).json()["rows"]
+        rows = self.ask("series", user="bitly", unit="hour", from_=MARCH, to=MARCH + 7200).json()["rows"]
         self.assertEqual(rows, [{"t": MARCH, "date": "2012-03-25T01:00:00+00:00", "n": 11, "complete": True},
                                 {"t": MARCH + 3600, "date": "2012-03-25T02:00:00+00:00", "n": 0, "complete": True}])
 
     def test_an_hour_before_from_is_not_counted_though_its_day_is_shown(self):
         self.source.records["u|k"] = "%s:5 %s:7" % (hour_text(MARCH - 3600), hour_text(MARCH))
-        answer = self.ask("series", user="k", from_=MARCH - 1, to=MARCH + 1).json()
+        answer = self.ask("series", user="k", from_=MARCH, to=MARCH + 3600).json()
         self.assertEqual(answer["rows"], [{"t": MARCH - 3600, "date": "2012-03-25", "n": 7, "complete": True}])
 
     def test_rows_are_complete_when_their_unit_is(self):
@@ -133,16 +133,51 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(answer["complete_until"], MARCH + 3600)
 
     def test_rows_are_complete_when_the_hour_ends_that_begins_in_them(self):
-        """A span may end at half past."""
+        """The client asks for a span that ends at half past."""
         half = MARCH + 1800
         self.source.records["c.u|k." + hour_text(MARCH)] = "US:1"
         for until, complete in ((half, False), (half + 1799, False), (half + 1800, True)):
             self.source.complete_until = until
-            reply = self.ask("breakdown", user="k", by="country", from_=MARCH, to=half)
+            reply = self.ask("breakdown", user="k", by="country", from_=MARCH, to=half, bounds="outward")
             got = reply.json()
             self.assertEqual([r["complete"] for r in got["rows"]], [complete], (until, got))
             self.assertEqual("max-age" in reply.header("Cache-Control"), complete)
-            self.assertEqual(got["complete_until"], until)
+            self.assertEqual((got["complete_until"], got["to"], got["bounds"]), (until, half + 1800, "outward"))
+
+    def test_bounds_that_cut_an_hour_are_refused_or_moved_outward(self):
+        """The times of a client may be any seconds; the counts are by hour. In a zone of half hours, the bounds cut hours by rule."""
+        self.source.records.update({"u|k": "%s:3 %s:4" % (hour_text(MARCH), hour_text(MARCH - 3600)), "c.u|k." + hour_text(MARCH): "US:3",
+                                    "u.all|all." + hour_text(MARCH): "k:3"})
+        asks = (("series", {"user": "k"}), ("series", {"user": "k", "unit": "hour"}), ("compare", {"user": "k", "unit": "hour"}),
+                ("breakdown", {"user": "k", "by": "country"}), ("top", {"counter": "user"}), ("series", {"user": ["k", "j"]}))
+        for path, params in asks:
+            for from_, to, inward in ((MARCH + 60, MARCH + 3540, "no whole hour"), (MARCH + 1, MARCH + 3600, "no whole hour"),
+                                      (MARCH, MARCH + 3599, "no whole hour"),
+                                      (MARCH - 3599, MARCH + 3599, "from=2012-03-25T00:00:01Z")):
+                span = {"from_": from_, "to": to}
+                start, end = from_ - from_ % 3600, to + -to % 3600
+                got = self.ask(path, 400, **span, **params).json()
+                words = [datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+                         for t in (start, end, from_ + -from_ % 3600, to - to % 3600)]
+                self.assertIn("from=%s&to=%s" % tuple(words[:2]), got["hint"])
+                self.assertIn("inward: " + ("from=%s&to=%s" % tuple(words[2:]) if words[2] < words[3] else "no whole hour"), got["hint"])
+                outward = self.ask(path, bounds="outward", **span, **params)
+                exact = self.ask(path, from_=start, to=end, **params)
+                self.assertEqual(outward.json().pop("bounds"), "outward")
+                self.assertEqual(outward.text.replace('"bounds":"outward",', ""), exact.text)
+                self.assertEqual(self.ask(path, from_=start, to=end, bounds="outward", **params).text, exact.text)
+                self.assertEqual(self.ask(path, format="csv", bounds="outward", **span, **params).text,
+                                 self.ask(path, format="csv", from_=start, to=end, **params).text)
+                self.ask(path, timezone="Asia/Kolkata", round="hour", **span, **params)
+        span = {"user": "k", "from_": MARCH, "to": MARCH + 3600, "unit": "hour"}
+        got = self.ask("compare", 400, against="%d..%d" % (MARCH - 1800, MARCH), **span).json()
+        self.assertEqual((got["detail"], got["hint"].split(": ")[1]), ("against: 2012-03-25T00:30:00Z is within a counted hour",
+                                                                      "2012-03-25T00:00:00Z..2012-03-25T01:00:00Z; inward"))
+        got = self.ask("compare", against="%d..%d" % (MARCH - 1800, MARCH), bounds="outward", **span).json()
+        self.assertEqual((got["before"], got["bounds"]), ({"from": MARCH - 3600, "to": MARCH, "total": 4}, "outward"))
+        got = self.ask("compare", 400, against="soon..later", bounds="inward", **span).json()
+        got = self.ask("series", 400, bounds="inward", **span).json()
+        self.assertEqual(got["detail"], "bounds must be outward")
 
     def test_a_target_that_is_too_long_names_what_works(self):
         """Not a body, which the queries refuse."""
@@ -182,6 +217,23 @@ class ApiTest(harness.MillraceTest):
             self.assertEqual((len(rows), rows[0]["t"], rows[0]["date"]), (24, at, day + "T00:00:00+05:30"))
             self.assertEqual((rows[0]["n"], rows[-1]["n"]), (first, last))
 
+    def test_rows_of_a_zone_with_half_hours_have_an_hour_of_the_span(self):
+        """No row is of the day before or after, whatever the bounds: the first and the last row contain an hour that starts in the span."""
+        before = MARCH - 7 * 3600  # 24 March, 18:00 UTC; the local day begins at 18:30
+        self.source.records["u|k"] = " ".join("%s:1" % hour_text(before + 3600 * i) for i in range(-30, 60))
+        for start, end, unit, dates in ((before, before + 86400, "hour", 24), (before + 600, before + 1800 + 86400, "hour", 24),
+                                        (before + 4200, before + 4200 + 86400, "hour", 24), (before + 600, before + 90000, "day", 1),
+                                        (before + 60, before + 1800, "hour", 1), (before + 60, before + 1800, "day", 1)):
+            for path, params in (("series", {}), ("compare", {"against": "%d..%d" % (start, end)})):
+                for zone, half in (("Asia/Kolkata", 1800), ("Asia/Kathmandu", 900)):
+                    got = self.ask(path, user="k", unit=unit, timezone=zone, round="hour", from_=start, to=end, **params).json()
+                    self.assertEqual((got["from"], got["to"], got["approximate"]), (start, end, True))
+                    self.assertEqual((len(got["rows"]), {(r["complete"], r["approximate"]) for r in got["rows"]}), (dates, {(False, True)}), (start, zone, got))
+                    hours = len([t for t in range(before - 86400, end, 3600) if t >= start])
+                    self.assertEqual((got["total"], sum(r["n"] for r in got["rows"])), (hours, hours))
+                    if unit == "hour":
+                        self.assertEqual({r["n"] for r in got["rows"]}, {1 if hours else 0})
+
     def test_breakdown_shows_ties_in_the_order_of_their_texts(self):
         texts = {"pAAAAAAAAAA=": "zzz://long text", "qAAAAAAAAAA=": "a, comma"}
         for stored, text in texts.items():
@@ -208,7 +260,7 @@ class ApiTest(harness.MillraceTest):
         keys = ["text 02499"] + ["text %05d" % i for i in range(2499)]
         for limit, requests in ((1, 3), (2, 5), (2000, 5), (2500, 5)):  # two without texts; a thousand texts in one
             del self.source.asked[:]
-            answer = self.ask("breakdown", user="k", by="referrer", limit=limit, from_=MARCH, to=MARCH + 1).json()
+            answer = self.ask("breakdown", user="k", by="referrer", limit=limit, from_=MARCH, to=MARCH + 3600).json()
             self.assertEqual([r["key"] for r in answer["rows"]], keys[:limit])
             self.assertEqual(answer["other"], 2500 - limit)
             self.assertEqual(len(self.source.asked), requests)
@@ -253,7 +305,7 @@ class ApiTest(harness.MillraceTest):
         self.source.act = None
         self.ask("series", user="k")
         self.source.records["r.u|k." + hour_text(MARCH)] = "pAAAAAAAAAA=:1"  # and no lookup record
-        self.ask("breakdown", 503, user="k", by="referrer", from_=MARCH, to=MARCH + 1)
+        self.ask("breakdown", 503, user="k", by="referrer", from_=MARCH, to=MARCH + 3600)
 
     def test_a_silent_source_is_given_up(self):
         self.start_api("--upstream-timeout", "1s")
@@ -272,7 +324,7 @@ class ApiTest(harness.MillraceTest):
                 h.answer(410, b"")
                 return True
         self.source.act = act
-        self.assertEqual(self.ask("series", user="k", from_=MARCH, to=MARCH + 1).json()["total"], 3)
+        self.assertEqual(self.ask("series", user="k", from_=MARCH, to=MARCH + 3600).json()["total"], 3)
 
     def test_questions_that_make_no_sense(self):
         self.assertEqual(self.ask("series", 404, usr="bitly").json()["code"], "unknown-counter")
@@ -352,7 +404,8 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual(([(r["key"], r["n"]) for r in got["rows"]], got["other"], got["by"]), ([("b", 5), ("c", 2)], 1, "user"))
         for status, code, wrong in ((400, "missing-parameter", {}), (404, "unknown-counter", {"counter": "nope"}),
                                     (400, "bad-parameter", {"counter": "user", "key": "a"}), (400, "bad-parameter", {"counter": "user", "user": "a"}),
-                                    (400, "unknown-parameter", {"counter": "user", "limt": 3})):
+                                    (400, "unknown-parameter", {"counter": "user", "limt": 3}),
+                                    (400, "bad-parameter", {"counter": "user", "period": "7d", "unit": "hour"})):
             self.assertEqual(self.ask("top", status, **wrong).json()["code"], code, wrong)
         reply = self.ask("top", 404, counter="domain").json()
         self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "add to the configuration:\n[subtotal d.all]\nkey = host(u)"))

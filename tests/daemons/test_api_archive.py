@@ -60,13 +60,13 @@ class SameAnswersTest(ArchiveCase):
             self.begin(records, shards, 1, shards)
             sortdb = self.start("sortdb", "--archive", self.archive)
             apis = self.mapped(), self.start_api("--sortdb-url", sortdb.url)
-            spans = [{"from_": t, "to": t + rng.randrange(1, 90 * DAY), "unit": rng.choice(("hour", "day", "month")),
-                      "timezone": rng.choice(("UTC", "America/New_York"))} for t in (rng.randrange(START, START + 300 * DAY) for _ in range(12))]
-            targets = [path + "?" + query(**{**params, **span}) for span in spans for path, params in (
+            spans = [{"from_": t, "to": t + rng.randrange(1, 90 * 24) * HOUR, "unit": rng.choice(("hour", "day", "month")),
+                      "timezone": rng.choice(("UTC", "America/New_York"))} for t in (START + rng.randrange(300 * 24) * HOUR for _ in range(12))]
+            targets = [path + "?" + query(**{**span, **params}) for span in spans for path, params in (
                 ("series", {"user": "k"}), ("series", {"user": "absent"}), ("series", {"user": "k", "by": "country", "sub": "US"}),
-                ("compare", {"user": "k"}), ("breakdown", {"user": "k", "by": "country"}),
+                ("compare", {"user": "k"}), ("breakdown", {"user": "k", "by": "country", "unit": None}),
                 ("series", {"user": "k", "by": "country", "top": 2}))]
-            targets += ["breakdown?" + query(user="k", by="referrer", limit=n, **SPAN) for n in (1, 10, 5000)]
+            targets += ["breakdown?" + query(user="k", by="referrer", limit=n, from_=MARCH, to=MARCH + 7200) for n in (1, 10, 5000)]
             targets += ["series?user=k&user=other&" + query(**SPAN), "series?user=k&by=country&sub=US&sub=JP&" + query(**SPAN),
                         "series?user=k&by=referrer&sub=http%3A%2F%2F7.example%2F&" + query(**SPAN)]
             for target in targets:

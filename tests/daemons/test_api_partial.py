@@ -100,21 +100,21 @@ class Partial(harness.MillraceTest):
             self.live.act = refuse
         self.live.act, self.archive.records["c.u|k." + hour_text(MARCH + 3600)] = None, "US:1"
         for span, complete in (({"from_": MARCH}, False), ({"from_": MARCH + 3600}, True)):
-            got = self.ask("breakdown", by="country", **span).json()
+            got = self.ask("breakdown", unit=None, by="country", **span).json()
             self.assertEqual([r["complete"] for r in got["rows"]], [complete])
 
     def test_breakdowns_and_comparisons(self):
         for source, n in ((self.archive, 3), (self.live, 4)):
             source.records["c.u|k." + hour_text(MARCH)] = "US:%d" % n
-        got = self.ask("breakdown", by="country").json()
+        got = self.ask("breakdown", unit=None, by="country").json()
         self.assertEqual([(r["n"], r["complete"]) for r in got["rows"]], [(7, True)])
         self.archive.act = refuse
-        got = self.ask("breakdown", by="country", partial="allow").json()
+        got = self.ask("breakdown", unit=None, by="country", partial="allow").json()
         self.assertEqual(([(r["n"], r["complete"]) for r in got["rows"]], got["missing"][0]["source"]), ([(4, False)], "sortdb"))
-        text = self.ask("breakdown", by="country", partial="allow", format="csv").text
+        text = self.ask("breakdown", unit=None, by="country", partial="allow", format="csv").text
         self.assertEqual(text, "key,n,share,complete\nUS,4,1.000000,false\n")
         self.assertTrue(self.ask("compare", partial="allow").json()["partial"])
-        self.ask("breakdown", 503, by="country")
+        self.ask("breakdown", 503, unit=None, by="country")
 
     def test_a_source_that_fails_between_the_two_questions_for_the_largest(self):
         for source, n in ((self.archive, 3), (self.live, 4)):

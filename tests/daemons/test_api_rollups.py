@@ -65,8 +65,8 @@ class RollupsCase(SortdbTest):
 
 class ApiRollups(RollupsCase):
     def check_breakdown(self, key, hours, start, end):
-        expected = sum((n for t, n in hours.items() if start <= t < end), collections.Counter())
-        got = self.ask("breakdown", user=key, from_=start, to=end)
+        expected = sum((n for t, n in hours.items() if start - HOUR < t < end), collections.Counter())
+        got = self.ask("breakdown", user=key, from_=start, to=end, bounds="outward")
         rows = sorted(expected.items(), key=lambda r: (-r[1], r[0]))
         self.assertEqual([(r["key"], r["n"]) for r in got["rows"]], rows, (key, start, end))
 

@@ -517,6 +517,22 @@ class Removals(Changes):
         self.assertRegex(log, r"removed the member from sets; .* sets=2 lookups=0 ")
         self.assertNotIn("(other)", log)
 
+    def test_a_hash_does_not_name_a_member(self):
+        """Sets have another code of the text, so the text would stay in them without a word."""
+        text = b"a-member-with-a-long-name"
+        name = stored(text)
+        self.compactor("--import", self.write("sets", b"lookup|%s,%s\nu|%s,c413:4\nv.u|%s.c41,=1\nv.u|user2.c41,=~%s\n" % (
+            name, text, name, name, xxh3(text).encode())))
+        before = self.generations(), self.files()
+        for option in ("--forget=", "--forget-sub=v.u|"):
+            log = self.compactor(option + name.decode(), expect=64).stderr.decode()
+            self.assertIn("prints it after lookup|" + name.decode(), log)
+        self.assertEqual((self.generations(), self.files()), before)
+        self.compactor("--forget=u|" + name.decode())
+        self.assertNotIn(b"u|%s," % name, self.export())
+        self.compactor("--forget=" + text.decode())
+        self.assertNotIn(b"user2", self.export())
+
     def test_a_sub_key_that_cannot_be_forgotten(self):
         self.imported()
         before = self.generations(), self.files()

@@ -75,7 +75,7 @@ CASES = {
             ("--producer=p --state=nowhere/x LINES", 73, 73), ("--producer=p --state=EMPTY LINES", 73, 73),
             ("--producer=q --follow --state=nowhere/x LINES", 73, None), ("--producer=q --follow --state=EMPTY LINES", 73, None),
             ("--producer=q --follow EMPTY", 66, None), ("--producer=a/b LINES", 64, 64), ("--encoding=latin9x LINES", 64, 64),
-            ("--format=nope LINES", 64, 64), ("--time-zone=Mars/Base LINES", 64, 64), ("--time-format=%Q LINES", 64, 64),
+            ("--format=nope LINES", 64, 64), ("--time-zone=Mars/Base LINES", 64, 64), ("--format=csv --time-format=%Q LINES", 64, 64), ("--time-field=t LINES", 64, 64),
             ("--log-format=%h LINES", 64, 64), ("--queue-token-file=nofile LINES", 78, 78)],
     "query": [("series --nope=a", 64, 75), ("breakdown --user=a --by=nope", 64, 75), ("top --counter=nope", 64, 75),
               ("lookup --counter=nope --prefix=a", 64, 75), ("nope", 64, 64), ("counters --data-dir=nowhere", 78, 78),

@@ -57,7 +57,7 @@ class DamagedSlice(harness.MillraceTest):
         words = (b"0000000002.db", b"block", b"restore", b"restart the aggregator")
         reply = pipeline.ask("aggregator", "GET", "/health")
         status = self.run_program("millrace", "status", "--data-dir", self.path("data"))
-        line = next((line for line in status.stdout.splitlines() if b"aggregator is damaged" in line), b"")
+        line = b"".join(re.findall(rb"aggregator is damaged.*\n -> .*", status.stdout))
         return reply.status == 503 and status.returncode == 1 and all(w in reply.body and w in line for w in words)
 
     def goes_on(self, pipeline):

@@ -170,6 +170,20 @@ class ApiDoorTest(ApiDoorCase):
                 self.assertEqual(self.api.get("/health").text, "ready\n" + (warning if warns else ""))
                 self.api.stop()
 
+    def test_a_proxy_that_has_gone(self):
+        """The warning ends an hour after the last request that shows the proxy."""
+        clocks = Clocks(self)
+        self.start_api("add = ip\n", env=clocks.env)
+        self.post({"t": 1}, X_Real_IP="192.0.2.7")
+        self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
+        clocks.set(boot=3000)
+        self.post({"t": 1}, X_Real_IP="192.0.2.7")
+        clocks.set(boot=6000)
+        self.post({"t": 1})
+        self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
+        clocks.set(boot=6700)
+        wait_until(lambda: self.api.get("/health").text == "ready\n", lambda: self.api.get("/health").text)
+
     def test_all_members(self):
         """With uap-core's rules and a file of the form of MaxMind's, as the model says; a client can set none of them."""
         names = "ip country region city browser os device bot".split()
@@ -187,7 +201,7 @@ class ApiDoorTest(ApiDoorCase):
         self.assertEqual(json.loads(self.stored()), want)
 
     def test_files_that_cannot_be_used(self):
-        """A door does not start without the files of its members, and names the remedy. --check-config reads no files."""
+        """A door does not start without the files of its members, and names the remedy. --check-config does so, too."""
         self.write("damaged.mmdb", harness.read_file(self.make_places())[:-50].decode("latin-1"))
         lines = self.write("access.log", LINE % ("192.0.2.7", PutDoorTest.stamp(0), "a"))
         for door, why in (("add = country\ngeo_file = %s\n" % self.path("none.mmdb"), b"none.mmdb: No such file or directory; download the file again"),
@@ -198,7 +212,8 @@ class ApiDoorTest(ApiDoorCase):
             for program in (("api", "--port=0"), ("millrace", "put", "--format=combined", lines)):
                 done = self.run_program(*program, "--config", config, "--queue-url", "http://127.0.0.1:1")
                 self.assertEqual((done.returncode, why in done.stderr), (78, True), done.stderr)
-            self.assertEqual(self.run_program("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--check-config").returncode, 0)
+            done = self.run_program("api", "--config", config, "--queue-url", "http://127.0.0.1:1", "--check-config")
+            self.assertEqual((done.returncode, why in done.stderr), (78, True), done.stderr)
 
     def test_a_replaced_file(self):
         places = self.make_places()
@@ -225,12 +240,17 @@ class ApiDoorTest(ApiDoorCase):
                           ("add = visitor\nKEYS\nsalt = x\n", "[door] has no setting 'salt'")):
             done = self.run_program("api", "--config", self.configure(door), "--queue-url", "http://127.0.0.1:1", "--port=0")
             self.assertEqual((done.returncode, why in done.stderr.decode()), (78, True), done.stderr)
-        self.write("visitor.keys", "x")
-        os.chmod(self.keys, 0o600)
-        done = self.run_program("api", "--config", self.configure("add = visitor\nKEYS\n"), "--queue-url", "http://127.0.0.1:1", "--port=0")
-        self.assertEqual((done.returncode, b"is not a file of visitor keys; delete it" in done.stderr), (78, True), done.stderr)
+        config = self.configure("add = visitor\nKEYS\n")
+        for mode, why in ((0o600, b"is not a file of visitor keys; delete it"), (0o644, b"is open to other users: chmod 600")):
+            self.write("visitor.keys", "x")
+            os.chmod(self.keys, mode)
+            for args in ("--port=0", "--check-config"):
+                done = self.run_program("api", "--config", config, "--queue-url", "http://127.0.0.1:1", args)
+                self.assertEqual((done.returncode, why in done.stderr), (78, True), done.stderr)
+        os.unlink(self.keys)
         done = self.run_program("api", "--config", self.configure("add = visitor ip\nKEYS\n"), "--check-config")
         self.assertEqual((done.returncode, b"[door" in done.stdout and b"visitor_key_file = " in done.stdout), (0, True), done)
+        self.assertFalse(os.path.exists(self.keys), "a check makes no file")
 
 
 class DaysTest(ApiDoorCase):
@@ -354,6 +374,24 @@ class PutDoorTest(DoorTest):
         stored = wait_until(lambda: harness.request(pipeline.daemon_url("pubsub"), "GET", "/sub?stream=clicks&from=earliest&follow=0").body, "the line")
         self.assertIn(b'"visitor":', stored)
         self.assertNotIn(b"192.0.2.7", stored)
+
+    def test_a_put_before_the_first_start_of_the_pipeline(self):
+        """Its lines may need a door, so none is posted, even if a queue answers already."""
+        data, port = self.path("data"), self.source.server_address[1]
+        config = self.write("put.conf", "[millrace]\ndata_dir = %s\n[simplequeue]\nport = %d\n" % (data, port))
+        log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(time.time()), "a"))
+        done = self.run_program("millrace", "put", "--format=combined", "--timeout=300ms", "--config", config, log)
+        self.assertEqual((done.returncode, self.source.posted), (75, []), done.stderr)
+        self.assertIn(b"waiting for the first start of a pipeline in %s, " % data.encode(), done.stderr)
+        p = subprocess.Popen(harness.dies_with_us([harness.program("millrace"), "put", "--format=combined", "--config", config, log]), stderr=subprocess.PIPE)
+        self.addCleanup(p.stderr.close)
+        wait_until(lambda: b"waiting for the first start" in p.stderr.readline(), "the put to wait")
+        own = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
+        pipeline = harness.Pipeline(self, own, data).wait_ready()
+        self.assertEqual(p.wait(harness.PATIENCE), 0)
+        stored = wait_until(lambda: harness.request(pipeline.daemon_url("pubsub"), "GET", "/sub?stream=clicks&from=earliest&follow=0").body, "the line")
+        self.assertIn(b'"visitor":', stored)
+        self.assertEqual((b"192.0.2.7" in stored, self.source.posted), (False, []))
 
     def test_a_door_that_cannot_be_read_ends_the_put(self):
         log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(0), "a"))

@@ -182,6 +182,12 @@ class Refusals(ImportCase):
                          ("2024-01-31,b,1.5", "3: the count is not a whole number: 1.5;"), ("2024-01-31,b,", "3: the count is not a whole number: it is empty"),
                          ("2024-01-31,b,-1", "3: the count is not"), ("1999-12-31,b,1", "3: the date is not in 2000 to 2159"),
                          ("2024-01-31,b", "3: the record has 2 fields"), (b"2024-01-31,\xff,1", "3: the key is not UTF-8"),
+                         ("2024-01-31,b,1,234", "3: the record has 4 fields, and the first line has 3; quotes must enclose"),
+                         *(('2024-01-31,b,"%s"' % n, "3: the count is not a whole number: %s; if it has separators of thousands, write %s;" % (n, digits))
+                           for n, digits in (("1,234", "1234"), ("1.234", "1234"), ("1 234", "1234"), ("12'345'678", "12345678"),
+                                             ("1\u00a0234", "1234"), ("1\u202f234", "1234"))),
+                         ('2024-01-31,b,"1,23"', "3: the count is not a whole number: 1,23;"),
+                         ('2024-01-31,b,"1234,567"', "3: the count is not a whole number: 1234,567;"),
                          ('2024-01-31,"b,1', "3: the closing quote")):
             row = row if isinstance(row, bytes) else row.encode()
             self.assertIn("counts.csv:" + why, self.add(good.encode() + row + b"\n", *args, expect=78))

@@ -39,7 +39,8 @@ class LineWatchTest(harness.MillraceTest):
         first = {"ts": "yesterday, 9:15", "user": "a"}
         self.put(first, *[{"ts": "noon", "user": "a"}] * 49)
         text = "0 events counted, 50 lines rejected in the last minute: field ts is not a time; first at offset 0 of clicks: `%s`"
-        wait_until(lambda: self.health() == "ready\nwarning: " + text % json.dumps(first) + "\n", self.health)
+        wait_until(lambda: self.health() == "ready\nwarning: " + text % json.dumps(first) +
+                   "\nremedy: correct [input] or the sender; then millrace rejects --put-back\n", self.health)
         self.assertEqual(self.last_minute(), {"counted": 0, "skipped": 0, "rejected": 50, "reasons": [
             {"reason": "field ts is not a time", "lines": 50, "source": "clicks", "offset": "0", "line": json.dumps(first)}]})
         self.put(b"{", *[{"ts": 1332637200, "user": "a", "country": "JP"}] * 60)
@@ -98,7 +99,7 @@ class LineWatchTest(harness.MillraceTest):
         done = self.run_program("millrace", "put", "--data-dir", self.path("data"), events)
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(b"millrace put: warning: no event of 1000 has the configured field country (correct the field's name in the "
-                      b"configuration, or the sender)\n", done.stderr)
+                      b"configuration, or the sender; or name the field in `optional` of [input])\n", done.stderr)
 
     def test_a_field_that_no_event_has(self):
         self.put(*[{"ts": 1332637200, "user": "a", "c": "JP"}] * 999)

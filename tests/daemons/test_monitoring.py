@@ -3,12 +3,14 @@ request that they name exists in a running pipeline."""
 # label: surface
 # seconds: 30
 import glob
+import http.server
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import harness
@@ -32,6 +34,7 @@ FIRES = {
     "MillraceDamage": ("millrace_pubsub_scrub_damaged_total", "1x5", "0x5", 1),
     "MillraceRejects": ("millrace_aggregator_lines_rejected_total", "0+100x40", "0x40", 25),
     "MillraceBuried": ('millrace_simplequeue_queue_buried{queue="default"}', "3x5", "0x5", 1),
+    "MillracePut": ("millrace_put_refused_total", "0+1x20", "5x20", 15),
     "MillraceNoCompaction": ("millrace_sortdb_served_generation", "7x310", "0+1x310", 3050),
     "MillraceErrors": ("millrace_api_logged_errors", "0+1x20", "5x20", 15),
 }
@@ -116,12 +119,34 @@ class Monitoring(harness.MillraceTest):
                 self.assertEqual(sources[t["datasource"]["uid"]], t["datasource"]["type"])
                 self.assertEqual(set(t), TARGETS[t["datasource"]["type"]], p["title"])
 
+    def serve_reports(self):
+        """A server in the place of node_exporter, whose textfile collector reads the reports of `millrace put`."""
+        reports = self.path("data", "put", "*.prom")
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                body = "".join(text_of(path) for path in glob.glob(reports)).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return server
+
     def prometheus(self, pipeline, rules=RULES):
         """A Prometheus that scrapes the pipeline twice a second, with the alert rules. Returns ask(path, **parameters)."""
         program = shutil.which("prometheus")
         if not program:
             harness.not_installed(self, "Prometheus is not installed (apt-get install prometheus)")
         targets = ["        - %s\n" % pipeline.daemon_url(name).split("//")[1] for name in DAEMONS]
+        targets.append("        - 127.0.0.1:%d\n" % self.serve_reports().server_address[1])
         config = self.write("prometheus.yml", "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [%s]\n"
                             "scrape_configs:\n- job_name: millrace\n  static_configs:\n    - targets:\n%s" % (rules, "".join(targets)))
         port = self.keep_port()
@@ -159,7 +184,10 @@ class Monitoring(harness.MillraceTest):
         self.assertEqual(pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
         wait_until(lambda: pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events"] == 20, "20 events")
         metrics = "".join(pipeline.ask(name, "GET", "/metrics").text for name in DAEMONS)
-        known = set(re.findall(r"(?m)^(millrace_\w+)", metrics))
+        done = self.run_program("millrace", "put", "--config", config, "--rejects", self.path("rejects"), "--producer=web1", "--follow", "/dev/null/none")
+        self.assertNotEqual(done.returncode, 0)
+        followers = "".join(text_of(path) for path in glob.glob(self.path("data", "put", "*.prom")))
+        known = set(re.findall(r"(?m)^(millrace_\w+)", metrics + followers))
         dashboard = json.loads(text_of(DASHBOARD))
         targets = [t for p in dashboard["panels"] for t in p["targets"]]
         rules = "\n".join(line for line in text_of(RULES).splitlines() if "expr:" in line or line.strip().startswith(("millrace_", "or ", "predict_linear")))
@@ -192,6 +220,9 @@ class Monitoring(harness.MillraceTest):
 
         def wait_firing(name, daemon):
             wait_until(lambda: firing(name, daemon), lambda: "%s: %s" % (name, ask("/api/v1/alerts")), interval=0.1)
+
+        def scraped(name):
+            return (ask("/api/v1/query", query=name) or {}).get("result")
 
         def put(target, body):
             self.assertEqual(pipeline.ask("simplequeue", "POST", target, body).status, 200)
@@ -230,6 +261,16 @@ class Monitoring(harness.MillraceTest):
         wait_firing("MillraceBuried", "simplequeue")
         put("/mput", b"not JSON\n{}")
         wait_firing("MillraceRejects", "aggregator")
+        # A follower that refuses a line, whose report a node_exporter serves.
+        follower = subprocess.Popen([harness.program("millrace"), "put", "--config", config, "--follow", "--format=combined", "--producer=web1",
+                                     self.write("access.log", "")], stderr=subprocess.DEVNULL)
+        self.addCleanup(follower.wait)
+        self.addCleanup(follower.kill)
+        wait_until(lambda: scraped("millrace_put_refused_total"), "the follower's report", interval=0.1)
+        with open(self.path("access.log"), "a") as f:
+            f.write("not a line of an access log\n")
+        wait_until(lambda: (ask("/api/v1/query", query='ALERTS{alertname="MillracePut",alertstate="firing"}') or {}).get("result"),
+                   lambda: ask("/api/v1/alerts"), interval=0.1)
         # A relay that stands still holds the counts back; a daemon that stands still does not answer.
         os.kill(pipeline.daemon_pid("queue_to_pubsub"), signal.SIGSTOP)
         put("/mput", json.dumps({"t": 1332637200, "l": "bitly"}).encode())

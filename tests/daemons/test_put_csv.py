@@ -181,11 +181,22 @@ class Csv(QueueTest):
         self.check("t\n2026-03-29 01:59:59\n2026-03-29 03:00:00\n", [{"t": "2026-03-29T00:59:59Z"}, {"t": "2026-03-29T01:00:00Z"}], *zone)
 
     def test_times_without_a_column_for_them(self):
-        said = b'the times of the column "ts" are posted as text; --time-field=COLUMN converts them'
-        done = self.check("n,ts\n5,2026-11-28 12:00:00\n6,2026-11-28 12:00:01\n",
-                          [{"n": n, "ts": "2026-11-28 12:00:0%d" % (n - 5)} for n in (5, 6)], said=said)
-        self.assertEqual(done.stderr.count(said), 1)
-        self.assertNotIn(b"posted as text", self.csv(self.write("a.csv", "n,ts\n5,2026-11-28T12:00:00Z\n6,x\n")).stderr)
+        """Their zone is unknown, so no event is posted with them, unless the user says so."""
+        text = "n,ts\n5,2026-11-28 12:00:00\n6,2026-11-28 12:00:01\n"
+        for args in ([], ["--time-field=t"]):
+            done = self.csv(*args, self.write("a.csv", text))
+            self.assertEqual((done.returncode, self.events()), (65, []), done)
+            self.assertIn(b'"ts" has a time, but is not the time column; use --time-field=COLUMN', done.stderr)
+        self.check(text, [{"n": n, "ts": "2026-11-28 12:00:0%d" % (n - 5)} for n in (5, 6)], "--time-field=")
+        self.check(text, [{"n": n, "ts": "2026-11-28T12:00:0%dZ" % (n - 5)} for n in (5, 6)], "--time-field=ts")
+        self.check("n,ts\n5,2026-11-28T12:00:00Z\n6,x\n", [{"n": 5, "ts": "2026-11-28T12:00:00Z"}, {"n": 6, "ts": "x"}])
+
+    def test_options_that_only_csv_has(self):
+        for option in ("--time-field=t", "--time-format=%Y", "--delimiter=;"):
+            for form in ("--format=lines", "--format=combined", "--log-format=%h %t"):
+                done = self.put(form, option, self.write("a", '{"t":"2026-11-28 12:00:00"}\n'))
+                self.assertEqual((done.returncode, self.stored()), (64, []), done)
+                self.assertIn(option.split("=")[0].encode() + b" is for --format=csv. JSON lines are posted unchanged", done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """Random programs of posts, kills, seals, compactions, removals and changes of shards and counters: after each step, the sets of sortdb
-and of the aggregator (members=1, after=) unite to the sets of a model, and --verify finds nothing."""
+and of the aggregator (members=1, after=) unite to the sets of a model, the api's answers about random sets have the model's sizes, and
+--verify finds nothing."""
 # full: MILLRACE_ROUNDS=1000
 # seconds: 25
+import base64
 import collections
 import os
+import struct
 import subprocess
+import sys
 import time
 import urllib.parse
 
@@ -13,6 +17,8 @@ import test_aggregator
 from test_unique_counts import COUNTERS, MIDNIGHT, Model, code, hour_text, random_line, read_chunk, short
 
 STEPS = 6
+PROGRAMS_EACH = 125  # more programs run in several processes beside each other
+DAY = 86400
 SPACES = {"v.u": "day", "w.u": "hour", "v.all": "day", "v.h": "hour"}
 OPTIONAL = "[unique v.h]\nmember = v\nby = hour\n"
 DATES = ["2031-12-31", "2032-01-01", "2032-01-02"]
@@ -27,15 +33,19 @@ class SetsModel(harness.MillraceTest):
     def begin(self, name):
         self.name, self.shards = name, self.random.randrange(1, 5)
         self.pubsub, self.model, self.archived = test_aggregator.Pubsub(self), Model(), collections.defaultdict(set)
-        self.hours_from, self.has_optional, self.log = "", True, []
+        self.hours_from, self.has_optional, self.log, self.port = "", True, [], self.keep_port()
         self.config = self.write(name + ".conf", COUNTERS)
         self.aggregator = self.launch()
         self.compactor("--init", "--shards=%d" % self.shards, daemons=False)
         self.sortdb = self.daemon("sortdb", "--archive", self.path(name, "archive")).wait_ready()
+        self.reads_archive = self.random.random() < 0.5
+        source = "--archive=" + self.path(name, "archive") if self.reads_archive else "--sortdb-url=" + self.sortdb.url
+        self.api = self.daemon("api", "--config", self.config, "--aggregator-url", self.aggregator.url, source).wait_ready()
 
     def launch(self):
         return self.daemon("aggregator", "--config", self.config, "--data-dir", self.path(self.name, "data"), "--pubsub-url", self.pubsub.url,
-                           "--archive", self.path(self.name, "archive"), "--flush-interval=20ms").wait_ready(harness.LONG)
+                           "--archive", self.path(self.name, "archive"), "--flush-interval=20ms", "--port", self.port,
+                           port=False).wait_ready(harness.LONG)
 
     def compactor_args(self, *args, daemons=True, sortdb=True):
         return ["--archive=" + self.path(self.name, "archive"), "--slices=" + self.path(self.name, "data", "slices"),
@@ -217,11 +227,11 @@ class SetsModel(harness.MillraceTest):
             self.assertEqual([line.split(",", 1)[0] for line in lines], sorted(expected, key=lambda k: k + ","))
             through = int(reply.header("X-Millrace-Through"))
             for key in {k[:k.rindex(".")] for k in expected}:
-                lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by, members=1, max_bytes=9000)
+                lines, _ = self.lines(self.sortdb, "/range", start=key + ".0110", end=key + ".zvcvn", rollups=by, members=1, max_bytes=self.random.choice([600, 9000]))
                 for k, members in self.sets_of(lines).items():
                     self.assertEqual(members, expected[k], (k, self.log))
                     total[k] |= members
-                self.check_short(key, expected, sorted(line.split(",")[0] for line in lines), by)
+                self.check_short(key, expected, sorted({line.split(",")[0] for line in lines}), by)
             lines, _ = self.lines(self.aggregator, "/fwmatch", key=ns + "|", after=through, members=1)
             for k, members in self.sets_of(lines).items():
                 total[self.folded(k)] |= members
@@ -231,6 +241,30 @@ class SetsModel(harness.MillraceTest):
                 if self.is_leaf(key):
                     truth[self.folded(key)] |= members
         self.assertEqual({k: m for k, m in total.items() if self.is_leaf(k)}, truth, self.log)
+        self.check_question()
+
+    def members_of(self, ns, key, first, days):
+        """The members of a set in some days, whether they are in the archive, in slices or in memory."""
+        periods = {"%s|%s.%s" % (ns, key, hour_text(MIDNIGHT + (first + i) * DAY)[:-1]) for i in range(days)}
+        return set().union(*(members for sets in [self.archived, *self.model.slices, self.model.sets] for k, members in sets.items()
+                             if (k[:-1] if self.is_hour(k) else k) in periods))
+
+    def check_question(self):
+        """Asks the api for the members that are in all, in any and in none of random sets."""
+        params, groups = [], {"all": [], "any": [], "not": []}
+        counters = self.random.choice([["v.u", "v.all"], ["w.u"]])  # of the same members
+        for role in ["any", *self.random.choices(list(groups), k=self.random.randrange(3))]:
+            ns, first, days = self.random.choice(counters), self.random.randrange(-2, 2), self.random.randrange(1, 4)
+            key = "all" if ns == "v.all" else self.random.choice(["a", "a!x", "a-", "imported"])
+            from_ = MIDNIGHT + first * DAY
+            params.append((role, "%d..%d@%s:%s" % (from_, from_ + days * DAY, ns, key)))
+            groups[role].append(self.members_of(ns, key, first, days))
+        expected = set.intersection(set().union(*groups["any"]), *groups["all"]) - set().union(*groups["not"])
+        if self.reads_archive:
+            self.assertEqual(self.api.post("/reload").status, 200)
+        reply = self.api.get("/v1/cohort?" + urllib.parse.urlencode(params))
+        self.assertEqual(reply.status, 200, (params, reply.body, self.log))
+        self.assertEqual(reply.json()["n"], len(expected), (params, self.log))
 
     def check_short(self, key, expected, found, by):
         """Without members=1, the same sets have their short texts."""
@@ -256,10 +290,21 @@ class SetsModel(harness.MillraceTest):
         out.update({month: set().union(*days.values()) for month, days in months.items() if len(days) > 1})
         return out
 
+    def run_side_by_side(self, processes, programs):
+        """Runs the programs in several processes, each with a seed of its own."""
+        runs = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "-v", "SetsModel.test_any_program"],
+                                 env={**os.environ, "MILLRACE_ROUNDS": str(len(range(i, programs, processes))),
+                                      "MILLRACE_SEED": str(self.random.randrange(1, 2**31))}) for i in range(processes)]
+        self.assertEqual([run.wait() for run in runs], [0] * processes)
+
     def test_any_program(self):
+        programs = harness.rounds(24)
+        if programs > PROGRAMS_EACH:
+            self.run_side_by_side(-(-programs // PROGRAMS_EACH), programs)
+            return
         acts = [self.post] * 5 + [self.compact] * 4 + [self.kill, self.seal, self.kill_compactor, self.forget_member, self.forget_of_counter,
                                                       self.forget_key, self.drop_hours, self.change_counters, self.import_sets]
-        for i in range(harness.rounds(36)):
+        for i in range(programs):
             self.begin("p%d" % i)
             self.post()
             for act in [self.random.choice(acts) for _ in range(STEPS)] + [self.compact]:
@@ -267,10 +312,12 @@ class SetsModel(harness.MillraceTest):
                 act()
                 if act not in (self.post, self.kill):
                     self.check()
+            self.api.stop()
             self.aggregator.stop()
             self.sortdb.stop()
             self.pubsub.close()
-
+            if i % 25 == 24:
+                print("%d programs" % (i + 1), file=sys.stderr, flush=True)
 
     def test_a_record_of_another_kind_is_refused(self):
         self.begin("p")
@@ -283,8 +330,43 @@ class SetsModel(harness.MillraceTest):
             path = self.write("wrong", "v.u|b.w011,=1\n" + line + "\n")
             log = self.compactor("--import", path, expect=78).stderr.decode()
             self.assertIn("%s:2: %s" % (path, why), log)
+        for days in ("v.h|a.w011,=1\n", "v.h|a.w011,=1\nv.h|a.w0120,=1\n", "v.h|z.w011,=1\nv.h|zz.w0110,=1\n"):
+            log = self.compactor("--import", self.write("days", days), expect=1).stderr.decode()
+            self.assertRegex(log, r"v.h\|[az].w011: a day without its hours")
+        self.check()
+        self.archived["v.h|y.w0110"] |= {1, 2}
+        self.archived["v.h|y.w011"] |= {1, 2, 3}
+        self.compactor("--import", self.write("days", "v.h|y.w011,=1 2 3\nv.h|y.w0110,=1 2\n"))
+        self.merged()
         self.check()
 
+
+    def test_an_answer_ends_inside_a_set(self):
+        """Chosen members: numbers of three chunks, and 20,000 hashes with one id, which are in chunks of 8,192."""
+        self.begin("p")
+        numbers = [struct.pack("<HH", 1, 2) for _ in range(3)]
+        hashes = [0x1234 << 48 | 7 * i for i in range(20000)]
+        words = ["%06x" % i + base64.b64encode(chunk).decode().rstrip("=") for i, chunk in enumerate(numbers)]
+        for first in range(0, 20000, 5000):
+            chunk = struct.pack("<5000Q", *hashes[first:first + 5000])
+            words.append("011234" + base64.b64encode(chunk).decode().rstrip("="))
+        expected = {i << 16 | low for i in range(3) for low in (1, 2)} | set(hashes)
+        self.compactor("--import", self.write("sets", "v.u|aa.c41,@%s\nv.u|aa.c42,=1\n" % " ".join(words)))
+        self.assertEqual(self.sortdb.post("/reload").status, 200)
+        got, places, start, size = collections.defaultdict(set), [], "v.u|aa.0110", 0
+        while start:
+            reply = self.sortdb.get("/range?" + harness.query(start=start, end="v.u|aa.zvcvn", rollups="day", members=1, max_bytes=1))
+            self.assertEqual(reply.status, 200, reply)
+            for key, members in self.sets_of(reply.text.splitlines()).items():
+                self.assertTrue(members.isdisjoint(got[key]))
+                got[key] |= members
+            start, size = reply.header("X-Millrace-Next"), max(size, len(reply.body))
+            start = start and urllib.parse.unquote(start)
+            places.append(start)
+        self.assertEqual(got, {"v.u|aa.c41": expected, "v.u|aa.c42": {1}})
+        inside = ["000001", "000002"] + ["01%016x" % hashes[i] for i in (0, 8192, 16384)]
+        self.assertEqual(places, ["v.u|aa.c41," + place for place in inside] + ["v.u|aa.c42", None])
+        self.assertLess(size, 8192 * 8 * 4 // 3 + 100)
 
     def members(self, key):
         return self.sortdb.get("/range?" + harness.query(start=key + ".0110", end=key + ".zvcvn", rollups="day", members=1))

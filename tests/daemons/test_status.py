@@ -96,44 +96,42 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual(done.returncode, 78, done)
         self.assertIn("Permission denied; %s belongs to user %s" % (self.data, me), done.stderr.decode())
 
-    def test_a_file_that_a_running_daemon_may_not_read(self):
-        """The remedy names the file, its owner and the user of the daemons, and no backup. The test plays the API."""
-        archive = self.path("data/archive")
-        os.makedirs(archive)
-        link, user = os.path.join(archive, "current"), pwd.getpwuid(os.geteuid()).pw_name
-        self.write("data/archive/current", "")
-        texts = ("refusing queries since 2012-03-25T01:00:00Z: cannot open the archive: %s: Permission denied" % link,
-                 "reload failed: %s: Permission denied" % link)
-        answers = [(503, json.dumps({"code": "not-well", "detail": text})) for text in texts]
-        answers += [(200, "ready\nwarning: cannot open the archive, the former generation stays in use: %s: Permission denied\n" % link)]
+    def test_a_daemons_own_words(self):
+        """Reason, remedy and level are the daemon's; status adds nothing. The test plays the API. unit/daemon/test_notices.c has the
+        remedies of files that a daemon may not read."""
+        words = {"text": "the words", "remedy": "let user x read it: `millrace doctor` names the command"}
+        other = {"text": "an archive", "remedy": "", "level": "down"}
+        seen = [(503, "refusing", "down", "api is refusing: the words", 2), (503, "damaged", "needs attention", "api is damaged: the words", 2),
+                (200, "ready", "needs attention", "api: warning: the words", 2)]
+        answers = [(status, {"state": state, "notices": [{**words, "level": level}, other]}) for status, state, level, _, _ in seen]
+        answers.append((503, {"code": "overloaded", "detail": "too many connections", "hint": "close connections"}))
+        seen.append((503, "overloaded", None, "api is overloaded: too many connections", 2))
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def log_message(self, *_):
                 pass
 
             def do_GET(self):
-                status, body = answers[0] if self.path == "/health" else (404, "{}")
+                status, body = answers[0] if self.path == "/health?format=json" else (404, {})
                 self.send_response(status)
+                body = json.dumps(body).encode()
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body.encode())
+                self.wfile.write(body)
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb")}
         config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports, api={"port": server.server_address[1]}))
-        said = "let user %s read and write %s: `millrace doctor` names the command" % (user, link)
-        if os.geteuid() == 0:
-            other = pwd.getpwnam("nobody")
-            os.chown(link, other.pw_uid, other.pw_gid)
-            said = "%s belongs to user nobody, but the daemons run as user %s: `millrace doctor` names the command" % (link, user)
-        while answers:
+        for _, state, level, said, status in seen:
             done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
-            found = [p for p in json.loads(done.stdout)["problems"] if "Permission denied" in p["problem"]]
-            self.assertEqual(len(found), 1, done)
-            self.assertTrue(found[0]["remedy"].startswith(said), found)
-            self.assertNotIn("backup", found[0]["remedy"])
+            look = json.loads(done.stdout)
+            found = [(p["problem"], p["remedy"], p["level"]) for p in look["problems"] if p["problem"].startswith("api")]
+            expected = [(said, "close connections", "down")] if level is None else [(said, words["remedy"], level), ("api: warning: an archive", "", "down")]
+            self.assertEqual((done.returncode, look["daemons"]["api"]["state"], found), (status, state, expected))
+            # A daemon that does not answer is started with the configuration that status was given.
+            self.assertIn("start it: millrace up --config=" + config, [p["remedy"] for p in look["problems"]])
             answers.pop(0)
 
     def test_a_wrong_clock_is_called_that(self):

@@ -138,6 +138,13 @@ class WholeTest(harness.MillraceTest):
         self.assertIn(b"\nadd to the configuration:\n[subtotal d.all]\nkey = host(u)\n", uncounted.stderr)
         bare = self.run_program("millrace", "query", "series", "--user")
         self.assertEqual((bare.returncode, b"every option is --NAME VALUE" in bare.stderr), (64, True))
+        cut = ("query", "series", "--user=bitly", "--unit=hour", "--from=2012-03-25T01:00:00Z", "--to=2012-03-25T01:20:00Z", "--config", config)
+        refused = self.run_program("millrace", *cut)
+        self.assertEqual((refused.returncode, refused.stdout), (64, b""))
+        self.assertEqual(refused.stderr, b"millrace query: 400: to: 2012-03-25T01:20:00Z is within a counted hour (whole hours outward, as with "
+                         b"bounds=outward: from=2012-03-25T01:00:00Z&to=2012-03-25T02:00:00Z; inward: no whole hour); add --bounds outward\n")
+        outward = self.run_program("millrace", *cut, "--bounds", "outward").stdout.decode()
+        self.assertRegex(outward, r"(?m)^total +300\nbounds: moved outward to 2012-03-25T01:00:00Z and 2012-03-25T02:00:00Z$")
         self.check_usage(config)
 
     def check_usage(self, config):

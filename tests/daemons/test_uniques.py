@@ -3,7 +3,9 @@ three shards, while they are compacted, whatever is killed."""
 # seconds: 20
 import bisect
 import collections
+import csv
 import datetime
+import io
 import json
 import os
 import threading
@@ -155,8 +157,9 @@ class UniquesCase(harness.MillraceTest):
                            "all to be counted", timeout=harness.LONG)
 
     def compact(self, *more):
+        """Returns once sortdb and the api that maps the archive serve the new generation."""
         done = self.run_program("compactor", "--archive=" + self.archive, "--slices=" + self.path("data", "slices"),
-                                "--aggregator-url=" + self.url, "--sortdb-url=" + self.sortdb.url, *more)
+                                "--aggregator-url=" + self.url, "--sortdb-url=%s,%s" % (self.sortdb.url, self.apis[0].url), *more)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
 
     def ask(self, api, path, params):
@@ -313,6 +316,7 @@ class Uniques(UniquesCase):
             self.assertEqual(failures, [0])
 
     def run_compactor(self):
+        """Only sortdb is told of the new generation: the other api finds it when a question needs a cleared slice."""
         done = self.run_program("compactor", "--archive=" + self.archive, "--slices=" + self.path("data", "slices"),
                                 "--aggregator-url=" + self.url, "--sortdb-url=" + self.sortdb.url)
         return done.returncode or 0
@@ -381,10 +385,10 @@ class Answers(UniquesCase):
                 ("user=bitly&count=visitor&timezone=Asia/Kolkata", 422, "day-sets"),
                 ("user=bitly&count=hourly&timezone=Asia/Kolkata", 422, "part-hour-zone", "round=hour"),
                 ("user=bitly&count=visitor&unit=hour", 422, "unit=day"), ("user=bitly&count=visitor&from=%d&to=%d" % (START + HOUR, START + DAY), 422, "midnight"),
-                ("user=bitly&count=visitor&window=0", 400, "window"), ("user=bitly&count=visitor&by=c", 400, "count=LABEL"),
+                ("user=bitly&count=visitor&window=0", 400, "window"), ("user=bitly&count=visitor&by=c", 400, "by is a parameter of", "count"), ("ns=c.u&key=k", 400, "count=LABEL"),
                 ("user=bitly&count=visitor&top=3", 400), ("user=bitly&count=visitor&stickiness=2", 400),
                 ("user=bitly&count=visitor&windw=3", 400, "did you mean window"), ("user=&count=visitor", 400, "no key"),
-                ("ns=v.u&key=k&count=hourly", 400, "v.u counts each visitor"), ("ns=v.u&key=k&count=x", 404, "visitor"), ("ns=c.u&key=k", 400), ("ns=x.u&key=k", 404), ("user=bitly&count=hourly&unit=hour&units=200000", 400, "units"),
+                ("ns=v.u&key=k&count=hourly", 400, "v.u counts each visitor"), ("ns=v.u&key=k&count=x", 404, "visitor"), ("ns=x.u&key=k", 404), ("user=bitly&count=hourly&unit=hour&units=200000", 400, "units"),
                 ("user=bitly&user=bitly&count=visitor", 400, "twice"), ("user=bitly&count=visitor&period=all&unit=hour", 422)):
             self.refused("uniques", query, status, *texts)
         self.refused("series", "ns=v.u&key=k", 400, "/v1/uniques")
@@ -408,9 +412,9 @@ class Answers(UniquesCase):
         by_ns = self.ask(self.api, "uniques", [("ns", "v.u"), ("key", "bitly"), ("from", START), ("to", START + 3 * DAY)])
         self.assertEqual((by_ns["ns"], by_ns["count"], by_ns["total"], [r["n"] for r in by_ns["rows"]]), ("v.u", "visitor", 6, [4, 4, 4]))
         self.assertIn("64-bit hash", by_ns["hash"])
-        csv = self.api.get("/v1/uniques?page=/&window=2&format=csv" + span)
-        self.assertEqual(csv.header("Content-Type"), "text/csv; charset=utf-8")
-        self.assertEqual([line.split(",")[2] for line in csv.text.splitlines()], ["n", "4", "5", "5"])
+        table = self.api.get("/v1/uniques?page=/&window=2&format=csv" + span)
+        self.assertEqual(table.header("Content-Type"), "text/csv; charset=utf-8")
+        self.assertEqual([line.split(",")[2] for line in table.text.splitlines()], ["n", "4", "5", "5"])
         sticky = self.api.get("/v1/uniques?page=/&stickiness=1&unit=month" + span).json()
         self.assertEqual((sticky["rows"][0]["n"], sticky["rows"][0]["daily"]), (6, 4.0))
         self.assertAlmostEqual(sticky["stickiness"], 4 / 6, places=5)
@@ -422,10 +426,32 @@ class Answers(UniquesCase):
         self.assertEqual([line.split(",")[6] for line in cohort], ["n", "4", "4", "1"])
         cohort = self.api.get("/v1/cohort?all=2026-03-01@v.p:/&not=2026-03-02@h.u:bitly").json()
         self.assertEqual((cohort["n"], [s["ns"] for s in cohort["sets"]]), (1, ["v.p", "h.u"]))
+        self.check_approximate(span)
         counters = self.api.get("/v1/counters").json()["totals"]
         self.assertEqual([u["label"] for u in counters[1]["uniques"]], ["visitor", "hourly"])
         self.assertEqual(counters[1]["uniques"][1], {"ns": "h.u", "label": "hourly", "member": "v", "by": "hour"})
         self.assertEqual(self.api.get("/v1/uniques?page=absent" + span).json()["total"], 0)
+
+    def check_approximate(self, span):
+        """Sets of UTC hours, asked for by a zone of half hours: no row is complete."""
+        zone = "&timezone=Asia/Kolkata&round=hour"
+        for target in ("uniques?user=bitly&count=hourly&stickiness=1" + span, "uniques?user=bitly&count=hourly&unit=hour&window=2" + span,
+                       "retention?user=bitly&count=hourly&unit=day&lookback=1" + span,
+                       "cohort?all=2026-03-01@h.u:bitly&not=2026-03-02@h.u:bitly"):
+            exact, reply = self.api.get("/v1/" + target).json(), self.api.get("/v1/" + target + zone)
+            got = reply.json()
+            for answer, marks in (exact, (True, None, None)), (got, (False, True, "hour")):
+                rows = answer.get("rows") or answer["sets"] + [answer]
+                rows += [cell for row in rows for cell in row.get("retained", [])]
+                self.assertEqual({(r["complete"], r.get("approximate")) for r in rows}, {marks[:2]}, answer)
+                self.assertEqual((answer.get("approximate"), answer.get("round")), marks[1:])
+            self.assertNotIn("max-age", reply.header("Cache-Control"))
+            lines = csv.DictReader(io.StringIO(self.api.get("/v1/" + target + zone + "&format=csv").text))
+            self.assertEqual({(r["complete"], r["approximate"]) for r in lines}, {("false", "true")})
+        # Only the set is in a time of half hours: clocks of Lord Howe Island are 10.5 hours ahead in winter, 11 in summer.
+        winter = "cohort?all=2025-07@h.u:bitly&period=2026-01&timezone=Australia/Lord_Howe"
+        self.assertEqual(self.api.get("/v1/" + winter).json()["code"], "part-hour-zone")
+        self.assertEqual(self.api.get("/v1/" + winter + "&round=hour").json()["approximate"], True)
 
     def query(self, *words):
         done = self.run_program("millrace", "query", *words, "--api-url", self.api.url, env={**os.environ, "LC_ALL": "C"})
@@ -491,6 +517,25 @@ class Answers(UniquesCase):
         self.assertEqual((r.status, r.json()["missing"][0]["source"]), (503, "aggregator"))
         partial = self.ask(self.api, "uniques", params + [("partial", "allow")])
         self.assertEqual((partial["partial"], partial["total"]), (True, expected["total"]))
+
+    def test_opened_sets_count_towards_max_buffered(self):
+        """Sets with numbers in all containers, of which each needs 2.6 MB once it is opened."""
+        words = " ".join("%06xAQA" % i for i in range(1 << 16))
+        with open(self.path("sets"), "w") as f:
+            for day in range(1, 15):
+                f.write("v.u|bitly.q3%s,@%s\n" % ("0123456789abcdef"[day], words))
+        self.compact("--import", self.path("sets"))
+        target = "/v1/uniques?user=bitly&count=visitor&unit=week&from=%d&to=%d"
+        small = self.start("api", "--config", self.config, "--aggregator-url", self.url, "--archive", self.archive, "--max-buffered=64M")
+        harness.wait_until(lambda: "reading the archive" in small.log, lambda: small.log)
+        for _ in range(3):
+            r = small.get(target % (START, START + 13 * DAY))
+            self.assertEqual((r.status, r.json()["code"]), (413, "answer-too-large"), r.body)
+            self.assertIn("shorter time", r.json()["hint"])
+            r = small.get(target % (START, START + 8 * DAY))
+            self.assertEqual((r.status, r.json()["total"]), (200, 1 << 16), r.body)
+        self.assertEqual(self.apis[0].post("/reload").status, 200)
+        self.assertEqual(self.apis[0].get(target % (START, START + 13 * DAY)).json()["total"], 1 << 16)
 
     def test_damaged_sets_are_named(self):
         self.publish([random_event(self.rng) for _ in range(3000)])

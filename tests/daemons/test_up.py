@@ -144,11 +144,12 @@ class Up(harness.MillraceTest):
         ask("/pause?queue=side")
         ask("/mput?queue=side", b"a\nb")
         ask("/put?queue=side", b"c", 503)
-        self.wait_status("2 in other queues, side: paused, side: 1 rejected")
+        self.wait_status("2 in other queues, queue side: paused, queue side: full, queue side: 1 rejected")
         ask("/pause?queue=side&for=0")
         lease = pipeline.ask("simplequeue", "POST", "/reserve?queue=side").header("X-Millrace-Lease")
         ask("/bury?queue=side&id=1&lease=" + lease)
-        self.wait_status(", side: 1 buried, side: 1 rejected")
+        self.wait_status(", queue side: 1 buried, ")
+        self.wait_status(", queue side: 1 rejected")
         pipeline.interrupt()
 
     def test_what_no_restart_can_heal_is_left_alone_and_said(self):

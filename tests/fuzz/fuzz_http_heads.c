@@ -59,10 +59,12 @@ static void tell(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-static const char *why_unready(void *arg)
+static bool why_unready(void *arg, struct buf *why)
 {
     (void)arg;
-    return unready ? "resting" : NULL;
+    if (why)
+        buf_append_str(why, "resting");
+    return unready;
 }
 
 static const struct http_route routes[] = {

@@ -226,10 +226,12 @@ static const struct http_route routes[] = {
     {.path = NULL},
 };
 
-static const char *why_not(void *ctx)
+static bool why_not(void *ctx, struct buf *why)
 {
     const struct probe *p = ctx;
-    return p->not_ready ? "told so" : NULL;
+    if (why)
+        buf_append_str(why, "told so");
+    return p->not_ready;
 }
 
 static void answer_held(struct probe *p)

@@ -158,21 +158,83 @@ static const char *add_directive(struct log_fields *f, const char *at)
     return k ? add(f, at, c + n, k, "") : NULL;
 }
 
-/* Joins the quoted pieces of nginx's configuration, and removes the escapes of Apache's. */
-static char *plain_text(const char *given)
+/* Returns the text after a keyword, blanks and `words` further words, or NULL if the text does not begin in this way. */
+static const char *after_keyword(const char *text, const char *keyword, int words)
 {
+    static const char blanks[] = " \t\r\n";
+    size_t n = strlen(keyword);
+    if (strncmp(text, keyword, n) != 0 || !text[n] || !strchr(blanks, text[n]))
+        return NULL;
+    text += n + strspn(text + n, blanks);
+    for (; words > 0; words--) {
+        text += strcspn(text, blanks);
+        text += strspn(text, blanks);
+    }
+    return text;
+}
+
+/* Appends a character of a format, or the character that a backslash of nginx's or Apache's configuration escapes.
+ * Returns the rest. */
+static const char *append_char(char **to, const char *c)
+{
+    if (*c == '\\' && c[1] && strchr("\"'\\t", c[1]))
+        *(*to)++ = *++c == 't' ? '\t' : *c;
+    else
+        *(*to)++ = *c;
+    return c + 1;
+}
+
+/* Appends the quoted pieces of a statement, and with `joins_words` the words between them. Returns the end. */
+static const char *join_pieces(const char *c, const char *quotes, bool joins_words, char **to)
+{
+    while (*c && *c != ';')
+        if (strchr(quotes, *c)) {
+            char quote = *c++;
+            while (*c && *c != quote)
+                c = append_char(to, c);
+            c += *c == quote;
+        } else if (*c == '#') {
+            c += strcspn(c, "\n");
+        } else if (joins_words && !isspace((unsigned char)*c)) {
+            c = append_char(to, c);
+        } else {
+            c++;
+        }
+    return c;
+}
+
+/* Returns the format itself from the text of a configuration: quoted pieces, or a whole statement (`log_format NAME ...;`
+ * of nginx, `LogFormat "..." NAME` of Apache). Returns NULL with the reason if the lines of the statement have no such format. */
+static char *plain_text(const char *given, struct error *error)
+{
+    static const char blanks[] = " \t\r\n", escape[] = "escape=";
     char *out = mem_strdup(given), *to = out;
-    const char *from = given + strspn(given, " \t\n");
-    bool is_quoted = *from == '\'', is_inside = !is_quoted;
-    for (const char *c = from; *c; c++)
-        if (is_quoted && *c == '\'')
-            is_inside = !is_inside;
-        else if (is_inside && *c == '\\' && c[1] && strchr("\"'\\t", c[1]))
-            *to++ = *++c == 't' ? '\t' : *c;
-        else if (is_inside)
-            *to++ = *c;
+    const char *c = given + strspn(given, blanks), *why = NULL;
+    const char *nginx = after_keyword(c, "log_format", 1), *apache = after_keyword(c, "LogFormat", 0);
+    if (nginx && strncmp(nginx, escape, strlen(escape)) == 0) {
+        nginx += strlen(escape);
+        if (strncmp(nginx, "json", 4) == 0)
+            why = "the lines of a format with escape=json are events: omit --log-format";
+        nginx += strcspn(nginx, blanks);
+    }
+    if (nginx || apache || *c == '\'') {
+        c = nginx    ? join_pieces(nginx, "\"'", true, &to)
+            : apache ? join_pieces(apache, "\"", false, &to)
+                     : join_pieces(c, "'", false, &to);
+        c += *c == ';';
+        c += strspn(c, blanks);
+        if (*c && *c != '#' && !why)
+            why = "text follows the format: give one statement only";
+    } else {
+        while (*c)
+            c = append_char(&to, c);
+    }
     *to = '\0';
-    return out;
+    if (!why)
+        return out;
+    error_set(error, -1, "--log-format: %s", why);
+    free(out);
+    return NULL;
 }
 
 /* True if an earlier field has the same member, or if a part of the request has it. */
@@ -217,6 +279,11 @@ static int finish(struct log_fields *f, struct error *error)
         if (is_given(f, i))
             p->member[0] = '\0';
     }
+    if (f->n == 0)
+        return error_set(error, -1,
+            "--log-format: the text has no directive; within double quotes the shell removes $NAME: write "
+            "the "
+            "statement into a file, and use --log-format=\"$(cat FILE)\"");
     return times > 0 ? 0
                      : error_set(error, -1,
                            "--log-format: the format has no time (%%t, $time_local, $time_iso8601, $msec)");
@@ -231,7 +298,9 @@ int log_fields_compile(struct log_fields *f, const char *text, struct error *err
             f->required = builtins[i].required;
             text = builtins[i].text;
         }
-    f->text = plain_text(text);
+    f->text = plain_text(text, error);
+    if (!f->text)
+        return -1;
     for (const char *c = f->text; *c; c++)
         is_nginx = is_nginx || (*c == '$' && (islower((unsigned char)c[1]) || c[1] == '{'));
     for (const char *c = f->text, *end; *c; c = end) {

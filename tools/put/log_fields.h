@@ -4,7 +4,8 @@
  *     %h %l %u %t "%r" %>s %b                          https://httpd.apache.org/docs/2.4/mod/mod_log_config.html
  *     $remote_addr - $remote_user [$time_local] ...    https://nginx.org/en/docs/http/ngx_http_log_module.html
  *
- * 1. The built-in formats are such texts too.
+ * 1. The built-in formats are such texts too. The text may also be quoted pieces of nginx's configuration, or a whole
+ *    statement: `log_format NAME 'PIECE' ...;` of nginx, `LogFormat "FORMAT" NAME` of Apache.
  * 2. A member occurs once: of two directives with one member, the first counts.
  * 3. The time may be in several directives, such as `%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t`, up to the one with the
  *    zone. */

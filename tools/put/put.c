@@ -52,7 +52,9 @@ static const struct option_row rows[] = {
                 "UTF-16 with its mark)"},
     {.name = "time_field",
         .type = OPTION_STRING,
-        .help = "column of --format=csv with the time (default: [input] time)"},
+        .help =
+            "column of --format=csv whose values become times, under the same name; empty: none (default: "
+            "[input] time). Lines and access logs have their own times"},
     {.name = "time_format",
         .type = OPTION_STRING,
         .help = "form of the times of --format=csv, as in strptime(3): %d.%m.%Y %H:%M"},
@@ -159,6 +161,23 @@ static struct put_form form_of(const struct options *o)
     return (struct put_form){.is_csv = is_csv, .log_format = is_csv ? NULL : format};
 }
 
+/* Refuses options that would have no effect on lines and access logs. */
+static int check_csv_options(const struct options *o)
+{
+    static const struct {
+        const char *name, *shown;
+    } of_csv[] = {
+        {"delimiter", "--delimiter"}, {"time_field", "--time-field"}, {"time_format", "--time-format"}};
+    for (size_t i = 0; i < sizeof of_csv / sizeof *of_csv; i++)
+        if (options_is_set(o, of_csv[i].name))
+            return tool_fail(EX_USAGE,
+                "%s is for --format=csv. JSON lines are posted unchanged, and have their time in the field "
+                "that "
+                "`time` of [input] names. The time of a line of an access log becomes the field `time`",
+                of_csv[i].shown);
+    return 0;
+}
+
 /* Checks all options and files before the first line is sent, so that a mistyped name posts nothing. */
 static int check(const struct options *o)
 {
@@ -175,6 +194,8 @@ static int check(const struct options *o)
         return tool_fail(EX_USAGE, "--state needs --producer");
     if (follows && !producer)
         return tool_fail(EX_USAGE, "--follow needs --producer, to continue at its mark");
+    if (!form_of(o).is_csv && check_csv_options(o) != 0)
+        return EX_USAGE;
     if (follows && form_of(o).is_csv)
         return tool_fail(EX_USAGE, "--format=csv reads whole files: omit --follow");
     if (options_string(o, "log_format") && options_is_set(o, "format"))

@@ -58,7 +58,7 @@ static void print_absent_fields(const struct put_counted *c)
     if (fields.len > 0)
         tool_fail(0,
             "warning: no event of %d has the configured field %s (correct the field's name in the "
-            "configuration, or the sender)",
+            "configuration, or the sender; or name the field in `optional` of [input])",
             COUNTERS_SAMPLE, fields.ptr);
     buf_free(&fields);
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
+#define DOOR_POLL (100 * USEC_PER_MSEC)
 #define BATCH_BYTES ((size_t)1 << 20)
 #define BATCH_DELAY_MAX (200 * USEC_PER_MSEC) /* longest time that a line waits until its batch is full */
 
@@ -48,10 +49,16 @@ static int refused(const struct put_batch_refusal *refusal, void *arg)
         &in->put->rejects, refusal, put_input_name(in), refusal->start - in->content.base, clock_monotonic());
 }
 
+/* Returns the longest time without progress; 0: unlimited. */
+static usec_t timeout_of(const struct options *o)
+{
+    bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
+    return is_lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC;
+}
+
 void put_input_begin(struct put_input *in, struct put *put, const char *name, const char *producer)
 {
     const struct options *o = put->o;
-    bool is_lasting = options_bool(o, "follow") && !options_is_set(o, "timeout");
     *in = (struct put_input){.put = put,
         .name = mem_strdup(name),
         .csv = put->form.is_csv ? csv_new(&put->form.csv) : NULL,
@@ -63,7 +70,7 @@ void put_input_begin(struct put_input *in, struct put *put, const char *name, co
         .tag = tag,
         .auth_token = put->token,
         .refused = refused,
-        .timeout = is_lasting ? 0 : options_int(o, "timeout") * USEC_PER_MSEC,
+        .timeout = timeout_of(o),
         .stopped = &put_stopped});
 }
 
@@ -165,14 +172,43 @@ static int take_csv(struct put_input *in, enum csv_result r)
                              c->wrong, in->record_start + (c->unclosed > 0 ? c->unclosed_at : 0));
 }
 
-int put_open_door(struct put *p, bool is_last)
+static enum put_door_result try_door(struct put *p, struct error *error)
 {
-    struct error error;
     const struct put_door_place place = {
         options_config(p->o), options_string(p->o, "data_dir"), options_string(p->o, "queue_url") != NULL};
-    enum put_door_result r =
-        p->form.has_door ? PUT_DOOR_OPEN : put_door_open(&place, p->form.log_format, &p->form.door, &error);
-    p->form.has_door = r == PUT_DOOR_OPEN || is_last;
+    return put_door_open(&place, p->form.log_format, &p->form.door, error);
+}
+
+/* Waits for the first start of the pipeline, as a put waits for the queue. Until then it is unknown whether the lines
+ * need a door. A queue that is given by its URL may be of another host. */
+static enum put_door_result wait_for_door(struct put *p, struct error *error)
+{
+    bool is_remote = options_string(p->o, "queue_url") != NULL;
+    usec_t began = clock_monotonic(), timeout = timeout_of(p->o);
+    enum put_door_result r = try_door(p, error);
+    while (r == PUT_DOOR_UNKNOWN && !is_remote && !put_stopped &&
+           (timeout == 0 || clock_monotonic() - began < timeout)) {
+        if (!p->has_waited)
+            tool_fail(0,
+                "waiting for the first start of a pipeline in %s, which shows whether its [door] adds to "
+                "the lines; to post without waiting, use --config=FILE",
+                tool_data_dir(options_config(p->o), options_string(p->o, "data_dir")));
+        p->has_waited = true;
+        clock_sleep(DOOR_POLL);
+        r = try_door(p, error);
+    }
+    return r == PUT_DOOR_UNKNOWN && is_remote ? PUT_DOOR_OPEN : r;
+}
+
+int put_open_door(struct put *p, bool is_needed)
+{
+    struct error error;
+    if (p->form.has_door)
+        return 0;
+    enum put_door_result r = is_needed ? wait_for_door(p, &error) : try_door(p, &error);
+    p->form.has_door = r == PUT_DOOR_OPEN;
+    if (r == PUT_DOOR_UNKNOWN && is_needed)
+        return tool_fail(EX_TEMPFAIL, "no pipeline has started: nothing is posted");
     return r == PUT_DOOR_WRONG ? tool_fail(EX_CONFIG, "%s", error.text) : 0;
 }
 

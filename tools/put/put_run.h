@@ -64,6 +64,7 @@ struct put {
     size_t n_done, room_done;
     uint64_t stored_mark; /* of the latest batch that this run has stored, if has_stored */
     bool has_stored;
+    bool has_waited; /* for the first start of the pipeline */
 };
 
 struct put_input {
@@ -94,9 +95,9 @@ void put_input_end(struct put_input *in, bool is_whole);
 /* The name for messages. */
 const char *put_input_name(const struct put_input *in);
 
-/* Opens the door of the log format unless that is done. `is_last`: lines follow, so a pipeline that has not been started
- * has no door. A follower waits for its queue before its lines, and so for a pipeline that starts later. */
-int put_open_door(struct put *p, bool is_last);
+/* Opens the door of the log format unless that is done. `is_needed`: lines follow. Then the call waits for the first start
+ * of the pipeline, unless --config or --queue-url is given. */
+int put_open_door(struct put *p, bool is_needed);
 int put_flush(struct put_input *in);
 /* Takes a result of line_source_next or log_tail_next: a line, NULs, or a part of a line that is too long. */
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes);

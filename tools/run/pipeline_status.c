@@ -24,8 +24,6 @@
 #define CLOCK_BEHIND_MIN 60 /* seconds */
 #define DISK_SPAN_MIN 3600  /* seconds over which the growth of the data is measured */
 #define RECENT_AGE_MAX 600  /* seconds for which restarts and their errors are shown */
-#define DENIED "Permission denied"
-#define PROCESS "process "
 
 enum {
     QUEUE,
@@ -49,69 +47,11 @@ const char *pipeline_counted_queue(const struct config *config)
     return queue ? queue : "default";
 }
 
-/* Returns the remedy for "PATH: Permission denied" in a text. run.json belongs to the user of the daemons. */
-static char *owner_remedy(const struct pipeline_status *s, const char *text)
+/* Returns the level of a notice in an array. */
+static enum status_level notice_level(const struct json_doc *doc, const char *array, size_t i)
 {
-    char owner[IO_USER_NAME], needed[IO_USER_NAME] = "of the daemons";
-    const char *end = strstr(text, ": " DENIED), *at = end;
-    struct stat st, run;
-    while (at && at > text && !strchr(" \"", at[-1]))
-        at--;
-    char *path = bytes_dup(bytes_of(at ? at : "", at ? (size_t)(end - at) : 0));
-    char *file = mem_printf("%s/run.json", s->pipeline.data_dir);
-    bool is_known = stat(file, &run) == 0 || stat(s->pipeline.data_dir, &run) == 0;
-    if (is_known)
-        io_user_name(run.st_uid, needed);
-    bool is_other = is_known && stat(path, &st) == 0 && st.st_uid != run.st_uid;
-    if (is_other)
-        io_user_name(st.st_uid, owner);
-    char *remedy = is_other ? mem_printf("%s belongs to user %s, but the daemons run as user %s: `millrace "
-                                         "doctor` names the command",
-                                  path, owner, needed)
-                            : mem_printf("let user %s read and write %s: `millrace doctor` names the command",
-                                  needed, *path == '/' ? path : "the file");
-    free(path);
-    free(file);
-    return remedy;
-}
-
-/* Returns the text of a remedy with the values of QUEUE, URL (of simplequeue), FILE (the configuration), DIR (the
- * data directory), START and RESTART (commands for the pipeline), OWNER (owner_remedy of the problem `why`), and PID (the
- * process that `why` names). The caller frees the text. */
-static char *remedy_of(const struct pipeline_status *s, const char *text, struct bytes queue, const char *why)
-{
-    const char *url = s->pipeline.daemons[QUEUE].url, *file = s->pipeline.config_path;
-    const char *service = s->pipeline.service;
-    char *start = service ? mem_printf("systemctl start %s", service)
-                          : mem_printf("millrace up --config=%s", file ? file : "FILE");
-    char *restart =
-        service ? mem_printf("systemctl restart %s", service) : mem_strdup("restart `millrace up`");
-    char *owner = owner_remedy(s, why);
-    const char *process = strstr(why, PROCESS), *pid = process ? process + strlen(PROCESS) : "";
-    const struct {
-        const char *name;
-        struct bytes value;
-    } names[] = {{"QUEUE", queue}, {"URL", bytes_str(url ? url : "")},
-        {"FILE", bytes_str(file ? file : "FILE")}, {"DIR", bytes_str(s->pipeline.data_dir)},
-        {"START", bytes_str(start)}, {"RESTART", bytes_str(restart)}, {"OWNER", bytes_str(owner)},
-        {"PID", bytes_of(pid, strspn(pid, "0123456789"))}};
-    const size_t n = sizeof names / sizeof *names;
-    struct buf out = {0};
-    while (*text) {
-        size_t i = 0;
-        while (i < n && strncmp(text, names[i].name, strlen(names[i].name)) != 0)
-            i++;
-        if (i < n)
-            buf_append_bytes(&out, names[i].value);
-        else
-            buf_append_char(&out, *text);
-        text += i < n ? strlen(names[i].name) : 1;
-    }
-    free(start);
-    free(restart);
-    free(owner);
-    buf_append_char(&out, '\0');
-    return out.ptr;
+    return bytes_equal_str(json_doc_text(doc, "%s/%zu/level", array, i), "down") ? STATUS_DOWN
+                                                                                 : STATUS_ATTENTION;
 }
 
 /* `remedy` is copied; "": no remedy. */
@@ -128,8 +68,28 @@ static void add_problem(
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    s->problems[s->n_problems++] =
-        (struct status_problem){level, text.ptr, remedy_of(s, remedy, BYTES_NONE, text.ptr)};
+    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, mem_strdup(remedy)};
+}
+
+/* Adds the notices of a daemon or queue, whose words and remedies the daemon has chosen. `fmt` is the place of their
+ * array. */
+static void add_notices(struct pipeline_status *s, const char *before, const struct json_doc *doc,
+    size_t first, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static void add_notices(struct pipeline_status *s, const char *before, const struct json_doc *doc,
+    size_t first, const char *fmt, ...)
+{
+    struct buf at = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_vprintf(&at, fmt, ap);
+    va_end(ap);
+    for (size_t i = first; i < json_doc_length(doc, at.ptr); i++) {
+        struct bytes text = json_doc_text(doc, "%s/%zu/text", at.ptr, i);
+        char *remedy = bytes_dup(json_doc_text(doc, "%s/%zu/remedy", at.ptr, i));
+        add_problem(s, notice_level(doc, at.ptr, i), remedy, "%s%.*s", before, (int)text.len, text.ptr);
+        free(remedy);
+    }
+    buf_free(&at);
 }
 
 static void add_detail(struct daemon_status *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -175,48 +135,29 @@ static double metric(
     return found;
 }
 
-/* Adds the problems of a queue. In `words`, # stands for the number. */
-static void look_at_queue(struct pipeline_status *s, struct bytes queue, struct buf *notes)
+/* Appends a queue's notices and the numbers of its refused and moved messages. */
+static void append_queue(const struct json_doc *stats, struct bytes name, struct buf *out)
 {
-    static const struct {
-        const char *member, *words, *remedy;
-    } members[] = {
-        {"paused", "paused", "resume it: curl -X POST 'URL/pause?queue=QUEUE&for=0'"},
-        {"buried", "# buried",
-            "see the reasons; edit, delete or kick them: millrace queue --config=FILE --data-dir=DIR "
-            "--queue=QUEUE"},
-        {"overflow", "# overflowed", NULL},
-        {"rejected", "# rejected", NULL},
-        {"full", "full", "start or speed up its readers, or raise max_depth or max_bytes"},
-    };
-    struct buf note = {0};
-    for (size_t m = 0; m < sizeof members / sizeof *members; m++) {
-        const char *words = members[m].words;
-        uint64_t n = json_doc_number(
-            s->daemons[QUEUE].stats, "/queues/%.*s/%s", (int)queue.len, queue.ptr, members[m].member);
-        if (n == 0)
-            continue;
-        buf_clear(&note);
-        buf_printf(&note, "%.*s: ", (int)queue.len, queue.ptr);
-        if (words[0] == '#')
-            buf_printf(&note, "%" PRIu64, n);
-        buf_printf(&note, "%s", words + (words[0] == '#'));
-        buf_printf(notes, ", %s", note.ptr);
-        if (!members[m].remedy)
-            continue;
-        char *remedy = remedy_of(s, members[m].remedy, queue, "");
-        add_problem(s, STATUS_ATTENTION, remedy, "queue %s", note.ptr);
-        free(remedy);
+    static const char *const numbers[] = {"rejected", "overflow"};
+    char at[NAME_LEN_MAX + 32];
+    snprintf(at, sizeof at, "/queues/%.*s/notices", (int)name.len, name.ptr);
+    for (size_t i = 0; i < json_doc_length(stats, at); i++) {
+        struct bytes text = json_doc_text(stats, "%s/%zu/text", at, i);
+        buf_printf(out, ", %.*s", (int)text.len, text.ptr);
     }
-    buf_free(&note);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = json_doc_number(stats, "/queues/%.*s/%s", (int)name.len, name.ptr, numbers[i]);
+        if (n > 0)
+            buf_printf(out, ", queue %.*s: %" PRIu64 " %s", (int)name.len, name.ptr, n, numbers[i]);
+    }
 }
 
 /* Checks all queues. `depth` is the depth of the counted queue, because events of other queues do not reach the
  * counted streams. */
 static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
 {
-    struct buf notes = {0};
     uint64_t others = 0;
+    struct buf notes = {0};
     bool ok = d->stats != NULL;
     for (size_t i = 0; ok && i < json_doc_length(d->stats, "/queues"); i++) {
         struct bytes name = json_doc_name(d->stats, "/queues", i);
@@ -225,7 +166,8 @@ static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
         snprintf(pointer, sizeof pointer, "/queues/%.*s/depth", (int)name.len, name.ptr);
         ok = json_doc_u64(d->stats, pointer, &depth);
         *(bytes_equal_str(name, pipeline_counted_queue(s->config)) ? &s->depth : &others) += depth;
-        look_at_queue(s, name, &notes);
+        append_queue(d->stats, name, &notes);
+        add_notices(s, "", d->stats, 0, "/queues/%.*s/notices", (int)name.len, name.ptr);
     }
     d->waiting = ok ? (int64_t)s->depth : -1;
     d->lag = s->depth == 0 ? 0 : -1;
@@ -309,151 +251,123 @@ static const struct {
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
-#define RESTORE_ARCHIVE                                                                                      \
-    "restore the file that the reason names from a backup, then reload: systemctl reload millrace, or "      \
-    "SIGHUP to `millrace up`; see millrace help backup"
-
-#define NO_GENERATION "/manifest.json: No such file"
-#define LINK_CURRENT                                                                                         \
-    "make `current` a link to a generation that exists (millrace help compactor, \"Return to an older "      \
-    "generation\"), then reload: systemctl reload millrace, or SIGHUP to `millrace up`"
-
-#define FREE_DISK "free disk space; it resumes by itself"
-
-/* Remedies of states. The first row applies whose state matches and whose words are in the reason. */
-static const struct {
-    const char *state, *words, *remedy;
+/* States that only a look from outside knows. A daemon that has ended may have logged a remedy, which replaces `remedy`. */
+static const struct outside {
+    const char *state, *remedy;
     enum status_level level;
-} states[] = {
-    {"ready", "", "", STATUS_FINE},
-    {"off", "", "", STATUS_FINE},
-    {"damaged", DENIED, "OWNER, then reload: systemctl reload millrace, or SIGHUP to `millrace up`",
-        STATUS_ATTENTION},
-    {"damaged", NO_GENERATION, LINK_CURRENT, STATUS_ATTENTION},
-    {"damaged", "reload failed", RESTORE_ARCHIVE, STATUS_ATTENTION},
-    {"damaged", "/archive/", RESTORE_ARCHIVE, STATUS_ATTENTION},
-    {"damaged", "", "see the reason, and millrace help operations, \"Damage\"", STATUS_ATTENTION},
-    {"recovering", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
-    {"waiting", "", "wait: it starts once the daemons above are ready", STATUS_ATTENTION},
-    {"starting", "", "wait; `millrace status --watch` shows the progress", STATUS_ATTENTION},
-    {"refusing", DENIED, "OWNER", STATUS_DOWN},
-    {"refusing", NO_GENERATION, LINK_CURRENT, STATUS_DOWN},
-    {"refusing", "cannot open the archive", RESTORE_ARCHIVE, STATUS_DOWN},
-    {"refusing", "opening the archive", "wait; `millrace status --watch` shows when it is open",
-        STATUS_ATTENTION},
-    {"refusing", "does not answer queries", "mend the source that the reason names; queries then work again",
-        STATUS_DOWN},
-    {"refusing", "another stream",
-        "restore pubsub from a copy, or give the stream a new name: millrace help recovery", STATUS_DOWN},
-    {"refusing", "restored copy", "do what the reason says: millrace help recovery", STATUS_DOWN},
-    {"refusing", "cursor", "move or delete the cursor (POST or DELETE /cursors), or free disk space",
-        STATUS_DOWN},
-    {"refusing", "the disk is full", FREE_DISK, STATUS_DOWN},
-    {"refusing", "disk_limit", "set retain_bytes or retain_age, or raise disk_limit", STATUS_DOWN},
-    {"refusing", "", "see the reason, and millrace help operations", STATUS_DOWN},
-    {"failing", DENIED, "OWNER, then RESTART", STATUS_DOWN},
-    {"failing", "", "repair the disk, then restart the daemon", STATUS_DOWN},
-    {"restarting", DENIED, "OWNER", STATUS_DOWN},
-    {"restarting", NO_GENERATION, LINK_CURRENT, STATUS_DOWN},
-    {"restarting", "cannot serve error=", RESTORE_ARCHIVE, STATUS_DOWN},
-    {"restarting", "", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
-        STATUS_DOWN},
-    {"failed", DENIED, "OWNER, then RESTART", STATUS_DOWN},
-    {"failed", "", "follow the reason, then RESTART", STATUS_DOWN},
-    {"overloaded", "",
-        "close connections, or raise max_connections and the limit of open files, which `millrace doctor` "
-        "shows",
-        STATUS_DOWN},
-    {"stopping", "", "wait; then start it: START", STATUS_DOWN},
-    {"stopped", "", "start it: START", STATUS_DOWN},
-    {"unreachable", "does not answer", "see its log; if it hangs: kill -9 PID; `millrace up` restarts it",
-        STATUS_DOWN},
-    {"unreachable", "", "start it: START", STATUS_DOWN},
+    enum { NOTHING, START, RESTART } then;
+} outside[] = {
+    {"waiting", "wait: it starts once the daemons above are ready", STATUS_ATTENTION, NOTHING},
+    {"starting", DAEMON_WAIT, STATUS_ATTENTION, NOTHING},
+    {"restarting", "see the log of `millrace up`; `millrace doctor` checks disk, limits and files",
+        STATUS_DOWN, NOTHING},
+    {"failed", "follow the reason", STATUS_DOWN, RESTART},
+    {"stopping", "wait", STATUS_DOWN, START},
+    {"stopped", "", STATUS_DOWN, START},
+    {"unreachable", "", STATUS_DOWN, START},
+    {NULL, "", STATUS_FINE, NOTHING},
 };
 
-static bool contains(const struct buf *text, const char *words)
+/* Returns "start it: COMMAND" or a command that restarts the pipeline, after `first`. The caller frees the text. */
+static char *command_after(const struct pipeline_status *s, const char *first, int then)
 {
-    return memmem(text->ptr ? text->ptr : "", text->len, words, strlen(words)) != NULL;
+    const char *service = s->pipeline.service, *between = then != NOTHING && *first ? ", then " : "";
+    const char *file = s->pipeline.config_path ? s->pipeline.config_path
+                       : s->config             ? s->config->path
+                                               : "FILE";
+    if (then == START && service)
+        return mem_printf("%s%sstart it: systemctl start %s", first, between, service);
+    if (then == START)
+        return mem_printf("%s%sstart it: millrace up --config=%s", first, between, file);
+    if (then == RESTART && service)
+        return mem_printf("%s%ssystemctl restart %s", first, between, service);
+    return mem_printf("%s%s%s", first, between, then == RESTART ? "restart `millrace up`" : "");
 }
 
 /* Sets the level of a daemon and adds a problem, unless the pipeline has ended, which is reported as one problem. */
 static void judge_state(struct pipeline_status *s, size_t i)
 {
     struct daemon_status *d = &s->daemons[i];
-    size_t row = 0;
-    while (strcmp(states[row].state, d->state) != 0 || !contains(&d->detail, states[row].words))
+    const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+    const struct outside *row = outside;
+    while (row->state && strcmp(row->state, d->state) != 0)
         row++;
-    d->level = states[row].level;
-    if (d->level == STATUS_FINE || s->pipeline.has_ended)
+    d->level = row->state ? row->level : d->level;
+    if (!row->state || s->pipeline.has_ended)
         return;
-    struct bytes why = buf_bytes(&d->detail);
-    bool repeats = bytes_starts_with(why, bytes_str(d->state));
-    add_problem(s, d->level, states[row].remedy, "%s is %s%s%.*s", pipeline_daemon_name(i),
-        repeats ? "" : d->state, why.len && !repeats ? ": " : "", (int)why.len, why.ptr ? why.ptr : "");
+    bool has_ended = strcmp(d->state, "restarting") == 0 || strcmp(d->state, "failed") == 0;
+    bool hangs = strcmp(d->state, "unreachable") == 0 && p->pid > 0;
+    char *remedy =
+        hangs ? mem_printf("see its log; if it hangs: kill -9 %" PRId64 "; `millrace up` restarts it", p->pid)
+              : command_after(s, has_ended && p->remedy ? p->remedy : row->remedy, row->then);
+    add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), d->state,
+        d->detail.len ? ": " : "", (int)d->detail.len, d->detail.len ? d->detail.ptr : "");
+    free(remedy);
+}
+
+static bool is_recent(int64_t at)
+{
+    return at > clock_wall() / USEC_PER_SEC - RECENT_AGE_MAX;
+}
+
+/* True if a daemon starts again after a failure. The failure may not be over yet. */
+static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
+{
+    return !d->ready && p->restarts > 0 && p->last_error && p->state && strcmp(p->state, "starting") == 0;
+}
+
+/* Takes the state and the notices from a reply to /health. */
+static void take_health(struct pipeline_status *s, size_t i, int status, struct json_doc *doc)
+{
+    static const char *const known[] = {"refusing", "damaged", "failing", "stopping"};
+    struct daemon_status *d = &s->daemons[i];
+    bool is_overloaded = bytes_equal_str(json_doc_text(doc, "/code"), "overloaded");
+    struct bytes state = json_doc_text(doc, "/state"), why = json_doc_text(doc, "/notices/0/text");
+    d->ready = status == 200;
+    d->state = d->ready ? "ready" : is_overloaded ? "overloaded" : "recovering";
+    for (size_t k = 0; !d->ready && k < sizeof known / sizeof *known; k++)
+        if (bytes_equal_str(state, known[k]))
+            d->state = known[k];
+    for (size_t k = 0; k < json_doc_length(doc, "/notices"); k++) {
+        struct bytes text = json_doc_text(doc, "/notices/%zu/text", k);
+        add_detail(d, "%s%.*s", d->ready || k ? "warning: " : "", (int)text.len, text.ptr);
+    }
+    d->level = is_overloaded ? STATUS_DOWN : d->ready ? STATUS_FINE : notice_level(doc, "/notices", 0);
+    if (!why.len)
+        why = json_doc_text(doc, "/detail");
+    if (is_overloaded)
+        add_detail(d, "%.*s", (int)why.len, why.ptr);
+    if (is_restarting(d, &s->pipeline.daemons[i]) || s->pipeline.has_ended)
+        return;
+    bool is_said = d->ready || strcmp(d->state, "stopping") == 0;
+    if (!is_said) {
+        bool repeats = bytes_starts_with(why, bytes_str(d->state));
+        char *remedy = bytes_dup(json_doc_text(doc, is_overloaded ? "/hint" : "/notices/0/remedy"));
+        add_problem(s, d->level, remedy, "%s is %s%s%.*s", pipeline_daemon_name(i), repeats ? "" : d->state,
+            why.len && !repeats ? ": " : "", (int)why.len, why.len ? why.ptr : "");
+        free(remedy);
+    }
+    char *before = mem_printf("%s: warning: ", pipeline_daemon_name(i));
+    add_notices(s, before, doc, is_said ? 0 : 1, "/notices");
+    free(before);
 }
 
 /* Asks a daemon for /health. Returns false if the daemon does not answer. */
-static bool ask_health(struct daemon_status *d, const char *url)
+static bool ask_health(struct pipeline_status *s, size_t i)
 {
-    static const struct {
-        const char *begin, *state;
-    } reasons[] = {{"refusing", "refusing"}, {"storage failed", "failing"}, {"stopping", "stopping"}};
     struct buf body = {0};
     const char *why;
-    const struct http_call_spec call = {.method = "GET", .target = "/health", .timeout = REPLY_TIMEOUT};
-    int status = tool_request(url, NULL, &call, &body, &why);
-    struct json_doc *doc = status && status != 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
-    struct bytes detail = json_doc_text(doc, "/detail");
-    d->ready = status == 200;
-    d->state = d->ready                                                     ? "ready"
-               : !status                                                    ? "unreachable"
-               : bytes_equal_str(json_doc_text(doc, "/code"), "not-well")   ? "damaged"
-               : bytes_equal_str(json_doc_text(doc, "/code"), "overloaded") ? "overloaded"
-                                                                            : "recovering";
-    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
-        if (bytes_starts_with(detail, bytes_str(reasons[i].begin)))
-            d->state = reasons[i].state;
-    buf_append_bytes(&d->detail, detail);
+    const struct http_call_spec call = {
+        .method = "GET", .target = "/health?format=json", .timeout = REPLY_TIMEOUT};
+    int status = tool_request(s->pipeline.daemons[i].url, NULL, &call, &body, &why);
+    struct json_doc *doc = json_doc_parse(buf_bytes(&body));
+    if (status)
+        take_health(s, i, status, doc);
+    else
+        s->daemons[i].state = "unreachable";
     json_doc_free(&doc);
-    /* Each line after "ready" is a warning. */
-    for (size_t at = sizeof "ready", n; d->ready && at < body.len; at += n + 1) {
-        const char *line = body.ptr + at, *end = memchr(line, '\n', body.len - at);
-        n = end ? (size_t)(end - line) : body.len - at;
-        add_detail(d, "%.*s", (int)n, line);
-    }
     buf_free(&body);
     return status != 0;
-}
-
-static void judge_warnings(struct pipeline_status *s, size_t i)
-{
-    const struct daemon_status *d = &s->daemons[i];
-    const char *remedy =
-        contains(&d->detail, DENIED) ? "OWNER"
-        : contains(&d->detail, "this host's clock says")
-            ? "if this host's clock is wrong: timedatectl set-ntp true, then millrace rejects "
-              "--put-back; else correct the sender"
-        : contains(&d->detail, "rejected in the last minute")
-            ? "correct [input] or the sender; then millrace rejects --put-back"
-        : contains(&d->detail, "has the configured field")
-            ? "correct the field's name in the configuration, or the sender"
-        : contains(&d->detail, "holds completeness back")
-            ? "start that producer's host, or leave it out: millrace producers --leave-out; "
-              "see millrace help counting"
-        : contains(&d->detail, NO_GENERATION)             ? LINK_CURRENT
-        : contains(&d->detail, "cannot open the archive") ? RESTORE_ARCHIVE
-        : contains(&d->detail, "events get no visitor")
-            ? "correct the file, or [door] visitor_key_file; see millrace help privacy"
-        : contains(&d->detail, "events get places")
-            ? "download the file of [door] geo_file again; see millrace help privacy"
-        : contains(&d->detail, "the disk is full") ? FREE_DISK
-        : contains(&d->detail, "the disk is nearly full")
-            ? "free space, or set retain_bytes or retain_age of the streams"
-            : "see millrace help operations";
-    bool is_down = contains(&d->detail, "the disk is full");
-    enum status_level level = is_down ? STATUS_DOWN : STATUS_ATTENTION;
-    if (d->ready && contains(&d->detail, "warning: "))
-        add_problem(s, level, remedy, "%s: %.*s", pipeline_daemon_name(i), (int)d->detail.len, d->detail.ptr);
 }
 
 /* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. */
@@ -471,17 +385,6 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
-static bool is_recent(int64_t at)
-{
-    return at > clock_wall() / USEC_PER_SEC - RECENT_AGE_MAX;
-}
-
-/* True if a daemon starts again after a failure. The failure may not be over yet. */
-static bool is_restarting(const struct daemon_status *d, const struct pipeline_daemon *p)
-{
-    return !d->ready && p->restarts > 0 && p->last_error && p->state && strcmp(p->state, "starting") == 0;
-}
-
 static void look_at_daemon(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
@@ -495,17 +398,16 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         if (why && !s->pipeline.has_ended && !p->is_off)
             add_detail(d, "%s%s", why == p->last_error ? "last error: " : "", why);
         s->known = s->known && d->ready;
-    } else if (!ask_health(d, p->url)) {
+    } else if (!ask_health(s, i)) {
         s->known = false;
         if (p->pid > 0)
-            add_detail(d, PROCESS "%" PRId64 " runs, but does not answer", p->pid);
+            add_detail(d, "process %" PRId64 " runs, but does not answer", p->pid);
         if (p->last_error && is_recent(p->error_at))
             add_detail(d, "last error: %s", p->last_error);
         if (is_restarting(d, p))
             d->state = "restarting";
     } else {
         d->stats = fetch(s, i, "/stats?format=json");
-        judge_warnings(s, i);
         if (is_restarting(d, p)) {
             d->state = "restarting";
             add_detail(d, "last error: %s", p->last_error);
@@ -581,12 +483,13 @@ static void look_at_archive(struct pipeline_status *s)
         look_at_newest(s, path);
     }
     const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
-    if (c->status_text && strstr(c->status_text, "failed"))
-        add_problem(s, STATUS_ATTENTION,
-            c->last_error && strstr(c->last_error, DENIED) ? "OWNER, then run `millrace compact`"
-                                                           : "correct the cause, then run `millrace compact`",
-            "compaction: %s%s%s", c->status_text, c->last_error ? ": " : "",
-            c->last_error ? c->last_error : "");
+    if (c->status_text && strstr(c->status_text, "failed")) {
+        char *remedy =
+            mem_printf("%s, then run `millrace compact`", c->remedy ? c->remedy : "correct the cause");
+        add_problem(s, STATUS_ATTENTION, remedy, "compaction: %s%s%s", c->status_text,
+            c->last_error ? ": " : "", c->last_error ? c->last_error : "");
+        free(remedy);
+    }
     free(path);
 }
 
@@ -625,9 +528,12 @@ static void judge_unknown(struct pipeline_status *s)
     if (s->pipeline.denied)
         add_problem(s, STATUS_DOWN, "run this command as that user: sudo -u USER millrace status",
             "cannot read %s/run.json: Permission denied%s", s->pipeline.data_dir, s->pipeline.denied);
-    else
-        add_problem(s, STATUS_DOWN, "start it: START", "the pipeline of %s is not started: no daemon answers",
+    else {
+        char *start = command_after(s, "", START);
+        add_problem(s, STATUS_DOWN, start, "the pipeline of %s is not started: no daemon answers",
             s->pipeline.data_dir);
+        free(start);
+    }
 }
 
 /* Refused lines are a problem until the operator deletes the file that keeps them. */
@@ -663,36 +569,45 @@ static void add_put(const struct put_report *r, void *arg)
     free(remedy);
 }
 
+/* Looks at what `millrace up` has written about itself. */
+static void look_at_up(struct pipeline_status *s)
+{
+    const struct pipeline *p = &s->pipeline;
+    int64_t minutes = (clock_wall() / USEC_PER_SEC - p->wrong_since) / 60;
+    const char *file = p->config_path ? p->config_path : "FILE";
+    char *remedy = p->has_ended
+                       ? command_after(s, p->end_remedy ? p->end_remedy : "", START)
+                       : mem_printf("find the error: millrace up --check-config --config=%s; correct it, "
+                                    "then reload (SIGHUP)",
+                             file);
+    if (p->has_ended)
+        add_problem(s, STATUS_DOWN, remedy, "the pipeline of %s is stopped%s%s", p->data_dir,
+            p->end_reason ? ": " : "", p->end_reason ? p->end_reason : "");
+    else if (p->wrong_since)
+        add_problem(s, STATUS_ATTENTION, remedy,
+            "the configuration %s is wrong, so the reload of %" PRId64
+            " minutes ago changed nothing; a daemon that "
+            "restarts cannot start",
+            file, minutes > 0 ? minutes : 0);
+    free(remedy);
+    if (!p->has_ended && p->log_dropped > 0)
+        add_problem(s, STATUS_ATTENTION,
+            "see the program that reads the log; after a restart of `millrace up` the number is 0",
+            "%" PRIu64 " lines of the log were dropped: the reader of `millrace up`'s standard error was too "
+            "slow or has ended, or its disk is full",
+            p->log_dropped);
+}
+
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)
 {
     struct error ignored;
-    int64_t minutes;
     *s = (struct pipeline_status){.config = config, .all_ready = true, .known = true};
     pipeline_open(&s->pipeline, config, data_dir);
     if (!config && s->pipeline.config_path &&
         config_read(s->pipeline.config_path, &s->own_config, &ignored) == 0)
         s->config = s->pipeline.config = s->own_config;
     s->taken = clock_monotonic();
-    minutes = (clock_wall() / USEC_PER_SEC - s->pipeline.wrong_since) / 60;
-    if (s->pipeline.has_ended)
-        add_problem(s, STATUS_DOWN,
-            s->pipeline.end_reason && strstr(s->pipeline.end_reason, DENIED) ? "OWNER; then start it: START"
-                                                                             : "start it: START",
-            "the pipeline of %s is stopped%s%s", s->pipeline.data_dir, s->pipeline.end_reason ? ": " : "",
-            s->pipeline.end_reason ? s->pipeline.end_reason : "");
-    else if (s->pipeline.wrong_since)
-        add_problem(s, STATUS_ATTENTION,
-            "find the error: millrace up --check-config --config=FILE; correct it, then reload (SIGHUP)",
-            "the configuration %s is wrong, so the reload of %" PRId64
-            " minutes ago changed nothing; a daemon that "
-            "restarts cannot start",
-            s->pipeline.config_path ? s->pipeline.config_path : "", minutes > 0 ? minutes : 0);
-    if (!s->pipeline.has_ended && s->pipeline.log_dropped > 0)
-        add_problem(s, STATUS_ATTENTION,
-            "see the program that reads the log; after a restart of `millrace up` the number is 0",
-            "%" PRIu64 " lines of the log were dropped: the reader of `millrace up`'s standard error was too "
-            "slow or has ended, or its disk is full",
-            s->pipeline.log_dropped);
+    look_at_up(s);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
     if (!s->pipeline.is_known)

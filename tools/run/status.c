@@ -163,7 +163,7 @@ static void format_age(char out[32], int64_t seconds)
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
-    uint64_t counted = 0, rejected = 0, others = 0;
+    uint64_t counted = 0, rejected = 0, rest = 0;
     if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
@@ -173,10 +173,10 @@ static void print_rejects(const struct pipeline_status *s)
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
         if (i < REASONS_SHOWN)
             printf("%s%" PRIu64 " %.*s", i ? ", " : ": ", lines, (int)reason.len, reason.ptr);
-        others += i < REASONS_SHOWN ? 0 : lines;
+        rest += i < REASONS_SHOWN ? 0 : lines;
     }
-    if (others > 0)
-        printf(" and %" PRIu64 " others", others);
+    if (rest > 0)
+        printf(" and %" PRIu64 " for other reasons", rest);
     putchar('\n');
 }
 

@@ -14,6 +14,7 @@
 #include "config/options.h"
 #include "config/peers.h"
 #include "counts/slice_files.h"
+#include "json/json_fields.h"
 #include "tools/run/agreement.h"
 #include "tools/run/handover.h"
 #include "tools/run/orphans.h"
@@ -110,6 +111,7 @@ static const struct daemon_row daemon_rows[] = {
 /* A daemon's last error: the last logged error before the end of a process, or how the process ended. */
 struct last_error {
     char *text;         /* NULL: none */
+    char *remedy;       /* that the daemon has logged with the error; NULL: none */
     int64_t at;         /* Unix seconds */
     int64_t restarted;  /* time of the latest restart of the daemon (Unix seconds); 0: none */
     bool is_of_process; /* the process `pid` has logged the error */
@@ -303,9 +305,28 @@ static void close_socket(struct supervisor_program *d)
     d->listen_fd = -1;
 }
 
+/* Cuts the last field `remedy` from a logged error. The caller frees the remedy. NULL: none. */
+static char *cut_remedy(struct bytes *error)
+{
+    static const char field[] = " remedy=";
+    bool is_json = error->len > 0 && error->ptr[0] == '{';
+    const char *at = is_json ? NULL : memmem(error->ptr, error->len, field, sizeof field - 1);
+    const char *end = error->ptr + error->len;
+    struct bytes value = at ? bytes_of(at + sizeof field - 1, (size_t)(end - at) - sizeof field + 1) : *error;
+    struct json_doc *d = at || is_json ? json_doc_parse(value) : NULL;
+    struct bytes text = json_doc_text(d, "%s", is_json ? "/remedy" : "");
+    char *remedy = text.len > 0 ? bytes_dup(text) : NULL;
+    if (at)
+        error->len = (size_t)(at - error->ptr);
+    json_doc_free(&d);
+    return remedy;
+}
+
 static void set_error(struct last_error *e, struct bytes text, bool is_of_process)
 {
     free(e->text);
+    free(e->remedy);
+    e->remedy = cut_remedy(&text);
     e->text = bytes_dup(text);
     e->at = clock_wall() / USEC_PER_SEC;
     e->is_of_process = is_of_process;
@@ -363,6 +384,7 @@ static void append_end_reason(const struct up *up, struct buf *out)
         supervisor_report(up->supervisor, up->refused).last_end, error ? ": " : "", error ? error : "");
     buf_append_str(out, ",\"end_reason\":");
     buf_append_json(out, buf_bytes(&reason));
+    buf_printf(out, ",\"end_daemon\":\"%s\"", up->daemons[up->refused].name);
     buf_free(&reason);
 }
 
@@ -406,6 +428,10 @@ static void write_run_file(struct up *up)
         if (up->errors[i].text) {
             buf_printf(&text, ",\"error_at\":%" PRId64 ",\"error\":", up->errors[i].at);
             buf_append_json(&text, bytes_str(up->errors[i].text));
+        }
+        if (up->errors[i].remedy) {
+            buf_append_str(&text, ",\"remedy\":");
+            buf_append_json(&text, bytes_str(up->errors[i].remedy));
         }
         if (up->errors[i].restarted > 0)
             buf_printf(&text, ",\"restarted_at\":%" PRId64, up->errors[i].restarted);
@@ -789,6 +815,7 @@ static int run_up(const struct options *o, char **argv)
             unlink(up.urls[i] + 5);
         free(up.urls[i]);
         free(up.errors[i].text);
+        free(up.errors[i].remedy);
         tool_free_args(&up.args[i]);
     }
     free(up.service);

@@ -10,14 +10,7 @@ const DISK_SPAN_MIN = 3600; // seconds over which the growth is measured
 const RESTARTED = 600; // seconds since the last restart
 
 const REJECTED = /rejected in the last minute/;
-const MEND_REJECTED = "correct [input] or the sender; then millrace rejects --put-back";
-const WARNINGS = [
-  [REJECTED, MEND_REJECTED],
-  [/has the configured field/, "correct the field's name in the configuration, or the sender"],
-  [/holds completeness back/, "start that producer's host, or leave it out: millrace producers --leave-out"],
-  [/./, "millrace help operations"],
-];
-const STATES = { unreachable: "see its log; if it hangs: kill -9 its process; millrace up restarts it", "not ready": "millrace status names the remedy" };
+const UNREACHABLE = "see its log; if it hangs: kill -9 its process; millrace up restarts it";
 
 /** Bytes of disk left, and days until it is full at the rate of the last day; null: not known. */
 export function diskOf(p, stats) {
@@ -27,13 +20,12 @@ export function diskOf(p, stats) {
   return { left: stats.disk_free_bytes, days: seconds >= DISK_SPAN_MIN && used > 0 ? stats.disk_free_bytes / (used / seconds) / 86400 : null };
 }
 
-function queueProblems(d) {
-  return Object.entries(d.stats?.queues ?? {}).flatMap(([name, q]) => [
-    q.buried > 0 && [`${plural(q.buried, "message is", "messages are")} buried in queue ${name}.`,
-      `millrace queue --url=${d.url} --queue=${name}  # then edit, delete or kick`],
-    Number(q.paused) > 0 && [`Queue ${name} is paused.`, `curl -X POST '${d.url}/pause?queue=${name}&for=0'`],
-    Number(q.full) > 0 && [`Queue ${name} is full.`, "start or speed up its readers, or raise max_depth or max_bytes"],
-  ].filter(Boolean));
+/** A daemon words its problems and remedies itself, also those of its queues. Without its token, only /health is known. */
+function said(d) {
+  if (d.state === "unreachable") return [[`${d.name} is unreachable.`, UNREACHABLE]];
+  const notices = [d.stats?.health, ...Object.values(d.stats?.queues ?? {})].flatMap((of) => of?.notices ?? []);
+  if (d.state !== "not ready" || notices.length) return notices.map(({ text, remedy }) => [`${d.name}: ${text}`, remedy]);
+  return [[`${d.name} is not ready: ${d.detail}`, "millrace status names the remedy"]];
 }
 
 /** Unless the aggregator itself warns, because it rejects most lines. */
@@ -42,16 +34,13 @@ function rejects(p) {
   const { rejected, reasons } = stats?.last_minute ?? {};
   if (!p.totals.rejected || REJECTED.test(detail)) return [];
   return rejected > 0
-    ? [[`${plural(rejected, "line was", "lines were")} rejected in the last minute: ${reasons.map((r) => `${count(r.lines)} × ${r.reason}`).join(", ")}.`, MEND_REJECTED]]
+    ? [[`${plural(rejected, "line was", "lines were")} rejected in the last minute: ${reasons.map((r) => `${count(r.lines)} × ${r.reason}`).join(", ")}.`, "correct [input] or the sender; then millrace rejects --put-back"]]
     : [[`${plural(p.totals.rejected, "line was", "lines were")} rejected since the aggregator's start.`, "millrace rejects"]];
 }
 
 /** Each rule returns [words, mend] of its problems. */
 const RULES = [
-  (p) => p.daemons.filter((d) => STATES[d.state]).map((d) => [`${d.name} is ${d.state}${d.detail ? `: ${d.detail}` : ""}.`, STATES[d.state]]),
-  (p) => p.daemons.filter((d) => d.state === "ready" && d.detail).flatMap((d) => d.detail.split("\n").map((line) =>
-    [`${d.name}: ${line.replace(/^warning: /, "")}`, WARNINGS.find(([words]) => words.test(line))[1]])),
-  (p) => p.daemons.filter((d) => d.name === "simplequeue").flatMap(queueProblems),
+  (p) => p.daemons.flatMap(said),
   rejects,
   (p) => p.daemons.filter((d) => d.stats?.disk_size_bytes).flatMap((d) => {
     const { left, days } = diskOf(p, d.stats);

@@ -77,7 +77,8 @@ export function unitOf(state) {
 
 /** The parameters of the API that select the time. */
 export function timeOf(state) {
-  const span = isSpan(state) ? { from: state.from, to: state.to } : { period: state.period };
+  // A span that was chosen in a zone with half hours may cut the hours of another zone.
+  const span = isSpan(state) ? { from: state.from, to: state.to, bounds: "outward" } : { period: state.period };
   // A zone with half hours is answered by whole hours, and the answer says so.
   return { ...span, timezone: zoneOf(state), round: "hour" };
 }

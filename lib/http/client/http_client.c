@@ -41,7 +41,7 @@ struct http_call {
     struct buf request; /* head of the request, and its body unless the body is lent */
     struct bytes lent;  /* body of the request, if lent */
     bool is_head, may_resend;
-    usec_t timeout;
+    usec_t timeout, sent_at;
     void *arg;
     void (*on_headers)(const struct http_reply_view *, void *);
     void (*on_body)(struct http_call *, struct bytes, void *);
@@ -96,6 +96,7 @@ struct http_client {
     size_t read_size, max_reply;
     bool cut_reply;
     usec_t connect_timeout, timeout, idle_timeout;
+    usec_t heard; /* see http_client_heard */
     struct http_call_list waiting;
     struct http_link_list links, dead;
     size_t n_links;
@@ -383,6 +384,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     ssize_t n = read(fd, c->read_buffer, c->read_size);
     if (n < 0 && errno_is_retry(errno))
         return;
+    c->heard = clock_monotonic();
     client_enter(c);
     if (l->state == HTTP_LINK_POOLED) {
         link_close(l);
@@ -426,6 +428,7 @@ static void begin(struct http_link *l)
     struct http_call *call = l->call;
     l->state = HTTP_LINK_BUSY;
     l->sent = 0;
+    call->sent_at = clock_monotonic();
     l->received = l->complete = l->eof = l->write_failed = false;
     buf_clear(&l->kept);
     http_parser_init(&l->parser, HTTP_RESPONSE);
@@ -699,6 +702,16 @@ struct http_call *http_client_request(struct http_client *c, const struct http_c
     TAILQ_INSERT_TAIL(&c->waiting, call, entry);
     client_start_soon(c);
     return call;
+}
+
+usec_t http_client_heard(const struct http_client *c)
+{
+    return c->heard;
+}
+
+usec_t http_call_sent_at(const struct http_call *call)
+{
+    return call->sent_at;
 }
 
 void http_call_cancel(struct http_call *call)

@@ -78,6 +78,11 @@ struct http_client *http_client_new(const struct http_client_config *config);
 void http_client_free(struct http_client **c);
 
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);
+/* Returns the time (clock_monotonic) of the server's last sign of life on any connection, which is a byte or the end of
+ * the connection. 0: none yet. */
+usec_t http_client_heard(const struct http_client *c);
+/* Returns the time (clock_monotonic) at which the client began to send the request. 0: the request waits. */
+usec_t http_call_sent_at(const struct http_call *call);
 /* Calls on_done with HTTP_CLIENT_CANCELLED before http_call_cancel returns, and closes the connection. */
 void http_call_cancel(struct http_call *call);
 /* True if no byte of the request is sent, because the request waits for a connection or for the end of the loop's turn.

@@ -9,20 +9,11 @@ static void handle_ping(struct http_request *req, void *ctx)
 
 void http_reply_health(struct http_request *req)
 {
-    const struct http_server *s = req->conn->server;
-    const char *why = http_not_ready(s);
-    const char *degraded = s->config.degraded ? s->config.degraded(s->config.not_ready_arg) : NULL;
-    if (why)
-        http_problem(req, 503, "not-ready", NULL, "%s", why);
-    else if (degraded)
-        http_problem(req, 503, "not-well", NULL, "%s", degraded);
-    if (why || degraded)
-        return;
-    const char *warnings = s->config.warnings ? s->config.warnings(s->config.not_ready_arg) : NULL;
-    struct buf body = {0};
-    buf_printf(&body, "ready\n%s", warnings ? warnings : "");
-    http_reply(req, 200, NULL, buf_bytes(&body));
-    buf_free(&body);
+    const struct http_server_config *config = &req->conn->server->config;
+    if (config->reply_health)
+        config->reply_health(req, config->not_ready_arg);
+    else if (!http_refuse_not_ready(req))
+        http_reply(req, 200, NULL, BYTES_LITERAL("ready\n"));
 }
 
 static void handle_health(struct http_request *req, void *ctx)
@@ -54,6 +45,10 @@ static void handle_stats(struct http_request *req, void *ctx)
     if (json) {
         buf_append_char(&body, '{');
         stats_print_json_members(config->stats, &body);
+        if (config->print_health) {
+            buf_append_str(&body, ",\"health\":");
+            config->print_health(config->not_ready_arg, &body);
+        }
     }
     if (config->extra_stats) /* in text, extra_stats come first, as scripts for bitly's daemons expect */
         config->extra_stats(config->ctx, json, &body);
@@ -126,8 +121,9 @@ const struct http_route http_preflight_route = {
 
 const struct http_route http_builtin_routes[] = {
     {"/ping", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_ping, .help = "answers OK"},
-    {"/health", HTTP_GET_, HTTP_ROUTE_OPEN, .handler = handle_health,
-        .help = "200 with warnings when ready; 503 with the reason when not ready"},
+    {"/health", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_LENIENT, .handler = handle_health, .params = "format",
+        .help =
+            "200 with warnings and remedies when ready; 503 with the reason and the remedy; ?format=json"},
     {"/stats", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_LENIENT, .handler = handle_stats, .params = "format reset",
         .help = "the daemon's counters; ?format=json"},
     {"/metrics", HTTP_GET_, .handler = handle_metrics, .help = "the daemon's counters for Prometheus"},

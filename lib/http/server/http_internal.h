@@ -243,8 +243,9 @@ void http_route_refuse(struct http_request *req);
 size_t http_route_max_body(const struct http_request *req);
 void http_route_add_allow(struct http_request *req); /* adds Allow with req->allowed */
 void http_route_add_methods(
-    struct http_request *req, const char *header);       /* adds the methods under another name */
-const char *http_not_ready(const struct http_server *s); /* NULL: ready */
+    struct http_request *req, const char *header);                 /* adds the methods under another name */
+bool http_not_ready(const struct http_server *s, struct buf *why); /* appends the reason; `why` may be NULL */
+bool http_refuse_not_ready(struct http_request *req);              /* true: it has replied 503 */
 
 /* http_builtin.c: the built-in routes, whose ctx is the server. A row with a NULL path ends the table. */
 extern const struct http_route http_builtin_routes[];

@@ -219,9 +219,9 @@ bool http_require_same_origin(struct http_request *req)
     return false;
 }
 
-const char *http_not_ready(const struct http_server *s)
+bool http_not_ready(const struct http_server *s, struct buf *why)
 {
-    return s->config.not_ready ? s->config.not_ready(s->config.not_ready_arg) : NULL;
+    return s->config.not_ready && s->config.not_ready(s->config.not_ready_arg, why);
 }
 
 static bool has_name(const char *names, struct bytes name)
@@ -341,7 +341,7 @@ enum http_refusal http_route_judge(struct http_request *req)
     enum http_refusal refusal = judge_access(req);
     if (refusal != HTTP_REFUSED_NOT)
         return refusal;
-    if ((row->flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(s))
+    if ((row->flags & HTTP_ROUTE_WHEN_READY) && http_not_ready(s, NULL))
         return HTTP_REFUSED_NOT_READY;
     if (refused_param(req))
         return HTTP_REFUSED_UNKNOWN_PARAMETER;
@@ -388,7 +388,8 @@ static const struct refusal {
         "requests and replies of all clients exceed --max-buffered",
         "retry; read replies faster, or raise --max-buffered"},
     [HTTP_REFUSED_CONNECTIONS] = {503, "overloaded", "too many connections",
-        "retry; raise --max-connections"},
+        "close connections, or raise max_connections and the limit of open files, which `millrace doctor` "
+        "shows"},
     [HTTP_REFUSED_FOREIGN_HOST] = {403, "foreign-host",
         "the Host header is not an address or name of this daemon",
         "use an address or a name without a dot, or add the name to --allowed-hosts"},
@@ -487,11 +488,21 @@ static void refuse_path(struct http_request *req)
     http_problem(req, r->status, r->code, is_public ? NULL : nearest ? hint : r->hint, "%s", r->detail);
 }
 
+bool http_refuse_not_ready(struct http_request *req)
+{
+    struct buf why = {0};
+    bool is = http_not_ready(req->conn->server, &why);
+    if (is)
+        http_problem(req, 503, "not-ready", NULL, "%.*s", (int)why.len, why.ptr);
+    buf_free(&why);
+    return is;
+}
+
 void http_route_refuse(struct http_request *req)
 {
     enum http_refusal why = req->refusal;
     if (why == HTTP_REFUSED_NOT_READY) {
-        http_problem(req, 503, "not-ready", NULL, "%s", http_not_ready(req->conn->server));
+        http_refuse_not_ready(req);
         return;
     }
     if (why == HTTP_REFUSED_UNKNOWN_PARAMETER) {

@@ -45,8 +45,10 @@ struct http_listener {
 static void send_overloaded(struct http_conn *c)
 {
     static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
-                               "\"code\":\"overloaded\",\"detail\":\"too many connections\"}\n";
-    char text[512];
+                               "\"code\":\"overloaded\",\"detail\":\"too many connections\",\"hint\":\"close "
+                               "connections, or raise max_connections and the limit of open files, which "
+                               "`millrace doctor` shows\"}\n";
+    char text[640];
     int n = snprintf(text, sizeof text,
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
         "Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",

@@ -119,13 +119,14 @@ struct http_server_config {
     /* Called once for each request, when its reply is complete or the client is gone; may be NULL. */
     void (*on_end)(void *arg, const struct http_ended *e);
     void *on_end_arg;
-    const char *server_name;             /* value of the Server header: "millrace-simplequeue/0.1.0" */
-    const char *(*not_ready)(void *arg); /* returns the reason, valid until the next call; NULL: ready */
-    const char *(*degraded)(void *arg);  /* like not_ready, but only for /health; may be NULL */
-    const char *(*warnings)(void *arg);  /* returns lines that /health adds to a 200; NULL: none */
+    const char *server_name; /* value of the Server header: "millrace-simplequeue/0.1.0" */
+    bool (*not_ready)(void *arg, struct buf *why); /* appends the reason; `why` may be NULL; NULL: ready */
+    /* Replies to /health; NULL: the server replies. */
+    void (*reply_health)(struct http_request *req, void *arg);
+    void (*print_health)(void *arg, struct buf *out); /* appends the object `health` of /stats; NULL: none */
     /* Returns true if it will answer the request for /health by http_reply_health, after a check. May be NULL. */
     bool (*check_health)(struct http_request *req, void *ctx);
-    void *not_ready_arg; /* argument of not_ready, degraded and warnings */
+    void *not_ready_arg; /* argument of not_ready, reply_health and print_health */
     /* Adds members to /stats JSON (`,"name":...`) and lines to its text; may be NULL. */
     void (*extra_stats)(void *ctx, bool json, struct buf *out);
     /* Resets the numbers of extra_stats, but not those of /metrics, for /stats?reset=1. May be NULL. */

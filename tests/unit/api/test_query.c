@@ -111,9 +111,9 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         const char *query, *meant;
         int status;
     } slips[] = {{"user=k&timezon=UTC", "timezone", 400}, {"user=k&unti=day", "unit", 400},
-        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Limit=5", "limit", 400}, {"usr=k", "user", 404},
-        {"user=k&fed=1", "feed", 400}, {"colour=red", NULL, 404}, {"user=k&colour=red", NULL, 400},
-        {"user=k&%00unit=day", NULL, 400}, {"user=k&=5", NULL, 400}};
+        {"ns=u&key=k&form=5", "from", 400}, {"user=k&Period=5", "period", 400}, {"usr=k", "user", 404},
+        {"user=k&fed=1", "feed", 400}, {"user=k&limt=5", NULL, 400}, {"colour=red", NULL, 404},
+        {"user=k&colour=red", NULL, 400}, {"user=k&%00unit=day", NULL, 400}, {"user=k&=5", NULL, 400}};
     for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
         char meant[64] = "";
         struct query_error e = bad(QUERY_SERIES, slips[i].query);
@@ -125,6 +125,37 @@ static void a_slip_in_a_name_is_told_apart_from_an_unknown_counter(void **state)
         assert_string_equal(e.code, e.status == 400 ? "unknown-parameter" : "unknown-counter");
         assert_non_null(strstr(e.hint, e.status == 400 ? " hour_offset" : "u user"));
     }
+}
+
+static void a_parameter_of_another_endpoint_is_refused_with_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        enum query_kind kind;
+        const char *query, *detail;
+    } misplaced[] = {
+        {QUERY_SERIES, "user=k&limit=3", "limit is a parameter of breakdown and top, not of series"},
+        {QUERY_BREAKDOWN, "user=k&by=country&sub=US",
+            "sub is a parameter of series and compare, not of breakdown"},
+        {QUERY_SERIES, "counter=user", "counter is a parameter of top, not of series"},
+        {QUERY_TOP, "counter=user&key=k",
+            "key is a parameter of series, breakdown, compare, uniques and retention, not of top"},
+        {QUERY_TOP, "counter=user&user=k", "top takes no key; name the counter by counter=user"},
+        {QUERY_COHORT, "all=user:k&unit=day",
+            "unit is a parameter of series, breakdown, compare, top, uniques and retention, not of cohort"},
+        {QUERY_COHORT, "all=user:k&user=k", "a cohort takes no user=; write all=user:KEY, any= or not="},
+        {QUERY_UNIQUES, "user=k&against=year", "against is a parameter of compare, not of uniques"},
+        {QUERY_SERIES, "user=k&all=user:k", "unknown parameter \"all\""},
+        {QUERY_SERIES, "user=k&period=7d&to=5", "period and to exclude each other"},
+        {QUERY_SERIES, "user=k&by=country&top=3&sub=US", "top and sub exclude each other"},
+        {QUERY_COHORT, "all=user:k&period=7d&period=8d", "repeated parameter: period"}};
+    for (size_t i = 0; i < sizeof misplaced / sizeof *misplaced; i++) {
+        struct query_error e = bad(misplaced[i].kind, misplaced[i].query);
+        assert_string_equal(e.detail, misplaced[i].detail);
+        assert_int_equal(e.status, 400);
+    }
+    assert_null(strstr(bad(QUERY_SERIES, "user=k&limit=3").hint, "limit"));
+    assert_non_null(strstr(bad(QUERY_SERIES, "user=k&limit=3").hint, " top "));
 }
 
 static void a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest(void **state)
@@ -183,11 +214,55 @@ static void the_span_is_the_last_units_or_from_and_to(void **state)
     q = good(QUERY_SERIES, "user=k&units=2&unit_reference_ts=1332547200");
     assert_int_equal(q.from, 1332547200 - DAY);
     assert_int_equal(q.to, 1332547200 + DAY);
-    q = good(QUERY_SERIES, "user=k&from=10&to=7200&unit=hour");
-    assert_int_equal(q.from, 10);
+    q = good(QUERY_SERIES, "user=k&from=3600&to=7200&unit=hour");
+    assert_int_equal(q.from, 3600);
     assert_int_equal(q.to, 7200);
     q = good(QUERY_SERIES, "user=k&units=3&hour_offset=-5");
     assert_int_equal(q.to, today + 5 * 3600); /* it is still yesterday there */
+}
+
+static void bounds_within_an_hour_are_refused_with_whole_hours(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *detail, *hint;
+    } cut[] = {
+        {"from=10&to=7200", "from: 1970-01-01T00:00:10Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=1970-01-01T00:00:00Z&to=1970-01-01T02:00:00Z; "
+            "inward: from=1970-01-01T01:00:00Z&to=1970-01-01T02:00:00Z"},
+        {"units=2&to=1332637201", "to: 2012-03-25T01:00:01Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=2012-03-24T00:00:00Z&to=2012-03-25T02:00:00Z; "
+            "inward: from=2012-03-24T00:00:00Z&to=2012-03-25T01:00:00Z"},
+        {"from=2012-03-25T00:30:00Z", "from: 2012-03-25T00:30:00Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: from=2012-03-25T00:00:00Z&to=2012-03-26T00:00:00Z; "
+            "inward: from=2012-03-25T01:00:00Z&to=2012-03-26T00:00:00Z"},
+        {"period=today&against=5..3599", "against: 1970-01-01T00:00:05Z is within a counted hour",
+            "whole hours outward, as with bounds=outward: 1970-01-01T00:00:00Z..1970-01-01T01:00:00Z; "
+            "inward: no whole hour"},
+        {"from=5&to=5&bounds=outward", "from must be before to", ""},
+        {"period=today&against=5..3&bounds=outward", "from must be before to", ""},
+        {"from=0&to=3600&bounds=inward", "bounds must be outward", ""}};
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        char query[128];
+        snprintf(query, sizeof query, "user=k&%s", cut[i].query);
+        struct query_error e = bad(QUERY_COMPARE, query);
+        assert_string_equal(e.detail, cut[i].detail);
+        assert_string_equal(e.hint, cut[i].hint);
+    }
+    struct query q = good(QUERY_COMPARE, "user=k&bounds=outward&from=7201&to=10801&unit=hour");
+    assert_true(q.is_outward && q.from == 7200 && q.to == 14400 && q.before_from == 0 && q.before_to == 7200);
+    q = good(QUERY_COMPARE, "user=k&bounds=outward&period=today&against=3601..7199");
+    assert_true(q.is_outward && q.before_from == 3600 && q.before_to == 7200);
+    q = good(QUERY_COMPARE, "user=k&bounds=outward&from=7200&to=10800");
+    assert_true(!q.is_outward && q.from == 7200 && q.to == 10800);
+    q = good(QUERY_SERIES, "user=k&from=3601&to=7199&timezone=Asia/Kolkata&round=hour&unit=hour");
+    assert_true(!q.is_outward && q.from == 3601 && q.to == 7199);
+    q = good(QUERY_COMPARE, "user=k&period=today&bounds=outward&against=-7..3601");
+    assert_true(q.before_from == 0 && q.before_to == 7200);
+    assert_non_null(
+        strstr(bad(QUERY_COMPARE, "user=k&against=5..9223372036854775807").hint, "..2160-01-01T00:00:00Z;"));
+    assert_string_equal(bad(QUERY_SERIES, "user=k&from=1332637201&to=1332640799&timezone=Asia/Kolkata").code,
+        "part-hour-zone");
 }
 
 static void periods_and_zones(void **state)
@@ -213,6 +288,53 @@ static void periods_and_zones(void **state)
     assert_false(good(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe").is_rounded);
     assert_string_equal(
         bad(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe&period=this-year").code, "part-hour-zone");
+}
+
+static void weeks_begin_on_the_day_of_the_unit(void **state)
+{
+    (void)state;
+    const int64_t sunday = NOW - 3600; /* 25 March 2012 */
+    static const struct {
+        const char *parameters;
+        int days, last_days; /* from the start of the week to this Sunday */
+    } weeks[] = {{"", 0, 7}, {"&unit=week", 0, 7}, {"&unit=mweek", 6, 13}, {"&week_start=monday", 6, 13},
+        {"&week_start=saturday", 1, 8}, {"&unit=week&week_start=saturday", 1, 8},
+        {"&unit=mweek&week_start=saturday", 6, 13}};
+    for (size_t i = 0; i < sizeof weeks / sizeof *weeks; i++)
+        for (enum query_kind kind = QUERY_SERIES; kind <= QUERY_COMPARE; kind++) {
+            static const char *const named[] = {"user=k", "user=k&by=country", "user=k"};
+            static const char *const periods[] = {"this-week", "last-week", "2w"};
+            for (size_t j = 0; j < 3; j++) {
+                char query[128];
+                snprintf(query, sizeof query, "%s&period=%s%s", named[kind], periods[j], weeks[i].parameters);
+                struct query q = good(kind, query);
+                assert_int_equal(q.from, sunday - DAY * (j ? weeks[i].last_days : weeks[i].days));
+                assert_int_equal(q.to, sunday - DAY * (weeks[i].days - (j == 1 ? 0 : 7)));
+                if (kind == QUERY_COMPARE)
+                    assert_int_equal(q.before_from, q.from - (q.to - q.from));
+            }
+        }
+}
+
+static void a_unit_without_meaning_is_refused(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"period=today", "period=2012", "period=12mo", "period=all",
+        "from=0&to=3600"},
+                             *const meant[] = {
+                                 "", "&units=3", "&to=7200", "&from=7200", "&period=2w", "&period=last-week"};
+    char query[128];
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        snprintf(query, sizeof query, "user=k&by=country&unit=day&%s", times[i]);
+        struct query_error e = bad(QUERY_BREAKDOWN, query);
+        assert_string_equal(e.detail, "unit has no meaning for the sums of a given time; leave unit out");
+        assert_int_equal(e.status, 400);
+        good(QUERY_BREAKDOWN, strncat(strcpy(query, "user=k&by=country&"), times[i], 64));
+    }
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++) {
+        snprintf(query, sizeof query, "user=k&by=country&unit=mweek%s", meant[i]);
+        good(QUERY_BREAKDOWN, query);
+    }
 }
 
 static void a_date_that_does_not_exist_is_named(void **state)
@@ -383,10 +505,14 @@ int main(void)
         cmocka_unit_test(sets_of_a_cohort_name_any_key),
         cmocka_unit_test(unknown_counters_are_answered_with_the_known),
         cmocka_unit_test(a_slip_in_a_name_is_told_apart_from_an_unknown_counter),
+        cmocka_unit_test(a_parameter_of_another_endpoint_is_refused_with_its_own),
         cmocka_unit_test(a_slip_in_the_name_of_a_counter_is_answered_with_the_nearest),
         cmocka_unit_test(a_slip_in_a_time_zone_is_answered_with_the_nearest),
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
+        cmocka_unit_test(bounds_within_an_hour_are_refused_with_whole_hours),
         cmocka_unit_test(periods_and_zones),
+        cmocka_unit_test(weeks_begin_on_the_day_of_the_unit),
+        cmocka_unit_test(a_unit_without_meaning_is_refused),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
         cmocka_unit_test(milliseconds_are_recognized),
         cmocka_unit_test(what_top_needs_is_shown_in_lines_of_the_configuration),

@@ -80,8 +80,8 @@ static void test_columns_that_are_left_out(void **state)
     check(",t,l\n0,5,ann\n1,6,bob\n", "{\"t\":5,\"l\":\"ann\"}{\"t\":6,\"l\":\"bob\"}");
     check("t,l,\n5,ann,\n6,bob,x\n", "{\"t\":5,\"l\":\"ann\"}{\"t\":6,\"l\":\"bob\"}");
     check("t,l,t\n5,ann,6\n", "{\"t\":5,\"l\":\"ann\"}");
-    check("t,l\n5,ann,,\n6,bob,x\n",
-        "{\"t\":5,\"l\":\"ann\"}!the record has 3 fields, and the first line has 2");
+    check("t,l\n5,ann,,\n6,bob,x\n", "{\"t\":5,\"l\":\"ann\"}!the record has 3 fields, and the first line "
+                                     "has 2; quotes must enclose a value that contains the delimiter");
     struct csv *c = csv_new(&form);
     assert_int_equal(csv_add(c, bytes_str(",t,l,t,\n")), CSV_NONE);
     assert_string_equal(csv_record(c)->note, "left out: columns without a name of their own: 1, 4 (t), 5");
@@ -146,8 +146,10 @@ static void test_times(void **state)
 static void test_wrong_records(void **state)
 {
     (void)state;
-    check("a,b\n1\n1,2,3\n4,5\n", "!the record has 1 fields, and the first line has 2!the record has 3 "
-                                  "fields, and the first line has 2{\"a\":4,\"b\":5}");
+    check("a,b\n1\n1,2,3\n4,5\n",
+        "!the record has 1 fields, and the first line has 2!the record has 3 "
+        "fields, and the first line has 2; quotes must enclose a value that contains the delimiter"
+        "{\"a\":4,\"b\":5}");
     check("a\nx\"y\nz\n", "!a quote within a value without quotes{\"a\":\"z\"}");
     check("a\n\"x\"y\n\"\nb\"c\nz\n", "!text after a closing quote!text after a closing quote{\"a\":\"z\"}");
     check("a\n\"x\ny\n", "!the closing quote of a value is missing");

@@ -10,6 +10,7 @@
 #include "counts/set_text.h"
 #include "sets/set_code.h"
 #include "support/cm.h"
+#include "support/set_has.h"
 #include "support/shell.h"
 #include "support/test_dir.h"
 #include "support/trees.h"

@@ -383,32 +383,96 @@ static const struct count_value good = {.name = {"\0\0\0", 3}, .text = {"\1\0", 
                                 foreign = {.name = {"\1\0\1", 3}, .text = {"\1\0\0\0\0\0\0\0", 8}},
                                 count = {.name = {"US", 2}, .count = 3}, none = {.count = 0};
 
-/* A client that chooses its members can choose them so that their hashes are in one chunk. */
-static void a_run_holds_a_chunk_of_many_chosen_hashes(void **state)
+enum { CHOSEN = 10 * SET_CHUNK_HASHES };
+#define BEFORE_CHOSEN (UINT64_C(0x1233) << 48)
+
+/* Makes runs of hashes with one id, after a chunk with the id before. Run k has the hashes whose number is a multiple of
+ * 2 + k, and some others. */
+static void make_runs_of_chosen_hashes(size_t n_runs)
+{
+    for (size_t k = 0; k < n_runs; k++) {
+        struct count_table *table = count_table_new_members(3, 0);
+        for (uint64_t i = 0; i < CHOSEN; i++) {
+            struct count_slot member = count_member(table, 0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), UINT64_C(0x1234) << 48 | i);
+            if (i % (2 + k) == 0 || i % 100 == 1)
+                count_table_add(table, &member, 1);
+            member = count_member(table, 0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), BEFORE_CHOSEN | i);
+            if (i < SET_CHUNK_HASHES)
+                count_table_add(table, &member, 1);
+        }
+        make_run(&runs[k], k + 9, count_table_source(table, texts, counters, &(struct count_range){0}));
+        count_table_free(&table);
+    }
+}
+
+/* Returns the number of the next of these hashes that a run has. */
+static uint64_t next_chosen(uint64_t i, size_t n_runs)
+{
+    for (;; i++)
+        for (size_t k = 0; k < n_runs; k++)
+            if (i % (2 + k) == 0 || i % 100 == 1)
+                return i;
+}
+
+/* A client that chooses its members can choose them so that their hashes have one id. */
+static void many_chosen_hashes_of_one_id_are_chunks_of_limited_length(void **state)
 {
     (void)state;
-    enum { CHOSEN = 200000 };
-    struct count_table *table = count_table_new_members(3, 0);
-    for (uint64_t i = 0; i < CHOSEN; i++) {
-        struct count_slot member = count_member(
-            table, 0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), UINT64_C(0x1234) << 48 | i);
-        count_table_add(table, &member, 1);
-    }
-    for (size_t k = 0; k < 2; k++)
-        make_run(&runs[k], k + 9, count_table_source(table, texts, counters, &(struct count_range){0}));
-    count_table_free(&table);
-    for (size_t n = 1; n <= 2; n++) {
-        struct count_source *sources[2];
+    static uint64_t codes[SET_CHUNK_HASHES];
+    make_runs_of_chosen_hashes(3);
+    for (size_t n = 1; n <= 3; n++) {
+        struct count_source *sources[3];
         struct count_value value;
+        uint64_t expected = next_chosen(0, n);
         for (size_t k = 0; k < n; k++)
             sources[k] = count_run_source(runs[k].index, BYTES_NONE, "slice.db", read_block, &runs[k]);
         struct count_merge *m = count_merge_new(sources, n);
+        enum count_next r;
         assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
-        assert_int_equal(count_merge_next_value(m, &value), COUNT_FOUND);
-        assert_int_equal(set_chunk_size(value.name, value.text), CHOSEN);
-        assert_int_equal(count_merge_next_value(m, &value), COUNT_END);
+        while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND) {
+            assert_true(set_chunk_check(value.name, value.text));
+            size_t size = set_chunk_codes(value.name, value.text, codes, SET_CHUNK_HASHES);
+            if (codes[0] == BEFORE_CHOSEN) {
+                assert_int_equal(size, SET_CHUNK_HASHES);
+                continue;
+            }
+            assert_true(
+                size == SET_CHUNK_HASHES || next_chosen((codes[size - 1] + 1) << 16 >> 16, n) >= CHOSEN);
+            for (size_t i = 0; i < size; i++, expected = next_chosen(expected + 1, n))
+                assert_true(codes[i] == (UINT64_C(0x1234) << 48 | expected));
+        }
+        assert_int_equal(r, COUNT_END);
+        assert_true(expected >= CHOSEN);
         count_merge_free(&m);
         close_sources(sources, n);
+    }
+}
+
+/* The first block that has the id is found, although several blocks begin with the id. */
+static void a_read_continues_inside_an_id(void **state)
+{
+    (void)state;
+    struct count_value value;
+    char id[SET_CHUNK_ID];
+    make_runs_of_chosen_hashes(1);
+    assert_true(runs[0].n_blocks >= 5);
+    set_chunk_id(UINT64_C(0x1234) << 48, id);
+    size_t before = 0;
+    for (uint64_t from = 0; from < CHOSEN; from = next_chosen(from + 1, 1), before++) {
+        if (before % 997 != 0)
+            continue;
+        struct count_source *s = count_run_source(runs[0].index, BYTES_NONE, "memory", read_block, &runs[0]);
+        struct count_merge *m = count_merge_new(&s, 1);
+        uint64_t code = UINT64_C(0x1234) << 48 | from;
+        assert_int_equal(count_merge_next_record(m), COUNT_FOUND);
+        assert_int_equal(count_merge_skip_values(m, bytes_of(id, SET_CHUNK_ID)), COUNT_FOUND);
+        size_t skipped = 0;
+        do {
+            assert_int_equal(count_merge_next_value(m, &value), COUNT_FOUND);
+        } while (set_chunk_is_before(value.name, value.text, code) && ++skipped);
+        assert_int_equal(skipped, before / SET_CHUNK_HASHES);
+        count_merge_free(&m);
+        count_source_close(&s);
     }
 }
 
@@ -615,7 +679,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(picked_members_are_those_of_the_keys_and_counters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_read_continues_at_any_chunk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_chunk_is_found_in_any_block, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_holds_a_chunk_of_many_chosen_hashes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            many_chosen_hashes_of_one_id_are_chunks_of_limited_length, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_read_continues_inside_an_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_in_a_run_is_named, set_up, tear_down),
         cmocka_unit_test(counts_and_sets_do_not_mix),
         cmocka_unit_test_setup_teardown(short_texts_have_size_or_members, set_up, tear_down),

@@ -717,6 +717,27 @@ static void test_values_as_members(void **state)
     counters_free(&c);
 }
 
+static void test_fields_that_may_be_absent(void **state)
+{
+    (void)state;
+    struct counters *c =
+        must_read("[input]\ntime = t\noptional = r, a.b\n[total u]\nkey = l\n[total h]\nkey = host(r)\n"
+                  "[subtotal a.u]\nkey = a.b\n[subtotal c.u]\nkey = c\n");
+    struct counters_reader *r = counters_reader_new(c);
+    struct counters_event e;
+    for (int i = 0; i < COUNTERS_SAMPLE; i++)
+        assert_int_equal(
+            counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"l\":\"x\"}"), &e), COUNTERS_EVENT);
+    assert_string_equal(counters_reader_absent(r, 0), "c");
+    assert_null(counters_reader_absent(r, 1));
+    counters_reader_free(&r);
+    counters_free(&c);
+    refuse("[input]\ntime = t\noptional = l referer\n[total u]\nkey = l\n",
+        "optional: no counter has the field referer");
+    refuse("[input]\ntime = t\noptional = all\n[total u]\nkey = \"all\"\n",
+        "optional: no counter has the field all");
+}
+
 static void test_conflicts_of_unique_counters(void **state)
 {
     (void)state;
@@ -762,6 +783,7 @@ int main(void)
         cmocka_unit_test(test_long_texts_are_bounded),
         cmocka_unit_test(test_paths_name_fields_everywhere),
         cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_fields_that_may_be_absent),
         cmocka_unit_test(test_what_is_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,9 +90,11 @@ static void tell(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
-static const char *why_unready(void *arg)
+static bool why_unready(void *arg, struct buf *why)
 {
-    return ((const struct world *)arg)->unready ? "resting" : NULL;
+    if (why)
+        buf_append_str(why, "resting");
+    return ((const struct world *)arg)->unready;
 }
 
 static const struct http_route routes[] = {{.path = "/a", .methods = HTTP_GET_ | HTTP_POST_, .handler = tell},

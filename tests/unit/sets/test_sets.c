@@ -1,5 +1,6 @@
 /* Sets against sorted arrays of codes: every function on random sets of numbers and hashes, sparse and dense. */
 #include "support/cm.h"
+#include "support/set_has.h"
 
 #include "sets/set_algebra.h"
 #include "sets/set_chunk.h"
@@ -374,7 +375,7 @@ static void test_close_hashes_in_many_sets_take_bounded_memory(void **unused)
     set_free(&s);
 }
 
-static void test_adding_and_removing(void **unused)
+static void test_adding_a_view(void **unused)
 {
     (void)unused;
     struct model m[2] = {random_model(5000), random_model(5000)};
@@ -384,13 +385,7 @@ static void test_adding_and_removing(void **unused)
     struct model u = union_of(m, 2);
     v = set_view_of(s);
     assert_equal(&v, &u);
-    for (size_t i = 0; i < u.n; i += 2)
-        set_remove(s, u.codes[i]);
-    set_remove(s, hash_code(123456789));
-    v = set_view_of(s);
-    assert_int_equal(set_view_size(&v), u.n / 2);
-    for (size_t i = 0; i < u.n; i++)
-        assert_int_equal(set_view_has(&v, u.codes[i]), i % 2 == 1);
+    assert_false(set_view_has(&v, hash_code(123456789)));
     set_free(&s);
     set_free(&other);
     for (int i = 0; i < 2; i++)
@@ -523,7 +518,7 @@ int main(void)
         cmocka_unit_test(test_algebra),
         cmocka_unit_test(test_close_hashes_are_counted),
         cmocka_unit_test(test_close_hashes_in_many_sets_take_bounded_memory),
-        cmocka_unit_test(test_adding_and_removing),
+        cmocka_unit_test(test_adding_a_view),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_damage_is_named),
     };

@@ -259,6 +259,30 @@ static void test_lines_of_a_configuration(void **state)
     format = "combined";
 }
 
+static void test_whole_statements(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {
+        "log_format main '$remote_addr [$time_local] \"$request\" $status';",
+        "\n    log_format  main  '$remote_addr [$time_local] '\r\n        '\"$request\" '  # the request\n"
+        "                      '$status';\n",
+        "log_format main escape=default \"$remote_addr [$time_local] \" '\"$request\" $status' ;\n# end\n",
+        "log_format main $remote_addr' [$time_local] \"$request\" '$status;",
+        "LogFormat \"%h %t \\\"%r\\\" %>s\" common", "  LogFormat  \"%h %t \\\"%r\\\" %>s\"\n"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        format = formats[i];
+        check("192.0.2.7 " TIME " \"GET /it's HTTP/1.1\" 200",
+            BEGIN ",\"method\":\"GET\",\"path\":\"/it's\",\"protocol\":\"HTTP/1.1\",\"status\":200}");
+    }
+    format = "log_format clicks escape=json '{\"t\":$msec}';";
+    check_wrong("", "the lines of a format with escape=json are events: omit --log-format");
+    format = "log_format a '$msec $remote_addr'; log_format b '$msec';";
+    check_wrong("", "text follows the format: give one statement only");
+    format = "log_format main '  [] \"\" ';"; /* the shell has removed the variables */
+    check_wrong("", "--log-format=\"$(cat FILE)\"");
+    format = "combined";
+}
+
 static void test_times_in_pieces(void **state)
 {
     (void)state;
@@ -292,7 +316,7 @@ static void test_formats_that_are_none(void **state)
     format = "%h %u";
     check_wrong("", "the format has no time");
     format = "";
-    check_wrong("", "the format has no time");
+    check_wrong("", "the text has no directive");
     format = "%t %";
     check_wrong("", "`%` is not a directive");
     format = "%Q %t";
@@ -385,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_targets_in_parts),
         cmocka_unit_test(test_lines_of_a_configuration),
+        cmocka_unit_test(test_whole_statements),
         cmocka_unit_test(test_times_in_pieces),
         cmocka_unit_test(test_formats_that_are_none),
         cmocka_unit_test(test_long_lines),

@@ -1,0 +1,18 @@
+/* period_query: parses the time of a query: its calendar and zone, its span, and the span that a comparison compares with.
+ *
+ * All functions return 0, or -1 with an error. */
+#ifndef MILLRACE_PERIOD_QUERY_H
+#define MILLRACE_PERIOD_QUERY_H
+
+#include "api/parameters.h"
+
+/* Sets calendar, from, to, before_from, before_to, is_all and now. */
+int period_query_parse(struct parameters *p);
+/* If the zone differs from UTC by a part of an hour in the span, sets is_rounded, or refuses the query without
+ * round=hour. */
+int period_query_check_zone(struct parameters *p, int64_t from, int64_t to);
+/* Parses FROM..TO. `name` is the parameter of the text, and `forms` the error about a text of another form. */
+int period_query_range(
+    struct parameters *p, const char *name, const char *forms, struct bytes text, int64_t *from, int64_t *to);
+
+#endif
