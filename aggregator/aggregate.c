@@ -48,7 +48,7 @@ struct aggregate {
     bool is_held;
     enum phase phase;
     struct chain_next next; /* start of the next slice; job.begin points into it */
-    int64_t open_started;
+    int64_t open_started, quarters_since;
     usec_t last_swap, started_job, retry_at, background_at;
     bool has_flushed;
     usec_t turned_at; /* trusted time at which the current or latest seal began */
@@ -80,6 +80,7 @@ static void prepare_begin(struct aggregate *a, usec_t wall)
             .number = a->next.number,
             .counters_text = a->config.counters->text,
             .started = wall / USEC_PER_SEC,
+            .quarters_since = a->next.quarters_since,
             .before = a->next.before,
             .cursors = a->next.cursors,
             .n_cursors = a->next.n_cursors}};
@@ -141,6 +142,7 @@ static enum slice_result open_slices(struct aggregate *a, usec_t wall, struct er
     chain_next_free(&a->next);
     const struct slice_state *state = storage_state(a->storage);
     a->number = state->number;
+    a->quarters_since = state->quarters_since;
     a->before = state->before;
     a->counted = state->tally;
     a->at_start = add_tallies(state->before, state->tally);
@@ -179,7 +181,7 @@ enum slice_result aggregate_open(
     size_t aside = AGGREGATE_MEMORY_MIN / 2 + key_limits_bytes_max(config->counters);
     assert(aside < config->max_memory);
     a->config.max_memory -= aside;
-    a->tally = tally_new(config->counters, a->config.max_memory, config->minutes);
+    a->tally = tally_new(config->counters, a->config.max_memory, config->minutes, a->quarters_since);
     if (r == SLICE_OK)
         r = tally_load_keys(a->tally, a->reader, error);
     if (r == SLICE_OK) {
@@ -473,6 +475,7 @@ static void start_flush(struct aggregate *a, usec_t now, bool seal)
             .tally = a->counted,
             .sums = &a->job_sums,
             .rejects_length = a->rejects_length + a->flushing.rejects.len,
+            .newest_hour = a->flushing.newest_hour,
             .seal = seal},
         .rejects_at = a->rejects_length};
     if (seal) {

@@ -234,12 +234,35 @@ void chain_follow(const struct sealed *sealed, struct chain_next *next)
 {
     const struct slice_state *last = &sealed->slices[sealed->n - 1].state;
     *next = (struct chain_next){.number = last->number + 1,
+        .quarters_since = last->quarters_since,
         .n_cursors = last->n_cursors,
         .before = {last->tally.events + last->before.events, last->tally.skipped + last->before.skipped,
             last->tally.rejected + last->before.rejected}};
     next->cursors = mem_zalloc((last->n_cursors + 1) * sizeof *next->cursors);
     if (last->n_cursors > 0)
         memcpy(next->cursors, last->cursors, last->n_cursors * sizeof *next->cursors);
+}
+
+/* Sets the time from which the open slice counts by quarter hour, which an open slice of these counters has already. */
+static enum slice_result set_quarters(
+    const struct opening *o, const struct sealed *sealed, struct chain_next *next)
+{
+    int64_t since = o->manifest.quarters_since, newest = o->manifest.newest_hour;
+    for (size_t i = 0; i < sealed->n; i++) {
+        const struct slice_state *s = &sealed->slices[i].state;
+        if (since == 0 || (s->quarters_since > 0 && s->quarters_since < since))
+            since = s->quarters_since;
+        newest = s->newest_hour > newest ? s->newest_hour : newest;
+    }
+    if (!o->config->counters->has_quarters && since > 0)
+        return error_set(o->error, SLICE_DIFFERENT,
+            "events were counted by quarter hour, so set [input] resolution = 15m; to count by hour again, "
+            "begin with "
+            "an empty data directory and an empty archive");
+    if (o->config->counters->has_quarters && since == 0)
+        since = newest > 0 ? newest + SECONDS_PER_HOUR : HOUR_FIRST;
+    next->quarters_since = since;
+    return SLICE_OK;
 }
 
 enum slice_result chain_open(
@@ -288,6 +311,8 @@ enum slice_result chain_open(
             c->until = s->name[0] == '.' ? 0 : m->until * USEC_PER_SEC;
         }
     }
+    if (r == SLICE_OK)
+        r = set_quarters(&o, sealed, next);
     if (r == SLICE_OK && next->number <= m->through) {
         error_set(error, SLICE_FOREIGN,
             "slice %" PRIu64

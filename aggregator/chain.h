@@ -15,6 +15,8 @@
  * 4. If the configuration of counters has changed, the open slice is sealed without further counts. A counter with an
  *    old name and a new key is refused, because old and new counts would be added up although they count different
  *    things.
+ * 5. Counts from quarters_since on are of quarter hours. With resolution = 15m, it is the hour after the latest hour that
+ *    has counts in the archive or in a slice. If counts of quarter hours exist, resolution = 1h is refused.
  *
  * The functions block. No other process may use the directory.
  */
@@ -33,6 +35,7 @@ struct chain_config {
 /* The number of the open slice and the position at which the slice begins, for slice_config. */
 struct chain_next {
     uint64_t number;
+    int64_t quarters_since;
     struct slice_tally before;
     struct slice_cursor *cursors;
     size_t n_cursors;

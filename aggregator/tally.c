@@ -28,6 +28,7 @@ struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
     size_t max_memory, n_counters;
+    int64_t quarters_since, quarters_from; /* the same, but 0 and HOUR_END if there are none */
     uint32_t slice; /* current lookup mark, which changes with the slice and with the interner */
     struct batch batch;
     uint32_t *ids;
@@ -43,8 +44,8 @@ struct tally {
 
 static void begin_batch(struct tally *t, struct interner *texts)
 {
-    t->batch = (struct batch){.table = count_table_new(text_hash_seed()),
-        .members = count_table_new_members(text_hash_seed()),
+    t->batch = (struct batch){.table = count_table_new(text_hash_seed(), t->quarters_since),
+        .members = count_table_new_members(text_hash_seed(), t->quarters_since),
         .texts = texts,
         .lookup_mark = t->slice};
 }
@@ -101,7 +102,8 @@ static void amounts_free(struct amounts **ap)
     *ap = NULL;
 }
 
-struct tally *tally_new(const struct counters *counters, size_t max_memory, struct minute_ring *ring)
+struct tally *tally_new(
+    const struct counters *counters, size_t max_memory, struct minute_ring *ring, int64_t quarters_since)
 {
     struct tally *t = mem_zalloc(sizeof *t);
     size_t n = counters->n_totals + counters->n_subtotals;
@@ -111,6 +113,8 @@ struct tally *tally_new(const struct counters *counters, size_t max_memory, stru
         .refill_reader = ring ? counters_reader_new(counters) : NULL,
         .max_memory = max_memory,
         .n_counters = n,
+        .quarters_since = quarters_since,
+        .quarters_from = quarters_since > 0 ? quarters_since : HOUR_END,
         .slice = 1,
         .ids = mem_zalloc((n + 1) * sizeof(uint32_t)),
         .counts = mem_zalloc((n + 1) * sizeof(struct count_slot)),
@@ -208,8 +212,8 @@ struct counters_reader *tally_reader(const struct tally *t)
 }
 
 /* Adds the event's members to the sets of its keys. `ids` are the ids of the event's texts, so that a key over max_keys
- * is `(other)` here, too. */
-static void add_members(struct tally *t, const struct counters_event *event)
+ * is `(other)` here, too. `period` is the first second of the event's hour or quarter hour. */
+static void add_members(struct tally *t, const struct counters_event *event, int64_t period)
 {
     const struct counters *c = t->counters;
     size_t n = 0;
@@ -217,12 +221,13 @@ static void add_members(struct tally *t, const struct counters_event *event)
         t->codes[i] = event->members[i].len > 0 ? set_code(event->members[i]) : 0;
     for (size_t i = 0; i < c->n_uniques; i++) {
         const struct counter *unique = &c->uniques[i];
-        int64_t period =
-            unique->by == PERIOD_HOUR ? event->hour : event->time - event->time % SECONDS_PER_DAY;
+        int64_t start = unique->by == PERIOD_DAY       ? event->time - event->time % SECONDS_PER_DAY
+                        : unique->by == PERIOD_QUARTER ? period
+                                                       : event->hour;
         size_t member = event->member_of[i];
         if (event->members[member].len > 0)
-            t->members[n++] =
-                count_member(i, period, t->ids[event->text_of[unique->total]], t->codes[member]);
+            t->members[n++] = count_member(
+                t->batch.members, i, start, t->ids[event->text_of[unique->total]], t->codes[member]);
     }
     count_table_add(t->batch.members, t->members, n);
 }
@@ -317,7 +322,12 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     t->batch.events++;
     take_texts(t, &event);
     size_t n_totals = t->counters->n_totals;
-    uint32_t tag = count_tag(0, event.hour), next = count_tag(1, event.hour) - tag;
+    int64_t period = event.hour;
+    if (event.time >= t->quarters_from)
+        period = event.time - event.time % SECONDS_PER_QUARTER;
+    else if (event.hour > t->batch.newest_hour)
+        t->batch.newest_hour = event.hour;
+    uint32_t tag = count_tag(t->batch.table, 0, period), next = count_tag(t->batch.table, 1, period) - tag;
     for (size_t i = 0; i < t->n_counters; i++, tag += next) {
         struct count_slot *c = &t->counts[i];
         bool is_total = i < n_totals;
@@ -330,7 +340,7 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     else
         count_table_add(t->batch.table, t->counts, t->n_counters);
     if (t->counters->n_uniques > 0)
-        add_members(t, &event);
+        add_members(t, &event, period);
     return COUNTERS_EVENT;
 }
 

@@ -3,9 +3,11 @@
  * A batch holds the counts and the members of the lines between two flushes (count_table.h), new lookups, and rejects.
  * Batches share an interner until the interner has used its share of the memory.
  *
+ * Events from quarters_since on count in their quarter hour, and earlier events in their hour.
+ *
  * 1. An event adds one to one count of every total and every subtotal. A total with a value, and its subtotals, add the
- *    event's value instead. Skipped and rejected lines add to no count. So the counts of a subtotal in an hour add up to
- *    the total's count of that hour.
+ *    event's value instead. Skipped and rejected lines add to no count. So the counts of a subtotal in an hour or quarter
+ *    hour add up to the total's count of that period.
  *    Each unique counter for which the event has a member has this member in the set of the total's key.
  * 2. If a batch is the first batch in its slice to count a hashed component, the batch contains the component's lookup.
  *    When the interner is replaced, lookups are added once more.
@@ -39,7 +41,8 @@ struct batch {
     size_t n_lookups, room_lookups;
     struct buf rejects;
     uint64_t events;
-    bool moved; /* a cursor moved */
+    int64_t newest_hour; /* the latest hour before quarters_since that has counts; 0: none */
+    bool moved;          /* a cursor moved */
 };
 
 void batch_free(struct batch *b);
@@ -48,8 +51,9 @@ size_t batch_bytes(const struct batch *b); /* without its texts */
 struct tally;
 
 /* `max_memory` limits the batches and texts together (bytes). The counters and the ring must outlive the tally. `ring` is
- * NULL if nothing is counted by minute. */
-struct tally *tally_new(const struct counters *counters, size_t max_memory, struct minute_ring *ring);
+ * NULL if nothing is counted by minute. `quarters_since` is as in count_table.h. */
+struct tally *tally_new(
+    const struct counters *counters, size_t max_memory, struct minute_ring *ring, int64_t quarters_since);
 void tally_free(struct tally **t);
 /* Restores the keys of limited counters (key_limit.h) from the open slice. */
 enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, struct error *error);

@@ -96,6 +96,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
     run->coarse = import_coarse(c->import);
     run->sums = import_sums(c->import);
     run->new_counters = import_new_counters(c->import);
+    run->periods = import_periods(c->import);
     run->imports = import_entries(c->import, &run->n_imports);
     for (size_t i = 0; i < run->n_imports; i++)
         c->imported += run->imports[i].records;

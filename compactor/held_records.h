@@ -18,7 +18,7 @@ struct held_record {
     bool in_file;
     enum period_unit unit;
     int64_t start; /* the first second of the period */
-    char period[HOUR_TEXT_MAX];
+    char period[PERIOD_TEXT_MAX];
     size_t period_len;
 };
 

@@ -30,6 +30,7 @@ struct import {
     struct manifest_import *entries;
     size_t n_entries;
     bool has_rollups;
+    struct import_periods periods;
     bool has_uniques;         /* the archive has unique counters */
     struct value_sums values; /* names the totals with a value */
     struct import_ns *namespaces;
@@ -91,6 +92,28 @@ static struct bytes take_line(struct import_file *f, struct bytes line)
     return line;
 }
 
+/* Notes the periods of a total or a subtotal. The hour of a subtotal may be a rollup. */
+static void note_periods(struct import_periods *p, const struct record_key *key, struct bytes line)
+{
+    struct bytes rest = bytes_of(key->key.ptr + key->key.len + 1, 0), name = BYTES_NONE;
+    enum period_unit unit = key->unit;
+    int64_t start = key->start;
+    int64_t n;
+    bool bad, is_total = !key->is_subtotal && !key->is_lookup;
+    if (is_total)
+        rest.len = line.len - (size_t)(rest.ptr - line.ptr);
+    while (!is_total || record_next_count(&rest, &name, &n, &bad)) {
+        if (is_total)
+            period_decode(name, &unit, &start);
+        if (is_total && unit == PERIOD_HOUR && start > p->newest_hour)
+            p->newest_hour = start;
+        if (unit == PERIOD_QUARTER && (p->oldest_quarter == 0 || start < p->oldest_quarter))
+            p->oldest_quarter = start;
+        if (!is_total)
+            return;
+    }
+}
+
 static bool has_counter(const struct manifest *m, struct bytes ns)
 {
     return counted_since_has(m->counters, ns) || counted_since_has(m->retired, ns);
@@ -129,7 +152,9 @@ static struct import_ns *find_namespace(struct import_file *f, struct bytes ns)
  * nothing. */
 static void add_values(struct import_file *f, const struct record_key *key, struct bytes line)
 {
-    bool is_derived = key->is_subtotal && key->unit != PERIOD_HOUR &&
+    int64_t since = f->spec->archive->quarters_since;
+    bool is_derived = key->is_subtotal && key->unit != PERIOD_QUARTER &&
+                      !(key->unit == PERIOD_HOUR && (since == 0 || key->start < since)) &&
                       !(key->unit == PERIOD_DAY && key->start < f->spec->hours_from);
     struct import_ns *n = key->is_lookup || key->is_set || is_derived ? NULL : find_namespace(f, key->ns);
     struct record r;
@@ -171,6 +196,7 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
         return refuse_line(f, wrong, error);
     add_values(f, &key, line);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
+    note_periods(&i->periods, &key, line);
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
     enum compact_result r = external_sort_add(i->sorts[part], line, error);
     return r == COMPACT_REFUSED ? refuse_line(f, error->text, error) : r;
@@ -338,7 +364,8 @@ static enum compact_result finish_part(
         return r;
     i->parts[k] = *external_sort_sources(i->sorts[k]);
     if (i->has_rollups) {
-        i->views[k] = import_rollups_source(i->parts[k].list, i->parts[k].n, spec->archive, spec->hours_from);
+        i->views[k] = import_rollups_source(
+            i->parts[k].list, i->parts[k].n, spec->archive, spec->hours_from, i->periods.oldest_quarter > 0);
         i->parts[k] = (struct count_sources){&i->views[k], 1};
     }
     return r;
@@ -360,7 +387,7 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
     for (uint32_t k = 0; k < i->n_parts; k++)
         i->sorts[k] = external_sort_new(spec->directory, spec->memory / i->n_parts);
     i->entries = mem_zalloc((spec->n_files + 1) * sizeof *i->entries);
-    i->csv = spec->csv ? import_csv_new(spec->csv, error) : NULL;
+    i->csv = spec->csv ? import_csv_new(spec->csv, spec->archive->quarters_since, error) : NULL;
     if (spec->csv && !i->csv)
         return error->code = COMPACT_USAGE;
     for (size_t k = 0; k < spec->n_files; k++)
@@ -405,6 +432,11 @@ const struct manifest_import *import_entries(const struct import *i, size_t *n)
 {
     *n = i->n_entries;
     return i->entries;
+}
+
+struct import_periods import_periods(const struct import *i)
+{
+    return i->periods;
 }
 
 const struct value_sums *import_sums(const struct import *i)

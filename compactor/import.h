@@ -67,6 +67,12 @@ const struct value_sums *import_sums(const struct import *i);
 const char *import_new_counters(const struct import *i);
 /* The days and months of CSV files; NULL: the files are records. */
 const struct coarse *import_coarse(const struct import *i);
+/* The periods of the imported counts. */
+struct import_periods {
+    int64_t newest_hour;    /* the latest hour in a total; 0: none */
+    int64_t oldest_quarter; /* the earliest quarter hour; 0: none */
+};
+struct import_periods import_periods(const struct import *i);
 /* Rows of CSV files that were left out, and their lines. *first is the first line of the first row, with the
  * reason; empty: none was. */
 struct import_skipped {

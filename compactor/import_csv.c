@@ -14,6 +14,7 @@ enum column { DATE, KEY, SUB, COUNT, COUNTER, COLUMNS };
 
 struct import_csv {
     const struct import_csv_spec *spec;
+    int64_t quarters_since;
     enum import_unit unit;         /* IMPORT_TIME: by the form of the dates */
     const struct counter *counter; /* NULL: the rows name it */
     struct csv *csv;
@@ -37,7 +38,8 @@ static const struct counter *find_counter(const struct counters *c, struct bytes
     return found && slash ? counters_find_sub_label(c, found, bytes_of(slash + 1, name.len - n - 1)) : found;
 }
 
-struct import_csv *import_csv_new(const struct import_csv_spec *spec, struct error *error)
+struct import_csv *import_csv_new(
+    const struct import_csv_spec *spec, int64_t quarters_since, struct error *error)
 {
     const struct counter *counter =
         spec->counter ? find_counter(spec->counters, bytes_str(spec->counter)) : NULL;
@@ -52,6 +54,7 @@ struct import_csv *import_csv_new(const struct import_csv_spec *spec, struct err
     struct import_csv *c = mem_zalloc(sizeof *c);
     const struct csv_form form = {.delimiter = spec->delimiter, .time_column = ""};
     c->spec = spec;
+    c->quarters_since = quarters_since;
     c->unit = spec->unit ? import_unit_named(spec->unit) : IMPORT_TIME;
     c->counter = counter;
     c->csv = csv_new(&form);
@@ -188,11 +191,14 @@ static const char *append_records(
     return NULL;
 }
 
-/* The first hour of a unit, which may begin within an hour of UTC. A time is in its hour. */
-static bool print_hour(const struct import_date *date, char hour[HOUR_TEXT_MAX + 1])
+/* The first period of a unit, which may begin within an hour of UTC. A time is in its own period. */
+static bool print_period(
+    const struct import_csv *c, const struct import_date *date, char text[PERIOD_TEXT_MAX + 1])
 {
-    int64_t start = date->unit == IMPORT_TIME ? date->from : date->from + 3599;
-    return start >= HOUR_FIRST && start < HOUR_END && hour_encode(start - start % 3600, hour) > 0;
+    bool has_quarters = c->quarters_since > 0 && date->from >= c->quarters_since;
+    int64_t length = has_quarters ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR;
+    int64_t start = date->unit == IMPORT_TIME ? date->from : date->from + length - 1;
+    return period_encode(has_quarters ? PERIOD_QUARTER : PERIOD_HOUR, start - start % length, text) > 0;
 }
 
 static void note_coarse(struct import_csv *c, const struct counter *counter, const struct import_date *date)
@@ -265,7 +271,7 @@ static const char *take_row(struct import_csv *c)
         c->counter ? c->counter : find_counter(spec->counters, csv_value(c->csv, c->columns[COUNTER]));
     struct bytes text = spec->period ? bytes_str(spec->period) : csv_value(c->csv, c->columns[DATE]);
     struct import_date date;
-    char hour[HOUR_TEXT_MAX + 1];
+    char hour[PERIOD_TEXT_MAX + 1];
     int64_t count = 1;
     if (!counter)
         return "there is no such counter";
@@ -274,7 +280,7 @@ static const char *take_row(struct import_csv *c)
     const char *why = spec->counts_rows ? NULL : read_number(c, counter, &count);
     if (!why)
         why = import_date_read(text, c->unit, &date);
-    if (!why && !print_hour(&date, hour))
+    if (!why && !print_period(c, &date, hour))
         why = "the date is not in 2000 to 2159";
     if (!why)
         why = append_records(c, counter, hour, count);

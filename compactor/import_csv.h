@@ -7,7 +7,7 @@
  * 1. Keys are those of events with these values: functions, max_text and lookups are the same. A plain value also
  *    stands for a URL with this host, or for a query with this parameter.
  * 2. A date is a month, a day, an hour or a time. A count belongs to the first UTC hour that starts within its
- *    month, day or hour. Months and days are in import_csv_coarse.
+ *    month, day or hour, or to the first quarter hour from quarters_since on. Months and days are in import_csv_coarse.
  * 3. Lines that begin with # before the names of the columns are comments.
  * 4. A wrong row has a reason and yields no record. A quote that is never closed makes the whole file wrong,
  *    because the value after the quote contains all later rows. */
@@ -35,8 +35,9 @@ struct import_csv_spec {
 
 struct import_csv;
 
-/* NULL with the reason: there is no such counter. */
-struct import_csv *import_csv_new(const struct import_csv_spec *spec, struct error *error);
+/* NULL with the reason: there is no such counter. `quarters_since` is that of the archive (manifest.h). */
+struct import_csv *import_csv_new(
+    const struct import_csv_spec *spec, int64_t quarters_since, struct error *error);
 void import_csv_free(struct import_csv **c);
 /* The namespace of the only counter; "": rows name it. */
 const char *import_csv_ns(const struct import_csv *c);

@@ -15,6 +15,7 @@ struct rollups {
     struct count_merge *merge;
     const struct manifest *archive;
     int64_t hours_from;
+    bool has_quarters;
     struct bytes line; /* the current record of the merge */
     bool has_line;     /* `line` was not yet returned */
     struct buf printed;
@@ -22,8 +23,9 @@ struct rollups {
     bool holds;
     struct buf
         set_day; /* key of the set of a day of which an hour must follow, without the separator; or empty */
-    struct buf day;  /* key of the latest excluded day, without the separator; or empty */
-    uint64_t unseen; /* fingerprint of the day's counts, minus the fingerprints of its hours so far */
+    struct buf
+        whole; /* key of the latest excluded day, or of an excluded hour of no such day, without the separator */
+    uint64_t unseen; /* fingerprint of its counts, minus the fingerprints of its parts so far */
 };
 
 static enum count_next follow_failure(struct rollups *s)
@@ -73,18 +75,31 @@ static uint64_t fingerprint(struct bytes line)
     return sum;
 }
 
-/* Called after the hours of an excluded day. If the day is not the sum of its hours, some of its hours were dropped. */
-static enum count_next end_day(struct rollups *s)
+/* Called after the parts of an excluded day or hour. If it is not the sum of its parts, some of its parts were dropped. */
+static enum count_next end_whole(struct rollups *s)
 {
-    struct bytes day = buf_bytes(&s->day);
+    struct bytes whole = buf_bytes(&s->whole);
     if (s->unseen != 0) {
         error_set(&s->record.base.error, COUNT_DAMAGED,
-            "%.*s: the day is not the sum of its hours; import the texts of several archives one by one",
-            (int)(day.len < KEY_SHOWN ? day.len : KEY_SHOWN), day.ptr);
+            "%.*s: the record is not the sum of its parts; import the texts of several archives one by one",
+            (int)(whole.len < KEY_SHOWN ? whole.len : KEY_SHOWN), whole.ptr);
         return COUNT_FAILED;
     }
-    buf_clear(&s->day);
+    buf_clear(&s->whole);
     return COUNT_FOUND;
+}
+
+static bool is_in_whole(const struct rollups *s, struct bytes line)
+{
+    return s->whole.len > 0 && bytes_starts_with(line, buf_bytes(&s->whole));
+}
+
+/* Returns a record that is no rollup. */
+static enum count_next give(struct rollups *s, struct bytes line)
+{
+    if (is_in_whole(s, line))
+        s->unseen -= fingerprint(line);
+    return text_record_set(&s->record, line);
 }
 
 static enum count_next fail_alone(struct rollups *s, struct bytes key, enum period_unit unit)
@@ -113,17 +128,17 @@ static enum count_next release(struct rollups *s, bool has_next)
     s->holds = false;
     /* The keys of a period's parts begin with the period's key, without the separator. */
     if (has_next && s->line.len > held.len && memcmp(s->line.ptr, held.ptr, held.len) == 0) {
-        if (key.unit == PERIOD_DAY) {
-            buf_append_bytes(&s->day, held);
+        if (key.unit != PERIOD_MONTH && !is_in_whole(s, held)) {
+            buf_append_bytes(&s->whole, held);
             s->unseen = fingerprint(buf_bytes(&s->held));
         }
         return COUNT_END;
     }
-    if (key.unit == PERIOD_DAY && key.start < s->hours_from) {
+    if (key.unit == PERIOD_HOUR || (key.unit == PERIOD_DAY && key.start < s->hours_from)) {
         struct buf t = s->shown;
         s->shown = s->held;
         s->held = t;
-        return text_record_set(&s->record, buf_bytes(&s->shown));
+        return give(s, buf_bytes(&s->shown));
     }
     return fail_alone(s, held, key.unit);
 }
@@ -149,21 +164,20 @@ static enum count_next next_record(struct count_source *base)
         if (s->set_day.len > 0 && (r == COUNT_END || !bytes_starts_with(s->line, buf_bytes(&s->set_day))))
             return fail_alone(s, buf_bytes(&s->set_day), PERIOD_DAY);
         buf_clear(&s->set_day);
-        bool is_in_day = s->day.len > 0 && r == COUNT_FOUND && bytes_starts_with(s->line, buf_bytes(&s->day));
-        if (s->day.len > 0 && !is_in_day && end_day(s) == COUNT_FAILED)
+        if (s->whole.len > 0 && !(r == COUNT_FOUND && is_in_whole(s, s->line)) &&
+            end_whole(s) == COUNT_FAILED)
             return COUNT_FAILED;
         if (r == COUNT_END)
             return r;
         struct record_key key;
         s->has_line = false;
         struct bytes text = key_of(s->line, &key);
-        if (is_in_day)
-            s->unseen -= fingerprint(s->line);
         bool is_set = key.is_subtotal && line_is_set(s->line);
         if (is_set && needs_hours(s, &key))
             buf_append_bytes(&s->set_day, text);
-        if (!key.is_subtotal || key.unit == PERIOD_HOUR || is_set)
-            return text_record_set(&s->record, s->line);
+        bool may_be_rollup = key.is_subtotal && key.unit >= (s->has_quarters ? PERIOD_HOUR : PERIOD_DAY);
+        if (!may_be_rollup || is_set)
+            return give(s, s->line);
         buf_clear(&s->held);
         buf_append_bytes(&s->held, s->line);
         s->holds = true;
@@ -179,12 +193,12 @@ static void close_source(struct count_source *base)
     buf_free(&s->held);
     buf_free(&s->shown);
     buf_free(&s->set_day);
-    buf_free(&s->day);
+    buf_free(&s->whole);
     free(s);
 }
 
-struct count_source *import_rollups_source(
-    struct count_source **sources, size_t n, const struct manifest *archive, int64_t hours_from)
+struct count_source *import_rollups_source(struct count_source **sources, size_t n,
+    const struct manifest *archive, int64_t hours_from, bool has_quarters)
 {
     static const struct count_source_kind kind = {next_record, text_record_next_value, close_source, NULL};
     struct rollups *s = mem_zalloc(sizeof *s);
@@ -193,5 +207,6 @@ struct count_source *import_rollups_source(
     s->merge = count_merge_new(sources, n);
     s->archive = archive;
     s->hours_from = hours_from;
+    s->has_quarters = has_quarters;
     return &s->record.base;
 }

@@ -181,121 +181,97 @@ static bool is_old_within(const struct merge *m, enum record_reader_place place,
     return place == READER_AFTER_KEY && record_reader_is_in(m->shard->old, bytes_of(key.ptr, key.len - 1));
 }
 
-static int64_t day_of(const struct merge *m, size_t i)
+/* Returns true if two held records are of the same period of length `unit`. Periods shorter than a month have a fixed
+ * length, and all held records are of one month. */
+static bool are_together(const struct merge *m, enum period_unit unit, size_t i, size_t k)
 {
-    int64_t start = m->held.records[i].start;
-    return start - start % SECONDS_PER_DAY;
+    const struct held_record *x = &m->held.records[i], *y = &m->held.records[k];
+    int64_t length = period_end(unit, 0);
+    return unit == PERIOD_MONTH || x->start / length == y->start / length;
 }
 
-/* Returns the text of the held hours [from, to), or BYTES_NONE if an old record may lie between these hours. */
-static struct bytes adjacent_hours(struct merge *m, enum record_reader_place place, size_t from, size_t to)
+/* Returns the text of the held records [from, to) if all of them are of length `unit`, and no old record lies between them.
+ * Otherwise returns BYTES_NONE. */
+static struct bytes adjacent_text(struct merge *m, enum period_unit unit, size_t from, size_t to)
 {
     const struct held_record *first = &m->held.records[from], *last = &m->held.records[to - 1];
-    if (first->unit != PERIOD_HOUR || (!m->is_new && place != READER_ENDED &&
-                                          record_reader_reaches(m->shard->old, key_of(m, PERIOD_HOUR, last))))
+    if (first->unit != unit || last->unit != unit || m->single != NONE ||
+        (!m->is_new && record_reader_reaches(m->shard->old, key_of(m, unit, last))))
         return BYTES_NONE;
     return held_records_text(&m->held, from, to);
 }
 
-/* Writes the hours among the held records [from, to). `m->single` may be an hour of this day, or a record of a later
- * day. */
-static enum compact_result write_hours(struct merge *m, size_t from, size_t to)
+static enum compact_result write_period(struct merge *m, enum period_unit unit, size_t from, size_t to);
+
+/* Writes the periods inside a period of length `unit`, whose added records are [from, to). */
+static enum compact_result write_parts(struct merge *m, enum period_unit unit, size_t from, size_t to)
 {
+    enum period_unit part = unit - 1;
     enum compact_result r = COMPACT_OK;
-    enum record_reader_place place;
-    bool has_single = m->single != NONE && day_of(m, m->single) == day_of(m, from);
-    for (size_t i = from; i < to && r == COMPACT_OK; i++) {
-        int64_t start = m->held.records[i].start, single = has_single ? m->held.records[m->single].start : 0;
-        if (m->held.records[i].unit != PERIOD_HOUR)
-            continue;
-        if (has_single && single == start) {
-            r = write_sum(m, key_of(m, PERIOD_HOUR, &m->held.records[i]), false, i, i + 1, m->single);
-            m->single = NONE;
-            has_single = false;
-            continue;
-        }
-        if (has_single && single < start) {
+    for (size_t i = from + (m->held.records[from].unit == unit), end; i < to && r == COMPACT_OK; i = end) {
+        for (end = i + 1; end < to && are_together(m, part, i, end);)
+            end++;
+        if (m->single != NONE && !are_together(m, part, m->single, i) &&
+            m->held.records[m->single].start < m->held.records[i].start)
             r = write_single(m);
-            has_single = false;
-        }
-        struct bytes key = key_of(m, PERIOD_HOUR, &m->held.records[i]);
         if (r == COMPACT_OK)
-            r = copy_before(m, key, &place);
-        if (r == COMPACT_OK)
-            r = place == READER_AT_KEY ? write_sum(m, key, true, i, i + 1, NONE) : write_held(m, i);
+            r = write_period(m, part, i, end);
     }
-    return r == COMPACT_OK && has_single ? write_single(m) : r;
+    bool has_single = r == COMPACT_OK && m->single != NONE && are_together(m, unit, m->single, from);
+    return has_single ? write_single(m) : r;
 }
 
-/* Writes one day, whose added records are [from, to). An old record in m->single belongs to this day or a later day. */
-static enum compact_result write_day(struct merge *m, size_t from, size_t to)
+/* Finds the old record of the period of held record `i`. Without it, all old records of the period are inside one of its
+ * parts. Then the first of them, which has their sum, becomes m->single. */
+static enum compact_result find_old(
+    struct merge *m, enum period_unit unit, size_t i, enum record_reader_place *place)
 {
-    int64_t day = day_of(m, from);
-    enum record_reader_place place = READER_ENDED;
     enum compact_result r = COMPACT_OK;
+    bool is_within = false;
+    *place = READER_ENDED;
+    if (unit == PERIOD_MONTH)
+        m->is_new = !m->shard->old || record_reader_has_ended(m->shard->old);
     if (!m->is_new) {
-        struct bytes key = key_of(m, PERIOD_DAY, &m->held.records[from]);
-        r = copy_before(m, key, &place);
-        if (r == COMPACT_OK && m->single == NONE && is_old_within(m, place, key))
-            r = hold_old(m); /* without an old record of the day, this hour is the day's only old hour */
-    }
-    if (r != COMPACT_OK)
-        return r;
-    bool has_single = m->single != NONE && day_of(m, m->single) == day;
-    const struct held_record *first = &m->held.records[from],
-                             *single = has_single ? &m->held.records[m->single] : NULL;
-    bool is_folded = day < m->spec->hours_from;
-    size_t hours = to - from + (single && (to - from > 1 || single->start != first->start));
-    if (place == READER_AT_KEY || is_folded || hours > 1 || first->unit == PERIOD_DAY ||
-        (single && single->unit == PERIOD_DAY)) {
-        r = write_sum(
-            m, key_of(m, PERIOD_DAY, first), place == READER_AT_KEY, from, to, has_single ? m->single : NONE);
-        if (has_single && (is_folded || m->held.records[m->single].unit == PERIOD_DAY))
-            m->single = NONE;
-    }
-    if (r != COMPACT_OK || is_folded)
-        return r;
-    struct bytes hours_text =
-        place == READER_AT_KEY || m->single != NONE ? BYTES_NONE : adjacent_hours(m, place, from, to);
-    return hours_text.ptr ? emit(m, hours_text) : write_hours(m, from, to);
-}
-
-/* Writes the month of the group. Without an old record of the month, all old records belong to one day, and
- * m->single has the day's sum. */
-static enum compact_result write_month(struct merge *m)
-{
-    enum record_reader_place place = READER_ENDED;
-    size_t last = m->n - 1;
-    m->is_new = !m->shard->old || record_reader_has_ended(m->shard->old);
-    if (!m->is_new) {
-        struct bytes key = key_of(m, PERIOD_MONTH, m->held.records);
-        enum compact_result r = copy_before(m, key, &place);
-        bool is_within = r == COMPACT_OK && is_old_within(m, place, key);
-        m->is_new = place != READER_AT_KEY && !is_within;
+        struct bytes key = key_of(m, unit, &m->held.records[i]);
+        r = copy_before(m, key, place);
+        is_within = r == COMPACT_OK && m->single == NONE && is_old_within(m, *place, key);
         if (is_within)
             r = hold_old(m);
-        if (r != COMPACT_OK)
-            return r;
-        last = is_within ? m->single : last;
     }
-    bool has_days = day_of(m, 0) != day_of(m, m->n - 1) || day_of(m, 0) != day_of(m, last);
-    if (place != READER_AT_KEY && !has_days)
-        return COMPACT_OK;
-    return write_sum(m, key_of(m, PERIOD_MONTH, m->held.records), place == READER_AT_KEY, 0, m->n, m->single);
+    if (unit == PERIOD_MONTH)
+        m->is_new = *place != READER_AT_KEY && !is_within;
+    return r;
 }
 
-static enum compact_result write_subtotals(struct merge *m)
+/* Writes one period, whose added records are [from, to), and the periods inside it. An old record in m->single belongs to
+ * this period or a later one. */
+static enum compact_result write_period(struct merge *m, enum period_unit unit, size_t from, size_t to)
 {
-    enum compact_result r = write_month(m);
-    for (size_t i = 0, end; i < m->n && r == COMPACT_OK; i = end) {
-        for (end = i + 1; end < m->n && day_of(m, end) == day_of(m, i);)
-            end++;
-        if (m->single != NONE && day_of(m, m->single) < day_of(m, i))
-            r = write_single(m);
-        if (r == COMPACT_OK)
-            r = write_day(m, i, end);
+    enum record_reader_place place;
+    const struct held_record *first = &m->held.records[from], *single = NULL;
+    enum compact_result r = find_old(m, unit, from, &place);
+    if (r != COMPACT_OK)
+        return r;
+    first = &m->held.records[from]; /* find_old may have moved the records */
+    if (m->single != NONE && are_together(m, unit, m->single, from))
+        single = &m->held.records[m->single];
+    bool is_folded = unit == PERIOD_DAY && first->start < m->spec->hours_from,
+         is_own = first->unit == unit || (single && single->unit == unit), has_parts = false;
+    if (unit > PERIOD_QUARTER)
+        has_parts = !are_together(m, unit - 1, from, to - 1) ||
+                    (single && !are_together(m, unit - 1, from, m->single));
+    if (first->unit == unit && to - from == 1 && place != READER_AT_KEY && !single)
+        return write_held(m, from);
+    if (place == READER_AT_KEY || is_folded || is_own || has_parts) {
+        r = write_sum(m, key_of(m, unit, first), place == READER_AT_KEY, from, to, single ? m->single : NONE);
+        if (single && (is_folded || single->unit == unit))
+            m->single = NONE;
     }
-    return r == COMPACT_OK && m->single != NONE ? write_single(m) : r;
+    if (r != COMPACT_OK || is_folded || unit == PERIOD_QUARTER)
+        return r;
+    struct bytes text =
+        place == READER_AT_KEY || unit == PERIOD_MONTH ? BYTES_NONE : adjacent_text(m, unit - 1, from, to);
+    return text.ptr ? emit(m, text) : write_parts(m, unit, from, to);
 }
 
 static struct bytes first_name(struct bytes values)
@@ -402,7 +378,7 @@ static enum compact_result write_group(struct merge *m)
     m->single = NONE;
     if (m->n == 0)
         return COMPACT_OK;
-    enum compact_result r = m->is_subtotal ? write_subtotals(m)
+    enum compact_result r = m->is_subtotal ? write_period(m, PERIOD_MONTH, 0, m->n)
                             : m->is_lookup ? write_lookup(m)
                                            : write_total(m);
     held_records_clear(&m->held);

@@ -3,15 +3,16 @@
  *     u|jehiah,c413:2        and  u|jehiah,c413:1 c41l:5     ->  u|jehiah,c413:3 c41l:5
  *     c.u|jehiah.c41l,JP:1   and  c.u|jehiah.c41l,US:4       ->  c.u|jehiah.c41l,JP:1 US:4
  *
- * The old files of a shard include rollups. The added sources have hours, and the days whose hours were dropped. If the
+ * The old files of a shard include rollups. The added sources have hours or quarter hours, and the days whose hours were
+ * dropped. If the
  * number of shards changes or records are removed, the old files become added sources, without their rollups.
  *
  * 1. Each record is written once, in order, to the shard of its key. Old records before the next added record are
  *    copied as bytes, in large pieces.
  * 2. The result depends neither on the order of the sources nor on earlier merges: merge(merge(A, B), C) = merge(A, B,
- *    C). A new rollup is the sum of the old rollup and the added hours, so old hours are not read. A month without an
- *    old rollup has at most one old day, and a day without an old rollup has at most one old hour. This single record
- *    replaces the old rollup in the sum.
+ *    C). A new rollup is the sum of the old rollup and the added records, so old parts are not read. A month without an
+ *    old rollup has at most one old day, a day at most one old hour, and an hour at most one old quarter hour. This
+ *    single record replaces the old rollup in the sum.
  * 3. The added records of one month of a subtotal are held, because the month's record precedes them (held_records.h).
  *    Half of `memory` is for held records, a quarter for sorting texts, and the rest for buffers. An old record is held
  *    only if rule 2 needs it in place of a rollup.

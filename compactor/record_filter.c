@@ -56,7 +56,8 @@ static bool keep_chunk(struct filtered *s)
 static enum count_next next_kept(struct filtered *s)
 {
     enum count_next r;
-    int64_t hour;
+    int64_t start;
+    enum period_unit unit;
     s->has_chunk = false;
     while ((r = s->inner->kind->next_value(s->inner)) == COUNT_FOUND) {
         if (s->key.is_set) {
@@ -69,9 +70,9 @@ static enum count_next next_kept(struct filtered *s)
                 return COUNT_FOUND;
             continue;
         }
-        if (!hour_decode(s->inner->name, &hour))
+        if (!total_period_decode(s->inner->name, &unit, &start))
             return fail_at(s, "a total with an invalid hour");
-        if (s->filter->keep(s->filter->arg, &s->key, hour))
+        if (s->filter->keep(s->filter->arg, &s->key, start))
             return COUNT_FOUND;
     }
     return r == COUNT_FAILED ? follow(s, r) : r;
@@ -145,7 +146,7 @@ bool record_filter_is_counted(void *manifest, const struct record_key *key, int6
     const struct manifest *m = manifest;
     if (key->is_set)
         return key->unit != PERIOD_MONTH;
-    return key->unit == PERIOD_HOUR || (key->unit == PERIOD_DAY && start < m->hours_from);
+    return !key->is_subtotal || manifest_is_counted(m, key->unit, start);
 }
 
 bool record_filter_has_namespace(struct bytes ns, struct bytes wanted)

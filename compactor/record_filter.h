@@ -15,10 +15,11 @@
 
 struct record_filter {
     /* Returns false to exclude the counts. `start` is the first second of the subtotal's period, or of the total's
-     * hour. `start` is 0 for a lookup, and for a total if by_hour is false. */
+     * hour or quarter hour. `start` is 0 for a lookup, and for a total if by_hour is false. */
     bool (*keep)(void *arg, const struct record_key *key, int64_t start);
     void *arg;
-    bool by_hour; /* call keep for each hour of a total; false: call keep once for each total */
+    bool
+        by_hour; /* call keep for each hour or quarter hour of a total; false: call keep once for each total */
     /* Returns the stored sub key to exclude from this subtotal's record, or BYTES_NONE. NULL: no sub key is excluded
      * from any record. */
     struct bytes (*without)(void *arg, const struct record_key *key);
@@ -27,7 +28,7 @@ struct record_filter {
     uint64_t member;
 };
 
-/* A callback that excludes the rollups that are derived from the archive's hours. Days whose hours were dropped, and
+/* A callback that excludes the rollups that are derived from other records of the archive. Days whose hours were dropped, and
  * sets of days, are kept. */
 bool record_filter_is_counted(void *manifest, const struct record_key *key, int64_t start);
 /* Returns true if `ns` is `wanted`, or a subtotal of `wanted`: "u" includes "c.u". */

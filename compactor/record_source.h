@@ -36,6 +36,7 @@ enum compact_result record_source_open_slice(
 struct slice_facts {
     uint64_t number;
     int64_t started; /* wall clock, seconds */
+    int64_t quarters_since, newest_hour;
     char *counters;
     int64_t until;                   /* the slice's "complete until", as in the manifest */
     struct manifest_stream *streams; /* where the slice ends in each stream */

@@ -104,6 +104,11 @@ static void replace_text(char **text, char *by)
     *text = by;
 }
 
+static int64_t latest(int64_t x, int64_t y)
+{
+    return x > y ? x : y;
+}
+
 static enum compact_result plan_slice(struct run *run, const char *path, uint64_t n)
 {
     struct slice_facts f;
@@ -147,6 +152,9 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         replace_text(&m->counters, f.counters);
         f.counters = NULL;
         m->until = f.until;
+        if (m->quarters_since == 0 || (f.quarters_since > 0 && f.quarters_since < m->quarters_since))
+            m->quarters_since = f.quarters_since;
+        m->newest_hour = latest(m->newest_hour, f.newest_hour);
         free(m->streams);
         m->streams = f.streams;
         m->n_streams = f.n_streams;
@@ -185,9 +193,30 @@ static void plan_recount(struct run *run)
         memcpy(r->streams, old->streams, old->n_streams * sizeof *r->streams);
 }
 
-static int64_t latest(int64_t x, int64_t y)
+/* Checks that hours are imported before quarters_since, and quarter hours from it on. */
+static enum compact_result plan_periods(struct run *run)
 {
-    return x > y ? x : y;
+    struct manifest *m = &run->made;
+    const struct import_periods *p = &run->spec->periods;
+    char text[PERIOD_TEXT_MAX + 1] = "";
+    int64_t newest = latest(m->newest_hour, p->newest_hour);
+    if (p->oldest_quarter > 0 && m->counters[0] && !counters_text_has_quarters(m->counters))
+        return error_set(run->error, COMPACT_REFUSED,
+            "the import has quarter hours, but the archive counts by hour; set [input] resolution = 15m "
+            "first");
+    if (m->quarters_since == 0 && p->oldest_quarter > 0)
+        m->quarters_since = newest > 0 ? newest + SECONDS_PER_HOUR : HOUR_FIRST;
+    m->newest_hour = newest;
+    if (m->quarters_since == 0)
+        return COMPACT_OK;
+    period_encode(PERIOD_HOUR, m->quarters_since, text);
+    if (p->newest_hour >= m->quarters_since)
+        return error_set(run->error, COMPACT_REFUSED,
+            "the import has counts of whole hours from %s on, where the archive has quarter hours", text);
+    if (p->oldest_quarter > 0 && p->oldest_quarter < m->quarters_since)
+        return error_set(run->error, COMPACT_REFUSED,
+            "the import has quarter hours before %s, where the archive has whole hours", text);
+    return COMPACT_OK;
 }
 
 static bool is_value(const char *counters, struct bytes ns)
@@ -241,6 +270,8 @@ static enum compact_result step_plan(struct run *run)
     manifest_set_shards(m, run->spec->shards ? run->spec->shards : old->shards);
     memcpy(m->streams, old->streams, old->n_streams * sizeof *m->streams);
     m->hours_from = latest(run->spec->hours_from, latest(old->hours_from, base->hours_from));
+    m->quarters_since = base->quarters_since;
+    m->newest_hour = base->newest_hour;
     snprintf(m->change, sizeof m->change, "%s", run->spec->change ? run->spec->change : "");
     plan_recount(run);
     m->sums = value_sums_copy(&base->sums);
@@ -263,6 +294,8 @@ static enum compact_result step_plan(struct run *run)
         free(path);
     }
     run->out->slices = run->last - run->old.through;
+    if (r == COMPACT_OK)
+        r = plan_periods(run);
     return r == COMPACT_OK ? plan_values(run) : r;
 }
 

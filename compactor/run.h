@@ -20,6 +20,7 @@
 #define MILLRACE_RUN_H
 
 #include "base/bytes.h"
+#include "compactor/import.h"
 #include "compactor/record_filter.h"
 #include "compactor/result.h"
 #include "counts/manifest.h"
@@ -67,6 +68,7 @@ struct run_spec {
     size_t n_imports;
     const struct value_sums *sums; /* absolute values of the added records; NULL: none */
     const char *new_counters; /* canonical lines of counters that only the added records have; NULL: none */
+    struct import_periods periods;    /* periods of the sources */
     const struct coarse *coarse;      /* counts of the sources for whole days or months; NULL: none */
     const struct coarse *kept_coarse; /* those of the archive after the filter; NULL: all of the archive */
     /* Selects the counts to keep, in the archive and in the slices; NULL: all. */

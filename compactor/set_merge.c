@@ -9,17 +9,21 @@
 
 /* A set of the current month that is written, but not yet in the index. */
 struct held_set {
-    char period[HOUR_TEXT_MAX];
+    char period[PERIOD_TEXT_MAX];
     size_t period_len;
     uint64_t position;           /* in the file of sets, if the text has a size */
     size_t text, text_len;       /* in `held_texts`; an empty text: no set */
-    size_t hours_from, hours_to; /* of a day: its hours, as indices */
+    size_t parts_from, parts_to; /* of a day or an hour: its hours or quarter hours, as indices */
 };
 
 struct held_sets {
     struct held_set *list;
     size_t n, room;
+    struct set *sum; /* the union of the last period's sets so far; NULL: the last period has ended */
+    bool is_own;     /* the last period has a set of its own */
 };
+
+#define LEVELS 3 /* quarter hours, hours and days */
 
 struct set_merge {
     struct set_merge_spec spec;
@@ -32,13 +36,12 @@ struct set_merge {
     /* The current group: the sets of one month of a key. */
     struct buf group; /* "v.u|jehiah.c4" */
     size_t base;      /* length of the part of `group` before the period */
-    struct held_sets days, hours;
+    struct held_sets levels[LEVELS];
     struct buf held_texts;
-    struct set *month, *day; /* the union of the sets so far, of the month and of the last day in `days` */
-    bool has_day;            /* the last day has a set of its own */
+    struct set *month; /* the union of the month's sets so far */
     /* The added set whose period may have further added sets; NULL: none. */
     struct set *pending;
-    char period[HOUR_TEXT_MAX];
+    char period[PERIOD_TEXT_MAX];
     size_t period_len;
     enum period_unit unit;
     struct buf key, line;
@@ -61,10 +64,11 @@ void set_merge_free(struct set_merge **mp)
     shard_writer_close(&m->texts);
     shard_writer_close(&m->sets);
     set_free(&m->month);
-    set_free(&m->day);
     set_free(&m->pending);
-    free(m->days.list);
-    free(m->hours.list);
+    for (size_t i = 0; i < LEVELS; i++) {
+        set_free(&m->levels[i].sum);
+        free(m->levels[i].list);
+    }
     buf_free(&m->held_texts);
     buf_free(&m->group);
     buf_free(&m->key);
@@ -166,46 +170,78 @@ static struct held_set *add_held(struct held_sets *h, struct bytes period)
     return e;
 }
 
-static enum compact_result end_day(struct set_merge *m)
+static struct held_sets *level_of(struct set_merge *m, enum period_unit unit)
 {
-    struct held_set *day = &m->days.list[m->days.n - 1];
+    return &m->levels[unit - PERIOD_QUARTER];
+}
+
+/* Ends the last period of a level. */
+static enum compact_result end_period(struct set_merge *m, enum period_unit unit)
+{
+    struct held_sets *level = level_of(m, unit);
     enum compact_result r = COMPACT_OK;
-    day->hours_to = m->hours.n;
-    if (m->has_day || day->hours_to - day->hours_from > 1) {
-        struct set_view v = set_view_of(m->day);
-        r = hold(m, day, &v);
+    if (!level->sum)
+        return r;
+    struct held_set *last = &level->list[level->n - 1];
+    last->parts_to = unit > PERIOD_QUARTER ? level_of(m, unit - 1)->n : 0;
+    if (level->is_own || last->parts_to - last->parts_from > 1) {
+        struct set_view v = set_view_of(level->sum);
+        r = hold(m, last, &v);
     }
-    set_free(&m->day);
-    m->has_day = false;
+    set_free(&level->sum);
+    level->is_own = false;
     return r;
 }
 
-/* Adds the set of a day or an hour to the group. */
+/* Adds the set of a day, an hour or a quarter hour to the group. */
 static enum compact_result add_part(
     struct set_merge *m, struct bytes period, enum period_unit unit, const struct set_view *v)
 {
     enum compact_result r = COMPACT_OK;
-    struct bytes day = period_enclosing(period, unit, PERIOD_DAY);
-    const struct held_set *last = m->day ? &m->days.list[m->days.n - 1] : NULL;
-    if (last && !bytes_equal(day, bytes_of(last->period, last->period_len)))
-        r = end_day(m);
-    if (!m->day) {
-        m->day = set_new();
-        add_held(&m->days, day)->hours_from = m->hours.n;
+    for (enum period_unit at = PERIOD_QUARTER; at <= PERIOD_DAY && r == COMPACT_OK; at++) {
+        const struct held_sets *level = level_of(m, at);
+        const struct held_set *last = level->sum ? &level->list[level->n - 1] : NULL;
+        struct bytes text = at < unit ? BYTES_NONE : period_enclosing(period, unit, at);
+        if (last && !bytes_equal(text, bytes_of(last->period, last->period_len)))
+            r = end_period(m, at);
+    }
+    for (enum period_unit at = PERIOD_DAY; at >= unit && r == COMPACT_OK; at--) {
+        struct held_sets *level = level_of(m, at);
+        if (!level->sum) {
+            level->sum = set_new();
+            add_held(level, period_enclosing(period, unit, at))->parts_from =
+                at > PERIOD_QUARTER ? level_of(m, at - 1)->n : 0;
+        }
+        set_add_view(level->sum, v);
+        level->is_own = level->is_own || at == unit;
     }
     if (!m->month)
         m->month = set_new();
     set_add_view(m->month, v);
-    set_add_view(m->day, v);
-    m->has_day = m->has_day || unit == PERIOD_DAY;
-    return r == COMPACT_OK && unit == PERIOD_HOUR ? hold(m, add_held(&m->hours, period), v) : r;
+    return r;
+}
+
+/* Writes the lines of the periods [from, to) of a level, each before its parts. */
+static enum compact_result write_level(struct set_merge *m, enum period_unit unit, size_t from, size_t to)
+{
+    enum compact_result r = COMPACT_OK;
+    for (size_t i = from; i < to && r == COMPACT_OK; i++) {
+        const struct held_set *e = &level_of(m, unit)->list[i];
+        r = write_held(m, e);
+        if (r == COMPACT_OK && unit > PERIOD_QUARTER)
+            r = write_level(m, unit - 1, e->parts_from, e->parts_to);
+    }
+    return r;
 }
 
 /* Writes the lines of the group: the month, then each day with its hours. */
 static enum compact_result write_group(struct set_merge *m)
 {
-    enum compact_result r = m->day ? end_day(m) : COMPACT_OK;
-    if (r == COMPACT_OK && m->days.n > 1) {
+    enum compact_result r = COMPACT_OK;
+    size_t days = level_of(m, PERIOD_DAY)->n;
+    for (enum period_unit at = PERIOD_QUARTER; at <= PERIOD_DAY && r == COMPACT_OK; at++)
+        r = end_period(m, at);
+    if (r == COMPACT_OK && days > 1) {
         struct held_set month = {.period_len = m->group.len - m->base};
         struct set_view v = set_view_of(m->month);
         memcpy(month.period, m->group.ptr + m->base, month.period_len);
@@ -213,13 +249,10 @@ static enum compact_result write_group(struct set_merge *m)
         if (r == COMPACT_OK)
             r = write_held(m, &month);
     }
-    for (size_t i = 0; i < m->days.n && r == COMPACT_OK; i++) {
-        const struct held_set *day = &m->days.list[i];
-        r = write_held(m, day);
-        for (size_t k = day->hours_from; k < day->hours_to && r == COMPACT_OK; k++)
-            r = write_held(m, &m->hours.list[k]);
-    }
-    m->days.n = m->hours.n = 0;
+    if (r == COMPACT_OK)
+        r = write_level(m, PERIOD_DAY, 0, days);
+    for (size_t i = 0; i < LEVELS; i++)
+        m->levels[i].n = 0;
     buf_clear(&m->held_texts);
     set_free(&m->month);
     return r;
@@ -348,8 +381,7 @@ enum compact_result set_merge_add(
     enum compact_result r = COMPACT_OK;
     enum count_next next;
     struct count_value value;
-    bool is_folded =
-        key->unit == PERIOD_HOUR && key->start - key->start % SECONDS_PER_DAY < m->spec.hours_from;
+    bool is_folded = key->unit < PERIOD_DAY && key->start - key->start % SECONDS_PER_DAY < m->spec.hours_from;
     enum period_unit unit = is_folded ? PERIOD_DAY : key->unit;
     m->error = error;
     if (m->group.len == 0 || !is_in_group(m, key)) {

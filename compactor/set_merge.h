@@ -3,15 +3,15 @@
  *     v.u|jehiah.c41,=17 204   and  v.u|jehiah.c41,=204 9   ->  v.u|jehiah.c41,=9 17 204
  *
  * The sets of a month of a key without added sets are copied. In another month, each set is written again, and the set
- * of the month is made from the sets of its days and hours.
+ * of the month is made from the sets of its days, hours and quarter hours.
  *
  * 1. The result has each set once, in order: the union of the old set and the added sets of its key and period. The
  *    result depends neither on the order of the sources nor on earlier merges.
  * 2. The set of a day includes the sets of its hours. A day has a set if the old or the added sets have it, or if two or
- *    more of its hours have sets. A month has a set if two or more of its days have sets. Before `hours_from`, the sets
- *    of hours become parts of the day's set.
+ *    more of its hours have sets. The same holds for an hour and its quarter hours. A month has a set if two or more of its
+ *    days have sets. Before `hours_from`, the sets of hours and quarter hours become parts of the day's set.
  * 3. Every old set is verified, except those of months that are made anew.
- * 4. Memory: the sets of one period, one day and one month of a key, and 8 bytes for each set of the shard.
+ * 4. Memory: the sets of one period, one hour, one day and one month of a key, and 8 bytes for each set of the shard.
  * 5. The files of the shard are made with its first set. A shard without sets has no files.
  */
 #ifndef MILLRACE_SET_MERGE_H

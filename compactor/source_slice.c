@@ -75,6 +75,8 @@ enum compact_result slice_facts_read(const char *path, struct slice_facts *out, 
     const struct slice_state *state = slice_reader_state(reader);
     out->number = state->number;
     out->started = state->started;
+    out->quarters_since = state->quarters_since;
+    out->newest_hour = state->newest_hour;
     out->until = least_until(state);
     out->counters = mem_strdup(state->counters);
     out->sums = value_sums_copy(&state->sums);

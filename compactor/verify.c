@@ -165,7 +165,7 @@ static enum compact_result check_shard(struct verify *v, uint32_t shard)
     enum compact_result r = open_file(v, &m->files[shard], &f);
     if (r != COMPACT_OK)
         return r;
-    struct verify_rollups *rollups = verify_rollups_new(&f->text, &v->values, m->hours_from, v->report);
+    struct verify_rollups *rollups = verify_rollups_new(&f->text, m, &v->values, v->report);
     r = check_records(v, shard, f, rollups, &texts);
     v->has_more = v->has_more || verify_rollups_has_more(rollups);
     enum compact_result unchanged = check_unchanged(v, f);
@@ -198,7 +198,7 @@ static bool is_compared(void *manifest, const struct record_key *key, int64_t st
     const struct manifest *m = manifest;
     if (key->is_subtotal && start < m->hours_from)
         return false;
-    return key->unit == PERIOD_HOUR ||
+    return !key->is_subtotal || manifest_is_counted(m, key->unit, start) ||
            (key->is_set && counters_text_period(m->counters, key->ns) == PERIOD_DAY &&
                counters_text_period(m->retired, key->ns) == PERIOD_DAY);
 }

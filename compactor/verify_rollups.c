@@ -8,7 +8,8 @@ struct period {
     struct bytes text;   /* text of the period; BYTES_NONE: no period */
     struct bytes rollup; /* the line of the period's record, or BYTES_NONE */
     struct record_sum sum;
-    uint64_t parts; /* number of hours in a day, or of days in a month */
+    bool has_counts; /* `sum` has a record */
+    uint64_t parts;  /* number of quarter hours in an hour, of hours in a day, or of days in a month */
     int64_t start;
 };
 
@@ -18,22 +19,22 @@ struct verify_rollups {
     struct verify_report *report;
     bool has_more;
     bool has_values; /* the series is one of values */
-    int64_t hours_from;
-    struct bytes series; /* prefix of the current keys, such as "c.u|jehiah." */
-    struct period day, month;
-    struct bytes total;      /* remaining hours of the series' total */
-    struct bytes total_hour; /* the hour before `total` */
+    const struct manifest *manifest;
+    struct bytes series;                     /* prefix of the current keys, such as "c.u|jehiah." */
+    struct period periods[PERIOD_MONTH + 1]; /* the current hour, day and month */
+    struct bytes total;                      /* remaining hours of the series' total */
+    struct bytes total_hour;                 /* the hour before `total` */
     int64_t total_count;
     struct buf key;
 };
 
-struct verify_rollups *verify_rollups_new(const struct sorted_text *text, const struct value_sums *values,
-    int64_t hours_from, struct verify_report *report)
+struct verify_rollups *verify_rollups_new(const struct sorted_text *text, const struct manifest *manifest,
+    const struct value_sums *values, struct verify_report *report)
 {
     struct verify_rollups *v = mem_zalloc(sizeof *v);
     v->text = text;
     v->values = values;
-    v->hours_from = hours_from;
+    v->manifest = manifest;
     v->report = report;
     return v;
 }
@@ -42,8 +43,8 @@ void verify_rollups_free(struct verify_rollups **v)
 {
     if (!*v)
         return;
-    record_sum_free(&(*v)->day.sum);
-    record_sum_free(&(*v)->month.sum);
+    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_MONTH; unit++)
+        record_sum_free(&(*v)->periods[unit].sum);
     buf_free(&(*v)->key);
     free(*v);
     *v = NULL;
@@ -66,23 +67,24 @@ static void open_period(struct period *p, struct bytes text, int64_t start)
     p->text = text;
     p->start = start;
     p->rollup = BYTES_NONE;
+    p->has_counts = false;
     p->parts = 0;
 }
 
-static void add_part(struct period *p, struct bytes line)
-{
-    if (p->parts++ == 0)
-        record_sum_begin(&p->sum, line);
-    else
-        record_sum_add_value(&p->sum, value_of(line));
-}
-
 /* Ends a period. Returns NULL or the fault; *wrong is the key of the rollup, or of a record inside the period. */
-static const char *close_period(struct period *p, struct bytes *wrong)
+static const char *close_period(struct verify_rollups *v, enum period_unit unit, struct bytes *wrong)
 {
+    struct period *p = &v->periods[unit];
+    const char *why = NULL;
     if (!p->text.ptr)
         return NULL;
-    const char *why = NULL;
+    if (manifest_is_counted(v->manifest, unit, p->start)) {
+        p->text = BYTES_NONE;
+        *wrong = p->rollup.ptr ? p->rollup : p->sum.key;
+        return p->parts == 0         ? NULL
+               : unit == PERIOD_HOUR ? "the hour is before quarters_since and has quarter hours"
+                                     : "the day is before hours_from and has hours";
+    }
     bool needed = p->parts > 1;
     struct bytes sum = needed && p->rollup.ptr ? record_sum_line(&p->sum) : BYTES_NONE;
     if (p->rollup.ptr && p->parts == 0)
@@ -96,16 +98,6 @@ static const char *close_period(struct period *p, struct bytes *wrong)
     *wrong = p->rollup.ptr ? p->rollup : p->sum.key;
     p->text = BYTES_NONE;
     return why;
-}
-
-static const char *close_day(struct verify_rollups *v, struct bytes *wrong)
-{
-    struct period *d = &v->day;
-    if (!d->text.ptr || d->start >= v->hours_from)
-        return close_period(d, wrong);
-    d->text = BYTES_NONE;
-    *wrong = d->rollup;
-    return d->parts > 0 ? "the day is before hours_from and has hours" : NULL;
 }
 
 static void begin_series(struct verify_rollups *v, const struct record_key *key, struct bytes line)
@@ -159,59 +151,52 @@ static void compare_with_total(struct verify_rollups *v, const struct record_key
             (int)(key->period.ptr + key->period.len - line.ptr), line.ptr);
 }
 
-static const char *take_hour(struct verify_rollups *v, const struct record_key *key, struct bytes line)
+/* Adds a record that is no rollup to the periods around it. */
+static void add_counts(struct verify_rollups *v, const struct record_key *key, struct bytes line)
 {
-    compare_with_total(v, key, line);
-    add_part(&v->day, line);
-    if (v->day.parts == 1)
-        v->month.parts++;
-    if (v->month.parts == 1 && v->day.parts == 1)
-        record_sum_begin(&v->month.sum, line);
-    else
-        record_sum_add_value(&v->month.sum, value_of(line));
-    return NULL;
-}
-
-static const char *take_day(struct verify_rollups *v, const struct record_key *key, struct bytes line)
-{
-    v->day.rollup = line;
-    if (key->start >= v->hours_from)
-        return NULL;
-    compare_with_total(v, key, line);
-    add_part(&v->month, line);
-    return NULL;
+    bool is_new_part = true;
+    for (enum period_unit unit = key->unit + 1; unit <= PERIOD_MONTH; unit++) {
+        struct period *p = &v->periods[unit];
+        p->parts += is_new_part;
+        is_new_part = !p->has_counts;
+        if (!p->has_counts)
+            record_sum_begin(&p->sum, line);
+        else
+            record_sum_add_value(&p->sum, value_of(line));
+        p->has_counts = true;
+    }
 }
 
 const char *verify_rollups_add(
     struct verify_rollups *v, const struct record_key *key, struct bytes line, struct bytes *wrong)
 {
-    struct bytes month = period_enclosing(key->period, key->unit, PERIOD_MONTH);
-    struct bytes day =
-        key->unit == PERIOD_MONTH ? BYTES_NONE : period_enclosing(key->period, key->unit, PERIOD_DAY);
     bool is_same = v->series.ptr && bytes_starts_with(line, v->series);
     const char *why = NULL;
-    if (!is_same || !bytes_equal(day, v->day.text))
-        why = close_day(v, wrong);
-    if (!why && (!is_same || !bytes_equal(month, v->month.text)))
-        why = close_period(&v->month, wrong);
+    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_MONTH && !why; unit++) {
+        struct bytes text = unit < key->unit ? BYTES_NONE : period_enclosing(key->period, key->unit, unit);
+        if (!is_same || !bytes_equal(text, v->periods[unit].text))
+            why = close_period(v, unit, wrong);
+    }
     if (why)
         return why;
     if (!is_same)
         begin_series(v, key, line);
-    if (!v->month.text.ptr)
-        open_period(&v->month, month, key->start);
-    if (day.ptr && !v->day.text.ptr)
-        open_period(&v->day, day, key->start);
-    if (key->unit == PERIOD_HOUR)
-        return take_hour(v, key, line);
-    if (key->unit == PERIOD_DAY)
-        return take_day(v, key, line);
-    v->month.rollup = line;
+    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_MONTH; unit++)
+        if (unit >= key->unit && !v->periods[unit].text.ptr)
+            open_period(&v->periods[unit], period_enclosing(key->period, key->unit, unit), key->start);
+    if (key->unit > PERIOD_QUARTER)
+        v->periods[key->unit].rollup = line;
+    if (manifest_is_counted(v->manifest, key->unit, key->start)) {
+        compare_with_total(v, key, line);
+        add_counts(v, key, line);
+    }
     return NULL;
 }
 
 const char *verify_rollups_end(struct verify_rollups *v, struct bytes *wrong)
 {
-    const char *why = close_day(v, wrong);
-    return why ? why : close_period(&v->month, wrong);
+    const char *why = NULL;
+    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_MONTH && !why; unit++)
+        why = close_period(v, unit, wrong);
+    return why;
 }

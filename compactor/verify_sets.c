@@ -9,13 +9,20 @@
 
 #define KEY_SHOWN 120
 
+/* The current hour or day. */
+struct level {
+    struct buf key;        /* "v.u|jehiah.c41"; empty: none */
+    struct set *own, *sum; /* its set, and the union of its parts' sets; NULL: none */
+    size_t parts;          /* quarter hours or hours that have sets */
+};
+
 struct verify_sets {
     const char *directory;
     struct error *error;
     struct buf group; /* "v.u|jehiah.c4" */
-    struct buf day;   /* "v.u|jehiah.c41" */
-    struct set *month_set, *day_set, *month_union, *day_union;
-    size_t days, hours;
+    struct level levels[PERIOD_DAY + 1];
+    struct set *month_set, *month_union;
+    size_t days;
 };
 
 static enum compact_result damaged(const struct verify_sets *v, struct bytes key, const char *why)
@@ -31,26 +38,38 @@ static bool is_equal(struct set *a, struct set *b)
     return size == set_view_size(&views[0]) && size == set_view_size(&views[1]);
 }
 
-static enum compact_result end_day(struct verify_sets *v)
+static enum compact_result end_level(struct verify_sets *v, enum period_unit unit)
 {
+    struct level *l = &v->levels[unit];
     enum compact_result r = COMPACT_OK;
-    if (v->day_set && v->hours > 0) {
-        struct set_view views[2] = {set_view_of(v->day_set), set_view_of(v->day_union)};
+    bool is_day = unit == PERIOD_DAY;
+    if (l->own && l->parts > 0) {
+        struct set_view views[2] = {set_view_of(l->own), set_view_of(l->sum)};
         if (set_union_size(views, 2) != set_view_size(&views[0]))
-            r = damaged(v, buf_bytes(&v->day), "the day lacks members of its hours");
+            r = damaged(v, buf_bytes(&l->key),
+                is_day ? "the day lacks members of its hours"
+                       : "the hour lacks members of its quarter hours");
     }
-    if (!v->day_set && v->hours > 1)
-        r = damaged(v, buf_bytes(&v->day), "two or more hours have sets, but the day has none");
-    set_free(&v->day_set);
-    set_free(&v->day_union);
-    buf_clear(&v->day);
-    v->hours = 0;
+    if (!l->own && l->parts > 1)
+        r = damaged(v, buf_bytes(&l->key),
+            is_day ? "two or more hours have sets, but the day has none"
+                   : "two or more quarter hours have sets, but the hour has none");
+    set_free(&l->own);
+    set_free(&l->sum);
+    buf_clear(&l->key);
+    l->parts = 0;
     return r;
+}
+
+static enum compact_result end_levels(struct verify_sets *v)
+{
+    enum compact_result r = end_level(v, PERIOD_HOUR);
+    return r == COMPACT_OK ? end_level(v, PERIOD_DAY) : r;
 }
 
 static enum compact_result end_month(struct verify_sets *v)
 {
-    enum compact_result r = end_day(v);
+    enum compact_result r = end_levels(v);
     if (r == COMPACT_OK && v->group.len > 0 && (v->days > 1) != (v->month_set != NULL))
         r = damaged(
             v, buf_bytes(&v->group), "a month has a set if and only if two or more of its days have sets");
@@ -76,24 +95,30 @@ static void keep(struct buf *to, struct bytes text)
     buf_append_bytes(to, text);
 }
 
-/* Adds the set `view` of `text`, a key of day or hour, to its day and month. */
+/* Adds the set `view` of `text`, a key of a day, hour or quarter hour, to the periods around it. */
 static enum compact_result add_part(
     struct verify_sets *v, struct bytes text, const struct record_key *key, const struct set_view *view)
 {
-    struct bytes day = period_enclosing(text, key->unit, PERIOD_DAY);
     enum compact_result r = COMPACT_OK;
-    if (!bytes_equal(day, buf_bytes(&v->day))) {
-        r = end_day(v);
-        keep(&v->day, day);
-        v->days++;
+    for (enum period_unit at = PERIOD_HOUR; at <= PERIOD_DAY && r == COMPACT_OK; at++) {
+        struct bytes around = at < key->unit ? BYTES_NONE : period_enclosing(text, key->unit, at);
+        if (!bytes_equal(around, buf_bytes(&v->levels[at].key)))
+            r = end_level(v, at);
     }
+    bool is_new = true; /* the part of the next level is new there */
+    for (enum period_unit at = PERIOD_HOUR; at <= PERIOD_DAY; at++) {
+        struct level *l = &v->levels[at];
+        if (at < key->unit)
+            continue;
+        bool is_first = l->key.len == 0;
+        if (is_first)
+            keep(&l->key, period_enclosing(text, key->unit, at));
+        copy_to(at == key->unit ? &l->own : &l->sum, view);
+        l->parts += at > key->unit && is_new;
+        is_new = is_first;
+    }
+    v->days += is_new;
     copy_to(&v->month_union, view);
-    if (key->unit == PERIOD_DAY) {
-        copy_to(&v->day_set, view);
-        return r;
-    }
-    copy_to(&v->day_union, view);
-    v->hours++;
     return r;
 }
 
@@ -179,10 +204,12 @@ enum compact_result verify_sets(
         r = end_month(&v);
     set_reader_close(&reader);
     set_free(&v.month_set);
-    set_free(&v.day_set);
     set_free(&v.month_union);
-    set_free(&v.day_union);
     buf_free(&v.group);
-    buf_free(&v.day);
+    for (enum period_unit unit = PERIOD_HOUR; unit <= PERIOD_DAY; unit++) {
+        set_free(&v.levels[unit].own);
+        set_free(&v.levels[unit].sum);
+        buf_free(&v.levels[unit].key);
+    }
     return r;
 }

@@ -252,7 +252,8 @@ static bool walk_lines(const struct server *s, const struct generation *g, const
 static void reply_bad_rollups(struct http_request *req)
 {
     http_problem(req, 400, "bad-parameter", NULL,
-        "with rollups, start and end must be keys of one subtotal, and end must have an hour");
+        "with rollups, start and end must be keys of one subtotal, and end must have an hour or quarter "
+        "hour");
 }
 
 /* Appends the sets of `walk` with their members. Sets cut->next, and cut->name in `place`, if the answer is full. */

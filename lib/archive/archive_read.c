@@ -89,9 +89,9 @@ static void gather(struct archive_read *r, const char *name)
 
 static void append_month(struct buf *key, struct bytes prefix, int64_t t)
 {
-    char hour[HOUR_TEXT_MAX + 1];
+    char month[PERIOD_TEXT_MAX + 1];
     buf_append_bytes(key, prefix);
-    buf_append_bytes(key, period_enclosing(bytes_of(hour, hour_encode(t, hour)), PERIOD_HOUR, PERIOD_MONTH));
+    buf_append(key, month, period_encode(PERIOD_MONTH, t, month));
 }
 
 /* Begins a read of sets: the whole months that contain the range. */
@@ -111,7 +111,8 @@ static void begin_sets(struct archive_read *r)
 
 static bool begin_range(struct archive_read *r)
 {
-    static const char *const units[] = {"hour", "day", "month"}; /* in the order of enum period_unit */
+    /* in the order of enum period_unit, from PERIOD_QUARTER on */
+    static const char *const units[] = {"quarter", "hour", "day", "month"};
     struct bytes start, end, rollups;
     if (!url_query_get(&r->params, "start", &start) || !url_query_get(&r->params, "end", &end))
         return false;
@@ -121,10 +122,10 @@ static bool begin_range(struct archive_read *r)
         return true;
     }
     int unit = 0;
-    while (unit < 3 && !bytes_equal_str(rollups, units[unit]))
+    while (unit < 4 && !bytes_equal_str(rollups, units[unit]))
         unit++;
     r->shard = generation_shard(r->g, start);
-    if (unit == 3 || !period_walk_init(&r->walk, start, end, (enum period_unit)unit))
+    if (unit == 4 || !period_walk_init(&r->walk, start, end, PERIOD_QUARTER + unit))
         return false;
     gather(r, "sub");
     struct bytes members;

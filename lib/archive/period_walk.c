@@ -6,7 +6,7 @@ bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes en
 {
     struct record_key first, last;
     if (!record_key_parse(start, &first) || !record_key_parse(end, &last) || !first.is_subtotal ||
-        !last.is_subtotal || last.unit != PERIOD_HOUR)
+        !last.is_subtotal || last.unit > PERIOD_HOUR)
         return false;
     *w = (struct period_walk){.prefix = bytes_of(start.ptr, (size_t)(first.period.ptr - start.ptr)),
         .from = first.start,
@@ -58,8 +58,8 @@ bool period_walk_next(struct period_walk *w, struct bytes *line)
             return false;
         int64_t end = period_end(k.unit, k.start);
         bool overlaps = end > w->from, is_within = k.start >= w->from && end <= w->to;
-        bool parts = k.unit != PERIOD_HOUR && has_parts(w, key, after);
-        bool take = (is_within && k.unit <= w->largest) || (overlaps && k.unit == PERIOD_DAY && !parts);
+        bool parts = k.unit != PERIOD_QUARTER && has_parts(w, key, after);
+        bool take = (is_within && k.unit <= w->largest) || (overlaps && k.unit != PERIOD_MONTH && !parts);
         w->at = parts && (take || !overlaps) ? seek(w, key, BYTES_LITERAL(AFTER_PERIODS)) : after;
         *line = bytes_of(w->text->text.ptr + begin, after - begin);
         if (take)

@@ -1,13 +1,14 @@
-/* period_walk: reads the smallest set of records that covers a range of one subtotal's hours.
+/* period_walk: reads the smallest set of records that covers a time range of one subtotal.
  *
  * An archive has rollups beside the hours of a subtotal (docs/formats/records.md): a day is the sum of its hours, and a
- * month is the sum of its days. A rollup comes before the records of the periods inside it. Therefore the walk reads
- * the records in order. After the walk returns a rollup, it skips the hours and days of the rollup.
+ * month is the sum of its days. An hour may be the sum of its quarter hours. A rollup comes before the records of the
+ * periods inside it. Therefore the walk reads the records in order. After the walk returns a rollup, it skips the
+ * periods inside the rollup.
  *
  * 1. The records of a walk do not overlap. Together, the records have every count of the range.
  * 2. Each record lies within the range, with one exception: a day whose hours the archive no longer has (compactor
- *    --drop-hours-before). The walk returns such a day even if only a part of the day lies in the range, because the
- *    counts of the part are unknown.
+ *    --drop-hours-before), or an hour that was not counted by quarter hour. The walk returns such a record even if only a
+ *    part of the period lies in the range, because the counts of the part are unknown.
  * 3. A walk of a year takes about a hundred searches.
  */
 #ifndef MILLRACE_PERIOD_WALK_H
@@ -24,9 +25,10 @@ struct period_walk {
     size_t at;
 };
 
-/* `start` and `end` are keys of one subtotal: the range is from the first hour of the period of `start` to the hour
- * of `end`, inclusive. Periods longer than `largest` are not returned. Both keys are borrowed until the walk ends.
- * Returns false if the keys are not of one subtotal, or if `end` is not an hour. */
+/* `start` and `end` are keys of one subtotal: the range is from the beginning of the period of `start` to the hour or
+ * quarter hour of `end`, inclusive. Periods longer than `largest` are returned only if the archive has no parts of them.
+ * Both keys are borrowed until the walk ends. Returns false if the keys are not of one subtotal, or if `end` is a day or
+ * month. */
 bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes end, enum period_unit largest);
 /* Sets the text to search. Call period_walk_begin before the first period_walk_next. */
 void period_walk_begin(struct period_walk *w, const struct sorted_text *text);

@@ -14,8 +14,6 @@
 #define GROUP_PARTS (PARTS >> KEY_BITS) /* neighbouring parts, which have the keys with the same KEY_BITS */
 #define FIRST_SLOTS 16                  /* slots of a part that has not grown */
 #define FETCHED 32                      /* slots prefetched together */
-#define SECONDS_PER_HOUR 3600
-#define HOUR_MASK ((1u << COUNT_TAG_HOUR_BITS) - 1)
 
 struct part {
     struct count_slot *slots;
@@ -30,20 +28,32 @@ struct count_table {
     int64_t *sums; /* for the keys of counters whose `has_sums` is set */
     size_t n_sums, room_sums;
     bool *has_sums; /* for each counter; NULL: no counter has sums */
+    int64_t quarters_since;
     struct part parts[PARTS];
     struct count_slot first[PARTS * FIRST_SLOTS]; /* slots of the parts that have not grown */
 };
 
-uint32_t count_tag(size_t counter, int64_t hour)
+/* Number of bits in a tag for the time, and the seconds that it counts. */
+static inline unsigned time_bits(const struct count_table *t)
 {
-    return (uint32_t)(counter + 1) << COUNT_TAG_HOUR_BITS |
-           (uint32_t)((hour - HOUR_FIRST) / SECONDS_PER_HOUR);
+    return t->quarters_since > 0 ? COUNT_TAG_QUARTER_BITS : COUNT_TAG_HOUR_BITS;
+}
+
+static inline int64_t time_step(const struct count_table *t)
+{
+    return t->quarters_since > 0 ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR;
+}
+
+uint32_t count_tag(const struct count_table *t, size_t counter, int64_t start)
+{
+    return (uint32_t)(counter + 1) << time_bits(t) | (uint32_t)((start - HOUR_FIRST) / time_step(t));
 }
 
 /* The code of a member takes the place of the sub key and the count. */
-struct count_slot count_member(size_t unique, int64_t period, uint32_t key, uint64_t code)
+struct count_slot count_member(
+    const struct count_table *t, size_t unique, int64_t start, uint32_t key, uint64_t code)
 {
-    return (struct count_slot){count_tag(unique, period), key, (uint32_t)code, (uint32_t)(code >> 32)};
+    return (struct count_slot){count_tag(t, unique, start), key, (uint32_t)code, (uint32_t)(code >> 32)};
 }
 
 static uint64_t code_of(const struct count_slot *member)
@@ -59,9 +69,10 @@ static uint32_t limit_of(size_t i, uint32_t n_slots)
     return (uint32_t)((uint64_t)n_slots * (2 * PARTS + 1 + rank) / (4 * PARTS));
 }
 
-struct count_table *count_table_new(uint64_t seed)
+struct count_table *count_table_new(uint64_t seed, int64_t quarters_since)
 {
     struct count_table *t = mem_zalloc(sizeof *t);
+    t->quarters_since = quarters_since;
     t->seed[0] = seed ^ UINT64_C(0x9e3779b97f4a7c15);
     t->seed[1] = seed * UINT64_C(0xbf58476d1ce4e5b9) ^ UINT64_C(0x94d049bb133111eb);
     t->bytes = sizeof *t;
@@ -70,9 +81,9 @@ struct count_table *count_table_new(uint64_t seed)
     return t;
 }
 
-struct count_table *count_table_new_members(uint64_t seed)
+struct count_table *count_table_new_members(uint64_t seed, int64_t quarters_since)
 {
-    struct count_table *t = count_table_new(seed);
+    struct count_table *t = count_table_new(seed, quarters_since);
     t->has_members = true;
     return t;
 }
@@ -177,14 +188,14 @@ void count_table_add(struct count_table *t, const struct count_slot *keys, size_
         add_all(t, keys, n, false);
 }
 
-static size_t counter_of(const struct count_slot *slot)
+static size_t counter_of(const struct count_table *t, const struct count_slot *slot)
 {
-    return (slot->tag >> COUNT_TAG_HOUR_BITS) - 1;
+    return (slot->tag >> time_bits(t)) - 1;
 }
 
 static bool is_sum(const struct count_table *t, const struct count_slot *slot)
 {
-    return t->has_sums && t->has_sums[counter_of(slot)];
+    return t->has_sums && t->has_sums[counter_of(t, slot)];
 }
 
 static void add_amount(int64_t *sum, int64_t amount)
@@ -203,7 +214,7 @@ void count_table_add_sums(
         uint64_t hash = hash_of(t, &keys[i], false);
         struct part *p = &t->parts[part_of(keys[i].key, hash)];
         struct count_slot *s = find_slot(p, &keys[i], hash, false), key = keys[i];
-        t->has_sums[counter_of(&key)] = true;
+        t->has_sums[counter_of(t, &key)] = true;
         if (s->tag != 0) {
             add_amount(&t->sums[s->count], amounts[i]);
             continue;
@@ -246,9 +257,10 @@ struct count_table *count_table_copy(const struct count_table *t)
 
 enum { WANTED_KEY = 1, WANTED_SUB = 2 };
 
-static bool is_wanted(const struct count_choice *c, const uint8_t *marks, const struct count_slot *slot)
+static bool is_wanted(
+    const struct count_choice *c, const uint8_t *marks, const struct count_slot *slot, unsigned bits)
 {
-    return slot->tag != 0 && (marks[slot->key] & WANTED_KEY) && c->wanted[counter_of(slot)] &&
+    return slot->tag != 0 && (marks[slot->key] & WANTED_KEY) && c->wanted[(slot->tag >> bits) - 1] &&
            (!c->subs || slot->sub == COUNT_NO_SUB || (marks[slot->sub] & WANTED_SUB));
 }
 
@@ -256,9 +268,10 @@ static bool is_wanted(const struct count_choice *c, const uint8_t *marks, const 
 static bool pick_from(const struct count_table *t, const struct part *p, const struct count_choice *c,
     const uint8_t *marks, struct count_table *out)
 {
+    unsigned bits = time_bits(out);
     for (size_t i = 0; i < p->n_slots; i++) {
         const struct count_slot *slot = &p->slots[i];
-        if (!is_wanted(c, marks, slot))
+        if (!is_wanted(c, marks, slot, bits))
             continue;
         if (c->most > 0 && out->n == c->most)
             return false;
@@ -272,8 +285,9 @@ static bool pick_from(const struct count_table *t, const struct part *p, const s
 
 struct count_table *count_table_pick(const struct count_table *t, const struct count_choice *c)
 {
-    struct count_table *out = t->has_members ? count_table_new_members(0) : count_table_new(0);
+    struct count_table *out = count_table_new(0, t->quarters_since);
     bool has_keys[1 << KEY_BITS] = {0}, fits = true;
+    out->has_members = t->has_members;
     memcpy(out->seed, t->seed, sizeof out->seed);
     if (c->n_keys == 0) /* frequent, because the table has only the keys since the last flush */
         return out;
@@ -410,7 +424,7 @@ struct space {
     size_t counter; /* index in the totals and subtotals, or in the unique counters */
     bool is_subtotal;
     bool has_sums;
-    unsigned cut; /* characters of an hour's text that the period lacks: 1 for a day */
+    enum period_unit by; /* PERIOD_QUARTER for counts, which are of hours before quarters_since */
 };
 
 static int compare_spaces(const void *a, const void *b)
@@ -431,7 +445,7 @@ static struct space *make_spaces(const struct counters *c, bool uniques, size_t 
         spaces[i].len = (size_t)len;
         spaces[i].counter = i;
         spaces[i].is_subtotal = uniques || i >= c->n_totals;
-        spaces[i].cut = uniques && counter->by == PERIOD_DAY;
+        spaces[i].by = uniques ? counter->by : PERIOD_QUARTER;
     }
     qsort(spaces, *n, sizeof *spaces, compare_spaces);
     return spaces;
@@ -491,7 +505,7 @@ enum { END_TOTAL, END_SUBTOTAL, END_NAME, ENDS };
 static const char ends[ENDS] = {RECORD_SEPARATOR, '.', '\0'};
 
 /* A source of a table's sorted counts or members. In each item, `high` has the position of the counter, the rank of the
- * key and the hour; `low` has the rank of the sub key and the count or the index of the sum, or the code of the member. */
+ * key and the time; `low` has the rank of the sub key and the count or the index of the sum, or the code of the member. */
 struct table_source {
     struct count_source base; /* first */
     const struct interner *texts;
@@ -500,7 +514,9 @@ struct table_source {
     struct sortables counts;
     size_t at, end; /* positions of the next value and of the end of the current record */
     struct buf key;
-    char hour[HOUR_TEXT_MAX + 1];
+    char period[PERIOD_TEXT_MAX + 1];
+    unsigned bits; /* of a time in `high` */
+    int64_t step, quarters_since;
     bool has_members;
     int64_t *sums;
     size_t n_sums, room_sums;
@@ -509,9 +525,6 @@ struct table_source {
     size_t n_codes, room_codes;
     struct buf chunk;
 };
-
-#define KEY_RANK_SHIFT COUNT_TAG_HOUR_BITS
-#define SPACE_SHIFT (32 + COUNT_TAG_HOUR_BITS)
 
 static void rank(struct table_source *s, const struct choice *choices)
 {
@@ -533,10 +546,11 @@ static void rank(struct table_source *s, const struct choice *choices)
     for (size_t i = 0; i < s->counts.n; i++) {
         struct sortable *c = &s->counts.items[i];
         uint32_t tag = (uint32_t)(c->high >> 32), id = (uint32_t)c->high, sub = (uint32_t)(c->low >> 32);
-        const struct choice *choice = &choices[(tag >> COUNT_TAG_HOUR_BITS) - 1];
+        const struct choice *choice = &choices[(tag >> s->bits) - 1];
         bool is_subtotal = s->spaces[choice->rank].is_subtotal;
         uint64_t key_rank = s->ranks[is_subtotal ? END_SUBTOTAL : END_TOTAL].rank_of[id];
-        c->high = (uint64_t)choice->rank << SPACE_SHIFT | key_rank << KEY_RANK_SHIFT | (tag & HOUR_MASK);
+        c->high =
+            (uint64_t)choice->rank << (32 + s->bits) | key_rank << s->bits | (tag & ((1u << s->bits) - 1));
         if (s->has_members)
             continue;
         if (is_subtotal)
@@ -548,34 +562,35 @@ static void rank(struct table_source *s, const struct choice *choices)
 
 static const struct space *space_of(const struct table_source *s, const struct sortable *c)
 {
-    return &s->spaces[c->high >> SPACE_SHIFT];
+    return &s->spaces[c->high >> (32 + s->bits)];
 }
 
-static void write_hour(struct table_source *s, const struct sortable *c, struct bytes *out)
+/* Returns the text of the value's period, which is in s->period. */
+static struct bytes period_of(struct table_source *s, const struct sortable *c)
 {
-    int64_t hour = HOUR_FIRST + (int64_t)(c->high & HOUR_MASK) * SECONDS_PER_HOUR;
-    *out = bytes_of(s->hour, hour_encode(hour, s->hour));
+    int64_t start = HOUR_FIRST + (int64_t)(c->high & ((1u << s->bits) - 1)) * s->step;
+    enum period_unit by = space_of(s, c)->by;
+    by = by == PERIOD_QUARTER && (s->quarters_since == 0 || start < s->quarters_since) ? PERIOD_HOUR : by;
+    return bytes_of(s->period, period_encode(by, start, s->period));
 }
 
 static enum count_next table_next_record(struct count_source *base)
 {
     struct table_source *s = (struct table_source *)base;
-    struct bytes hour;
     s->at = s->end;
     if (s->at == s->counts.n)
         return COUNT_END;
     const struct sortable *first = &s->counts.items[s->at];
     const struct space *space = space_of(s, first);
-    /* The record of a total has all hours of a key. The record of a subtotal has one hour. */
-    unsigned shift = space->is_subtotal ? 0 : KEY_RANK_SHIFT;
+    /* The record of a total has all periods of a key. The record of a subtotal has one period. */
+    unsigned shift = space->is_subtotal ? 0 : s->bits;
     while (s->end < s->counts.n && s->counts.items[s->end].high >> shift == first->high >> shift)
         s->end++;
     const struct ranks *ranks = &s->ranks[space->is_subtotal ? END_SUBTOTAL : END_TOTAL];
-    uint32_t key_rank = (uint32_t)(first->high >> KEY_RANK_SHIFT);
+    uint32_t key_rank = (uint32_t)(first->high >> s->bits);
     append_key(&s->key, space, interner_get(s->texts, ranks->id_of[key_rank]));
     if (space->is_subtotal) {
-        write_hour(s, first, &hour);
-        buf_append(&s->key, hour.ptr, hour.len - space->cut);
+        buf_append_bytes(&s->key, period_of(s, first));
         buf_append_char(&s->key, RECORD_SEPARATOR);
     }
     base->key = buf_bytes(&s->key);
@@ -592,7 +607,7 @@ static enum count_next table_next_value(struct count_source *base)
         const struct interned *t = interner_get(s->texts, s->ranks[END_NAME].id_of[first->low >> 32]);
         base->name = bytes_of(t->stored, t->stored_len);
     } else {
-        write_hour(s, first, &base->name);
+        base->name = period_of(s, first);
     }
     bool has_sums = space_of(s, first)->has_sums;
     base->count = 0;
@@ -672,7 +687,7 @@ static void take_counts(struct table_source *s, const struct count_table *t, con
         const struct count_slot *slot = &p->slots[i];
         if (slot->tag == 0)
             continue;
-        size_t counter = counter_of(slot);
+        size_t counter = (slot->tag >> s->bits) - 1;
         uint32_t count = slot->count;
         const struct choice *c = &choices[counter];
         if (!is_chosen(s, c, slot->key, range))
@@ -701,6 +716,9 @@ struct count_source *count_table_source(const struct count_table *t, const struc
     uint32_t n_texts = interner_count(texts);
     s->base.kind = t->has_members ? &sets : &kind;
     s->has_members = t->has_members;
+    s->quarters_since = t->quarters_since;
+    s->bits = time_bits(t);
+    s->step = time_step(t);
     s->texts = texts;
     if (t->n == 0)
         return &s->base;

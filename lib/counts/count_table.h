@@ -1,7 +1,7 @@
-/* count_table: counts in memory under fixed-size keys {counter, hour, ids of the components}, in one flat table.
+/* count_table: counts in memory under fixed-size keys {counter, time, ids of the components}, in one flat table.
  *
- * A key consists of the index of a counter (totals first, then subtotals), an hour, and one or two ids of interned
- * texts. Counts are sorted only when a flush or a read takes them.
+ * A key consists of the index of a counter (totals first, then subtotals), the time of an hour or quarter hour, and one
+ * or two ids of interned texts. Counts are sorted only when a flush or a read takes them.
  *
  * 1. The table consists of small parts. Each part grows separately, and the parts grow at different times. So counting
  *    never pauses to move a large table. All counts of a key are in the same sixteenth of the parts, so a read of the
@@ -12,7 +12,9 @@
  *    up their counts.
  *    The slot of a counter with a value holds the index of a 64-bit sum of the table.
  * 4. A table of members has sets instead of counts: its source yields the chunks of sets (count_merge.h).
- * 5. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
+ * 5. A table has quarters_since. Times before it are those of hours, and later times those of quarter hours. The source
+ *    yields the texts of these periods, and for members the text of the unique counter's period.
+ * 6. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
  *    while no thread adds counts.
  */
 #ifndef MILLRACE_COUNT_TABLE_H
@@ -25,26 +27,30 @@
 /* A key with its count. A slot has 16 bytes, so a cache line holds four slots. In a table of members, the whole slot is
  * the key (count_member). In the table, `count` is the index of a sum if the key was added by count_table_add_sums. */
 struct count_slot {
-    uint32_t tag; /* counter + 1 and the hour, combined by count_tag; 0: the slot is empty */
+    uint32_t tag; /* counter + 1 and the time, combined by count_tag; 0: the slot is empty */
     uint32_t key, sub;
     uint32_t count;
 };
 
-#define COUNT_TAG_HOUR_BITS 21
+#define COUNT_TAG_HOUR_BITS 21    /* bits of a tag for the hour */
+#define COUNT_TAG_QUARTER_BITS 23 /* or for the quarter hour */
 _Static_assert(COUNTERS_MAX + 1 < 1u << (32 - COUNT_TAG_HOUR_BITS), "a tag has room for every counter");
+_Static_assert(
+    COUNTERS_QUARTERS_MAX + 1 < 1u << (32 - COUNT_TAG_QUARTER_BITS), "a tag has room for every counter");
 #define COUNT_NO_SUB UINT32_MAX /* the sub id of a total's key */
-
-/* `hour` is the first second of the hour, at least HOUR_FIRST and below HOUR_END. */
-uint32_t count_tag(size_t counter, int64_t hour);
-/* A member of a unique counter's set. `unique` is the counter's index in counters->uniques, `period` the first second of
- * the day or hour, `key` the id of the total's key. */
-struct count_slot count_member(size_t unique, int64_t period, uint32_t key, uint64_t code);
 
 struct count_table;
 
-struct count_table *count_table_new(uint64_t seed);
+/* `quarters_since` is the first second of an hour, or 0 for a table without quarter hours. */
+struct count_table *count_table_new(uint64_t seed, int64_t quarters_since);
 /* A table of members (count_member), each of which is held once. */
-struct count_table *count_table_new_members(uint64_t seed);
+struct count_table *count_table_new_members(uint64_t seed, int64_t quarters_since);
+/* `start` is the first second of the hour or quarter hour, at least HOUR_FIRST and below HOUR_END. */
+uint32_t count_tag(const struct count_table *t, size_t counter, int64_t start);
+/* A member of a unique counter's set. `unique` is the counter's index in counters->uniques, `start` the first second of
+ * the day, hour or quarter hour, `key` the id of the total's key. */
+struct count_slot count_member(
+    const struct count_table *t, size_t unique, int64_t start, uint32_t key, uint64_t code);
 void count_table_free(struct count_table **t);
 
 /* Adds the counts of n keys. Pass all keys of an event in one call, because count_table_add prefetches the slots of all

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SECONDS_PER_HOUR 3600
 #define REASON_MAX 200
 #define OPTIONAL_SEPARATORS " ,\t"
 #define MAX_AHEAD "2d"
@@ -62,7 +61,7 @@ static int read_condition(
 static int read_input(struct reading *r)
 {
     static const char *const known[] = {"time", "time_unit", "time_format", "time_default", "skip_if",
-        "keep_if", "max_ahead", "optional", NULL};
+        "keep_if", "max_ahead", "optional", "resolution", NULL};
     static const struct option_row max_ahead = {.name = "max_ahead",
         .type = OPTION_DURATION,
         .fallback = MAX_AHEAD,
@@ -75,7 +74,8 @@ static int read_input(struct reading *r)
     if (refuse_unknown(r, s, known) != 0)
         return -1;
     const char *time = config_value(s, "time"), *unit = config_value(s, "time_unit"),
-               *format = config_value(s, "time_format"), *otherwise = config_value(s, "time_default");
+               *format = config_value(s, "time_format"), *otherwise = config_value(s, "time_default"),
+               *resolution = config_value(s, "resolution");
     if (!time || !*time)
         return config_fail(r->error, r->config, config_line(s, "time"), "[input] needs time = FIELD");
     r->out->units_a_second = event_seconds_units(unit ? unit : "s");
@@ -88,6 +88,9 @@ static int read_input(struct reading *r)
     if (otherwise && strcmp(otherwise, "now") != 0)
         return config_fail(r->error, r->config, config_line(s, "time_default"),
             "time_default must be now, not '%s'; without time_default each event needs a time", otherwise);
+    if (resolution && strcmp(resolution, "1h") != 0 && strcmp(resolution, "15m") != 0)
+        return config_fail(r->error, r->config, config_line(s, "resolution"),
+            "resolution must be 1h or 15m, not '%s'", resolution);
     if (!json_path_is_valid(bytes_str(time)))
         return config_fail(r->error, r->config, config_line(s, "time"), NOT_A_FIELD, "time", time);
     if (read_condition(r, s, "skip_if", &r->out->skip_if) != 0 ||
@@ -100,6 +103,7 @@ static int read_input(struct reading *r)
     r->out->time_unit = mem_strdup(unit ? unit : "s");
     r->out->time_is_lenient = format && strcmp(format, "lenient") == 0;
     r->out->time_default_now = otherwise != NULL;
+    r->out->has_quarters = resolution && strcmp(resolution, "15m") == 0;
     const char *optional = config_value(s, "optional");
     r->out->optional = optional ? mem_strdup(optional) : NULL;
     return 0;
@@ -338,10 +342,15 @@ static int read_subtotal(struct reading *r, const struct config_section *s)
 static int read_by(struct reading *r, const struct config_section *s, struct counter *c)
 {
     const char *by = config_value(s, "by");
-    c->by = by && strcmp(by, "hour") == 0 ? PERIOD_HOUR : PERIOD_DAY;
-    if (!by || c->by == PERIOD_HOUR || strcmp(by, "day") == 0)
-        return 0;
-    return config_fail(r->error, r->config, config_line(s, "by"), "by must be day or hour, not '%s'", by);
+    c->by = PERIOD_DAY;
+    if (!by || counters_period_read(bytes_str(by), &c->by)) {
+        if (c->by != PERIOD_QUARTER || r->out->has_quarters)
+            return 0;
+        return config_fail(
+            r->error, r->config, config_line(s, "by"), "by = quarter needs [input] resolution = 15m");
+    }
+    return config_fail(
+        r->error, r->config, config_line(s, "by"), "by must be day, hour or quarter, not '%s'", by);
 }
 
 /* Reads a unique counter, after the subtotals. A subtotal and a unique counter with one name would share records. */
@@ -414,7 +423,7 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     for (size_t i = 0; i < n; i++) {
         if (strcmp(kind, "unique") == 0) {
             buf_printf(text, "unique %s member = %s by = %s\n", sorted[i]->ns, sorted[i]->key_text,
-                sorted[i]->by == PERIOD_HOUR ? "hour" : "day");
+                counters_period_name(sorted[i]->by));
             continue;
         }
         buf_printf(text, "%s %s key = %s\n", kind, sorted[i]->ns, sorted[i]->key_text);
@@ -447,6 +456,8 @@ static char *canonical_text(const struct counters *c)
         buf_printf(&text, "input keep_if = %s\n", c->keep_if);
     if (c->max_ahead != MAX_AHEAD_SECONDS)
         buf_printf(&text, "input max_ahead = %llds\n", (long long)c->max_ahead);
+    if (c->has_quarters)
+        buf_append_str(&text, COUNTERS_QUARTERS_LINE "\n");
     if (c->skip_if)
         buf_printf(&text, "input skip_if = %s\n", c->skip_if);
     if (c->time_is_lenient)
@@ -483,6 +494,9 @@ int counters_read(const struct config *config, struct counters **out, struct err
             config_fail(error, config, 0, "no [total NAMESPACE] section; add one for each total");
         else if (c->n_totals + c->n_subtotals > COUNTERS_MAX)
             config_fail(error, config, 0, "more than %d counters", COUNTERS_MAX);
+        else if (c->has_quarters && c->n_totals + c->n_subtotals > COUNTERS_QUARTERS_MAX)
+            config_fail(
+                error, config, 0, "more than %d counters with resolution = 15m", COUNTERS_QUARTERS_MAX);
         else if (c->n_uniques > UNIQUES_MAX)
             config_fail(error, config, 0, "more than %d unique counters", UNIQUES_MAX);
         else if (check_means(&r) == 0) {

@@ -4,6 +4,7 @@
  *     [input]                  [total u]          [subtotal c.u]        [unique v.u]
  *     time = t                 key = l            key = c               member = visitor
  *     skip_if = _heartbeat_    label = user       label = country       by = day
+ *     resolution = 1h
  *
  * A key is a field, a function of a field (key_function.h), or a "constant". Paths (json_path.h) name fields.
  * docs/guide/counting.md has the rules for values. A missing, null or empty value counts as `None`. An integer counts
@@ -21,7 +22,10 @@
  * a value other than null. Subtotals have the settings of their total. An event is rejected if a value is not a decimal,
  * has more digits than the scale and `round` is not set, or exceeds max_value.
  *
- * A unique counter has a set of members for each key of its total and each UTC day or hour (docs/internals/sets.md). A
+ * With `resolution = 15m`, events are counted by quarter hour instead of by hour.
+ *
+ * A unique counter has a set of members for each key of its total and each UTC day, hour or quarter hour
+ * (docs/internals/sets.md). A
  * member is a field or a function of a field, and follows the same rules, except that a missing, null or empty value is
  * not a member, and that a member is not bounded to max_text. The sets have the members of all events of the key, even of
  * events that the total does not count.
@@ -44,8 +48,11 @@
 #include "counts/decimal.h"
 #include "counts/records.h"
 
-#define COUNTERS_MAX 2046 /* totals and subtotals together */
+#define COUNTERS_MAX 2046         /* totals and subtotals together */
+#define COUNTERS_QUARTERS_MAX 510 /* the same with resolution = 15m */
 #define UNIQUES_MAX 255
+/* The line of a canonical text with resolution = 15m. */
+#define COUNTERS_QUARTERS_LINE "input resolution = 15m"
 
 enum counter_key_kind { COUNTER_FIELD, COUNTER_FUNCTION, COUNTER_CONSTANT };
 struct key_function;
@@ -59,7 +66,7 @@ struct counter {
     const struct key_function *function;
     const char *argument; /* second argument of the function; NULL: the function has one argument */
     size_t total;         /* index in `totals` of the total of a subtotal or a unique counter */
-    enum period_unit by;  /* period of a unique counter's sets: PERIOD_DAY or PERIOD_HOUR */
+    enum period_unit by;  /* period of a unique counter's sets: PERIOD_DAY, PERIOD_HOUR or PERIOD_QUARTER */
     /* limit of different keys in a slice; 0: unlimited. A limited counter has texts of its own. */
     uint64_t max_keys;
     /* The settings of values. A subtotal has those of its total. Unique counters have none. */
@@ -75,6 +82,7 @@ struct counters {
     const char *time_unit; /* s, ms, us or ns */
     bool time_is_lenient;  /* event_seconds_read_lenient */
     bool time_default_now; /* the API adds the current time to an event without the time field */
+    bool has_quarters;     /* resolution = 15m */
     int64_t units_a_second;
     /* Conditions (condition.h). A line is an event if skip_if is false and keep_if is true. NULL: no condition. */
     const char *skip_if, *keep_if;
@@ -113,6 +121,11 @@ void counters_append_lines(const char *text, struct bytes ns, struct buf *out);
 /* Sets *ns and *scale to those of the next total with a value, and moves *text after its line. Returns false at the end
  * of the text. */
 bool counters_text_next_value(const char **text, struct bytes *ns, unsigned *scale);
+/* True if a canonical text has resolution = 15m. */
+bool counters_text_has_quarters(const char *text);
+/* The names of the periods of unique counters: day, hour and quarter. */
+const char *counters_period_name(enum period_unit unit);
+bool counters_period_read(struct bytes name, enum period_unit *out);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
  * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);

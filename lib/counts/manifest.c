@@ -193,7 +193,7 @@ static bool parse_coarse(const struct json_doc *d, struct coarse *c)
 /* Parses the members of a manifest. Returns NULL, or the error. */
 static const char *parse_members(const struct json_doc *d, struct manifest *m)
 {
-    uint64_t until, made, shards, hours_from = 0;
+    uint64_t until, made, shards, hours_from = 0, quarters_since = 0, newest_hour = 0;
     struct json_value counters = json_doc_at(d, "/counters"), retired = json_doc_at(d, "/retired");
     if (!json_doc_u64(d, "/generation", &m->generation) || !json_doc_u64(d, "/through", &m->through))
         return "generation or through is missing";
@@ -210,12 +210,20 @@ static const char *parse_members(const struct json_doc *d, struct manifest *m)
     if (json_doc_at(d, "/hours_from").type != JSON_MISSING &&
         (!json_doc_u64(d, "/hours_from", &hours_from) || hours_from > INT64_MAX))
         return "hours_from is not a time";
+    if (json_doc_at(d, "/quarters_since").type != JSON_MISSING &&
+        (!json_doc_u64(d, "/quarters_since", &quarters_since) || quarters_since > HOUR_END))
+        return "quarters_since is not a time";
+    if (json_doc_at(d, "/newest_hour").type != JSON_MISSING &&
+        (!json_doc_u64(d, "/newest_hour", &newest_hour) || newest_hour > HOUR_END))
+        return "newest_hour is not a time";
     if (json_doc_at(d, "/change").type != JSON_MISSING &&
         !json_doc_copy(d, m->change, sizeof m->change, "/change"))
         return "change is not a short string";
     m->until = (int64_t)until;
     m->made = (int64_t)made;
     m->hours_from = (int64_t)hours_from;
+    m->quarters_since = (int64_t)quarters_since;
+    m->newest_hour = (int64_t)newest_hour;
     manifest_set_shards(m, (uint32_t)shards);
     m->counters = bytes_dup(counters.v.string);
     m->retired = bytes_dup(retired.v.string);
@@ -331,6 +339,13 @@ struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kin
     return files[kind];
 }
 
+bool manifest_is_counted(const struct manifest *m, enum period_unit unit, int64_t start)
+{
+    if (unit == PERIOD_HOUR)
+        return m->quarters_since == 0 || start < m->quarters_since;
+    return unit == PERIOD_QUARTER || (unit == PERIOD_DAY && start < m->hours_from);
+}
+
 uint64_t manifest_content(const struct manifest *m)
 {
     uint64_t content = m->shards;
@@ -406,6 +421,10 @@ void manifest_print(const struct manifest *m, struct buf *out)
     buf_append_str(out, ",\n");
     if (m->hours_from)
         buf_printf(out, "\"hours_from\":%" PRId64 ",\n", m->hours_from);
+    if (m->quarters_since)
+        buf_printf(out, "\"quarters_since\":%" PRId64 ",\n", m->quarters_since);
+    if (m->newest_hour)
+        buf_printf(out, "\"newest_hour\":%" PRId64 ",\n", m->newest_hour);
     if (m->change[0]) {
         buf_append_str(out, "\"change\":");
         buf_append_json(out, bytes_str(m->change));

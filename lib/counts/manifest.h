@@ -18,6 +18,7 @@
 #include "counts/coarse.h"
 #include "counts/counted_since.h"
 #include "counts/value_sums.h"
+#include "counts/records.h"
 
 #define MANIFEST_FORMAT 5
 #define MANIFEST_SHARDS_MAX 4096
@@ -77,6 +78,9 @@ struct manifest {
     struct manifest_file *set_texts, *sets;
     /* time before which the archive has no subtotals by hour, only by day; 0: it has all hours */
     int64_t hours_from;
+    /* time from which counts are of quarter hours; 0: none */
+    int64_t quarters_since;
+    int64_t newest_hour; /* the latest hour before quarters_since that may have counts; 0: none */
     /* change that made the generation, such as "import"; "": only a merge of slices */
     char change[MANIFEST_CHANGE_TEXT];
     struct manifest_stream *streams;
@@ -120,6 +124,9 @@ static inline bool manifest_has_sets(const struct manifest *m, uint32_t shard)
 }
 /* The files of a kind, as many as shards, or NULL. A file with an empty name does not exist. */
 struct manifest_file *manifest_files(const struct manifest *m, enum manifest_kind kind);
+/* True if a subtotal's record of this period has counts that no shorter period's record has. Otherwise the record is a
+ * rollup, or the generation has no such record. */
+bool manifest_is_counted(const struct manifest *m, enum period_unit unit, int64_t start);
 /* A checksum (64 bits) of all files of records and sets, which identifies the content of a generation. */
 uint64_t manifest_content(const struct manifest *m);
 /* Appends the text of manifest.json. */

@@ -29,12 +29,13 @@ static const char *take_name(const char **at, const char *end, bool is_hour, str
 {
     const char *limit = *at + component_length(bytes_of(*at, (size_t)(end - *at)));
     bool has_colon = limit < end && *limit == ':';
-    int64_t hour;
+    int64_t start;
+    enum period_unit unit;
     *name = bytes_of(*at, (size_t)(limit - *at));
     *at = limit + 1;
     if (!has_colon && !memchr(limit, ':', (size_t)(end - limit)))
         return "a count has no `:`";
-    if (!has_colon || (is_hour ? !hour_decode(*name, &hour) : !component_is_stored(*name)))
+    if (!has_colon || (is_hour ? !total_period_decode(*name, &unit, &start) : !component_is_stored(*name)))
         return is_hour ? "not an hour" : "a sub key is not in its stored form";
     return NULL;
 }

@@ -3,7 +3,6 @@
 #include <md5.h>
 #include <zlib.h>
 
-#define SECONDS_PER_HOUR 3600
 #define CENTURY_YEAR 100 /* 2100 is divisible by four but has no 29 February */
 #define BASE 32
 #define LONG_YEAR_LEADS "wxyz"
@@ -60,23 +59,40 @@ static int digit_of(char c)
     return i < sizeof values_plus_1 ? values_plus_1[i] - 1 : -1;
 }
 
+size_t period_encode(enum period_unit unit, int64_t seconds, char out[PERIOD_TEXT_MAX + 1])
+{
+    size_t n = hour_encode(seconds, out);
+    if (n == 0)
+        return 0;
+    if (unit == PERIOD_QUARTER)
+        out[n] = DIGITS[(seconds - HOUR_FIRST) % SECONDS_PER_HOUR / SECONDS_PER_QUARTER];
+    n -= (size_t)(unit - PERIOD_HOUR);
+    out[n] = '\0';
+    return n;
+}
+
 bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
 {
     size_t has_lead = text.len > 0 && text.ptr[0] >= 'w' && text.ptr[0] <= 'z', n = text.len - has_lead;
-    if (n < 2 || n > 4)
+    if (n < 2 || n > 5)
         return false;
     const char *p = text.ptr + has_lead;
     int first = digit_of(p[0]), month = digit_of(p[1]), day = n > 2 ? digit_of(p[2]) : 1,
-        hour = n > 3 ? digit_of(p[3]) : 0;
+        hour = n > 3 ? digit_of(p[3]) : 0, quarter = n > 4 ? digit_of(p[4]) : 0;
     int year = has_lead ? BASE * (text.ptr[0] - 'w' + 1) + first : first;
     const short *starts = month_starts(year);
     if (first < 0 || month < 1 || month > 12 || day < 1 || day > starts[month] - starts[month - 1] ||
-        hour < 0 || hour > 23)
+        hour < 0 || hour > 23 || quarter < 0 || quarter > 3)
         return false;
     int64_t days = year_first_day(year) + starts[month - 1] + day - 1;
-    *unit = n == 4 ? PERIOD_HOUR : n == 3 ? PERIOD_DAY : PERIOD_MONTH;
-    *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR;
+    *unit = PERIOD_MONTH - (int)(n - 2);
+    *seconds = HOUR_FIRST + days * SECONDS_PER_DAY + hour * SECONDS_PER_HOUR + quarter * SECONDS_PER_QUARTER;
     return true;
+}
+
+bool total_period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds)
+{
+    return period_decode(text, unit, seconds) && *unit <= PERIOD_HOUR;
 }
 
 bool hour_decode(struct bytes text, int64_t *seconds)
@@ -90,7 +106,9 @@ int64_t period_end(enum period_unit unit, int64_t start)
     char text[HOUR_TEXT_MAX + 1];
     int64_t next = HOUR_END;
     if (unit != PERIOD_MONTH)
-        return start + (unit == PERIOD_HOUR ? SECONDS_PER_HOUR : SECONDS_PER_DAY);
+        return start + (unit == PERIOD_DAY       ? SECONDS_PER_DAY
+                           : unit == PERIOD_HOUR ? SECONDS_PER_HOUR
+                                                 : SECONDS_PER_QUARTER);
     size_t n = hour_encode(start + 31 * SECONDS_PER_DAY, text); /* a time within the next month */
     if (n > 0)
         period_decode(period_enclosing(bytes_of(text, n), PERIOD_HOUR, PERIOD_MONTH), &unit, &next);
@@ -401,9 +419,9 @@ static bool take_period(struct record_key *out)
 {
     const char *end = out->key.ptr + out->key.len, *dot = end;
     size_t n = 0;
-    while (n < out->key.len && n <= HOUR_TEXT_MAX && *--dot != '.')
+    while (n < out->key.len && n <= PERIOD_TEXT_MAX && *--dot != '.')
         n++;
-    if (n == out->key.len || n > HOUR_TEXT_MAX)
+    if (n == out->key.len || n > PERIOD_TEXT_MAX)
         return false;
     out->period = bytes_of(dot + 1, n);
     out->key.len -= n + 1;

@@ -3,6 +3,7 @@
  *     total     u|jehiah,c413:2 c41l:5                 hours ascending
  *     subtotal  c.u|jehiah.c41l,JP:1 US:4              sub keys in byte order, one record an hour
  *     rollup    c.u|jehiah.c41,JP:1 US:4               the same for a day (c41) or a month (c4); archives only
+ *     quarter   c.u|jehiah.c41l2,JP:1                  the same for a quarter hour; the record of its hour is a rollup
  *     lookup    lookup|h0aMB8AuNw4=,http://www.facebook.com/
  *
  * A record is a line `key,value`. Records are sorted in the byte order of their lines. Therefore comparisons of keys
@@ -16,6 +17,9 @@
 #define RECORD_SEPARATOR ','
 #define SECONDS_PER_DAY 86400
 #define HOUR_TEXT_MAX 5   /* characters of an hour's text, without NUL */
+#define PERIOD_TEXT_MAX 6 /* characters of a quarter hour's text, without NUL */
+#define SECONDS_PER_HOUR 3600
+#define SECONDS_PER_QUARTER 900
 #define COMPONENT_HASH 12 /* characters of a hashed component */
 /* Key that stands for all keys of a counter over max_keys. An event's own key never has this text (key_text.h). */
 #define COMPONENT_OTHER "(other)"
@@ -33,15 +37,21 @@ size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1]);
  * February, ...). */
 bool hour_decode(struct bytes text, int64_t *seconds);
 
-/* A period is an hour, a day or a month in UTC. The text of a day is that of an hour without the last character; the
- * text of a month has one character less. */
-enum period_unit { PERIOD_HOUR, PERIOD_DAY, PERIOD_MONTH };
+/* A period is a quarter hour, an hour, a day or a month in UTC. The text of a quarter hour is that of its hour and one
+ * more character, `0` to `3`. The text of a day is that of an hour without the last character; the text of a month has
+ * one character less. */
+enum period_unit { PERIOD_QUARTER = -1, PERIOD_HOUR, PERIOD_DAY, PERIOD_MONTH };
+/* Converts seconds since 1970 to the text of the period that contains this second, with a NUL. Returns the length, or 0
+ * if the year is not 2000 to 2159. */
+size_t period_encode(enum period_unit unit, int64_t seconds, char out[PERIOD_TEXT_MAX + 1]);
 /* Converts the text of a period to the period's first second. Returns false if the text is not a valid period. */
 bool period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds);
+/* Converts the text of an hour or a quarter hour, the periods in the record of a total. */
+bool total_period_decode(struct bytes text, enum period_unit *unit, int64_t *seconds);
 /* Returns the first second after the period that begins at `start`. */
 int64_t period_end(enum period_unit unit, int64_t start);
 /* Returns the text of a larger period that contains a period. For the hour `c41l`, the day is `c41` and the month is
- * `c4`. */
+ * `c4`. For the quarter hour `c41l2`, the hour is `c41l`. */
 static inline struct bytes period_enclosing(struct bytes text, enum period_unit from, enum period_unit to)
 {
     return bytes_of(text.ptr, text.len - (size_t)(to - from));
@@ -123,7 +133,7 @@ static inline void count_sum_add(int64_t *sum, int64_t n)
 struct record_key {
     struct bytes ns, key, period;
     int64_t start;         /* first second of the period */
-    enum period_unit unit; /* unit of a subtotal's period; PERIOD_DAY and PERIOD_MONTH are rollups */
+    enum period_unit unit; /* unit of a subtotal's period */
     bool is_subtotal, is_lookup;
     bool
         is_set; /* the record has a set; set by the reader of the record, because the key does not show this */

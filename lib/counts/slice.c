@@ -125,7 +125,8 @@ static enum slice_result set_state(struct slice *s, const struct slice_state *ne
         uint64_t value;
     } fields[] = {{"events", next->tally.events}, {"skipped", next->tally.skipped},
         {"rejected", next->tally.rejected}, {"rejects_length", next->rejects_length},
-        {"sealed", next->sealed}, {"checksum", slice_state_checksum(next)}};
+        {"newest_hour", (uint64_t)next->newest_hour}, {"sealed", next->sealed},
+        {"checksum", slice_state_checksum(next)}};
     enum slice_result r = SLICE_OK;
     for (size_t i = 0; i < next->n_cursors && r == SLICE_OK; i++) {
         const struct slice_cursor *old =
@@ -169,6 +170,7 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, str
 {
     struct slice_state state = {.number = c->number,
         .started = c->started,
+        .quarters_since = c->quarters_since,
         .before = c->before,
         .counters = mem_strdup(c->counters_text),
         .begins = sorted_cursors(c->cursors, c->n_cursors),
@@ -180,8 +182,8 @@ static enum slice_result make(struct slice *s, const struct slice_config *c, str
         const char *key;
         uint64_t value;
     } fields[] = {{"number", c->number}, {"started", (uint64_t)c->started},
-        {"events_before", c->before.events}, {"skipped_before", c->before.skipped},
-        {"rejected_before", c->before.rejected}};
+        {"quarters_since", (uint64_t)c->quarters_since}, {"events_before", c->before.events},
+        {"skipped_before", c->before.skipped}, {"rejected_before", c->before.rejected}};
     enum slice_result r = slice_sql_run(s->db, "BEGIN IMMEDIATE", error);
     if (r == SLICE_OK)
         r = slice_sql_run(s->db, schema, error);
@@ -454,6 +456,7 @@ enum slice_result slice_commit(
         next.sums = value_sums_copy(batch->sums);
     }
     next.rejects_length = batch->rejects_length;
+    next.newest_hour = batch->newest_hour > next.newest_hour ? batch->newest_hour : next.newest_hour;
     next.sealed = next.sealed || batch->seal;
     next.cursors = mem_realloc(next.cursors, (next.n_cursors + batch->n_cursors + 1) * sizeof *next.cursors);
     for (size_t i = 0; i < batch->n_cursors; i++) {

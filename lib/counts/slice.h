@@ -31,6 +31,7 @@ struct slice_config {
     const char *counters_text; /* canonical text (counters.h) */
     /* The members below are used only if the slice is created. An existing file has its own values. */
     int64_t started;
+    int64_t quarters_since;
     struct slice_tally before;
     const struct slice_cursor *cursors;
     size_t n_cursors;
@@ -55,7 +56,8 @@ struct slice_batch {
     struct slice_tally tally;
     const struct value_sums *sums; /* NULL: unchanged */
     uint64_t rejects_length;
-    bool seal; /* this batch ends the slice */
+    int64_t newest_hour; /* the latest hour before quarters_since that has counts in `sources`; 0: none */
+    bool seal;           /* this batch ends the slice */
 };
 struct slice_written {
     uint64_t counts, bytes;

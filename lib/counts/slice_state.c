@@ -79,8 +79,8 @@ static void print_tally(struct buf *out, const struct slice_tally *t)
 uint64_t slice_state_checksum(const struct slice_state *state)
 {
     struct buf text = {0};
-    buf_printf(&text, "%" PRIu64 " %" PRId64 " %" PRIu64 " %d\n", state->number, state->started,
-        state->rejects_length, state->sealed);
+    buf_printf(&text, "%" PRIu64 " %" PRId64 " %" PRIu64 " %d %" PRId64 " %" PRId64 "\n", state->number,
+        state->started, state->rejects_length, state->sealed, state->quarters_since, state->newest_hour);
     print_tally(&text, &state->tally);
     print_tally(&text, &state->before);
     print_cursors(&text, "begin", state->begins, state->n_begins);
@@ -142,7 +142,7 @@ static uint64_t column_number(sqlite3_stmt *row, int column)
 
 static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stmt *row)
 {
-    uint64_t started = 0, sealed = 0;
+    uint64_t started = 0, sealed = 0, quarters_since = 0, newest_hour = 0;
     const struct {
         const char *key;
         uint64_t *to;
@@ -150,7 +150,8 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
         {"events", &state->tally.events}, {"skipped", &state->tally.skipped},
         {"rejected", &state->tally.rejected}, {"events_before", &state->before.events},
         {"skipped_before", &state->before.skipped}, {"rejected_before", &state->before.rejected},
-        {"started", &started}, {"sealed", &sealed}, {"checksum", checksum}};
+        {"started", &started}, {"sealed", &sealed}, {"quarters_since", &quarters_since},
+        {"newest_hour", &newest_hour}, {"checksum", checksum}};
     struct bytes key = slice_sql_bytes(row, 0);
     if (bytes_equal_str(key, "counters")) {
         free(state->counters);
@@ -165,6 +166,8 @@ static void take_meta(struct slice_state *state, uint64_t *checksum, sqlite3_stm
         if (bytes_equal_str(key, fields[i].key))
             *fields[i].to = column_number(row, 1);
     state->started = started ? (int64_t)started : state->started;
+    state->quarters_since = quarters_since ? (int64_t)quarters_since : state->quarters_since;
+    state->newest_hour = newest_hour ? (int64_t)newest_hour : state->newest_hour;
     state->sealed = state->sealed || sealed == 1;
 }
 

@@ -62,6 +62,8 @@ struct slice_state {
     struct slice_tally tally;
     struct slice_tally before; /* tally of all earlier slices */
     uint64_t rejects_length;
+    int64_t quarters_since;      /* counts from this time on are of quarter hours; 0: none */
+    int64_t newest_hour;         /* the latest hour before quarters_since that has counts; 0: none */
     bool sealed;                 /* true: the slice is complete and never changes */
     char *counters;              /* canonical text of the counters (counters.h) */
     struct value_sums sums;      /* of the slice's counts, for each total with a value in `counters` */

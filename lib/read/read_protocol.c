@@ -90,15 +90,16 @@ static void add_sub(struct read_span *s, struct bytes sub)
 
 static bool read_rollups(struct http_request *req, struct read_span *out)
 {
-    static const char *const units[] = {"hour", "day", "month"}; /* in the order of enum period_unit */
+    /* in the order of enum period_unit, from PERIOD_QUARTER on */
+    static const char *const units[] = {"quarter", "hour", "day", "month"};
     const struct url_query *q = http_query(req);
     struct bytes text;
     out->has_rollups = http_param(req, "rollups", &text);
     bool known = !out->has_rollups;
     size_t given = 0;
-    for (int i = 0; i < 3 && !known; i++) {
+    for (int i = 0; i < 4 && !known; i++) {
         known = bytes_equal_str(text, units[i]);
-        out->largest = (enum period_unit)i;
+        out->largest = PERIOD_QUARTER + i;
     }
     for (size_t i = 0; i < q->n && known; i++) {
         if (!bytes_equal_str(q->params[i].name, "sub"))
@@ -111,7 +112,8 @@ static bool read_rollups(struct http_request *req, struct read_span *out)
         return false;
     if (!known)
         http_problem(req, 400, "bad-parameter", NULL,
-            "rollups= must be hour, day or month; sub= requires rollups= and may occur at most %d times",
+            "rollups= must be quarter, hour, day or month; sub= requires rollups= and may occur at most %d "
+            "times",
             READ_SUBS_MAX);
     return known;
 }

@@ -36,7 +36,7 @@ static void check_records(const struct import_csv *c)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct import_csv_spec spec = {.counters = counters(), .counter = size % 2 ? "c.u" : NULL, .zone = "UTC"};
-    struct import_csv *c = import_csv_new(&spec, NULL);
+    struct import_csv *c = import_csv_new(&spec, 0, NULL);
     const char *why = NULL;
     for (size_t at = 0; at < size;) {
         const uint8_t *lf = memchr(data + at, '\n', size - at);

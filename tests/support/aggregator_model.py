@@ -74,7 +74,8 @@ def make_slice(path, number, counts, lookups=None, counters=COUNTERS):
 def checksum(db):
     """That of a slice's state, as docs/formats/slices.md describes it."""
     meta = collections.defaultdict(int, db.execute("SELECT key, value FROM meta"))
-    text = "%d %d %d %d\n" % (meta["number"], meta["started"], meta["rejects_length"], meta["sealed"])
+    text = "%d %d %d %d %d %d\n" % tuple(
+        meta[name] for name in ("number", "started", "rejects_length", "sealed", "quarters_since", "newest_hour"))
     for suffix in ("", "_before"):
         text += "%d %d %d\n" % tuple(meta[name + suffix] for name in ("events", "skipped", "rejected"))
     for word, table in (("begin", "begins"), ("cursor", "cursors")):

@@ -12,7 +12,7 @@ void count_fixture_begin(struct count_fixture *f)
     struct config *config = NULL;
     struct error e;
     struct bytes text = BYTES_LITERAL("[input]\ntime = t\n[total u]\nkey = l\n[subtotal c.u]\nkey = c\n");
-    *f = (struct count_fixture){.texts = interner_new(7), .table = count_table_new(7)};
+    *f = (struct count_fixture){.texts = interner_new(7), .table = count_table_new(7, 0)};
     int failed =
         config_parse("test.conf", text, &config, &e) != 0 || counters_read(config, &f->counters, &e) != 0;
     assert(!failed);
@@ -48,9 +48,9 @@ void count_fixture_add(
 {
     int64_t hour = FIRST_HOUR + hours * INT64_C(3600);
     uint32_t key = intern(f, user);
-    add(f, (struct count_slot){count_tag(0, hour), key, COUNT_NO_SUB, count});
+    add(f, (struct count_slot){count_tag(f->table, 0, hour), key, COUNT_NO_SUB, count});
     if (country)
-        add(f, (struct count_slot){count_tag(1, hour), key, intern(f, country), count});
+        add(f, (struct count_slot){count_tag(f->table, 1, hour), key, intern(f, country), count});
 }
 
 void count_fixture_sources(

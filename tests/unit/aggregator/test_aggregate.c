@@ -728,7 +728,7 @@ static void make_many_runs(void)
     c.path = in_dir("slices/0000000001.db");
     assert_int_equal(slice_open(&c, &s, &error), SLICE_OK);
     for (int n = 0; n < 2 * SLICE_MERGE_RUNS; n++) {
-        struct tally *t = tally_new(counters, 64 << 20, NULL);
+        struct tally *t = tally_new(counters, 64 << 20, NULL, 0);
         struct count_source *sources[BATCH_SOURCES];
         struct slice_written written;
         const char *reason;

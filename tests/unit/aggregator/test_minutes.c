@@ -71,7 +71,7 @@ static const char *line_of(const struct event *e, int64_t second, char out[256])
 static void open_ring(size_t memory)
 {
     ring = minute_ring_new(memory);
-    tally = tally_new(counters, SMALL, ring);
+    tally = tally_new(counters, SMALL, ring, 0);
     tally_set_now(tally, now);
     minute_ring_set_now(ring, now);
 }
@@ -313,7 +313,7 @@ static void test_values(void **state)
     struct interner *texts = interner_new(1);
     struct buf out = {0};
     (void)state;
-    tally = tally_new(counters, SMALL, NULL);
+    tally = tally_new(counters, SMALL, NULL, 0);
     struct minute_columns columns = tally_minute_columns(tally);
     columns.value_of = value_of;
     columns.n_values = 1;

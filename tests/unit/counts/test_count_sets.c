@@ -66,7 +66,8 @@ static void add_member(const char *user, size_t unique, int64_t time, uint64_t c
     bool by_day = unique == 0;
     int64_t period = by_day ? time - time % SECONDS_PER_DAY : time - time % 3600;
     size_t n = hour_encode(period, hour) - by_day;
-    struct count_slot member = count_member(unique, period, interner_add(texts, bytes_str(user)), code);
+    struct count_slot member =
+        count_member(tables[0], unique, period, interner_add(texts, bytes_str(user)), code);
     count_table_add(tables[random() % PARTS], &member, 1);
     count_table_add(tables[random() % PARTS], &member, 1);
     struct row *r = &rows[n_rows++];
@@ -89,7 +90,7 @@ static int set_up(void **state)
     texts = interner_new(7);
     n_rows = 0;
     for (size_t i = 0; i < PARTS; i++)
-        tables[i] = count_table_new_members(i);
+        tables[i] = count_table_new_members(i, 0);
     while (n_rows < MEMBERS)
         add_member(users[random() % 4], (size_t)(random() % 2), LAST_HOUR_OF_2031 + random() % 3 * 3600,
             random_code());
@@ -311,10 +312,10 @@ static void a_chunk_is_found_in_any_block(void **state)
     struct count_value value;
     char text[32], id[SET_CHUNK_ID];
     count_table_free(&tables[0]);
-    tables[0] = count_table_new_members(1);
+    tables[0] = count_table_new_members(1, 0);
     for (int i = 0; i < 20000; i++) {
         snprintf(text, sizeof text, "visitor-%d", i);
-        struct count_slot member = count_member(0, LAST_HOUR_OF_2031 - 23 * 3600,
+        struct count_slot member = count_member(tables[0], 0, LAST_HOUR_OF_2031 - 23 * 3600,
             interner_add(texts, BYTES_LITERAL("a")), set_code(bytes_str(text)));
         count_table_add(tables[0], &member, 1);
     }
@@ -390,14 +391,14 @@ enum { CHOSEN = 10 * SET_CHUNK_HASHES };
 static void make_runs_of_chosen_hashes(size_t n_runs)
 {
     for (size_t k = 0; k < n_runs; k++) {
-        struct count_table *table = count_table_new_members(3);
+        struct count_table *table = count_table_new_members(3, 0);
         for (uint64_t i = 0; i < CHOSEN; i++) {
-            struct count_slot member = count_member(
-                0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), UINT64_C(0x1234) << 48 | i);
+            struct count_slot member = count_member(table, 0, LAST_HOUR_OF_2031,
+                interner_add(texts, BYTES_LITERAL("a")), UINT64_C(0x1234) << 48 | i);
             if (i % (2 + k) == 0 || i % 100 == 1)
                 count_table_add(table, &member, 1);
             member = count_member(
-                0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), BEFORE_CHOSEN | i);
+                table, 0, LAST_HOUR_OF_2031, interner_add(texts, BYTES_LITERAL("a")), BEFORE_CHOSEN | i);
             if (i < SET_CHUNK_HASHES)
                 count_table_add(table, &member, 1);
         }

@@ -138,7 +138,7 @@ static struct count_slot sum_slot(int i)
     char key[8];
     snprintf(key, sizeof key, "k%03d", i);
     return (struct count_slot){
-        count_tag(0, SUM_HOUR), interner_add(f.texts, bytes_str(key)), COUNT_NO_SUB, 0};
+        count_tag(f.table, 0, SUM_HOUR), interner_add(f.texts, bytes_str(key)), COUNT_NO_SUB, 0};
 }
 
 static void check_sums(const struct count_table *t, const int64_t *sums, int from, int to)
@@ -165,7 +165,7 @@ static void sums_of_64_bits(void **state)
     for (int round = 0; round < 20; round++)
         for (int i = 0; i < SUMS; i++) {
             struct count_slot slot = sum_slot(i),
-                              sub = {count_tag(1, SUM_HOUR), slot.key, slot.key, (uint32_t)i + 1};
+                              sub = {count_tag(f.table, 1, SUM_HOUR), slot.key, slot.key, (uint32_t)i + 1};
             int64_t amount = round == 0 ? (i % 2 ? INT64_MIN : INT64_MAX) : i % 2 ? random() : -random();
             count_table_add_sums(f.table, &slot, &amount, 1);
             sums[i] += amount;
@@ -321,7 +321,7 @@ static void all_at_once(void **state)
     (void)state;
     for (size_t n = 1; n <= AT_ONCE; n++) {
         struct interner *both[2] = {interner_new(7), interner_new(7)};
-        struct count_table *tables[2] = {count_table_new(7), count_table_new(7)};
+        struct count_table *tables[2] = {count_table_new(7, 0), count_table_new(7, 0)};
         char space[AT_ONCE][40];
         struct bytes texts[AT_ONCE];
         uint32_t ids[2][AT_ONCE];
@@ -330,7 +330,8 @@ static void all_at_once(void **state)
             size_t number = i % 3 == 2 ? i / 2 : i;
             texts[i] =
                 bytes_of(space[i], (size_t)snprintf(space[i], sizeof space[i], "a text number %zu", number));
-            slots[i] = (struct count_slot){count_tag(1, HOUR_FIRST), (uint32_t)number, 5, (uint32_t)i + 1};
+            slots[i] = (struct count_slot){
+                count_tag(tables[0], 1, HOUR_FIRST), (uint32_t)number, 5, (uint32_t)i + 1};
         }
         interner_add_all(both[0], texts, n, ids[0]);
         count_table_add(tables[0], slots, n);
@@ -360,7 +361,7 @@ static void tables_and_texts_grow_in_small_steps(void **state)
 {
     (void)state;
     for (int one_key = 0; one_key < 2; one_key++) {
-        struct count_table *t = count_table_new(7);
+        struct count_table *t = count_table_new(7, 0);
         struct interner *texts = interner_new(7);
         size_t table_step = 0, text_step = 0, window_bytes = 0, window_texts = 0;
         for (uint32_t i = 0; i < MANY; i++) {
@@ -371,7 +372,7 @@ static void tables_and_texts_grow_in_small_steps(void **state)
                 window_bytes = count_table_bytes(t);
                 window_texts = interner_bytes(texts);
             }
-            struct count_slot slot = {count_tag(1, HOUR_FIRST), one_key ? 5 : i, i, 1};
+            struct count_slot slot = {count_tag(t, 1, HOUR_FIRST), one_key ? 5 : i, i, 1};
             size_t table_bytes = count_table_bytes(t), text_bytes = interner_bytes(texts);
             count_table_add(t, &slot, 1);
             table_step = max_step(table_bytes, count_table_bytes(t), table_step);

@@ -646,7 +646,8 @@ static void test_wrong_unique_counters(void **state)
     refuse(TOTAL "[unique v.u]\n", ":5: [unique v.u] needs member = FIELD or host(FIELD)");
     refuse(TOTAL "[unique v.u]\nmember = \"all\"\n", ":6: member must be FIELD or host(FIELD)");
     refuse(TOTAL "[unique v.u]\nmember = a[\n", ":6: member must be FIELD");
-    refuse(TOTAL "[unique v.u]\nmember = a\nby = quarter\n", ":7: by must be day or hour, not 'quarter'");
+    refuse(
+        TOTAL "[unique v.u]\nmember = a\nby = minute\n", ":7: by must be day, hour or quarter, not 'minute'");
     refuse(TOTAL "[unique v.u]\nmember = a\nkey = b\n", "[unique] has no setting 'key'");
     refuse(TOTAL "[unique v.u]\nmember = a\nlabel = a b\n", ":7: invalid label 'a b'");
     refuse(TOTAL "[unique v]\nmember = a\n", ":5: [unique v]: invalid name; use S.NS");

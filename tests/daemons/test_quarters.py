@@ -1,0 +1,224 @@
+"""Random programs of posts, kills, seals, compactions, changes of shards and one switch to resolution = 15m: after each, the archive equals
+a model, rollups included, and --verify finds nothing."""
+# full: MILLRACE_ROUNDS=300
+import collections
+import datetime
+import json
+import os
+
+import harness
+import test_aggregator
+from record_text import DIGITS, stored
+
+COUNTERS = """
+[input]
+time = t
+max_ahead = 0
+%s
+[total u]
+key = l
+[subtotal c.u]
+key = c
+[unique v.u]
+member = v
+by = hour
+%s"""
+QUARTERS = ("resolution = 15m\n", "[unique q.u]\nmember = v\nby = quarter\n")
+MIDNIGHT = 1956528000  # 2032-01-01, from where periods have one more character
+STEPS = 7
+PART, HOUR, DAY = 900, 3600, 86400
+
+
+def period(t, quarter):
+    d = datetime.datetime.fromtimestamp(t, datetime.timezone.utc)
+    year = d.year - 2000
+    text = ("w" if year >= 32 else "") + "".join(DIGITS[n] for n in (year % 32, d.month, d.day, d.hour))
+    return text + (DIGITS[t % HOUR // PART] if quarter else "")
+
+
+class Model:
+    """Each count by (counter, key, start, length, name); the archive's lines follow from them."""
+
+    def __init__(self):
+        self.counts, self.sets, self.since = collections.Counter(), collections.defaultdict(set), None
+
+    def add(self, event):
+        quarter = self.since is not None and event["t"] >= self.since
+        user, country = (stored(event[k].encode()).decode() if isinstance(event[k], str) else "None" for k in "lc")
+        self.counts[user, period(event["t"], quarter), country] += 1
+        self.sets["v.u", user, period(event["t"], False)].add(event["v"])
+        if self.since is not None:
+            self.sets["q.u", user, period(event["t"], quarter)].add(event["v"])
+
+    def newest_hour(self, events):
+        return max((e["t"] - e["t"] % HOUR for e in events), default=None)
+
+    def lines(self):
+        totals, subs, parts = (collections.defaultdict(collections.Counter) for _ in range(3))
+        for (user, p, country), n in self.counts.items():
+            totals["u|" + user][p] += n
+            subs["c.u|" + user, p][country] += n
+        sums = collections.defaultdict(collections.Counter)
+        for (key, p), names in subs.items():
+            while True:
+                sums[key, p].update(names)
+                if len(p) - (p[0] == "w") == 2:
+                    break
+                parts[key, p[:-1]][p] += 1
+                p = p[:-1]
+        out = ["%s,%s" % (key, " ".join("%s:%d" % c for c in sorted(hours.items()))) for key, hours in totals.items()]
+        for (key, p), names in sums.items():
+            if (key, p) in subs or len(parts[key, p]) > 1:
+                out.append("%s.%s,%s" % (key, p, " ".join("%s:%d" % c for c in sorted(names.items()))))
+        return sorted(out)
+
+    def set_lines(self):
+        sums, parts = collections.defaultdict(set), collections.defaultdict(set)
+        for (ns, user, p), members in self.sets.items():
+            while True:
+                sums[ns, user, p] |= members
+                if len(p) - (p[0] == "w") == 2:
+                    break
+                parts[ns, user, p[:-1]].add(p)
+                p = p[:-1]
+        return sorted("%s|%s.%s,%s" % (*k, short(m)) for k, m in sums.items() if k in self.sets or len(parts[k]) > 1)
+
+
+def short(members):
+    return "#%d" % len(members) if len(members) > 3 else "=" + " ".join(str(m) for m in sorted(members))
+
+
+class Quarters(harness.MillraceTest):
+    def setUp(self):
+        super().setUp()
+        self.random = harness.seeded()
+
+    def begin(self, name):
+        self.name, self.log, self.shards, self.events = name, [], self.random.randrange(1, 4), []
+        self.model, self.pubsub = Model(), test_aggregator.Pubsub(self)
+        self.configure(self.random.random() < 0.3)
+        self.aggregator = self.launch()
+        self.compactor("--init", "--shards=%d" % self.shards)
+
+    def configure(self, quarters):
+        if quarters:
+            newest = self.model.newest_hour(self.events)
+            self.model.since = 0 if newest is None else newest + HOUR
+        self.config = self.write(self.name + ".conf", COUNTERS % (QUARTERS if quarters else ("", "")))
+
+    def launch(self):
+        return self.daemon("aggregator", "--config", self.config, "--data-dir", self.path(self.name, "data"), "--pubsub-url", self.pubsub.url,
+                           "--archive", self.path(self.name, "archive"), "--flush-interval=20ms").wait_ready(harness.LONG)
+
+    def compactor(self, *args, expect=0):
+        url = self.aggregator.url if not args or args[0].startswith("--shards") else "none"
+        done = self.run_program("compactor", "--archive=" + self.path(self.name, "archive"), "--slices=" + self.path(self.name, "data", "slices"),
+                                "--aggregator-url=" + url, "--sortdb-url=none", *args)
+        self.assertEqual(done.returncode, expect, (self.log, args, done.stderr.decode()))
+        return done
+
+    def wait_counted(self):
+        harness.wait_until(lambda: int(self.aggregator.stats()["streams"]["clicks"]["offset"]) == len(self.pubsub.data), "all to be counted",
+                           timeout=harness.LONG)
+
+    # Steps.
+
+    def post(self):
+        around = MIDNIGHT + self.random.choice([-1, 0, 0, 1, 2]) * DAY // 2
+        events = [{"t": around + self.random.choice([self.random.randrange(DAY), self.random.randrange(3 * HOUR)]),
+                   "l": self.random.choice(["a", "a!x", "a-", "twelve_bytes"]), "c": self.random.choice(["JP", "US", None]),
+                   "v": self.random.randrange(6)} for _ in range(self.random.choice([1, 5, 60]))]
+        for event in events:
+            self.model.add(event)
+        self.events += events
+        self.pubsub.publish([json.dumps(e).encode() for e in events])
+
+    def kill(self):
+        self.aggregator.kill9()
+        self.aggregator = self.launch()
+
+    def seal(self):
+        self.wait_counted()
+        self.assertEqual(self.aggregator.post("/seal?slice=%d" % self.aggregator.get("/slices").json()["open"]).status, 200)
+
+    def switch(self):
+        self.wait_counted()
+        self.aggregator.stop()
+        if self.model.since is None:
+            self.configure(True)
+        self.aggregator = self.launch()
+
+    def compact(self):
+        self.wait_counted()
+        shards = []
+        if self.random.random() < 0.3:
+            self.shards = self.random.randrange(1, 4)
+            shards = ["--shards=%d" % self.shards]
+        self.compactor(*shards)
+        self.check()
+
+    def check(self):
+        current = self.path(self.name, "archive", "current")
+        for kind, expected in (("shard", self.model.lines()), ("sets", self.model.set_lines())):
+            lines = []
+            for name in os.listdir(current):
+                if name.startswith(kind + "-") and name.endswith(".csv"):
+                    lines += harness.read_file(os.path.join(current, name)).decode().splitlines()
+            self.assertEqual(sorted(line for line in lines if not line.startswith("lookup|")), expected, self.log)
+        self.compactor("--verify")
+        exported = self.compactor("--export", "-").stdout
+        if self.random.random() < 0.3:
+            self.import_export(exported)
+
+    def import_export(self, exported):
+        """An export, imported elsewhere, makes the same archive."""
+        other, args = self.path(self.name, "other%d" % len(self.log)), ["--aggregator-url=none", "--sortdb-url=none", "--again"]
+        path = self.write(self.name + ".export", exported)
+        done = self.run_program("compactor", "--archive=" + other, "--shards=1", "--import", path, *args)
+        self.assertEqual(done.returncode, 0, (self.log, done.stderr.decode()))
+        again = self.run_program("compactor", "--archive=" + other, "--export", "-", *args[:2]).stdout
+        self.assertEqual(again, exported, self.log)
+
+    def test_any_program(self):
+        acts = [self.post] * 5 + [self.compact] * 3 + [self.kill, self.seal, self.switch]
+        for i in range(harness.rounds(20)):
+            self.begin("p%d" % i)
+            self.post()
+            for act in [self.random.choice(acts) for _ in range(STEPS)] + [self.compact]:
+                self.log.append(act.__name__)
+                act()
+            self.aggregator.stop()
+            self.pubsub.close()
+
+    def test_back_to_hours_is_refused(self):
+        self.begin("p")
+        self.post()
+        self.switch()
+        self.post()
+        self.compact()
+        self.aggregator.stop()
+        self.configure(False)
+        failed = self.daemon("aggregator", "--config", self.config, "--data-dir", self.path("p", "data"), "--pubsub-url", self.pubsub.url,
+                             "--archive", self.path("p", "archive"))
+        self.assertEqual(failed.process.wait(harness.PATIENCE), 78)
+        self.assertIn("set [input] resolution = 15m", failed.log)
+
+    def test_imports_keep_to_quarters_since(self):
+        self.begin("p")
+        self.model.since = None
+        for line, why in (("u|b,w0111:1\nu|b,w01112:1\n", "quarter hours before"), ("u|b,w01112:1 w0112:1\n", "quarter hours before")):
+            path = self.write("wrong", line)
+            done = self.run_program("compactor", "--archive=" + self.path("new"), "--import", path, "--aggregator-url=none", "--sortdb-url=none")
+            self.assertEqual(done.returncode, 78, done)
+            self.assertIn(why, done.stderr.decode())
+        path = self.write("right", "u|b,w0111:1 w01122:1\nc.u|b.w0112,JP:3\nc.u|b.w01121,JP:2\nc.u|b.w01122,JP:1\n")
+        args = ["--archive=" + self.path("new"), "--aggregator-url=none", "--sortdb-url=none"]
+        self.assertEqual(self.run_program("compactor", *args, "--import", path).returncode, 0)
+        done = self.run_program("compactor", *args, "--import", self.write("late", "u|b,w0112:1\n"))
+        self.assertIn("the import has counts of whole hours from w0112 on", done.stderr.decode())
+        broken = self.write("broken", "c.u|b.w0113,JP:9\nc.u|b.w01131,JP:2\n")
+        self.assertIn("not the sum of its parts", self.run_program("compactor", *args, "--import", broken).stderr.decode())
+
+
+if __name__ == "__main__":
+    harness.main()
