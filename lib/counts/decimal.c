@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define DOUBLE_DIGITS 15  /* every decimal with this many digits keeps them in a double */
+#define DOUBLE_MAX 1e15   /* smaller integers have at most 15 digits */
 #define EXPONENT_MAX 330  /* the decimal exponent of a double is smaller */
 #define INTEGER_DIGITS 24 /* digits of a 64-bit integer, with sign and NUL */
 #define MALFORMED "is not a decimal"
@@ -77,10 +78,26 @@ const char *decimal_read(struct bytes text, struct decimal_rule rule, int64_t *o
     return NULL;
 }
 
+/* Most doubles are decimals within the scale. A decimal of at most 15 digits whose double is `value` is the shortest decimal
+ * of `value`. Division rounds correctly, so the quotient is the double of the decimal n / 10^scale. */
+static bool read_exact(double value, unsigned scale, int64_t *out)
+{
+    static const double powers[DECIMAL_SCALE_MAX + 1] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9};
+    double scaled = value * powers[scale];
+    if (!(scaled > -DOUBLE_MAX && scaled < DOUBLE_MAX))
+        return false;
+    int64_t n = (int64_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+    bool is_exact = (double)n / powers[scale] == value;
+    *out = is_exact ? n : *out;
+    return is_exact;
+}
+
 /* Reads the double's 15 digits without an exponent. A double that these digits do not restore has a longer shortest
  * decimal. */
 static const char *read_double(double value, struct decimal_rule rule, int64_t *out)
 {
+    if (read_exact(value, rule.scale, out))
+        return NULL;
     char digits[DOUBLE_DIGITS + 10], text[EXPONENT_MAX + DOUBLE_DIGITS + 4], *p = text;
     snprintf(digits, sizeof digits, "%.*e", DOUBLE_DIGITS - 1, value);
     if (strtod(digits, NULL) != value)
