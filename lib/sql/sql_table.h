@@ -10,6 +10,11 @@ struct sql_tables {
     struct sql_snapshot *snapshot; /* NULL: the tables have no pipeline */
     const char *no_pipeline;       /* the error without a snapshot */
     uint64_t rows;                 /* rows read so far */
+    const atomic_bool *cancel;     /* NULL: none */
+    /* For `events`; borrowed. time_field NULL: no counters are configured. */
+    const char *pubsub_url, *pubsub_token, *time_field;
+    int64_t units_a_second, max_ahead;
+    bool time_is_lenient;
 };
 
 /* Sets the error of a virtual table. Returns `code`. */

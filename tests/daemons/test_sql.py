@@ -4,6 +4,7 @@ to a live pipeline, half of whose counts are archived, against the API; what a s
 # seconds: 20
 import collections
 import datetime
+import gzip
 import json
 import os
 import shutil
@@ -350,6 +351,55 @@ class Live(SqlCase):
         self.pipeline.interrupt()
         self.assertEqual(self.total(), self.sent)
 
+    def events(self, lines, offset=0):
+        """The rows of `events`, without the stream."""
+        for line in lines:
+            event = json.loads(line)
+            yield offset, datetime.datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S"), event["l"], line.decode()
+            offset += len(line) + 1
+
+    def test_events(self):
+        self.put(500)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        lines = self.pipeline.ask("pubsub", "GET", "/sub?stream=clicks&from=earliest&follow=0").body.splitlines()
+        expected = list(self.events(lines))
+        self.assertEqual(len(expected), self.sent)
+        select = "SELECT offset, time, line ->> '$.l', line FROM events WHERE "
+        found, late, by_country, none, ored = self.rows(
+            select + "stream = 'clicks'", select + "stream = 'clicks' AND time >= '2012-04-01' AND time < '2012-04-03 12'",
+            "SELECT line ->> '$.c' AS sub, count(*) FROM events WHERE stream = 'clicks' GROUP BY 1 EXCEPT SELECT sub, sum(n) FROM counts WHERE ns = 'c.u' GROUP BY 1",
+            select + "stream = 'clicks' AND time > '2013'", "SELECT count(*) FROM events WHERE (stream = 'clicks' AND time < '2013') OR stream = 'clicks'")
+        self.assertEqual(found, expected)
+        self.assertEqual(late, [row for row in expected if "2012-04-01" <= row[1] < "2012-04-03 12"])
+        self.assertEqual((by_country, none, ored), ([], [], [(self.sent,)]))
+        self.assertIn("stream='NAME'", self.sql("SELECT * FROM events", expect=64).replace(" ", ""))
+        self.pipeline.interrupt()
+        self.sql("SELECT * FROM events WHERE stream = 'clicks'", expect=75)
+        half = len(lines) // 2
+        with open(self.path("a.gz"), "wb") as f:
+            f.write(gzip.compress(b"\n".join(lines[:half]) + b"\n"))
+        self.write("b.ndjson", b"\n".join(lines[half:]))
+        pattern = self.path("[ab].*")
+        rows, = self.rows("SELECT file, stream, offset, time, line ->> '$.l', line FROM events WHERE file = '%s'" % pattern)
+        self.assertEqual(rows, [(self.path(name), None, *row) for name, part in (("a.gz", lines[:half]), ("b.ndjson", lines[half:])) for row in self.events(part)])
+        self.assertIn("prohibited", self.sql("--no-files", "SELECT * FROM events WHERE file = '%s'" % pattern, expect=64))
+
+    def test_a_search_by_time(self):
+        """With max_ahead, a search begins at the first line that was published so long before the time, or later."""
+        self.put(10)
+        config = self.write("ahead.conf", harness.read_file(self.pipeline.config_path).decode().replace("max_ahead = 0", "max_ahead = 1h"))
+        now = int(datetime.datetime.now(UTC).timestamp())
+        lines = [json.dumps({"t": now + i, "l": "a", "c": "b"}).encode() for i in range(-5, 5)]
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+        self.sent += len(lines)
+        wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+        self.where = ["--config=" + config, "--data-dir=" + self.data]
+        found, plan, future = self.rows("SELECT count(*) FROM events WHERE stream = 'clicks' AND time >= datetime(%d, 'unixepoch')" % now,
+                                        "EXPLAIN QUERY PLAN SELECT * FROM events WHERE stream = 'clicks' AND time >= '2026'",
+                                        "SELECT count(*) FROM events WHERE stream = 'clicks' AND time >= datetime('now', '+1 day')")
+        self.assertEqual((found, future), ([(5,)], [(0,)]))
+        self.assertIn("stream= time>=", plan[0][3])
+
     def test_each_count_once_during_compactions(self):
         """While events are counted and slices sealed, merged and cleared, no statement shows fewer counts than an earlier one, or more than sent."""
         self.put(100)
@@ -395,7 +445,7 @@ class Http(harness.MillraceTest):
         wait_until(lambda: self.ask(statement).json() == expected, "the counts to be committed")
         self.assertEqual(self.ask("SELECT 1 AS a WHERE 0").json(), [])
         self.assertEqual([self.ask(statement, token).status for token in ("r", "x", None)], [403, 401, 401])
-        for wrong in ("SELEC", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')"):
+        for wrong in ("SELEC", "SELECT * FROM events WHERE file = '/etc/passwd'", "SELECT file FROM events WHERE stream = 'clicks'", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')"):
             reply = self.ask(wrong)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "wrong-statement"), wrong)
         endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "

@@ -1,5 +1,7 @@
 /* millrace sql: answers a question in SQL over the counts of a pipeline. */
 #include "base/io.h"
+#include "counts/counters.h"
+#include "daemon/daemon.h"
 #include "tools/sql/sql_print.h"
 #include "tools/sql/sql_session.h"
 #include "tools/sql/sql_shell.h"
@@ -20,6 +22,11 @@ static const struct option_row rows[] = {
         .type = OPTION_STRING,
         .help = "directory of an archive; only its counts are read (default: the archive and the slices of "
                 "the pipeline)"},
+    {.name = "files",
+        .type = OPTION_BOOL,
+        .fallback = "true",
+        .help = "let statements read files, with `events` and file = 'PATH'"},
+    PEER_OPTIONS("pubsub", "pubsub", ", for the lines of streams"),
     {.name = "format",
         .type = OPTION_CHOICE,
         .fallback = "table",
@@ -49,6 +56,25 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
+/* Sets what the table `events` needs. Without counters in the configuration, the times of events are unknown. */
+static int read_events(const struct options *o, struct pipeline *p, char **token, struct counters **counters,
+    struct sql_tables *out)
+{
+    struct error error;
+    const char *url = options_text(o, "pubsub_url");
+    if (daemon_read_token(options_text(o, "pubsub_token_file"), token, &error) != 0)
+        return tool_fail(EX_CONFIG, "%s", error.text);
+    out->pubsub_url = url ? url : pipeline_url(p, "pubsub");
+    out->pubsub_token = *token;
+    if (!options_config(o) || counters_read(options_config(o), counters, &error) != 0)
+        return EX_OK;
+    out->time_field = (*counters)->time_field;
+    out->time_is_lenient = (*counters)->time_is_lenient;
+    out->units_a_second = (*counters)->units_a_second;
+    out->max_ahead = (*counters)->max_ahead;
+    return EX_OK;
+}
+
 static int run_input(struct sql_session *s)
 {
     struct buf text = {0};
@@ -74,20 +100,30 @@ static int sql_with(const struct options *o)
     char *own = archive ? mem_strdup(archive) : pipeline_archive_dir(config, data_dir);
     char *slices = archive ? NULL : pipeline_daemon_dir(config, data_dir, "aggregator", "/slices");
     struct sql_session *s = NULL;
+    struct sql_session_config session = {.archive = own,
+        .slices = slices,
+        .reads_files = options_bool(o, "files"),
+        .format = options_string(o, "format"),
+        .has_header = options_bool(o, "header"),
+        .max_rows = options_int(o, "max_rows"),
+        .max_memory = options_int(o, "max_memory"),
+        .max_time = options_int(o, "max_time")};
+    struct pipeline pipeline;
+    struct counters *counters = NULL;
+    char *token = NULL;
     signal(SIGPIPE, SIG_IGN);
-    int status = sql_session_open(&(struct sql_session_config){.archive = own,
-                                      .slices = slices,
-                                      .format = options_string(o, "format"),
-                                      .has_header = options_bool(o, "header"),
-                                      .max_rows = options_int(o, "max_rows"),
-                                      .max_memory = options_int(o, "max_memory"),
-                                      .max_time = options_int(o, "max_time")},
-        &s);
+    pipeline_open(&pipeline, config, options_text(o, "data_dir"));
+    int status = read_events(o, &pipeline, &token, &counters, &session.events);
     if (status == EX_OK)
-        status = n == 1                                                    ? sql_session_run(s, operands[0])
-                 : isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 ? sql_shell_run(s)
-                                                                           : run_input(s);
+        status = sql_session_open(&session, &s);
+    if (status == EX_OK && n == 1)
+        status = sql_session_run(s, operands[0]);
+    else if (status == EX_OK)
+        status = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 ? sql_shell_run(s) : run_input(s);
     sql_session_close(&s);
+    counters_free(&counters);
+    pipeline_close(&pipeline);
+    free(token);
     free(own);
     free(slices);
     return status;
@@ -99,11 +135,9 @@ int tool_sql(int argc, char **argv)
         .summary = "answers a question in SQL over the counts of a pipeline",
         .operands = "[STATEMENTS]",
         .more =
-            "The table counts(ns, key, sub, period, unit, n) has the counts of the archive and of the "
-            "aggregator's "
-            "slices, which\nneed no daemon. The counts are those that the aggregator has committed "
-            "(flush_interval, "
-            "2 s). Without\nSTATEMENTS, they come from standard input; at a terminal, a shell reads them. "
+            "The tables are counts(ns, key, sub, period, unit, n) and events(stream, offset, time, line).\n"
+            "counts has what the aggregator has committed (flush_interval, 2 s), and needs no daemon.\n"
+            "Without STATEMENTS, they come from standard input; at a terminal, a shell reads them.\n"
             "`millrace help tables` has examples.\n",
         .rows = {rows, NULL}};
     return tool_run_on_files(&spec, argc, argv, sql_with);

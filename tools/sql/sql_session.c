@@ -51,7 +51,10 @@ static void on_signal(int number)
 
 static int authorize(void *arg, int action, const char *a, const char *b, const char *c, const char *d)
 {
-    (void)arg, (void)a, (void)c, (void)d;
+    const struct sql_session *s = arg;
+    (void)c, (void)d;
+    if (action == SQLITE_READ && !s->config.reads_files && strcmp(a, "events") == 0 && strcmp(b, "file") == 0)
+        return SQLITE_DENY;
     bool reads = action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE;
     bool calls = action == SQLITE_FUNCTION && sqlite3_stricmp(b, "load_extension") != 0;
     return reads || calls ? SQLITE_OK : SQLITE_DENY;
@@ -95,10 +98,12 @@ static int open_connection(struct sql_session *s)
         code = sql_tables_add(s->db, &s->tables, NULL);
     if (code == SQLITE_OK && s->config.max_memory > 0)
         code = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
-    /* SQLite declares a table at its first use, which the authorizer would refuse. */
+    /* SQLite declares the tables at their first use, which the authorizer would refuse. */
     sqlite3_stmt *use = NULL;
     if (code == SQLITE_OK)
-        code = sqlite3_prepare_v2(s->db, "SELECT 1 FROM counts", -1, &use, NULL);
+        code = sqlite3_create_module_v2(s->db, "events", &sql_events_module, &s->tables, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_prepare_v2(s->db, "SELECT 1 FROM counts, events", -1, &use, NULL);
     sqlite3_finalize(use);
     if (code == SQLITE_OK)
         code = sqlite3_set_authorizer(s->db, authorize, s);
@@ -112,6 +117,8 @@ int sql_session_open(const struct sql_session_config *config, struct sql_session
     struct sql_session *s = mem_zalloc(sizeof *s);
     s->config = *config;
     s->printer = sql_printer_new(config->format, config->has_header);
+    s->tables = config->events;
+    s->tables.cancel = &cancel;
     s->tables.snapshot = sql_snapshot_new(config->archive, config->slices, &cancel);
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
@@ -131,6 +138,8 @@ int sql_session_open(const struct sql_session_config *config, struct sql_session
 void sql_session_close(struct sql_session **sp)
 {
     struct sql_session *s = *sp;
+    if (!s)
+        return;
     sqlite3_close(s->db);
     sql_snapshot_free(&s->tables.snapshot);
     sql_printer_free(&s->printer);

@@ -9,12 +9,14 @@
 #ifndef MILLRACE_SQL_SESSION_H
 #define MILLRACE_SQL_SESSION_H
 
-#include "base/bytes.h"
+#include "sql/sql_tables.h"
 
 struct sql_session;
 
 struct sql_session_config {
     const char *archive, *slices; /* slices NULL: only the archive */
+    struct sql_tables events;     /* the members of `events` */
+    bool reads_files;             /* statements may read files with `events` */
     const char *format;           /* sql_print.h */
     bool has_header;
     int64_t max_rows;   /* of a statement; 0: unlimited */

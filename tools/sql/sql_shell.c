@@ -19,7 +19,12 @@ static const char schema[] =
     "  sub TEXT,       -- the key of the subtotal; NULL for a total\n"
     "  period TEXT,    -- UTC: 2026-11-30 13:00:00, or 2026-11-30 for a day, or 2026-11-01 for a month\n"
     "  unit TEXT,      -- hour; with unit = 'day' or unit = 'month' the rows are sums of days or months\n"
-    "  n INTEGER)\n";
+    "  n INTEGER)\n"
+    "events(            -- WHERE stream = 'NAME', or file = 'PATH'\n"
+    "  stream TEXT,\n"
+    "  offset INTEGER,\n"
+    "  time TEXT,      -- UTC: 2026-11-30 13:05:59, the event's time as the aggregator reads it\n"
+    "  line TEXT)      -- a field: line ->> '$.country'\n";
 
 /* Runs a command that begins with a dot. Returns false at .quit. */
 static bool command(const char *line)
@@ -29,7 +34,7 @@ static bool command(const char *line)
     if (bytes_equal_str(name, ".quit") || bytes_equal_str(name, ".exit"))
         return false;
     if (bytes_equal_str(name, ".tables"))
-        puts("counts");
+        puts("counts\nevents");
     else if (bytes_equal_str(name, ".schema"))
         fputs(schema, stdout);
     else if (bytes_equal_str(name, ".help"))
