@@ -148,8 +148,8 @@ static int next_of_files(struct event_reader *r, struct event_reader_line *out, 
             line_source_close(&r->source);
             break;
         case LINE_SOURCE_LINE:
-            *out = (struct event_reader_line){bytes_without_line_end(line), line_source_offset(r->source) - line.len,
-                r->files.gl_pathv[r->file - 1]};
+            *out = (struct event_reader_line){bytes_without_line_end(line),
+                line_source_offset(r->source) - line.len, r->files.gl_pathv[r->file - 1]};
             return 1;
         default: /* a line over LINE_SOURCE_LINE_MAX */
             break;

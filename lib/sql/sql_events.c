@@ -12,8 +12,9 @@
 
 SQLITE_EXTENSION_INIT3
 
-static const char schema[] = "CREATE TABLE events(stream TEXT, offset INTEGER, time TEXT, line TEXT, file TEXT HIDDEN, "
-                             "place TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
+static const char schema[] =
+    "CREATE TABLE events(stream TEXT, offset INTEGER, time TEXT, line TEXT, file TEXT HIDDEN, "
+    "place TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
 enum column { COLUMN_STREAM, COLUMN_OFFSET, COLUMN_TIME, COLUMN_LINE, COLUMN_FILE, COLUMN_PLACE };
 
 struct events_table {
@@ -200,7 +201,8 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         result_time(c, context);
         break;
     case COLUMN_LINE:
-        sqlite3_result_text64(context, row->line.len ? row->line.ptr : "", row->line.len, SQLITE_TRANSIENT, SQLITE_UTF8);
+        sqlite3_result_text64(
+            context, row->line.len ? row->line.ptr : "", row->line.len, SQLITE_TRANSIENT, SQLITE_UTF8);
         break;
     case COLUMN_PLACE:
         sqlite3_result_text(context, sqlite3_mprintf("%s:%llu", row->source, row->offset), -1, sqlite3_free);
