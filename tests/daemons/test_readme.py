@@ -115,7 +115,7 @@ class Readme(harness.MillraceTest):
                 output = process.communicate(timeout=harness.LONG)
                 self.assertEqual(process.returncode, 0, output)
                 done += 1
-        self.assertEqual(done, 9)
+        self.assertEqual(done, 10)
         self.assertTrue(os.path.isdir(self.path("views-backup")))
 
     def test_make_run(self):
