@@ -125,7 +125,7 @@ class Pubsub:
             return self.reply(h, self.status, {"code": "made-up"})
         if q.get("id", "") not in ("", self.id, self.id + "." + OPENING):
             return self.reply(h, 409, {"code": "wrong-stream", "id": self.id})
-        start = 0 if q["from"] == "earliest" else int(q["from"])
+        start = 0 if q["from"][0] in "e@" else int(q["from"])  # earliest, or a time
         if start > len(self.data):
             return self.reply(h, 416, {"code": "cursor-beyond-end", "end": str(len(self.data))})
         if self.hole and self.hole[0] <= start < self.hole[1]:
