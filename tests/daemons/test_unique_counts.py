@@ -315,7 +315,7 @@ class UniqueCounts(harness.MillraceTest):
         self.write("counters.conf", COUNTERS.replace("by = hour", "by = quarter", 1))
         r = self.run_program("aggregator", *check)
         self.assertEqual(r.returncode, 78, r)
-        self.assertIn(b"by must be day or hour, not 'quarter'", r.stderr)
+        self.assertIn(b"by = quarter needs [input] resolution = 15m", r.stderr)
 
 
 if __name__ == "__main__":
