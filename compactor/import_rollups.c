@@ -79,10 +79,13 @@ static uint64_t fingerprint(struct bytes line)
 static enum count_next end_whole(struct rollups *s)
 {
     struct bytes whole = buf_bytes(&s->whole);
+    struct record_key key;
     if (s->unseen != 0) {
+        bool is_day = record_key_parse(whole, &key) && key.unit == PERIOD_DAY;
         error_set(&s->record.base.error, COUNT_DAMAGED,
-            "%.*s: the record is not the sum of its parts; import the texts of several archives one by one",
-            (int)(whole.len < KEY_SHOWN ? whole.len : KEY_SHOWN), whole.ptr);
+            "%.*s: the %s is not the sum of its %s; import the texts of several archives one by one",
+            (int)(whole.len < KEY_SHOWN ? whole.len : KEY_SHOWN), whole.ptr, is_day ? "day" : "hour",
+            is_day ? "hours" : "quarter hours");
         return COUNT_FAILED;
     }
     buf_clear(&s->whole);

@@ -217,7 +217,7 @@ class Quarters(harness.MillraceTest):
         done = self.run_program("compactor", *args, "--import", self.write("late", "u|b,w0112:1\n"))
         self.assertIn("the import has counts of whole hours from w0112 on", done.stderr.decode())
         broken = self.write("broken", "c.u|b.w0113,JP:9\nc.u|b.w01131,JP:2\n")
-        self.assertIn("not the sum of its parts", self.run_program("compactor", *args, "--import", broken).stderr.decode())
+        self.assertIn("the hour is not the sum of its quarter hours", self.run_program("compactor", *args, "--import", broken).stderr.decode())
 
 
 if __name__ == "__main__":

@@ -277,11 +277,19 @@ class Website(harness.MillraceTest):
             reply = self.pipeline.ask("api", "GET", "/v1/uniques?count=visitor&unit=hour&period=24h&timezone=Asia/Tokyo&" + key)
             self.assertEqual(reply.json().get("total"), visitors, reply)
 
+    def make_places(self, setting):
+        """A file of the name that the setting has."""
+        if subprocess.run(["perl", "-MMaxMind::DB::Writer", "-e", "1"], stderr=subprocess.DEVNULL).returncode:
+            harness.not_installed(self, "libmaxmind-db-writer-perl is not installed (scripts/setup --test)")
+        subprocess.run(["perl", os.path.join(harness.ROOT, "tests", "support", "make_mmdb.pl"), self.dir], check=True)
+        os.rename(self.path("country.mmdb"), self.path(os.path.basename(setting)))
+        return self.path(os.path.basename(setting))
+
     def test_the_sample_with_countries(self):
         """The comments of the sample, as the configuration that they describe."""
         text = re.sub(r"(?m)^# (?=\[subtotal country|key = country|label = country|max_keys)", "", sample("[door]"))
         add, geo = re.findall(r"(?m)^#   ((?:add|geo_file) = .*)", text)
-        text = re.sub(r"(?m)^add = .*", add + "\n" + geo, text)
+        text = re.sub(r"(?m)^add = .*", add + "\ngeo_file = " + self.make_places(geo), text)
         config = self.write("site.conf", harness.pipeline_config(self.path("data"), text.replace("# keep_if", "keep_if")))
         for program in ("api", "aggregator"):
             done = self.run_program(program, "--check-config", "--config", config)
