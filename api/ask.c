@@ -48,7 +48,8 @@ struct ask {
     struct source_generation generation; /* generation that the archive's part of the series is from */
     struct query query_before;           /* the same query for the earlier span of a comparison */
     struct series series_before;
-    struct query query_events; /* mean=1: the query for the events by which means divide */
+    struct histogram histogram; /* of QUERY_QUANTILE */
+    struct query query_events;  /* mean=1: the query for the events by which means divide */
     struct series series_events;
     struct breakdown events;
     struct query query_total; /* for a subtotal: query for the events that the total counted as `(other)` */
@@ -143,6 +144,7 @@ static void ask_free(struct ask *a)
     series_reset(&a->series_total);
     series_reset(&a->series_events);
     breakdown_reset(&a->events);
+    histogram_free(&a->histogram);
     series_set_free(&a->set);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
@@ -184,7 +186,8 @@ static bool hold(struct ask *a, size_t piece)
 {
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
                    series_bytes(&a->series_total) + series_bytes(&a->series_events) +
-                   series_set_bytes(&a->set) + a->breakdown.bytes + a->events.bytes + a->out.cap;
+                   series_set_bytes(&a->set) + a->breakdown.bytes + a->events.bytes +
+                   histogram_bytes(&a->histogram) + a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -194,6 +197,7 @@ static void ask_restart(void *arg)
     struct ask *a = arg;
     series_reset(&a->series);
     series_reset(&a->series_before);
+    histogram_free(&a->histogram);
     if (a->is_set)
         series_set_reset(&a->set);
     else
@@ -253,7 +257,9 @@ static int64_t unit_end(const struct series *s)
  * the same text. */
 static void judge_completeness(struct ask *a)
 {
-    int64_t end = a->query.kind == QUERY_BREAKDOWN ? a->query.to : unit_end(first_series(a));
+    bool is_one_span =
+        a->query.kind == QUERY_BREAKDOWN || (a->query.kind == QUERY_QUANTILE && !a->query.is_over_time);
+    int64_t end = is_one_span ? a->query.to : unit_end(first_series(a));
     if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
         end = unit_end(&a->series_before);
     end = units_hours_end(end);
@@ -276,6 +282,8 @@ static void render_begin(struct ask *a)
         render_series_begin(&a->series, &a->complete, &a->out);
     else if (a->query.kind == QUERY_COMPARE)
         render_compare_begin(&a->series, &a->series_before, &a->complete, &a->out);
+    else if (a->query.kind == QUERY_QUANTILE)
+        render_quantile_begin(&a->series, &a->complete, &a->out);
     else
         render_breakdown_begin(&a->breakdown, &a->complete, &a->out);
     a->is_begun = true;
@@ -302,6 +310,8 @@ static bool render_rows(struct ask *a)
         return render_series_rows(&a->series, &a->complete, STEP_BYTES, &a->out);
     if (a->query.kind == QUERY_COMPARE)
         return render_compare_rows(&a->series, &a->series_before, &a->complete, STEP_BYTES, &a->out);
+    if (a->query.kind == QUERY_QUANTILE)
+        return render_quantile_rows(&a->series, &a->histogram, &a->complete, STEP_BYTES, &a->out);
     return render_breakdown_rows(&a->breakdown, &a->complete, &a->rendered, STEP_BYTES, &a->out);
 }
 
@@ -439,6 +449,8 @@ static bool ask_record(void *arg, const struct record *r)
     a->has_records = true;
     if (is_breakdown(a))
         return breakdown_add(&a->breakdown, r);
+    if (a->query.kind == QUERY_QUANTILE)
+        return histogram_add(&a->histogram, &a->series, r);
     if (a->is_set)
         return series_set_add(&a->set, r);
     return series_add(&a->series, r) && (a->query.kind == QUERY_SERIES || series_add(&a->series_before, r));
@@ -473,6 +485,10 @@ static bool refuse_counts(struct ask *a)
     if (a->unknown && !a->has_records)
         http_problem(
             a->req, a->unknown->status, a->unknown->code, a->unknown->hint, "%s", a->unknown->detail);
+    else if (a->histogram.has_others)
+        http_problem(a->req, 422, "no-histogram", "raise max_keys of the subtotal, or ask for another time",
+            "some events were counted over max_keys, or under keys that are not buckets; quantiles would not "
+            "be exact");
     else if (first->needs_dropped_hours || before->needs_dropped_hours || a->breakdown.needs_dropped_hours)
         http_problem(a->req, 422, "hours-dropped",
             "ask for whole UTC days; for a series, use timezone=UTC and a unit of a day or longer",
@@ -676,7 +692,7 @@ static void append_question(struct buf *target, const struct query *q, const str
         buf_append_str(target, "&end=");
         append_key(target, q->sub->ns, q->stored, last < first ? first : last);
         buf_printf(target, "&rollups=%s", periods[query_largest_period(q)]);
-        if (q->kind != QUERY_BREAKDOWN && q->top == 0)
+        if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_QUANTILE && q->top == 0)
             append_subs(target, q, set);
     }
     buf_append_char(target, '\0');
@@ -769,6 +785,7 @@ static void ask_events(struct ask *a)
 /* Renders the answer, after a question for events if the query asks for means. */
 static void finish(struct ask *a)
 {
+    histogram_finish(&a->histogram);
     if (a->query.events.total)
         ask_events(a);
     else

@@ -105,6 +105,11 @@ static void handle_top(struct http_request *req, void *ctx)
     handle_query(req, ctx, QUERY_TOP);
 }
 
+static void handle_quantile(struct http_request *req, void *ctx)
+{
+    handle_query(req, ctx, QUERY_QUANTILE);
+}
+
 static void handle_lookup(struct http_request *req, void *ctx)
 {
     const struct api *api = ctx;
@@ -188,6 +193,8 @@ const struct http_route api_routes[] = {
         "a series beside that of the period before, or of against=year"),
     HTTP_ROUTE("/v1/top", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_top, NULL,
         "counter=LABEL: the largest keys of a counter"),
+    HTTP_ROUTE("/v1/quantile", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_quantile, NULL,
+        "LABEL=KEY&by=LABEL&q=0.5,0.95: quantiles of a subtotal by bucket(FIELD)"),
     HTTP_ROUTE("/v1/uniques", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_uniques, NULL,
         "LABEL=KEY&unit=: the numbers of different members by hour, day, week or month"),
     HTTP_ROUTE("/v1/retention", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_retention, NULL,

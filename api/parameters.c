@@ -4,14 +4,14 @@
 #include <stdio.h>
 
 #define ON(kind) (1u << QUERY_##kind)
-#define OF_KEYS (ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE) | ON(UNIQUES) | ON(RETENTION))
+#define OF_KEYS (ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE) | ON(QUANTILE) | ON(UNIQUES) | ON(RETENTION))
 #define OF_SETS (ON(UNIQUES) | ON(RETENTION) | ON(COHORT))
 #define OF_COUNTS (ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE) | ON(TOP))
-#define OF_ALL (OF_COUNTS | OF_SETS)
+#define OF_ALL (OF_COUNTS | ON(QUANTILE) | OF_SETS)
 #define SEVERAL_KEYS (ON(SERIES) | ON(UNIQUES) | ON(RETENTION)) /* these endpoints take several keys */
 
-static const char *const endpoints[] = {"series", "breakdown", "compare", "top", "uniques", "retention",
-    "cohort"}; /* indexed by enum query_kind */
+static const char *const endpoints[] = {"series", "breakdown", "compare", "top", "quantile", "uniques",
+    "retention", "cohort"}; /* indexed by enum query_kind */
 
 /* The endpoints that take a parameter, and those that take it several times. */
 struct parameter {
@@ -22,12 +22,13 @@ struct parameter {
 static const struct parameter table[] = {
     {"ns", OF_KEYS, 0},
     {"key", OF_KEYS, SEVERAL_KEYS},
-    {"by", ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE), 0},
+    {"by", ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE) | ON(QUANTILE), 0},
     {"sub", ON(SERIES) | ON(COMPARE), ON(SERIES)},
     {"top", ON(SERIES), 0},
     {"counter", ON(TOP), 0},
     {"limit", ON(BREAKDOWN) | ON(TOP), 0},
     {"mean", ON(SERIES) | ON(BREAKDOWN) | ON(TOP), 0},
+    {"q", ON(QUANTILE), 0},
     {"unit", OF_ALL & ~ON(COHORT), 0},
     {"units", OF_ALL, 0},
     {"unit_reference_ts", OF_ALL, 0},
@@ -180,7 +181,7 @@ static int refuse_unknown(struct parameters *p, struct bytes name)
 
 static int refuse_misplaced(struct parameters *p, const struct parameter *known, const struct counter *total)
 {
-    char of[PARAMETERS_SHOWN] = "";
+    char of[2 * PARAMETERS_SHOWN] = "";
     if (total && p->kind == QUERY_TOP)
         return BAD(p, "top takes no key; name the counter by counter=%s", total->label);
     if (total)

@@ -363,8 +363,9 @@ int period_query_parse(struct parameters *p)
     if (q->kind == QUERY_COMPARE &&
         (clip(p, &q->before_from, &q->before_to) != 0 || check_rows(p, q->before_from, q->before_to) != 0))
         return -1;
-    if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT && !q->is_all &&
-        check_rows(p, q->from, q->to) != 0)
+    bool has_rows = q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT &&
+                    (q->kind != QUERY_QUANTILE || parameters_get(p, "unit", &period));
+    if (has_rows && !q->is_all && check_rows(p, q->from, q->to) != 0)
         return -1;
     if (q->kind == QUERY_COMPARE)
         find_parts(q);

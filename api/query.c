@@ -2,6 +2,7 @@
 
 #include "api/period_query.h"
 #include "base/suggest.h"
+#include "counts/key_function.h"
 #include "counts/mean.h"
 #include <stdio.h>
 
@@ -45,7 +46,8 @@ bool query_is_utc(const struct query *q)
 /* If the rows are days, weeks or months in UTC, each UTC day is part of one row. */
 enum period_unit query_largest_period(const struct query *q)
 {
-    if (q->kind == QUERY_BREAKDOWN || q->kind == QUERY_COHORT)
+    if (q->kind == QUERY_BREAKDOWN || q->kind == QUERY_COHORT ||
+        (q->kind == QUERY_QUANTILE && !q->is_over_time))
         return PERIOD_MONTH;
     if (q->kind == QUERY_COMPARE) /* the two spans may overlap */
         return PERIOD_HOUR;
@@ -237,9 +239,11 @@ static int parse_keys(struct parameters *p)
         return BAD(p, "several keys belong to a series of totals; with by=LABEL repeat sub for one key");
     if (!q->sub && (q->top > 0 || has_sub))
         return BAD(p, "%s needs by=LABEL, or the ns of a subtotal", has_sub ? "sub" : "top");
-    if (q->kind == QUERY_BREAKDOWN && !q->sub && p->kind != QUERY_TOP)
-        return MISSING(p, "a breakdown needs by=LABEL, or the ns of a subtotal");
-    if (q->kind != QUERY_BREAKDOWN && q->sub && !has_sub && q->top == 0)
+    bool is_of_subs = q->kind == QUERY_BREAKDOWN || q->kind == QUERY_QUANTILE;
+    if (is_of_subs && !q->sub && p->kind != QUERY_TOP)
+        return MISSING(p, "a %s needs by=LABEL, or the ns of a subtotal",
+            q->kind == QUERY_BREAKDOWN ? "breakdown" : "quantile");
+    if (!is_of_subs && q->sub && !has_sub && q->top == 0)
         return MISSING(p, "the series of %s needs sub=", q->sub->ns);
     return q->n_values > 0 ? check_values(p) : 0;
 }
@@ -287,12 +291,44 @@ static int parse_mean(struct parameters *p)
         of->ns, q->total->value);
 }
 
+/* Parses q=, and refuses a subtotal that is not a histogram. */
+static int parse_quantiles(struct parameters *p)
+{
+    const struct decimal_rule rule = {.scale = QUERY_QUANTILE_SCALE};
+    struct query *q = p->q;
+    struct bytes list = BYTES_LITERAL("0.5,0.95,0.99"), unit;
+    if (q->kind != QUERY_QUANTILE)
+        return 0;
+    q->is_over_time = parameters_get(p, "unit", &unit);
+    if (!q->sub->function || !key_function_is_bucket(q->sub->function)) {
+        parameters_hint(
+            p, "add to the configuration:\n[subtotal NAME.%s]\nkey = bucket(FIELD)", q->total->ns);
+        return parameters_refuse(p, 422, "no-histogram", "%s is not a subtotal by bucket(FIELD)", q->sub->ns);
+    }
+    if (q->total->value)
+        return parameters_refuse(p, 422, "no-histogram",
+            "%s adds values; quantiles need a subtotal that counts events", q->sub->ns);
+    parameters_get(p, "q", &list);
+    for (bool more = true; more;) {
+        const char *comma = list.len ? memchr(list.ptr, ',', list.len) : NULL;
+        struct bytes text = bytes_of(list.ptr, comma ? (size_t)(comma - list.ptr) : list.len);
+        int64_t *at = &q->quantiles[q->n_quantiles];
+        if (q->n_quantiles == QUERY_QUANTILES_MAX || decimal_read(text, rule, at) != NULL || *at < 0 ||
+            *at > QUERY_QUANTILE_ONE)
+            return BAD(p, "q must be 1 to %d decimals from 0 to 1, such as 0.5,0.95", QUERY_QUANTILES_MAX);
+        q->n_quantiles++;
+        more = comma != NULL;
+        list = bytes_of(text.ptr + text.len + more, list.len - text.len - more);
+    }
+    return 0;
+}
+
 static int parse_shape(struct parameters *p)
 {
     struct bytes text;
     int64_t limit = QUERY_LIMIT_DEFAULT;
     if (parameters_number(p, "limit", 1, QUERY_LIMIT_MAX, &limit) != 0 || parse_partial(p) != 0 ||
-        parse_mean(p) != 0)
+        parse_mean(p) != 0 || parse_quantiles(p) != 0)
         return -1;
     p->q->limit = (uint64_t)limit;
     if (!parameters_get(p, "format", &text) || bytes_equal_str(text, "json"))

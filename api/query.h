@@ -34,15 +34,19 @@
 #define QUERY_LIMIT_DEFAULT 10
 #define QUERY_LIMIT_MAX 10000
 #define QUERY_PATIENCE_MAX 600 /* seconds */
-#define QUERY_SERIES_MAX 100   /* maximum number of keys or sub keys in one query */
+#define QUERY_QUANTILES_MAX 10
+#define QUERY_QUANTILE_SCALE 9
+#define QUERY_QUANTILE_ONE INT64_C(1000000000) /* 10^QUERY_QUANTILE_SCALE */
+#define QUERY_SERIES_MAX 100                   /* maximum number of keys or sub keys in one query */
 
 /* QUERY_COMPARE: the series of a span and of an earlier span. QUERY_TOP is parsed into a breakdown of a counter
- * with a constant key, by the field of the given counter. QUERY_UNIQUES and later kinds are queries for sets. */
+ * with a constant key, by the field of the given counter. QUERY_QUANTILE: quantiles of a subtotal by bucket. QUERY_UNIQUES and later kinds are queries for sets. */
 enum query_kind {
     QUERY_SERIES,
     QUERY_BREAKDOWN,
     QUERY_COMPARE,
     QUERY_TOP,
+    QUERY_QUANTILE,
     QUERY_UNIQUES,
     QUERY_RETENTION,
     QUERY_COHORT
@@ -72,6 +76,9 @@ struct query {
     size_t n_values;                /* number of values of the repeated parameter */
     uint64_t top;                   /* number of largest sub keys with a series; 0: the query has no top= */
     uint64_t limit;
+    size_t n_quantiles;
+    int64_t quantiles[QUERY_QUANTILES_MAX]; /* of QUERY_QUANTILE: each from 0 to QUERY_QUANTILE_ONE */
+    bool is_over_time;                      /* of QUERY_QUANTILE: a row for each unit */
     enum query_format format;
     bool by_minute;      /* from the ring of minutes (minutes.h); `from` and `to` are whole minutes */
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */

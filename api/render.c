@@ -1,6 +1,7 @@
 #include "api/render.h"
 
 #include "api/coarse_rows.h"
+#include "counts/bucket.h"
 #include "counts/mean.h"
 #include <inttypes.h>
 
@@ -87,9 +88,9 @@ void render_head(const struct query *q, const struct completeness *complete, str
 /* If a counter has max_keys, the answer always contains the number of events over max_keys, even 0. */
 static void render_over(const struct query *q, const struct query_over *over, struct buf *out)
 {
-    if (query_counter(q)->max_keys > 0 || over->counter > 0)
+    if (query_counter(q)->max_keys > 0 || over->counter != 0)
         render_sum(q, "over_max_keys", over->counter, ",", out);
-    if (q->sub && (q->total->max_keys > 0 || over->total > 0))
+    if (q->sub && (q->total->max_keys > 0 || over->total != 0))
         render_sum(q, "total_over_max_keys", over->total, ",", out);
 }
 
@@ -566,6 +567,80 @@ bool render_breakdown_rows(
         buf_append_str(out, "],");
         render_sum(q, "other", b->total - b->shown, "}\n", out);
     }
+    return false;
+}
+
+void render_quantile_begin(const struct series *s, const struct completeness *complete, struct buf *out)
+{
+    const struct query *q = s->query;
+    if (q->format == QUERY_CSV) {
+        render_csv_names(complete, q->is_over_time ? "t,date,q,value,n" : "q,value,n", "", ",of", out);
+        return;
+    }
+    render_head(q, complete, out);
+    if (q->is_over_time)
+        render_member(out, "unit", bytes_str(unit_name(q->calendar.unit)));
+    render_span(q, q->is_over_time ? s->from : q->from, q->is_over_time ? s->to : q->to, s->total, &s->over,
+        NULL, complete, out);
+    buf_append_str(out, "\"rows\":[");
+}
+
+/* Appends a quantile without the zeros at its end. */
+static void render_q(int64_t q, struct buf *out)
+{
+    char text[DECIMAL_TEXT_MAX];
+    size_t n = decimal_print(q, QUERY_QUANTILE_SCALE, text);
+    while (text[n - 1] == '0')
+        n--;
+    buf_append(out, text, text[n - 1] == '.' ? n - 1 : n);
+}
+
+static void render_quantile_row(const struct query *q, const struct histogram *h, size_t at,
+    const struct series_row *row, const struct completeness *complete, struct buf *out)
+{
+    bool csv = q->format == QUERY_CSV;
+    int64_t unit = q->is_over_time ? units_order(&q->calendar, row->start) : 0;
+    char middle[BUCKET_TEXT_MAX];
+    int bucket;
+    buf_append_str(out, csv ? "" : "{");
+    if (q->is_over_time) {
+        buf_append_str(out, csv ? "" : "\"t\":");
+        render_time(row->start, out);
+        buf_append_str(out, csv ? "," : ",\"date\":\"");
+        units_print_date(&q->calendar, row->start, out);
+        buf_append_str(out, csv ? "," : "\",");
+    }
+    buf_append_str(out, csv ? "" : "\"q\":");
+    render_q(q->quantiles[at], out);
+    buf_append_str(out, csv ? "," : ",\"value\":");
+    if (is_counted(row, complete) && histogram_quantile(h, unit, q->quantiles[at], &bucket))
+        buf_append(out, middle, bucket_print_middle(bucket, middle));
+    else if (!csv)
+        buf_append_str(out, "null");
+    buf_append_str(out, csv ? "," : ",\"n\":");
+    render_n(q, row, complete, out);
+    render_row_complete(is_row_complete(row, complete), complete, csv, out);
+    render_of(&q->calendar, row->start, row->end, complete, csv, out);
+    buf_append_char(out, csv ? '\n' : '}');
+}
+
+bool render_quantile_rows(struct series *s, const struct histogram *h, const struct completeness *complete,
+    size_t most, struct buf *out)
+{
+    const struct query *q = s->query;
+    struct series_row row = {.start = q->from, .end = q->to, .n = s->total};
+    bool is_first = s->n_rows == 0, csv = q->format == QUERY_CSV;
+    for (size_t begin = out->len; !q->is_over_time || series_next(s, &row); is_first = false) {
+        for (size_t i = 0; i < q->n_quantiles; i++) {
+            buf_append_str(out, csv || (is_first && i == 0) ? "" : ",");
+            render_quantile_row(q, h, i, &row, complete, out);
+        }
+        if (!q->is_over_time)
+            break;
+        if (out->len - begin >= most)
+            return true;
+    }
+    buf_append_str(out, csv ? "" : "]}\n");
     return false;
 }
 

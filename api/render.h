@@ -7,6 +7,7 @@
 #define MILLRACE_RENDER_H
 
 #include "api/breakdown.h"
+#include "api/histogram.h"
 #include "api/series_set.h"
 #include "api/source.h"
 
@@ -36,6 +37,10 @@ bool render_breakdown_rows(
     const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
 /* Appends `{` and the members that name the counter and the key. */
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out);
+/* render_quantile_begin and render_quantile_rows print a row for each quantile, or for each unit and quantile. */
+void render_quantile_begin(const struct series *s, const struct completeness *complete, struct buf *out);
+bool render_quantile_rows(struct series *s, const struct histogram *h, const struct completeness *complete,
+    size_t most, struct buf *out);
 /* Appends a count, or the decimal of a value. */
 void render_number(const struct counter *c, int64_t n, struct buf *out);
 /* Appends `"name":"text",`. */

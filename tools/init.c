@@ -29,7 +29,7 @@ static void list_kinds(struct kind out[KINDS])
 {
     out[0] = (struct kind){
         "website", "views, referrers, campaigns, links and downloads of web sites", EMBEDDED(init_website)};
-    out[1] = (struct kind){"shop", "views, carts and orders of products", EMBEDDED(init_shop)};
+    out[1] = (struct kind){"shop", "views, carts, orders and revenue of products", EMBEDDED(init_shop)};
     out[2] = (struct kind){"api", "requests by route, status and customer", EMBEDDED(init_api)};
     out[3] = (struct kind){"clicks", "clicks on short links", EMBEDDED(init_clicks)};
 }

@@ -20,6 +20,7 @@ static const char usage[] =
     "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
     "       millrace query compare --LABEL KEY [--period this-month] [--against year] [...]\n"
     "       millrace query top --counter LABEL [--limit N] [...]\n"
+    "       millrace query quantile --LABEL KEY --by LABEL [--q 0.5,0.95,0.99] [--unit day] [...]\n"
     "       millrace query uniques --LABEL KEY [--count LABEL] [--unit day] [--window N] [--stickiness 1] "
     "[...]\n"
     "       millrace query retention --LABEL KEY [--count LABEL] [--unit week] [--units 13] [--lookback 12]\n"
@@ -30,8 +31,8 @@ static const char usage[] =
     "       millrace query freshness\n\n"
     "Any other --NAME VALUE is a parameter of the API (docs/guide/api.md), such as --partial allow: answer "
     "without\n"
-    "a daemon that is down, and name it; or --bounds outward: count the whole hours that --from and --to "
-    "cut. "
+    "a daemon that is down, and name it; --bounds outward: count the whole hours that --from and --to "
+    "cut; or\n--mean 1: also print the mean of a counter with a value. "
     "Options:\n"
     "  -c, --config FILE  configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
     "  --data-dir DIR     directory of the pipeline (default: [millrace] data_dir)\n"
@@ -154,7 +155,10 @@ static int print_answer(const struct ask *a, const struct buf *body)
         fwrite(body->ptr, 1, body->len, stdout);
         return EX_OK;
     }
-    struct json_doc *d = json_doc_parse(buf_bytes(body));
+    struct buf quoted = {0};
+    query_quote_decimals(buf_bytes(body), &quoted);
+    struct json_doc *d = json_doc_parse(buf_bytes(&quoted));
+    buf_free(&quoted);
     if (!d)
         return tool_fail(EX_TEMPFAIL, "the reply of the API is not JSON");
     if (table)

@@ -1,6 +1,7 @@
 #include "tools/query_print.h"
 
 #include "base/rfc3339.h"
+#include "counts/decimal.h"
 #include "tools/stream_view.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #define BAR_CELLS 24
+#define NUMBER_CELLS 12
 #define SPARKS_MAX                                                                                           \
     48 /* maximum number of cells of a sparkline; if more rows exist, several rows share a cell */
 
@@ -40,10 +42,53 @@ static void print_bar(int64_t n, int64_t largest, bool ends_line)
         printf("%*s", BAR_CELLS - cells, "");
 }
 
+static struct bytes value_unit; /* unit of the values of the answer in progress */
+
+void query_quote_decimals(struct bytes answer, struct buf *out)
+{
+    static const char *const names[] = {"\"n\":", "\"total\":", "\"other\":", "\"mean\":", "\"before\":",
+        "\"over_max_keys\":", "\"total_over_max_keys\":"};
+    const char *p = answer.ptr, *end = answer.ptr + answer.len;
+    while (p < end) {
+        size_t named = 0;
+        for (size_t i = 0; i < sizeof names / sizeof *names && named == 0; i++)
+            if (bytes_starts_with(bytes_of(p, (size_t)(end - p)), bytes_str(names[i])))
+                named = strlen(names[i]);
+        const char *from = p + named, *to = from;
+        while (named > 0 && to < end && (*to == '-' || *to == '.' || (*to >= '0' && *to <= '9')))
+            to++;
+        bool is_decimal = to > from && memchr(from, '.', (size_t)(to - from)) && to < end && *to != 'e';
+        buf_append(out, p, named);
+        buf_append_str(out, is_decimal ? "\"" : "");
+        to = named > 0 ? to : p + 1;
+        buf_append(out, from, (size_t)(to - from));
+        buf_append_str(out, is_decimal ? "\"" : "");
+        p = to;
+    }
+}
+
+/* Returns a decimal without its point. The decimals of one column have the same number of digits after the point. */
+static int64_t scaled_of(struct bytes text)
+{
+    char digits[DECIMAL_TEXT_MAX];
+    int64_t n = 0;
+    size_t len = 0;
+    for (size_t i = 0; i < text.len && len < sizeof digits; i++)
+        if (text.ptr[i] != '.')
+            digits[len++] = text.ptr[i];
+    return bytes_to_i64(bytes_of(digits, len), &n) ? n : 0;
+}
+
 static int64_t number_of(const struct json_doc *d, const char *pointer)
 {
     struct json_value v = json_doc_at(d, pointer);
-    return v.type == JSON_I64 ? v.v.i64 : 0;
+    return v.type == JSON_STRING ? scaled_of(v.v.string) : v.type == JSON_I64 ? v.v.i64 : 0;
+}
+
+static double real_of(const struct json_doc *d, const char *pointer)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_F64 ? v.v.f64 : v.type == JSON_I64 ? (double)v.v.i64 : 0;
 }
 
 /* The rows of a series. */
@@ -82,14 +127,29 @@ static void print_sparkline(const struct series *s)
     }
 }
 
-/* Prints a number, or "-" if the number is null. */
+/* Prints a number with the unit of values, or "-" if the number is null. */
 static void print_number(const struct json_doc *d, const char *pointer)
 {
     struct json_value v = json_doc_at(d, pointer);
-    if (v.type == JSON_I64)
-        printf("%12" PRId64, v.v.i64);
+    if (v.type == JSON_STRING)
+        printf("%*s%.*s", v.v.string.len < NUMBER_CELLS ? (int)(NUMBER_CELLS - v.v.string.len) : 0, "",
+            (int)v.v.string.len, v.v.string.ptr);
+    else if (v.type == JSON_I64)
+        printf("%*" PRId64, NUMBER_CELLS, v.v.i64);
     else
-        printf("%12s", "-");
+        printf("%*s", NUMBER_CELLS, "-");
+    if (value_unit.len > 0)
+        printf(" %.*s", (int)value_unit.len, value_unit.ptr);
+}
+
+/* Prints the mean of a row or an answer with mean=1. */
+static void print_mean(const struct json_doc *d)
+{
+    if (json_doc_at(d, "/mean").type == JSON_MISSING)
+        return;
+    fputs("  mean", stdout);
+    print_number(d, "/mean");
+    printf(" of %-8" PRId64, number_of(d, "/events"));
 }
 
 static void print_count(const struct json_doc *row, const char *pointer)
@@ -107,6 +167,7 @@ static bool print_series_row(const struct json_doc *row, size_t i, void *arg)
          is_approximate = json_doc_at(row, "/approximate").type == JSON_BOOL;
     printf("%-26.*s", (int)date.len, date.ptr);
     print_count(row, "/n");
+    print_mean(row);
     fputs(s->n[i] > 0 ? "  " : "", stdout);
     print_bar(s->n[i], s->largest, true);
     puts(is_approximate ? "  approximate" : is_partial ? "  so far" : "");
@@ -121,7 +182,8 @@ static bool print_one_series(const struct json_doc *one, size_t i, void *arg)
     (void)i, (void)arg;
     if (!name.ptr)
         name = json_doc_text(one, "/key");
-    printf("%12" PRId64 "  ", number_of(one, "/total"));
+    print_number(one, "/total");
+    fputs("  ", stdout);
     print_sparkline(&s);
     fputs("  ", stdout);
     stream_view_print(json_doc_at(one, "/other").type == JSON_BOOL ? BYTES_LITERAL("others") : name);
@@ -134,13 +196,15 @@ static void print_series(const struct json_doc *d)
 {
     if (json_doc_length(d, "/series") > 0) {
         json_doc_each(d, "/series", print_one_series, NULL);
-        printf("%12" PRId64 "  total\n", number_of(d, "/total"));
+        print_number(d, "/total");
+        puts("  total");
         return;
     }
     struct series s = rows_of(d);
     json_doc_each(d, "/rows", print_series_row, &s);
     printf("%-26s", "total");
     print_count(d, "/total");
+    print_mean(d);
     putchar('\n');
     free(s.n);
 }
@@ -174,12 +238,6 @@ static void print_compare(const struct json_doc *d)
     json_doc_each(d, "/rows", print_compared_row, NULL);
     print_compared(d, BYTES_LITERAL("total"), is_part ? "/so_far/total" : "/total",
         is_part ? "/so_far/before" : "/before/total", is_part ? "  so far" : "");
-}
-
-static double real_of(const struct json_doc *d, const char *pointer)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    return v.type == JSON_F64 ? v.v.f64 : v.type == JSON_I64 ? (double)v.v.i64 : 0;
 }
 
 static void print_uniques(const struct json_doc *d)
@@ -252,22 +310,31 @@ static void print_cohort(const struct json_doc *d)
     puts("  cohort");
 }
 
-static void print_share(int64_t n, int64_t total)
-{
-    printf("%12" PRId64 " %6.2f %%  ", n, 100 * (double)n / (double)(total ? total : 1));
-}
-
 struct breakdown {
     int64_t total, largest;
+    bool has_shares; /* false: a row, or the rest, is negative */
 };
+
+/* Prints a number and its share of the total. Returns the number. */
+static int64_t print_share(const struct json_doc *d, const char *pointer, const struct breakdown *b)
+{
+    int64_t n = number_of(d, pointer);
+    print_number(d, pointer);
+    if (b->has_shares)
+        printf(" %6.2f %%  ", 100 * (double)n / (double)(b->total ? b->total : 1));
+    else
+        printf(" %6s    ", "-");
+    return n;
+}
 
 static bool print_share_row(const struct json_doc *row, size_t i, void *arg)
 {
     struct breakdown *b = arg;
     int64_t n = number_of(row, "/n");
     b->largest = i == 0 && n > b->largest ? n : b->largest;
-    print_share(n, b->total);
+    print_share(row, "/n", b);
     print_bar(n, b->largest, false);
+    print_mean(row);
     fputs("  ", stdout);
     stream_view_print(json_doc_text(row, "/key"));
     putchar('\n');
@@ -277,21 +344,48 @@ static bool print_share_row(const struct json_doc *row, size_t i, void *arg)
 static void print_breakdown(const struct json_doc *d)
 {
     int64_t other = number_of(d, "/other");
-    struct breakdown b = {.total = number_of(d, "/total"), .largest = other};
+    struct breakdown b = {.total = number_of(d, "/total"),
+        .largest = other,
+        .has_shares = json_doc_at(d, "/rows/0/share").type != JSON_NULL};
     json_doc_each(d, "/rows", print_share_row, &b);
     if (other) {
-        print_share(other, b.total);
+        print_share(d, "/other", &b);
         print_bar(other, b.largest, false);
         puts("  others");
     }
-    printf("%12" PRId64 "           total\n", b.total);
+    print_number(d, "/total");
+    fputs("           total", stdout);
+    print_mean(d);
+    putchar('\n');
+}
+
+static bool print_quantile(const struct json_doc *row, size_t i, void *arg)
+{
+    struct bytes date = json_doc_text(row, "/date");
+    (void)i, (void)arg;
+    if (date.ptr)
+        printf("%-26.*s", (int)date.len, date.ptr);
+    printf("p%-8.6g ", 100 * real_of(row, "/q"));
+    if (json_doc_at(row, "/value").type == JSON_NULL)
+        printf("%*s", NUMBER_CELLS, "-");
+    else
+        printf("%*.10g", NUMBER_CELLS, real_of(row, "/value"));
+    printf("  of %" PRId64 "\n", number_of(row, "/n"));
+    return true;
+}
+
+static void print_quantiles(const struct json_doc *d)
+{
+    json_doc_each(d, "/rows", print_quantile, NULL);
+    puts("each value is at most 5 % off");
 }
 
 static bool print_found_key(const struct json_doc *row, size_t i, void *arg)
 {
     struct bytes label = json_doc_text(row, "/label");
     (void)i, (void)arg;
-    printf("%12" PRId64 "  %-12.*s  ", number_of(row, "/n"), (int)label.len, label.ptr);
+    print_number(row, "/n");
+    printf("  %-12.*s  ", (int)label.len, label.ptr);
     stream_view_print(json_doc_text(row, "/key"));
     putchar('\n');
     return true;
@@ -370,11 +464,11 @@ static void print_freshness(const struct json_doc *d)
     json_doc_each(d, "/streams", print_stream, NULL);
 }
 
-const char *const query_questions[] = {"series", "compare", "breakdown", "top", "uniques", "retention",
-    "cohort", "lookup", "counters", "freshness", NULL};
+const char *const query_questions[] = {"series", "compare", "breakdown", "top", "quantile", "uniques",
+    "retention", "cohort", "lookup", "counters", "freshness", NULL};
 static void (*const prints[])(const struct json_doc *d) = {print_series, print_compare, print_breakdown,
-    print_breakdown, print_uniques, print_retention, print_cohort, print_lookup, print_counters,
-    print_freshness};
+    print_breakdown, print_quantiles, print_uniques, print_retention, print_cohort, print_lookup,
+    print_counters, print_freshness};
 
 /* Finds the first row whose bounds cut a day or a month that was imported whole. */
 static bool find_of(const struct json_doc *row, size_t i, void *arg)
@@ -416,13 +510,18 @@ static void print_notes(const struct json_doc *answer)
             "some counts are of a whole %.*s, and stand in its first hour (imported)\n", (int)of.len, of.ptr);
     for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
         int64_t n = number_of(answer, over[i][0]);
-        if (n > 0)
+        struct bytes sum = json_doc_text(answer, "%s", over[i][0]); /* of values */
+        if (sum.len > 0 && n != 0)
+            printf("over max_keys: %.*s %.*s of %s counted as (other)\n", (int)sum.len, sum.ptr,
+                (int)value_unit.len, value_unit.len ? value_unit.ptr : "", over[i][1]);
+        else if (n > 0)
             printf("over max_keys: %" PRId64 " %s counted as (other)\n", n, over[i][1]);
     }
 }
 
 void query_print(const char *question, const struct json_doc *answer)
 {
+    value_unit = json_doc_text(answer, "/value_unit");
     for (size_t i = 0; query_questions[i]; i++)
         if (strcmp(query_questions[i], question) == 0)
             prints[i](answer);

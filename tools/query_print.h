@@ -15,4 +15,7 @@ void query_print(const char *question, const struct json_doc *answer);
 /* Prints the list of counters as CSV, because the API has no CSV form of this list. */
 void query_print_counters_csv(const struct json_doc *answer);
 
+/* Copies an answer, and quotes its sums and means that have a point. A double would not keep all their digits. */
+void query_quote_decimals(struct bytes answer, struct buf *out);
+
 #endif

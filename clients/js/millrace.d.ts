@@ -96,6 +96,7 @@ export class Api {
   breakdown(parameters: Parameters): Promise<any>;
   compare(parameters: Parameters): Promise<any>;
   top(counter: string, parameters?: Parameters): Promise<any>;
+  quantile(parameters: Parameters): Promise<any>;
   freshness(): Promise<any>;
   /** All keys that begin with `prefix`. */
   lookup(prefix?: string, parameters?: Parameters): AsyncGenerator<{ key: string; ns: string; label: string; n: number }, void, void>;

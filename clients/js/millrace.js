@@ -298,6 +298,7 @@ export class Api {
   breakdown(parameters) { return this.get("breakdown", parameters); }
   compare(parameters) { return this.get("compare", parameters); }
   top(counter, parameters = {}) { return this.get("top", { counter, ...parameters }); }
+  quantile(parameters) { return this.get("quantile", parameters); }
   freshness() { return this.get("freshness"); }
 
   async* lookup(prefix = "", parameters = {}) {

@@ -11,8 +11,8 @@
  *     0.00123                 0.0012     0.00125
  *     12345678901             1.2e10     1.25e10
  *
- * A bucket's name is its number nearest to zero, without an exponent from 10^-6 to below 10^10. A name is shorter than a
- * hash (records.h), so that records contain it as it is.
+ * A bucket's name is its number nearest to zero, without an exponent from 10^-6 to below 10^10. Records contain the name,
+ * or the hash of a name with a point (records.h).
  *
  * In memory, a bucket is an integer: buckets are in the order of their numbers, and 0 is the bucket of zero.
  */
@@ -23,6 +23,7 @@
 
 #define BUCKET_EXPONENT_MIN (-9) /* of the first digit of a number other than zero */
 #define BUCKET_EXPONENT_MAX 18
+#define BUCKET_LAST (90 * (BUCKET_EXPONENT_MAX - BUCKET_EXPONENT_MIN + 1)) /* the first is -BUCKET_LAST */
 #define BUCKET_TEXT_MAX 16 /* bytes of a name or a middle, with NUL */
 
 /* Sets *bucket to the bucket of a JSON number, or of a text -?[0-9]+(\.[0-9]+)?. Returns NULL, or the reason why the value

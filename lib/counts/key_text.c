@@ -57,14 +57,18 @@ static struct bytes escape_other(struct bytes text, struct buf *space)
     return buf_bytes(space);
 }
 
+static bool is_empty(const struct json_value *v)
+{
+    return v->type == JSON_MISSING || v->type == JSON_NULL ||
+           (v->type == JSON_STRING && v->v.string.len == 0);
+}
+
 /* Sets *text to the argument of the rule's function. A number of any form has a bucket, and no other value has one. */
 static const char *text_of(const struct key_text_rule *rule, const struct json_value *v,
     struct key_text_space *space, struct bytes *text)
 {
     int bucket;
-    bool is_empty =
-        v->type == JSON_MISSING || v->type == JSON_NULL || (v->type == JSON_STRING && v->v.string.len == 0);
-    if (!rule->function || is_empty || !key_function_is_bucket(rule->function))
+    if (!rule->function || !key_function_is_bucket(rule->function) || is_empty(v))
         return key_text_of(v, space->digits, text);
     const char *why = bucket_read(v, &bucket);
     if (!why)

@@ -12,6 +12,11 @@ static bool divides(const struct counter *total, const struct counter *value)
            counter_has_key_of(total, value);
 }
 
+static bool is_fit(const struct counter *divisor, const struct counter *of)
+{
+    return counter_has_key_of(divisor, of) && divisor->max_keys == of->max_keys;
+}
+
 static bool is_subtotal(const struct counters *c, const struct counter *of)
 {
     return of >= c->subtotals && of < c->subtotals + c->n_subtotals;
@@ -20,7 +25,7 @@ static bool is_subtotal(const struct counters *c, const struct counter *of)
 static const struct counter *find_total(const struct counters *c, const struct counter *value)
 {
     for (size_t i = 0; i < c->n_totals; i++)
-        if (divides(&c->totals[i], value))
+        if (divides(&c->totals[i], value) && c->totals[i].max_keys == value->max_keys)
             return &c->totals[i];
     return NULL;
 }
@@ -31,21 +36,21 @@ const struct counter *mean_divisor(const struct counters *c, const struct counte
         return find_total(c, of);
     const struct counter *total = find_total(c, &c->totals[of->total]);
     for (size_t i = 0; total && i < c->n_subtotals; i++)
-        if (&c->totals[c->subtotals[i].total] == total && counter_has_key_of(&c->subtotals[i], of))
+        if (&c->totals[c->subtotals[i].total] == total && is_fit(&c->subtotals[i], of))
             return &c->subtotals[i];
     return NULL;
 }
 
-/* True if means of `of` would divide by `divisor`, or are meant to, and the rules do not allow this. */
+/* True if `divisor` is meant for means of `of`, and the rules do not allow this. */
 static bool is_unfit(const struct counters *c, const struct counter *divisor, const struct counter *of)
 {
     bool is_sub = is_subtotal(c, of);
-    if (is_sub != is_subtotal(c, divisor))
+    if (is_sub != is_subtotal(c, divisor) || is_fit(divisor, of))
         return false;
-    if (!divides(is_sub ? &c->totals[divisor->total] : divisor, is_sub ? &c->totals[of->total] : of))
-        return false;
-    bool has_key = counter_has_key_of(divisor, of);
-    return has_key ? divisor->max_keys != of->max_keys : is_sub && strcmp(divisor->label, of->label) == 0;
+    if (!is_sub)
+        return divides(divisor, of) && !find_total(c, of);
+    return divides(&c->totals[divisor->total], &c->totals[of->total]) &&
+           strcmp(divisor->label, of->label) == 0;
 }
 
 const struct counter *mean_find_unfit(const struct counters *c, const struct counter **of)

@@ -5,10 +5,11 @@
  *     value = price            having = price
  *
  * The divisor of a value counter is the total with the same key whose `having` is the value's field: it counts exactly
- * the events whose values were added. The divisor of a subtotal is the subtotal of that total with the same key.
+ * the events whose values were added. The divisor of a subtotal is the subtotal of that total with the same key. A counter
+ * and its divisor have the same max_keys, so that both count the same events as `(other)`.
  *
- * 1. A counter and its divisor have the same max_keys, so that both count the same events as `(other)`.
- * 2. A subtotal of the divisor total with the label of a subtotal of the value counter has the same key. */
+ * A configuration is refused if a counter is meant as a divisor, but is not one: a total that differs only in max_keys, or a
+ * subtotal of a divisor with the label of the value's subtotal, and with another key or max_keys. */
 #ifndef MILLRACE_MEAN_H
 #define MILLRACE_MEAN_H
 
@@ -19,7 +20,8 @@
 
 /* Returns the divisor of a total or a subtotal with a value, or NULL. */
 const struct counter *mean_divisor(const struct counters *c, const struct counter *of);
-/* Returns a counter that breaks one of the rules, and sets *of to the counter of the value. NULL: there is none. */
+/* Returns a counter that is meant as a divisor, but is not one, and sets *of to the counter of the value. NULL: there is no such
+ * counter. */
 const struct counter *mean_find_unfit(const struct counters *c, const struct counter **of);
 /* Appends the missing sections that declare the divisor of a counter. */
 void mean_append_sections(const struct counters *c, const struct counter *of, struct buf *out);

@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -38,6 +39,8 @@ class AccessLog(harness.MillraceTest):
         super().setUp()
         with open(os.path.join(harness.ROOT, "etc", "access.conf")) as f:
             counters = f.read()
+        if self._testMethodName == "test_response_times":
+            counters = re.sub(r"(?m)^#(?=\[|key|label)", "", counters)
         text = harness.pipeline_config(self.path("data"), counters[counters.index("[input]"):], pubsub={"streams": "requests"},
                                        queue_to_pubsub={"stream": "requests"}, aggregator={"streams": "requests"})
         self.config = self.write("access.conf", text)
@@ -86,6 +89,16 @@ class AccessLog(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(harness.read_file(self.path("rejects")), b"no such line\n")
         wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 1}, lambda: self.breakdown("p.all"))
+
+    def test_response_times(self):
+        line = '192.0.2.7 [24/Mar/2012:09:00:00 +0000] "GET /cart HTTP/1.1" 200 0.%03d\n'
+        log = self.write("times.log", "".join(line % ms for ms in range(1, 101)))
+        done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--producer=p",
+                                '--log-format=$remote_addr [$time_local] "$request" $status $request_time', log)
+        self.assertEqual(done.returncode, 0, done)
+        wait_until(lambda: self.breakdown("p.all") == {"/cart": 100}, lambda: self.breakdown("p.all"))
+        reply = self.pipeline.ask("api", "GET", "/v1/quantile?path=/cart&by=duration&period=all").json()
+        self.assertEqual([(r["q"], r["value"], r["n"]) for r in reply["rows"]], [(0.5, 0.0505, 100), (0.95, 0.0955, 100), (0.99, 0.0995, 100)])
 
     def follow(self, *args):
         return self.daemon("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--format=combined",

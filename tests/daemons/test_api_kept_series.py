@@ -12,7 +12,7 @@ from test_api import MARCH, hour_text
 from test_api_archive import ArchiveCase
 from test_api_rollups import DAY, HOUR, START, component
 
-SPANS = [(MARCH - 20 * DAY, MARCH + 20 * DAY), (MARCH - 300 * DAY, MARCH + 100 * DAY), (START + 1800, START + 200 * DAY), (MARCH, MARCH + 7200)]
+SPANS = [(MARCH - 20 * DAY, MARCH + 20 * DAY), (MARCH - 300 * DAY, MARCH + 100 * DAY), (START + 3 * HOUR, START + 200 * DAY), (MARCH, MARCH + 7200)]
 ZONES = [{}, {"timezone": "America/New_York"}, {"hour_offset": 9}, {"timezone": "Asia/Kolkata", "round": "hour"}]
 LONG = "http://a.long.text/of/a/key"
 ABOUT = [{"user": "k"}, {"user": LONG}, {"user": ["k", LONG]}, {"user": "never"}, {"feed": ""},

@@ -26,6 +26,13 @@ key = "all"
 key = product
 [total product]
 key = product
+[subtotal ms.product]
+key = bucket(ms)
+[subtotal few.product]
+key = bucket(ms)
+max_keys = 3
+[subtotal ms.revenue]
+key = bucket(ms)
 [total revenue]
 key = product
 value = price
@@ -51,6 +58,9 @@ key = "all"
 having = price
 [subtotal p.all_paid]
 key = product
+[subtotal few.revenue]
+key = country
+max_keys = 1
 [total weight]
 key = product
 value = kg
@@ -60,6 +70,20 @@ key = country
 """
 PRODUCTS = ["hat", "socks", "a product with a long name"]
 COUNTRIES = ["JP", "US", "a country with a long name"]
+
+
+def bucket(text):
+    """The name of the bucket of a decimal."""
+    number = Decimal(text)
+    if number == 0:
+        return "0"
+    sign, digits, _ = number.as_tuple()
+    exponent = number.adjusted()
+    start = Decimal((sign, (digits + (0,))[:2], exponent - 1)).normalize()
+    if -6 <= exponent <= 9:
+        return "{:f}".format(start)
+    text = "{:e}".format(start.scaleb(-exponent)).split("e")[0]
+    return "%se%d" % (text.rstrip("0").rstrip(".") if "." in text else text, exponent)
 
 
 class ApiValues(harness.MillraceTest):
@@ -212,6 +236,26 @@ class ApiValues(harness.MillraceTest):
         up = self.ask("compare", revenue="hat", from_=far + DAY, to=far + 2 * DAY)
         self.assertEqual((up["total"], up["rows"][0]["before"]["n"], up["change"]), (Decimal("1.00"), Decimal("2.50"), Decimal("-60.00")))
 
+    def test_sums_over_max_keys(self):
+        got = self.ask("breakdown", revenue="hat", by="few")
+        self.assertEqual(sum(r["n"] for r in got["rows"]), got["total"])
+        self.digits(got["over_max_keys"], 2)
+        self.assertIn({"(other)": got["over_max_keys"]}, [{r["key"]: r["n"]} for r in got["rows"]])
+        lines = self.query("breakdown", "--revenue", "hat", "--by", "few")
+        self.assertIn("over max_keys: %s € of events counted as (other)" % got["over_max_keys"], lines)
+
+    def test_a_unit_in_progress(self):
+        """The hour in progress may end between the requests."""
+        now = int(datetime.datetime.now().timestamp())
+        self.put([{"t": t, "product": "new", "price": "2.50"} for t in (now - 2 * DAY, now - DAY, now)])
+        got = self.ask("compare", revenue="new", units=3, from_=None, to=None)
+        parts = [got["so_far"], *(r["so_far"] for r in got["rows"] if "so_far" in r)]
+        self.assertEqual(len(parts), 2)
+        for n in (got["total"], *(part[k] for part in parts for k in part if k in ("n", "total", "before"))):
+            self.digits(n, 2)
+        lines = self.run_program("millrace", "query", "compare", "--revenue", "new", "--units", "3", "--api-url", self.pipeline.daemon_url("api"))
+        self.assertRegex(lines.stdout.decode(), r"(?m)^total +[0-9]\.[05]0 € +[0-9]\.[05]0 €.*  so far$")
+
     def test_a_mean_that_no_counter_divides(self):
         got = self.ask("series", 422, weight="hat", mean=1)
         self.assertEqual((got["code"], got["hint"]), ("no-events-counter", "add to the configuration:\n[total weight_n]\nkey = product\nhaving = kg\n"))
@@ -223,6 +267,96 @@ class ApiValues(harness.MillraceTest):
         self.ask("series", 400, revenue="hat", mean=2)
         self.ask("series", 400, revenue=PRODUCTS[:2], mean=1)
         self.ask("compare", 400, revenue="hat", mean=1)
+
+    def durations(self, product):
+        """By day."""
+        days = [[] for _ in range(DAYS)]
+        for e in self.events:
+            if e["product"] == product and "ms" in e:
+                days[(e["t"] - START) // DAY].append(Decimal(str(e["ms"])))
+        return days
+
+    def check_quantile(self, row, numbers):
+        numbers = sorted(numbers)
+        self.assertEqual(row["n"], len(numbers), row)
+        if not numbers:
+            self.assertIsNone(row["value"])
+            return
+        exact = numbers[max(0, int((row["q"] * len(numbers)).to_integral_value(rounding=decimal.ROUND_CEILING)) - 1)]
+        self.assertLessEqual(abs(Decimal(row["value"]) - exact), abs(exact) * Decimal("0.05"), (row, exact))
+        self.assertEqual(bucket(row["value"]), bucket(exact), row)
+
+    def test_histograms(self):
+        for product in PRODUCTS:
+            numbers = sum(self.durations(product), [])
+            expected = collections.Counter(map(bucket, numbers))
+            expected["None"] = sum(e["product"] == product and "ms" not in e for e in self.events)
+            got = self.ask("breakdown", product=product, by="ms", limit=10000)
+            self.assertEqual({r["key"]: r["n"] for r in got["rows"]}, +expected)
+
+    def test_quantiles(self):
+        qs = ["0", "0.001", "0.25", "0.5", "0.95", "0.99", "0.999999999", "1"]
+        for product in PRODUCTS:
+            days = self.durations(product)
+            got = self.ask("quantile", product=product, by="ms", q=",".join(qs))
+            self.assertEqual([str(r["q"]) for r in got["rows"]], qs)
+            self.assertEqual(got["total"], sum(map(len, days)))
+            self.assertNotIn("unit", got)
+            for row in got["rows"]:
+                row["q"] = Decimal(row["q"])
+                self.check_quantile(row, sum(days, []))
+            got = self.ask("quantile", product=product, by="ms", unit="day")
+            self.assertEqual([(r["t"], r["q"]) for r in got["rows"]],
+                             [(START + d * DAY, Decimal(q)) for d in range(DAYS) for q in ("0.5", "0.95", "0.99")])
+            for row in got["rows"]:
+                self.check_quantile(row, days[(row["t"] - START) // DAY])
+        hours = self.ask("quantile", product="hat", by="ms", unit="hour", q="0.5")
+        self.assertEqual(sum(r["n"] for r in hours["rows"]), hours["total"])
+        self.assertIn(None, [r["value"] for r in hours["rows"]])
+        whole = self.ask("quantile", product="hat", by="ms", period="all", from_=None, to=None)
+        part = self.ask("quantile", product="hat", by="ms")
+        self.assertEqual([(r["q"], r["value"], r["n"]) for r in whole["rows"]], [(r["q"], r["value"], r["n"]) for r in part["rows"]])
+        for params, columns in (({}, ["q", "value", "n", "complete"]), ({"unit": "day"}, ["t", "date", "q", "value", "n", "complete"])):
+            got = self.ask("quantile", product="hat", by="ms", **params)
+            rows = self.ask("quantile", product="hat", by="ms", format="csv", **params)
+            self.assertEqual(rows, [columns] + [[str(r[c]).lower() if c == "complete" else str(r[c]) for c in columns] for r in got["rows"]])
+        empty = self.ask("quantile", product="none", by="ms")
+        self.assertEqual([(r["value"], r["n"]) for r in empty["rows"]], [(None, 0)] * 3)
+
+    def test_refused_quantiles(self):
+        self.assertEqual(self.ask("quantile", 422, product="hat", by="few")["code"], "no-histogram")
+        self.assertIn("value", self.ask("quantile", 422, revenue="hat", by="ms")["detail"])
+        got = self.ask("quantile", 422, revenue="hat", by="country")
+        self.assertEqual(got["hint"], "add to the configuration:\n[subtotal NAME.revenue]\nkey = bucket(FIELD)")
+        self.ask("quantile", 400, product="hat")
+        for q in ("", "2", "-0.1", "0.5,", "a", "50%", "0.5;0.9", ",".join(["0.5"] * 11), "0.1234567891"):
+            self.assertEqual(self.ask("quantile", 400, product="hat", by="ms", q=q)["code"], "bad-parameter", q)
+
+    def query(self, *args):
+        done = self.run_program("millrace", "query", *args, "--api-url", self.pipeline.daemon_url("api"),
+                                "--from", str(START), "--to", str(START + DAYS * DAY))
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout.decode().splitlines()
+
+    def test_the_command_prints_decimals(self):
+        far, large = START + 100 * DAY, "90071992547409930.01"  # a double would not keep the last digits
+        self.put([{"t": far, "product": "gold", "country": "JP", "price": large}])
+        done = self.run_program("millrace", "query", "series", "--revenue", "gold", "--period", "all", "--api-url", self.pipeline.daemon_url("api"))
+        self.assertIn("%s €" % large, done.stdout.decode())
+        amounts = self.amounts("price", product="hat")
+        lines = self.query("series", "--revenue", "hat", "--mean", "1")
+        days = self.by_day("price", "hat")
+        self.assertEqual([re.search(r"([-0-9.]+) €  mean +([-0-9.]+) € of (\d+)", line).groups() for line in lines[:DAYS + 1]],
+                         [(str(sum(d)), str(self.mean(d, 2)), str(len(d))) for d in days + [amounts]])
+        self.assertEqual(len({line.index("€") for line in lines[:DAYS + 1]}), 1)
+        lines = self.query("breakdown", "--revenue", "hat", "--by", "country")
+        sums = {c: sum(self.amounts("price", product="hat", country=c)) for c in COUNTRIES}
+        self.assertEqual([re.match(r" *([-0-9.]+) € +[0-9.]+ %.*  (.*)", line).groups() for line in lines[:3]],
+                         [(str(sums[c]), c) for c in sorted(sums, key=lambda c: -sums[c])])
+        rows = self.ask("quantile", product="hat", by="ms")["rows"]
+        lines = self.query("quantile", "--product", "hat", "--by", "ms")
+        self.assertEqual([line.split() for line in lines[:3]],
+                         [["p%g" % (100 * r["q"]), str(r["value"]), "of", str(r["n"])] for r in rows])
 
     def test_counters(self):
         totals = {t["ns"]: t for t in self.ask("counters", from_=None, to=None)["totals"]}

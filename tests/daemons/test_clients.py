@@ -297,11 +297,11 @@ class Counts(harness.MillraceTest):
         self.assertEqual(done.stdout.splitlines()[:4], ["2n", "[ 'bitly', 'nasa' ]", "one", "two"])
 
     def test_both_clients_read_the_counts_of_what_they_put(self):
-        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), harness.sample_counters()))
+        config = self.write("pipeline.conf", harness.pipeline_config(self.path("data"), harness.sample_counters() + "[subtotal ms.u]\nkey = bucket(ms)\n"))
         pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
         url = {name: pipeline.daemon_url(name) for name in ("simplequeue", "api")}
         with_python, start = millrace.Producer("app", url=url["simplequeue"]), 1331920800
-        with_python.put(*({"t": start + i, "l": "u%d" % (i % 3), "c": "US" if i % 2 else "JP"} for i in range(30)))
+        with_python.put(*({"t": start + i, "l": "u%d" % (i % 3), "c": "US" if i % 2 else "JP", "ms": 120} for i in range(30)))
         warnings.simplefilter("ignore", ResourceWarning)
         api, span = millrace.Api(url["api"]), {"from_": start, "to": start + 3600}
         wait_until(lambda: api.series(feed="", **span)["total"] == 30, "the events")
@@ -311,13 +311,14 @@ class Counts(harness.MillraceTest):
         self.assertEqual(api.compare(user="u0", **span)["before"]["total"], 0)
         self.assertEqual([r["key"] for r in api.lookup("u", ns="u", limit=1)], ["u0", "u1", "u2"])
         self.assertEqual(len(api.top("user", **span)["rows"]), 3)
+        self.assertEqual([r["value"] for r in api.quantile(user="u0", by="ms", q="0.5,1", **span)["rows"]], [125, 125])
         self.assertEqual(api.freshness()["newest_event"], start + 29)
         with self.assertRaises(millrace.Error) as caught:
             api.series(usr="u0")
         self.assertIn("did you mean", str(caught.exception))
         js = Node(self).run("counts", url=url["api"], start=start)
         self.assertEqual(js, {"total": 30, "several": [10, 10], "rows": [list(e) for e in expected], "before": 0, "keys": ["u0", "u1", "u2"],
-                              "top": 3, "newest": start + 29, "error": "unknown-counter"})
+                              "top": 3, "median": 125, "newest": start + 29, "error": "unknown-counter"})
 
 
 class Node:

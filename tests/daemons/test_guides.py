@@ -183,13 +183,17 @@ class Guides(harness.MillraceTest):
         """Answers have the members of the guide's; numbers depend on the time. While the archive is away the compactor stands still: it would
         make another one in place of the empty generation 0."""
         event = '{\\"t\\":%s,\\"l\\":\\"%s\\",\\"c\\":\\"%s\\",\\"u\\":\\"http://%s/\\",\\"v\\":\\"v%d\\"}'
-        counters = "<(cat etc/clicks.conf; printf '[unique v.%s]\\nmember = v\\nlabel = visitor\\n' u d)"
+        values = ("[total revenue]\\nkey = product\\nvalue = price\\nscale = 2\\nunit = EUR\\n[subtotal country.revenue]\\nkey = c\\n"
+                  "[total paid]\\nkey = product\\nhaving = price\\n[subtotal country.paid]\\nkey = c\\n"
+                  "[total page]\\nkey = path(p)\\n[subtotal ms.page]\\nkey = bucket(ms)\\n"
+                  "[total buys]\\nkey = l\\nhaving = price\\n[subtotal ms.buys]\\nkey = bucket(ms)\\n")
+        counters = "<(cat etc/clicks.conf; printf '[unique v.%%s]\\nmember = v\\nlabel = visitor\\n' u d; printf '%s')" % values
         kinds = [("bitly", "US", "www.facebook.com")] * 12 + [("bitly", "US", "www.nasa.gov")] * 2 + [("bitly", "JP", "www.nasa.gov")] * 3 + [
             ("bitly", c, "www.noaa.gov") for c in ("DE", "ES", "FR", "GB")] + [("nasa", "US", "www.nasa.gov")] * 2 + [("nasa", "JP", "example.org")] * 10
         post = ["for t in 1332637200 $(date +%s); do printf '%s\\n' " + " ".join('"%s"' % (event % ("$t", *k, i)) for i, k in enumerate(kinds)) + "; done > clicks.ndjson",
+                "now=$(date +%s); for price in 12.50 1000; do for ms in 125 1050; do echo '{\"t\":'$now',\"l\":\"bitly\",\"c\":\"JP\",\"product\":\"hat\",\"price\":\"'$price'\",\"p\":\"/cart\",\"ms\":'$ms'}'; done; done >> clicks.ndjson",
                 "millrace put --quiet clicks.ndjson; millrace status --wait > /dev/null; poll 'curl http://127.0.0.1:8088/v1/freshness | grep complete_age.:[0-9]'"]
         self.walk("api.md", [*guide.pipeline(counters, events=0), *post], treat=[
-            ("curl 'http://127.0.0.1:8088/v1/series?user=bitly&unit=hour&from=2012-03-25T01:20:00Z", "{raw} || [ $? = 22 ]"),
             ("curl --data-binary @clicks.ndjson", "head -2 clicks.ndjson > two && mv two clicks.ndjson && {raw}"),
             ("curl 'http://127.0.0.1:8088/v1/series?user=bitly&period=7d&partial=allow'",
              "poll 'kill -STOP $(pidof compactor)'; mv /var/lib/millrace/archive/current /tmp/current; poll 'kill -9 $(pidof api)'; poll 'curl http://127.0.0.1:8088/health | grep \"open the archive\"'; "

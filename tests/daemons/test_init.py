@@ -10,6 +10,7 @@ import sandbox
 
 # kind -> the key of the breakdown that the third command prints
 KINDS = {"website": "/", "shop": "shoe-42", "api": "2xx", "clicks": "US"}
+REVENUE = "true; millrace query breakdown --config=millrace.conf --revenue all --by product --mean 1"
 
 
 class Init(harness.MillraceTest):
@@ -30,10 +31,12 @@ class Init(harness.MillraceTest):
             enter, up, post, query = self.commands(kind, kind)
             script += ["cd /root/work && millrace init %s %s && %s" % (kind, kind, enter),
                        "begin up '%s' && poll 'has /tmp/up.err \"pipeline ready\"'" % up, post,
-                       "millrace status --wait --config=millrace.conf > /dev/null", query, "end $pid_up"]
+                       "millrace status --wait --config=millrace.conf > /dev/null", query,
+                       *([REVENUE] if kind == "shop" else []), "end $pid_up"]
         results = sandbox.run(self, script, environment={"LC_ALL": "C.UTF-8"}, over=guide.installed())
         for result in results:
             self.assertEqual(result.status, 0, (result.command, result.output[-3000:]))
+        self.assertRegex(next(r.output for r in results if r.command == REVENUE), r"(?m)^ +49\.90 € +100\.00 % .* 49\.9000 € of 1 +shoe-42$")
         outputs = [r.output for r in results if r.command.startswith("millrace query")]
         for (kind, key), output in zip(KINDS.items(), outputs, strict=True):
             self.assertRegex(output, r"(?m)^ +1 +100\.00 %% +\S+  %s$" % key, kind)

@@ -67,6 +67,24 @@ label = hourly
 """
 
 
+VALUES = """[input]
+time = t
+[total revenue]
+key = product
+value = price
+scale = 2
+unit = "€"
+[subtotal country.revenue]
+key = country
+[total page]
+key = path
+label = page
+[subtotal ms.page]
+key = bucket(ms)
+label = ms
+"""
+
+
 # Checks of the page alone, which no sanitizer watches.
 DRAWING = ("has no serious fault of accessibility", "draws quickly and does not shift", "draws 5,000 points in 50 ms",
            "shows a new event within two seconds", "fits from 320 pixels to 4K, light and dark", "stays level in memory")
@@ -108,7 +126,7 @@ class Driver:
 
 
 class Page(PageCase):
-    counters = {"test_old_events": DEEP, "test_a_website": website(), "test_unique_members": VISITORS}
+    counters = {"test_old_events": DEEP, "test_a_website": website(), "test_unique_members": VISITORS, "test_values": VALUES}
     api = {"test_a_website": {"public_path": "/p"}}
     driver = Driver()
 
@@ -240,6 +258,19 @@ class Page(PageCase):
             retention.append([date(s), len(new), *(len(new & later) for later in seen[i + 1:])])
         self.check("shows unique members and how many come back", unique=len({v for _, _, v in events}), unique_of_key=len({v for _, v in own}),
                    unique_days=[{"date": d, "n": len(m)} for d, m in sorted(days.items())], retention=retention)
+
+    def test_values(self):
+        today = int(time.time()) // 86400 * 86400
+        date = lambda t: datetime.datetime.fromtimestamp(t, datetime.timezone.utc).strftime("%Y-%m-%d")
+        prices = ((today - 86400, "1234.5", "JP"), (today - 86400, "0.05", "US"), (today, "-2.00", "DE"))
+        events = [{"t": t, "product": "hat", "price": price, "country": country} for t, price, country in prices]
+        events += [{"t": today, "path": "/cart", "ms": ms} for ms in [0.5] * 2 + [9] * 3 + [125] * 90 + [2000] * 5]
+        events.append({"t": today, "path": "/cart"})
+        self.put([json.dumps(e).encode() for e in events])
+        self.check("shows values with their unit, and quantiles", total="1,232.55 €",
+                   days=[[date(today - 86400), "1,234.55 €"], [date(today), "-2.00 €"]],
+                   bars=[["JP", "1,234.50 €", "–"], ["US", "0.05 €", "–"], ["DE", "-2.00 €", "–"]],
+                   quantiles=[[date(today), "125", "125", "2,050", "100"]], buckets=["0.5", "9", "120", "2000", "None"])
 
     def test_real_clicks(self):
         """Without the oracle, generated events are the sample."""

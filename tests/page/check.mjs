@@ -182,6 +182,28 @@ const checks = {
     await close(page);
   },
 
+  async "shows values with their unit, and quantiles"() {
+    const page = await open(query({ view: "key", ns: "revenue", key: "hat", period: "all", unit: "day", zone: "UTC" }));
+    await page.getByRole("heading", { name: task.total, exact: true }).waitFor();
+    const panelOf = (name) => page.locator(".panel", { has: page.getByRole("heading", { name, exact: true }) });
+    const table = async (panel) => {
+      await panel.locator("details.data summary").click();
+      await panel.locator("details.data tbody tr").first().waitFor();
+      return panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((c) => c.textContent)));
+    };
+    const barsOf = (panel) => panel.locator("table.bars tbody tr").evaluateAll((rows) => rows.map((row) => [...row.children].map((c) => c.textContent.replace(/[\u2068\u2069]/g, ""))));
+    assert.deepEqual((await table(panelOf(task.total))).map((row) => row.slice(0, 2)), task.days);
+    await panelOf("country").locator("table.bars tbody tr").first().waitFor();
+    assert.deepEqual((await barsOf(panelOf("country"))).map(([key, n, part]) => [key.split(" ")[0], n, part]), task.bars);
+    await visit(page, query({ view: "key", ns: "page", key: "/cart", period: "all", unit: "day", zone: "UTC" }));
+    const quantiles = panelOf("ms: p50, p95, p99");
+    await quantiles.locator(".plot canvas").waitFor();
+    assert.deepEqual(await quantiles.locator(".legend span").allTextContents().then((all) => all.slice(0, 3)), ["p50", "p95", "p99"]);
+    assert.deepEqual((await table(quantiles)).map((row) => row.slice(0, 5)), task.quantiles);
+    assert.deepEqual((await barsOf(panelOf("ms"))).map(([key]) => key), task.buckets);
+    await close(page);
+  },
+
   async "finds a key by its beginning"() {
     const page = await open(query({ view: "key", ns: "u" }));
     await page.getByRole("link", { name: "bitly" }).waitFor();

@@ -2,10 +2,11 @@
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
-import { compact, count } from "./format.js";
+import { compact, count, middle } from "./format.js";
 import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
+const LINES = ["--accent", "--before", "--muted"]; // colours of the lines
 const BARS_MAX = 200; // more rows are drawn as a filled line
 
 const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
@@ -61,11 +62,12 @@ function timeLabels(zone, unit) {
 }
 
 /** `rows` returns the current rows, which change without a new plot. */
-function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
+function options(width, rows, { zone, before, lines, onZoom, onCursor, endOf }) {
   const line = { stroke: colour("--line"), width: 1 };
   const axis = { stroke: colour("--muted"), grid: line, ticks: { ...line, size: 4 }, font: `${0.75 * rem()}px system-ui, sans-serif` };
   const many = rows().length > BARS_MAX;
   const step = stepOf(rows(), endOf);
+  const isWhole = !lines && rows().every((row) => Number.isInteger(row.n ?? 0));
   return {
     width,
     height: HEIGHT * rem(),
@@ -75,13 +77,13 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
     scales: {
       // For a single row, uPlot's own bounds are years apart.
       x: { range: (u, low, high) => [low - step * 0.6, (rows().length === 1 ? low : high) + step * 0.6] },
-      y: { range: (u, low, high) => [0, Math.max(1, high * 1.05)] },
+      y: { range: (u, low, high) => [Math.min(0, low * 1.05), Math.max(isWhole ? 1 : 0, high * 1.05) || 1] },
     },
     axes: [
       { ...axis, grid: { show: false }, space: 4.5 * rem(), size: 2 * rem(), values: timeLabels(zone, step) },
-      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), values: (u, values) => values.map((v) => (Number.isInteger(v) ? compact(v) : "")) },
+      { ...axis, ticks: { show: false }, space: 2.5 * rem(), size: 3.2 * rem(), values: (u, values) => values.map((v) => (Number.isInteger(v) || lines ? compact(v) : "")) },
     ],
-    series: [
+    series: lines ? [{}, ...lines.map((name, i) => ({ label: name, stroke: colour(LINES[i]), width: 2, dash: i === 2 ? [5, 4] : undefined, points: { show: rows().length < 3 } }))] : [
       {},
       {
         label: "Now",
@@ -108,9 +110,10 @@ function options(width, rows, { zone, before, onZoom, onCursor, endOf }) {
   };
 }
 
-function describe(row) {
-  const words = [`${row.date}: ${count(row.n)}`];
-  if (row.before) words.push(`compared with ${row.before.date}: ${count(row.before.n)}`);
+function describe(row, lines, number) {
+  const words = [`${row.date}: ${lines ? lines.map((name, i) => `${name} ${middle(row.values[i])}`).join(", ") : number(row.n)}`];
+  if (lines) words.push(`of ${count(row.n)}`);
+  if (row.before) words.push(`compared with ${row.before.date}: ${number(row.before.n)}`);
   if (!row.passed) words.push("not complete yet");
   if (row.approximate) words.push("approximate");
   if (row.of) words.push(`with counts of the whole ${row.of}`);
@@ -118,19 +121,21 @@ function describe(row) {
 }
 
 /** The rows as those of a table. */
-function tableOf(rows, label) {
+function tableOf(rows, label, lines, number) {
+  const state = (row) => (row.complete ? "yes" : row.passed ? "approximate" : "not yet");
+  if (lines) return [["Time", ...lines, "Events", "Complete"], ...rows.map((row) => [row.date, ...row.values.map(middle), count(row.n), state(row)])];
   const before = rows.some((row) => row.before);
   const cells = (time, n, then, complete) => [time, n, ...(before ? [then] : []), complete];
   return [cells("Time", label, "Compared with", "Complete"),
-    ...rows.map((row) => cells(row.date, count(row.n), row.before ? count(row.before.n) : "–", row.complete ? "yes" : row.passed ? "approximate" : "not yet"))];
+    ...rows.map((row) => cells(row.date, number(row.n), row.before ? number(row.before.n) : "–", state(row)))];
 }
 
 /**
- * A chart that keeps its place on the page. `draw(rows, {now, before, to})` may be called again: the words of the legend, and the end
- * of the last row.
+ * A chart that keeps its place on the page. `draw(rows, {now, before, to, number})` may be called again: the words of the legend, the end
+ * of the last row, and a format of the numbers. With `lines`, the chart has a line for each of these names, of the row's `values`.
  * A row is {t, date, n, complete, passed, approximate?, before?: {date, n}}.
  */
-export function chart({ label, zone, onZoom }) {
+export function chart({ label, zone, onZoom, lines }) {
   const plot = h("div", { class: "plot", tabindex: "0", role: "img", "aria-label": label });
   const legend = h("p", { class: "legend" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
@@ -141,19 +146,20 @@ export function chart({ label, zone, onZoom }) {
   let shape = "";
 
   function show(index) {
-    readout.textContent = rows[index] ? describe(rows[index]) : "";
+    readout.textContent = rows[index] ? describe(rows[index], lines, lastWords.number ?? count) : "";
   }
 
   function make() {
     u?.destroy();
     const before = rows.some((row) => row.before);
-    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, onZoom, onCursor: show, endOf }), columns(), plot);
+    u = new uPlot(options(plot.clientWidth || 600, () => rows, { zone, before, lines, onZoom, onCursor: show, endOf }), columns(), plot);
   }
 
   /** Months and days differ in length. */
   const endOf = (row) => rows[rows.indexOf(row) + 1]?.t ?? lastWords.to;
 
   function columns() {
+    if (lines) return [rows.map((row) => row.t), ...lines.map((_, i) => rows.map((row) => row.values[i]))];
     const before = rows.some((row) => row.before) ? [rows.map((row) => row.before?.n ?? null)] : [];
     return [rows.map((row) => row.t), rows.map((row) => row.n), ...before];
   }
@@ -172,7 +178,7 @@ export function chart({ label, zone, onZoom }) {
   /** What the bars, the dashed line and the hatching mean. */
   function showLegend({ now, before }) {
     const item = (kind, text) => text && h("span", {}, h("i", { class: kind }), text);
-    const items = [item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.passed) && "not complete yet")];
+    const items = [...(lines ?? []).map((name, i) => item(`line line${i}`, name)), !lines && item("now", now), item("before", rows.some((row) => row.before) && before), item("open", rows.some((row) => !row.passed) && "not complete yet")];
     const next = h("p", { class: "legend" }, items);
     if (!legend.isEqualNode(next)) legend.replaceChildren(...next.childNodes);
   }
@@ -188,7 +194,7 @@ export function chart({ label, zone, onZoom }) {
     else make();
     shape = nextShape;
     showLegend(words);
-    data.show(() => tableOf(rows, label));
+    data.show(() => tableOf(rows, label, lines, words.number ?? count));
   }
 
   // Left and right walk over the units; Enter zooms into one.

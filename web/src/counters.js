@@ -30,6 +30,9 @@ export function firstOf(totals) {
     ...targets("outbound", "outbound links"), ...targets("download", "downloads"), ...(feed ? panels(feed, constantKey(feed), feed.subtotals.filter((s) => s.key === "event")) : [])] };
 }
 
+/** A subtotal of counts by bucket(FIELD). */
+export const isHistogram = (subtotal) => subtotal.key.startsWith("bucket(");
+
 export const byNamespace = (totals, ns) => totals.find((total) => total.ns === ns);
 
 /** The total whose keys are those of a subtotal, so that a row of a breakdown has a view of its own. */

@@ -2,11 +2,11 @@
 
 import { bars } from "./bars.js";
 import { chart } from "./chart.js";
-import { configured } from "./counters.js";
+import { configured, isHistogram } from "./counters.js";
 import { getCounts } from "./counts.js";
 import { h } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { change, count, likeForLike, span } from "./format.js";
+import { change, count, likeForLike, numbersOf, span } from "./format.js";
 import { panel } from "./panel.js";
 import { share } from "./share.js";
 import { address, go, LATEST, seriesRequest, timeOf, zoneOf } from "./state.js";
@@ -49,15 +49,20 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
       p.note(state.isOld ? oldNote(state) : "", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
       const like = reply.before && likeForLike(rows);
       moved.textContent = like?.then ? change(like.percent) : "";
-      moved.title = like ? `${count(like.now)} now, ${count(like.then)} in the same part of the other time` : "";
-      const before = reply.before && `${span(reply.before.from, reply.before.to, zone)}: ${count(reply.before.total)}`;
-      plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${count(reply.total)}`, before, to: reply.to });
-      const isEmpty = !reply.total && !reply.before?.total;
-      p.show(...(isEmpty ? [] : [plot.element]), ...(reply.total ? [] : [hint ??= await empty(state, signal)]));
+      const number = numbersOf(reply);
+      moved.title = like ? `${number(like.now)} now, ${number(like.then)} in the same part of the other time` : "";
+      const before = reply.before && `${span(reply.before.from, reply.before.to, zone)}: ${number(reply.before.total)}`;
+      plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${number(reply.total)}`, before, to: reply.to, number });
+      const hasEvents = reply.total || rows.some((row) => row.n); // values may add up to zero
+      const isEmpty = !hasEvents && !reply.before?.total;
+      p.show(...(isEmpty ? [] : [plot.element]), ...(hasEvents ? [] : [hint ??= await empty(state, signal)]));
       return reply;
     },
   };
 }
+
+/** Buckets in the order of their numbers, and `None` after them. */
+const byNumber = (a, b) => Number(isNaN(a.key)) - Number(isNaN(b.key)) || a.key - b.key || 0;
 
 /** `link(row, time)` gives the address behind a bar, `note(reply)` more words. */
 export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed }) {
@@ -74,7 +79,36 @@ export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
       p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(reply), reply.approximate ? APPROXIMATE : "");
-      p.show(bars({ caption: name, rows, other: reply.other, total: reply.total, pressed, link }));
+      const shown = isHistogram(subtotal) ? [...rows].sort(byNumber) : rows;
+      p.show(bars({ caption: name, rows: shown, other: reply.other, total: reply.total, pressed, link, count: numbersOf(reply) }));
+    },
+  };
+}
+
+const QUANTILES = ["p50", "p95", "p99"];
+
+/** The quantiles of a subtotal by bucket(FIELD), over time. */
+export function quantilesPanel(subtotal, view) {
+  const name = subtotal.label || subtotal.ns;
+  const p = panel(`${name}: ${QUANTILES.join(", ")}`, { wide: true });
+  const plot = chart({ label: `Quantiles: ${name}`, zone: zoneOf(view), lines: QUANTILES, onZoom: (from, to) => go({ from, to, unit: "auto" }) });
+  let request = { path: "v1/quantile", parameters: {} };
+  let rows = [];
+  p.head.append(share({ name: `quantiles-${name}`, request: () => request, rows: () => [["date", ...QUANTILES, "events"], ...rows.map((r) => [r.date, ...r.values, r.n])] }));
+  return {
+    element: p.element,
+    fail: p.fail,
+    redraw: plot.redraw,
+    destroy: plot.destroy,
+    async load(state, key, signal) {
+      const { unit, week_start } = seriesRequest(state, {}).parameters;
+      request = { path: "v1/quantile", parameters: { ns: subtotal.ns, key, unit, week_start, q: "0.5,0.95,0.99", ...timeOf(state) } };
+      const reply = await getCounts(request.path, request.parameters, signal);
+      rows = reply.rows.flatMap((_, i, all) => (i % QUANTILES.length ? []
+        : [{ ...all[i + QUANTILES.length - 1], values: all.slice(i, i + QUANTILES.length).map((r) => r.value) }]));
+      p.note("Each value is at most 5 % off.", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
+      plot.draw(rows, { to: reply.to });
+      p.show(reply.total ? plot.element : h("p", { class: "muted" }, "None in this time."));
     },
   };
 }

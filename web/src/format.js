@@ -8,6 +8,15 @@ const signed = new Intl.NumberFormat(undefined, { ...tenths, signDisplay: "excep
 
 /** null: not counted. */
 export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
+/** Formats the numbers of an answer: counts, or values with the digits of their scale and their unit. */
+export function numbersOf({ scale, value_unit: unit }) {
+  if (scale === undefined) return count;
+  const format = new Intl.NumberFormat(undefined, { minimumFractionDigits: scale, maximumFractionDigits: scale });
+  return (n) => (n === null || n === undefined ? "–" : `${format.format(n)}${unit ? ` ${unit}` : ""}`);
+}
+const digits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+/** The middle of a bucket. */
+export const middle = (n) => (n === null ? "–" : digits.format(n));
 export const compact = (n) => short.format(n);
 export const share = (x) => percent.format(x);
 /** Of a change in percent; null after zero. */

@@ -2,12 +2,12 @@
 
 import { get } from "./api.js";
 import { periodControls } from "./controls.js";
-import { byNamespace, configured, constantKey, feedOf, isConstant, totalOf } from "./counters.js";
-import { breakdownPanel, seriesPanel } from "./counts_panels.js";
+import { byNamespace, configured, constantKey, feedOf, isConstant, isHistogram, totalOf } from "./counters.js";
+import { breakdownPanel, quantilesPanel, seriesPanel } from "./counts_panels.js";
 import { getCounts } from "./counts.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { count, keyText, plural } from "./format.js";
+import { count, keyText, numbersOf, plural } from "./format.js";
 import { latestTime } from "./latest.js";
 import { keepFresh, loadParts } from "./live_update.js";
 import { failFirst, panel } from "./panel.js";
@@ -122,7 +122,8 @@ function show(totals, total, key, view, element, freshness) {
     "The bars below are of all events of the key, not only of those with ", `${chosen?.label || view.by} `, h("bdi", {}, keyText(view.sub)), ".");
   // Sets are kept for a key, not for its sub keys.
   const uniques = uniquesPanels(view.sub === undefined ? total : { uniques: [] }, key, view);
-  element.append(series.element, ...uniques.elements, ofAll, grid);
+  const quantiles = (view.sub === undefined && !total.value ? total.subtotals.filter(isHistogram) : []).map((subtotal) => quantilesPanel(subtotal, view));
+  element.append(series.element, ...quantiles.map((p) => p.element), ...uniques.elements, ofAll, grid);
 
   /** A time without events: of a key that was counted at another time, or of one that is not known. */
   async function empty(shown, signal) {
@@ -136,7 +137,7 @@ function show(totals, total, key, view, element, freshness) {
     freshness(reply);
     if (reply.total && !isRemembered) remember(total.ns, key);
     isRemembered ||= reply.total > 0;
-    const words = plural(reply.total, "event", "events");
+    const words = reply.scale === undefined ? plural(reply.total, "event", "events") : numbersOf(reply)(reply.total);
     series.title(...(chosen ? [`${words} with ${chosen.label} `, h("bdi", {}, keyText(view.sub)), " "] : [words]),
       chosen ? h("a", { class: "clear", href: address({ by: "", sub: "" }) }, "Show all") : "");
   }
@@ -152,10 +153,12 @@ function show(totals, total, key, view, element, freshness) {
   });
 
   const sets = uniques.charts.map((chart) => ({ load: (signal) => chart.load(state, key, signal), fail: chart.fail }));
-  const parts = [{ load: loadSeries, fail: series.fail }, ...panels, ...sets];
+  const charts = quantiles.map((p) => ({ load: (signal) => p.load(state, key, signal), fail: p.fail }));
+  const parts = [{ load: loadSeries, fail: series.fail }, ...charts, ...panels, ...sets];
   const stop = keepFresh(FRESH, async (signal) => {
     state = await resolve(wanted, signal);
     await loadParts(parts, signal);
   }, (error) => failFirst(error, series, grid));
-  return { redraw() { series.redraw(); uniques.redraw(); }, stop() { stop(); series.destroy(); uniques.stop(); } };
+  return { redraw() { series.redraw(); quantiles.forEach((p) => p.redraw()); uniques.redraw(); },
+    stop() { stop(); series.destroy(); quantiles.forEach((p) => p.destroy()); uniques.stop(); } };
 }

@@ -60,6 +60,7 @@ const acts = {
       before: (await api.compare({ user: "u0", ...span })).before.total,
       keys: (await all(api.lookup("u", { ns: "u", limit: 1 }))).map((row) => row.key),
       top: (await api.top("user", span)).rows.length,
+      median: (await api.quantile({ user: "u0", by: "ms", q: 0.5, ...span })).rows[0].value,
       newest: (await api.freshness()).newest_event,
       error: await codeOf(api.series({ usr: "u0" })),
     };

@@ -411,6 +411,9 @@ class Api:
     def top(self, counter: str, **params: Any) -> Dict[str, Any]:
         return self.get("top", counter=counter, **params)
 
+    def quantile(self, **params: Any) -> Dict[str, Any]:
+        return self.get("quantile", **params)
+
     def freshness(self) -> Dict[str, Any]:
         return self.get("freshness")
 

@@ -139,10 +139,11 @@ static void a_parameter_of_another_endpoint_is_refused_with_its_own(void **state
             "sub is a parameter of series and compare, not of breakdown"},
         {QUERY_SERIES, "counter=user", "counter is a parameter of top, not of series"},
         {QUERY_TOP, "counter=user&key=k",
-            "key is a parameter of series, breakdown, compare, uniques and retention, not of top"},
+            "key is a parameter of series, breakdown, compare, quantile, uniques and retention, not of top"},
         {QUERY_TOP, "counter=user&user=k", "top takes no key; name the counter by counter=user"},
         {QUERY_COHORT, "all=user:k&unit=day",
-            "unit is a parameter of series, breakdown, compare, top, uniques and retention, not of cohort"},
+            "unit is a parameter of series, breakdown, compare, top, quantile, uniques and retention, not of "
+            "cohort"},
         {QUERY_COHORT, "all=user:k&user=k", "a cohort takes no user=; write all=user:KEY, any= or not="},
         {QUERY_UNIQUES, "user=k&against=year", "against is a parameter of compare, not of uniques"},
         {QUERY_SERIES, "user=k&all=user:k", "unknown parameter \"all\""},

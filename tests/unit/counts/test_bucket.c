@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LAST (90 * (BUCKET_EXPONENT_MAX - BUCKET_EXPONENT_MIN + 1))
+#define LAST BUCKET_LAST
 #define ZEROS "0000000000000000000000000000000000000000"
 #define MALFORMED "is not a decimal"
 #define NEAR "is nearer to zero than 1e-9"

@@ -37,6 +37,7 @@ static void divisors(void **state)
                                        "[total cost]\nkey = host(u)\nhaving = cost\n"
                                        "[total buys]\nkey = host( u )\nhaving = price\nmax_keys = 9\n"
                                        "[subtotal d.buys]\nkey = city\n"
+                                       "[subtotal x.buys]\nkey = country\nmax_keys = 1\n"
                                        "[subtotal e.buys]\nkey = country\n",
         &error);
     if (!c)
@@ -53,12 +54,18 @@ static void unfit_divisors_are_refused(void **state)
     static const char *const rows[][2] = {
         {"[total buys]\nkey = host(u)\nhaving = price\n", "[total buys]"},
         {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = "
-         "country\nmax_keys = 1\n",
+         "country\nmax_keys = 1\nlabel = land\n",
             "[subtotal c.buys]"},
         {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = city\nlabel = "
          "land\n",
             "[subtotal c.buys]"},
         {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal c.buys]\nkey = city\n", NULL},
+        {"[total buys]\nkey = host(u)\nhaving = price\nmax_keys = 9\n[subtotal d.buys]\nkey = "
+         "country\nmax_keys = 1\n",
+            NULL},
+        {"[total buys]\nkey = host(u)\nhaving = price\n[total more]\nkey = host(u)\nhaving = price\nmax_keys "
+         "= 9\n",
+            NULL},
         {"[total buys]\nkey = u\nhaving = price\n", NULL},
         {"[total buys]\nkey = host(u)\nhaving = cost\n", NULL},
     };
