@@ -293,14 +293,6 @@ static int read_total(struct reading *r, const struct config_section *s)
     return refuse_same_label(r, s, c, s->kind, r->totals, r->out->n_totals);
 }
 
-static const struct counter *find(const struct counter *list, size_t n, struct bytes ns)
-{
-    for (size_t i = 0; i < n; i++)
-        if (bytes_equal_str(ns, list[i].ns))
-            return &list[i];
-    return NULL;
-}
-
 /* Reads the name S.NS of a subtotal or of a unique counter. Sets *label to the default label. */
 static int read_part_name(
     struct reading *r, const struct config_section *s, struct counter *c, char label[NAMESPACE_MAX + 1])
@@ -311,7 +303,7 @@ static int read_part_name(
         return config_fail(r->error, r->config, s->line,
             "[%s %s]: invalid name; use S.NS, each part 1 to 16 of a-z 0-9 _, but not 'lookup'", s->kind,
             s->name);
-    const struct counter *total = find(r->totals, r->out->n_totals, bytes_str(dot + 1));
+    const struct counter *total = counters_find_in(r->totals, r->out->n_totals, bytes_str(dot + 1));
     if (!total)
         return config_fail(r->error, r->config, s->line, "[%s %s]: the section [total %s] is missing",
             s->kind, s->name, dot + 1);
@@ -361,7 +353,7 @@ static int read_unique(struct reading *r, const struct config_section *s)
     struct counter *c = &r->uniques[r->out->n_uniques++];
     if (refuse_unknown(r, s, known) != 0 || read_part_name(r, s, c, label) != 0)
         return -1;
-    if (find(r->subtotals, r->out->n_subtotals, bytes_str(c->ns)))
+    if (counters_find_in(r->subtotals, r->out->n_subtotals, bytes_str(c->ns)))
         return config_fail(r->error, r->config, s->line,
             "[unique %s]: [subtotal %s] on line %d has the same name", c->ns, c->ns,
             section_line(r, "subtotal", c->ns));
@@ -545,63 +537,6 @@ void counters_free(struct counters **c)
     drop((*c)->text);
     free(*c);
     *c = NULL;
-}
-
-static bool is_same_text(const char *a, const char *b)
-{
-    return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
-bool counter_has_key_of(const struct counter *a, const struct counter *b)
-{
-    return a->kind == b->kind && a->function == b->function && strcmp(a->field, b->field) == 0 &&
-           is_same_text(a->argument, b->argument);
-}
-
-bool counter_adds_as(const struct counter *a, const struct counter *b)
-{
-    return is_same_text(a->value, b->value) && is_same_text(a->having, b->having) &&
-           a->decimal.scale == b->decimal.scale && a->decimal.rounds == b->decimal.rounds;
-}
-
-const struct counter *counters_find(const struct counters *c, struct bytes ns)
-{
-    const struct counter *found = find(c->totals, c->n_totals, ns);
-    return found ? found : find(c->subtotals, c->n_subtotals, ns);
-}
-
-const struct counter *counters_find_unique(const struct counters *c, struct bytes ns)
-{
-    return find(c->uniques, c->n_uniques, ns);
-}
-
-const struct counter *counters_find_total_label(const struct counters *c, struct bytes label)
-{
-    for (size_t i = 0; i < c->n_totals; i++)
-        if (bytes_equal_str(label, c->totals[i].label))
-            return &c->totals[i];
-    return NULL;
-}
-
-static const struct counter *find_label(const struct counters *c, const struct counter *list, size_t n,
-    const struct counter *total, struct bytes label)
-{
-    for (size_t i = 0; i < n; i++)
-        if (&c->totals[list[i].total] == total && bytes_equal_str(label, list[i].label))
-            return &list[i];
-    return NULL;
-}
-
-const struct counter *counters_find_sub_label(
-    const struct counters *c, const struct counter *total, struct bytes label)
-{
-    return find_label(c, c->subtotals, c->n_subtotals, total, label);
-}
-
-const struct counter *counters_find_unique_label(
-    const struct counters *c, const struct counter *total, struct bytes label)
-{
-    return find_label(c, c->uniques, c->n_uniques, total, label);
 }
 
 /* A distinct key or member setting, or the field of a total's value or `having`. Unlimited counters with the same key share

@@ -139,6 +139,8 @@ static inline const struct counter *counters_at(const struct counters *c, size_t
 bool counter_has_key_of(const struct counter *a, const struct counter *b);
 /* True if each event adds the same to both totals. */
 bool counter_adds_as(const struct counter *a, const struct counter *b);
+/* Finds a namespace in a list of counters, or returns NULL. */
+const struct counter *counters_find_in(const struct counter *list, size_t n, struct bytes ns);
 /* Finds a total or a subtotal by namespace ("u" or "c.u"), or returns NULL. */
 const struct counter *counters_find(const struct counters *c, struct bytes ns);
 /* Finds a unique counter by namespace, or returns NULL. */
