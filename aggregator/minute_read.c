@@ -111,7 +111,7 @@ static void add_rows(const struct minute_read *r, const struct minute_part *p, c
         if (n == MINUTE_NO_VALUE)
             continue;
         struct sum *s = of_minute ? of_minute : &sums[ids[r->sub_column]];
-        s->n += n;
+        count_sum_add(&s->n, n);
         s->is_counted = true;
     }
 }
@@ -178,7 +178,7 @@ static void unite(struct ranking *k)
             continue;
         }
         struct bytes text = k->list[i].text;
-        last->n += k->list[i].n;
+        count_sum_add(&last->n, k->list[i].n);
         if (last->text.len == 0 || (text.len > 0 && bytes_compare(text, last->text) < 0))
             last->text = text;
     }
@@ -190,7 +190,7 @@ static void print_ranking(const struct minute_read *r, struct ranking *k, struct
     int64_t total = 0;
     unite(k);
     for (size_t i = 0; i < k->n; i++)
-        total += k->list[i].n;
+        count_sum_add(&total, k->list[i].n);
     if (k->n > 1)
         qsort(k->list, k->n, sizeof *k->list, by_count);
     buf_printf(out, "|total,%" PRId64 "\n|distinct,%zu\n", total, k->n);

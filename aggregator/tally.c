@@ -21,6 +21,10 @@ struct amounts {
     struct count_slot *slots;  /* the event's counts with sums, and their amounts */
     int64_t *n;
     bool *is_needed; /* for each text: an event's count or set uses the text */
+    /* The values of a row of the minute ring: the amounts of each total with a value or `having` in the latest event. */
+    int64_t *row;
+    size_t *value_of; /* index in `row` for each counter, or MINUTE_COUNTS */
+    size_t n_row;
     char reason[REASON_MAX];
 };
 
@@ -68,12 +72,17 @@ static size_t count_texts(const struct tally *t)
     return n;
 }
 
+static bool has_amount(const struct counter *total)
+{
+    return total->value || total->having;
+}
+
 static struct amounts *amounts_new(const struct counters *c)
 {
     bool is_needed = false;
     size_t n = c->n_totals + c->n_subtotals;
     for (size_t i = 0; i < c->n_totals; i++)
-        is_needed = is_needed || c->totals[i].value || c->totals[i].having;
+        is_needed = is_needed || has_amount(&c->totals[i]);
     if (!is_needed)
         return NULL;
     struct amounts *a = mem_zalloc(sizeof *a);
@@ -84,6 +93,12 @@ static struct amounts *amounts_new(const struct counters *c)
     a->slots = mem_zalloc(n * sizeof *a->slots);
     a->n = mem_zalloc(n * sizeof *a->n);
     a->is_needed = mem_zalloc(n * sizeof *a->is_needed);
+    a->row = mem_zalloc(c->n_totals * sizeof *a->row);
+    a->value_of = mem_zalloc(n * sizeof *a->value_of);
+    for (size_t i = 0; i < c->n_totals; i++)
+        a->value_of[i] = has_amount(&c->totals[i]) ? a->n_row++ : MINUTE_COUNTS;
+    for (size_t i = c->n_totals; i < n; i++)
+        a->value_of[i] = a->value_of[c->subtotals[i - c->n_totals].total];
     return a;
 }
 
@@ -98,6 +113,8 @@ static void amounts_free(struct amounts **ap)
     free(a->slots);
     free(a->n);
     free(a->is_needed);
+    free(a->row);
+    free(a->value_of);
     free(a);
     *ap = NULL;
 }
@@ -131,7 +148,7 @@ struct tally *tally_new(
         t->limits[text_of[i]] = key_limit_new(c);
     }
     if (ring)
-        minute_ring_set_row(ring, count_texts(t), 0);
+        minute_ring_set_row(ring, count_texts(t), t->amounts ? t->amounts->n_row : 0);
     begin_texts(t);
     return t;
 }
@@ -307,6 +324,15 @@ static void add_amounts(struct tally *t, const struct counters_event *event)
     count_table_add_sums(t->batch.table, a->slots, a->n, n_sums);
 }
 
+/* Keeps the event's amounts for the minute ring. */
+static void keep_row(struct tally *t, const struct counters_event *event)
+{
+    const struct amounts *a = t->amounts;
+    for (size_t i = 0; a && t->ring && i < t->counters->n_totals; i++)
+        if (a->value_of[i] != MINUTE_COUNTS)
+            a->row[a->value_of[i]] = event->amounts[i].is_counted ? event->amounts[i].n : MINUTE_NO_VALUE;
+}
+
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time)
 {
     struct counters_event event;
@@ -341,13 +367,14 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
         count_table_add(t->batch.table, t->counts, t->n_counters);
     if (t->counters->n_uniques > 0)
         add_members(t, &event, period);
+    keep_row(t, &event);
     return COUNTERS_EVENT;
 }
 
 void tally_count_minute(struct tally *t, int64_t time)
 {
     if (t->ring)
-        minute_ring_add(t->ring, time, t->ids, NULL);
+        minute_ring_add(t->ring, time, t->ids, t->amounts ? t->amounts->row : NULL);
 }
 
 void tally_refill_line(struct tally *t, struct bytes line)
@@ -360,12 +387,16 @@ void tally_refill_line(struct tally *t, struct bytes line)
     for (size_t i = 0; t->limits && i < event.n_texts; i++)
         if (t->limits[i] && !key_limit_would_admit(t->limits[i], interner_get(texts, t->ids[i])->stored))
             t->ids[i] = interner_add(texts, BYTES_LITERAL(COMPONENT_OTHER));
+    keep_row(t, &event);
     tally_count_minute(t, event.time);
 }
 
 struct minute_columns tally_minute_columns(const struct tally *t)
 {
-    return (struct minute_columns){.counters = t->counters, .text_of = counters_reader_text_of(t->reader)};
+    return (struct minute_columns){.counters = t->counters,
+        .text_of = counters_reader_text_of(t->reader),
+        .value_of = t->amounts ? t->amounts->value_of : NULL,
+        .n_values = t->amounts ? t->amounts->n_row : 0};
 }
 
 const struct value_sums *tally_sums(const struct tally *t)

@@ -199,25 +199,38 @@ static void render_series(const struct minutes *m, bool is_csv, struct buf *out)
         buf_append_str(out, is_csv || t == q->from ? "" : ",");
         buf_printf(out, is_csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", t);
         units_print_date(&q->calendar, t, out);
-        buf_printf(out, is_csv ? ",%" PRId64 : "\",\"n\":%" PRId64, n);
+        buf_append_str(out, is_csv ? "," : "\",\"n\":");
+        render_number(q->total, n, out);
         render_complete(t + MINUTE_SECONDS <= m->complete.until, is_csv, out);
     }
 }
 
 /* Returns the sum of the rows. */
-static int64_t render_keys(const struct minutes *m, bool is_csv, struct buf *out)
+static int64_t shown_of(const struct minutes *m)
 {
     int64_t shown = 0;
+    for (size_t i = 0; i < m->n_rows; i++)
+        shown += m->rows[i].n;
+    return shown;
+}
+
+/* Rows have no shares if one of them, or the rest, is negative (render.c). */
+static void render_keys(const struct minutes *m, bool is_csv, struct buf *out)
+{
+    bool has_shares = m->total >= shown_of(m) && (m->n_rows == 0 || m->rows[m->n_rows - 1].n >= 0);
     for (size_t i = 0; i < m->n_rows; i++) {
         const struct row *row = &m->rows[i];
-        double share = m->total ? (double)row->n / (double)m->total : 0;
-        shown += row->n;
         buf_append_str(out, is_csv ? "" : i ? ",{\"key\":" : "{\"key\":");
         (is_csv ? buf_append_csv : buf_append_json)(out, text_of(row));
-        buf_printf(out, is_csv ? ",%" PRId64 ",%.6f" : ",\"n\":%" PRId64 ",\"share\":%.6f", row->n, share);
+        buf_append_str(out, is_csv ? "," : ",\"n\":");
+        render_number(m->query.total, row->n, out);
+        buf_append_str(out, is_csv ? "," : ",\"share\":");
+        if (has_shares)
+            buf_printf(out, "%.6f", m->total ? (double)row->n / (double)m->total : 0);
+        else
+            buf_append_str(out, is_csv ? "" : "null");
         render_complete(m->query.to <= m->complete.until, is_csv, out);
     }
-    return shown;
 }
 
 static void render_json(const struct minutes *m, struct buf *out)
@@ -230,17 +243,19 @@ static void render_json(const struct minutes *m, struct buf *out)
         render_member(out, "unit", BYTES_LITERAL("minute"));
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", q->from, q->to);
     render_member(out, "timezone", bytes_str(q->calendar.zone.name));
-    buf_printf(out, "\"total\":%" PRId64 ",", m->total);
+    buf_append_str(out, "\"total\":");
+    render_number(q->total, m->total, out);
+    buf_append_char(out, ',');
     render_completeness(q->from, &m->complete, out);
     if (!m->is_series)
         buf_printf(out, "\"distinct\":%" PRIu64 ",", m->distinct);
     buf_append_str(out, "\"rows\":[");
-    if (m->is_series)
-        render_series(m, false, out);
-    int64_t shown = m->is_series ? 0 : render_keys(m, false, out);
+    (m->is_series ? render_series : render_keys)(m, false, out);
     buf_append_char(out, ']');
-    if (!m->is_series)
-        buf_printf(out, ",\"other\":%" PRId64, m->total - shown);
+    if (!m->is_series) {
+        buf_append_str(out, ",\"other\":");
+        render_number(q->total, m->total - shown_of(m), out);
+    }
     buf_append_str(out, "}\n");
 }
 

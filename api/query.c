@@ -269,6 +269,8 @@ static int parse_mean(struct parameters *p)
     if (parameters_word(p, "mean", "1", &is_wanted) != 0 || !is_wanted)
         return is_wanted ? -1 : 0;
     const struct counter *of = query_counter(q);
+    if (q->by_minute)
+        return BAD(p, "there are no means by minute");
     if (!q->total->value)
         return parameters_refuse(
             p, 422, "no-value", "%s counts events; a mean needs a counter with value = FIELD", of->ns);

@@ -30,6 +30,15 @@ label = user
 [total p]
 key = m
 label = page
+[total revenue]
+key = l
+value = price
+scale = 2
+[subtotal c.revenue]
+key = c
+[total buys]
+key = l
+having = price
 """
 USERS = ["a", "b,c", "a user with a long name", "http://example.org/", "é", "z"]
 
@@ -47,6 +56,8 @@ class MinutesTest(harness.MillraceTest):
         for _ in range(n):
             e = {"t": int(time.time()) - self.rng.choice(ages) * MINUTE, "l": self.rng.choice(USERS), "c": self.rng.choice(["JP", "US", "Côte d'Ivoire"]),
                  "m": "p%d" % self.rng.randrange(50)}
+            if self.rng.random() < 0.5:
+                e["price"] = self.rng.choice([None, "12.5", -3, 0, "0.01"])
             if self.rng.random() < 0.1:
                 lines.append(json.dumps({"_heartbeat_": 1}))
             self.events.append(e)
@@ -101,12 +112,36 @@ class MinutesTest(harness.MillraceTest):
         self.check_rows(self.ask("top", counter="user", **span), "l")
         self.check_rows(self.ask("top", counter="page", **span), "m")  # no subtotal has all pages
 
+    def check_values(self):
+        """The rows of a value counter are sums of the value, and those of its events count only events with the field."""
+        for user in USERS:
+            got = self.ask("series", revenue=user, period="30m")
+            sold = [e for e in self.expected(got["from"], got["to"], l=user) if e.get("price") is not None]
+            cents, countries, n = collections.Counter(), collections.Counter(), collections.Counter()
+            for e in sold:
+                cents[e["t"] // MINUTE * MINUTE] += round(float(e["price"]) * 100)
+                countries[e["c"]] += round(float(e["price"]) * 100)
+                n[e["t"] // MINUTE * MINUTE] += 1
+            self.assertEqual([row["n"] for row in got["rows"]], [cents[t] / 100 for t in range(got["from"], got["to"], MINUTE)], got)
+            self.assertEqual(got["total"], sum(cents.values()) / 100)
+            buys = self.ask("series", buys=user, period="30m")
+            self.assertEqual([row["n"] for row in buys["rows"]], [n[t] for t in range(buys["from"], buys["to"], MINUTE)], buys)
+            got = self.ask("breakdown", revenue=user, by="c", period="30m")
+            rows = sorted(countries.items(), key=lambda item: (-item[1], item[0].encode()))
+            self.assertEqual([(row["key"], row["n"]) for row in got["rows"]], [(c, m / 100) for c, m in rows], got)
+            positive = all(m >= 0 for m in countries.values())
+            self.assertEqual([row["share"] is not None for row in got["rows"]], [positive] * len(rows), got)
+        reply = self.pipeline.ask("api", "GET", "/v1/series?revenue=z&period=3m&format=csv")
+        self.assertRegex(reply.text.splitlines()[-1], r"^\d+,[^,]*,-?\d+\.\d\d,(true|false)$")
+        self.ask("series", revenue="z", period="3m", mean=1, status=400)
+
     def test_counts(self):
         self.begin()
         self.publish(2000)
         self.wait_counted()
         for period in ("1m", "5m", "30m", "120m"):
             self.check(period=period)
+        self.check_values()
         self.assertEqual(len(self.ask("series", feed="", unit="minute")["rows"]), 30)
         now = int(time.time()) // MINUTE * MINUTE
         self.check_series({"user": "z"}, {"l": "z"}, from_=now - 50 * MINUTE, to=now - 10 * MINUTE)
@@ -137,6 +172,7 @@ class MinutesTest(harness.MillraceTest):
             self.wait_counted()
             self.check(period="120m")
             self.check(period="5m")
+            self.check_values()
 
     def test_replaced_texts(self):
         """New texts of 15 MB replace the interner, so the texts of earlier rows come from their lookups."""

@@ -153,7 +153,7 @@ static void ask(const char *ns, struct bytes key, struct bytes sub, int64_t from
     const struct minute_columns columns = tally_minute_columns(tally);
     struct minute_read *r = minute_read_new(&q, &columns, ring);
     minute_ring_hold(ring, true);
-    for (int i = random() % 40; i > 0; i--)
+    for (int i = random() % 40; i > 0 && n_events < EVENTS_MAX; i--)
         publish();
     now += random() % 4 == 0 ? SECONDS_PER_MINUTE : 0;
     minute_ring_set_now(ring, now);
@@ -349,12 +349,61 @@ static void test_values(void **state)
     interner_free(&texts);
 }
 
+#define AMOUNTS_CONFIG                                                                                       \
+    "[input]\ntime = t\n[total buys]\nkey = l\nhaving = price\n[total revenue]\nkey = l\n"                   \
+    "value = price\nscale = 2\n[subtotal c.revenue]\nkey = c\n[total u]\nkey = l\n"
+
+static void check_amount(const char *ns, const char *expected)
+{
+    struct buf out = {0};
+    ask(ns, BYTES_LITERAL("a"), strchr(ns, '.') ? BYTES_LITERAL("JP") : BYTES_NONE,
+        START / SECONDS_PER_MINUTE, START / SECONDS_PER_MINUTE + 1, &out);
+    buf_append_char(&out, '\0');
+    assert_string_equal(out.ptr, expected);
+    buf_free(&out);
+}
+
+/* Values of counted lines and of lines that are read again. A rejected value adds no row. */
+static void test_amounts(void **state)
+{
+    static const char *const prices[] = {"12.5", "-3", "null", "\"0.01\"", "0.001", "0"};
+    struct counters *all = counters;
+    struct config *config = NULL;
+    struct error e;
+    char line[256];
+    const char *reason;
+    int64_t time;
+    (void)state;
+    assert_int_equal(config_parse("test.conf", bytes_str(AMOUNTS_CONFIG), &config, &e), 0);
+    assert_int_equal(counters_read(config, &counters, &e), 0);
+    config_free(&config);
+    for (int refills = 0; refills < 2; refills++) {
+        open_ring(1 << 20);
+        for (size_t i = 0; i < sizeof prices / sizeof *prices; i++) {
+            snprintf(line, sizeof line, "{\"t\":%d,\"l\":\"a\",\"c\":\"JP\",\"price\":%s}", START, prices[i]);
+            if (refills)
+                tally_refill_line(tally, bytes_str(line));
+            else if (tally_line(tally, bytes_str(line), &reason, &time) == COUNTERS_EVENT)
+                tally_count_minute(tally, time);
+        }
+        n_events = EVENTS_MAX; /* publishes nothing during a read */
+        check_amount("buys", "1399999980,4\n");
+        check_amount("revenue", "1399999980,951\n");
+        check_amount("c.revenue", "1399999980,951\n");
+        check_amount("u", "1399999980,5\n");
+        close_ring();
+    }
+    counters_free(&counters);
+    counters = all;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_little_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_values, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_amounts, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
