@@ -740,6 +740,11 @@ uint64_t aggregate_open_slice(const struct aggregate *a)
     return a->number;
 }
 
+int64_t aggregate_quarters_since(const struct aggregate *a)
+{
+    return a->quarters_since;
+}
+
 int64_t aggregate_newest_event(const struct aggregate *a, size_t stream)
 {
     return a->newest[stream];

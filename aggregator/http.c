@@ -313,9 +313,11 @@ static void slices(struct http_request *req, void *ctx)
         return;
     const struct sealed *sealed = aggregate_sealed(app->aggregate);
     /* The hash is printed as text, because some JSON parsers read numbers of 64 bits inexactly. */
-    buf_printf(&out, "{\"open\":%" PRIu64 ",\"counters\":\"%" PRIu64 "\",\"slices\":[",
+    buf_printf(&out,
+        "{\"open\":%" PRIu64 ",\"counters\":\"%" PRIu64 "\",\"quarters_since\":%" PRId64 ",\"slices\":[",
         aggregate_open_slice(app->aggregate),
-        (uint64_t)XXH3_64bits(app->counters->text, strlen(app->counters->text)));
+        (uint64_t)XXH3_64bits(app->counters->text, strlen(app->counters->text)),
+        aggregate_quarters_since(app->aggregate));
     for (size_t i = 0; i < sealed->n; i++) {
         const struct sealed_slice *s = &sealed->slices[i];
         buf_printf(&out, "%s{\"slice\":%" PRIu64 ",\"state\":\"sealed\",\"file\":", i > 0 ? "," : "",

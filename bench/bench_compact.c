@@ -163,7 +163,7 @@ static enum compact_result reload(
     return COMPACT_OK;
 }
 
-static const struct run_control control = {NULL, look, NULL, reload, NULL, NULL};
+static const struct run_control control = {.look = look, .reload = reload};
 
 static void compact(unsigned threads, const struct count_sources *added)
 {

@@ -68,6 +68,16 @@ static uint64_t space_of_import(const struct change *c)
     return bytes;
 }
 
+/* The slices decide from when on the archive has quarter hours, even before the first of them is merged. */
+static enum compact_result take_newest(struct change *c, struct run_spec *run, struct error *error)
+{
+    if (!run->control->newest)
+        return COMPACT_OK;
+    enum compact_result r = run->control->newest(run->control->arg, &run->newest, error);
+    c->archive.quarters_since = run_earlier_quarters(c->archive.quarters_since, run->newest.quarters_since);
+    return r;
+}
+
 static enum compact_result prepare_import(struct change *c, struct run_spec *run, struct error *error)
 {
     const struct change_spec *spec = c->spec;
@@ -87,6 +97,8 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
              most = import_parts_max(spec->memory);
     import.parts = threads < most ? threads : most;
     enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
+    if (r == COMPACT_OK)
+        r = take_newest(c, run, error);
     if (r == COMPACT_OK)
         r = import_read(&import, &c->import, error);
     if (r != COMPACT_OK)

@@ -89,27 +89,54 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
-/* If the aggregator is stopped, its newest slice shows which slices are sealed. */
-static enum compact_result look_at_files(const char *directory, uint64_t *open, struct error *error)
+/* Reads the newest slice of a stopped aggregator. Sets *last to its number; 0: there is no slice. */
+static enum compact_result look_at_newest(
+    const char *directory, uint64_t *last, struct slice_state *state, struct error *error)
 {
     struct slice_range found;
-    struct slice_state state = {0};
+    *state = (struct slice_state){0};
     if (slice_files_find(directory, 0, &found) != 0)
         return error_errno(error, COMPACT_FAILED, directory);
-    *open = found.last;
+    *last = found.last;
     if (found.last == 0)
         return COMPACT_OK;
     char *path = slice_path(directory, found.last);
-    enum slice_result looked = slice_look(path, found.last, &state, error);
-    if (looked == SLICE_OK && state.sealed)
-        *open = found.last + 1;
-    slice_state_free(&state);
+    enum slice_result looked = slice_look(path, found.last, state, error);
     free(path);
     return looked == SLICE_OK
                ? COMPACT_OK
                : error_set(error,
                      looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s",
                      error->text);
+}
+
+/* If the aggregator is stopped, its newest slice shows which slices are sealed. */
+static enum compact_result look_at_files(const char *directory, uint64_t *open, struct error *error)
+{
+    struct slice_state state;
+    enum compact_result r = look_at_newest(directory, open, &state, error);
+    *open += r == COMPACT_OK && state.sealed;
+    slice_state_free(&state);
+    return r;
+}
+
+static enum compact_result newest(void *arg, struct run_newest *out, struct error *error)
+{
+    const struct control *c = arg;
+    uint64_t n = 0;
+    *out = (struct run_newest){0};
+    if (c->slices) {
+        struct slice_state state;
+        enum compact_result r = look_at_newest(c->slices, &n, &state, error);
+        *out = (struct run_newest){state.number > 0, state.quarters_since};
+        slice_state_free(&state);
+        return r;
+    }
+    if (!c->aggregator.client)
+        return COMPACT_OK;
+    enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/quarters_since", &n, error);
+    *out = (struct run_newest){r == COMPACT_OK, (int64_t)n};
+    return r;
 }
 
 /* The aggregator may count events after it has reported an empty slice. These events stay in the open slice until
@@ -232,8 +259,13 @@ struct control *control_new(const struct control_config *config, struct error *e
 {
     struct control *c = mem_zalloc(sizeof *c);
     c->base = event_base_new();
-    c->calls = (struct run_control){
-        .arg = c, .look = look, .seal = seal, .reload = reload, .clear = clear, .counters = counters};
+    c->calls = (struct run_control){.arg = c,
+        .look = look,
+        .seal = seal,
+        .reload = reload,
+        .clear = clear,
+        .counters = counters,
+        .newest = newest};
     bool is_stopped = strcmp(config->aggregator_url, "stopped") == 0;
     bool has_aggregator = !is_stopped && strcmp(config->aggregator_url, "none") != 0;
     c->slices = is_stopped ? mem_strdup(config->slices) : NULL;

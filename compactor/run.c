@@ -152,8 +152,7 @@ static enum compact_result plan_slice(struct run *run, const char *path, uint64_
         replace_text(&m->counters, f.counters);
         f.counters = NULL;
         m->until = f.until;
-        if (m->quarters_since == 0 || (f.quarters_since > 0 && f.quarters_since < m->quarters_since))
-            m->quarters_since = f.quarters_since;
+        m->quarters_since = run_earlier_quarters(m->quarters_since, f.quarters_since);
         m->newest_hour = latest(m->newest_hour, f.newest_hour);
         free(m->streams);
         m->streams = f.streams;
@@ -199,8 +198,12 @@ static enum compact_result plan_periods(struct run *run)
     struct manifest *m = &run->made;
     const struct import_periods *p = &run->spec->periods;
     char text[PERIOD_TEXT_MAX + 1] = "";
+    const struct run_newest *slice = &run->spec->newest;
     int64_t newest = latest(m->newest_hour, p->newest_hour);
-    if (p->oldest_quarter > 0 && m->counters[0] && !counters_text_has_quarters(m->counters))
+    m->quarters_since = run_earlier_quarters(m->quarters_since, slice->quarters_since);
+    bool is_by_hour = slice->exists ? slice->quarters_since == 0
+                                    : m->counters[0] && !counters_text_has_quarters(m->counters);
+    if (p->oldest_quarter > 0 && is_by_hour)
         return error_set(run->error, COMPACT_REFUSED,
             "the import has quarter hours, but the archive counts by hour; set [input] resolution = 15m "
             "first");

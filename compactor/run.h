@@ -25,6 +25,18 @@
 #include "compactor/result.h"
 #include "counts/manifest.h"
 
+/* Where the newest slice counts by quarter hour. Later slices do so from the same time. */
+struct run_newest {
+    bool exists;
+    int64_t quarters_since; /* 0: it counts by hour */
+};
+
+/* The earlier of two times from which counts are of quarter hours; 0: there are no quarter hours. */
+static inline int64_t run_earlier_quarters(int64_t x, int64_t y)
+{
+    return x == 0 || (y > 0 && y < x) ? y : x;
+}
+
 struct run_control {
     void *arg;
     /* Sets *open to the number of the open slice. Sets *is_empty if the slice has no counted, skipped or rejected
@@ -40,6 +52,8 @@ struct run_control {
     /* Sets *hash to the XXH3 (64 bits) of the canonical text of the open slice's counters. A run calls `counters`
      * only for a replacement. */
     enum compact_result (*counters)(void *arg, uint64_t *hash, struct error *error);
+    /* Describes the newest slice. Called only for an import. NULL: there is no aggregator. */
+    enum compact_result (*newest)(void *arg, struct run_newest *out, struct error *error);
 };
 
 struct run_progress {
@@ -69,6 +83,7 @@ struct run_spec {
     const struct value_sums *sums; /* absolute values of the added records; NULL: none */
     const char *new_counters; /* canonical lines of counters that only the added records have; NULL: none */
     struct import_periods periods;    /* periods of the sources */
+    struct run_newest newest;         /* read before the sources were */
     const struct coarse *coarse;      /* counts of the sources for whole days or months; NULL: none */
     const struct coarse *kept_coarse; /* those of the archive after the filter; NULL: all of the archive */
     /* Selects the counts to keep, in the archive and in the slices; NULL: all. */

@@ -219,6 +219,39 @@ class Quarters(harness.MillraceTest):
         broken = self.write("broken", "c.u|b.w0113,JP:9\nc.u|b.w01131,JP:2\n")
         self.assertIn("the hour is not the sum of its quarter hours", self.run_program("compactor", *args, "--import", broken).stderr.decode())
 
+    def test_imports_keep_to_the_open_slice(self):
+        """The open slice decides where quarter hours begin, also while it has no events or its aggregator is stopped."""
+        hours = self.write("hours", "u|b,c413:5\nc.u|b.c413,JP:5\n")
+        quarters = self.write("quarters", "u|b,c4132:5\nc.u|b.c4132,JP:5\n")
+        rows = self.write("rows.csv", "date,counter,key,sub,count\n2012-04-01T03:00:00Z,u,b,,5\n2012-04-01T03:00:00Z,c.u,b,JP,5\n")
+        for by_quarter in (False, True):
+            for is_running in (False, True):
+                self.begin("p%d%d" % (by_quarter, is_running))
+                if by_quarter != (self.model.since is not None):
+                    self.aggregator.stop()
+                    self.configure(by_quarter)
+                    self.aggregator = self.launch()
+                url = self.aggregator.url
+                if not is_running:
+                    self.aggregator.stop()
+                    url = "stopped"
+                refused = self.imported(url, hours if by_quarter else quarters)
+                self.assertEqual(refused.returncode, 78, refused)
+                self.assertIn("whole hours from 0110 on" if by_quarter else "set [input] resolution = 15m first", refused.stderr.decode())
+                done = self.imported(url, rows, "--format=csv", "--config", self.config)
+                self.assertEqual(done.returncode, 0, done)
+                self.model.counts["b", period(1333249200, by_quarter), "JP"] += 5
+                if not is_running:
+                    self.aggregator = self.launch()
+                self.post()
+                self.compact()
+                self.aggregator.stop()
+                self.pubsub.close()
+
+    def imported(self, url, path, *args):
+        return self.run_program("compactor", "--archive=" + self.path(self.name, "archive"), "--slices=" + self.path(self.name, "data", "slices"),
+                                "--aggregator-url=" + url, "--sortdb-url=none", *args, "--import", path)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -310,7 +310,7 @@ static enum compact_result clear(void *arg, uint64_t through, struct error *text
 
 static const struct change_spec *change_spec; /* NULL: the run merges slices only */
 
-static const struct run_control control = {NULL, look, seal, reload, clear, NULL};
+static const struct run_control control = {NULL, look, seal, reload, clear, NULL, NULL};
 
 static enum compact_result compact_once(uint32_t shards, struct run_outcome *out)
 {
