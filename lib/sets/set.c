@@ -14,6 +14,7 @@
 
 struct set {
     roaring_bitmap_t *numbers;
+    roaring_bitmap_t *added; /* numbers of the latest chunks, which came in ascending order; NULL: none */
     uint64_t *hashes;
     size_t n_sorted; /* hashes before this index ascend, and the others are in any order */
     size_t n_hashes, room;
@@ -32,6 +33,8 @@ void set_free(struct set **sp)
     if (!s)
         return;
     roaring_bitmap_free(s->numbers);
+    if (s->added)
+        roaring_bitmap_free(s->added);
     free(s->hashes);
     free(s);
     *sp = NULL;
@@ -94,6 +97,16 @@ void set_add(struct set *s, uint64_t code)
         add_hash(s, code);
 }
 
+/* A union takes time in proportion to all containers. So the chunks in `added` are united together. */
+static void unite_added(struct set *s)
+{
+    if (!s->added)
+        return;
+    roaring_bitmap_or_inplace(s->numbers, s->added);
+    roaring_bitmap_free(s->added);
+    s->added = NULL;
+}
+
 static void add_codes(struct set *s, struct bytes id, struct bytes chunk)
 {
     uint64_t codes[ROARING_LIST_MAX];
@@ -121,8 +134,14 @@ static void add_container(struct set *s, struct bytes id, struct bytes chunk)
     buf_append_bytes(&text, chunk);
     roaring_bitmap_t *one = roaring_bitmap_portable_deserialize_safe(text.ptr, text.len);
     assert(one);
-    roaring_bitmap_or_inplace(s->numbers, one);
-    roaring_bitmap_free(one);
+    if (s->added && roaring_bitmap_maximum(s->added) >> LOW_BITS >= low[0])
+        unite_added(s);
+    if (s->added) {
+        ra_append_copy(&s->added->high_low_container, &one->high_low_container, 0, false);
+        roaring_bitmap_free(one);
+    } else {
+        s->added = one;
+    }
     buf_free(&text);
 }
 
@@ -150,6 +169,7 @@ void set_add_view(struct set *s, const struct set_view *v)
 
 struct set_view set_view_of(struct set *s)
 {
+    unite_added(s);
     sort_hashes(s);
     return (struct set_view){s->numbers, s->hashes, s->n_hashes};
 }
