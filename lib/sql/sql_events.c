@@ -150,6 +150,9 @@ static int filter(sqlite3_vtab_cursor *cursor, int number, const char *plan, int
         c->is_end = true;
         return SQLITE_OK;
     }
+    /* SQLite's authorizer does not see a column of events('PATH') or of USING (file). */
+    if (file && !t->reads_files)
+        return sql_table_fail(cursor->pVtab, SQLITE_AUTH, "access to files is prohibited");
     if (!stream && !file)
         return sql_table_fail(cursor->pVtab, SQLITE_ERROR, "events needs stream = 'NAME' or file = 'PATH'");
     if (from > 0)

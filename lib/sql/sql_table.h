@@ -11,6 +11,7 @@ struct sql_tables {
     const char *no_pipeline;       /* the error without a snapshot */
     uint64_t rows;                 /* rows read so far */
     const atomic_bool *cancel;     /* NULL: none */
+    bool reads_files;              /* `events` may read files */
     /* For `events`; borrowed. time_field NULL: no counters are configured. */
     const char *pubsub_url, *pubsub_token, *time_field;
     int64_t units_a_second, max_ahead;

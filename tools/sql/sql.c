@@ -102,7 +102,7 @@ static int sql_with(const struct options *o)
     struct sql_session *s = NULL;
     struct sql_session_config session = {.archive = own,
         .slices = slices,
-        .reads_files = options_bool(o, "files"),
+        .events.reads_files = options_bool(o, "files"),
         .format = options_string(o, "format"),
         .has_header = options_bool(o, "header"),
         .max_rows = options_int(o, "max_rows"),

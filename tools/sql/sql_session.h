@@ -16,7 +16,6 @@ struct sql_session;
 struct sql_session_config {
     const char *archive, *slices; /* slices NULL: only the archive */
     struct sql_tables events;     /* the members of `events` */
-    bool reads_files;             /* statements may read files with `events` */
     const char *format;           /* sql_print.h */
     bool has_header;
     int64_t max_rows;   /* of a statement; 0: unlimited */
