@@ -212,11 +212,6 @@ static enum slice_result take_in(const struct opening *o, uint64_t number, struc
         r = error_set(o->error, SLICE_FOREIGN, "%.400s is not sealed, but a later slice exists", path);
     if (r == SLICE_OK)
         r = slice_reader_open_sealed(path, &reader, o->error);
-    /* After slice_look, a slice has a log only while another process has the slice open. */
-    if (r != SLICE_OK && state.sealed && slice_has_log(path))
-        r = error_set(o->error, SLICE_FULL,
-            "%.200s: the slice's log is not in its file yet; another process may have the slice open: %s",
-            path, o->error->text);
     slice_state_free(&state);
     if (r == SLICE_OK)
         sealed_add(sealed, path, reader);

@@ -103,11 +103,12 @@ static enum compact_result look_at_newest(
     char *path = slice_path(directory, found.last);
     enum slice_result looked = slice_look(path, found.last, state, error);
     free(path);
-    return looked == SLICE_OK
-               ? COMPACT_OK
-               : error_set(error,
-                     looked == SLICE_FULL || looked == SLICE_FAILED ? COMPACT_FAILED : COMPACT_DAMAGED, "%s",
-                     error->text);
+    return looked == SLICE_OK ? COMPACT_OK
+                              : error_set(error,
+                                    looked == SLICE_FULL     ? COMPACT_TRY_AGAIN
+                                    : looked == SLICE_FAILED ? COMPACT_FAILED
+                                                             : COMPACT_DAMAGED,
+                                    "%s", error->text);
 }
 
 /* If the aggregator is stopped, its newest slice shows which slices are sealed. */

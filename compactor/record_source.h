@@ -27,7 +27,7 @@ struct count_source *record_source_of_file(
 /* Returns the result of a failed source or merge and copies its error. */
 enum compact_result record_source_failed(const struct error *of, struct error *error);
 
-/* COMPACT_TRY_AGAIN: SQLite's log is not empty. COMPACT_REFUSED: the slice is missing, not sealed, or has another
+/* COMPACT_TRY_AGAIN: a reader still needs SQLite's log. COMPACT_REFUSED: the slice is missing, not sealed, or has another
  * format. */
 enum compact_result record_source_open_slice(
     const char *path, struct slice_reader **out, struct error *error);

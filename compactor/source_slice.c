@@ -1,6 +1,7 @@
 #include "compactor/record_source.h"
 
 #include "base/clock.h"
+#include "counts/slice.h"
 #include "counts/slice_files.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
 {
     struct stat st;
     /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
-    if (slice_has_log(path))
-        return error_set(error, COMPACT_TRY_AGAIN, "%.300s: not sealed: its log is not empty", path);
+    if (slice_has_log(path) && slice_move_log(path, error) != SLICE_OK)
+        return error->code = COMPACT_TRY_AGAIN;
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)
         return error_set(error, COMPACT_REFUSED,

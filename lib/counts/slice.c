@@ -627,6 +627,31 @@ enum slice_result slice_checkpoint(struct slice *s, bool *whole, struct error *e
     return SLICE_OK;
 }
 
+static enum slice_result move_log(sqlite3 *db, const char *path, struct error *error)
+{
+    int pages = 0, moved = 0;
+    int code = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY)
+        return slice_sql_fail(db, "checkpoint", error);
+    if (code == SQLITE_OK && moved == pages)
+        return SLICE_OK;
+    return error_set(error, SLICE_FULL,
+        "%.400s: cannot move the slice's log into its file; another process has the slice open", path);
+}
+
+enum slice_result slice_move_log(const char *path, struct error *error)
+{
+    sqlite3 *db = NULL;
+    bool is_new;
+    enum slice_result r = slice_sql_open(path, path, SQLITE_OPEN_READWRITE, &db, error);
+    if (r == SLICE_OK) /* SQLite opens the log at the first read */
+        r = slice_state_check_format(db, path, &is_new, error);
+    if (r == SLICE_OK)
+        r = move_log(db, path, error);
+    sqlite3_close(db);
+    return r;
+}
+
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, struct error *error)
 {
@@ -642,6 +667,8 @@ enum slice_result slice_look(
         r = slice_state_read(db, path, state, error);
     if (r == SLICE_OK && !is_new)
         r = slice_state_check_number(state, path, number, error);
+    if (r == SLICE_OK && state->sealed)
+        r = move_log(db, path, error);
     sqlite3_close(db);
     if (r != SLICE_OK)
         slice_state_free(state);
