@@ -339,11 +339,12 @@ static int parse_minutes(struct parameters *p)
     if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||
         (has_period && (has_from || has_to)) || has_from < has_to)
         return BAD(p, "minutes take either period, or from and to");
-    if (!has_from)
+    bool is_long = n < 1 || n > QUERY_MINUTES_MAX;
+    if (!has_from && !is_long)
         q->from = q->to - n * MINUTE_SECONDS;
     if (q->from % MINUTE_SECONDS != 0 || q->to % MINUTE_SECONDS != 0)
         return BAD(p, "from and to must be whole minutes");
-    if (n < 1 || q->from >= q->to || q->to - q->from > QUERY_MINUTES_MAX * MINUTE_SECONDS)
+    if (is_long || q->from >= q->to || q->to - q->from > QUERY_MINUTES_MAX * MINUTE_SECONDS)
         return BAD(p, "minutes go from 1 to %d, such as period=30m", QUERY_MINUTES_MAX);
     return 0;
 }

@@ -423,7 +423,7 @@ static void what_top_needs_is_shown_in_lines_of_the_configuration(void **state)
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static const char *const refused[] = {"user=k&unit=year", "user=k&units=0", "user=k&units=1x",
+    static const char *const refused[] = {"user=k&period=4611686018427387934m", "user=k&unit=year", "user=k&units=0", "user=k&units=1x",
         "user=k&from=5&to=5", "user=k&from=7&to=5", "user=k&from=-1", "user=k&to=99999999999999999999",
         "user=k&timezone=Mars/Base", "user=k&timezone=../../etc/passwd", "user=k&timezone=UTC&hour_offset=1",
         "user=k&hour_offset=15", "user=k&week_start=someday", "user=k&limit=3", "user=k&format=xml",
