@@ -173,7 +173,7 @@ void aggregate_hold(struct aggregate *a, bool hold);
 /* Returns the positions of the counters in the rows of the minutes. */
 struct minute_columns aggregate_minute_columns(const struct aggregate *a);
 uint64_t aggregate_open_slice(const struct aggregate *a);
-/* The time from which the slices count by quarter hour (count_table.h). */
+/* The time from which the slices count by quarter hour (count_table.h). 0: counts are of hours. */
 int64_t aggregate_quarters_since(const struct aggregate *a);
 /* Returns the time at which the slice that aggregate_open opened began: wall clock, seconds. */
 int64_t aggregate_open_started(const struct aggregate *a);

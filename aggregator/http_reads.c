@@ -65,6 +65,9 @@ static void add_headers(struct http_request *req, const struct app *app)
     http_add_header(req, "X-Millrace-Slice", "%" PRIu64, aggregate_open_slice(app->aggregate));
     http_add_header(req, "X-Millrace-Complete-Until", "%" PRId64, count_watermark_until(app->watermark));
     http_add_header(req, "X-Millrace-Stored-Until", "%" PRId64, count_watermark_stored_until(app->watermark));
+    if (aggregate_quarters_since(app->aggregate) > 0)
+        http_add_header(
+            req, "X-Millrace-Quarters-Since", "%" PRId64, aggregate_quarters_since(app->aggregate));
     if (count_watermark_held_by(app->watermark)[0])
         http_add_header_text(req, "X-Millrace-Held-By", count_watermark_held_by(app->watermark));
     add_since(req, app);

@@ -22,10 +22,8 @@
 TAILQ_HEAD(ask_list, ask);
 
 struct asks {
-    struct sources *sources;
+    struct asks_config config;
     struct series_cache *cache;
-    uint64_t max_rows;
-    int64_t max_age;         /* seconds for which caches may repeat a complete answer */
     struct ask_list making;  /* queries whose next step can run now; they take turns in this order */
     struct ask_list waiting; /* breakdowns that wait for memory, oldest request first */
     size_t n_large;          /* number of breakdowns that collect sums */
@@ -262,13 +260,14 @@ static void judge_completeness(struct ask *a)
     int64_t end = is_one_span ? a->query.to : unit_end(first_series(a));
     if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
         end = unit_end(&a->series_before);
-    end = units_hours_end(end);
+    end = query_whole_after(&a->query, end);
     a->complete.is_approximate = a->query.is_rounded;
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
         a->complete = (struct completeness){.until = end,
             .counted_since = a->complete.counted_since,
             .events_since = a->complete.events_since,
+            .quarters_since = a->complete.quarters_since,
             .coarse = a->complete.coarse};
 }
 
@@ -326,7 +325,7 @@ static void render(struct ask *a)
     const char *type = a->query.format == QUERY_CSV ? "text/csv; charset=utf-8" : "application/json";
     bool more = render_rows(a);
     if (!a->is_streaming && !more) {
-        etag_reply(a->req, type, buf_bytes(&a->out), a->is_complete ? a->asks->max_age : 0);
+        etag_reply(a->req, type, buf_bytes(&a->out), a->is_complete ? a->asks->config.max_age : 0);
         ask_free(a);
         return;
     }
@@ -396,7 +395,7 @@ static void look_up(struct ask *a)
             .on_record = lookup_record,
             .on_piece = on_piece,
             .on_done = lookup_done};
-        a->question = source_ask(a->asks->sources, &q);
+        a->question = source_ask(a->asks->config.sources, &q);
     } else if (!breakdown_order(&a->breakdown)) {
         next_step(a, select_rows);
     } else {
@@ -480,7 +479,7 @@ static void ask_archive(void *arg, const struct source_generation *g, struct gen
 static bool refuse_counts(struct ask *a)
 {
     const struct series *first = first_series(a), *before = &a->series_before;
-    uint64_t max_rows = a->asks->max_rows;
+    uint64_t max_rows = a->asks->config.max_rows;
     bool fits = a->is_set ? series_set_trim(&a->set, max_rows) : series_trim(&a->series, max_rows);
     if (a->unknown && !a->has_records)
         http_problem(
@@ -522,15 +521,17 @@ static void after_counts(struct ask *a)
     next_step(a, is_breakdown(a) ? select_rows : finish);
 }
 
-static void append_key(struct buf *target, const char *ns, const char *stored, int64_t hour)
+/* Appends the key of a total, or with a time at or after 0 the key of a subtotal. */
+static void append_key(
+    struct buf *target, const char *ns, const char *stored, int64_t time, enum period_unit unit)
 {
-    char text[HOUR_TEXT_MAX + 1];
+    char text[PERIOD_TEXT_MAX + 1];
     struct buf raw = {0};
     buf_append_str(&raw, ns);
     buf_append_char(&raw, '|');
     buf_append_str(&raw, stored);
-    if (hour >= 0) {
-        hour_encode(hour, text);
+    if (time >= 0) {
+        period_encode(unit, time, text);
         buf_append_char(&raw, '.');
         buf_append_str(&raw, text);
     }
@@ -583,7 +584,7 @@ static void ask_total_over(struct ask *a)
 {
     struct buf target = {0};
     buf_append_str(&target, "/mget?k=");
-    append_key(&target, a->query.total->ns, COMPONENT_OTHER, -1);
+    append_key(&target, a->query.total->ns, COMPONENT_OTHER, -1, PERIOD_HOUR);
     buf_append_char(&target, '\0');
     const struct source_question question = {.target = target.ptr,
         .arg = a,
@@ -593,7 +594,7 @@ static void ask_total_over(struct ask *a)
         .on_record = total_over_record,
         .on_piece = on_piece,
         .on_done = total_over_done};
-    a->question = source_ask(a->asks->sources, &question);
+    a->question = source_ask(a->asks->config.sources, &question);
     buf_free(&target);
 }
 
@@ -605,6 +606,15 @@ static bool wants_total_over(const struct ask *a)
            (q->top == 0 || a->is_set);
 }
 
+static void ask_again_of(struct ask *a)
+{
+    const struct asks_config *config = &a->asks->config;
+    struct http_request *req = a->req;
+    enum query_kind asked = a->query.asked;
+    ask_free(a);
+    config->again(req, asked, config->arg);
+}
+
 static void counts_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
@@ -613,6 +623,8 @@ static void counts_done(
     note_completeness(a, complete);
     if (!a->req)
         ask_free(a);
+    else if (result == SOURCE_OK && complete->quarters_since != a->query.quarters_since)
+        ask_again_of(a);
     else if (result == SOURCE_STOPPED)
         refuse(a);
     else if (result == SOURCE_TOO_LARGE && a->is_set) {
@@ -628,11 +640,10 @@ static void counts_done(
         after_counts(a);
 }
 
-/* Returns the hour nearest to `t` that a record's key can contain. */
-static int64_t countable_hour(int64_t t)
+/* Returns the start of the counted period nearest to `t` that a record's key can contain. */
+static int64_t countable(const struct query *q, int64_t t)
 {
-    int64_t last = HOUR_END - HOUR_SECONDS, hour = t / HOUR_SECONDS * HOUR_SECONDS;
-    return hour < HOUR_FIRST ? HOUR_FIRST : hour > last ? last : hour;
+    return query_whole_before(q, t < HOUR_FIRST ? HOUR_FIRST : t >= HOUR_END ? HOUR_END - 1 : t);
 }
 
 static void append_sub(struct buf *target, const char *stored)
@@ -665,12 +676,12 @@ static void append_totals(struct buf *target, const struct query *q, const struc
     for (size_t i = 0; i == 0 || i < set->n; i++) {
         const char *stored = set->n > 0 ? set->members[i].stored : q->stored;
         buf_append_str(target, i ? "&k=" : "k=");
-        append_key(target, q->total->ns, stored, -1);
+        append_key(target, q->total->ns, stored, -1, PERIOD_HOUR);
         has_other = has_other || strcmp(stored, COMPONENT_OTHER) == 0;
     }
     if (!has_other) {
         buf_append_str(target, "&k=");
-        append_key(target, q->total->ns, COMPONENT_OTHER, -1);
+        append_key(target, q->total->ns, COMPONENT_OTHER, -1, PERIOD_HOUR);
     }
 }
 
@@ -679,19 +690,21 @@ static void append_totals(struct buf *target, const struct query *q, const struc
  * omits this hour. */
 static void append_question(struct buf *target, const struct query *q, const struct series_set *set)
 {
-    static const char *const periods[] = {"hour", "day", "month"}; /* indexed by enum period_unit */
+    /* in the order of enum period_unit, from PERIOD_QUARTER on */
+    static const char *const periods[] = {"quarter", "hour", "day", "month"};
     if (!q->sub) {
         append_totals(target, q, set);
     } else {
         bool compares = q->kind == QUERY_COMPARE;
         int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
         int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
-        int64_t first = countable_hour(query_whole_after(q, from)), last = countable_hour(to - 1);
+        int64_t first = countable(q, query_whole_after(q, from)), last = countable(q, to - 1);
         buf_append_str(target, "/range?start=");
-        append_key(target, q->sub->ns, q->stored, first);
+        append_key(target, q->sub->ns, q->stored, first, first % HOUR_SECONDS ? PERIOD_QUARTER : PERIOD_HOUR);
         buf_append_str(target, "&end=");
-        append_key(target, q->sub->ns, q->stored, last < first ? first : last);
-        buf_printf(target, "&rollups=%s", periods[query_largest_period(q)]);
+        append_key(target, q->sub->ns, q->stored, last < first ? first : last,
+            last < query_quarters_from(q) ? PERIOD_HOUR : PERIOD_QUARTER);
+        buf_printf(target, "&rollups=%s", periods[query_largest_period(q) - PERIOD_QUARTER]);
         if (q->kind != QUERY_BREAKDOWN && q->kind != QUERY_QUANTILE && q->top == 0)
             append_subs(target, q, set);
     }
@@ -712,7 +725,7 @@ static void begin(struct ask *a)
         .on_piece = on_piece,
         .on_done = counts_done};
     if (hold(a, 0))
-        a->question = source_ask(a->asks->sources, &question);
+        a->question = source_ask(a->asks->config.sources, &question);
     else
         refuse(a);
 }
@@ -861,17 +874,14 @@ void ask_start(
     begin(a);
 }
 
-struct asks *asks_new(
-    struct event_base *base, struct sources *sources, struct stats *stats, uint64_t max_rows, int64_t max_age)
+struct asks *asks_new(const struct asks_config *config)
 {
     struct asks *asks = mem_zalloc(sizeof *asks);
-    asks->sources = sources;
-    asks->cache = series_cache_new(stats);
-    asks->max_rows = max_rows;
-    asks->max_age = max_age;
+    asks->config = *config;
+    asks->cache = series_cache_new(config->stats);
     TAILQ_INIT(&asks->making);
     TAILQ_INIT(&asks->waiting);
-    asks->turn = evtimer_new(base, on_turn, asks);
+    asks->turn = evtimer_new(config->base, on_turn, asks);
     return asks;
 }
 

@@ -22,9 +22,19 @@
 
 struct asks;
 
-/* `max_age`: seconds for which caches may repeat an answer if all rows are complete. */
-struct asks *asks_new(struct event_base *base, struct sources *sources, struct stats *stats,
-    uint64_t max_rows, int64_t max_age);
+/* Parses and answers a request again, because the sources have another quarters_since than its query. */
+typedef void ask_again(struct http_request *req, enum query_kind kind, void *arg);
+
+struct asks_config {
+    struct event_base *base;
+    struct sources *sources;
+    struct stats *stats;
+    uint64_t max_rows;
+    int64_t max_age; /* seconds for which caches may repeat an answer if all rows are complete */
+    ask_again *again;
+    void *arg;
+};
+struct asks *asks_new(const struct asks_config *config);
 /* Call asks_free after sources_free. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown` is NULL if the counter is

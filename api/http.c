@@ -35,13 +35,25 @@ static void start(
         ask_start(api->asks, req, q, unknown);
 }
 
-static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
+static struct query_context context_of(const struct api *api, int64_t quarters_since)
+{
+    return (struct query_context){.counters = api->counters,
+        .max_rows = api->max_rows,
+        .now = clock_wall() / USEC_PER_SEC,
+        .quarters_since = quarters_since};
+}
+
+/* The sources may count quarter hours since an earlier time than they did. Therefore a query that would be refused is
+ * also parsed as if all counts were of quarter hours, if `may_guess`. The sources' replies then show the time. */
+static void handle_query_of(struct http_request *req, struct api *api, enum query_kind kind, bool may_guess)
 {
     struct query query;
-    struct query_context context = {
-        .counters = api->counters, .max_rows = api->max_rows, .now = clock_wall() / USEC_PER_SEC};
+    struct query_context context = context_of(api, sources_quarters_since(api->sources)),
+                         guess = context_of(api, HOUR_FIRST);
     struct query_error error, unused;
     int result = query_parse(&context, kind, http_query(req), &query, &error);
+    if (result != 0 && may_guess && api->counters->has_quarters)
+        result = query_parse(&guess, kind, http_query(req), &query, &unused);
     if (result == 0) {
         start(req, api, &query, NULL);
         return;
@@ -53,14 +65,22 @@ static void handle_query(struct http_request *req, struct api *api, enum query_k
         http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
 }
 
+static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
+{
+    handle_query_of(req, api, kind, true);
+}
+
 /* Answers a query for sets, or refuses the query if the token may not see one of the keys. */
-static void handle_sets(struct http_request *req, struct api *api, enum query_kind kind)
+static void handle_sets_of(struct http_request *req, struct api *api, enum query_kind kind, bool may_guess)
 {
     struct unique_query query;
-    const struct query_context context = {
-        .counters = api->counters, .max_rows = api->max_rows, .now = clock_wall() / USEC_PER_SEC};
-    struct query_error error;
-    if (unique_query_parse(&context, kind, http_query(req), &query, &error) != 0) {
+    const struct query_context context = context_of(api, sources_quarters_since(api->sources)),
+                               guess = context_of(api, HOUR_FIRST);
+    struct query_error error, unused;
+    int result = unique_query_parse(&context, kind, http_query(req), &query, &error);
+    if (result != 0 && may_guess && api->counters->has_quarters)
+        result = unique_query_parse(&guess, kind, http_query(req), &query, &unused);
+    if (result != 0) {
         http_problem(req, error.status, error.code, *error.hint ? error.hint : NULL, "%s", error.detail);
         return;
     }
@@ -68,6 +88,16 @@ static void handle_sets(struct http_request *req, struct api *api, enum query_ki
         if (!may_see(req, query.sets[i].total, query.sets[i].key))
             return;
     uniques_start(api->uniques, req, &query);
+}
+
+static void handle_sets(struct http_request *req, struct api *api, enum query_kind kind)
+{
+    handle_sets_of(req, api, kind, true);
+}
+
+void api_ask_again(struct http_request *req, enum query_kind kind, void *api)
+{
+    (kind < QUERY_UNIQUES ? handle_query_of : handle_sets_of)(req, api, kind, false);
 }
 
 static void handle_uniques(struct http_request *req, void *ctx)

@@ -41,5 +41,7 @@ struct api {
 };
 
 extern const struct http_route api_routes[];
+/* Answers a query again (ask.h); `api` is a struct api. */
+void api_ask_again(struct http_request *req, enum query_kind kind, void *api);
 
 #endif

@@ -225,16 +225,25 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
     if (status == 0)
         status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
     if (status == 0)
+        sources.quarters_since = api->counters->has_quarters ? HOUR_FIRST : 0;
+    if (status == 0)
         api->sources = sources_new(&sources);
     if (status == 0)
         api->readiness = readiness_new(d, &sources);
     if (status == 0)
-        api->asks = asks_new(
-            daemon_base(d), api->sources, daemon_stats(d), api->max_rows, options_int(o, "max_age") / 1000);
+        api->asks = asks_new(&(struct asks_config){.base = daemon_base(d),
+            .sources = api->sources,
+            .stats = daemon_stats(d),
+            .max_rows = api->max_rows,
+            .max_age = options_int(o, "max_age") / 1000,
+            .again = api_ask_again,
+            .arg = api});
     if (status == 0)
         api->uniques = uniques_new(&(struct uniques_config){.base = daemon_base(d),
             .sources = api->sources,
             .max_rows = api->max_rows,
+            .again = api_ask_again,
+            .arg = api,
             .key_seconds = door_key_seconds(api->door),
             .max_age = options_int(o, "max_age") / 1000});
     if (status == 0 && !api->uniques)

@@ -44,7 +44,7 @@ static int parse_calendar(struct parameters *p)
     if (parameters_get(p, "unit", &text) && !bytes_equal_str(text, "minute") &&
         (p->q->by_minute || !unit_find(text, &c->unit)))
         return BAD(p, p->q->by_minute ? "a period of minutes goes with unit=minute only"
-                                      : "unit must be minute, hour, day, week, mweek or month");
+                                      : "unit must be minute, 15m, hour, day, week, mweek or month");
     if (parameters_get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
         return BAD(p, "week_start must be a day's name, sunday to saturday");
     if (parameters_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &hours) != 0)
@@ -91,22 +91,29 @@ static int parse_time(struct parameters *p, const char *name, int64_t least, int
     return 0;
 }
 
-/* True if the zone's offset from UTC is not a whole number of hours at `t`. */
-static bool is_part_hour(const struct query *q, int64_t t)
-{
-    return zone_offset(&q->calendar.zone, t) % q->resolution != 0;
-}
-
-/* True if the zone's offset from UTC is not a whole number of hours somewhere in the span. */
-static bool has_part_hours(const struct query *q, int64_t from, int64_t to)
+/* True if the zone's offset from UTC is not a whole number of periods of `length` seconds somewhere in the span. */
+static bool has_parts_of(const struct query *q, int64_t length, int64_t from, int64_t to)
 {
     struct zone_span span;
     for (int64_t t = from < HOUR_FIRST ? HOUR_FIRST : from; t < to; t = span.to) {
         span = zone_span_at(&q->calendar.zone, t);
-        if (span.offset % q->resolution != 0)
+        if (span.offset % length != 0)
             return true;
     }
     return false;
+}
+
+static bool is_part_hour(const struct query *q, int64_t t)
+{
+    return zone_offset(&q->calendar.zone, t) % query_resolution(q, t) != 0;
+}
+
+/* The same for the counted periods of the span. */
+static bool has_parts(const struct query *q, int64_t from, int64_t to)
+{
+    int64_t since = query_quarters_from(q);
+    return has_parts_of(q, HOUR_SECONDS, from, to < since ? to : since) ||
+           has_parts_of(q, QUARTER_SECONDS, from > since ? from : since, to);
 }
 
 /* Limits a span to the times that can be counted. */
@@ -130,8 +137,8 @@ static void hint_bounds(struct parameters *p, const char *name, int64_t from, in
 static int refuse_bounds(struct parameters *p, const char *name, int64_t from, int64_t to)
 {
     const struct query *q = p->q;
-    const char *period = q->resolution == HOUR_SECONDS ? "hour" : "quarter hour";
     bool cuts_from = query_whole_before(q, from) != from;
+    const char *period = query_resolution(q, cuts_from ? from : to) == HOUR_SECONDS ? "hour" : "quarter hour";
     int64_t first = query_whole_after(q, from), end = query_whole_before(q, to);
     char text[RFC3339_TEXT];
     parameters_hint(p, "whole %ss outward, as with bounds=outward: ", period);
@@ -158,7 +165,7 @@ static int fit_bounds(struct parameters *p, const char *name, int64_t *from, int
         return -1;
     int64_t first = query_whole_before(p->q, *from), end = query_whole_after(p->q, *to);
     if ((first == *from && end == *to) || is_part_hour(p->q, *from) || is_part_hour(p->q, *to) ||
-        has_part_hours(p->q, *from, *to))
+        has_parts(p->q, *from, *to))
         return 0;
     if (!is_outward)
         return refuse_bounds(p, name, *from, *to);
@@ -189,20 +196,44 @@ int period_query_range(
     return fit_bounds(p, name, from, to);
 }
 
+/* Refuses unit=15m for a time that was counted by hour. */
+static int refuse_quarters(struct parameters *p, int64_t from)
+{
+    int64_t since = query_quarters_from(p->q);
+    char text[RFC3339_TEXT];
+    if (from >= since)
+        return 0;
+    if (since >= HOUR_END) {
+        parameters_hint(p, "resolution = 15m in [input] counts by quarter hour from then on");
+        return parameters_refuse(p, 422, "no-quarter-hours", "counts are kept by hour");
+    }
+    parameters_hint(p, "ask for unit=15m from %s on", rfc3339_write(since, text));
+    return parameters_refuse(p, 422, "no-quarter-hours", "counts before %s are kept by hour", text);
+}
+
 int period_query_check_zone(struct parameters *p, int64_t from, int64_t to)
 {
     struct query *q = p->q;
     bool rounds;
     if (parameters_word(p, "round", "hour", &rounds) != 0)
         return -1;
-    if (!has_part_hours(q, from, q->is_all ? q->now : to))
+    int64_t end = q->is_all ? q->now : to;
+    if (q->calendar.unit == UNIT_QUARTER && refuse_quarters(p, from) != 0)
+        return -1;
+    q->cuts_hours |= q->calendar.unit == UNIT_QUARTER || from % HOUR_SECONDS != 0 || to % HOUR_SECONDS != 0 ||
+                     has_parts_of(q, HOUR_SECONDS, from, end);
+    if (!has_parts(q, from, end))
         return 0;
     q->is_rounded = true;
     if (rounds)
         return 0;
     parameters_hint(p, "round=hour counts each UTC hour in the unit in which it begins");
+    char text[RFC3339_TEXT] = "";
+    if (q->quarters_since > 0)
+        parameters_hint(p, "; from %s on the counts are exact", rfc3339_write(q->quarters_since, text));
     return parameters_refuse(p, 422, "part-hour-zone",
-        "%s differs from UTC by a part of an hour, and counts are kept by UTC hour", q->calendar.zone.name);
+        "%s differs from UTC by a part of an hour, and counts%s%s are kept by UTC hour",
+        q->calendar.zone.name, *text ? " before " : "", text);
 }
 
 /* Refuses a unit that changes nothing: the answer has no rows of units, and the time does not depend on the unit. */
@@ -309,7 +340,7 @@ static void find_parts(struct query *q)
 static int check_rows(struct parameters *p, int64_t from, int64_t to)
 {
     static const int64_t shortest[] = {
-        HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
+        QUARTER_SECONDS, HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
     const struct query *q = p->q;
     int64_t series = parameters_is_of_sets(p) ? 1
                      : q->top > 0             ? (int64_t)q->top + 1

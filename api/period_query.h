@@ -11,8 +11,8 @@
 int period_query_parse(struct parameters *p);
 /* True if the query is by minute: unit=minute, or a period such as 30m. */
 bool period_query_is_by_minute(const struct parameters *p);
-/* If the zone differs from UTC by a part of an hour in the span, sets is_rounded, or refuses the query without
- * round=hour. */
+/* Sets cuts_hours. If the zone differs from UTC by a part of a counted period in the span, sets is_rounded, or refuses the
+ * query without round=hour. Refuses unit=15m where counts are of hours. */
 int period_query_check_zone(struct parameters *p, int64_t from, int64_t to);
 /* Parses FROM..TO. `name` is the parameter of the text, and `forms` the error about a text of another form. */
 int period_query_range(

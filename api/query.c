@@ -30,9 +30,12 @@ enum query_overlap query_overlap(const struct query *q, const struct record_key 
 {
     int64_t end = period_end(period->unit, period->start);
     int64_t first = query_whole_after(q, q->from);
+    if (period->unit <= PERIOD_HOUR) /* counts where it begins */
+        return period->start >= first && period->start < q->to ? QUERY_WITHIN : QUERY_OUTSIDE;
     if ((period->start > first ? period->start : first) >= (end < q->to ? end : q->to))
         return QUERY_OUTSIDE;
-    return period->start >= first && end - HOUR_SECONDS < q->to ? QUERY_WITHIN : QUERY_PARTLY;
+    int64_t last = end - query_resolution(q, end - 1);
+    return period->start >= first && last < q->to ? QUERY_WITHIN : QUERY_PARTLY;
 }
 
 bool query_is_utc(const struct query *q)
@@ -40,7 +43,7 @@ bool query_is_utc(const struct query *q)
     const struct zone *zone = &q->calendar.zone;
     bool is_utc = zone->fixed ? zone->offset == 0
                               : strcmp(zone->name, "UTC") == 0 || strcmp(zone->name, "Etc/UTC") == 0;
-    return is_utc && q->calendar.unit != UNIT_HOUR;
+    return is_utc && q->calendar.unit > UNIT_HOUR;
 }
 
 /* If the rows are days, weeks or months in UTC, each UTC day is part of one row. */
@@ -49,10 +52,8 @@ enum period_unit query_largest_period(const struct query *q)
     if (q->kind == QUERY_BREAKDOWN || q->kind == QUERY_COHORT ||
         (q->kind == QUERY_QUANTILE && !q->is_over_time))
         return PERIOD_MONTH;
-    if (q->kind == QUERY_COMPARE) /* the two spans may overlap */
-        return PERIOD_HOUR;
-    if (!query_is_utc(q))
-        return PERIOD_HOUR;
+    if (q->kind == QUERY_COMPARE || !query_is_utc(q)) /* the two spans of a comparison may overlap */
+        return q->cuts_hours ? PERIOD_QUARTER : PERIOD_HOUR;
     return q->calendar.unit == UNIT_MONTH ? PERIOD_MONTH : PERIOD_DAY;
 }
 
@@ -358,7 +359,8 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct query *out, struct query_error *error)
 {
     struct parameters p = {.kind = kind, .context = context, .given = params, .q = out, .error = error};
-    *out = (struct query){.kind = kind, .params = params, .resolution = HOUR_SECONDS};
+    *out = (struct query){
+        .kind = kind, .asked = kind, .params = params, .quarters_since = context->quarters_since};
     *error = (struct query_error){0};
     out->by_minute = period_query_is_by_minute(&p);
     if (parameters_check(&p) != 0 ||

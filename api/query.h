@@ -15,8 +15,10 @@
  * 2. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
  * 3. Bounds that the client gives do not cut a counted period, unless the zone does.
- * 4. If the zone's offset from UTC is not a whole number of hours somewhere in the span, the answer cannot be
- *    computed exactly from counts by UTC hour. Such a query is refused without `round=hour`. */
+ * 4. If the zone's offset from UTC is not a whole number of counted periods somewhere in the span, the answer cannot be
+ *    computed exactly. Such a query is refused without `round=hour`.
+ * 5. The sources know since when they count quarter hours. A query that was parsed with another time than the one in
+ *    their replies is parsed again. */
 #ifndef MILLRACE_QUERY_H
 #define MILLRACE_QUERY_H
 
@@ -54,7 +56,7 @@ enum query_kind {
 enum query_format { QUERY_JSON, QUERY_CSV };
 
 struct query {
-    enum query_kind kind;
+    enum query_kind kind, asked; /* QUERY_BREAKDOWN also answers what was asked as QUERY_TOP */
     const struct counter *total;
     const struct counter *sub; /* subtotal of a breakdown or a series; NULL: the query is for the total */
     struct {
@@ -65,7 +67,8 @@ struct query {
     struct bytes sub_key;         /* full text of the sub key of a subtotal's series */
     char stored[COMPONENT_HASH + 1], stored_sub[COMPONENT_HASH + 1]; /* stored forms of key and sub_key */
     struct calendar calendar;
-    int64_t resolution; /* seconds of a counted period */
+    int64_t
+        quarters_since; /* counted periods are hours before this time, then quarter hours; 0: always hours */
     int64_t from, to;
     int64_t before_from, before_to; /* span that a comparison compares with */
     /* If a comparison includes the unit in progress: the end of the last counted period that has passed, and of the
@@ -82,6 +85,7 @@ struct query {
     enum query_format format;
     bool by_minute;      /* from the ring of minutes (minutes.h); `from` and `to` are whole minutes */
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
+    bool cuts_hours;     /* a bound or a unit of the answer begins within a UTC hour */
     bool is_outward;     /* bounds=outward has moved a bound to the start of a counted period */
     bool is_rounded;     /* round=hour in a zone whose offset is not a whole number of hours */
     bool allows_partial; /* partial=: the answer may omit a source that fails */
@@ -100,14 +104,24 @@ void query_copy(struct query *to, const struct query *from);
 struct bytes query_value(const struct query *q, size_t i);
 /* Writes the stored form of a key or a sub key. The stored form contains no NUL, so `out` is a string. */
 void query_store(struct bytes text, char out[COMPONENT_HASH + 1]);
+/* Returns the time from which counted periods are quarter hours, or HOUR_END. */
+static inline int64_t query_quarters_from(const struct query *q)
+{
+    return q->quarters_since > 0 ? q->quarters_since : HOUR_END;
+}
+/* Returns the seconds of a period that is counted at the time `t`. */
+static inline int64_t query_resolution(const struct query *q, int64_t t)
+{
+    return t < query_quarters_from(q) ? HOUR_SECONDS : QUARTER_SECONDS;
+}
 /* Return the last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
 static inline int64_t query_whole_before(const struct query *q, int64_t t)
 {
-    return t / q->resolution * q->resolution;
+    return t - t % query_resolution(q, t);
 }
 static inline int64_t query_whole_after(const struct query *q, int64_t t)
 {
-    return query_whole_before(q, t + q->resolution - 1);
+    return query_whole_before(q, t + query_resolution(q, t) - 1);
 }
 /* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which
  * the counted periods of the span begin. A span without such periods has a single row. */
@@ -158,8 +172,9 @@ struct query_error {
 struct query_context {
     const struct counters *counters;
     uint64_t max_rows;
-    int64_t now;         /* Unix seconds */
-    bool accepts_former; /* ns= may name a counter that is not configured, such as a removed counter */
+    int64_t now;            /* Unix seconds */
+    int64_t quarters_since; /* as in the query */
+    bool accepts_former;    /* ns= may name a counter that is not configured, such as a removed counter */
 };
 
 /* True if the rows are those of UTC days, or of longer units in UTC. */

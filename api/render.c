@@ -196,8 +196,7 @@ static bool is_counted(const struct series_row *row, const struct completeness *
 
 static bool is_row_complete(const struct series_row *row, const struct completeness *complete)
 {
-    return is_counted(row, complete) && !complete->is_approximate &&
-           units_hours_end(row->end) <= complete->until;
+    return is_counted(row, complete) && !complete->is_approximate && completeness_reaches(complete, row->end);
 }
 
 /* Appends the count of a row. The count is not known if the counter was added after the start of the row. */
@@ -691,7 +690,7 @@ void render_counters(const struct counters *c, const char *script, struct buf *o
                 continue;
             buf_append_str(out, n++ ? ",{" : "{");
             counter_json(&c->uniques[j], "member", out);
-            buf_printf(out, ",\"by\":\"%s\"}", c->uniques[j].by == PERIOD_DAY ? "day" : "hour");
+            buf_printf(out, ",\"by\":\"%s\"}", counters_period_name(c->uniques[j].by));
         }
         buf_append_str(out, "]}");
     }

@@ -99,17 +99,17 @@ static void note_hour(struct series *s, int64_t hour)
     s->last = hour > s->last ? hour : s->last;
 }
 
-/* Adds the count of an hour, or of a longer period that starts at `hour` and is within one unit. */
-static bool add_hour(struct series *s, int64_t hour, int64_t n, bool is_over)
+/* Adds the count of a counted period, or of a longer period that starts at `start` and is within one unit. */
+static bool add_period(struct series *s, int64_t start, int64_t n, bool is_over)
 {
-    if (hour < s->query->from || hour >= s->query->to)
+    if (start < s->query->from || start >= s->query->to)
         return true;
     if (is_over) {
         s->is_too_large |= __builtin_add_overflow(s->over.counter, n, &s->over.counter);
         return true;
     }
-    note_hour(s, hour);
-    return add_to_unit(s, unit_of(s, hour), hour, n);
+    note_hour(s, start);
+    return add_to_unit(s, unit_of(s, start), start, n);
 }
 
 /* Finds the first day in a total's value, and sets `d` to the hours of this day that belong to the same row or are
@@ -161,9 +161,9 @@ static bool add_days(struct series *s, struct bytes *value)
 bool series_takes(struct series *s, const struct record_key *period)
 {
     const struct calendar *c = &s->query->calendar;
-    int64_t last = period_end(period->unit, period->start) - HOUR_SECONDS;
+    int64_t last = period_end(period->unit, period->start) - 1;
     enum query_overlap overlap = query_overlap(s->query, period);
-    bool is_split = period->unit != PERIOD_HOUR && units_order(c, period->start) != units_order(c, last);
+    bool is_split = period->unit > PERIOD_HOUR && units_order(c, period->start) != units_order(c, last);
     s->is_part_unknown |= period->start < s->query->part_end && last >= s->query->part_end;
     s->needs_dropped_hours |= overlap == QUERY_PARTLY || (overlap == QUERY_WITHIN && is_split);
     return overlap == QUERY_WITHIN && !is_split;
@@ -171,7 +171,7 @@ bool series_takes(struct series *s, const struct record_key *period)
 
 bool series_add_count(struct series *s, int64_t start, int64_t n)
 {
-    return add_hour(s, start, n, false);
+    return add_period(s, start, n, false);
 }
 
 bool series_add(struct series *s, const struct record *r)
@@ -185,21 +185,23 @@ bool series_add(struct series *s, const struct record *r)
         return false;
     if (key.is_subtotal && !series_takes(s, &key))
         return true;
-    /* A total's record has one count for each hour. A subtotal's record has one count for each sub key of its hour. */
+    /* A total's record has one count for each hour or quarter hour. A subtotal's record has one count for each sub key of
+     * its period. */
     bool is_other = bytes_equal_str(key.key, COMPONENT_OTHER);
     bool is_key = !is_other || strcmp(q->stored, COMPONENT_OTHER) == 0;
     if (!q->sub && !is_other && !add_days(s, &value))
         return false;
     while (record_next_count(&value, &name, &n, &bad)) {
-        int64_t hour = key.start;
+        enum period_unit unit;
+        int64_t start = key.start;
         if (q->sub) {
             is_other = bytes_equal_str(name, COMPONENT_OTHER);
             is_key = bytes_equal(name, sub);
-        } else if (!hour_decode(name, &hour)) {
+        } else if (!total_period_decode(name, &unit, &start)) {
             return false;
         }
-        if ((is_other && query_may_have_other(q) && !add_hour(s, hour, n, true)) ||
-            (is_key && !add_hour(s, hour, n, false)))
+        if ((is_other && query_may_have_other(q) && !add_period(s, start, n, true)) ||
+            (is_key && !add_period(s, start, n, false)))
             return false;
     }
     return !bad;

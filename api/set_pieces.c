@@ -121,12 +121,16 @@ static size_t first_from(const struct set_list *l, size_t low, int64_t t)
     return low;
 }
 
+static bool has_parts(const struct set_list *l, size_t i)
+{
+    return i + 1 < l->n && l->pieces[i + 1].start < l->pieces[i].end;
+}
+
 /* True if the piece has neither parts nor lies in the time as a whole, so that its members in the time are not known. */
 static bool is_cut(const struct set_list *l, size_t i, int64_t from, int64_t to)
 {
     const struct set_piece *p = &l->pieces[i];
-    bool has_parts = i + 1 < l->n && l->pieces[i + 1].start < p->end;
-    return p->unit != PERIOD_HOUR && !has_parts && p->end > from && p->start < to;
+    return p->unit > PERIOD_HOUR && !has_parts(l, i) && p->end > from && p->start < to;
 }
 
 void set_pieces_cover(struct set_pieces *p, int64_t from, int64_t to, struct set_cover *out)
@@ -137,7 +141,7 @@ void set_pieces_cover(struct set_pieces *p, int64_t from, int64_t to, struct set
         out->is_cut |= i > 0 && is_cut(l, i - 1, from, to);
         while (i < l->n && l->pieces[i].start < to) {
             struct set_piece *piece = &l->pieces[i];
-            if (piece->end > to) {
+            if (piece->end > to && (piece->unit > PERIOD_HOUR || has_parts(l, i))) {
                 out->is_cut |= is_cut(l, i++, from, to);
                 continue;
             }
@@ -157,13 +161,12 @@ uint64_t set_piece_size(struct set_piece *piece)
 
 int set_pieces_open(struct set_pieces *p, struct set_piece *piece, size_t *bytes, struct error *error)
 {
-    char hour[HOUR_TEXT_MAX + 1];
+    char period[PERIOD_TEXT_MAX + 1];
     struct buf key = {0};
     if (piece->is_open)
         return 0;
-    struct bytes text = bytes_of(hour, hour_encode(piece->start, hour));
     buf_printf(&key, "%s|%s.", p->of->unique->ns, p->of->stored);
-    buf_append_bytes(&key, period_enclosing(text, PERIOD_HOUR, piece->unit));
+    buf_append(&key, period, period_encode(piece->unit, piece->start, period));
     uint32_t shard = generation_shard(p->g, buf_bytes(&key));
     piece->is_open = generation_set(p->g, shard, buf_bytes(&key), &piece->opened, error) == 0;
     buf_free(&key);

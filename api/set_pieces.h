@@ -1,9 +1,11 @@
 /* set_pieces: the sets of one named set (unique_query.h), as the archive and the aggregator have sent them.
  *
- * A piece is the set of one period: an hour, a day or a month. The archive may have pieces inside other pieces, because a
- * day is the union of its hours, and a month is the union of its days. The pieces of the aggregator have no such parts.
+ * A piece is the set of one period: a quarter hour, an hour, a day or a month. The archive may have pieces inside other
+ * pieces, because a day is the union of its hours, and a month is the union of its days. The pieces of the aggregator have
+ * no such parts.
  *
  * 1. set_pieces_cover returns pieces whose union is exactly the set of the given time.
+ *    An hour without quarter hours belongs to the time in which it begins.
  * 2. A large set of a mapped archive is used in place. Its size is known from its text, and its file is read only by
  *    set_pieces_open. Any other set is in memory, and set_pieces_bytes includes it.
  * 3. The loop adds pieces. Then one other thread may use all pieces, and returns them to the loop. Only the loop frees. */

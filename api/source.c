@@ -43,6 +43,7 @@ struct sources {
     TAILQ_HEAD(, question) reading; /* questions to the mapped archive, which take turns */
     struct event *turn;
     usec_t timeout;
+    int64_t quarters_since;
     struct question *open; /* list of all questions that have not ended */
 };
 
@@ -84,6 +85,7 @@ struct sources *sources_new(const struct sources_config *config)
     struct sources *s = mem_zalloc(sizeof *s);
     s->base = config->base;
     s->timeout = config->timeout;
+    s->quarters_since = config->quarters_since;
     s->local = config->local;
     s->turn = event_new(config->base, -1, 0, on_turn, s);
     struct stats_counter *joined = stats_counter(config->stats, "source_requests_shared_total", NULL,
@@ -133,6 +135,11 @@ void sources_free(struct sources **sp)
     }
     free(s);
     *sp = NULL;
+}
+
+int64_t sources_quarters_since(const struct sources *s)
+{
+    return s->quarters_since;
 }
 
 size_t sources_count(const struct sources *s)
@@ -198,6 +205,8 @@ static void finish(struct question *q, enum source_result result)
     }
     if (q->spec.ns.len > 0 && q->complete.counted_since == 0 && !q->complete.is_not_counted)
         q->complete.counted_since = q->not_counted;
+    if (result == SOURCE_OK && q->complete.n_missing == 0)
+        q->sources->quarters_since = q->complete.quarters_since;
     *q->link = q->next;
     if (q->next)
         q->next->link = q->link;
@@ -299,6 +308,7 @@ static void begin(struct question *q)
     q->complete.until = INT64_MAX;
     q->complete.counted_since = q->not_counted = q->archived_until = 0;
     q->complete.is_not_counted = false;
+    q->complete.quarters_since = 0;
     q->complete.coarse = (struct coarse_counter){0};
     q->complete.held_by[0] = '\0';
     if (q->spec.on_restart)
@@ -354,6 +364,14 @@ static void handle_cleared(struct question *q, const struct http_reply_view *rep
     ask(q);
 }
 
+/* The earlier of both times counts. An aggregator may have the time of an archive that was replaced since. */
+static void note_quarters(struct question *q, int64_t since)
+{
+    int64_t *noted = &q->complete.quarters_since;
+    if (since > 0 && (*noted == 0 || since < *noted))
+        *noted = since;
+}
+
 /* Stores the data of the counter from both sources, because a replaced archive may have other counters than the
  * aggregator. */
 static void note_counter(struct question *q, struct generation_counter c)
@@ -383,6 +401,9 @@ static bool read_headers(struct question *q, const struct http_reply_view *reply
         snprintf(q->complete.held_by, sizeof q->complete.held_by, "%s",
             http_reply_header(reply, "X-Millrace-Held-By"));
     }
+    int64_t quarters_since = 0;
+    bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Quarters-Since")), &quarters_since);
+    note_quarters(q, quarters_since);
     struct generation_counter c = {0};
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Counted-Since")), &c.since);
     bytes_to_i64(bytes_str(http_reply_header(reply, "X-Millrace-Not-Counted")), &c.not_counted);
@@ -563,6 +584,7 @@ static void end_local(struct question *q)
     if (is_whole && ok) {
         q->through = archive_read_info(q->read).through;
         q->archived_until = archive_read_info(q->read).until;
+        note_quarters(q, archive_read_info(q->read).quarters_since);
         q->has_through = true;
         const struct source_generation g = identify(archive_read_info(q->read));
         note_counter(q, archive_read_counter(q->read, q->spec.ns));
@@ -648,6 +670,7 @@ static bool recall(struct question *q)
         return false;
     sources_succeed(s, 0, SOURCE_READS);
     note_counter(q, generation_counter(g, q->spec.ns));
+    note_quarters(q, info.quarters_since);
     q->through = info.through;
     q->has_through = true;
     q->at = 1;

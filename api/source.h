@@ -67,6 +67,7 @@ struct sources_config {
     struct local_archive
         *local;     /* mapped archive, used as the first source; must outlive the sources; NULL: none */
     usec_t timeout; /* timeout of a question */
+    int64_t quarters_since; /* until the first answer */
     struct stats *stats;
 };
 /* Returns NULL if a URL is invalid. */
@@ -86,11 +87,20 @@ struct completeness {
         counted_since; /* Unix time when the counter was added; earlier events are not counted; 0: all are */
     int64_t events_since; /* counted_since of the events by which means divide; INT64_MAX: not counted */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
+    int64_t quarters_since;       /* counts from this time on are of quarter hours; 0: none */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };
+
+/* True if the counted periods that begin before `end` are complete. */
+static inline bool completeness_reaches(const struct completeness *c, int64_t end)
+{
+    bool is_quarter = c->quarters_since > 0 && end >= c->quarters_since;
+    int64_t part = end % (is_quarter ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR);
+    return (part > 0 ? end - part + (is_quarter ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR) : end) <= c->until;
+}
 
 /* Identity of a mapped generation. Generations with the same number and content have the same records. */
 struct source_generation {
@@ -126,6 +136,8 @@ struct source_question {
     void (*on_done)(
         void *arg, enum source_result result, const struct completeness *complete, const char *error);
 };
+/* The quarters_since of the latest answer that had all sources; before the first answer, the given time. */
+int64_t sources_quarters_since(const struct sources *s);
 size_t sources_count(const struct sources *s);
 struct local_archive *sources_local(const struct sources *s); /* NULL: no archive is mapped */
 /* Sends a GET request to one source, for information outside the read protocol. Rule 6 holds for its timeout. on_done is

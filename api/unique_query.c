@@ -37,6 +37,28 @@ static int find_unique(struct parameters *p, const struct counter *total, const 
         parameters_shown(label).text);
 }
 
+static int refuse_hours(struct parameters *p, const struct counter *unique, const char *what)
+{
+    parameters_hint(p, "a counter with `by = quarter` in [unique V.NS] answers for quarter hours");
+    return parameters_refuse(
+        p, 422, "hour-sets", "%s has a set for each UTC hour (by = hour); %s", unique->ns, what);
+}
+
+/* Refuses quarter hours. A zone of part hours has rules of its own (round=hour). */
+static int check_hours(struct parameters *p, const struct counter *unique, int64_t from, int64_t to)
+{
+    struct query *q = p->q;
+    int64_t since = q->quarters_since;
+    if (q->calendar.unit == UNIT_QUARTER)
+        return refuse_hours(p, unique, "ask for unit=hour or longer");
+    q->quarters_since = 0;
+    int r = period_query_check_zone(p, from, to);
+    q->quarters_since = since;
+    if (r != 0 || q->is_rounded || (from % HOUR_SECONDS == 0 && to % HOUR_SECONDS == 0))
+        return r;
+    return refuse_hours(p, unique, "the time must begin and end at a full hour UTC");
+}
+
 static int refuse_days(struct parameters *p, const struct counter *unique, const char *what)
 {
     parameters_hint(
@@ -48,9 +70,11 @@ static int refuse_days(struct parameters *p, const struct counter *unique, const
 /* Refuses a query that the sets of the counter cannot answer. */
 static int check_periods(struct parameters *p, const struct counter *unique, int64_t from, int64_t to)
 {
-    if (unique->by != PERIOD_DAY)
+    if (unique->by == PERIOD_QUARTER)
         return period_query_check_zone(p, from, to);
-    if (p->q->calendar.unit == UNIT_HOUR)
+    if (unique->by == PERIOD_HOUR)
+        return check_hours(p, unique, from, to);
+    if (p->q->calendar.unit <= UNIT_HOUR)
         return refuse_days(p, unique, "ask for unit=day or longer");
     if (!query_is_utc(p->q))
         return refuse_days(p, unique, "ask for timezone=UTC");

@@ -15,13 +15,12 @@ int64_t unique_render_end(const struct unique_count *c)
     for (size_t i = 0; i < c->query->n_sets && c->n_rows == 0; i++)
         if (c->query->sets[i].to > end)
             end = c->query->sets[i].to;
-    return units_hours_end(end);
+    return query_whole_after(&c->query->query, end);
 }
 
 static bool is_complete(int64_t from, int64_t to, const struct completeness *complete)
 {
-    return from >= complete->counted_since && !complete->is_approximate &&
-           units_hours_end(to) <= complete->until;
+    return from >= complete->counted_since && !complete->is_approximate && completeness_reaches(complete, to);
 }
 
 static void append_n(uint64_t n, bool is_counted, bool csv, struct buf *out)
@@ -186,7 +185,9 @@ static void render_retention(const struct unique_count *c, const struct complete
 /* True if the last hour or day of the set was counted. */
 static bool set_is_counted(const struct query_set *s, const struct completeness *complete)
 {
-    int64_t last = s->unique->by == PERIOD_DAY ? SECONDS_PER_DAY : HOUR_SECONDS;
+    int64_t last = s->unique->by == PERIOD_DAY    ? SECONDS_PER_DAY
+                   : s->unique->by == PERIOD_HOUR ? HOUR_SECONDS
+                                                  : QUARTER_SECONDS;
     return s->to - last >= complete->counted_since;
 }
 

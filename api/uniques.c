@@ -152,7 +152,9 @@ static void judge_completeness(struct answer *a)
     a->complete.is_approximate = a->query.query.is_rounded;
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
     if (a->is_complete)
-        a->complete = (struct completeness){.until = end, .counted_since = a->complete.counted_since};
+        a->complete = (struct completeness){.until = end,
+            .counted_since = a->complete.counted_since,
+            .quarters_since = a->complete.quarters_since};
 }
 
 static void begin_count(struct answer *a)
@@ -177,6 +179,7 @@ static void note_completeness(struct answer *a, const struct completeness *c)
 {
     struct completeness *all = &a->complete;
     bool is_first = a->at == 0;
+    all->quarters_since = c->quarters_since;
     if (is_first || c->until < all->until) {
         all->until = c->until;
         memcpy(all->held_by, c->held_by, sizeof all->held_by);
@@ -225,10 +228,10 @@ static void on_done(
 /* A set of days has its records under days, which sort before the hours of the same day. */
 static void append_key(const struct query_set *s, int64_t t, enum period_unit by, struct buf *target)
 {
-    char hour[HOUR_TEXT_MAX + 1];
+    char period[PERIOD_TEXT_MAX + 1];
     struct buf key = {0};
     buf_printf(&key, "%s|%s.", s->unique->ns, s->stored);
-    buf_append_bytes(&key, period_enclosing(bytes_of(hour, hour_encode(t, hour)), PERIOD_HOUR, by));
+    buf_append(&key, period, period_encode(by, t, period));
     url_encode(buf_bytes(&key), target);
     buf_free(&key);
 }
@@ -239,24 +242,29 @@ static enum period_unit largest_period(const struct unique_query *u)
     const struct query *q = &u->query;
     enum period_unit largest = query_largest_period(q);
     if (u->window > 1 && q->from != units_start(&q->calendar, q->from))
-        return PERIOD_HOUR; /* a window begins before `from` */
+        return q->cuts_hours ? PERIOD_QUARTER : PERIOD_HOUR; /* a window begins before `from` */
     return u->is_sticky && largest == PERIOD_MONTH ? PERIOD_DAY : largest;
 }
 
 /* Asks for the next named set. */
 static void ask(struct answer *a)
 {
-    static const char *const periods[] = {"hour", "day", "month"}; /* indexed by enum period_unit */
+    /* in the order of enum period_unit, from PERIOD_QUARTER on */
+    static const char *const periods[] = {"quarter", "hour", "day", "month"};
     const struct query_set *s = &a->query.sets[a->at];
     enum period_unit largest = largest_period(&a->query);
-    int64_t first = query_whole_after(&a->query.query, s->from);
-    int64_t last = query_whole_before(&a->query.query, s->to - 1);
+    const struct query *q = &a->query.query;
+    int64_t first = query_whole_after(q, s->from), last = query_whole_before(q, s->to - 1);
+    enum period_unit start = s->unique->by == PERIOD_DAY ? PERIOD_DAY
+                             : first % HOUR_SECONDS == 0 ? PERIOD_HOUR
+                                                         : PERIOD_QUARTER;
     struct buf target = {0};
     buf_append_str(&target, "/range?start=");
-    append_key(s, first < HOUR_END ? first : last, s->unique->by, &target);
+    append_key(s, first < HOUR_END ? first : last, start, &target);
     buf_append_str(&target, "&end=");
-    append_key(s, last < first ? first : last, PERIOD_HOUR, &target);
-    buf_printf(&target, "&rollups=%s&members=1", periods[largest]);
+    append_key(s, last < first ? first : last, last < query_quarters_from(q) ? PERIOD_HOUR : PERIOD_QUARTER,
+        &target);
+    buf_printf(&target, "&rollups=%s&members=1", periods[largest - PERIOD_QUARTER]);
     buf_append_char(&target, '\0');
     const struct source_question question = {.target = target.ptr,
         .ns = bytes_str(s->unique->ns),
@@ -272,6 +280,15 @@ static void ask(struct answer *a)
     buf_free(&target);
 }
 
+static void ask_again_of(struct answer *a)
+{
+    const struct uniques_config *config = &a->uniques->config;
+    struct http_request *req = a->req;
+    enum query_kind asked = a->query.query.asked;
+    answer_free(a);
+    config->again(req, asked, config->arg);
+}
+
 static void on_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
@@ -283,7 +300,9 @@ static void on_done(
         return;
     }
     note_completeness(a, complete);
-    if (result == SOURCE_STOPPED) {
+    if (result == SOURCE_OK && complete->quarters_since != a->query.query.quarters_since) {
+        ask_again_of(a);
+    } else if (result == SOURCE_STOPPED) {
         refuse_hold(a);
     } else if (result != SOURCE_OK) {
         unavailable(a, complete, why);

@@ -14,7 +14,7 @@
 #define MONDAY 1
 #define DATE_MAX 32
 
-static const char *const unit_names[] = {"hour", "day", "week", "mweek", "month"};
+static const char *const unit_names[] = {"15m", "hour", "day", "week", "mweek", "month"};
 static const char *const weekday_names[] = {
     "sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"};
 
@@ -179,12 +179,22 @@ static int64_t wall_of(const struct calendar *c, int64_t t)
     return wall_start(c, t + zone_offset(&c->zone, t));
 }
 
-/* Returns the start of the hour that clocks show at `t`, and sets the end of this hour. If the offset changes within
- * the hour, the hour starts or ends at the change. */
-static int64_t hour_span(const struct calendar *c, int64_t t, int64_t *to)
+static bool is_of_clock(const struct calendar *c)
+{
+    return c->unit <= UNIT_HOUR;
+}
+
+static int64_t clock_seconds(const struct calendar *c)
+{
+    return c->unit == UNIT_HOUR ? HOUR_SECONDS : QUARTER_SECONDS;
+}
+
+/* Returns the start of the hour or quarter hour that clocks show at `t`, and sets its end. If the offset changes within
+ * it, it starts or ends at the change. */
+static int64_t clock_span(const struct calendar *c, int64_t t, int64_t *to)
 {
     struct zone_span zone = zone_span_at(&c->zone, t);
-    int64_t start = t - modulo(t + zone.offset, HOUR_SECONDS), end = start + HOUR_SECONDS;
+    int64_t start = t - modulo(t + zone.offset, clock_seconds(c)), end = start + clock_seconds(c);
     *to = end < zone.to ? end : zone.to;
     return start > zone.from ? start : zone.from;
 }
@@ -192,13 +202,13 @@ static int64_t hour_span(const struct calendar *c, int64_t t, int64_t *to)
 int64_t units_order(const struct calendar *c, int64_t t)
 {
     int64_t to;
-    return c->unit == UNIT_HOUR ? hour_span(c, t, &to) : wall_of(c, t);
+    return is_of_clock(c) ? clock_span(c, t, &to) : wall_of(c, t);
 }
 
 int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *to)
 {
-    if (c->unit == UNIT_HOUR) {
-        *from = hour_span(c, t, to);
+    if (is_of_clock(c)) {
+        *from = clock_span(c, t, to);
         return *from;
     }
     struct zone_span zone = zone_span_at(&c->zone, t);
@@ -212,14 +222,14 @@ int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *
 int64_t units_start(const struct calendar *c, int64_t t)
 {
     int64_t order = units_order(c, t);
-    return c->unit == UNIT_HOUR ? order : zone_instant(&c->zone, order);
+    return is_of_clock(c) ? order : zone_instant(&c->zone, order);
 }
 
 int64_t units_next(const struct calendar *c, int64_t start)
 {
     int64_t end;
-    if (c->unit == UNIT_HOUR)
-        return hour_span(c, start, &end), end;
+    if (is_of_clock(c))
+        return clock_span(c, start, &end), end;
     struct zone_span zone = zone_span_at(&c->zone, start);
     int64_t next = wall_step(c, start + zone.offset, 1) - zone.offset;
     if (c->unit != UNIT_MONTH && zone.from <= start - FAR && zone.to > next + FAR)
@@ -232,15 +242,10 @@ int64_t units_next(const struct calendar *c, int64_t start)
     return t;
 }
 
-int64_t units_hours_end(int64_t end)
-{
-    return end + modulo(-end, HOUR_SECONDS);
-}
-
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n)
 {
-    if (c->unit == UNIT_HOUR)
-        return units_start(c, start - n * HOUR_SECONDS);
+    if (is_of_clock(c))
+        return units_start(c, start - n * clock_seconds(c));
     return zone_instant(&c->zone, wall_step(c, wall_of(c, start), -n));
 }
 
@@ -282,7 +287,7 @@ void units_print_date(const struct calendar *c, int64_t start, struct buf *out)
     p = print_two(p, d.year % 100, '-');
     p = print_two(p, d.month, '-');
     p = print_two(p, d.day, 'T');
-    if (c->unit == UNIT_HOUR) {
+    if (is_of_clock(c)) {
         int minutes = abs(offset) / 60;
         p = print_two(p, second / 3600, ':');
         p = print_two(p, second / 60 % 60, ':');

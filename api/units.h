@@ -1,7 +1,7 @@
-/* units: calendar units (hour, day, week, mweek, month) in a time zone.
+/* units: calendar units (15m, hour, day, week, mweek, month) in a time zone.
  *
- * A unit is identified by its start in Unix seconds. The counters keep UTC hours. An hour belongs to the unit that
- * contains the first second of the hour, in local time.
+ * A unit is identified by its start in Unix seconds. The counters keep hours or quarter hours of UTC. Each belongs to the
+ * unit that contains its first second, in local time.
  *
  * A zone is an IANA zone or a fixed offset. The first request for an IANA zone reads the file of the zone below
  * /usr/share/zoneinfo. The table is kept until the process ends (zone_table.h), so changed files need a restart.
@@ -13,7 +13,7 @@
  *    date again, so hours of the old day follow after the start of the new day.
  * 4. The name of a zone is a path below /usr/share/zoneinfo. A name consists of parts of [A-Za-z0-9_+-], joined by
  *    '/', so a name cannot lead outside this directory.
- * 5. An hour starts when clocks show a full hour, or when the offset changes.
+ * 5. An hour starts when clocks show a full hour, or when the offset changes. The same holds for a quarter hour.
  * 6. One thread only. */
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
@@ -43,8 +43,9 @@ int64_t zone_offset(const struct zone *z, int64_t utc);
 struct zone_span zone_span_at(const struct zone *z, int64_t utc);
 
 #define HOUR_SECONDS INT64_C(3600)
+#define QUARTER_SECONDS INT64_C(900)
 
-enum unit { UNIT_HOUR, UNIT_DAY, UNIT_WEEK, UNIT_MWEEK, UNIT_MONTH };
+enum unit { UNIT_QUARTER, UNIT_HOUR, UNIT_DAY, UNIT_WEEK, UNIT_MWEEK, UNIT_MONTH };
 
 /* A week starts on week_start (0 is Sunday), an mweek on Monday. */
 struct calendar {
@@ -67,12 +68,10 @@ int64_t units_span(const struct calendar *c, int64_t t, int64_t *from, int64_t *
 int64_t units_start(const struct calendar *c, int64_t t);
 /* Returns the start of the unit after the unit that starts at `start`. */
 int64_t units_next(const struct calendar *c, int64_t start);
-/* Returns the end of the last UTC hour that starts before `end`. Counts up to `end` include this whole hour. */
-int64_t units_hours_end(int64_t end);
 /* Returns the start of the n-th unit before the unit that starts at `start`. */
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n);
 
-/* Prints 2012-03-25T01:00:00+00:00 for an hour, 2012-03-25 for other units. */
+/* Prints 2012-03-25T01:00:00+00:00 for an hour or a quarter hour, 2012-03-25 for other units. */
 void units_print_date(const struct calendar *c, int64_t start, struct buf *out);
 
 #endif

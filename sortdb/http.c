@@ -48,6 +48,8 @@ static void add_headers(struct http_request *req, const struct generation *g, ui
     http_add_header_u64(req, "X-Millrace-Generation", info.number);
     http_add_header_u64(req, "X-Millrace-Through", info.through);
     http_add_header_u64(req, "X-Millrace-Stored-Until", (uint64_t)info.until);
+    if (info.quarters_since > 0)
+        http_add_header_u64(req, "X-Millrace-Quarters-Since", (uint64_t)info.quarters_since);
     if (shard != GENERATION_NO_SHARD)
         http_add_header_u64(req, "X-Millrace-Shard", shard);
 }

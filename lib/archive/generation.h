@@ -30,9 +30,10 @@ struct generation_source {
 
 struct generation_info {
     uint64_t number, through, records, bytes;
-    uint64_t content; /* manifest_content of the archive; 0 for one file */
-    int64_t until;    /* `until` of the manifest; 0 for one file */
-    int64_t modified; /* time of the latest modification of any file, in Unix seconds */
+    uint64_t content;       /* manifest_content of the archive; 0 for one file */
+    int64_t until;          /* `until` of the manifest; 0 for one file */
+    int64_t quarters_since; /* of the manifest; 0: no quarter hours, or one file */
+    int64_t modified;       /* time of the latest modification of any file, in Unix seconds */
     uint32_t shards;
     bool is_cut; /* the last line of a file has no LF */
 };

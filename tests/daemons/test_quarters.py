@@ -88,7 +88,11 @@ def short(members):
     return "#%d" % len(members) if len(members) > 3 else "=" + " ".join(str(m) for m in sorted(members))
 
 
-class Quarters(harness.MillraceTest):
+class Programs(harness.MillraceTest):
+    """A pipeline of which a test takes random steps, with its model."""
+
+    times = (MIDNIGHT,)
+
     def setUp(self):
         super().setUp()
         self.random = harness.seeded()
@@ -124,7 +128,7 @@ class Quarters(harness.MillraceTest):
     # Steps.
 
     def post(self):
-        around = MIDNIGHT + self.random.choice([-1, 0, 0, 1, 2]) * DAY // 2
+        around = self.random.choice(self.times) + self.random.choice([-1, 0, 0, 1, 2]) * DAY // 2
         events = [{"t": around + self.random.choice([self.random.randrange(DAY), self.random.randrange(3 * HOUR)]),
                    "l": self.random.choice(["a", "a!x", "a-", "twelve_bytes"]), "c": self.random.choice(["JP", "US", None]),
                    "v": self.random.randrange(6)} for _ in range(self.random.choice([1, 5, 60]))]
@@ -179,6 +183,8 @@ class Quarters(harness.MillraceTest):
         again = self.run_program("compactor", "--archive=" + other, "--export", "-", *args[:2]).stdout
         self.assertEqual(again, exported, self.log)
 
+
+class Quarters(Programs):
     def test_any_program(self):
         acts = [self.post] * 5 + [self.compact] * 3 + [self.kill, self.seal, self.switch]
         for i in range(harness.rounds(20)):

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 
 static const struct counter sub = {.ns = "c.u"};
-static struct query query = {
-    .kind = QUERY_BREAKDOWN, .sub = &sub, .resolution = HOUR_SECONDS, .from = 0, .to = HOUR_END, .limit = 3};
+static struct query query = {.kind = QUERY_BREAKDOWN, .sub = &sub, .from = 0, .to = HOUR_END, .limit = 3};
 
 static bool add(struct breakdown *b, const char *value)
 {

@@ -6,7 +6,7 @@
 #define APRIL INT64_C(1330560000) /* 1 March 2012 */
 
 static const struct counter total = {.ns = "u"};
-static struct query query = {.kind = QUERY_SERIES, .total = &total, .resolution = HOUR_SECONDS};
+static struct query query = {.kind = QUERY_SERIES, .total = &total};
 
 static void begin(struct series *s, const char *zone, enum unit unit, int64_t from, int64_t to)
 {

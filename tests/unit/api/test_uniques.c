@@ -18,13 +18,8 @@ static void make_query(struct unique_query *q, enum query_kind kind, const struc
     enum unit unit, int64_t from, int64_t to)
 {
     *q = (struct unique_query){.window = 1, .n_sets = 1};
-    q->query = (struct query){.kind = kind,
-        .total = &total,
-        .unique = unique,
-        .resolution = HOUR_SECONDS,
-        .from = from,
-        .to = to,
-        .now = to};
+    q->query =
+        (struct query){.kind = kind, .total = &total, .unique = unique, .from = from, .to = to, .now = to};
     assert_true(zone_find(BYTES_LITERAL("UTC"), &q->query.calendar.zone));
     q->query.calendar.unit = unit;
     q->sets[0] = (struct query_set){
