@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "compactor/archive.h"
 #include "compactor/record_source.h"
+#include "compactor/quarter_source.h"
 #include "compactor/slice_audit.h"
 #include "counts/records.h"
 #include "counts/slice_files.h"
@@ -92,6 +93,13 @@ static enum compact_result open_all_old(struct worker *w)
     return r;
 }
 
+/* True if the slice has hours of a time that the generation has by quarter hour. */
+static bool moves_hours(const struct worker *w, struct slice_reader *slice)
+{
+    int64_t since = w->job->g->made->quarters_since;
+    return since > 0 && slice_reader_state(slice)->newest_hour >= since;
+}
+
 static enum compact_result open_slices(struct worker *w)
 {
     const struct generation_merge *g = w->job->g;
@@ -112,7 +120,10 @@ static enum compact_result open_slices(struct worker *w)
             struct count_source *run = slice_reader_source(w->slices[i], k, BYTES_NONE);
             if (w->job->n_workers > 1)
                 run = record_filter_source(&w->part, run);
-            add_source(w, slice_audit_source(w->audits[i], run));
+            run = slice_audit_source(w->audits[i], run);
+            add_source(w, moves_hours(w, w->slices[i]) ? quarter_source(run, g->made->quarters_since,
+                                                             slice_reader_state(w->slices[i])->counters)
+                                                       : run);
         }
     }
     return r;

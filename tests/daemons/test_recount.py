@@ -10,6 +10,7 @@ import threading
 import time
 
 import harness
+import test_quarters
 from harness import wait_until
 from small_disk import SmallDisk
 from recount_case import RecountTest
@@ -73,6 +74,38 @@ class Recount(RecountTest):
         stop()
         self.check_exact()
         self.millrace("compact", "--verify")
+
+    def test_a_recount_begins_quarter_hours_earlier(self):
+        """Late events, which a slice counted by hour before its own quarters_since, move to the first quarter of their hours."""
+        old, new = (self.configuration(name, test_quarters.COUNTERS % added)
+                    for name, added in (("hours.conf", ("", "")), ("quarters.conf", test_quarters.QUARTERS)))
+        random, model, start = harness.seeded(), test_quarters.Model(), 1956484800  # in 2031 and 2032
+        model.since = 0
+
+        def events(n):
+            return [{"t": start + random.randrange(86400), "l": random.choice("ab"), "c": random.choice(["JP", "US"]),
+                     "v": random.randrange(9)} for _ in range(n)]
+        counted, late = events(200) + [{"t": start + 86399, "l": "a", "c": "JP", "v": 1}], events(40)
+        self.init()
+        self.post([json.dumps(e).encode() for e in counted])
+        self.count(old)
+        self.millrace("compact", config=old)
+        self.aggregator.stop()
+        self.count(new)
+        self.millrace("compact", config=new)
+        self.post([json.dumps(e).encode() for e in late])
+        self.wait_counted()
+        self.millrace("recount", config=new)
+        self.millrace("compact", "--replace=" + self.recounted, config=new)
+        self.assertEqual(self.manifest()["quarters_since"], 946684800)
+        for e in counted + [{**e, "t": e["t"] // 3600 * 3600} for e in late]:
+            model.add(e)
+        shard = os.path.join(self.archive, "current", "%s-0-of-1.csv")
+        for kind, lines in (("shard", model.lines()), ("sets", model.set_lines())):
+            got = harness.read_file(shard % kind).decode().splitlines()
+            self.assertEqual([line for line in got if not line.startswith("lookup|")], lines)
+        done = self.run_program("compactor", "--archive=" + self.archive, "--verify")
+        self.assertEqual(done.returncode, 0, done)
 
     def test_a_full_disk_is_a_temporary_failure(self):
         """Wherever the disk becomes full, the status is 75, and the same command continues."""
