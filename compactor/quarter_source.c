@@ -10,7 +10,8 @@ struct moved {
     struct count_source *inner;
     int64_t quarters_since;
     const char *counters;
-    bool is_total, is_moved; /* the current record: is of a total; is of an hour that becomes a quarter hour */
+    bool is_total,
+        is_moved; /* the current record: is of a total; is of an hour that becomes a quarter hour */
     struct buf key, name;
 };
 
@@ -41,8 +42,8 @@ static enum count_next next_record(struct count_source *base)
     enum count_next r = s->inner->kind->next_record(s->inner);
     struct record_key key;
     s->is_total = s->is_moved = false;
-    if (r != COUNT_FOUND ||
-        !record_key_parse(bytes_of(s->inner->key.ptr, s->inner->key.len - 1), &key) || key.is_lookup)
+    if (r != COUNT_FOUND || !record_key_parse(bytes_of(s->inner->key.ptr, s->inner->key.len - 1), &key) ||
+        key.is_lookup)
         return follow(s, r);
     s->is_total = !key.is_subtotal;
     if (s->is_total || (s->inner->is_set && counters_text_period(s->counters, key.ns) != PERIOD_QUARTER))

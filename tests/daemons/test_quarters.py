@@ -5,6 +5,7 @@ import collections
 import datetime
 import json
 import os
+import time
 
 import harness
 import test_aggregator
@@ -41,6 +42,7 @@ class Model:
 
     def __init__(self):
         self.counts, self.sets, self.since = collections.Counter(), collections.defaultdict(set), None
+        self.hours_from = 0  # without hours and quarter hours before
 
     def add(self, event):
         quarter = self.since is not None and event["t"] >= self.since
@@ -50,6 +52,15 @@ class Model:
         if self.since is not None:
             self.sets["q.u", user, period(event["t"], quarter)].add(event["v"])
 
+    def forget(self, user):
+        self.counts = collections.Counter({k: n for k, n in self.counts.items() if k[0] != user})
+        self.sets = collections.defaultdict(set, {k: members for k, members in self.sets.items() if k[1] != user})
+
+    def kept(self, p):
+        """The period of a subtotal's or a set's record."""
+        day = 3 + (p[0] == "w")
+        return p[:day] if p[:day] < period(self.hours_from, False)[:-1] else p
+
     def newest_hour(self, events):
         return max((e["t"] - e["t"] % HOUR for e in events), default=None)
 
@@ -57,7 +68,7 @@ class Model:
         totals, subs, parts = (collections.defaultdict(collections.Counter) for _ in range(3))
         for (user, p, country), n in self.counts.items():
             totals["u|" + user][p] += n
-            subs["c.u|" + user, p][country] += n
+            subs["c.u|" + user, self.kept(p)][country] += n
         sums = collections.defaultdict(collections.Counter)
         for (key, p), names in subs.items():
             while True:
@@ -73,15 +84,17 @@ class Model:
         return sorted(out)
 
     def set_lines(self):
-        sums, parts = collections.defaultdict(set), collections.defaultdict(set)
+        sums, parts, whole = (collections.defaultdict(set) for _ in range(3))
         for (ns, user, p), members in self.sets.items():
+            whole[ns, user, self.kept(p)] |= members
+        for (ns, user, p), members in whole.items():
             while True:
                 sums[ns, user, p] |= members
                 if len(p) - (p[0] == "w") == 2:
                     break
                 parts[ns, user, p[:-1]].add(p)
                 p = p[:-1]
-        return sorted("%s|%s.%s,%s" % (*k, short(m)) for k, m in sums.items() if k in self.sets or len(parts[k]) > 1)
+        return sorted("%s|%s.%s,%s" % (*k, short(m)) for k, m in sums.items() if k in whole or len(parts[k]) > 1)
 
 
 def short(members):
@@ -161,6 +174,21 @@ class Programs(harness.MillraceTest):
         self.compactor(*shards)
         self.check()
 
+    def drop_hours(self):
+        day = MIDNIGHT + self.random.choice([-1, 0, 1]) * DAY
+        self.compact()
+        self.model.hours_from = max(self.model.hours_from, day)
+        self.compactor("--drop-hours-before=" + time.strftime("%Y-%m-%d", time.gmtime(day)))
+        self.check()
+
+    def forget(self):
+        user = self.random.choice(["a", "a!x", "twelve_bytes"])
+        self.wait_counted()
+        self.compactor()
+        self.compactor("--forget=" + user)
+        self.model.forget(stored(user.encode()).decode())
+        self.check()
+
     def check(self):
         current = self.path(self.name, "archive", "current")
         for kind, expected in (("shard", self.model.lines()), ("sets", self.model.set_lines())):
@@ -177,6 +205,8 @@ class Programs(harness.MillraceTest):
     def import_export(self, exported):
         """An export, imported elsewhere, makes the same archive."""
         other, args = self.path(self.name, "other%d" % len(self.log)), ["--aggregator-url=none", "--sortdb-url=none", "--again"]
+        if self.model.hours_from:
+            args.append("--drop-hours-before=" + time.strftime("%Y-%m-%d", time.gmtime(self.model.hours_from)))
         path = self.write(self.name + ".export", exported)
         done = self.run_program("compactor", "--archive=" + other, "--shards=1", "--import", path, *args)
         self.assertEqual(done.returncode, 0, (self.log, done.stderr.decode()))
@@ -186,7 +216,7 @@ class Programs(harness.MillraceTest):
 
 class Quarters(Programs):
     def test_any_program(self):
-        acts = [self.post] * 5 + [self.compact] * 3 + [self.kill, self.seal, self.switch]
+        acts = [self.post] * 5 + [self.compact] * 3 + [self.kill, self.seal, self.switch, self.drop_hours, self.forget]
         for i in range(harness.rounds(20)):
             self.begin("p%d" % i)
             self.post()
