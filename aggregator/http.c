@@ -22,13 +22,17 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
     buf_printf(out,
         json ? ",\"slice\":%" PRIu64 ",\"events\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"rejected\":%" PRIu64
                ",\"events_total\":%" PRIu64 ",\"skipped_total\":%" PRIu64 ",\"rejected_total\":%" PRIu64
-               ",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64 ",\"held_by\":\"%s\",\"streams\":{"
+               ",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64
+               ",\"held_by\":\"%s\",\"resolution\":\"%s\""
+               ",\"quarters_since\":%" PRId64 ",\"streams\":{"
              : "slice: %" PRIu64 "\nevents: %" PRIu64 "\nskipped: %" PRIu64 "\nrejected: %" PRIu64
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
-               "\nnewest_event: %" PRId64 "\ncomplete_until: %" PRId64 "\nheld_by: %s\n",
+               "\nnewest_event: %" PRId64 "\ncomplete_until: %" PRId64 "\nheld_by: %s\nresolution: %s"
+               "\nquarters_since: %" PRId64 "\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
         n.total.events, n.total.skipped, n.total.rejected, n.newest_event,
-        count_watermark_until(app->watermark), count_watermark_held_by(app->watermark));
+        count_watermark_until(app->watermark), count_watermark_held_by(app->watermark),
+        app->counters->has_quarters ? "15m" : "1h", aggregate_quarters_since(app->aggregate));
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
         uint64_t end = c->offset + count_watermark_lag(app->watermark, i);

@@ -102,6 +102,11 @@ static double complete_until(void *ctx)
     return (double)count_watermark_until(((struct app *)ctx)->watermark);
 }
 
+static double quarters_since(void *ctx)
+{
+    return (double)aggregate_quarters_since(((struct app *)ctx)->aggregate);
+}
+
 /* Returns the age of `time`, or the time since counting began if `time` is unknown. */
 static double age_of(const struct app *app, int64_t time)
 {
@@ -159,6 +164,9 @@ static void register_metrics(struct wiring *w)
     stats_gauge(s, "sealed_slices", NULL, "sealed slices not yet cleared", sealed_slices, app);
     stats_gauge(s, "complete_until_seconds", NULL, "every event accepted before this time is counted",
         complete_until, app);
+    stats_gauge(s, "quarters_since_seconds", NULL,
+        "counts of this time and later are of quarter hours; 0: all counts are of hours", quarters_since,
+        app);
     stats_gauge(s, "complete_age_seconds", NULL,
         "age of complete_until_seconds; before complete_until is known, time since counting began",
         complete_age, app);

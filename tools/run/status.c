@@ -191,6 +191,10 @@ static void print_facts(const struct pipeline_status *s)
         s->complete_until > 0 ? " (" : "", s->complete_until > 0 ? age : "",
         s->complete_until > 0 ? " ago)" : "", held_by.len ? ", held back by " : "", (int)held_by.len,
         held_by.len ? held_by.ptr : "");
+    uint64_t quarters_since = 0;
+    json_doc_u64(s->daemons[peer_named("aggregator") - peers].stats, "/quarters_since", &quarters_since);
+    if (quarters_since > 0)
+        printf("resolution      15m since %s\n", rfc3339_write((int64_t)quarters_since, text));
     format_age(age, now - s->archive_made);
     if (s->archive_generation >= 0)
         printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
@@ -276,6 +280,9 @@ static void print_json(const struct pipeline_status *s)
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
     buf_append_str(&out, ",\"held_by\":");
     buf_append_json(&out, held_by);
+    uint64_t quarters_since = 0;
+    if (json_doc_u64(s->daemons[peer_named("aggregator") - peers].stats, "/quarters_since", &quarters_since))
+        append_number(&out, "quarters_since", quarters_since ? (double)quarters_since : -1, 0);
     append_number(&out, "archive_generation", (double)s->archive_generation, 0);
     append_number(&out, "archive_made", s->archive_made ? (double)s->archive_made : -1, 0);
     append_number(&out, "disk_free_bytes", (double)s->disk_free, 0);

@@ -11,7 +11,7 @@ import { dataTable } from "./table.js";
 
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events", pubsub: "stores the streams",
-  aggregator: "counts the streams by hour", compactor: "merges the counts into the archive", sortdb: "serves the archive", api: "answers queries and this page",
+  aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", api: "answers queries and this page",
 };
 
 const NUMBERS = {
@@ -20,7 +20,7 @@ const NUMBERS = {
   pubsub: (p, s, rate) => [["Published", rate("published")], ["Subscribers", count(Object.values(s.streams ?? {}).reduce((n, t) => n + t.subscribers, 0))],
     ["On disk", bytes(Object.values(s.streams ?? {}).reduce((n, t) => n + t.disk_bytes, 0))], disk(p, s)],
   aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
-    ["Complete until", clock(s.complete_until)], disk(p, s)],
+    ["Complete until", clock(s.complete_until)], ["Resolution", s.resolution ?? "1h"], disk(p, s)],
   sortdb: (p, s, rate) => [["Reads", rate("reads")], ["Records", count(s.records)], ["Size", bytes(s.bytes)]],
   api: (p, s, rate) => [["Queries", rate("queries")], ["In all", count(p.totals.queries)], ["Memory", bytes(s.resident_memory_bytes)]],
 };
