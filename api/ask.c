@@ -791,7 +791,7 @@ static void ask_events(struct ask *a)
         .on_record = events_record,
         .on_piece = on_piece,
         .on_done = events_done};
-    a->question = source_ask(a->asks->sources, &question);
+    a->question = source_ask(a->asks->config.sources, &question);
     buf_free(&target);
 }
 

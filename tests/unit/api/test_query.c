@@ -423,13 +423,13 @@ static void what_top_needs_is_shown_in_lines_of_the_configuration(void **state)
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    static const char *const refused[] = {"user=k&period=4611686018427387934m", "user=k&unit=year", "user=k&units=0", "user=k&units=1x",
-        "user=k&from=5&to=5", "user=k&from=7&to=5", "user=k&from=-1", "user=k&to=99999999999999999999",
-        "user=k&timezone=Mars/Base", "user=k&timezone=../../etc/passwd", "user=k&timezone=UTC&hour_offset=1",
-        "user=k&hour_offset=15", "user=k&week_start=someday", "user=k&limit=3", "user=k&format=xml",
-        "user=k&unit=day&unit=day", "user=k&user=j&feed=", "user=k&feed=all", "user=k&key=j", "user=k&sub=US",
-        "user=k&from=0&units=4", "user=k&from=0&unit_reference_ts=4", "user=k&unit=hour&from=0&to=4000000000",
-        "user=k&units=1001"};
+    static const char *const refused[] = {"user=k&period=4611686018427387934m", "user=k&unit=year",
+        "user=k&units=0", "user=k&units=1x", "user=k&from=5&to=5", "user=k&from=7&to=5", "user=k&from=-1",
+        "user=k&to=99999999999999999999", "user=k&timezone=Mars/Base", "user=k&timezone=../../etc/passwd",
+        "user=k&timezone=UTC&hour_offset=1", "user=k&hour_offset=15", "user=k&week_start=someday",
+        "user=k&limit=3", "user=k&format=xml", "user=k&unit=day&unit=day",
+        "user=k&user=j&feed=", "user=k&feed=all", "user=k&key=j", "user=k&sub=US", "user=k&from=0&units=4",
+        "user=k&from=0&unit_reference_ts=4", "user=k&unit=hour&from=0&to=4000000000", "user=k&units=1001"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct query_error e = bad(QUERY_SERIES, refused[i]);
         assert_int_equal(e.status, 400);
