@@ -177,6 +177,35 @@ class QuarterZones(test_quarters.Programs):
         self.assertEqual([(r["t"], r["n"]) for r in reply.json()["rows"] if r["n"]], rows, where)
         self.assertEqual(reply.json()["total"], len(set().union(*members.values())), where)
 
+    def members(self, key, span):
+        return {e["v"] for e in self.events if e["l"] == key and span[0] <= e["t"] - e["t"] % PART < span[1]}
+
+    def check_cohort(self, zone, unit, span, rounds):
+        """The members of one key in a span that are not members of another key in the span before."""
+        if self.since() != FIRST or self.refusal(zone, "day", *span, False):
+            return
+        key, other = self.random.sample(KEYS, 2)
+        before = 2 * span[0] - span[1], span[0]
+        reply = self.ask("cohort", all="%d..%d@q.u:%s" % (*span, key), **{"not": "%d..%d@q.u:%s" % (*before, other)}, timezone=zone.name)
+        self.assertEqual(reply.status, 200, reply)
+        self.assertEqual(reply.json()["n"], len(self.members(key, span) - self.members(other, before)), (self.log, zone.name, span, reply.body))
+
+    def check_retention(self, zone, unit, span, rounds):
+        """Of days: the members that were first seen in each, and seen again in each later day."""
+        if self.since() != FIRST:
+            return
+        key, days = self.random.choice(KEYS), [zone.start(span[0], "day")]
+        while len(days) < 5:
+            days.append(zone.start(days[-1] + 26 * HOUR, "day"))
+        reply = self.ask("retention", ns="q.u", key=key, unit="day", lookback=0, timezone=zone.name, from_=days[0], to=days[-1])
+        self.assertEqual(reply.status, 200, reply)
+        seen, expected = set(), []
+        sets = [self.members(key, s) for s in zip(days, days[1:])]
+        for i, members in enumerate(sets):
+            expected.append((days[i], len(members - seen), [len((members - seen) & later) for later in sets[i + 1:]]))
+            seen |= members
+        self.assertEqual([(r["t"], r["n"], [c["n"] for c in r["retained"]]) for r in reply.json()["rows"]], expected, (self.log, zone.name, reply.body))
+
     def check_answers(self):
         self.wait_counted()
         archive = self.path(self.name, "archive")
@@ -187,7 +216,7 @@ class QuarterZones(test_quarters.Programs):
         harness.wait_until(lambda: self.api.get("/health").status == 200, "the archive to be opened", timeout=harness.LONG)
         for _ in range(QUESTIONS):
             zone, unit = Zone(self.random.choice(ZONES)), self.random.choice(UNITS)
-            check = self.random.choice([self.check_series] * 3 + [self.check_breakdown, self.check_compare, self.check_uniques])
+            check = self.random.choice([self.check_series] * 3 + [self.check_breakdown, self.check_compare, self.check_uniques, self.check_cohort, self.check_retention])
             check(zone, unit, self.random_span(zone, unit), self.random.random() < 0.3)
         self.api.stop()
         if sortdb:
