@@ -385,9 +385,10 @@ class Counting(ValuesTest):
         self.assertEqual(len(rejects), counts.rejected)
 
     def test_max_keys(self):
-        """Values of keys over the limit are those of (other); a sub key that no event counts takes no place and has no lookup."""
+        """Values of keys over the limit are those of (other); a sub key that no event counts takes no place and has no lookup, and neither does
+        a key."""
         self.counters = "[input]\ntime = t\n[total r]\nkey = p\nvalue = v\nmax_keys = 2\n[subtotal c.r]\nkey = c\nmax_keys = 1\n"
-        rows = [("a", "unused", None), ("a", "twelve_bytes", None), ("a", "x", 5), ("b", "y", -7), ("c", "x", 1), ("d", "z", -1), ("a", "x", -5)]
+        rows = [("unused", "x", None), ("twelve_bytes", "x", None), ("a", "unused", None), ("a", "twelve_bytes", None), ("a", "x", 5), ("b", "y", -7), ("c", "x", 1), ("d", "z", -1), ("a", "x", -5)]
         text, _ = self.count([json.dumps({"t": 1331923247, "p": p, "c": c, "v": v}).encode() for p, c, v in rows])
         self.assertEqual(text, [b"c.r|(other).c3gi,(other):-1 x:1", b"c.r|a.c3gi,x:0", b"c.r|b.c3gi,(other):-7",
                                 b"r|(other),c3gi:0", b"r|a,c3gi:0", b"r|b,c3gi:-7"])
