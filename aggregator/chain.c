@@ -260,6 +260,15 @@ static enum slice_result set_quarters(
     return SLICE_OK;
 }
 
+/* True if the open slice cannot count on: the counters changed, or a recount counted by quarter hour from an earlier
+ * time. */
+static bool must_turn(const struct opening *o)
+{
+    int64_t since = o->manifest.quarters_since;
+    return strcmp(o->newest.counters, o->config->counters->text) != 0 ||
+           (since > 0 && since < o->newest.quarters_since);
+}
+
 enum slice_result chain_open(
     const struct chain_config *config, struct sealed *sealed, struct chain_next *next, struct error *error)
 {
@@ -279,8 +288,7 @@ enum slice_result chain_open(
         r = slice_look(path, number, &o.newest, error);
         if (r == SLICE_OK && o.newest.number > 0)
             r = check_state(&o, &o.newest);
-        if (r == SLICE_OK && o.newest.number > 0 && !o.newest.sealed &&
-            strcmp(o.newest.counters, config->counters->text) != 0) {
+        if (r == SLICE_OK && o.newest.number > 0 && !o.newest.sealed && must_turn(&o)) {
             log_info("the counters changed; sealing the open slice", LOG_U("slice", o.newest.number));
             r = seal_as_it_is(&o, path);
             o.newest.sealed = r == SLICE_OK;

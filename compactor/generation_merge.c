@@ -93,18 +93,12 @@ static enum compact_result open_all_old(struct worker *w)
     return r;
 }
 
-/* True if the slice has hours of a time that the generation has by quarter hour. */
-static bool moves_hours(const struct worker *w, struct slice_reader *slice)
-{
-    int64_t since = w->job->g->made->quarters_since;
-    return since > 0 && slice_reader_state(slice)->newest_hour >= since;
-}
-
 static enum compact_result open_slices(struct worker *w)
 {
     const struct generation_merge *g = w->job->g;
     enum compact_result r = COMPACT_OK;
     size_t n = g->last >= g->first ? (size_t)(g->last - g->first + 1) : 0;
+    int64_t since = g->made->quarters_since;
     w->slices = mem_zalloc((n + 1) * sizeof(struct slice_reader *));
     w->audits = mem_zalloc((n + 1) * sizeof(struct slice_audit *));
     for (size_t i = 0; i < n && r == COMPACT_OK; i++) {
@@ -116,14 +110,15 @@ static enum compact_result open_slices(struct worker *w)
         if (r != COMPACT_OK)
             break;
         w->n_slices++;
+        const struct slice_state *state = slice_reader_state(w->slices[i]);
+        bool moves_hours = since > 0 && state->newest_hour >= since;
         for (size_t k = 0; k < slice_reader_runs(w->slices[i]); k++) {
             struct count_source *run = slice_reader_source(w->slices[i], k, BYTES_NONE);
+            if (moves_hours) /* before the filter, which takes these hours for rollups */
+                run = quarter_source(run, since, state->counters);
             if (w->job->n_workers > 1)
                 run = record_filter_source(&w->part, run);
-            run = slice_audit_source(w->audits[i], run);
-            add_source(w, moves_hours(w, w->slices[i]) ? quarter_source(run, g->made->quarters_since,
-                                                             slice_reader_state(w->slices[i])->counters)
-                                                       : run);
+            add_source(w, slice_audit_source(w->audits[i], run));
         }
     }
     return r;

@@ -3,6 +3,7 @@
 #include "archive/sorted_file.h"
 #include "base/xxh3.h"
 #include "compactor/archive.h"
+#include "compactor/quarter_source.h"
 #include "compactor/record_filter.h"
 #include "compactor/record_source.h"
 #include "compactor/verify_rollups.h"
@@ -206,6 +207,7 @@ static bool is_compared(void *manifest, const struct record_key *key, int64_t st
 static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t first, uint64_t last)
 {
     enum compact_result r = COMPACT_OK;
+    int64_t since = v->manifest.quarters_since;
     s->slices = mem_zalloc((last - first + 1) * sizeof(struct slice_reader *));
     for (uint64_t n = first; n <= last && r == COMPACT_OK; n++) {
         char *path = slice_path(v->spec->slices, n);
@@ -214,9 +216,13 @@ static enum compact_result add_slices(struct verify *v, struct side *s, uint64_t
         if (r != COMPACT_OK)
             break;
         struct slice_reader *slice = s->slices[s->n_slices++];
-        for (size_t k = 0; k < slice_reader_runs(slice); k++)
-            count_sources_add(
-                &s->sources, record_filter_source(&v->compared, slice_reader_source(slice, k, BYTES_NONE)));
+        for (size_t k = 0; k < slice_reader_runs(slice); k++) {
+            const struct slice_state *state = slice_reader_state(slice);
+            struct count_source *run = slice_reader_source(slice, k, BYTES_NONE);
+            if (since > 0 && state->newest_hour >= since)
+                run = quarter_source(run, since, state->counters);
+            count_sources_add(&s->sources, record_filter_source(&v->compared, run));
+        }
     }
     return r;
 }

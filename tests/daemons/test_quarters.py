@@ -43,14 +43,16 @@ class Model:
     def __init__(self):
         self.counts, self.sets, self.since = collections.Counter(), collections.defaultdict(set), None
         self.hours_from = 0  # without hours and quarter hours before
+        self.running = None  # a later time from which the running aggregator counts by quarter hour
 
     def add(self, event):
-        quarter = self.since is not None and event["t"] >= self.since
+        quarter = self.since is not None and event["t"] >= (self.running or self.since)
+        is_first = not quarter and self.since is not None and event["t"] >= self.since
         user, country = (stored(event[k].encode()).decode() if isinstance(event[k], str) else "None" for k in "lc")
-        self.counts[user, period(event["t"], quarter), country] += 1
+        self.counts[user, period(event["t"], quarter) + ("0" if is_first else ""), country] += 1
         self.sets["v.u", user, period(event["t"], False)].add(event["v"])
         if self.since is not None:
-            self.sets["q.u", user, period(event["t"], quarter)].add(event["v"])
+            self.sets["q.u", user, period(event["t"], quarter) + ("0" if is_first else "")].add(event["v"])
 
     def forget(self, user):
         self.counts = collections.Counter({k: n for k, n in self.counts.items() if k[0] != user})
@@ -110,10 +112,10 @@ class Programs(harness.MillraceTest):
         super().setUp()
         self.random = harness.seeded()
 
-    def begin(self, name):
+    def begin(self, name, quarters=None):
         self.name, self.log, self.shards, self.events = name, [], self.random.randrange(1, 4), []
         self.model, self.pubsub = Model(), test_aggregator.Pubsub(self)
-        self.configure(self.random.random() < 0.3)
+        self.configure(self.random.random() < 0.3 if quarters is None else quarters)
         self.aggregator = self.launch()
         self.compactor("--init", "--shards=%d" % self.shards)
 
@@ -254,6 +256,42 @@ class Quarters(Programs):
         self.assertIn("the import has counts of whole hours from w0112 on", done.stderr.decode())
         broken = self.write("broken", "c.u|b.w0113,JP:9\nc.u|b.w01131,JP:2\n")
         self.assertIn("the hour is not the sum of its quarter hours", self.run_program("compactor", *args, "--import", broken).stderr.decode())
+
+    def test_a_recount_counts_all_by_quarter(self):
+        """After a recount by quarter hour, late events of the time before count in the first quarter of their hour until the next start."""
+        for i in range(3):
+            self.begin("p%d" % i, False)
+            for act in (self.post, self.compact, self.switch, self.post, self.compact):
+                act()
+            self.recount()
+            self.check()
+            self.model.running = self.late
+            for act in (self.post, self.post, self.compact, self.kill):
+                act()
+            self.model.running = None
+            for act in (self.post, self.compact):
+                act()
+            self.aggregator.stop()
+            self.pubsub.close()
+
+    def recount(self):
+        archive, data = self.path(self.name, "recounted"), self.path(self.name, "recount")
+        other = self.daemon("aggregator", "--config", self.config, "--data-dir", data, "--pubsub-url", self.pubsub.url, "--archive", archive,
+                            "--flush-interval=20ms").wait_ready(harness.LONG)
+        harness.wait_until(lambda: int(other.stats()["streams"]["clicks"]["offset"]) == len(self.pubsub.data), "all to be counted",
+                           timeout=harness.LONG)
+        for args in (["--init", "--shards=%d" % self.shards], []):
+            done = self.run_program("compactor", "--archive=" + archive, "--slices=" + os.path.join(data, "slices"),
+                                    "--aggregator-url=" + other.url, "--sortdb-url=none", *args)
+            self.assertEqual(done.returncode, 0, done)
+        other.stop()
+        self.late, self.model = self.model.since, Model()
+        self.model.since = 0
+        for event in self.events:
+            self.model.add(event)
+        done = self.run_program("compactor", "--archive=" + self.path(self.name, "archive"), "--slices=" + self.path(self.name, "data", "slices"),
+                                "--aggregator-url=" + self.aggregator.url, "--sortdb-url=none", "--replace=" + archive)
+        self.assertEqual(done.returncode, 0, done)
 
     def test_imports_keep_to_the_open_slice(self):
         """The open slice decides where quarter hours begin, also while it has no events or its aggregator is stopped."""
