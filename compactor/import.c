@@ -31,6 +31,7 @@ struct import {
     size_t n_entries;
     bool has_rollups;
     struct import_periods periods;
+    int64_t newest_sub_hour;  /* the latest hour of a subtotal; 0: none */
     bool has_uniques;         /* the archive has unique counters */
     struct value_sums values; /* names the totals with a value */
     struct import_ns *namespaces;
@@ -92,9 +93,10 @@ static struct bytes take_line(struct import_file *f, struct bytes line)
     return line;
 }
 
-/* Notes the periods of a total or a subtotal. The hour of a subtotal may be a rollup. */
-static void note_periods(struct import_periods *p, const struct record_key *key, struct bytes line)
+/* Notes the periods of a total or a subtotal. The hour of a subtotal may be a rollup, if the text has quarter hours. */
+static void note_periods(struct import *i, const struct record_key *key, struct bytes line)
 {
+    struct import_periods *p = &i->periods;
     struct bytes rest = bytes_of(key->key.ptr + key->key.len + 1, 0), name = BYTES_NONE;
     enum period_unit unit = key->unit;
     int64_t start = key->start;
@@ -107,6 +109,8 @@ static void note_periods(struct import_periods *p, const struct record_key *key,
             period_decode(name, &unit, &start);
         if (is_total && unit == PERIOD_HOUR && start > p->newest_hour)
             p->newest_hour = start;
+        if (key->is_subtotal && !key->is_set && unit == PERIOD_HOUR && start > i->newest_sub_hour)
+            i->newest_sub_hour = start;
         if (unit == PERIOD_QUARTER && (p->oldest_quarter == 0 || start < p->oldest_quarter))
             p->oldest_quarter = start;
         if (!is_total)
@@ -196,7 +200,7 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
         return refuse_line(f, wrong, error);
     add_values(f, &key, line);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
-    note_periods(&i->periods, &key, line);
+    note_periods(i, &key, line);
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;
     enum compact_result r = external_sort_add(i->sorts[part], line, error);
     return r == COMPACT_REFUSED ? refuse_line(f, error->text, error) : r;
@@ -356,6 +360,16 @@ static enum compact_result read_file(
     return r;
 }
 
+/* The time from which the text's hours are rollups, which is the quarters_since of the archive after the import. */
+static int64_t quarters_from(const struct import *i, const struct manifest *archive)
+{
+    int64_t newest =
+        archive->newest_hour > i->periods.newest_hour ? archive->newest_hour : i->periods.newest_hour;
+    if (i->periods.oldest_quarter == 0 || archive->quarters_since > 0)
+        return i->periods.oldest_quarter == 0 ? 0 : archive->quarters_since;
+    return newest > 0 ? newest + SECONDS_PER_HOUR : HOUR_FIRST;
+}
+
 static enum compact_result finish_part(
     struct import *i, uint32_t k, const struct import_spec *spec, struct error *error)
 {
@@ -363,9 +377,9 @@ static enum compact_result finish_part(
     if (r != COMPACT_OK)
         return r;
     i->parts[k] = *external_sort_sources(i->sorts[k]);
-    if (i->has_rollups) {
-        i->views[k] = import_rollups_source(
-            i->parts[k].list, i->parts[k].n, spec->archive, spec->hours_from, i->periods.oldest_quarter > 0);
+    if (i->has_rollups || i->periods.oldest_quarter > 0) {
+        i->views[k] = import_rollups_source(i->parts[k].list, i->parts[k].n, spec->archive, spec->hours_from,
+            quarters_from(i, spec->archive));
         i->parts[k] = (struct count_sources){&i->views[k], 1};
     }
     return r;
@@ -394,6 +408,8 @@ enum compact_result import_read(const struct import_spec *spec, struct import **
         i->total += stat(spec->files[k], &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     for (size_t k = 0; k < spec->n_files && r == COMPACT_OK; k++)
         r = read_file(spec, i, spec->files[k], error);
+    if (i->periods.oldest_quarter == 0 && i->newest_sub_hour > i->periods.newest_hour)
+        i->periods.newest_hour = i->newest_sub_hour;
     for (uint32_t k = 0; k < i->n_parts && r == COMPACT_OK; k++)
         r = finish_part(i, k, spec, error);
     join_sums(i);

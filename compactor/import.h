@@ -69,7 +69,7 @@ const char *import_new_counters(const struct import *i);
 const struct coarse *import_coarse(const struct import *i);
 /* The periods of the imported counts. */
 struct import_periods {
-    int64_t newest_hour;    /* the latest hour in a total; 0: none */
+    int64_t newest_hour;    /* the latest hour that is no rollup; 0: none */
     int64_t oldest_quarter; /* the earliest quarter hour; 0: none */
 };
 struct import_periods import_periods(const struct import *i);

@@ -15,7 +15,7 @@ struct rollups {
     struct count_merge *merge;
     const struct manifest *archive;
     int64_t hours_from;
-    bool has_quarters;
+    int64_t quarters_from;
     struct bytes line; /* the current record of the merge */
     bool has_line;     /* `line` was not yet returned */
     struct buf printed;
@@ -107,6 +107,12 @@ static enum count_next give(struct rollups *s, struct bytes line)
 
 static enum count_next fail_alone(struct rollups *s, struct bytes key, enum period_unit unit)
 {
+    if (unit == PERIOD_HOUR) {
+        error_set(&s->record.base.error, COUNT_DAMAGED,
+            "%.*s: an hour without its quarter hours, but the archive counts that time by quarter hour",
+            (int)(key.len < KEY_SHOWN ? key.len : KEY_SHOWN), key.ptr);
+        return COUNT_FAILED;
+    }
     error_set(&s->record.base.error, COUNT_DAMAGED,
         "%.*s: a %s without its %s, but the archive keeps the hours of that time; add --drop-hours-before to "
         "import days without hours",
@@ -137,7 +143,8 @@ static enum count_next release(struct rollups *s, bool has_next)
         }
         return COUNT_END;
     }
-    if (key.unit == PERIOD_HOUR || (key.unit == PERIOD_DAY && key.start < s->hours_from)) {
+    if ((key.unit == PERIOD_HOUR && key.start < s->quarters_from) ||
+        (key.unit == PERIOD_DAY && key.start < s->hours_from)) {
         struct buf t = s->shown;
         s->shown = s->held;
         s->held = t;
@@ -178,7 +185,7 @@ static enum count_next next_record(struct count_source *base)
         bool is_set = key.is_subtotal && line_is_set(s->line);
         if (is_set && needs_hours(s, &key))
             buf_append_bytes(&s->set_day, text);
-        bool may_be_rollup = key.is_subtotal && key.unit >= (s->has_quarters ? PERIOD_HOUR : PERIOD_DAY);
+        bool may_be_rollup = key.is_subtotal && key.unit >= (s->quarters_from > 0 ? PERIOD_HOUR : PERIOD_DAY);
         if (!may_be_rollup || is_set)
             return give(s, s->line);
         buf_clear(&s->held);
@@ -201,7 +208,7 @@ static void close_source(struct count_source *base)
 }
 
 struct count_source *import_rollups_source(struct count_source **sources, size_t n,
-    const struct manifest *archive, int64_t hours_from, bool has_quarters)
+    const struct manifest *archive, int64_t hours_from, int64_t quarters_from)
 {
     static const struct count_source_kind kind = {next_record, text_record_next_value, close_source, NULL};
     struct rollups *s = mem_zalloc(sizeof *s);
@@ -210,6 +217,6 @@ struct count_source *import_rollups_source(struct count_source **sources, size_t
     s->merge = count_merge_new(sources, n);
     s->archive = archive;
     s->hours_from = hours_from;
-    s->has_quarters = has_quarters;
+    s->quarters_from = quarters_from;
     return &s->record.base;
 }

@@ -14,8 +14,9 @@
 #include "counts/manifest.h"
 
 /* Merges the sources, so the result has each key once. Borrows the sources and the archive's manifest, which must
- * outlive the result. `has_quarters`: the text has quarter hours. */
+ * outlive the result. `quarters_from`: the first second from which the hours
+ * of the text are rollups; 0: the text has no quarter hours. */
 struct count_source *import_rollups_source(struct count_source **sources, size_t n,
-    const struct manifest *archive, int64_t hours_from, bool has_quarters);
+    const struct manifest *archive, int64_t hours_from, int64_t quarters_from);
 
 #endif
