@@ -34,7 +34,7 @@ static bool has_parts(const struct archive_source *s, struct bytes key, size_t a
 static bool take(struct archive_source *s, const struct record_key *k, struct bytes key, size_t after)
 {
     s->at = after;
-    if (!k->is_subtotal || k->unit == PERIOD_HOUR)
+    if (!k->is_subtotal || k->unit == PERIOD_QUARTER)
         return true;
     bool parts = has_parts(s, key, after);
     if (k->unit <= s->unit) {

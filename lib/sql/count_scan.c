@@ -12,10 +12,10 @@
 /* A count of the current group. */
 struct grouped {
     size_t name, name_len; /* in `names` */
-    uint64_t n;
+    int64_t n;
 };
 
-/* The counts of one key in one day or month, of several records. */
+/* The counts of one key in one unit, of several records. */
 struct group {
     struct buf key, names; /* `key` is NS|KEY */
     size_t ns_len;
@@ -106,7 +106,7 @@ struct count_scan *count_scan_new(struct sql_snapshot *snapshot, const struct co
     s->from = b->from < HOUR_FIRST ? HOUR_FIRST : b->from >= HOUR_END ? HOUR_END - 3600 : b->from;
     s->from = sql_period_floor(s->unit, s->from);
     s->end = b->end > HOUR_END ? HOUR_END : b->end;
-    if (s->unit != PERIOD_HOUR && s->end > s->from)
+    if (s->end > s->from)
         s->end = period_end(s->unit, sql_period_floor(s->unit, s->end - 1));
     s->shard = GENERATION_NO_SHARD;
     if (s->ns.ptr && s->key.ptr) {
@@ -175,6 +175,8 @@ static enum verdict judge(struct count_scan *s, struct bytes key)
     enum verdict v = judge_key(s, key);
     if (v != TAKE || !k->is_subtotal)
         return v;
+    if (s->unit != PERIOD_QUARTER && k->unit > s->unit) /* a day without hours, or a month without days */
+        return SKIP;
     if (k->start >= s->end)
         return leave_key(s, key);
     if (k->start >= s->from) {
@@ -252,8 +254,7 @@ static enum count_next next_value(struct count_scan *s, struct count_row *row, s
             continue;
         }
         row->sub = BYTES_NONE;
-        row->unit = PERIOD_HOUR;
-        if (!hour_decode(v.name, &row->start))
+        if (!total_period_decode(v.name, &row->unit, &row->start))
             return malformed(error, v.name);
         if (row->start >= s->end)
             return COUNT_END;
@@ -305,21 +306,15 @@ static struct bytes name_of(const struct group *g, const struct grouped *c)
     return bytes_of(g->names.ptr + c->name, c->name_len);
 }
 
-/* A sum over 2^64 - 1 stays at this value, which no column of SQL can hold. */
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static void add_to_group(struct group *g, const struct count_row *row)
+/* Returns false if the sum exceeds 64 bits. */
+static bool add_to_group(struct group *g, const struct count_row *row)
 {
     struct grouped *last = g->n > 0 ? &g->counts[g->n - 1] : NULL;
-    if (last && bytes_equal(name_of(g, last), row->sub)) {
-        last->n = add(last->n, row->n);
-        return;
-    }
+    if (last && bytes_equal(name_of(g, last), row->sub))
+        return !__builtin_add_overflow(last->n, row->n, &last->n);
     *ARRAY_ADD(g->counts, g->n, g->room) = (struct grouped){g->names.len, row->sub.len, row->n};
     buf_append_bytes(&g->names, row->sub);
+    return true;
 }
 
 static int compare_grouped(const void *a, const void *b, void *group)
@@ -335,24 +330,26 @@ static bool is_sorted(const struct group *g)
     return true;
 }
 
-/* Sorts the counts by name, and adds up those of one name. */
-static void sum_group(struct group *g)
+/* Sorts the counts by name, and adds up those of one name. Returns false if a sum exceeds 64 bits. */
+static bool sum_group(struct group *g)
 {
     size_t kept = 0;
+    bool fits = true;
     if (is_sorted(g))
-        return;
+        return true;
     qsort_r(g->counts, g->n, sizeof *g->counts, compare_grouped, g);
     for (size_t i = 1; i < g->n; i++) {
         struct grouped *last = &g->counts[kept];
         if (bytes_equal(name_of(g, last), name_of(g, &g->counts[i])))
-            last->n = add(last->n, g->counts[i].n);
+            fits = !__builtin_add_overflow(last->n, g->counts[i].n, &last->n) && fits;
         else
             g->counts[++kept] = g->counts[i];
     }
     g->n = kept + 1;
+    return fits;
 }
 
-/* Reads all counts of the next day or month of a key. */
+/* Reads all counts of the next unit of a key. */
 static enum count_next next_group(struct count_scan *s, struct error *error)
 {
     struct count_row row = s->ahead;
@@ -361,16 +358,20 @@ static enum count_next next_group(struct count_scan *s, struct error *error)
     if (r != COUNT_FOUND)
         return r;
     open_group(s, &row);
+    bool fits = true;
     do {
-        add_to_group(&s->group, &row);
+        fits = add_to_group(&s->group, &row) && fits;
         r = next_count(s, &row, error);
     } while (r == COUNT_FOUND && is_of_group(s, &row));
     if (r == COUNT_FAILED)
         return r;
     s->has_ahead = r == COUNT_FOUND;
     s->ahead = row;
-    sum_group(&s->group);
-    return COUNT_FOUND;
+    if (sum_group(&s->group) && fits)
+        return COUNT_FOUND;
+    error_set(error, COUNT_TOO_LARGE, "the sum of a %s exceeds 64 bits: %.*s", sql_unit_name(s->unit),
+        (int)s->group.key.len, s->group.key.ptr);
+    return COUNT_FAILED;
 }
 
 enum count_next count_scan_next(struct count_scan *s, struct count_row *row, struct error *error)
@@ -378,7 +379,7 @@ enum count_next count_scan_next(struct count_scan *s, struct count_row *row, str
     struct group *g = &s->group;
     if (s->end <= s->from)
         return COUNT_END;
-    if (s->unit == PERIOD_HOUR)
+    if (s->unit == PERIOD_QUARTER)
         return next_count(s, row, error);
     if (g->next == g->n) {
         enum count_next r = next_group(s, error);

@@ -4,9 +4,9 @@
  *     u     jehiah         2012-04-01 03   hour    2        a total
  *     c.u   jehiah   JP    2012-04-01 03   hour    1        a subtotal
  *
- * 1. Each count is in exactly one row. With PERIOD_HOUR, a row is an hour, except that a day whose hours the archive has
- *    dropped is one row. With PERIOD_DAY or PERIOD_MONTH, each row is a whole day or month in UTC: the sum of a rollup of
- *    the archive, of hours without a rollup, and of the hours of slices.
+ * 1. Each count is in exactly one row. With PERIOD_QUARTER, a row is an hour or quarter hour as it was counted, except that
+ *    a day whose hours the archive has dropped is one row. With a larger unit, each row is a whole hour, day or month in
+ *    UTC: the sum of a rollup of the archive, of its parts without a rollup, and of the counts of slices.
  * 2. Rollups are never rows beside their parts, and sets of unique counters are not read.
  * 3. A scan reads all records that match the bounds, and may return further rows. The caller compares again.
  * 4. A scan with ns and key takes one search in one shard and in each run of the slices. A scan with a key takes such a search for
@@ -32,7 +32,7 @@ struct count_row {
     struct bytes sub;     /* NULL: a total */
     enum period_unit unit;
     int64_t start;
-    uint64_t n;
+    int64_t n;
 };
 
 /* Copies the bounds. The snapshot must stay begun until the scan is freed. */

@@ -223,7 +223,7 @@ static const struct comparison *comparison_named(struct bytes name)
 static int filter(sqlite3_vtab_cursor *cursor, int number, const char *plan, int argc, sqlite3_value **argv)
 {
     struct counts_cursor *c = (struct counts_cursor *)cursor;
-    struct count_scan_bounds bounds = {.from = HOUR_FIRST, .end = HOUR_END};
+    struct count_scan_bounds bounds = {.from = HOUR_FIRST, .end = HOUR_END, .unit = PERIOD_QUARTER};
     struct stored_bounds stored;
     struct bytes name;
     (void)number;
@@ -260,10 +260,9 @@ static int result_component(struct counts_cursor *c, sqlite3_context *context, s
 /* Returns NS|KEY.PERIOD,SUB or NS|KEY,PERIOD, as the archive has it. */
 static void result_record(struct counts_cursor *c, sqlite3_context *context)
 {
-    char hour[HOUR_TEXT_MAX + 1];
+    char text[PERIOD_TEXT_MAX + 1];
     const struct count_row *r = &c->row;
-    struct bytes period = bytes_of(hour, hour_encode(r->start, hour));
-    period = period_enclosing(period, PERIOD_HOUR, r->unit);
+    struct bytes period = bytes_of(text, period_encode(r->unit, r->start, text));
     buf_clear(&c->text);
     buf_append_bytes(&c->text, r->ns);
     buf_append_char(&c->text, '|');
@@ -296,10 +295,7 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         result_text(context, bytes_str(sql_unit_name(r->unit)));
         return SQLITE_OK;
     case COLUMN_N:
-        if (r->n > INT64_MAX)
-            return sql_table_fail(
-                cursor->pVtab, SQLITE_TOOBIG, "a count exceeds 2^63 - 1, the largest integer of SQL");
-        sqlite3_result_int64(context, (sqlite3_int64)r->n);
+        sqlite3_result_int64(context, r->n);
         return SQLITE_OK;
     case COLUMN_RECORD:
         result_record(c, context);

@@ -5,20 +5,19 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const char *const unit_names[] = {
-    [PERIOD_HOUR] = "hour", [PERIOD_DAY] = "day", [PERIOD_MONTH] = "month"};
+static const char *const unit_names[] = {"quarter", "hour", "day", "month"}; /* from PERIOD_QUARTER on */
 #define UNITS (sizeof unit_names / sizeof *unit_names)
 
 const char *sql_unit_name(enum period_unit unit)
 {
-    return unit_names[unit];
+    return unit_names[unit - PERIOD_QUARTER];
 }
 
 bool sql_unit_read(struct bytes name, enum period_unit *unit)
 {
     for (size_t i = 0; i < UNITS; i++)
         if (bytes_equal_str(name, unit_names[i])) {
-            *unit = (enum period_unit)i;
+            *unit = (enum period_unit)(PERIOD_QUARTER + (int)i);
             return true;
         }
     return false;
@@ -41,11 +40,13 @@ size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIO
     at = write_digits(at, t.tm_mon + 1, 2);
     *at++ = '-';
     at = write_digits(at, t.tm_mday, 2);
-    if (unit == PERIOD_HOUR) {
+    if (unit <= PERIOD_HOUR) {
         *at++ = ' ';
         at = write_digits(at, t.tm_hour, 2);
-        memcpy(at, ":00:00", 6);
-        at += 6;
+        *at++ = ':';
+        at = write_digits(at, unit == PERIOD_HOUR ? 0 : t.tm_min, 2);
+        memcpy(at, ":00", 3);
+        at += 3;
     }
     *at = '\0';
     return (size_t)(at - out);
@@ -53,11 +54,10 @@ size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIO
 
 int64_t sql_period_floor(enum period_unit unit, int64_t time)
 {
-    char hour[HOUR_TEXT_MAX + 1];
+    char period[PERIOD_TEXT_MAX + 1];
     enum period_unit found;
     int64_t start = time;
-    size_t n = hour_encode(time, hour);
-    period_decode(period_enclosing(bytes_of(hour, n), PERIOD_HOUR, unit), &found, &start);
+    period_decode(bytes_of(period, period_encode(unit, time, period)), &found, &start);
     return start;
 }
 

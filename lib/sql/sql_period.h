@@ -1,6 +1,7 @@
 /* sql_period: the text of a period in SQL.
  *
- *     hour     2026-11-30 13:00:00      as SQLite's datetime() writes
+ *     quarter  2026-11-30 13:15:00      a quarter hour, as SQLite's datetime() writes
+ *     hour     2026-11-30 13:00:00      likewise
  *     day      2026-11-30               as SQLite's date() writes
  *     month    2026-11-01               the month's first day
  *
@@ -12,7 +13,7 @@
 
 #define SQL_PERIOD_TEXT 20
 
-/* The name of a unit: "hour", "day" or "month". */
+/* The name of a unit: "quarter", "hour", "day" or "month". */
 const char *sql_unit_name(enum period_unit unit);
 /* Returns false if no unit has this name. */
 bool sql_unit_read(struct bytes name, enum period_unit *unit);

@@ -317,24 +317,52 @@ class Extension(Model):
             self.assertEqual([tuple(row.values()) for row in json.loads(rows or "[]")], self.table.execute(plain).fetchall(), asked)
 
 
+VALUES = """
+[total r]
+key = l
+label = amount
+value = p
+scale = 2
+[subtotal c.r]
+key = c
+label = country
+[total sum]
+key = "all"
+value = p
+scale = 2
+[subtotal r.sum]
+key = l
+label = amount
+"""
+
+
 class Live(SqlCase):
     """A pipeline in which some counts are archived, some in a sealed slice, and some in the open slice."""
+    finest, minutes = "hour", 60
 
     def setUp(self):
         super().setUp()
         self.random = seeded()
         self.data = self.path("data")
-        config = self.write("pipeline.conf", harness.pipeline_config(self.data, COUNTERS, aggregator={"flush_interval": "50ms"}))
+        counters = COUNTERS.replace("[input]", "[input]\nresolution = " + {"hour": "1h", "quarter": "15m"}[self.finest]) + VALUES
+        config = self.write("pipeline.conf", harness.pipeline_config(self.data, counters, aggregator={"flush_interval": "50ms"}))
         self.pipeline = harness.Pipeline(self, config, self.data).wait_ready()
         self.where = ["--config=" + config]
         self.sent = 0
+        self.finest_rows = collections.Counter()
 
     def put(self, n):
         pick = self.random.choice
         lines = []
         for _ in range(n):
-            t = datetime.datetime(2012, 3, 1, tzinfo=UTC) + datetime.timedelta(hours=self.random.randrange(24 * 70))
-            lines.append(json.dumps({"t": int(t.timestamp()), "l": pick(ODD), "c": pick(ODD)}).encode())
+            t = datetime.datetime(2012, 3, 1, tzinfo=UTC) + datetime.timedelta(minutes=15 * self.random.randrange(4 * 24 * 70) + self.random.randrange(15))
+            event = {"t": int(t.timestamp()), "l": pick(ODD), "c": pick(ODD), "p": pick([None, 0, 12, -3.25, -0.5, 7.25])}
+            lines.append(json.dumps(event).encode())
+            period = t.replace(minute=t.minute // self.minutes * self.minutes).strftime("%Y-%m-%d %H:%M:00")
+            added = {"u": 1} if event["p"] is None else {"u": 1, "r": round(float(event["p"]) * 100)}
+            for ns, amount in added.items():
+                for row in ((ns, event["l"], None), ("c." + ns, event["l"], event["c"])):
+                    self.finest_rows[(*row, period, self.finest)] += amount
         self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
         self.sent += n
 
@@ -353,7 +381,8 @@ class Live(SqlCase):
     def question(self):
         """A question to the API, and the same one as a statement."""
         pick = self.random.choice
-        key = pick(ODD)
+        key, (label, ns, scale) = pick(ODD), pick([("user", "u", 1), ("amount", "r", 100)])
+        number = lambda row: round(row["n"] * scale)
         first = datetime.datetime(2012, 2, 20, tzinfo=UTC) + datetime.timedelta(hours=self.random.randrange(24 * 60))
         last = first + datetime.timedelta(hours=self.random.randrange(1, 24 * 40))
         unit = pick(["hour", "day", "month"])
@@ -370,23 +399,24 @@ class Live(SqlCase):
         form = FORMS[unit]
         where = "key = '%s' AND period >= '%s' AND period < '%s'" % (key, first.strftime(form), last.strftime(form))
         if kind == 0:
-            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), r["n"]) for r in self.ask("series", user=key, unit=unit, **span)["rows"] if r["n"]]
-            return asked, "SELECT period, n FROM counts WHERE ns = 'u' AND unit = '%s' AND %s ORDER BY period" % (unit, where)
+            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), number(r)) for r in self.ask("series", **{label: key}, unit=unit, **span)["rows"] if r["n"]]
+            return asked, "SELECT period, n FROM counts WHERE ns = '%s' AND unit = '%s' AND %s AND n <> 0 ORDER BY period" % (ns, unit, where)
         if kind == 1:
             sub = pick(ODD)
-            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), r["n"])
-                     for r in self.ask("series", user=key, by="country", sub=sub, unit=unit, **span)["rows"] if r["n"]]
-            return asked, "SELECT period, n FROM counts WHERE ns = 'c.u' AND sub = '%s' AND unit = '%s' AND %s ORDER BY period" % (sub, unit, where)
+            asked = [(datetime.datetime.fromtimestamp(r["t"], UTC).strftime(form), number(r))
+                     for r in self.ask("series", **{label: key}, by="country", sub=sub, unit=unit, **span)["rows"] if r["n"]]
+            return asked, "SELECT period, n FROM counts WHERE ns = 'c.%s' AND sub = '%s' AND unit = '%s' AND %s AND n <> 0 ORDER BY period" % (ns, sub, unit, where)
         if kind == 4:  # one day or month, of hours of archive and slices: a row for each sub key
-            asked = [(r["key"], r["n"]) for r in self.ask("breakdown", user=key, by="country", limit=100, **span)["rows"]]
-            return asked, "SELECT sub, n FROM counts WHERE ns = 'c.u' AND unit = '%s' AND %s ORDER BY 2 DESC, 1" % (unit, where)
+            asked = [(r["key"], number(r)) for r in self.ask("breakdown", **{label: key}, by="country", limit=100, **span)["rows"]]
+            return asked, "SELECT sub, n FROM counts WHERE ns = 'c.%s' AND unit = '%s' AND %s ORDER BY 2 DESC, 1" % (ns, unit, where)
         if kind == 2:
-            asked = [(r["key"], r["n"]) for r in self.ask("breakdown", user=key, by="country", limit=100, **span)["rows"]]
-            return asked, "SELECT sub, sum(n) FROM counts WHERE ns = 'c.u' AND unit = '%s' AND %s GROUP BY sub ORDER BY 2 DESC, 1" % (unit, where)
-        asked = [(r["key"], r["n"]) for r in self.ask("top", counter="user", limit=100, **span)["rows"]]
-        return asked, "SELECT key, sum(n) FROM counts WHERE ns = 'u' AND unit = '%s' AND %s GROUP BY key ORDER BY 2 DESC, 1" % (unit, where.split(" AND ", 1)[1])
+            asked = [(r["key"], number(r)) for r in self.ask("breakdown", **{label: key}, by="country", limit=100, **span)["rows"]]
+            return asked, "SELECT sub, sum(n) FROM counts WHERE ns = 'c.%s' AND unit = '%s' AND %s GROUP BY sub ORDER BY 2 DESC, 1" % (ns, unit, where)
+        asked = [(r["key"], number(r)) for r in self.ask("top", counter=label, limit=100, **span)["rows"]]
+        return asked, "SELECT key, sum(n) FROM counts WHERE ns = '%s' AND unit = '%s' AND %s GROUP BY key ORDER BY 2 DESC, 1" % (ns, unit, where.split(" AND ", 1)[1])
 
-    def test_equals_the_api(self):
+    def archive_seal_and_put(self):
+        """Events of which some are archived, some in a sealed slice, and some in the open slice."""
         self.put(2000)
         wait_until(lambda: self.total() == self.sent, "the counts to be committed")
         self.compact()
@@ -395,6 +425,22 @@ class Live(SqlCase):
         self.assertEqual(self.pipeline.ask("aggregator", "POST", "/seal?slice=2").status, 200)
         self.put(1000)
         wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+
+    def test_equals_the_events(self):
+        self.archive_seal_and_put()
+        select = "SELECT ns, key, sub, period, unit, n FROM counts WHERE ns IN ('u', 'c.u', 'r', 'c.r')"
+        found = self.rows(select, *(select + " AND unit = '%s'" % unit for unit in FORMS))
+        expected = [self.finest_rows]
+        for unit, form in FORMS.items():
+            sums = collections.Counter()
+            for (*row, period, _), n in self.finest_rows.items():
+                sums[(*row, datetime.datetime.fromisoformat(period).strftime(form), unit)] += n
+            expected.append(sums)
+        for rows, sums in zip(found, expected, strict=True):
+            self.assertEqual(sorted(rows, key=str), sorted(((*row, n) for row, n in sums.items()), key=str))
+
+    def test_equals_the_api(self):
+        self.archive_seal_and_put()
         questions = [self.question() for _ in range(rounds(60))]
         for (asked, statement), found in zip(questions, self.rows(*(statement for _, statement in questions))):
             self.assertEqual(found, asked, statement)
@@ -474,6 +520,12 @@ class Live(SqlCase):
             if kept:
                 wait_until(lambda: kept.execute(both).fetchone() == (self.sent, self.sent), "the counts to be committed")
         wait_until(lambda: self.total() == self.sent, "the counts to be committed")
+
+
+class Quarters(Live):
+    """Counts by quarter hour."""
+    finest, minutes = "quarter", 15
+    test_equals_the_api = test_events = test_a_search_by_time = None
 
 
 class Http(harness.MillraceTest):
