@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define KILL_AFTER 5   /* seconds after max_time */
-#define ARGUMENTS 12   /* with the NULL at the end */
+#define ARGUMENTS 13   /* with the NULL at the end */
 #define ERROR_MAX 2000 /* bytes of a child's error in a reply */
 
 struct child {
@@ -200,11 +200,12 @@ static int spawn(struct child *k, char *const argv[])
 static int start(struct child *k, const char *statement)
 {
     const struct sql_children *c = k->all;
-    char *argv[ARGUMENTS] = {c->program, (char[]){"sql"}, (char[]){"--format=json"}, (char[]){"--no-files"}};
+    char *argv[ARGUMENTS] = {
+        c->program, (char[]){"sql"}, (char[]){"--format=json"}, (char[]){"--no-files"}, (char[]){"--single"}};
     char *made[ARGUMENTS] = {mem_printf("--max-rows=%" PRId64, c->max_rows),
         mem_printf("--max-time=%" PRId64 "ms", c->max_time),
         mem_printf("--max-memory=%" PRId64, c->max_memory), mem_printf("--config=%s", c->config)};
-    size_t n = 4, at = 4;
+    size_t n = 4, at = 5;
     if (c->data_dir)
         made[n++] = mem_printf("--data-dir=%s", c->data_dir);
     for (size_t i = 0; i < n; i++)

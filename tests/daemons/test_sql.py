@@ -192,6 +192,7 @@ class Statements(Model):
                          [{"x": "a,b", "y": 1.5, "z": None, "b": "00ff"}, {"x": "=1", "y": -2, "z": "\x1b", "b": "é"}])
         self.assertEqual(self.sql("SELECT 'ab' AS x, 12 AS number, 'l' AS y UNION ALL SELECT char(27), 3, NULL"),
                          b"x     number  y\n----  ------  ----\nab        12  l\n\\x1b       3  NULL\n")
+        self.assertEqual(self.rows("SELECT key, value FROM json_each('[3,4]')", "SELECT count(*) FROM (SELECT '{}' AS line), json_tree(line)"), [[(0, 3), (1, 4)], [(1,)]])
         self.assertEqual(self.sql(input=b"SELECT 1 AS a;\nSELECT 2 AS b;"), b"a\n-\n1\nb\n-\n2\n")
 
     def test_examples_of_the_guide(self):
@@ -552,7 +553,7 @@ class Http(harness.MillraceTest):
         wait_until(lambda: self.ask(statement).json() == expected, "the counts to be committed")
         self.assertEqual(self.ask("SELECT 1 AS a WHERE 0").json(), [])
         self.assertEqual([self.ask(statement, token).status for token in ("r", "x", None)], [403, 401, 401])
-        for wrong in ("SELEC", "SELECT * FROM events WHERE file = '/etc/passwd'", "SELECT line FROM events('/etc/passwd')", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')"):
+        for wrong in ("SELEC", "SELECT * FROM events WHERE file = '/etc/passwd'", "SELECT line FROM events('/etc/passwd')", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')", "SELECT 1; SELECT 2", "-- none"):
             reply = self.ask(wrong)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "wrong-statement"), wrong)
         endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "

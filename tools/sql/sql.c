@@ -36,6 +36,7 @@ static const struct option_row rows[] = {
         .type = OPTION_BOOL,
         .fallback = "true",
         .help = "print the names of the columns first"},
+    {.name = "single", .type = OPTION_BOOL, .help = "refuse a text that is not exactly one statement"},
     {.name = "max_rows",
         .type = OPTION_INT,
         .fallback = "0",
@@ -105,6 +106,7 @@ static int sql_with(const struct options *o)
         .events.reads_files = options_bool(o, "files"),
         .format = options_string(o, "format"),
         .has_header = options_bool(o, "header"),
+        .is_single = options_bool(o, "single"),
         .max_rows = options_int(o, "max_rows"),
         .max_memory = options_int(o, "max_memory"),
         .max_time = options_int(o, "max_time")};

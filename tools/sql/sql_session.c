@@ -104,7 +104,8 @@ static int open_connection(struct sql_session *s)
     if (code == SQLITE_OK)
         code = sqlite3_create_module_v2(s->db, "events", &sql_events_module, &s->tables, NULL);
     if (code == SQLITE_OK)
-        code = sqlite3_prepare_v2(s->db, "SELECT 1 FROM counts, events", -1, &use, NULL);
+        code = sqlite3_prepare_v2(
+            s->db, "SELECT 1 FROM counts, events, json_each(1), json_tree(1)", -1, &use, NULL);
     sqlite3_finalize(use);
     if (code == SQLITE_OK)
         code = sqlite3_set_authorizer(s->db, authorize, NULL);
@@ -227,9 +228,23 @@ static int run_first(struct sql_session *s, const char **sql)
     return status;
 }
 
+static int check_is_one(struct sql_session *s, const char *sql)
+{
+    int n = 0, code = SQLITE_OK;
+    while (*sql && code == SQLITE_OK) {
+        sqlite3_stmt *statement = NULL;
+        code = sqlite3_prepare_v2(s->db, sql, -1, &statement, &sql);
+        n += statement != NULL;
+        sqlite3_finalize(statement);
+    }
+    if (code != SQLITE_OK)
+        return fail(s, code);
+    return n == 1 ? EX_OK : tool_fail(EX_USAGE, "expected one statement");
+}
+
 int sql_session_run(struct sql_session *s, const char *sql)
 {
-    int status = EX_OK;
+    int status = s->config.is_single ? check_is_one(s, sql) : EX_OK;
     atomic_store(&cancel, false);
     timed_out = 0;
     running = s->db;

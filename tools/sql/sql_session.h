@@ -18,6 +18,7 @@ struct sql_session_config {
     struct sql_tables events;     /* the members of `events` */
     const char *format;           /* sql_print.h */
     bool has_header;
+    bool is_single;     /* a text must have exactly one statement */
     int64_t max_rows;   /* of a statement; 0: unlimited */
     int64_t max_memory; /* bytes; 0: unlimited */
     int64_t max_time;   /* milliseconds of a statement; 0: unlimited */
