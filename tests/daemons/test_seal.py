@@ -281,7 +281,7 @@ class Seal(harness.MillraceTest):
         self.aggregator.kill9()
         d = self.begin(COUNTERS)
         self.assertEqual(d.process.wait(harness.PATIENCE), 75)
-        self.assertIn("another process may have the slice open", d.log)
+        self.assertIn("another process has the slice open", d.log)
         reader.close()
         self.restart(COUNTERS)
         self.assertEqual((self.aggregator.get("/slices").json()["open"], self.total()), (2, 2))
