@@ -428,18 +428,19 @@ static void reply_health(struct http_request *req, void *arg)
     bool is_json = http_param(req, "format", &format) && bytes_equal_str(format, "json");
     pthread_mutex_lock(&d->state_lock);
     const struct notice *reason = reason_of(d);
-    if (is_json) {
-        notices_print_json(&d->notices, &body);
-        http_reply(req, reason ? 503 : 200, "application/json", buf_bytes(&body));
-    } else if (reason) {
-        http_problem(req, 503, d->ready ? "not-well" : "not-ready", *reason->remedy ? reason->remedy : NULL,
-            "%s", reason->text);
-    } else {
-        buf_append_str(&body, "ready\n");
-        notices_print(&d->notices, &body);
-        http_reply(req, 200, NULL, buf_bytes(&body));
-    }
+    char *why = reason ? mem_strdup(reason->text) : NULL;
+    char *remedy = reason && *reason->remedy ? mem_strdup(reason->remedy) : NULL;
+    const char *code = d->ready ? "not-well" : "not-ready";
+    buf_append_str(&body, is_json ? "" : "ready\n");
+    (is_json ? notices_print_json : notices_print)(&d->notices, &body);
     pthread_mutex_unlock(&d->state_lock);
+    /* A reply may wait for the request log. */
+    if (why && !is_json)
+        http_problem(req, 503, code, remedy, "%s", why);
+    else
+        http_reply(req, why ? 503 : 200, is_json ? "application/json" : NULL, buf_bytes(&body));
+    free(why);
+    free(remedy);
     buf_free(&body);
 }
 

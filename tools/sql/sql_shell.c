@@ -18,7 +18,7 @@ static const char schema[] =
     "  key TEXT,       -- the key of the total\n"
     "  sub TEXT,       -- the key of the subtotal; NULL for a total\n"
     "  period TEXT,    -- UTC: 2026-11-30 13:00:00, or 2026-11-30 for a day, or 2026-11-01 for a month\n"
-    "  unit TEXT,      -- hour; with unit = 'day' or unit = 'month' the rows are sums of days or months\n"
+    "  unit TEXT,      -- hour or quarter; with unit = 'hour', 'day' or 'month' the rows are sums of these\n"
     "  n INTEGER)\n"
     "events(            -- WHERE stream = 'NAME', or file = 'PATH'\n"
     "  stream TEXT,\n"
