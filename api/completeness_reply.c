@@ -18,7 +18,8 @@ void completeness_refuse(
     struct buf members = {0};
     buf_append_str(&members, "\"hint\":");
     buf_append_json(&members,
-        bytes_str(allows_partial
+        bytes_str(complete->remedy ? complete->remedy
+                  : allows_partial
                       ? "try again"
                       : "try again, or use partial=allow for an answer without the missing sources"));
     if (complete->n_missing > 0) {

@@ -2,8 +2,10 @@
 
 #include "api/local_archive.h"
 #include "archive/generation.h"
+#include "counts/manifest.h"
 #include "daemon/daemon.h"
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -32,6 +34,12 @@ struct readiness {
     size_t unanswered; /* number of checks in progress */
     struct event *again;
     usec_t checked;           /* end of the last check; 0: none has ended */
+    uint64_t through;         /* last slice of the archive, in the check in progress */
+    uint64_t cleared;         /* last cleared slice, in the check in progress */
+    uint64_t cleared_before;  /* `cleared` of the previous check */
+    bool has_failed;          /* a source has failed in the check in progress */
+    bool has_no_archive;      /* the aggregator is the only source */
+    bool is_behind;           /* slices that the archive does not include were cleared */
     struct buf failing, next; /* sources that failed: in the last check, and in the check in progress */
     char *error;
     TAILQ_HEAD(, waiter) waiters;
@@ -52,9 +60,10 @@ void readiness_judge(struct readiness *r)
                : r->failing.len > 0
                    ? mem_printf("%.*s; events are stored", (int)r->failing.len, r->failing.ptr)
                    : NULL;
-    const char *remedy = has_archive ? "mend the source that the reason names; queries then work again"
-                         : *error    ? archive_remedy(error)
-                                     : DAEMON_WAIT;
+    const char *remedy = has_archive && r->is_behind ? MANIFEST_BEHIND_REMEDY
+                         : has_archive ? "mend the source that the reason names; queries then work again"
+                         : *error      ? archive_remedy(error)
+                                       : DAEMON_WAIT;
     daemon_set_refusing(r->daemon, "queries", remedy, r->error);
     char *notice = has_archive && *error
                        ? mem_printf("cannot open the archive, the former generation stays in use: %s", error)
@@ -87,6 +96,29 @@ static void end_check(struct readiness *r)
     }
 }
 
+static void begin_check(struct readiness *r);
+
+/* The aggregator clears a slice only after the archive includes the slice. So an archive that was asked after the
+ * aggregator has shown a cleared slice, and does not include this slice, is behind. Returns false to ask again. */
+static bool compare_slices(struct readiness *r)
+{
+    struct manifest m;
+    if (r->archive) /* the mapped generation may be older than the current generation */
+        r->through = UINT64_MAX;
+    if (r->archive && manifest_read_current(local_archive_dir(r->archive), &m, NULL) == MANIFEST_OK) {
+        r->through = m.through;
+        manifest_free(&m);
+    }
+    r->is_behind = r->through < r->cleared_before;
+    bool is_new = !r->is_behind && r->through < r->cleared;
+    r->cleared_before = r->cleared;
+    if (r->is_behind)
+        buf_printf(&r->next,
+            "%sthe archive goes to slice %" PRIu64 ", but slices up to %" PRIu64 " were cleared",
+            r->next.len ? "; " : "", r->through, r->cleared);
+    return !is_new;
+}
+
 static void on_checked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct check *check = arg;
@@ -101,16 +133,26 @@ static void on_checked(enum http_client_result result, const struct http_reply_v
             buf_printf(&r->next, "answered with status %d)", reply->status);
         else
             buf_printf(&r->next, "%s)", http_client_strerror(result));
+        r->has_failed = true;
+    } else {
+        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &r->cleared);
+        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &r->through);
     }
-    if (--r->unanswered == 0)
+    if (--r->unanswered > 0)
+        return;
+    bool has_both = !r->has_failed && !r->has_no_archive;
+    r->is_behind = r->is_behind && has_both;
+    if (!has_both || compare_slices(r))
         end_check(r);
+    else
+        begin_check(r);
 }
 
-void readiness_check(struct readiness *r)
+static void begin_check(struct readiness *r)
 {
-    if (r->unanswered > 0 || (r->checked > 0 && clock_monotonic() - r->checked < CHECK_EVERY))
-        return;
     buf_clear(&r->next);
+    r->through = r->cleared = 0;
+    r->has_failed = false;
     for (; r->unanswered < r->n; r->unanswered++) {
         struct check *check = &r->checks[r->unanswered];
         const struct http_call_spec call = {.method = "GET",
@@ -121,6 +163,12 @@ void readiness_check(struct readiness *r)
             .on_done = on_checked};
         http_client_request(check->client, &call);
     }
+}
+
+void readiness_check(struct readiness *r)
+{
+    if (r->unanswered == 0 && (r->checked == 0 || clock_monotonic() - r->checked >= CHECK_EVERY))
+        begin_check(r);
 }
 
 static void on_again(evutil_socket_t fd, short what, void *arg)
@@ -148,6 +196,7 @@ struct readiness *readiness_new(struct daemon *daemon, const struct sources_conf
     struct readiness *r = mem_zalloc(sizeof *r);
     r->daemon = daemon;
     r->archive = config->local;
+    r->has_no_archive = config->n < SOURCES_MAX;
     for (size_t i = config->local ? 1 : 0; i < config->n; i++) {
         const struct http_client_config client = {.base = config->base,
             .url = config->urls[i],

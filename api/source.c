@@ -3,12 +3,14 @@
 #include "api/local_archive.h"
 #include "api/shared_call.h"
 #include "archive/archive_read.h"
+#include "counts/manifest.h"
 #include "counts/set_text.h"
 #include "base/url.h"
 #include "base/rfc3339.h"
 #include "http/client/http_client.h"
 #include <assert.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
@@ -66,6 +68,7 @@ struct question {
     int restarts;
     uint64_t through;
     bool has_through, bad;
+    uint64_t cleared; /* last slice that the aggregator has cleared, as of the latest 410; 0: not known */
     int64_t archived_until; /* time up to which the archive is complete; 0: not known */
     int64_t
         not_counted; /* time of an archive that was made without the counter; 0: the archive has the counter */
@@ -335,7 +338,12 @@ static void restart(struct question *q)
     }
     /* Normally the generations have stopped changing by the next attempt. If generations still change after
      * SOURCE_RESTARTS_MAX attempts, a setting is wrong, or the archive was restored from a backup. */
-    if (s->n > 1)
+    if (s->n > 1 && q->has_through && q->through < q->cleared) {
+        snprintf(q->error, sizeof q->error,
+            "the archive of %s goes to slice %" PRIu64 ", but slices up to %" PRIu64 " were cleared",
+            s->urls[0], q->through, q->cleared);
+        q->complete.remedy = MANIFEST_BEHIND_REMEDY;
+    } else if (s->n > 1)
         snprintf(q->error, sizeof q->error,
             "the replies of %s keep changing, or do not include slices that %s has cleared; check that it "
             "serves the current generation",
@@ -353,6 +361,7 @@ static void handle_cleared(struct question *q, const struct http_reply_view *rep
 {
     uint64_t cleared;
     bool has_number = bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &cleared);
+    q->cleared = has_number ? cleared : 0;
     bool lacks_archive = q->complete.n_missing > 0 && q->at > 0;
     if (!lacks_archive || !has_number || (q->has_through && cleared <= q->through) ||
         ++q->restarts > SOURCE_RESTARTS_MAX) {

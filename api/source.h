@@ -90,6 +90,7 @@ struct completeness {
     int64_t quarters_since;       /* counts from this time on are of quarter hours; 0: none */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
+    const char *remedy;           /* what the operator must do after SOURCE_UNAVAILABLE; NULL: try again */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };

@@ -18,8 +18,9 @@ enum compact_result record_source_open_slice(const char *path, struct slice_read
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)
         return error_set(error, COMPACT_REFUSED,
-            "%.300s is missing, and the archive does not include this slice: is this the right directory of "
-            "slices?",
+            "%.300s is missing, and the archive's current generation does not include this slice. If the "
+            "slice "
+            "was cleared: " MANIFEST_BEHIND_REMEDY ". Otherwise check the setting slices",
             path);
     if (!exists)
         return error_errno(error, COMPACT_FAILED, path);

@@ -186,7 +186,8 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
 const char *archive_remedy(const char *error)
 {
     return strstr(error, "/manifest.json: No such file")
-               ? "make `current` a link to a generation that exists (millrace help compactor, \"Return to an "
+               ? "make `current` a link to a generation that exists (millrace help compaction, \"Return to "
+                 "an "
                  "older generation\"), " RELOAD
                : "restore the file that the reason names from a backup, " RELOAD "; see millrace help backup";
 }

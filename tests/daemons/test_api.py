@@ -30,6 +30,7 @@ class Source(http.server.ThreadingHTTPServer):
     def __init__(self, test):
         self.records, self.asked, self.posted, self.act = {}, [], [], None
         self.complete_until, self.slice, self.since = 4000000000, 0, None
+        self.cleared = 0  # last cleared slice, in the answer to a check
         self.check = 200  # status of the answer to a check; 0: none before `released`
         self.released = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
@@ -69,7 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path.startswith(CHECK):
             if not s.check:
                 s.released.wait(harness.PATIENCE)
-            self.answer(s.check or 200, b"", {"X-Millrace-Through": s.slice, "X-Millrace-Generation": 1, "X-Millrace-Complete-Until": 0})
+            self.answer(s.check or 200, b"", {"X-Millrace-Through": s.slice, "X-Millrace-Cleared": s.cleared, "X-Millrace-Generation": 1, "X-Millrace-Complete-Until": 0})
             return
         is_poll = parts.path in ("/health", "/stats")  # of /v1/pipeline, or of /v1/freshness
         if not is_poll:

@@ -2,6 +2,7 @@
 import base64
 import collections
 import hashlib
+import json
 import os
 import re
 import signal
@@ -113,9 +114,17 @@ class SwitchTest(ArchiveCase):
         self.begin(self.records(10))
         self.mapped()
         self.aggregator(2, {2: 0})
+        self.live.check, self.live.cleared = 410, 2
         reply = self.total()
         self.assertEqual((reply.status, reply.json()["code"]), (503, "upstream-unavailable"))
-        self.assertIn(self.archive, reply.json()["detail"])
+        self.assertEqual(reply.json()["detail"], "the archive of %s goes to slice 1, but slices up to 2 were cleared" % self.archive)
+        self.assertTrue(reply.json()["hint"].startswith("make `current` a link to the newest generation"), reply)
+        wait_until(lambda: self.api.get("/health").status == 503, lambda: self.api.log)
+        notice, = json.loads(self.api.get("/health?format=json").text)["notices"]
+        self.assertIn("the archive goes to slice 1, but slices up to 2 were cleared", notice["text"])
+        self.assertEqual(notice["remedy"], reply.json()["hint"])
+        self.begin(self.records(15), 2, 2)
+        wait_until(lambda: self.api.get("/health").status == 200, lambda: self.api.log)
 
     def test_a_damaged_generation_is_not_used(self):
         self.begin(self.records(10))

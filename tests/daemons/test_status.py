@@ -436,6 +436,30 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual([p["problem"] for p in look["problems"]],
                          ["the archive's current generation is 0, but generation 1 is newer"])
 
+    def test_an_older_generation_than_the_cleared_slices(self):
+        pipeline = self.up().wait_ready()
+        archive, compact = os.path.join(self.data, "archive"), ("compact", "--config", pipeline.config_path)
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
+        self.look_until(lambda status, look: look["complete_until"] is not None)
+        self.assertEqual(self.run_program("millrace", *compact).returncode, 0)
+        self.look_until(lambda status, look: look["problems"] == [])
+
+        def link(generation):
+            os.symlink("%012d" % generation, os.path.join(archive, "new"))
+            os.rename(os.path.join(archive, "new"), os.path.join(archive, "current"))
+            pipeline.ask("sortdb", "POST", "/reload")
+
+        link(0)
+        text = "the archive's current generation 0 goes to slice 0, but slices up to 1 were cleared"
+        look = self.look_until(lambda status, look: text in [p["problem"] for p in look["problems"]])
+        remedy, = (p["remedy"] for p in look["problems"] if p["problem"] == text)
+        self.look_until(lambda status, look: look["daemons"]["api"]["state"] == "refusing")
+        for more in ((), ("--discard-newer",)):
+            done = self.run_program("millrace", *compact, *more)
+            self.assertEqual((done.returncode, remedy in done.stderr.decode().replace('\\"', '"')), (78, True), done)
+        link(1)
+        self.look_until(lambda status, look: look["problems"] == [])
+
     def screen(self, *args, env=()):
         """What a terminal of 80 x 24 gets."""
         pid, terminal = pty.fork()

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "counts/manifest.h"
+#include "counts/slice_files.h"
 #include "daemon/daemon.h"
 #include "tools/put/put_report.h"
 #include <inttypes.h>
@@ -465,22 +466,40 @@ static void look_at_newest(struct pipeline_status *s, const char *archive)
         lstat(path, &st) == 0 && clock_wall() / USEC_PER_SEC - st.st_mtime > NEWEST_SETTLED)
         add_problem(s, STATUS_ATTENTION,
             "to drop the newer generations: millrace compact --discard-newer; to keep them, make `current` a "
-            "link to the newest one: millrace help compactor, \"Return to an older generation\"",
+            "link to the newest one: millrace help compaction, \"Return to an older generation\"",
             "the archive's current generation is %" PRId64 ", but generation %" PRIu64 " is newer",
             s->archive_generation, newest);
     free(path);
 }
 
+/* Returns the last slice of which the aggregator has deleted the file; 0: none. */
+static uint64_t cleared_slice(const struct pipeline_status *s)
+{
+    struct slice_range range = {0};
+    char *slices = pipeline_daemon_dir(s->config, s->pipeline.data_dir, "aggregator", "/slices");
+    slice_files_find(slices, 0, &range);
+    free(slices);
+    return range.first > 0 ? range.first - 1 : 0;
+}
+
+/* A slice is cleared only after `current` includes the slice, so the slices are read before the manifest. */
 static void look_at_archive(struct pipeline_status *s)
 {
     struct manifest m;
     char *path = pipeline_archive_dir(s->config, s->pipeline.data_dir);
+    uint64_t cleared = cleared_slice(s);
     s->archive_generation = -1;
     if (manifest_read_current(path, &m, NULL) == MANIFEST_OK) {
         s->archive_generation = (int64_t)m.generation;
         s->archive_made = m.made;
+        if (m.through < cleared)
+            add_problem(s, STATUS_DOWN, MANIFEST_BEHIND_REMEDY,
+                "the archive's current generation %" PRId64 " goes to slice %" PRIu64
+                ", but slices up to %" PRIu64 " were cleared",
+                s->archive_generation, m.through, cleared);
+        else
+            look_at_newest(s, path);
         manifest_free(&m);
-        look_at_newest(s, path);
     }
     const struct pipeline_daemon *c = &s->pipeline.daemons[COMPACTOR];
     if (c->status_text && strstr(c->status_text, "failed")) {
