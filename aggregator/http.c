@@ -135,6 +135,14 @@ static struct http_request *take_waiter(struct slice_waiter *w)
     return req;
 }
 
+/* Shows no line of a sealed slice: `millrace forget` erases the rejected lines, and then seals the slice. */
+static void drop_shown_lines(struct app *app)
+{
+    app_watch_lines(app);
+    line_watch_clear(app->watch);
+    daemon_set_notice(app->daemon, "rejects", NOTICE_WARNING, NULL, NULL);
+}
+
 static void answer_seals(struct app *app)
 {
     struct error error;
@@ -148,8 +156,10 @@ static void answer_seals(struct app *app)
                : aggregate_seal(app->aggregate, clock_monotonic(), daemon_trusted_time(app->daemon), &error);
     if (r == SLICE_OK && !sealed)
         return;
-    if (sealed)
+    if (sealed) {
+        drop_shown_lines(app);
         log_info("sealed", LOG_U("slice", number));
+    }
     while (app->seal_waiters) {
         struct http_request *req = take_waiter(app->seal_waiters);
         if (sealed)
@@ -254,10 +264,11 @@ static void seal(struct http_request *req, void *ctx)
         http_problem(req, 410, "slice-cleared", NULL, "slice %" PRIu64 " is cleared", slice);
     else if (slice > open)
         http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
-    else if (n.slice.events + n.slice.skipped + n.slice.rejected == 0)
+    else if (n.slice.events + n.slice.skipped + n.slice.rejected == 0) {
+        drop_shown_lines(app);
         http_replyf(
             req, 200, JSON, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{}}\n", open - 1, open);
-    else
+    } else
         add_waiter(app, &app->seal_waiters, req, slice);
 }
 

@@ -59,6 +59,15 @@ void line_watch_tick(struct line_watch *w, usec_t now, const struct slice_tally 
         w->began = now; /* the latest tick was more than a window ago */
 }
 
+void line_watch_clear(struct line_watch *w)
+{
+    memset(w->in, 0, sizeof w->in);
+    for (size_t i = 0; i < LINE_WATCH_REASONS; i++) {
+        buf_free(&w->reasons[i].shown.line);
+        w->reasons[i] = (struct reason){0};
+    }
+}
+
 /* Returns the entry of a reason: an existing entry, an unused entry, or the last entry, which counts all other
  * reasons. */
 static struct reason *find(struct line_watch *w, struct bytes text, bool *is_new)

@@ -105,6 +105,7 @@ class Forget(harness.MillraceTest):
         hosts = self.series(host="example.org")
         self.assertEqual(self.series(user=NAME.decode()), 20)
         self.assertTrue(self.files_with(NAME))
+        self.assertIn(NAME.decode(), self.pipeline.ask("aggregator", "GET", "/stats?format=json").text)
         member = b"~%016x" % xxh3.seeded(NAME, 0)
         self.assertTrue(self.files_with(member))
 
@@ -122,6 +123,8 @@ class Forget(harness.MillraceTest):
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
         text = self.forget("--contains")
+        for target in ("/health?format=json", "/stats?format=json"):
+            self.assertNotIn(NAME.decode(), self.pipeline.ask("aggregator", "GET", target).text)
         self.assertRegex(text, r"stream +clicks +22 of 63 lines erased")
         self.assertRegex(text, r"rejects +2 of 3 lines erased")
         # Another key of the same field may have counts of other values.
