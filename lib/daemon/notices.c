@@ -23,11 +23,26 @@ static const struct {
     [NOTICE_STOPPING] = {"stopping", "down", ""},
 };
 
+/* Returns the remedy of a damaged journal, or NULL. The error of journal_open names the command that checks it. */
+static char *journal_remedy(const char *text)
+{
+    static const char check[] = "`millrace journal check ";
+    const char *at = strstr(text, check);
+    if (!at)
+        return NULL;
+    at += sizeof check - 1;
+    return mem_printf(
+        "millrace journal repair %.*s (millrace help operations, \"Damage\")", (int)strcspn(at, "`"), at);
+}
+
 char *notice_remedy(enum notice_state state, const char *remedy, const char *text)
 {
     char owner[IO_USER_NAME], own[IO_USER_NAME];
     const char *end = strstr(text, DENIED), *at = end;
     struct stat st;
+    char *repair = journal_remedy(text);
+    if (repair)
+        return repair;
     if (!end)
         return mem_strdup(remedy);
     while (at > text && !strchr(" \"", at[-1]))

@@ -172,6 +172,15 @@ class StatusTest(harness.MillraceTest):
         text = done.stdout.decode()
         self.assertIn("the pipeline of %s is stopped: pubsub ended with exit status 78: " % self.data, text)
         self.assertIn(segment, text)
+        self.assertIn(" -> millrace journal repair %s (millrace help operations, \"Damage\"), then start it: millrace up --config="
+                      % os.path.dirname(segment), text)
+
+    def test_the_owner_starts_a_stopped_pipeline(self):
+        self.up().wait_ready().interrupt()
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to give the directory to another user")
+        os.chown(self.data, pwd.getpwnam("nobody").pw_uid, -1)
+        self.assertIn("\n -> start it: sudo -u nobody millrace up --config=", self.text())
 
     def test_a_full_queue(self):
         pipeline = self.up("--run=simplequeue,pubsub", simplequeue={"max_depth": 2}).wait_ready()

@@ -278,8 +278,14 @@ static char *command_after(const struct pipeline_status *s, const char *first, i
                                                : "FILE";
     if (then == START && service)
         return mem_printf("%s%sstart it: systemctl start %s", first, between, service);
-    if (then == START)
-        return mem_printf("%s%sstart it: millrace up --config=%s", first, between, file);
+    if (then == START) {
+        char owner[IO_USER_NAME];
+        struct stat st;
+        bool is_other = stat(s->pipeline.data_dir, &st) == 0 && st.st_uid != geteuid();
+        io_user_name(is_other ? st.st_uid : geteuid(), owner);
+        return mem_printf("%s%sstart it: %s%s%smillrace up --config=%s", first, between,
+            is_other ? "sudo -u " : "", is_other ? owner : "", is_other ? " " : "", file);
+    }
     if (then == RESTART && service)
         return mem_printf("%s%ssystemctl restart %s", first, between, service);
     return mem_printf("%s%s%s", first, between, then == RESTART ? "restart `millrace up`" : "");
