@@ -85,6 +85,7 @@ class MakeRun(harness.MillraceTest):
         self.assertTrue(began <= end <= time.time())
         self.assertIn("Counted: ", done.stdout)
         self.assertEqual(os.listdir(runs), [])
+        self.assertNotIn("millrace grep", done.stdout, "the data are removed")
 
     def test_other_events(self):
         packed = self.path("few.ndjson.gz")
