@@ -206,8 +206,9 @@ class DoctorTest(harness.MillraceTest):
         lines = harness.read_file(shard).splitlines(keepends=True)
         with open(shard, "wb") as f:
             f.write(b"".join(lines[1:2] + lines[:1] + lines[2:]))
-        (result, finding, _), = self.bad("archive")
+        (result, finding, remedy), = self.bad("archive")
         self.assertEqual(result, "fail")
+        self.assertTrue(remedy.startswith("restore the file from a backup or another host, then reload"), remedy)
         self.assertIn(os.path.basename(shard), finding)
         with open(shard, "wb") as f:
             f.write(b"".join(lines))

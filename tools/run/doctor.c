@@ -261,7 +261,9 @@ static void check_archive(struct doctor *d)
     else
         doctor_find(d, STATUS_DOWN, "archive",
             status == VERIFY_DAMAGED
-                ? "return to an older generation: millrace help compaction; or millrace restore a backup"
+                ? "restore the file from a backup or another host, then reload (SIGHUP to `millrace up`); an "
+                  "older "
+                  "generation helps only if it includes the cleared slices: millrace help compaction"
                 : doctor_unreadable,
             "%s", text);
     free(line);
