@@ -8,6 +8,7 @@
 #include "base/url.h"
 #include "base/rfc3339.h"
 #include "http/client/http_client.h"
+#include "json/json_fields.h"
 #include <assert.h>
 #include <event2/event.h>
 #include <inttypes.h>
@@ -497,6 +498,20 @@ static void fail(struct question *q, const char *what, int status)
     begin(q);
 }
 
+/* Handles the refusal of a source. A damaged file of the archive has a remedy, and a repetition does not help. */
+static void fail_refused(struct question *q, const struct http_reply_view *reply)
+{
+    struct json_doc *doc = json_doc_parse(reply->body);
+    bool is_damaged =
+        q->at + 1 < q->sources->n && bytes_equal_str(json_doc_text(doc, "/code"), "storage-failed");
+    char *detail = bytes_dup(json_doc_text(doc, "/detail"));
+    json_doc_free(&doc);
+    if (is_damaged)
+        q->complete.remedy = archive_remedy(detail);
+    fail(q, detail, is_damaged ? 0 : reply->status);
+    free(detail);
+}
+
 static bool is_range(const struct question *q)
 {
     return strncmp(q->target, RANGE, strlen(RANGE)) == 0;
@@ -574,7 +589,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         q->spec.on_refused(q->spec.arg, reply->body);
         finish(q, SOURCE_UNAVAILABLE);
     } else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
-        fail(q, "", reply->status);
+        fail_refused(q, reply);
     else if (mixed)
         restart(q);
     else
@@ -605,8 +620,10 @@ static void end_local(struct question *q)
     end_reading(q);
     if (is_whole && ok)
         advance(q);
-    else
+    else {
+        q->complete.remedy = is_whole ? NULL : archive_remedy(error.text);
         fail(q, is_whole ? "its records are malformed" : error.text, 0);
+    }
 }
 
 static void begin_local(struct question *q)
@@ -617,6 +634,7 @@ static void begin_local(struct question *q)
     if (q->read)
         return;
     end_reading(q);
+    q->complete.remedy = !g && *error ? archive_remedy(error) : NULL;
     fail(q, g ? "it cannot answer the request" : *error ? error : "it is being opened", 0);
 }
 

@@ -44,8 +44,10 @@ static enum sorted_file_result judge(const struct sorted_file *f, const struct s
     if (!mapping_is_whole(f->mapping))
         return error_set(error, SORTED_FILE_REFUSED, "%s: was truncated while it was read", f->path);
     if (p->fault)
-        return error_set(
-            error, SORTED_FILE_REFUSED, "%s: line %" PRIu64 " %s", f->path, records + 1, p->fault);
+        return error_set(error, SORTED_FILE_REFUSED, "%s: line %" PRIu64 " %s%s", f->path, records + 1,
+            p->fault,
+            !expected && strcmp(p->fault, SORTED_NO_SEPARATOR) == 0 ? " (--field-separator names the byte)"
+                                                                    : "");
     if (expected && records != expected->records)
         return error_set(error, SORTED_FILE_REFUSED,
             "%s: has %" PRIu64 " records, the manifest says %" PRIu64, f->path, records, expected->records);

@@ -52,8 +52,7 @@ size_t sorted_line_cut(struct bytes line, char separator, size_t limit);
 /* Returns the name of the value at `place`; empty at the end of the line. */
 struct bytes sorted_line_name(struct bytes line, size_t place);
 
-#define SORTED_NO_SEPARATOR                                                                                  \
-    "has no field separator (--field-separator names the byte)" /* also an empty line */
+#define SORTED_NO_SEPARATOR "has no field separator" /* also an empty line */
 #define SORTED_OUT_OF_ORDER "is out of order (LC_ALL=C sort)"
 #define SORTED_KEY_TWICE "repeats the key of the line before" /* only if keys must be unique */
 

@@ -180,6 +180,14 @@ class ApiSources(harness.MillraceTest):
         def foreign(h):
             h.answer(409, b"")
             return True
+        def damaged(h):
+            h.answer(503, b'{"code":"storage-failed","detail":"archive/a.csv: the checksum is wrong"}')
+            return True
+        usual, self.archive.act = self.archive.act, damaged
+        reply = self.ask("series", 503, user="k", **SPAN)
+        self.assertIn("archive/a.csv: the checksum is wrong", reply["detail"])
+        self.assertTrue(reply["hint"].startswith("restore the file that the reason names"), reply)
+        self.archive.act = usual
         for source in (self.archive, self.live):
             usual = source.act
             for act in (refuse, neither, foreign):
