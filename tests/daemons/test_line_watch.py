@@ -81,6 +81,11 @@ class LineWatchTest(harness.MillraceTest):
                            ('192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "-" 200 5\n', b"needs --format ("), ("17\n", b"needs --format (")):
             done = self.run_program("millrace", "put", "--data-dir", self.path("data"), self.write("other", text))
             self.assertIn(said, done.stderr)
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), "--format=csv", "--time-field=when",
+                                self.write("other.csv", "when,user\n2012-03-24 09:00:00,a\n"))
+        self.assertEqual(done.returncode, 65, done)
+        self.assertIn(b"the time column is when, but `time` of [input] is ts: in the first line of the file, change when to ts, and omit "
+                      b"--time-field\n", done.stderr)
 
     def test_put_speaks_of_its_own_lines(self):
         """Not of another sender's, nor of an earlier put's."""

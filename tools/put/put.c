@@ -264,6 +264,7 @@ static int check_form(struct put *p)
                                              : config_setting(options_config(p->o), "input", "time"),
         .time_form = form,
         .has_zone = options_is_set(p->o, "time_zone")};
+    p->counted.time_column = column;
     if (!rfc3339_use_zone(zone))
         return tool_fail(
             EX_USAGE, "--time-zone: unknown zone %s; expected a name such as Europe/Berlin", zone);

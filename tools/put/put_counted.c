@@ -33,6 +33,18 @@ static const char *remedy(struct bytes line, const char *reason)
     return *line.ptr == '{' ? "" : "; a CSV file or an access log needs --format";
 }
 
+/* Names the correction if the events have their times in the column of --time-field, and not in the field of `time`. */
+static void print_time_column(const struct put_counted *c)
+{
+    const char *field = c->counters->time_field, *column = c->time_column;
+    if (column && *column && strcmp(column, field) != 0 && strstr(c->first.ptr, "is missing: no time"))
+        tool_fail(0,
+            "the time column is %s, but `time` of [input] is %s: in the first line of the file, change %s to "
+            "%s, "
+            "and omit --time-field",
+            column, field, column, field);
+}
+
 void put_counted_add(struct put_counted *c, struct bytes line, const char *input, uint64_t offset)
 {
     struct counters_event event;
@@ -68,6 +80,8 @@ int put_counted_report(struct put_counted *c, bool is_posted)
     if (c->rejected > 0 && is_posted)
         tool_fail(0, "warning: %" PRIu64 " of %" PRIu64 " lines cannot be counted: %s (see millrace rejects)",
             c->rejected, c->lines, c->first.ptr);
+    if (c->rejected > 0 && is_posted)
+        print_time_column(c);
     if (c->reader && is_posted)
         print_absent_fields(c);
     int status = c->rejected > 0 && c->rejected == c->lines ? EX_DATAERR : 0;

@@ -14,7 +14,8 @@ struct put_counted {
     struct counters *counters;
     struct counters_reader *reader; /* NULL: no counters are configured */
     uint64_t lines, rejected;
-    struct buf first; /* why and where the first line was rejected */
+    const char *time_column; /* of --time-field; NULL: none */
+    struct buf first;        /* why and where the first line was rejected */
 };
 
 void put_counted_begin(struct put_counted *c, const struct config *config, const char *data_dir);
