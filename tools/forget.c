@@ -588,6 +588,11 @@ static int forget_all(struct forget *f)
         status = name_files(f);
     if (status != EX_OK)
         return status;
+    uint64_t without = forget_match_lines_without_field(f->match);
+    if (without > 0)
+        say("warning", "",
+            "none of the %" PRIu64 " searched events has the field of --field=%s: is the name right?",
+            without, f->field);
     if (f->remaining)
         tool_fail(f->remaining, "something remains, as the lines above say; then repeat the command");
     return f->remaining;

@@ -15,6 +15,8 @@ struct forget_match {
     struct key_text_rule rule;
     struct json_fields *fields;
     struct key_text_space space;
+    uint64_t lines;
+    bool has_field; /* a line has the field */
 };
 
 struct forget_match *forget_match_new(const char *key, const char *value, size_t max_text)
@@ -68,9 +70,17 @@ enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line)
     const char *why;
     if (erased_line_is(line))
         return FORGET_NO;
-    if (json_fields_extract(m->fields, line, &v, &why) != 0 || key_text_make(&m->rule, &v, &m->space, &key))
+    bool is_event = json_fields_extract(m->fields, line, &v, &why) == 0;
+    m->lines++;
+    m->has_field = m->has_field || (is_event && v.type != JSON_MISSING);
+    if (!is_event || key_text_make(&m->rule, &v, &m->space, &key))
         return contains(line, m->value) ? FORGET_CONTAINS : FORGET_NO;
     return is_of_same_key(key, m->value) ? FORGET_YES : FORGET_NO;
+}
+
+uint64_t forget_match_lines_without_field(const struct forget_match *m)
+{
+    return m->has_field ? 0 : m->lines;
 }
 
 bool forget_match_file(struct forget_match *m, const char *path)

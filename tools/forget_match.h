@@ -19,6 +19,8 @@ enum forget_verdict {
 };
 /* Checks a line without its LF. FORGET_YES: counters count the event under the value (counts/key_text.h). */
 enum forget_verdict forget_match_line(struct forget_match *m, struct bytes line);
+/* Returns the number of checked lines if none of them has the field; else 0. */
+uint64_t forget_match_lines_without_field(const struct forget_match *m);
 
 /* False only if every line of the uncompressed file was read and none matches or contains the value, as bytes or as
  * escaped in JSON. */

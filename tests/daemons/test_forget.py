@@ -119,7 +119,9 @@ class Forget(harness.MillraceTest):
         for option in ("--dry-run", "--contains"):
             none = self.forget(option, value="a-misspelt-name")
             self.assertEqual(len(re.findall(r"archive .*: nothing found%s\n" % ("; slices are not searched" if option == "--dry-run" else ""), none)), 3, none)
-            self.assertNotRegex(none, "removed|\\(other\\)")
+            self.assertNotRegex(none, "removed|\\(other\\)|warning")
+        self.assertRegex(self.forget("--dry-run", field="nofield"),
+                         r"(?m)^warning +none of the \d+ searched events has the field of --field=nofield: is the name right\?$")
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
         text = self.forget("--contains")
