@@ -196,6 +196,16 @@ class DoctorTest(harness.MillraceTest):
         self.assertIn("delete the directory, because `millrace forget` does not search it", remedy)
         shutil.rmtree(aside)
 
+    def test_a_repaired_stream(self):
+        self.stopped()
+        segment, = glob.glob(self.path("data", "pubsub", "streams", "clicks", "*1.seg"))
+        harness.flip(segment, 5)
+        done = self.run_program("millrace", "journal", "repair", os.path.dirname(segment))
+        self.assertIn(b"lost: everything", done.stdout)
+        harness.Pipeline(self, self.config, self.path("data"))
+        said = "expected after `millrace journal repair` of a stream: published lines are in pubsub/streams/*~damaged-*. Do not recount"
+        wait_until(lambda: any(f[2].startswith(said) for f in self.bad("conservation")), lambda: self.findings()["conservation"])
+
     def test_a_damaged_archive(self):
         pipeline = self.up()
         self.put(pipeline, events(300))

@@ -16,7 +16,7 @@
 #include "counts/records.h"
 #include "counts/slice_files.h"
 #include "counts/slice_reader.h"
-#include "journal/journal_inspect.h"
+#include "journal/journal_repair.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -26,6 +26,9 @@
 
 #define CHECK "conservation"
 #define TRIES 3
+#define REPAIRED                                                                                             \
+    "expected after `millrace journal repair` of a stream: published lines are in "                          \
+    "pubsub/streams/*" JOURNAL_ASIDE "*. Do not recount; millrace help operations, \"Damage\""
 
 /* The lines of one slice in one stream. */
 struct part {
@@ -55,6 +58,7 @@ struct law {
     size_t n_slices;
     struct part *parts;
     size_t n_parts;
+    bool is_repaired;   /* a stream has damaged segments that were set aside */
     struct queue queue; /* the counted queue; the id is "" if simplequeue does not answer */
     /* The stream whose journal is being read. */
     const char *stream;
@@ -256,6 +260,7 @@ static void on_frame(const struct inspect_event *e, void *arg)
 static void read_stream(struct doctor *d, const char *path, const char *name)
 {
     char error[PATH_MAX + 128];
+    d->law->is_repaired = d->law->is_repaired || strstr(name, JOURNAL_ASIDE);
     d->law->stream = name;
     d->law->is_first = true;
     journal_inspect(path, on_frame, d->law, error, sizeof error); /* check_journals reports damage */
@@ -293,9 +298,10 @@ static void compare_lines(const struct law *law)
                 ends.ptr ? ends.ptr : "no stream");
         else
             doctor_find(law->d, STATUS_DOWN, CHECK,
-                "count the stream again: millrace recount; not after a restored copy was accepted: see "
-                "millrace "
-                "help recovery, \"Copies of single directories\"",
+                law->is_repaired
+                    ? REPAIRED
+                    : "count the stream again: millrace recount; not after a restored copy was accepted: see "
+                      "millrace help recovery, \"Copies of single directories\"",
                 "slice %" PRIu64 ": %" PRIu64 " lines published, but %" PRIu64 " counted + %" PRIu64
                 " skipped + %" PRIu64 " rejected (offsets of %s)",
                 s->number, lines, s->tally.events, s->tally.skipped, s->tally.rejected,
@@ -333,8 +339,10 @@ static void compare_queue(const struct law *law)
             to - from);
     else if (gone > q->buried || above > q->depth + q->buried)
         doctor_find(law->d, STATUS_ATTENTION, CHECK,
-            "usual after millrace queue kick, edit or delete; otherwise look for other readers of the queue, "
-            "/empty and delays in the requests and the log",
+            law->is_repaired
+                ? REPAIRED
+                : "usual after millrace queue kick, edit or delete; otherwise look for other readers of the "
+                  "queue, /empty and delays in the requests and the log",
             "queue %s: ids %" PRIu64 " to %" PRIu64 " are accepted; %" PRIu64 " published, %" PRIu64
             " buried, %" PRIu64 " waiting; %" PRIu64 " were moved to other ids or taken elsewhere",
             q->name, from, q->next_id - 1, q->published, q->buried, q->depth,
