@@ -1,6 +1,7 @@
 #include "api/ask.h"
 
 #include "api/completeness_reply.h"
+#include "api/earlier_counts.h"
 #include "api/etag.h"
 #include "api/render.h"
 #include "api/series_cache.h"
@@ -57,6 +58,8 @@ struct ask {
     struct query
         query_top; /* breakdown that finds the largest sub keys, before the counts of `set` are asked for */
     struct breakdown breakdown;
+    struct earlier_counts
+        earlier; /* counts of the rows of a compared breakdown in the span of query_before */
     struct query_error
         *unknown;     /* the error to send if the sources have no records; NULL: the counter is configured */
     size_t texts_max; /* maximum number of hashes in the next request for texts */
@@ -144,6 +147,7 @@ static void ask_free(struct ask *a)
     breakdown_reset(&a->events);
     histogram_free(&a->histogram);
     series_set_free(&a->set);
+    earlier_counts_free(&a->earlier);
     breakdown_reset(&a->breakdown);
     buf_free(&a->out);
     free(a->unknown);
@@ -185,7 +189,7 @@ static bool hold(struct ask *a, size_t piece)
     size_t bytes = sizeof *a + piece + series_bytes(&a->series) + series_bytes(&a->series_before) +
                    series_bytes(&a->series_total) + series_bytes(&a->series_events) +
                    series_set_bytes(&a->set) + a->breakdown.bytes + a->events.bytes +
-                   histogram_bytes(&a->histogram) + a->out.cap;
+                   earlier_counts_bytes(&a->earlier) + histogram_bytes(&a->histogram) + a->out.cap;
     a->hold = http_hold(a->req, bytes);
     return a->hold == HTTP_HOLD_OK;
 }
@@ -260,6 +264,8 @@ static void judge_completeness(struct ask *a)
     int64_t end = is_one_span ? a->query.to : unit_end(first_series(a));
     if (a->query.kind == QUERY_COMPARE && unit_end(&a->series_before) > end)
         end = unit_end(&a->series_before);
+    else if (a->query.compares && a->query.before_to > end)
+        end = a->query.before_to;
     end = query_whole_after(&a->query, end);
     a->complete.is_approximate = a->query.is_rounded;
     a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
@@ -269,6 +275,11 @@ static void judge_completeness(struct ask *a)
             .events_since = a->complete.events_since,
             .quarters_since = a->complete.quarters_since,
             .coarse = a->complete.coarse};
+}
+
+static const struct earlier_counts *earlier_of(const struct ask *a)
+{
+    return a->query.compares ? &a->earlier : NULL;
 }
 
 static void render_begin(struct ask *a)
@@ -284,7 +295,7 @@ static void render_begin(struct ask *a)
     else if (a->query.kind == QUERY_QUANTILE)
         render_quantile_begin(&a->series, &a->complete, &a->out);
     else
-        render_breakdown_begin(&a->breakdown, &a->complete, &a->out);
+        render_breakdown_begin(&a->breakdown, earlier_of(a), &a->complete, &a->out);
     a->is_begun = true;
 }
 
@@ -311,7 +322,8 @@ static bool render_rows(struct ask *a)
         return render_compare_rows(&a->series, &a->series_before, &a->complete, STEP_BYTES, &a->out);
     if (a->query.kind == QUERY_QUANTILE)
         return render_quantile_rows(&a->series, &a->histogram, &a->complete, STEP_BYTES, &a->out);
-    return render_breakdown_rows(&a->breakdown, &a->complete, &a->rendered, STEP_BYTES, &a->out);
+    return render_breakdown_rows(
+        &a->breakdown, earlier_of(a), &a->complete, &a->rendered, STEP_BYTES, &a->out);
 }
 
 /* True if the text must be sent as a stream. A complete answer is collected for an ETag while memory is available. */
@@ -475,6 +487,12 @@ static void ask_archive(void *arg, const struct source_generation *g, struct gen
     series_cache_keep(a->asks->cache, g, &a->series);
 }
 
+static void refuse_sum(struct ask *a)
+{
+    http_problem(
+        a->req, 422, "sum-too-large", "ask for a shorter time", "the counts add up to more than 64 bits");
+}
+
 /* Refuses a query whose counts cannot be answered. Returns false if the counts can be answered. */
 static bool refuse_counts(struct ask *a)
 {
@@ -493,8 +511,7 @@ static bool refuse_counts(struct ask *a)
             "ask for whole UTC days; for a series, use timezone=UTC and a unit of a day or longer",
             "for a part of this time the archive has only counts by day; the hours were dropped");
     else if (first->is_too_large || before->is_too_large || a->breakdown.is_too_large || a->set.is_too_large)
-        http_problem(
-            a->req, 422, "sum-too-large", "ask for a shorter time", "the counts add up to more than 64 bits");
+        refuse_sum(a);
     else if (!fits)
         http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
             "more than %llu rows", (unsigned long long)max_rows);
@@ -695,7 +712,7 @@ static void append_question(struct buf *target, const struct query *q, const str
     if (!q->sub) {
         append_totals(target, q, set);
     } else {
-        bool compares = q->kind == QUERY_COMPARE;
+        bool compares = q->kind == QUERY_COMPARE; /* a breakdown asks for its earlier span later */
         int64_t from = compares && q->before_from < q->from ? q->before_from : q->from;
         int64_t to = compares && q->before_to > q->to ? q->before_to : q->to;
         int64_t first = countable(q, query_whole_after(q, from)), last = countable(q, to - 1);
@@ -728,6 +745,67 @@ static void begin(struct ask *a)
         a->question = source_ask(a->asks->config.sources, &question);
     else
         refuse(a);
+}
+
+static bool earlier_record(void *arg, const struct record *r)
+{
+    struct ask *a = arg;
+    return earlier_counts_add(&a->earlier, r);
+}
+
+static void earlier_restart(void *arg)
+{
+    struct ask *a = arg;
+    earlier_counts_reset(&a->earlier);
+}
+
+static void earlier_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct ask *a = arg;
+    a->question = NULL;
+    note_missing(a, complete);
+    if (!a->req) {
+        ask_free(a);
+    } else if (result == SOURCE_STOPPED) {
+        refuse(a);
+    } else if (result != SOURCE_OK) {
+        unavailable(a, complete, why);
+    } else if (a->earlier.is_too_large) {
+        refuse_sum(a);
+        ask_free(a);
+    } else {
+        next_step(a, render);
+    }
+}
+
+/* Asks for the earlier counts of the rows of a compared breakdown. */
+static void begin_earlier(struct ask *a)
+{
+    earlier_counts_init(&a->earlier, &a->query_before, &a->breakdown);
+    buf_clear(&a->target);
+    append_question(&a->target, &a->query_before, &a->set);
+    const struct source_question question = {.target = a->target.ptr,
+        .arg = a,
+        .allows_partial = a->query.allows_partial,
+        .patience = a->query.patience,
+        .on_restart = earlier_restart,
+        .on_record = earlier_record,
+        .on_piece = on_piece,
+        .on_done = earlier_done};
+    if (hold(a, 0))
+        a->question = source_ask(a->asks->config.sources, &question);
+    else
+        refuse(a);
+}
+
+/* Renders the answer, after a question for the earlier counts if the query compares a breakdown. */
+static void finish_earlier(struct ask *a)
+{
+    if (a->query.compares && a->query.kind == QUERY_BREAKDOWN)
+        begin_earlier(a);
+    else
+        render(a);
 }
 
 static bool events_record(void *arg, const struct record *r)
@@ -764,7 +842,7 @@ static void events_done(
              a->series_events.needs_dropped_hours || a->events.needs_dropped_hours)
         unavailable(a, complete, "the events by which means divide cannot be added up");
     else
-        next_step(a, render);
+        next_step(a, finish_earlier);
 }
 
 /* Asks for the events by which means divide. */
@@ -802,7 +880,7 @@ static void finish(struct ask *a)
     if (a->query.events.total)
         ask_events(a);
     else
-        render(a);
+        finish_earlier(a);
 }
 
 /* Adds a series to the set for each key or sub key that the query lists. */

@@ -15,7 +15,7 @@ void breakdown_init(struct breakdown *b, const struct query *q)
     *b = (struct breakdown){.query = q, .left_out = INT64_MIN, .left_out_hash = INT64_MIN};
 }
 
-static struct bytes stored_of(const struct breakdown_sum *s)
+struct bytes breakdown_stored(const struct breakdown_sum *s)
 {
     return bytes_of(s->stored, s->len);
 }
@@ -69,7 +69,7 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     t->sums = mem_zalloc(t->size * sizeof *t->sums);
     for (size_t i = 0; i < old.size; i++)
         if (old.sums[i].is_used)
-            *find_slot(t, text_hash(stored_of(&old.sums[i])), &old.sums[i]) = old.sums[i];
+            *find_slot(t, text_hash(breakdown_stored(&old.sums[i])), &old.sums[i]) = old.sums[i];
     b->bytes += (t->size - old.size) * sizeof *t->sums;
     free(old.sums);
 }
@@ -152,7 +152,7 @@ static int compare_selected(const void *a, const void *b)
     const struct breakdown_row *x = a, *y = b;
     if (x->sum.n != y->sum.n)
         return x->sum.n < y->sum.n ? 1 : -1;
-    return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
+    return bytes_compare(breakdown_stored(&x->sum), breakdown_stored(&y->sum));
 }
 
 static size_t rows_room(const struct breakdown *b)
@@ -165,7 +165,7 @@ static void leave_out(struct breakdown *b, const struct breakdown_sum *s)
 {
     if (s->n > b->left_out)
         b->left_out = s->n;
-    if (s->n > b->left_out_hash && component_is_hash(stored_of(s)))
+    if (s->n > b->left_out_hash && component_is_hash(breakdown_stored(s)))
         b->left_out_hash = s->n;
 }
 
@@ -184,7 +184,7 @@ static void cut_rows(struct breakdown *b)
 static bool may_be_row(const struct breakdown *b, const struct breakdown_sum *s)
 {
     return !b->last.is_used || s->n > b->last.n ||
-           (s->n == b->last.n && bytes_compare(stored_of(s), stored_of(&b->last)) < 0);
+           (s->n == b->last.n && bytes_compare(breakdown_stored(s), breakdown_stored(&b->last)) < 0);
 }
 
 static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
@@ -200,8 +200,9 @@ static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
 
 static void select_tie(struct breakdown *b, const struct breakdown_sum *s)
 {
-    bool is_candidate = s->n == b->last.n && (!b->has_worst || component_is_hash(stored_of(s)) ||
-                                                 bytes_compare(stored_of(s), buf_bytes(&b->worst)) < 0);
+    bool is_candidate =
+        s->n == b->last.n && (!b->has_worst || component_is_hash(breakdown_stored(s)) ||
+                                 bytes_compare(breakdown_stored(s), buf_bytes(&b->worst)) < 0);
     if (is_candidate)
         b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
 }
@@ -236,7 +237,7 @@ static bool has_unknown_ties(struct breakdown *b)
     size_t above = b->n_rows;
     bool has_hash = b->left_out_hash == b->last.n;
     for (; above > 0 && b->rows[above - 1].sum.n == b->last.n; above--)
-        has_hash |= component_is_hash(stored_of(&b->rows[above - 1].sum));
+        has_hash |= component_is_hash(breakdown_stored(&b->rows[above - 1].sum));
     if (!b->last.is_used || b->left_out != b->last.n || !has_hash)
         return false;
     b->n_rows = above;
@@ -246,7 +247,7 @@ static bool has_unknown_ties(struct breakdown *b)
 static int compare_stored(const void *a, const void *b)
 {
     const struct breakdown_row *x = a, *y = b;
-    return bytes_compare(stored_of(&x->sum), stored_of(&y->sum));
+    return bytes_compare(breakdown_stored(&x->sum), breakdown_stored(&y->sum));
 }
 
 /* Returns true once the largest sums have rows. */
@@ -286,7 +287,8 @@ bool breakdown_select(struct breakdown *b)
 
 bool breakdown_wants_text(const struct breakdown *b, size_t row)
 {
-    return !b->rows[row].text && !b->rows[row].is_beyond && component_is_hash(stored_of(&b->rows[row].sum));
+    return !b->rows[row].text && !b->rows[row].is_beyond &&
+           component_is_hash(breakdown_stored(&b->rows[row].sum));
 }
 
 static void set_text(struct breakdown *b, struct breakdown_row *row, struct bytes text)
@@ -320,7 +322,7 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
 
 struct bytes breakdown_text(const struct breakdown_row *row)
 {
-    return row->text ? bytes_of(row->text, row->text_len) : stored_of(&row->sum);
+    return row->text ? bytes_of(row->text, row->text_len) : breakdown_stored(&row->sum);
 }
 
 static int compare_rows(const void *a, const void *b)

@@ -84,5 +84,6 @@ bool breakdown_order(struct breakdown *b);
 /* Returns the count of a subtotal in its stored form, before breakdown_select. 0: there is none. */
 int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored);
 struct bytes breakdown_text(const struct breakdown_row *row);
+struct bytes breakdown_stored(const struct breakdown_sum *s);
 
 #endif

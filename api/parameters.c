@@ -36,7 +36,7 @@ static const struct parameter table[] = {
     {"to", OF_ALL, 0},
     {"period", OF_ALL, 0},
     {"bounds", OF_ALL, 0},
-    {"against", ON(COMPARE), 0},
+    {"against", ON(COMPARE) | ON(BREAKDOWN) | ON(TOP), 0},
     {"timezone", OF_ALL, 0},
     {"hour_offset", OF_ALL, 0},
     {"week_start", OF_ALL, 0},

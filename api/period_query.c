@@ -300,8 +300,8 @@ static int parse_against(struct parameters *p)
 {
     struct query *q = p->q;
     struct bytes against = BYTES_LITERAL("before");
-    parameters_get(p, "against", &against);
-    if (q->kind == QUERY_COMPARE && q->is_all)
+    q->compares = parameters_get(p, "against", &against) || q->kind == QUERY_COMPARE;
+    if (q->compares && q->is_all)
         return BAD(p, "nothing is before all time; ask for a shorter period");
     if (bytes_equal_str(against, "before"))
         return 0;
@@ -312,11 +312,11 @@ static int parse_against(struct parameters *p)
     return 0;
 }
 
-/* Returns the time that is as far into the unit `other` as `t` is into the unit `unit`, by the clocks of the zone. */
-static int64_t same_part(const struct calendar *c, int64_t unit, int64_t t, int64_t other)
+/* Returns the time that is as far after `other` as `t` is after `start`, by the clocks of the zone, but at most `end`. */
+static int64_t same_part(const struct calendar *c, int64_t start, int64_t t, int64_t other, int64_t end)
 {
-    int64_t offset = zone_offset(&c->zone, other), end = units_next(c, other);
-    int64_t wall = other + offset + t + zone_offset(&c->zone, t) - unit - zone_offset(&c->zone, unit);
+    int64_t offset = zone_offset(&c->zone, other);
+    int64_t wall = other + offset + t + zone_offset(&c->zone, t) - start - zone_offset(&c->zone, start);
     int64_t same = wall - zone_offset(&c->zone, wall - offset);
     return same < end ? same : end;
 }
@@ -334,7 +334,19 @@ static void find_parts(struct query *q)
     for (; row < unit; row = units_next(c, row))
         other = other < other_end ? units_next(c, other) : other;
     q->part_end = passed > unit ? passed : unit;
-    q->before_part_end = other < other_end ? same_part(c, unit, q->part_end, other) : q->before_to;
+    q->before_part_end =
+        other < other_end ? same_part(c, unit, q->part_end, other, units_next(c, other)) : q->before_to;
+}
+
+/* Ends a span in progress with the last counted period that has passed, and the earlier span with the same part. */
+static void end_so_far(struct query *q)
+{
+    if (q->now < q->from || q->now >= q->to)
+        return;
+    int64_t passed = query_whole_before(q, q->now);
+    q->is_so_far = true;
+    q->to = passed > q->from ? passed : q->from;
+    q->before_to = same_part(&q->calendar, q->from, q->to, q->before_from, q->before_to);
 }
 
 static int check_rows(struct parameters *p, int64_t from, int64_t to)
@@ -367,6 +379,8 @@ static int parse_minutes(struct parameters *p)
         return BAD(p, "only series, breakdown and top are by minute");
     if (q->n_values > 0 || q->top > 0)
         return BAD(p, "by minute, ask for one key");
+    if (parameters_get(p, "against", &other))
+        return BAD(p, "there are no comparisons by minute");
     if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||
         (has_period && (has_from || has_to)) || has_from < has_to)
         return BAD(p, "minutes take either period, or from and to");
@@ -392,8 +406,9 @@ int period_query_parse(struct parameters *p)
     if ((parameters_get(p, "period", &period) ? parse_period(p, period) : parse_units(p)) != 0 ||
         parse_against(p) != 0 || clip(p, &q->from, &q->to) != 0)
         return -1;
-    if (q->kind == QUERY_COMPARE &&
-        (clip(p, &q->before_from, &q->before_to) != 0 || check_rows(p, q->before_from, q->before_to) != 0))
+    if (q->compares && clip(p, &q->before_from, &q->before_to) != 0)
+        return -1;
+    if (q->kind == QUERY_COMPARE && check_rows(p, q->before_from, q->before_to) != 0)
         return -1;
     bool has_rows = q->kind != QUERY_BREAKDOWN && q->kind != QUERY_COHORT &&
                     (q->kind != QUERY_QUANTILE || parameters_get(p, "unit", &period));
@@ -401,9 +416,11 @@ int period_query_parse(struct parameters *p)
         return -1;
     if (q->kind == QUERY_COMPARE)
         find_parts(q);
+    else if (q->compares)
+        end_so_far(q);
     if (parameters_is_of_sets(p))
         return 0;
-    return q->kind == QUERY_COMPARE && period_query_check_zone(p, q->before_from, q->before_to) != 0
+    return q->compares && period_query_check_zone(p, q->before_from, q->before_to) != 0
                ? -1
                : period_query_check_zone(p, q->from, q->to);
 }

@@ -71,7 +71,9 @@ struct query {
         quarters_since; /* counted periods are hours before this time, then quarter hours; 0: always hours */
     int64_t from, to;
     int64_t before_from, before_to; /* span that a comparison compares with */
-    /* If a comparison includes the unit in progress: the end of the last counted period that has passed, and of the
+    bool compares;                  /* QUERY_COMPARE, or a breakdown with against= */
+    bool is_so_far; /* both spans of a compared breakdown end with the counted periods that have passed */
+    /* If QUERY_COMPARE includes the unit in progress: the end of the last counted period that has passed, and of the
      * same part of the unit to compare with. 0: all units have ended, or none has begun. */
     int64_t part_end, before_part_end;
     const struct url_query *params; /* parameters for query_value */

@@ -500,15 +500,65 @@ bool render_compare_rows(struct series *s, struct series *before, const struct c
     return false;
 }
 
-void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
+/* True if the counts of the earlier span are known. */
+static bool knows_earlier(const struct earlier_counts *e, const struct completeness *complete)
+{
+    return !e->needs_dropped_hours && e->query->from >= complete->counted_since;
+}
+
+/* Appends an earlier count and the change from this count, as members or columns. */
+static void render_earlier(const struct query *q, int64_t n, int64_t before, bool is_known, struct buf *out)
+{
+    bool csv = q->format == QUERY_CSV;
+    buf_append_str(out, csv ? "," : ",\"before\":");
+    if (is_known)
+        render_number(q->total, before, out);
+    else if (!csv)
+        buf_append_str(out, "null");
+    buf_append_str(out, csv ? "," : ",\"change\":");
+    render_change(n, is_known ? before : 0, csv, out);
+}
+
+static void render_earlier_span(const struct breakdown *b, const struct earlier_counts *e,
+    const struct completeness *complete, struct buf *out)
+{
+    const struct query *q = b->query, *before = e->query;
+    bool is_known = knows_earlier(e, complete);
+    struct buf total = {0};
+    if (is_known)
+        render_number(q->total, e->total, &total);
+    else
+        buf_append_str(&total, "null");
+    buf_append_str(out, "\"before\":{");
+    render_over(before, &(struct query_over){.counter = e->over}, out);
+    buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":", before->from, before->to);
+    buf_append_bytes(out, buf_bytes(&total));
+    buf_append_str(out, "},");
+    if (q->is_so_far) {
+        buf_printf(out, "\"so_far\":{\"to\":%" PRId64 ",\"before_to\":%" PRId64 ",", q->to, before->to);
+        render_sum(q, "total", b->total, ",\"before\":", out);
+        buf_append_bytes(out, buf_bytes(&total));
+        buf_append_str(out, "},");
+    }
+    buf_free(&total);
+    buf_append_str(out, "\"change\":");
+    render_change(b->total, is_known && q->from >= complete->counted_since ? e->total : 0, false, out);
+    buf_append_char(out, ',');
+}
+
+void render_breakdown_begin(const struct breakdown *b, const struct earlier_counts *earlier,
+    const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
-        render_csv_names(complete, b->events ? "key,n,share,events,mean" : "key,n,share", "", ",of", out);
+        render_csv_names(complete, b->events ? "key,n,share,events,mean" : "key,n,share",
+            earlier ? ",before,change" : "", ",of", out);
         return;
     }
     render_head(b->query, complete, out);
     render_span(b->query, b->query->from, b->query->to, b->total, &b->over,
         b->events ? &b->events->total : NULL, complete, out);
+    if (earlier)
+        render_earlier_span(b, earlier, complete, out);
     buf_printf(out, "\"distinct\":%zu", b->distinct);
     render_of(&b->query->calendar, b->query->from, b->query->to, complete, false, out);
     buf_append_str(out, ",\"rows\":[");
@@ -529,42 +579,49 @@ static void render_share(const struct breakdown *b, const struct breakdown_sum *
     else if (b->query->format != QUERY_CSV)
         buf_append_str(out, "null");
     if (b->events)
-        render_mean(b->query, sum->n, breakdown_count_of(b->events, bytes_of(sum->stored, sum->len)),
+        render_mean(b->query, sum->n, breakdown_count_of(b->events, breakdown_stored(sum)),
             knows_events(b->query->from, complete), out);
 }
 
-bool render_breakdown_rows(
-    const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
+static void render_breakdown_row(const struct breakdown *b, const struct earlier_counts *earlier,
+    const struct completeness *complete, size_t at, struct buf *out)
 {
     const struct query *q = b->query;
-    const struct series_row span = {.start = q->from, .end = q->to};
-    bool is_whole = is_row_complete(&span, complete);
-    bool csv = b->query->format == QUERY_CSV;
+    const struct breakdown_row *row = &b->rows[at];
+    bool csv = q->format == QUERY_CSV;
+    int64_t end = earlier && earlier->query->to > q->to ? earlier->query->to : q->to;
+    const struct series_row span = {.start = q->from, .end = end};
+    if (csv) {
+        buf_append_csv(out, breakdown_text(row));
+        buf_append_char(out, ',');
+        render_number(q->total, row->sum.n, out);
+        buf_append_char(out, ',');
+    } else {
+        buf_append_str(out, at ? ",{" : "{");
+        render_member(out, "key", breakdown_text(row));
+        render_sum(q, "n", row->sum.n, ",\"share\":", out);
+    }
+    render_share(b, &row->sum, complete, out);
+    render_row_complete(is_row_complete(&span, complete), complete, csv, out);
+    if (earlier)
+        render_earlier(q, row->sum.n, earlier->counts[at],
+            knows_earlier(earlier, complete) && q->from >= complete->counted_since, out);
+    if (csv)
+        render_of(&q->calendar, q->from, q->to, complete, true, out);
+    buf_append_char(out, csv ? '\n' : '}');
+}
+
+bool render_breakdown_rows(const struct breakdown *b, const struct earlier_counts *earlier,
+    const struct completeness *complete, size_t *at, size_t most, struct buf *out)
+{
     for (size_t begin = out->len; *at < b->n_rows; ++*at) {
-        const struct breakdown_row *row = &b->rows[*at];
         if (out->len - begin >= most)
             return true;
-        if (csv) {
-            buf_append_csv(out, breakdown_text(row));
-            buf_append_char(out, ',');
-            render_number(q->total, row->sum.n, out);
-            buf_append_char(out, ',');
-            render_share(b, &row->sum, complete, out);
-            render_row_complete(is_whole, complete, true, out);
-            render_of(&q->calendar, q->from, q->to, complete, true, out);
-            buf_append_char(out, '\n');
-        } else {
-            buf_append_str(out, *at ? ",{" : "{");
-            render_member(out, "key", breakdown_text(row));
-            render_sum(q, "n", row->sum.n, ",\"share\":", out);
-            render_share(b, &row->sum, complete, out);
-            render_row_complete(is_whole, complete, false, out);
-            buf_append_char(out, '}');
-        }
+        render_breakdown_row(b, earlier, complete, *at, out);
     }
-    if (!csv) {
+    if (b->query->format != QUERY_CSV) {
         buf_append_str(out, "],");
-        render_sum(q, "other", b->total - b->shown, "}\n", out);
+        render_sum(b->query, "other", b->total - b->shown, "}\n", out);
     }
     return false;
 }

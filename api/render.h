@@ -6,7 +6,7 @@
 #ifndef MILLRACE_RENDER_H
 #define MILLRACE_RENDER_H
 
-#include "api/breakdown.h"
+#include "api/earlier_counts.h"
 #include "api/histogram.h"
 #include "api/series_set.h"
 #include "api/source.h"
@@ -31,10 +31,12 @@ void render_compare_begin(const struct series *s, const struct series *before,
     const struct completeness *complete, struct buf *out);
 bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
     size_t most, struct buf *out);
-void render_breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out);
+/* `earlier`: the earlier counts of the rows of a compared breakdown; NULL: the breakdown is not compared. */
+void render_breakdown_begin(const struct breakdown *b, const struct earlier_counts *earlier,
+    const struct completeness *complete, struct buf *out);
 /* Appends rows of a breakdown, like render_series_rows. *at: index of the next row. */
-bool render_breakdown_rows(
-    const struct breakdown *b, const struct completeness *complete, size_t *at, size_t most, struct buf *out);
+bool render_breakdown_rows(const struct breakdown *b, const struct earlier_counts *earlier,
+    const struct completeness *complete, size_t *at, size_t most, struct buf *out);
 /* Appends `{` and the members that name the counter and the key. */
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out);
 /* render_quantile_begin and render_quantile_rows print a row for each quantile, or for each unit and quantile. */

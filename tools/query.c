@@ -17,9 +17,9 @@ static const char usage[] =
     "usage: millrace query series --LABEL KEY [--LABEL KEY...] [--unit day] [--period 7d | --from T --to T]\n"
     "                             [--timezone ZONE]\n"
     "       millrace query series --LABEL KEY --by LABEL --top N | --sub KEY [--sub KEY...] [...]\n"
-    "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [...]\n"
+    "       millrace query breakdown --LABEL KEY --by LABEL [--limit N] [--compare] [...]\n"
     "       millrace query compare --LABEL KEY [--period this-month] [--against year] [...]\n"
-    "       millrace query top --counter LABEL [--limit N] [...]\n"
+    "       millrace query top --counter LABEL [--limit N] [--compare] [...]\n"
     "       millrace query quantile --LABEL KEY --by LABEL [--q 0.5,0.95,0.99] [--unit day] [...]\n"
     "       millrace query uniques --LABEL KEY [--count LABEL] [--unit day] [--window N] [--stickiness 1] "
     "[...]\n"
@@ -34,6 +34,7 @@ static const char usage[] =
     "a daemon that is down, and name it; --bounds outward: count the whole hours that --from and --to "
     "cut; or\n--mean 1: also print the mean of a counter with a value. "
     "Options:\n"
+    "  --compare          also the counts of the preceding time, and the change (as --against before)\n"
     "  -c, --config FILE  configuration (unset: $MILLRACE_CONFIG, or that of the installation)\n"
     "  --data-dir DIR     directory of the pipeline (default: [millrace] data_dir)\n"
     "  --api-url URL      address of the API\n"
@@ -79,6 +80,10 @@ static int take_option(struct ask *a, int argc, char **argv)
         a->show_curl = true;
         return 1;
     }
+    if (bytes_equal_str(name, "compare")) {
+        add_param(a, BYTES_LITERAL("against"), "before");
+        return 1;
+    }
     const char *value = equals ? equals + 1 : argc > 1 ? argv[1] : NULL;
     if (!value)
         return 0;
@@ -100,12 +105,17 @@ static bool is_question(const char *name)
     return query_questions[i] != NULL;
 }
 
+static bool is_flag(const char *option)
+{
+    return strcmp(option, "--show-curl") == 0 || strcmp(option, "--compare") == 0;
+}
+
 /* Returns the index of the first word that is neither an option nor the value of an option; argc: none. */
 static int find_question(int argc, char **argv)
 {
     int i = 1;
     while (i < argc && (strncmp(argv[i], "--", 2) == 0 || strcmp(argv[i], "-c") == 0))
-        i += strchr(argv[i], '=') || strcmp(argv[i], "--show-curl") == 0 ? 1 : 2;
+        i += strchr(argv[i], '=') || is_flag(argv[i]) ? 1 : 2;
     return i < argc ? i : argc;
 }
 

@@ -209,16 +209,22 @@ static void print_series(const struct json_doc *d)
     free(s.n);
 }
 
+/* Prints the change in percent, or spaces if the change is null. */
+static void print_change(const struct json_doc *d)
+{
+    struct json_value change = json_doc_at(d, "/change");
+    if (change.type == JSON_F64 || change.type == JSON_I64)
+        printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
+}
+
 /* Prints a line of a comparison. `n` and `before` point to its numbers, and `words` follow the change. */
 static void print_compared(
     const struct json_doc *d, struct bytes name, const char *n, const char *before, const char *words)
 {
-    struct json_value change = json_doc_at(d, "/change");
     printf("%-26.*s", (int)name.len, name.ptr);
     print_count(d, n);
     print_count(d, before);
-    if (change.type == JSON_F64 || change.type == JSON_I64)
-        printf(" %+9.2f %%", change.type == JSON_F64 ? change.v.f64 : (double)change.v.i64);
+    print_change(d);
     puts(words);
 }
 
@@ -313,10 +319,11 @@ static void print_cohort(const struct json_doc *d)
 struct breakdown {
     int64_t total, largest;
     bool has_shares; /* false: a row, or the rest, is negative */
+    bool compares;
 };
 
-/* Prints a number and its share of the total. Returns the number. */
-static int64_t print_share(const struct json_doc *d, const char *pointer, const struct breakdown *b)
+/* Prints a number and its share of the total. */
+static void print_share(const struct json_doc *d, const char *pointer, const struct breakdown *b)
 {
     int64_t n = number_of(d, pointer);
     print_number(d, pointer);
@@ -324,7 +331,17 @@ static int64_t print_share(const struct json_doc *d, const char *pointer, const 
         printf(" %6.2f %%  ", 100 * (double)n / (double)(b->total ? b->total : 1));
     else
         printf(" %6s    ", "-");
-    return n;
+}
+
+/* Prints the earlier count of a row, or of the whole breakdown, and the change. */
+static void print_before(const struct json_doc *d, const char *before)
+{
+    struct json_value change = json_doc_at(d, "/change");
+    print_count(d, before);
+    if (change.type == JSON_F64 || change.type == JSON_I64)
+        print_change(d);
+    else
+        printf(" %11s", "-");
 }
 
 static bool print_share_row(const struct json_doc *row, size_t i, void *arg)
@@ -333,7 +350,10 @@ static bool print_share_row(const struct json_doc *row, size_t i, void *arg)
     int64_t n = number_of(row, "/n");
     b->largest = i == 0 && n > b->largest ? n : b->largest;
     print_share(row, "/n", b);
-    print_bar(n, b->largest, false);
+    if (b->compares)
+        print_before(row, "/before");
+    else
+        print_bar(n, b->largest, false);
     print_mean(row);
     fputs("  ", stdout);
     stream_view_print(json_doc_text(row, "/key"));
@@ -346,17 +366,24 @@ static void print_breakdown(const struct json_doc *d)
     int64_t other = number_of(d, "/other");
     struct breakdown b = {.total = number_of(d, "/total"),
         .largest = other,
-        .has_shares = json_doc_at(d, "/rows/0/share").type != JSON_NULL};
+        .has_shares = json_doc_at(d, "/rows/0/share").type != JSON_NULL,
+        .compares = json_doc_at(d, "/before/from").type == JSON_I64};
     json_doc_each(d, "/rows", print_share_row, &b);
     if (other) {
         print_share(d, "/other", &b);
-        print_bar(other, b.largest, false);
+        if (b.compares)
+            printf("%25s", "");
+        else
+            print_bar(other, b.largest, false);
         puts("  others");
     }
     print_number(d, "/total");
-    fputs("           total", stdout);
+    fputs(b.compares ? "           " : "         ", stdout);
+    if (b.compares)
+        print_before(d, "/before/total");
+    fputs("  total", stdout);
     print_mean(d);
-    putchar('\n');
+    puts(json_doc_at(d, "/so_far/to").type == JSON_I64 ? "  so far" : "");
 }
 
 static bool print_quantile(const struct json_doc *row, size_t i, void *arg)

@@ -477,6 +477,66 @@ class ApiTest(harness.MillraceTest):
         reply = self.ask("top", 404, counter="domain").json()
         self.assertEqual((reply["code"], reply["hint"]), ("not-counted", "add to the configuration:\n[subtotal d.all]\nkey = host(u)"))
 
+    def test_top_against_the_time_before(self):
+        """Each row has its count in the earlier time. A time in progress is compared up to its last whole hour, by local clocks."""
+        now = int(time.time())
+        this_hour = now - now % 3600
+        names = ["a", "b", "long text of a key"]
+        stored = dict(zip(names, ["a", "b", "BBBBBBBBBBA="]))
+        hours = {t: {name: (t // 3600 * (i + 2) + i) % (5 + i) for i, name in enumerate(names)}
+                 for first, last in ((-70, 2), (-380, -360)) for t in range(this_hour + first * 86400, this_hour + last * 86400, 3600)}
+        for t in range(this_hour - 70 * 86400, this_hour - 35 * 86400, 3600):
+            hours[t]["gone"] = 50
+        self.source.records = {"lookup|BBBBBBBBBBA=": "long text of a key"}
+        for ns in ("u.all|all", "c.u|k"):
+            for t, counts in hours.items():
+                values = sorted((stored.get(name, name), n) for name, n in counts.items() if n > 0)
+                if values:
+                    self.source.records["%s.%s" % (ns, hour_text(t))] = " ".join("%s:%d" % pair for pair in values)
+
+        def count(name, start, end):
+            return sum(counts.get(name, 0) for t, counts in hours.items() if start <= t < end)
+
+        def percent(n, old):
+            return None if not old else round(100 * (n - old) / old, 2)
+
+        for zone in ("UTC", "America/New_York", "Asia/Tokyo", "Asia/Kolkata"):
+            tz = zoneinfo.ZoneInfo(zone)
+            for params in ({"period": "today"}, {"period": "7d"}, {"period": "this-week"}, {"period": "this-month"}, {"period": "24h"}, {"period": "yesterday"},
+                           {"period": "last-week"}, {"from_": this_hour - 7200, "to": this_hour + 7200}, {"period": "30d", "against": "year"},
+                           {"period": "2d", "against": "%d..%d" % (this_hour - 40 * 86400, this_hour - 36 * 86400)}):
+                for path, key in (("top", {"counter": "user"}), ("breakdown", {"user": "k", "by": "country"})):
+                    target = {"timezone": zone, "round": "hour", "against": "before", "limit": 3, **params, **key}
+                    got = self.ask(path, **target).json()
+                    lines = list(csv.DictReader(io.StringIO(self.ask(path, format="csv", **target).text)))
+                    if int(time.time()) >= this_hour + 3600:
+                        return  # the answers may be of two hours
+                    before, (start, end) = got["before"], (got["from"], got["to"])
+                    is_part = params.get("period") not in ("yesterday", "last-week")
+                    self.assertEqual("so_far" in got, is_part, target)
+                    if is_part:
+                        self.assertEqual(end, max(start, this_hour))
+                        first, passed, other = (datetime.datetime.fromtimestamp(t, tz).replace(tzinfo=None) for t in (start, end, before["from"]))
+                        same = (other + (passed - first)).replace(tzinfo=tz).timestamp()
+                        self.assertTrue(before["to"] == same or before["to"] < same and "this-month" in str(params), (target, before, same))
+                        self.assertEqual(got["so_far"], {"to": end, "before_to": before["to"], "total": got["total"], "before": before["total"]})
+                    expected = sorted(((-count(name, start, end), name) for name in [*names, "gone"] if count(name, start, end)))[:3]
+                    self.assertEqual([(r["key"], r["n"]) for r in got["rows"]], [(name, -n) for n, name in expected], target)
+                    for row, line in zip(got["rows"], lines, strict=True):
+                        old = count(row["key"], before["from"], before["to"])
+                        self.assertEqual((row["before"], row["change"]), (old, percent(row["n"], old)), (target, row))
+                        change = "" if row["change"] is None else "%.2f" % row["change"]
+                        self.assertEqual((line["before"], line["change"]), (str(old), change), (target, row))
+                    totals = [sum(count(name, *span) for name in [*names, "gone"]) for span in ((start, end), (before["from"], before["to"]))]
+                    self.assertEqual((got["total"], before["total"], got["change"]), (*totals, percent(*totals)), target)
+        plain = self.ask("top", counter="user", period="yesterday").json()
+        self.assertFalse({"before", "change", "so_far"} & ({*plain} | {*plain["rows"][0]}))
+        self.assertEqual(self.ask("top", 400, counter="user", period="all", against="before").json()["code"], "bad-parameter")
+        self.source.since = this_hour - 86400  # the counter was added
+        late = self.ask("top", counter="user", period="24h", against="before").json()
+        self.assertEqual([(r["before"], r["change"]) for r in late["rows"]], [(None, None)] * len(late["rows"]))
+        self.assertEqual((late["before"]["total"], late["change"]), (None, None))
+
     def test_unknown_paths(self):
         for path, meant in (("/v1/serie", "/v1/series"), ("/v1/Top", "/v1/top"), ("/series", "/v1/series"), ("/v1/live/rat", "/v1/live/rate"), ("/v1", None),
                             ("/app.jss", None)):

@@ -210,10 +210,36 @@ class ApiValues(harness.MillraceTest):
                 self.assertEqual(got["events"], sum(map(len, amounts.values())))
                 for r in got["rows"]:
                     self.assertAlmostEqual(float(r["share"]), float(sum(amounts[r["key"]]) / total), 5)
+            self.against_an_earlier_time(what, name, field, match)
         self.assertEqual([r["n"] for r in self.ask("top", counter="product")["rows"]],
                          sorted((sum(e["product"] == p for e in self.events) for p in PRODUCTS), reverse=True))
         weights = self.ask("breakdown", weight="hat", by="c", format="csv")
         self.assertEqual({r[0]: r[1] for r in weights[1:]}, {c: str(sum(self.amounts("kg", product="hat", country=c))) for c in COUNTRIES})
+
+    def against_an_earlier_time(self, what, name, field, match):
+        """Rows of the last three days, with means, beside the sums of the two days before."""
+        at = START + 2 * DAY
+        sums = collections.defaultdict(lambda: [Decimal("0.00"), Decimal("0.00")])
+        for e in self.events:
+            if e.get("price") is not None and START <= e["t"] < START + DAYS * DAY and all(e[k] == v for k, v in match.items()):
+                sums[e[field]][e["t"] < at] += Decimal(e["price"])
+
+        def change(n, before):
+            return round(float(100 * (n - before) / before), 2) if before > 0 else None
+
+        params = {"from_": at, "against": "%d..%d" % (START, at), "mean": 1, **name}
+        got = self.ask(what, **params)
+        self.assertGreater(len(got["rows"]), 1)
+        for r in got["rows"]:
+            self.assertEqual([r["n"], r["before"]], sums[r["key"]])
+            self.digits(r["before"], 2)
+            self.assertAlmostEqual(r["change"] and float(r["change"]), change(*sums[r["key"]]), 1)
+        total = [sum(s[i] for s in sums.values()) for i in (0, 1)]
+        self.assertEqual([got["total"], got["before"]["total"]], total)
+        self.digits(got["before"]["total"], 2)
+        rows = self.ask(what, format="csv", **params)
+        self.assertEqual(rows[0], ["key", "n", "share", "events", "mean", "complete", "before", "change"])
+        self.assertEqual([(r[0], r[1], r[3], r[6]) for r in rows[1:]], [(r["key"], str(r["n"]), str(r["events"]), str(r["before"])) for r in got["rows"]])
 
     def test_shares_and_changes_of_negative_sums(self):
         far = START + 100 * DAY

@@ -228,6 +228,9 @@ class MinutesTest(harness.MillraceTest):
                              ("series", {"unit": "minute", "from": 30, "to": 120}), ("series", {"unit": "minute", "from": 0, "to": 7260}),
                              ("series", {"unit": "minute", "to": 120}), ("compare", {"period": "5m"})):
             self.assertEqual(self.ask(what, status=400, feed="", **params)["code"], "bad-parameter", params)
+        for question in ("top?counter=user", "breakdown?user=a&by=country"):
+            refused = self.pipeline.ask("api", "GET", "/v1/%s&period=5m&against=before" % question)
+            self.assertEqual((refused.status, refused.json()["detail"]), (400, "there are no comparisons by minute"))
         self.assertEqual(self.pipeline.ask("api", "GET", "/v1/series?user=a&user=z&period=5m").status, 400)
         self.assertEqual(self.pipeline.ask("api", "GET", "/v1/series?ns=gone&key=a&period=5m").status, 404)
 

@@ -145,7 +145,8 @@ static void a_parameter_of_another_endpoint_is_refused_with_its_own(void **state
             "unit is a parameter of series, breakdown, compare, top, quantile, uniques and retention, not of "
             "cohort"},
         {QUERY_COHORT, "all=user:k&user=k", "a cohort takes no user=; write all=user:KEY, any= or not="},
-        {QUERY_UNIQUES, "user=k&against=year", "against is a parameter of compare, not of uniques"},
+        {QUERY_UNIQUES, "user=k&against=year",
+            "against is a parameter of breakdown, compare and top, not of uniques"},
         {QUERY_SERIES, "user=k&all=user:k", "unknown parameter \"all\""},
         {QUERY_SERIES, "user=k&period=7d&to=5", "period and to exclude each other"},
         {QUERY_SERIES, "user=k&by=country&top=3&sub=US", "top and sub exclude each other"},
