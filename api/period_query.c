@@ -321,7 +321,13 @@ static int64_t same_part(const struct calendar *c, int64_t start, int64_t t, int
     return same < end ? same : end;
 }
 
-/* Sets the parts of the unit in progress and of the unit at the same position in the earlier span. */
+static int64_t later_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Sets the parts of the unit in progress and of the unit at the same position in the earlier span. A span may begin or
+ * end within a unit. */
 static void find_parts(struct query *q)
 {
     const struct calendar *c = &q->calendar;
@@ -330,12 +336,13 @@ static void find_parts(struct query *q)
         return;
     query_rows(q, q->from, q->to, &row, &end);
     query_rows(q, q->before_from, q->before_to, &other, &other_end);
-    int64_t unit = units_start(c, q->now), passed = query_whole_before(q, q->now);
+    int64_t unit = units_start(c, q->now), begin = later_of(unit, q->from);
     for (; row < unit; row = units_next(c, row))
         other = other < other_end ? units_next(c, other) : other;
-    q->part_end = passed > unit ? passed : unit;
-    q->before_part_end =
-        other < other_end ? same_part(c, unit, q->part_end, other, units_next(c, other)) : q->before_to;
+    q->part_end = later_of(query_whole_before(q, q->now), begin);
+    int64_t most = other < other_end ? units_next(c, other) : q->before_to;
+    most = most < q->before_to ? most : q->before_to;
+    q->before_part_end = same_part(c, begin, q->part_end, later_of(other, q->before_from), most);
 }
 
 /* Ends a span in progress with the last counted period that has passed, and the earlier span with the same part. */

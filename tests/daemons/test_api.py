@@ -451,6 +451,17 @@ class ApiTest(harness.MillraceTest):
                     self.assertEqual(got["before"]["total"], count(got["before"]["from"], got["before"]["to"]), target)
                     told = [(str(r["so_far"]["n"]), str(r["so_far"]["before"])) if "so_far" in r else ("", "") for r in rows]
                     self.assertEqual([(r["so_far_n"], r["so_far_before"]) for r in lines], told)
+        noon = {"hour_offset": 12 - now // 3600 % 24, "from_": this_hour - 7200, "to": this_hour + 7200}  # within one local day
+        for against, start, same in (("before", this_hour - 6 * 3600, this_hour - 4 * 3600), ("year", None, None),
+                                     ("%d..%d" % (this_hour - 50 * 3600, this_hour - 49 * 3600), this_hour - 50 * 3600, this_hour - 49 * 3600)):
+            for sub in ({}, {"by": "country", "sub": "US"}):
+                got = self.ask("compare", user="k", against=against, **noon, **sub).json()
+                if int(time.time()) >= this_hour + 3600:
+                    return
+                start = start or got["before"]["from"]
+                expected = {"to": this_hour, "before_to": same or start + 7200, "total": count(this_hour - 7200, this_hour), "before": count(start, same or start + 7200)}
+                self.assertEqual((got["before"]["from"], got["so_far"]), (start, expected))
+                self.assertEqual(got["rows"][0]["so_far"]["before"], expected["before"])
         day = now - now % 86400
         self.source.records = {"c.u|d." + hour_text(t): "US:1" for t in range(day - 3 * 86400, this_hour, 3600) if t // 86400 != day // 86400 - 2}
         self.source.records["c.u|d." + hour_text(day - 2 * 86400)[:-1]] = "US:24"  # its hours were dropped
