@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DATE_TEXT 10 /* "2012-11-18" */
 
@@ -68,6 +69,15 @@ static uint64_t space_of_import(const struct change *c)
     return bytes;
 }
 
+/* Returns false if a file cannot be opened. import_read has the error. */
+static bool have_files(const struct change_spec *spec)
+{
+    bool have = true;
+    for (size_t i = 0; i < spec->n_imports; i++)
+        have = have && (strcmp(spec->imports[i], "-") == 0 || access(spec->imports[i], R_OK) == 0);
+    return have;
+}
+
 /* The slices decide from when on the archive has quarter hours, even before the first of them is merged. */
 static enum compact_result take_newest(struct change *c, struct run_spec *run, struct error *error)
 {
@@ -97,7 +107,7 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
              most = import_parts_max(spec->memory);
     import.parts = threads < most ? threads : most;
     enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
-    if (r == COMPACT_OK)
+    if (r == COMPACT_OK && have_files(spec))
         r = take_newest(c, run, error);
     if (r == COMPACT_OK)
         r = import_read(&import, &c->import, error);

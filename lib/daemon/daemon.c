@@ -434,7 +434,7 @@ static void reply_health(struct http_request *req, void *arg)
     buf_append_str(&body, is_json ? "" : "ready\n");
     (is_json ? notices_print_json : notices_print)(&d->notices, &body);
     pthread_mutex_unlock(&d->state_lock);
-    /* A reply may wait for the request log. */
+    /* The reply takes the lock of the statistics, which read the health under that lock. */
     if (why && !is_json)
         http_problem(req, 503, code, remedy, "%s", why);
     else

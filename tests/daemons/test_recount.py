@@ -152,7 +152,7 @@ class Guide(harness.MillraceTest):
                                                             ["millrace", "compact"], ["rm", "-r"]])
         times = [1331942400 + 600 * i for i in range(60)]  # of one day
         body = b"\n".join(b'{"t":%d,"l":"bitly","c":"US"}' % t for t in times)
-        span = "&from=%d&to=%d" % (times[0], times[-1] + 1)
+        span = "&from=%d&to=%d&bounds=outward" % (times[0], times[-1] + 1)
         pipeline = self.up("[input]\ntime = t\n[total u]\nkey = l\nlabel = user\n")
         self.assertEqual(pipeline.ask("pubsub", "POST", "/pub?stream=clicks", body).status, 200)
         wait_until(lambda: pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events_total"] == 60, "the events")
@@ -235,7 +235,7 @@ class CountedSince(RecountTest):
         self.millrace("compact")
         self.assertEqual((self.manifest()["since"], self.check_since(began)), (later, since))
         table = self.run_program("millrace", "query", "series", "--config", self.new, "--user", self.user, "--by", "country",
-                                 "--sub", "US", "--from", str(first), "--to", str(first + 7200))
+                                 "--sub", "US", "--from", str(first), "--to", str(first + 7200), "--bounds", "outward")
         self.assertIn(b"`millrace recount` counts the time before", table.stdout, table.stderr)
         self.millrace("recount")
         self.millrace("compact", "--replace=" + self.recounted)

@@ -128,6 +128,32 @@ class SortdbSwap(SortdbTest):
             c.close()
         wait_until(lambda: daemon.stats()["http_connections"] == 1, "the connections to be closed")
 
+    def test_the_first_health_of_each_thread_during_statistics(self):
+        """A thread registers a status when it first replies with it, and the statistics include the health."""
+        os.mkdir(self.path("archive"))
+        write_generation(self.path("archive"), 1, 1, records(1), 2)
+        point_at(self.path("archive"), 1)
+        for _ in range(rounds(4)):
+            daemon = self.start("sortdb", "--archive", self.path("archive"), "--threads=64")
+            over = threading.Event()
+
+            def show(target):
+                while not over.is_set():
+                    daemon.get(target)
+            watchers = [threading.Thread(target=show, args=(t,), daemon=True) for t in ("/stats?format=json", "/metrics", "/stats")]
+            for w in watchers:
+                w.start()
+            connections = [connect(daemon.url) for _ in range(256)]
+            for c in connections:
+                c.request("GET", "/health")
+            for c in connections:
+                self.assertEqual(c.getresponse().status, 200)
+                c.close()
+            over.set()
+            for w in watchers:
+                w.join()
+            daemon.stop()
+
     def test_a_reload_of_the_same_generation_reads_only_the_manifest(self):
         daemon = self.begin()
         directory = os.path.join(self.path("archive"), "%012d" % 1)

@@ -159,7 +159,7 @@ class Aggregator:
             if path == "/stats":
                 return 200, {"events": len(self.counts), "skipped": 0, "rejected": 0}
             if path == "/slices":
-                return 200, {"open": self.open, "slices": [{"slice": n, "state": "sealed"} for n in self.sealed()]}
+                return 200, {"open": self.open, "quarters_since": 0, "slices": [{"slice": n, "state": "sealed"} for n in self.sealed()]}
             n = int(query.partition("=")[2])
             return self.seal(n) if path == "/seal" else self.clear(n)
 
