@@ -282,9 +282,22 @@ static const struct earlier_counts *earlier_of(const struct ask *a)
     return a->query.compares ? &a->earlier : NULL;
 }
 
+/* Adds the header for the next rows, because CSV has no place for a member `next`. */
+static void add_next(struct ask *a)
+{
+    struct buf next = {0};
+    if (a->query.kind != QUERY_BREAKDOWN || a->query.format != QUERY_CSV ||
+        !breakdown_has_more(&a->breakdown))
+        return;
+    render_next(&a->breakdown, &next);
+    http_add_header(a->req, "X-Millrace-Next", "%.*s", (int)next.len, next.ptr);
+    buf_free(&next);
+}
+
 static void render_begin(struct ask *a)
 {
     completeness_add_headers(a->req, &a->complete);
+    add_next(a);
     judge_completeness(a);
     if (a->is_set)
         render_set_begin(&a->set, &a->complete, &a->out);

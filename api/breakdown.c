@@ -12,7 +12,10 @@
 
 void breakdown_init(struct breakdown *b, const struct query *q)
 {
-    *b = (struct breakdown){.query = q, .left_out = INT64_MIN, .left_out_hash = INT64_MIN};
+    *b = (struct breakdown){.query = q,
+        .left_out = INT64_MIN,
+        .left_out_hash = INT64_MIN,
+        .stage = q->has_after ? BREAKDOWN_AFTER : BREAKDOWN_LARGEST};
 }
 
 struct bytes breakdown_stored(const struct breakdown_sum *s)
@@ -43,6 +46,7 @@ void breakdown_reset(struct breakdown *b)
     breakdown_forget_texts(b, 0, b->n_rows);
     free(b->rows);
     buf_free(&b->worst);
+    buf_free(&b->after);
     breakdown_init(b, b->query);
 }
 
@@ -172,7 +176,7 @@ static void leave_out(struct breakdown *b, const struct breakdown_sum *s)
 static void cut_rows(struct breakdown *b)
 {
     size_t limit = b->query->limit;
-    qsort(b->rows, b->n_rows, sizeof *b->rows, compare_selected);
+    qsort(b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows, compare_selected);
     for (size_t i = limit; i < b->n_rows; i++)
         leave_out(b, &b->rows[i].sum);
     if (b->n_rows >= limit) {
@@ -187,8 +191,17 @@ static bool may_be_row(const struct breakdown *b, const struct breakdown_sum *s)
            (s->n == b->last.n && bytes_compare(breakdown_stored(s), breakdown_stored(&b->last)) < 0);
 }
 
+/* Counts a subtotal that is a row of an answer before this answer. */
+static void pass(struct breakdown *b, const struct breakdown_sum *s)
+{
+    b->n_before++;
+    b->before += s->n;
+}
+
 static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
 {
+    if (b->query->has_after && s->n >= b->query->after_n)
+        return;
     if (!may_be_row(b, s)) {
         leave_out(b, s);
         return;
@@ -205,6 +218,17 @@ static void select_tie(struct breakdown *b, const struct breakdown_sum *s)
                                  bytes_compare(breakdown_stored(s), buf_bytes(&b->worst)) < 0);
     if (is_candidate)
         b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
+}
+
+/* Selects the subtotals with the count of after= whose texts may follow. */
+static void select_after(struct breakdown *b, const struct breakdown_sum *s)
+{
+    bool is_tie = s->n == b->query->after_n, is_hash = component_is_hash(breakdown_stored(s));
+    if (s->n > b->query->after_n ||
+        (is_tie && !is_hash && bytes_compare(breakdown_stored(s), buf_bytes(&b->after)) <= 0))
+        pass(b, s);
+    else
+        select_tie(b, s);
 }
 
 /* Visits the next sums. Returns false if sums remain, or when the rows are full. */
@@ -250,16 +274,31 @@ static int compare_stored(const void *a, const void *b)
     return bytes_compare(breakdown_stored(&x->sum), breakdown_stored(&y->sum));
 }
 
+static void begin_selection(struct breakdown *b)
+{
+    size_t room = rows_room(b) * sizeof *b->rows;
+    b->rows = mem_alloc(room);
+    b->bytes += room;
+    if (query_may_have_other(b->query))
+        b->over.counter = breakdown_count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
+    if (b->stage == BREAKDOWN_AFTER) {
+        b->last.n = b->query->after_n;
+        buf_append_unhex(&b->after, b->query->after_hex);
+    }
+}
+
+/* Selects the subtotals with lower counts, unless those with the count of after= are enough. */
+static void end_after(struct breakdown *b)
+{
+    b->table = b->slot = 0;
+    b->last = (struct breakdown_sum){0};
+    b->has_worst = false;
+    b->stage = b->kept == b->query->limit ? BREAKDOWN_SELECTED : BREAKDOWN_LARGEST;
+}
+
 /* Returns true once the largest sums have rows. */
 static bool select_all_largest(struct breakdown *b)
 {
-    if (!b->rows) {
-        size_t room = rows_room(b) * sizeof *b->rows;
-        b->rows = mem_alloc(room);
-        b->bytes += room;
-        if (query_may_have_other(b->query))
-            b->over.counter = breakdown_count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
-    }
     if (!visit_sums(b, select_largest))
         return false;
     cut_rows(b);
@@ -268,16 +307,28 @@ static bool select_all_largest(struct breakdown *b)
     return true;
 }
 
+/* Fills a round with the subtotals that `visit` selects. Returns false if breakdown_select must be called again. After all
+ * subtotals, sets the stage to `next`. */
+static bool fill_round(struct breakdown *b, void (*visit)(struct breakdown *, const struct breakdown_sum *),
+    enum breakdown_stage next)
+{
+    if (visit_sums(b, visit))
+        b->stage = next;
+    return b->stage == next || b->n_rows == rows_room(b);
+}
+
 bool breakdown_select(struct breakdown *b)
 {
+    if (!b->rows)
+        begin_selection(b);
+    if (b->stage == BREAKDOWN_AFTER_ENDED)
+        end_after(b);
+    if (b->stage == BREAKDOWN_AFTER && !fill_round(b, select_after, BREAKDOWN_AFTER_ENDED))
+        return false;
     if (b->stage == BREAKDOWN_LARGEST && !select_all_largest(b))
         return false;
-    if (b->stage == BREAKDOWN_TIES) {
-        if (visit_sums(b, select_tie))
-            b->stage = BREAKDOWN_SELECTED;
-        else if (b->n_rows < rows_room(b))
-            return false;
-    }
+    if (b->stage == BREAKDOWN_TIES && !fill_round(b, select_tie, BREAKDOWN_SELECTED))
+        return false;
     if (b->stage == BREAKDOWN_SELECTED && !free_some_tables(b))
         return false;
     qsort(b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows,
@@ -287,8 +338,8 @@ bool breakdown_select(struct breakdown *b)
 
 bool breakdown_wants_text(const struct breakdown *b, size_t row)
 {
-    return !b->rows[row].text && !b->rows[row].is_beyond &&
-           component_is_hash(breakdown_stored(&b->rows[row].sum));
+    const struct breakdown_row *r = &b->rows[row];
+    return !r->text && !r->is_beyond && !r->is_before && component_is_hash(breakdown_stored(&r->sum));
 }
 
 static void set_text(struct breakdown *b, struct breakdown_row *row, struct bytes text)
@@ -310,7 +361,9 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r)
     memcpy(wanted.sum.stored, key.key.ptr, COMPONENT_HASH);
     row = bsearch(&wanted, b->rows + b->kept, b->n_rows - b->kept, sizeof *b->rows, compare_stored);
     bool ok = row && lookup_unescape(r->value, &text) == 0;
-    if (ok && (!row->text || bytes_compare(breakdown_text(row), buf_bytes(&text)) > 0)) {
+    if (ok && b->stage <= BREAKDOWN_AFTER_ENDED)
+        row->is_before |= bytes_compare(buf_bytes(&text), buf_bytes(&b->after)) <= 0;
+    if (ok && !row->is_before && (!row->text || bytes_compare(breakdown_text(row), buf_bytes(&text)) > 0)) {
         row->is_beyond = b->has_worst && row->sum.n == b->last.n &&
                          bytes_compare(buf_bytes(&text), buf_bytes(&b->worst)) >= 0;
         if (!row->is_beyond)
@@ -333,19 +386,25 @@ static int compare_rows(const void *a, const void *b)
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 
-static void drop_rows_beyond(struct breakdown *b)
+/* Removes the rows of the round that are beyond or before the rows of the answer. */
+static void drop_rows(struct breakdown *b)
 {
     size_t n = b->kept;
-    for (size_t i = b->kept; i < b->n_rows; i++)
-        if (!b->rows[i].is_beyond)
+    for (size_t i = b->kept; i < b->n_rows; i++) {
+        if (b->rows[i].is_before) {
+            pass(b, &b->rows[i].sum);
+            breakdown_forget_texts(b, i, i + 1);
+        } else if (!b->rows[i].is_beyond) {
             b->rows[n++] = b->rows[i];
+        }
+    }
     b->n_rows = n;
 }
 
 bool breakdown_order(struct breakdown *b)
 {
     size_t limit = b->query->limit;
-    drop_rows_beyond(b);
+    drop_rows(b);
     if (b->n_rows > b->kept)
         qsort(b->rows, b->n_rows, sizeof *b->rows, compare_rows);
     if (b->n_rows > limit) {
@@ -361,4 +420,9 @@ bool breakdown_order(struct breakdown *b)
     for (size_t i = 0; i < b->n_rows; i++)
         b->shown += b->rows[i].sum.n;
     return b->stage == BREAKDOWN_SELECTED;
+}
+
+bool breakdown_has_more(const struct breakdown *b)
+{
+    return b->distinct > b->n_before + b->n_rows;
 }

@@ -7,6 +7,9 @@
  * is a hash, all subtotals with this count are candidates. The texts of the candidates are looked up in rounds. After
  * each round, the rows with the smallest texts remain.
  *
+ * A query with after= gets the rows that follow a row with a given count and text. Of the subtotals with this count, only
+ * those with larger texts are rows. The first rounds select these rows, as if this count were that of the last row.
+ *
  * Order of calls: breakdown_add for every record, then rounds until breakdown_order returns true. A round is:
  * - breakdown_select until breakdown_select returns true
  * - breakdown_add_lookup for each row for which breakdown_wants_text is true
@@ -39,8 +42,16 @@ struct breakdown_row {
     char *text; /* full text, owned by the row; NULL: the stored form is the text */
     size_t text_len;
     bool is_beyond; /* the text is known, and larger than the texts of all kept rows */
+    bool is_before; /* the text is known, and at most the text of after= */
 };
-enum breakdown_stage { BREAKDOWN_LARGEST, BREAKDOWN_TIES, BREAKDOWN_SELECTED };
+/* BREAKDOWN_AFTER: subtotals with the count of after=. BREAKDOWN_AFTER_ENDED: the last round of these. */
+enum breakdown_stage {
+    BREAKDOWN_AFTER,
+    BREAKDOWN_AFTER_ENDED,
+    BREAKDOWN_LARGEST,
+    BREAKDOWN_TIES,
+    BREAKDOWN_SELECTED
+};
 struct breakdown {
     const struct query *query;
     struct breakdown_table tables[BREAKDOWN_TABLES];
@@ -62,6 +73,9 @@ struct breakdown {
     bool has_worst;    /* the number of kept rows has reached the limit */
     struct buf worst;  /* text of the last kept row; valid if has_worst */
     int64_t shown;     /* sum of the counts of all rows */
+    struct buf after;  /* text of after= */
+    size_t n_before;   /* number of subtotals up to that of after= */
+    int64_t before;    /* sum of their counts */
     struct query_over over;
     const struct breakdown *events; /* counts by which the means of the rows divide; NULL: no means */
 };
@@ -83,6 +97,8 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 bool breakdown_order(struct breakdown *b);
 /* Returns the count of a subtotal in its stored form, before breakdown_select. 0: there is none. */
 int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored);
+/* True if more rows follow. */
+bool breakdown_has_more(const struct breakdown *b);
 struct bytes breakdown_text(const struct breakdown_row *row);
 struct bytes breakdown_stored(const struct breakdown_sum *s);
 

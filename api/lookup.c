@@ -226,8 +226,7 @@ static bool append_continuation(const struct lookup *l, struct buf *out)
 {
     struct buf text = {0};
     bool more = find_next(l, &text);
-    for (size_t i = 0; i < text.len; i++)
-        buf_printf(out, "%02x", (unsigned char)text.ptr[i]);
+    buf_append_hex(out, buf_bytes(&text));
     buf_free(&text);
     return more;
 }

@@ -29,6 +29,7 @@ static const struct parameter table[] = {
     {"limit", ON(BREAKDOWN) | ON(TOP), 0},
     {"mean", ON(SERIES) | ON(BREAKDOWN) | ON(TOP), 0},
     {"q", ON(QUANTILE), 0},
+    {"after", ON(BREAKDOWN) | ON(TOP), 0},
     {"unit", OF_ALL & ~ON(COHORT), 0},
     {"units", OF_ALL, 0},
     {"unit_reference_ts", OF_ALL, 0},

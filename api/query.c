@@ -326,12 +326,30 @@ static int parse_quantiles(struct parameters *p)
     return 0;
 }
 
+/* Parses COUNT-TEXT with the text in hexadecimal digits, as in the member `next` of an answer. COUNT may be negative. */
+static int parse_after(struct parameters *p)
+{
+    struct query *q = p->q;
+    struct bytes after;
+    struct buf text = {0};
+    q->has_after = parameters_get(p, "after", &after);
+    if (!q->has_after)
+        return 0;
+    const char *dash = after.len > 1 ? memchr(after.ptr + 1, '-', after.len - 1) : NULL;
+    size_t len = dash ? (size_t)(dash - after.ptr) : 0;
+    q->after_hex = dash ? bytes_of(dash + 1, after.len - len - 1) : BYTES_NONE;
+    bool valid = dash && bytes_to_i64(bytes_of(after.ptr, len), &q->after_n) &&
+                 (q->after_hex.len == 0 || buf_append_unhex(&text, q->after_hex));
+    buf_free(&text);
+    return valid ? 0 : BAD(p, "after must be the next of an answer");
+}
+
 static int parse_shape(struct parameters *p)
 {
     struct bytes text;
     int64_t limit = QUERY_LIMIT_DEFAULT;
-    if (parameters_number(p, "limit", 1, QUERY_LIMIT_MAX, &limit) != 0 || parse_partial(p) != 0 ||
-        parse_mean(p) != 0 || parse_quantiles(p) != 0)
+    if (parameters_number(p, "limit", 1, QUERY_LIMIT_MAX, &limit) != 0 || parse_after(p) != 0 ||
+        parse_partial(p) != 0 || parse_mean(p) != 0 || parse_quantiles(p) != 0)
         return -1;
     p->q->limit = (uint64_t)limit;
     if (!parameters_get(p, "format", &text) || bytes_equal_str(text, "json"))

@@ -81,6 +81,9 @@ struct query {
     size_t n_values;                /* number of values of the repeated parameter */
     uint64_t top;                   /* number of largest sub keys with a series; 0: the query has no top= */
     uint64_t limit;
+    bool has_after; /* after=: only the rows after a row with this count and text */
+    int64_t after_n;
+    struct bytes after_hex; /* hexadecimal digits */
     size_t n_quantiles;
     int64_t quantiles[QUERY_QUANTILES_MAX]; /* of QUERY_QUANTILE: each from 0 to QUERY_QUANTILE_ONE */
     bool is_over_time;                      /* of QUERY_QUANTILE: a row for each unit */

@@ -567,7 +567,7 @@ void render_breakdown_begin(const struct breakdown *b, const struct earlier_coun
 /* False if a row of the answer is negative, or the rest: shares of a sum with negative parts mislead. */
 static bool has_shares(const struct breakdown *b)
 {
-    return b->total >= b->shown && (b->n_rows == 0 || b->rows[b->n_rows - 1].sum.n >= 0);
+    return b->total - b->before >= b->shown && (b->n_rows == 0 || b->rows[b->n_rows - 1].sum.n >= 0);
 }
 
 /* Appends the share of a row, and its mean if the query asks for means. */
@@ -611,6 +611,13 @@ static void render_breakdown_row(const struct breakdown *b, const struct earlier
     buf_append_char(out, csv ? '\n' : '}');
 }
 
+void render_next(const struct breakdown *b, struct buf *out)
+{
+    const struct breakdown_row *last = &b->rows[b->n_rows - 1];
+    buf_printf(out, "%" PRId64 "-", last->sum.n);
+    buf_append_hex(out, breakdown_text(last));
+}
+
 bool render_breakdown_rows(const struct breakdown *b, const struct earlier_counts *earlier,
     const struct completeness *complete, size_t *at, size_t most, struct buf *out)
 {
@@ -619,10 +626,16 @@ bool render_breakdown_rows(const struct breakdown *b, const struct earlier_count
             return true;
         render_breakdown_row(b, earlier, complete, *at, out);
     }
-    if (b->query->format != QUERY_CSV) {
-        buf_append_str(out, "],");
-        render_sum(b->query, "other", b->total - b->shown, "}\n", out);
+    if (b->query->format == QUERY_CSV)
+        return false;
+    buf_append_str(out, "],");
+    render_sum(b->query, "other", b->total - b->before - b->shown, "", out);
+    if (breakdown_has_more(b)) {
+        buf_append_str(out, ",\"next\":\"");
+        render_next(b, out);
+        buf_append_char(out, '"');
     }
+    buf_append_str(out, "}\n");
     return false;
 }
 

@@ -37,6 +37,8 @@ void render_breakdown_begin(const struct breakdown *b, const struct earlier_coun
 /* Appends rows of a breakdown, like render_series_rows. *at: index of the next row. */
 bool render_breakdown_rows(const struct breakdown *b, const struct earlier_counts *earlier,
     const struct completeness *complete, size_t *at, size_t most, struct buf *out);
+/* Appends the value of after= with which the next answer begins after the last row. The breakdown has more rows. */
+void render_next(const struct breakdown *b, struct buf *out);
 /* Appends `{` and the members that name the counter and the key. */
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out);
 /* render_quantile_begin and render_quantile_rows print a row for each quantile, or for each unit and quantile. */

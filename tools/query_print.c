@@ -384,6 +384,9 @@ static void print_breakdown(const struct json_doc *d)
     fputs("  total", stdout);
     print_mean(d);
     puts(json_doc_at(d, "/so_far/to").type == JSON_I64 ? "  so far" : "");
+    struct bytes next = json_doc_text(d, "/next");
+    if (next.ptr)
+        printf("more rows follow: --after %.*s\n", (int)next.len, next.ptr);
 }
 
 static bool print_quantile(const struct json_doc *row, size_t i, void *arg)

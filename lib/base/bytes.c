@@ -214,6 +214,12 @@ void buf_grow(struct buf *b, size_t more)
     b->ptr = mem_realloc(b->ptr, b->cap);
 }
 
+void buf_append_hex(struct buf *b, struct bytes s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        buf_printf(b, "%02x", (unsigned char)s.ptr[i]);
+}
+
 bool buf_append_unhex(struct buf *b, struct bytes hex)
 {
     for (size_t i = 0; i + 1 < hex.len; i += 2) {

@@ -159,12 +159,6 @@ static int hex_of(char c)
     return d < 16 ? d : -1;
 }
 
-static void append_hex(struct buf *out, const unsigned char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        buf_printf(out, "%02x", bytes[i]);
-}
-
 /* Returns the length of a cut text without the bytes that component_bound has appended. Sets `hash` to the first bytes
  * of the MD5 of the whole text. If the text is not cut, returns its length. */
 static size_t uncut_length(struct bytes text, unsigned char hash[HASHED_BYTES])
@@ -198,9 +192,9 @@ struct bytes component_bound(struct bytes text, size_t max, struct buf *space)
     buf_clear(space);
     buf_append(space, text.ptr, n);
     buf_append_char(space, '~');
-    append_hex(space, digest, HASHED_BYTES);
+    buf_append_hex(space, bytes_of(digest, HASHED_BYTES));
     digest_of(buf_bytes(space), digest);
-    append_hex(space, digest, HASHED_BYTES);
+    buf_append_hex(space, bytes_of(digest, HASHED_BYTES));
     return buf_bytes(space);
 }
 

@@ -70,8 +70,7 @@ static void append_members(struct buf *out, const struct rejects_entry *e)
     /* If the JSON text has more U+FFFD than the line, the line was not valid UTF-8. */
     if (replacements(bytes_of(out->ptr + start, out->len - start)) > replacements(e->line)) {
         buf_append_str(out, ",\"hex\":\"");
-        for (size_t i = 0; i < e->line.len; i++)
-            buf_printf(out, "%02x", (unsigned char)e->line.ptr[i]);
+        buf_append_hex(out, e->line);
         buf_append_char(out, '"');
     }
 }

@@ -254,6 +254,50 @@ class ApiTest(harness.MillraceTest):
         rows = self.ask("series", user="bitly", by="referrer", sub="a, comma", unit="hour", **span)
         self.assertEqual([r["n"] for r in rows.json()["rows"]], [0, 0])  # the text's own hash is another
 
+    def test_breakdown_continues_after_a_row(self):
+        """The answers of all requests together have each row once, in the order of one large answer. A key that has risen past the place is in none."""
+        texts = {"p%010d=" % i: "long text %02d, %s" % (i * 7 % 30, "\u00e9\n" * (i % 2)) for i in range(30)}
+        for stored, text in texts.items():
+            self.source.records["lookup|" + stored] = text.replace("\n", "\\x0a")
+        counts = {**{stored: 1 + i % 2 for i, stored in enumerate(texts)}, **{"k%02d" % i: 1 + i % 4 for i in range(30)}}
+
+        def put():
+            for ns in ("r.u|k", "u.all|all"):
+                self.source.records["%s.%s" % (ns, hour_text(MARCH))] = " ".join("%s:%d" % pair for pair in sorted(counts.items()))
+
+        put()
+        span = {"from_": MARCH, "to": MARCH + 3600}
+        for path, key in (("breakdown", {"user": "k", "by": "referrer"}), ("top", {"counter": "user"})):
+            whole = self.ask(path, limit=1000, **key, **span).json()
+            expected = sorted(((-n, texts.get(stored, stored)) for stored, n in counts.items()), key=lambda row: (row[0], row[1].encode()))
+            self.assertEqual([(-r["n"], r["key"]) for r in whole["rows"]], expected)
+            self.assertNotIn("next", whole)
+            for limit in (1, 7, 20, 59, 60):
+                rows, more = [], {}
+                while True:
+                    got = self.ask(path, limit=limit, **key, **span, **more).json()
+                    reply = self.ask(path, limit=limit, format="csv", **key, **span, **more)
+                    lines = list(csv.reader(io.StringIO(reply.text)))[1:]
+                    self.assertEqual([(line[0], int(line[1])) for line in lines], [(r["key"], r["n"]) for r in got["rows"]])
+                    rows += got["rows"]
+                    self.assertEqual((got["total"], got["distinct"]), (whole["total"], 60))
+                    self.assertEqual(got["other"], whole["total"] - sum(r["n"] for r in rows))
+                    self.assertEqual(reply.headers.get("X-Millrace-Next"), got.get("next"))
+                    if "next" not in got:
+                        break
+                    more = {"after": got["next"]}
+                self.assertEqual(rows, whole["rows"])
+        first = self.ask("breakdown", user="k", by="referrer", limit=12, **span).json()
+        counts["k00"] += 100
+        put()
+        rest = self.ask("breakdown", user="k", by="referrer", limit=1000, after=first["next"], **span).json()
+        self.assertEqual([r["key"] for r in first["rows"] + rest["rows"]], [key for _, key in expected if key != "k00"])
+        self.assertEqual((rest["other"], rest["distinct"]), (0, 60))
+        self.assertEqual(self.ask("breakdown", user="k", by="referrer", after="1-" + b"zzz".hex(), **span).json()["rows"], [])
+        for wrong in ("", "5", "5-4", "-4a", "x-4a", "5-zz", "9223372036854775808-4a"):
+            self.assertEqual(self.ask("breakdown", 400, user="k", by="referrer", after=wrong, **span).json()["code"], "bad-parameter", wrong)
+        self.assertEqual(self.ask("series", 400, user="k", after="5-4a").json()["code"], "bad-parameter")
+
     def test_only_the_rows_and_their_ties_are_looked_up(self):
         names = ["%011d=" % i for i in range(2500)]
         for i, name in enumerate(names):

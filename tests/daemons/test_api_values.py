@@ -262,6 +262,25 @@ class ApiValues(harness.MillraceTest):
         up = self.ask("compare", revenue="hat", from_=far + DAY, to=far + 2 * DAY)
         self.assertEqual((up["total"], up["rows"][0]["before"]["n"], up["change"]), (Decimal("1.00"), Decimal("2.50"), Decimal("-60.00")))
 
+    def test_pages_of_positive_and_negative_sums(self):
+        far = START + 100 * DAY
+        prices = {"US": "7.50", "DE": "1.00", COUNTRIES[2]: "0.00", "AA": "-5.00", "another long name of a country": "-5.00", "yet another name of a country": "-5.00"}
+        self.put([{"t": far, "product": "hat", "country": country, "price": price} for country, price in prices.items()])
+        expected = [(country, Decimal(price)) for country, price in prices.items()]
+        for limit in (1, 2, 4):
+            rows, more = [], {}
+            while len(rows) < 10:
+                got = self.ask("breakdown", revenue="hat", by="country", limit=limit, mean=1, from_=far, to=far + DAY, **more)
+                rows += [(r["key"], r["n"]) for r in got["rows"]]
+                self.assertEqual([r["mean"] for r in got["rows"]], [r["n"] for r in got["rows"]])
+                self.assertEqual(got["other"], sum(n for _, n in expected[len(rows):]))
+                self.digits(got["other"], 2)
+                self.assertEqual(got["total"], Decimal("-6.50"))
+                if "next" not in got:
+                    break
+                more = {"after": got["next"]}
+            self.assertEqual(rows, expected)
+
     def test_sums_over_max_keys(self):
         got = self.ask("breakdown", revenue="hat", by="few")
         self.assertEqual(sum(r["n"] for r in got["rows"]), got["total"])

@@ -185,24 +185,43 @@ static void model_free(struct model *m)
     buf_free(&m->value);
 }
 
-/* The breakdown's rows are the first rows of the model. Returns the number of rounds. */
-static size_t assert_model(struct model *m, size_t limit)
+/* The breakdown's rows are the rows of the model from `at` on, after the row before. Returns the number of rounds. */
+static size_t assert_page(struct model *m, size_t at, size_t limit)
 {
     struct query q = query;
     struct breakdown b;
+    struct buf after = {0};
+    int64_t before = 0;
     q.limit = limit;
+    if (at > 0) {
+        buf_append_hex(&after, bytes_str(m->rows[at - 1].text));
+        q.has_after = true;
+        q.after_n = m->rows[at - 1].n;
+        q.after_hex = buf_bytes(&after);
+    }
+    for (size_t i = 0; i < at; i++)
+        before += m->rows[i].n;
     breakdown_init(&b, &q);
     assert_true(add(&b, m->value.ptr));
     size_t rounds = all_rounds(&b, m->by_hash, m->n_hashes), texts = 0;
-    assert_int_equal(b.n_rows, limit < m->n ? limit : m->n);
+    assert_int_equal(b.n_rows, limit < m->n - at ? limit : m->n - at);
+    assert_int_equal(b.n_before, at);
+    assert_int_equal(b.before, before);
+    assert_int_equal(breakdown_has_more(&b), at + limit < m->n);
     for (size_t i = 0; i < b.n_rows; i++) {
-        assert_row(&b, i, m->rows[i].text, m->rows[i].n);
+        assert_row(&b, i, m->rows[at + i].text, m->rows[at + i].n);
         texts += b.rows[i].text_len;
     }
     assert_int_equal(b.bytes, (limit + limit / 4 + 4096) * sizeof *b.rows + texts); /* the sums are freed */
     breakdown_reset(&b);
     assert_int_equal(b.bytes, 0);
+    buf_free(&after);
     return rounds;
+}
+
+static size_t assert_model(struct model *m, size_t limit)
+{
+    return assert_page(m, 0, limit);
 }
 
 /* Of many ties, those with the lowest texts are rows, though the lookups take many rounds. */
@@ -220,15 +239,20 @@ static void test_hashed_ties(void **state)
     assert_in_range(assert_model(&m, LIMIT), 40000 / 4096, 40000 / 4096 + 2);
     assert_int_equal(assert_model(&m, WINNERS), 1);
     assert_int_equal(assert_model(&m, KEYS), 1);
+    for (size_t at = 1; at < KEYS; at += 6000)
+        assert_in_range(assert_page(&m, at, LIMIT), 40000 / 4096, 40000 / 4096 + 3);
+    assert_page(&m, WINNERS, LIMIT);
+    assert_page(&m, KEYS - LIMIT, LIMIT);
+    assert_page(&m, KEYS, LIMIT);
     model_free(&m);
 }
 
-/* Random counts, plain keys and hashes: every limit has the first rows of the model. */
+/* Random counts, plain keys and hashes: every limit has the first rows of the model, and then all further rows. */
 static void test_every_limit(void **state)
 {
     (void)state;
     enum { KEYS = 60 };
-    for (unsigned seed = 0; seed < 300; seed++) {
+    for (unsigned seed = 0; seed < 100; seed++) {
         struct model m = model_new(KEYS);
         char text[32];
         srandom(seed);
@@ -241,7 +265,8 @@ static void test_every_limit(void **state)
         }
         model_sort(&m);
         for (size_t limit = 1; limit <= KEYS + 1; limit++)
-            assert_model(&m, limit);
+            for (size_t at = 0; at < KEYS; at += limit)
+                assert_page(&m, at, limit);
         model_free(&m);
     }
 }
