@@ -40,7 +40,8 @@ static struct query_context context_of(const struct api *api, int64_t quarters_s
     return (struct query_context){.counters = api->counters,
         .max_rows = api->max_rows,
         .now = clock_wall() / USEC_PER_SEC,
-        .quarters_since = quarters_since};
+        .quarters_since = quarters_since,
+        .streams = api->streams};
 }
 
 /* The sources may count quarter hours since an earlier time than they did. Therefore a query that would be refused is

@@ -36,6 +36,7 @@ struct api {
     struct page *page;
     struct sql_children *sql; /* NULL: /v1/sql is off */
     const char *public_path;  /* NULL: none */
+    const char *streams;      /* the counted streams; NULL: the default */
     size_t unowned; /* bytes of events whose client has disconnected before the reply of the queue */
     uint64_t max_rows;
 };

@@ -99,6 +99,13 @@ static int read_counters(struct options *o, struct counters **out, struct error 
     return error_set(error, -1, "--config=FILE is missing; it defines the counters");
 }
 
+/* Returns the setting of the aggregator. */
+static const char *streams_of(const struct config *c)
+{
+    const char *own = config_setting(c, "aggregator", "streams");
+    return own ? own : config_setting(c, "millrace", "streams");
+}
+
 static bool has_sortdb(struct options *o)
 {
     return options_text(o, "sortdb_url") || config_section(options_config(o), "sortdb", "");
@@ -305,6 +312,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     api->daemon = d;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
     api->public_path = options_text(o, "public_path");
+    api->streams = streams_of(options_config(o));
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;
     if (status == 0)
         api->event_body = event_body_new(api->counters);

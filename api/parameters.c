@@ -23,6 +23,7 @@ static const struct parameter table[] = {
     {"ns", OF_KEYS, 0},
     {"key", OF_KEYS, SEVERAL_KEYS},
     {"by", ON(SERIES) | ON(BREAKDOWN) | ON(COMPARE) | ON(QUANTILE), 0},
+    {"where", ON(BREAKDOWN), ON(BREAKDOWN)},
     {"sub", ON(SERIES) | ON(COMPARE), ON(SERIES)},
     {"top", ON(SERIES), 0},
     {"counter", ON(TOP), 0},
@@ -207,13 +208,14 @@ static int note_repeated(struct parameters *p, size_t i, const struct parameter 
     size_t before = 0;
     while (!bytes_equal(given[before].name, name))
         before++;
-    bool is_same = bytes_equal(q->repeated, name), is_cohort = p->kind == QUERY_COHORT;
+    bool is_same = bytes_equal(q->repeated, name),
+         is_list = !is_of(p, SEVERAL_KEYS); /* of conditions or sets */
     if (before == i)
         return 0;
     if (!is_of(p, known->several) || (q->n_values > 0 && !is_same))
         return BAD(p, "repeated parameter: %s", parameters_shown(name).text);
-    q->repeated = is_cohort ? BYTES_NONE : name;
-    q->n_values += is_cohort ? 0 : 1 + !is_same;
+    q->repeated = is_list ? BYTES_NONE : name;
+    q->n_values += is_list ? 0 : 1 + !is_same;
     return q->n_values <= QUERY_SERIES_MAX
                ? 0
                : BAD(p, "at most %d values of %s", QUERY_SERIES_MAX, parameters_shown(name).text);

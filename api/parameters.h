@@ -8,7 +8,7 @@
  * 2. The names of the endpoints series, breakdown, compare and top are parameters at every endpoint. Names that only a
  *    query for sets takes, such as `all`, are parameters only there. Any other name is the label of a total. A counter
  *    with the label of a parameter must be named by ns=.
- * 3. A query repeats at most one parameter, at most QUERY_SERIES_MAX times; only a cohort repeats several. */
+ * 3. A query repeats at most one parameter, at most QUERY_SERIES_MAX times; only a cohort repeats several, and a breakdown its conditions. */
 #ifndef MILLRACE_PARAMETERS_H
 #define MILLRACE_PARAMETERS_H
 

@@ -388,6 +388,8 @@ static int parse_minutes(struct parameters *p)
         return BAD(p, "by minute, ask for one key");
     if (parameters_get(p, "against", &other))
         return BAD(p, "there are no comparisons by minute");
+    if (parameters_get(p, "where", &other))
+        return BAD(p, "there are no conditions by minute");
     if (parameters_get(p, "after", &other))
         return BAD(p, "by minute, ask for more rows by limit; there is no after");
     if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||

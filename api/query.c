@@ -1,6 +1,7 @@
 #include "api/query.h"
 
 #include "api/period_query.h"
+#include "api/where_query.h"
 #include "base/suggest.h"
 #include "counts/key_function.h"
 #include "counts/mean.h"
@@ -181,9 +182,11 @@ static int parse_top(struct parameters *p)
 
 static int parse_counter(struct parameters *p)
 {
-    struct bytes ns, by;
+    struct bytes ns, by, where;
     struct query *q = p->q;
     const struct counter *total;
+    if (parameters_get(p, "where", &where))
+        return where_query_parse(p);
     const struct url_param *label = parameters_label(p, &total);
     if (label) {
         q->total = total;
@@ -377,16 +380,20 @@ int query_parse(const struct query_context *context, enum query_kind kind, const
     struct query *out, struct query_error *error)
 {
     struct parameters p = {.kind = kind, .context = context, .given = params, .q = out, .error = error};
+    struct bytes where;
     *out = (struct query){
         .kind = kind, .asked = kind, .params = params, .quarters_since = context->quarters_since};
     *error = (struct query_error){0};
     out->by_minute = period_query_is_by_minute(&p);
-    if (parameters_check(&p) != 0 ||
-        (kind == QUERY_TOP         ? parse_top(&p)
-            : kind == QUERY_COHORT ? 0
-                                   : parse_counter(&p)) != 0 ||
-        parse_keys(&p) != 0 || period_query_parse(&p) != 0 || parse_shape(&p) != 0)
+    if (parameters_check(&p) != 0 || (kind == QUERY_TOP         ? parse_top(&p)
+                                         : kind == QUERY_COHORT ? 0
+                                                                : parse_counter(&p)) != 0)
         return -1;
+    bool is_uncounted = parameters_get(&p, "where", &where) && !out->sub;
+    if ((!is_uncounted && parse_keys(&p) != 0) || period_query_parse(&p) != 0 || parse_shape(&p) != 0)
+        return -1;
+    if (is_uncounted)
+        return where_query_refuse(&p);
     query_store(out->key, out->stored);
     query_store(out->sub_key, out->stored_sub);
     return 0;

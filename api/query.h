@@ -12,7 +12,7 @@
  * others (top=).
  *
  * 1. A parameter that the endpoint does not take is refused (parameters.h).
- * 2. 0 <= from < to <= HOUR_END, and all series together have at most max_rows rows. For `period=all`, series_trim
+ * 2. 0 <= from < to <= HOUR_END (from <= to if is_so_far), and all series together have at most max_rows rows. For `period=all`, series_trim
  *    checks the number of rows.
  * 3. Bounds that the client gives do not cut a counted period, unless the zone does.
  * 4. If the zone's offset from UTC is not a whole number of counted periods somewhere in the span, the answer cannot be
@@ -171,7 +171,7 @@ struct query_error {
     int status;
     const char *code;
     char detail[256];
-    char hint[1024]; /* "": no hint */
+    char hint[4096]; /* "": no hint */
 };
 
 struct query_context {
@@ -179,6 +179,7 @@ struct query_context {
     uint64_t max_rows;
     int64_t now;            /* Unix seconds */
     int64_t quarters_since; /* as in the query */
+    const char *streams;    /* counted streams, separated by commas or blanks; NULL: clicks */
     bool accepts_former;    /* ns= may name a counter that is not configured, such as a removed counter */
 };
 

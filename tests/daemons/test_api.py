@@ -1,10 +1,14 @@
 """The API over a source that this test plays: exact sums, the right refusals, and never a part of an answer."""
+import collections
 import csv
 import datetime
 import gzip
 import http.server
 import io
 import json
+import re
+import sqlite3
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -253,6 +257,53 @@ class ApiTest(harness.MillraceTest):
                          [["key", "n"], ["m", "9"], ["a, comma", "2"], ["b", "2"], ["zzz://long text", "2"]])
         rows = self.ask("series", user="bitly", by="referrer", sub="a, comma", unit="hour", **span)
         self.assertEqual([r["n"] for r in rows.json()["rows"]], [0, 0])  # the text's own hash is another
+
+    def test_a_breakdown_under_conditions_names_two_ways(self):
+        """The hint's sections make a configuration that answers, and the hint's statement counts the lines, whatever the texts."""
+        hard = ["JP", "None", "true", "42", "-7", "it's", '"q"', "$HOME $(x) `x` $.a", "\\n\\", "a:b", "\u00e9", "%s", "x, y"]
+        events = [{"t": MARCH + 600 * i, "l": hard[i % len(hard)], "c": hard[i // 3 % len(hard)], "page": "/%d" % (i % 3), "a b": {"x.y": [i % 2]}} for i in range(300)]
+        for event in events[::5]:
+            event["c"] = {"None": None, "true": True, "42": 42, "-7": -7}.get(event["c"], event["c"])
+        db = sqlite3.connect(":memory:")
+        db.execute("CREATE TABLE events(stream, offset, time, line)")
+        for i, event in enumerate(events):
+            time_text = datetime.datetime.fromtimestamp(event["t"], datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+            db.execute("INSERT INTO events VALUES ('clicks', ?, ?, ?)", (i, time_text, json.dumps(event)))
+        span = {"from_": MARCH + 3600, "to": MARCH + 7200 * 10}
+
+        def text_of(value):
+            return {None: "None", True: "true"}.get(value, str(value))
+
+        def run(hint):
+            """The rows of the statement, as a shell passes it."""
+            command = hint[hint.index("\nmillrace sql ") + 1:]
+            words = subprocess.run(["sh", "-c", "millrace() { printf '%s\\0' \"$@\"; }; " + command], stdout=subprocess.PIPE, check=True, env={}).stdout.decode().split("\0")
+            self.assertEqual((words[0], len(words)), ("sql", 3), command)
+            return {str(key): n for key, n in db.execute(words[1])}
+
+        for i, value in enumerate(hard):
+            other = hard[(i // 3 + i) % len(hard)]
+            for key, wheres in (({"user": value}, ["country:" + other]), ({"feed": ""}, ["user:" + value, "c:" + other]), ({"feed": ""}, ["country:" + value])):
+                hint = self.ask("breakdown", 422, by="page", where=wheres, limit=100, **key, **span).json()["hint"]
+                wanted = [("l", value)] * ("user" in key) + [({"user": "l", "country": "c", "c": "c"}[w.partition(":")[0]], w.partition(":")[2]) for w in wheres]
+                expected = collections.Counter(e["page"] for e in events if span["from_"] <= e["t"] < span["to"] and
+                                               all(text_of(e[field]) == text for field, text in wanted))
+                self.assertEqual(run(hint), expected, (wanted, hint))
+        hint = self.ask("breakdown", 422, feed="", by="country", where='["a b"]["x.y"][0]:1', limit=100, **span).json()["hint"]
+        expected = collections.Counter(text_of(e["c"]) for e in events if span["from_"] <= e["t"] < span["to"] and e["a b"]["x.y"][0] == 1)
+        self.assertEqual(sum(run(hint).values()), sum(expected.values()))
+        hint = self.ask("breakdown", 422, feed="", by="domain", where="page:/1").json()["hint"]
+        self.assertNotIn("millrace sql", hint)  # host(u) is no function of SQL
+        counters = harness.sample_counters()
+        for key, by, where, ns in (("", "page", "country:JP", "page.c"), ("", "page", "user:k", "page.u"), ("", "domain", "page:/1", "d.page"), ("", "x.y", "page:/1", "x_y.page")):
+            hint = self.ask("breakdown", 422, feed=key, by=by, where=where, **span).json()["hint"]
+            sections = re.search(r"(?s):\n(\[.*?)(or count|SQL)", hint)[1]
+            counters += "\n" + sections
+            self.config = self.write("more.conf", counters)
+            self.start_api()
+            self.source.records["%s|%s.%s" % (ns, where.partition(":")[2], hour_text(MARCH))] = "a:4"
+            got = self.ask("breakdown", feed=key, by=by, where=where, from_=MARCH, to=MARCH + 3600).json()
+            self.assertEqual((got["ns"], got["key"], got["rows"][0]["n"]), (ns, where.partition(":")[2], 4), sections)
 
     def test_breakdown_continues_after_a_row(self):
         """The answers of all requests together have each row once, in the order of one large answer. A key that has risen past the place is in none."""
@@ -558,7 +609,7 @@ class ApiTest(harness.MillraceTest):
         for zone in ("UTC", "America/New_York", "Asia/Tokyo", "Asia/Kolkata"):
             tz = zoneinfo.ZoneInfo(zone)
             for params in ({"period": "today"}, {"period": "7d"}, {"period": "this-week"}, {"period": "this-month"}, {"period": "24h"}, {"period": "yesterday"},
-                           {"period": "last-week"}, {"from_": this_hour - 7200, "to": this_hour + 7200}, {"period": "30d", "against": "year"},
+                           {"period": "last-week"}, {"from_": this_hour - 7200, "to": this_hour + 7200}, {"from_": this_hour, "to": this_hour + 7200}, {"period": "30d", "against": "year"},
                            {"period": "2d", "against": "%d..%d" % (this_hour - 40 * 86400, this_hour - 36 * 86400)}):
                 for path, key in (("top", {"counter": "user"}), ("breakdown", {"user": "k", "by": "country"})):
                     target = {"timezone": zone, "round": "hour", "against": "before", "limit": 3, **params, **key}

@@ -281,6 +281,13 @@ class ApiValues(harness.MillraceTest):
                 more = {"after": got["next"]}
             self.assertEqual(rows, expected)
 
+    def test_conditions_of_a_value(self):
+        """Sums of the counter, or a refusal: a counter of events has no sums."""
+        whole = self.ask("breakdown", revenue="hat", by="country")
+        self.assertEqual(self.ask("breakdown", ns="all_revenue", by="country", where="revenue:hat")["rows"], whole["rows"])
+        self.assertEqual(self.ask("breakdown", 400, ns="all_revenue", by="ms", where="country:JP")["code"], "bad-parameter")
+        self.assertEqual(self.ask("breakdown", 422, feed="", by="country", where="product:hat")["code"], "not-counted")
+
     def test_sums_over_max_keys(self):
         got = self.ask("breakdown", revenue="hat", by="few")
         self.assertEqual(sum(r["n"] for r in got["rows"]), got["total"])

@@ -232,6 +232,8 @@ class MinutesTest(harness.MillraceTest):
             refused = self.pipeline.ask("api", "GET", "/v1/%s&period=5m&against=before" % question)
             self.assertEqual((refused.status, refused.json()["detail"]), (400, "there are no comparisons by minute"))
             self.assertEqual(self.pipeline.ask("api", "GET", "/v1/%s&period=5m&after=3-5553" % question).status, 400)
+        refused = self.pipeline.ask("api", "GET", "/v1/breakdown?feed=&by=country&where=user:a&period=5m")
+        self.assertEqual((refused.status, refused.json()["detail"]), (400, "there are no conditions by minute"))
         self.assertEqual(self.pipeline.ask("api", "GET", "/v1/series?user=a&user=z&period=5m").status, 400)
         self.assertEqual(self.pipeline.ask("api", "GET", "/v1/series?ns=gone&key=a&period=5m").status, 404)
 

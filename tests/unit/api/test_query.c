@@ -442,6 +442,46 @@ static void what_does_not_fit_is_refused(void **state)
     assert_string_equal(bad(QUERY_BREAKDOWN, "user=k&by=country&limit=0").code, "bad-parameter");
 }
 
+static void a_breakdown_may_have_conditions(void **state)
+{
+    (void)state;
+    struct query q = good(QUERY_BREAKDOWN, "feed=&by=country&where=user:a%3Ab&limit=5&unit=day&units=2");
+    assert_true(strcmp(q.sub->ns, "c.u") == 0 && bytes_equal_str(q.key, "a:b") && q.limit == 5);
+    q = good(QUERY_BREAKDOWN, "ns=all&by=c&where=l:x");
+    assert_true(strcmp(q.sub->ns, "c.u") == 0 && q.n_values == 0);
+    struct query_error e = bad(QUERY_BREAKDOWN, "feed=&by=page&where=user:x&from=0&to=3600");
+    assert_int_equal(e.status, 422);
+    assert_string_equal(e.code, "not-counted");
+    assert_string_equal(e.hint,
+        "add to the configuration, and count the past with millrace recount:\n[subtotal page.u]\nkey = page\n"
+        "or count the lines:\nmillrace sql \"select line ->> '$.page' as key, count(*) as n from events "
+        "where stream in "
+        "('clicks') and line ->> '$.l' = 'x' and time >= '1970-01-01 00:00:00' and time < '1970-01-01 "
+        "01:00:00' "
+        "group by 1 order by n desc, key limit 10\"");
+    e = bad(QUERY_BREAKDOWN, "feed=&by=user&where=country:JP&period=all");
+    assert_non_null(strstr(e.hint, "\n[total c]\nkey = c\n[subtotal u.c]\nkey = l\nlabel = user\nor "));
+    assert_null(strstr(e.hint, "time"));
+    e = bad(QUERY_BREAKDOWN, "user=k&by=country&where=page:/a&where=n:5");
+    assert_non_null(
+        strstr(e.hint, "\"u_page_n\":\"k /a 5\", and add to the configuration:\n[total u_page_n]\n"));
+    assert_non_null(strstr(e.hint, "line ->> '$.n' in ('5', 5)"));
+    static const char *const refused[] = {"user=k&by=country&where=x", "user=k&by=country&where=:x",
+        "user=k&by=country&where=a:%0a", "user=k&by=%00&where=a:b", "user=k&by=country&where=feed:all",
+        "user=k&by=a[&where=b:c", "user=k&by=country&where=a:1&limit=0",
+        "user=k&by=country&where=a:1&units=0",
+        "user=k&by=country&where=a:1&where=a:2&where=a:3&where=a:4&where=a:5&where=a:6&where=a:7&where=a:8&"
+        "where=a:9"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_string_equal(bad(QUERY_BREAKDOWN, refused[i]).code, "bad-parameter");
+    static const char *const missing[] = {
+        "by=country&where=a:b", "user=k&where=a:b", "user=&by=country&where=a:b"};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        assert_string_equal(bad(QUERY_BREAKDOWN, missing[i]).code, "missing-parameter");
+    assert_string_equal(bad(QUERY_SERIES, "user=k&where=a:b").code, "bad-parameter");
+    assert_int_equal(bad(QUERY_BREAKDOWN, "ns=c.u&key=k&by=country&where=a:b").status, 404);
+}
+
 static void a_series_may_be_several(void **state)
 {
     (void)state;
@@ -520,6 +560,7 @@ int main(void)
         cmocka_unit_test(what_top_needs_is_shown_in_lines_of_the_configuration),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_series_may_be_several),
+        cmocka_unit_test(a_breakdown_may_have_conditions),
     };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
     url_query_free(&params);
