@@ -22,7 +22,8 @@ static void check(const struct query_context *context, enum query_kind kind, con
     query_copy(&copy, &q);
     assert(strcmp(query_counter(&copy)->ns, query_counter(&q)->ns) == 0 &&
            (context->accepts_former || !q.is_former));
-    assert(q.total && 0 <= q.from && q.from < q.to && q.to <= HOUR_END);
+    assert(q.total && 0 <= q.from && q.from + !q.is_so_far <= q.to && q.to <= HOUR_END);
+    assert(!q.compares || (0 <= q.before_from && q.before_from + !q.is_so_far <= q.before_to));
     assert(q.limit <= QUERY_LIMIT_MAX && q.calendar.week_start >= 0 && q.calendar.week_start < 7);
     assert(q.n_values != 1 && q.n_values <= QUERY_SERIES_MAX && q.top <= QUERY_SERIES_MAX);
     assert((q.n_values == 0 && q.top == 0) || (kind == QUERY_SERIES && (q.top == 0 || q.n_values == 0)));
