@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define DATE_TEXT 10 /* "2012-11-18" */
 
@@ -69,15 +68,6 @@ static uint64_t space_of_import(const struct change *c)
     return bytes;
 }
 
-/* Returns false if a file cannot be opened. import_read has the error. */
-static bool have_files(const struct change_spec *spec)
-{
-    bool have = true;
-    for (size_t i = 0; i < spec->n_imports; i++)
-        have = have && (strcmp(spec->imports[i], "-") == 0 || access(spec->imports[i], R_OK) == 0);
-    return have;
-}
-
 /* The slices decide from when on the archive has quarter hours, even before the first of them is merged. */
 static enum compact_result take_newest(struct change *c, struct run_spec *run, struct error *error)
 {
@@ -107,10 +97,13 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
              most = import_parts_max(spec->memory);
     import.parts = threads < most ? threads : most;
     enum compact_result r = disk_space_check(spec->archive, space_of_import(c), error);
-    if (r == COMPACT_OK && have_files(spec))
-        r = take_newest(c, run, error);
-    if (r == COMPACT_OK)
-        r = import_read(&import, &c->import, error);
+    if (r != COMPACT_OK)
+        return r;
+    struct error why;
+    enum compact_result asked = take_newest(c, run, &why);
+    r = import_read(&import, &c->import, error); /* an error of a file is reported first */
+    if (r == COMPACT_OK && asked != COMPACT_OK)
+        r = error_set(error, asked, "%s", why.text);
     if (r != COMPACT_OK)
         return r;
     run->parts = import_parts(c->import);
