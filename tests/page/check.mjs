@@ -676,7 +676,7 @@ const checks = {
     const reserved = await fetch(`${queue}/reserve?queue=other&items=1`);
     const [id] = (await reserved.text()).split(" ");
     await fetch(`${queue}/bury?queue=other&lease=${reserved.headers.get("X-Millrace-Lease")}&id=${id}&reason=poison`, { method: "POST" });
-    await page.locator(".problems code", { hasText: `--url=${queue} --queue=other` }).waitFor();
+    await page.locator(".problems code", { hasText: new RegExp(`--url=${queue} .*--queue=other$`) }).waitFor();
     await close(page);
   },
 
