@@ -164,7 +164,8 @@ bool series_takes(struct series *s, const struct record_key *period)
     int64_t last = period_end(period->unit, period->start) - 1;
     enum query_overlap overlap = query_overlap(s->query, period);
     bool is_split = period->unit > PERIOD_HOUR && units_order(c, period->start) != units_order(c, last);
-    s->is_part_unknown |= period->start < s->query->part_end && last >= s->query->part_end;
+    s->is_part_unknown |=
+        period->unit > PERIOD_HOUR && period->start < s->query->part_end && last >= s->query->part_end;
     s->needs_dropped_hours |= overlap == QUERY_PARTLY || (overlap == QUERY_WITHIN && is_split);
     return overlap == QUERY_WITHIN && !is_split;
 }
