@@ -272,16 +272,19 @@ static const char *add_to_sums(struct tally *t, const struct counters_event *eve
     return NULL;
 }
 
-/* Notes which texts the event's counts and sets use, so that a limited counter has only keys with counts or sets. The
- * sets of a total may use its key even if the total does not count the event. */
+/* Notes which texts the event's counts and sets use, so that a limited counter has only keys with counts or sets. An
+ * unlimited total has the lookups of all its keys, also of events that it does not count. */
 static void note_needed(struct tally *t, const struct counters_event *event)
 {
     const struct counters *c = t->counters;
     bool *is_needed = t->amounts->is_needed;
     memset(is_needed, 0, event->n_texts * sizeof *is_needed);
-    for (size_t i = 0; i < t->n_counters; i++)
-        if (event->amounts[i < c->n_totals ? i : c->subtotals[i - c->n_totals].total].is_counted)
-            is_needed[event->text_of[i]] = true;
+    for (size_t i = 0; i < t->n_counters; i++) {
+        size_t text = event->text_of[i];
+        bool is_free = i < c->n_totals && !(t->limits && t->limits[text]);
+        if (is_free || event->amounts[i < c->n_totals ? i : c->subtotals[i - c->n_totals].total].is_counted)
+            is_needed[text] = true;
+    }
     for (size_t i = 0; i < c->n_uniques; i++)
         if (event->members[event->member_of[i]].len > 0)
             is_needed[event->text_of[c->uniques[i].total]] = true;

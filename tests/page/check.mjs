@@ -569,7 +569,7 @@ const checks = {
     await page.locator("nav a[aria-current]", { hasText: "Overview" }).waitFor();
     page.forgiving = true;
     await visit(page, query({ view: "key", ns: "u", key: "bitly", unit: "fortnight" }));
-    await page.getByText("unit must be minute, hour, day").waitFor();
+    await page.getByText("unit must be minute, 15m, hour, day").waitFor();
     await page.getByRole("link", { name: "JP" }).waitFor(); // the breakdowns have no unit
     await visit(page, query({ view: "key", ns: "u", key: "bitly", from: "x", to: "y" }));
     await page.locator(".panel .error").nth(1).waitFor();
