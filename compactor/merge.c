@@ -248,11 +248,11 @@ static enum compact_result find_old(
 static enum compact_result write_period(struct merge *m, enum period_unit unit, size_t from, size_t to)
 {
     enum record_reader_place place;
-    const struct held_record *first = &m->held.records[from], *single = NULL;
+    const struct held_record *first, *single = NULL;
     enum compact_result r = find_old(m, unit, from, &place);
     if (r != COMPACT_OK)
         return r;
-    first = &m->held.records[from]; /* find_old may have moved the records */
+    first = &m->held.records[from]; /* find_old may move the records */
     if (m->single != NONE && are_together(m, unit, m->single, from))
         single = &m->held.records[m->single];
     bool is_folded = unit == PERIOD_DAY && first->start < m->spec->hours_from,
