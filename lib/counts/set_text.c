@@ -91,7 +91,7 @@ static bool decode_base64(struct bytes text, struct buf *out)
     size_t n, none, padding = (4 - text.len % 4) % 4;
     base64_decode_init(&c);
     buf_reserve(out, BASE64_DECODE_LENGTH(text.len));
-    if (memchr(text.ptr, '=', text.len) ||
+    if (text.len % 4 == 1 || memchr(text.ptr, '=', text.len) ||
         !base64_decode_update(&c, &n, (uint8_t *)out->ptr + out->len, text.len, text.ptr))
         return false;
     out->len += n;
