@@ -803,6 +803,7 @@ static void a_line_that_is_no_set_is_refused_with_its_line(void **state)
         {"v.u|a.c41,=~00000000ffffffff", "a member is malformed"}, {"v.u|a.c41,@", "a chunk is malformed"},
         {"v.u|a.c41,@000000", "a chunk is malformed"}, {"v.u|a.c41,@000000EQDMAA ", "a chunk is malformed"},
         {"v.u|a.c41,@000000EQDMAB", "a chunk is malformed"},
+        {"v.u|a.c41,@000000EQDMAA 000004EAMQDA0001a1b2G2A", "a chunk is malformed"},
         {"v.u|a.c41,@000000zAARAA", "a chunk is malformed"},
         {"v.u|a.c41,@020000EQDMAA", "a chunk is malformed"},
         {"v.u|a.c41,@000000EQDMAA 000000EQDMAA", "the chunks do not ascend"},
