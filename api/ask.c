@@ -591,13 +591,12 @@ static void note_missing(struct ask *a, const struct completeness *complete)
     a->complete.until = 0;
 }
 
-static void total_over_done(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+/* Ends a further question. Returns false, and ends the query, if the client is gone or a source has failed. */
+static bool end_further(
+    struct ask *a, enum source_result result, const struct completeness *complete, const char *why)
 {
-    struct ask *a = arg;
     a->question = NULL;
     note_missing(a, complete);
-    first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
     if (!a->req)
         ask_free(a);
     else if (result == SOURCE_STOPPED)
@@ -605,7 +604,18 @@ static void total_over_done(
     else if (result != SOURCE_OK)
         unavailable(a, complete, why);
     else
-        after_counts(a);
+        return true;
+    return false;
+}
+
+static void total_over_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct ask *a = arg;
+    if (!end_further(a, result, complete, why))
+        return;
+    first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
+    after_counts(a);
 }
 
 /* Asks for the number of events that the total counted as `(other)`, because no subtotal of a key includes these
@@ -776,15 +786,9 @@ static void earlier_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
     struct ask *a = arg;
-    a->question = NULL;
-    note_missing(a, complete);
-    if (!a->req) {
-        ask_free(a);
-    } else if (result == SOURCE_STOPPED) {
-        refuse(a);
-    } else if (result != SOURCE_OK) {
-        unavailable(a, complete, why);
-    } else if (a->earlier.is_too_large) {
+    if (!end_further(a, result, complete, why))
+        return;
+    if (a->earlier.is_too_large) {
         refuse_sum(a);
         ask_free(a);
     } else {
@@ -838,21 +842,15 @@ static void events_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
     struct ask *a = arg;
-    a->question = NULL;
-    note_missing(a, complete);
+    if (!end_further(a, result, complete, why))
+        return;
     if (complete->until < a->complete.until)
         a->complete.until = complete->until;
     a->complete.events_since = complete->is_not_counted ? INT64_MAX : complete->counted_since;
     a->series.events = &a->series_events;
     a->breakdown.events = &a->events;
-    if (!a->req)
-        ask_free(a);
-    else if (result == SOURCE_STOPPED)
-        refuse(a);
-    else if (result != SOURCE_OK)
-        unavailable(a, complete, why);
-    else if (a->series_events.is_too_large || a->events.is_too_large ||
-             a->series_events.needs_dropped_hours || a->events.needs_dropped_hours)
+    if (a->series_events.is_too_large || a->events.is_too_large || a->series_events.needs_dropped_hours ||
+        a->events.needs_dropped_hours)
         unavailable(a, complete, "the events by which means divide cannot be added up");
     else
         next_step(a, finish_earlier);

@@ -391,7 +391,7 @@ static int parse_minutes(struct parameters *p)
     if (parameters_get(p, "where", &other))
         return BAD(p, "there are no conditions by minute");
     if (parameters_get(p, "after", &other))
-        return BAD(p, "by minute, ask for more rows by limit; there is no after");
+        return BAD(p, "after is not available by minute; use a larger limit");
     if (parameters_get(p, "units", &other) || parameters_get(p, "unit_reference_ts", &other) ||
         (has_period && (has_from || has_to)) || has_from < has_to)
         return BAD(p, "minutes take either period, or from and to");

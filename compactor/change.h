@@ -22,7 +22,7 @@ struct change_spec {
     char *const *imports;
     size_t n_imports;
     const struct import_csv_spec *csv; /* the imports are CSV; NULL: records */
-    const char *counters; /* canonical text of the configured counters; NULL: there is no configuration */
+    const char *counters; /* canonical text of the configured counters; NULL: no configuration was given */
     bool again;
     size_t memory;
     int64_t drop_before;       /* Unix time in seconds; 0: drop no records by time */

@@ -89,7 +89,7 @@ static enum compact_result ask_number(const struct peer *peer, const char *metho
     return r;
 }
 
-/* Reads the newest slice of a stopped aggregator. Sets *last to its number; 0: there is no slice. */
+/* Reads the newest slice of a stopped aggregator. Sets *last to its number, or to 0 if the directory has no slices. */
 static enum compact_result look_at_newest(
     const char *directory, uint64_t *last, struct slice_state *state, struct error *error)
 {

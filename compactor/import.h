@@ -32,7 +32,7 @@ struct import_spec {
     size_t memory;
     bool again;
     const struct manifest *archive; /* the current generation */
-    const char *counters; /* canonical text of the configured counters; NULL: there is no configuration */
+    const char *counters; /* canonical text of the configured counters; NULL: no configuration was given */
     int64_t hours_from;   /* of the generation to be made */
     uint32_t shards;      /* of the generation to be made */
     uint32_t parts;       /* at least 1; see import_parts_max */
@@ -69,7 +69,7 @@ const char *import_new_counters(const struct import *i);
 const struct coarse *import_coarse(const struct import *i);
 /* The periods of the imported counts. */
 struct import_periods {
-    int64_t newest_hour;    /* the latest hour that is no rollup; 0: none */
+    int64_t newest_hour;    /* the latest hour with counts of its own; 0: none */
     int64_t oldest_quarter; /* the earliest quarter hour; 0: none */
 };
 struct import_periods import_periods(const struct import *i);

@@ -35,7 +35,7 @@ struct import_csv_spec {
 
 struct import_csv;
 
-/* NULL with the reason: there is no such counter. `quarters_since` is that of the archive (manifest.h). */
+/* Returns NULL, with the reason, if the counter is unknown. `quarters_since` is that of the archive (manifest.h). */
 struct import_csv *import_csv_new(
     const struct import_csv_spec *spec, int64_t quarters_since, struct error *error);
 void import_csv_free(struct import_csv **c);

@@ -97,7 +97,7 @@ static bool is_in_whole(const struct rollups *s, struct bytes line)
     return s->whole.len > 0 && bytes_starts_with(line, buf_bytes(&s->whole));
 }
 
-/* Returns a record that is no rollup. */
+/* Returns a record with counts of its own. */
 static enum count_next give(struct rollups *s, struct bytes line)
 {
     if (is_in_whole(s, line))

@@ -25,7 +25,8 @@ struct record_sum {
     struct set *set; /* the union of sets; NULL: the record has counts */
     size_t n, room;
     bool unsorted;
-    const char *wrong; /* why there is no sum: a sum exceeds 64 bits, or the key has both counts and sets */
+    const char
+        *wrong; /* why the records have no sum: it exceeds 64 bits, or the key has both counts and sets */
     struct buf line, one, other;
     uint64_t collisions;
     char collision[64];

@@ -151,7 +151,7 @@ static void compare_with_total(struct verify_rollups *v, const struct record_key
             (int)(key->period.ptr + key->period.len - line.ptr), line.ptr);
 }
 
-/* Adds a record that is no rollup to the periods around it. */
+/* Adds a record with counts of its own to the periods around it. */
 static void add_counts(struct verify_rollups *v, const struct record_key *key, struct bytes line)
 {
     bool is_new_part = true;
