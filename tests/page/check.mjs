@@ -480,7 +480,7 @@ const checks = {
     await post(view("/", { referrer: "http://search.example/" }), view("/"), view("/cart"),
       { event: "outbound", site: "example.org", path: "/", target: "http://other.example/a" },
       { event: "download", site: "example.org", path: "/", target: "/a.pdf" }, { event: "signup", site: "example.org", path: "/cart" });
-    const panel = (name) => page.locator("section.panel", { has: page.getByRole("heading", { name, exact: true }) });
+    const panel = (name) => page.locator("section.panel", { has: page.getByRole("heading", { level: 2, name, exact: true }) });
     const shows = (name, ...rows) => holds(page, ([name, rows]) => {
       const found = [...document.querySelectorAll("section.panel")].find((section) => section.querySelector("h2").textContent === name);
       return found && [...found.querySelectorAll(".bars tbody tr")].map((row) => [...row.cells].slice(0, 2).map((cell) => cell.textContent.replace(/[\u2068\u2069]/g, "")).join(" ")).join() === rows.join();
