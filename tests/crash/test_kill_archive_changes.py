@@ -32,9 +32,9 @@ class KillArchiveChanges(harness.MillraceTest):
         self.assertIn(process.returncode, expect, text)
         return text
 
-    def files(self, archive):
-        current = os.path.join(archive, "current")
-        return {name: harness.read_file(os.path.join(current, name)) for name in os.listdir(current)
+    def files(self, archive, generation="current"):
+        path = os.path.join(archive, generation)
+        return {name: harness.read_file(os.path.join(path, name)) for name in os.listdir(path)
                 if name != "manifest.json"}
 
     def expected(self, act):
@@ -63,8 +63,9 @@ class KillArchiveChanges(harness.MillraceTest):
                        "sub": b"no generation has the key"}.get(act, b"published")
         self.assertTrue(b"published" in text or done_before in text, text)
         self.assertEqual(self.files(archive), expected, act)
-        if act in ("forget", "sub"):
-            self.assertEqual(len([name for name in os.listdir(archive) if name.isdigit()]), 1)
+        if act in ("forget", "sub"):  # an interrupted repetition may leave a generation that is equal
+            for name in filter(str.isdigit, os.listdir(archive)):
+                self.assertEqual(self.files(archive, name), expected, act)
         self.assertFalse([name for name in os.listdir(archive) if name.endswith(".tmp") and name != "import.tmp"])
 
     def test_kill_anywhere(self):

@@ -484,8 +484,9 @@ static long stop_everywhere(uint32_t shards, enum fault f, struct world was)
             run_child(shards, at / 3, KILL_AFTER);
         check_now(when);
         r = run_child(shards, -1, NO_FAULT);
-        if (r == COMPACT_REFUSED && change_spec) {
-            /* The change is already in the archive. A run does the remaining steps, and the files are compared below. */
+        if ((r == COMPACT_REFUSED || r == COMPACT_USAGE) && change_spec) {
+            /* The change is already in the archive; after a drop, the namespace may be gone. A run does the remaining
+             * steps, and the files are compared below. */
             const struct change_spec *change = change_spec;
             change_spec = NULL;
             r = run_child(shards, -1, NO_FAULT);
