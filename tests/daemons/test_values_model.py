@@ -290,11 +290,13 @@ class Programs(ValuesTest):
         self.check_archive()
 
     def forget_key(self):
-        """The sums of absolute values stay."""
+        """The sums of absolute values stay. The lookups that only the key's records use go."""
         self.wait_counted()
         self.compactor("--forget=hat")
         for key in [k for k in self.model.counts if k.partition(b"|")[2] == b"hat" or re.fullmatch(rb"[^|]*\.[^|]*\|hat\.[^.]*", k)]:
-            del self.model.counts[key]
+            for name in self.model.counts.pop(key):
+                if not any(name in names or re.search(rb"\|%s(\.|$)" % re.escape(name), k) for k, names in self.model.counts.items()):
+                    self.model.lookups.pop(name, None)
         self.check_archive()
 
     def check_live(self):
