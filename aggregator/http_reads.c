@@ -391,8 +391,12 @@ void http_reads_keys(struct http_request *req, void *ctx)
     struct read_keys k;
     if (!read_protocol_keys(req, &k))
         return;
-    const struct key_search_query search = {
-        .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
+    const struct key_search_query search = {.prefix = k.prefix,
+        .start = k.start,
+        .contains = k.contains,
+        .ns = k.ns,
+        .n_ns = k.n_ns,
+        .limit = k.limit};
     answer(ctx, req, &(struct reads_query){.search = &search}, REPLY_PAGE);
 }
 

@@ -1,5 +1,6 @@
 #include "aggregator/key_search.h"
 
+#include "counts/key_function.h"
 #include "counts/records.h"
 
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct found_list {
 struct key_search {
     struct key_search_query q;
     struct buf start, text; /* texts as keys of a file of texts */
+    struct buf folded;      /* a text in small letters */
     struct found_list lookups, keys;
     bool is_sorted;
 };
@@ -101,13 +103,14 @@ void key_search_free(struct key_search **sp)
     free_list(&s->keys);
     buf_free(&s->start);
     buf_free(&s->text);
+    buf_free(&s->folded);
     free(s);
 }
 
-/* Sets s->text. Returns false if the text does not have the prefix or is before the start. */
+/* Sets s->text. Returns false if the query does not seek the text, or the text is before the start. */
 static bool is_wanted(struct key_search *s, struct bytes text)
 {
-    if (!bytes_starts_with(text, s->q.prefix))
+    if (!bytes_starts_with(text, s->q.prefix) || !key_function_contains(text, s->q.contains, &s->folded))
         return false;
     buf_clear(&s->text);
     text_key_encode(text, &s->text);

@@ -16,6 +16,7 @@
 
 struct key_search_query {
     struct bytes prefix, start; /* texts without escapes */
+    struct bytes contains;      /* as in key_walk.h */
     const struct bytes *ns;     /* namespaces of totals, all different; fewer than SEARCH_KEPT */
     size_t n_ns;
     uint64_t limit;

@@ -144,7 +144,7 @@ static void handle_quantile(struct http_request *req, void *ctx)
 static void handle_lookup(struct http_request *req, void *ctx)
 {
     const struct api *api = ctx;
-    lookup_start(api->sources, api->counters, req);
+    lookup_start(api->sources, api->counters, api->max_search, req);
 }
 
 static void handle_counters(struct http_request *req, void *ctx)
@@ -234,8 +234,9 @@ const struct http_route api_routes[] = {
         "all=&any=&not=, each [PERIOD@]LABEL:KEY: the members in all, in any and not in these sets"),
     HTTP_ROUTE("/v1/sql", HTTP_GET_, HTTP_ROUTE_NEEDS_TOKEN | HTTP_ROUTE_NO_HEAD, handle_sql, "q",
         "the rows of a statement in SQL"),
-    HTTP_ROUTE("/v1/lookup", HTTP_GET_, 0, handle_lookup, "prefix counter ns limit continuation format",
-        "prefix=&counter=LABEL: the keys that begin with a text"),
+    HTTP_ROUTE("/v1/lookup", HTTP_GET_, 0, handle_lookup,
+        "prefix contains counter ns limit continuation format",
+        "prefix=&contains=&counter=LABEL: the keys that begin with a text or contain a text"),
     HTTP_ROUTE(
         "/v1/counters", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_counters, "", "the configured counters"),
     HTTP_ROUTE("/v1/freshness", HTTP_GET_, HTTP_ROUTE_CHECKS_KEYS, handle_freshness, "",

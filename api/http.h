@@ -38,7 +38,7 @@ struct api {
     const char *public_path;  /* NULL: none */
     const char *streams;      /* the counted streams; NULL: the default */
     size_t unowned; /* bytes of events whose client has disconnected before the reply of the queue */
-    uint64_t max_rows;
+    uint64_t max_rows, max_search;
 };
 
 extern const struct http_route api_routes[];

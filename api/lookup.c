@@ -29,9 +29,13 @@ struct lookup {
     struct http_request *req;
     struct question *question;
     struct sources *upstream;
-    unsigned rounds; /* number of repeated requests because the sources found no key */
+    unsigned rounds;              /* number of repeated requests because the sources found too few keys */
+    struct completeness complete; /* of the first request */
+    struct buf rows;              /* text of the rows that were found */
+    uint64_t n_keys;
     const struct counters *counters;
-    struct bytes prefix;
+    struct bytes prefix, contains; /* may be empty */
+    uint64_t max_search;
     struct buf start;
     const struct counter *only; /* NULL: all totals */
     uint64_t limit;
@@ -57,6 +61,7 @@ static void lookup_free(struct lookup *l)
     assert(l->magic == LOOKUP_MAGIC);
     clear_answers(l);
     buf_free(&l->start);
+    buf_free(&l->rows);
     l->magic = 0;
     free(l);
 }
@@ -113,7 +118,7 @@ static bool on_piece(void *arg, size_t held)
     const struct lookup *l = arg;
     for (size_t i = 0; i < SOURCES_MAX; i++)
         held += l->sources[i].lines.cap;
-    return http_hold(l->req, sizeof *l + held) == HTTP_HOLD_OK;
+    return http_hold(l->req, sizeof *l + l->rows.cap + held) == HTTP_HOLD_OK;
 }
 
 /* Returns the lowest key of all sources. Empty: no key remains whose counts are known to be complete. */
@@ -166,9 +171,9 @@ static void sum_key(struct lookup *l, struct bytes key, int64_t *sums)
     }
 }
 
-static void append_row(const struct lookup *l, struct bytes key, const struct counter *c, int64_t n,
-    bool is_first, struct buf *out)
+static void append_row(struct lookup *l, struct bytes key, const struct counter *c, int64_t n)
 {
+    struct buf *out = &l->rows;
     if (l->is_csv) {
         buf_append_csv(out, key);
         buf_printf(out, ",%s,%s,", c->ns, c->label);
@@ -176,7 +181,7 @@ static void append_row(const struct lookup *l, struct bytes key, const struct co
         buf_append_char(out, '\n');
         return;
     }
-    buf_append_str(out, is_first ? "{\"key\":" : ",{\"key\":");
+    buf_append_str(out, out->len == 0 ? "{\"key\":" : ",{\"key\":");
     buf_append_json(out, key);
     buf_printf(out, ",\"ns\":\"%s\",\"label\":", c->ns);
     buf_append_json(out, bytes_str(c->label));
@@ -185,22 +190,19 @@ static void append_row(const struct lookup *l, struct bytes key, const struct co
     buf_append_char(out, '}');
 }
 
-static void append_rows(struct lookup *l, struct buf *out)
+/* Appends the rows of the keys that all sources have sent. */
+static void append_rows(struct lookup *l)
 {
     int64_t *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
-    bool is_first = true;
     struct bytes first;
-    for (uint64_t keys = 0; keys < l->limit && (first = first_key(l)).len > 0; keys++) {
+    for (; l->n_keys < l->limit && (first = first_key(l)).len > 0; l->n_keys++) {
         struct buf text = {0}, key = {0};
         buf_append_bytes(&key, first);
         text_key_decode(first, &text);
         sum_key(l, buf_bytes(&key), sums);
-        for (size_t i = 0; i < l->counters->n_totals; i++) {
-            if (sums[i] == 0)
-                continue;
-            append_row(l, buf_bytes(&text), &l->counters->totals[i], sums[i], is_first, out);
-            is_first = false;
-        }
+        for (size_t i = 0; i < l->counters->n_totals; i++)
+            if (sums[i] != 0)
+                append_row(l, buf_bytes(&text), &l->counters->totals[i], sums[i]);
         buf_free(&text);
         buf_free(&key);
     }
@@ -231,29 +233,28 @@ static bool append_continuation(const struct lookup *l, struct buf *out)
     return more;
 }
 
-static void send_reply(
-    struct lookup *l, const struct completeness *complete, struct bytes body, struct bytes token)
+static void send_reply(struct lookup *l, struct bytes body, struct bytes token)
 {
-    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, complete->until);
+    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, l->complete.until);
     if (token.len > 0)
         http_add_header(l->req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
     etag_reply(l->req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", body, 0);
 }
 
-static void reply(struct lookup *l, const struct completeness *complete)
+static void reply(struct lookup *l)
 {
     struct buf out = {0}, token = {0};
-    if (l->is_csv)
+    if (l->is_csv) {
         buf_append_str(&out, "key,ns,label,n\n");
-    else
-        buf_append_str(&out, "{\"prefix\":");
-    if (!l->is_csv) {
-        buf_append_json(&out, l->prefix);
-        buf_append_char(&out, ',');
-        render_complete_until(complete, &out);
+    } else {
+        buf_append_char(&out, '{');
+        render_member(&out, "prefix", l->prefix);
+        if (l->contains.len > 0)
+            render_member(&out, "contains", l->contains);
+        render_complete_until(&l->complete, &out);
         buf_append_str(&out, ",\"rows\":[");
     }
-    append_rows(l, &out);
+    buf_append_bytes(&out, buf_bytes(&l->rows));
     bool more = append_continuation(l, &token);
     if (!l->is_csv && more)
         buf_printf(&out, "],\"continuation\":\"%.*s\"}\n", (int)token.len, token.ptr);
@@ -263,19 +264,19 @@ static void reply(struct lookup *l, const struct completeness *complete)
         http_problem(l->req, 422, "sum-too-large", "ask for the series of one key over a shorter time",
             "the counts of a key add up to more than 64 bits");
     else
-        send_reply(l, complete, buf_bytes(&out), buf_bytes(&token));
+        send_reply(l, buf_bytes(&out), buf_bytes(&token));
     buf_free(&out);
     buf_free(&token);
 }
 
 static void ask(struct lookup *l);
 
-/* Asks the sources to continue if they have searched many keys of other totals without a match. Returns false if a
- * key was found, no keys follow, or ROUNDS_MAX requests were repeated. */
+/* Asks the sources to continue if they have searched for long, and found fewer keys than the limit. Returns false if no
+ * keys follow, or ROUNDS_MAX requests were repeated. */
 static bool go_on(struct lookup *l)
 {
     struct buf next = {0};
-    bool goes_on = first_key(l).len == 0 && l->rounds < ROUNDS_MAX && find_next(l, &next);
+    bool goes_on = l->n_keys < l->limit && l->rounds < ROUNDS_MAX && find_next(l, &next);
     if (goes_on) {
         l->rounds++;
         buf_free(&l->start);
@@ -293,12 +294,19 @@ static void on_done(
 {
     struct lookup *l = arg;
     l->question = NULL;
-    if (l->req && result == SOURCE_OK && go_on(l))
-        return;
-    if (l->req && result == SOURCE_OK)
-        reply(l, complete);
-    else if (l->req && result == SOURCE_STOPPED)
+    if (l->req && result == SOURCE_OK) {
+        if (l->rounds == 0)
+            l->complete = *complete;
+        append_rows(l);
+        if (go_on(l))
+            return;
+        reply(l);
+    } else if (l->req && result == SOURCE_STOPPED)
         http_refuse_hold(l->req, HTTP_HOLD_OVERLOADED, HINT);
+    else if (l->req && result == SOURCE_TOO_LARGE)
+        http_problem(l->req, 422, "search-too-large",
+            "give counter= and the beginning of the keys (prefix=), or raise [api] max_search",
+            "the search has to read more than %" PRIu64 " bytes of the archive (max_search)", l->max_search);
     else if (l->req)
         http_problem(l->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
     lookup_free(l);
@@ -340,8 +348,9 @@ static bool read_total(struct lookup *l, struct http_request *req)
 static bool read_params(struct lookup *l, struct http_request *req)
 {
     struct bytes text;
-    if (!http_param(req, "prefix", &l->prefix))
-        return bad(req, "prefix= is missing; it may be empty");
+    bool has_prefix = http_param(req, "prefix", &l->prefix);
+    if (!http_param(req, "contains", &l->contains) && !has_prefix)
+        return bad(req, "give prefix=, which may be empty, or contains=");
     if (http_param(req, "continuation", &text) && (text.len == 0 || !buf_append_unhex(&l->start, text)))
         return bad(req, "continuation must be that of an answer");
     if (http_param(req, "format", &text)) {
@@ -357,6 +366,10 @@ static void ask(struct lookup *l)
     struct buf target = {0};
     buf_printf(&target, "/keys?limit=%" PRIu64 "&prefix=", l->limit);
     url_encode(l->prefix, &target);
+    if (l->contains.len > 0) {
+        buf_printf(&target, "&max_search=%" PRIu64 "&contains=", l->max_search);
+        url_encode(l->contains, &target);
+    }
     if (l->start.len > 0)
         buf_append_str(&target, "&start=");
     url_encode(buf_bytes(&l->start), &target);
@@ -374,10 +387,15 @@ static void ask(struct lookup *l)
     buf_free(&target);
 }
 
-void lookup_start(struct sources *sources, const struct counters *counters, struct http_request *req)
+void lookup_start(
+    struct sources *sources, const struct counters *counters, uint64_t max_search, struct http_request *req)
 {
     struct lookup *l = mem_zalloc(sizeof *l);
-    *l = (struct lookup){.magic = LOOKUP_MAGIC, .req = req, .upstream = sources, .counters = counters};
+    *l = (struct lookup){.magic = LOOKUP_MAGIC,
+        .req = req,
+        .upstream = sources,
+        .counters = counters,
+        .max_search = max_search};
     if (!read_params(l, req)) {
         lookup_free(l);
         return;

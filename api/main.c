@@ -53,6 +53,13 @@ static const struct option_row options[] = {
         .min = 1,
         .max = 10000000,
         .help = "rows in a series"},
+    {.name = "max_search",
+        .type = OPTION_SIZE,
+        .fallback = "1G",
+        .min = 1,
+        .max = INT64_MAX,
+        .unit = "bytes",
+        .help = "size of the records and texts that /v1/lookup?contains= reads in the archive"},
     {.name = "max_age",
         .type = OPTION_DURATION,
         .fallback = "60s",
@@ -311,6 +318,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     usec_t timeout = options_int(o, "upstream_timeout") * USEC_PER_MSEC;
     api->daemon = d;
     api->max_rows = (uint64_t)options_int(o, "max_rows");
+    api->max_search = (uint64_t)options_int(o, "max_search");
     api->public_path = options_text(o, "public_path");
     api->streams = streams_of(options_config(o));
     int status = read_counters(o, &api->counters, error) ? EX_CONFIG : 0;

@@ -604,7 +604,8 @@ static struct source_generation identify(struct generation_info info)
 static void end_local(struct question *q)
 {
     struct error error;
-    bool is_whole = archive_read_is_whole(q->read, &error), ok = !q->bad && !q->partial.len;
+    bool is_whole = archive_read_is_whole(q->read, &error), is_too_large = archive_read_is_too_large(q->read),
+         ok = !q->bad && !q->partial.len && !is_too_large;
     if (is_whole && ok) {
         q->through = archive_read_info(q->read).through;
         q->archived_until = archive_read_info(q->read).until;
@@ -622,7 +623,7 @@ static void end_local(struct question *q)
         advance(q);
     else {
         q->complete.remedy = is_whole ? NULL : archive_remedy(error.text);
-        fail(q, is_whole ? "its records are malformed" : error.text, 0);
+        fail(q, is_whole ? "its records are malformed" : error.text, is_whole && is_too_large ? 413 : 0);
     }
 }
 

@@ -378,12 +378,20 @@ static void keys(struct http_request *req, void *ctx)
     if (!g || !read_protocol_keys(req, &k))
         return;
     add_headers(req, g, GENERATION_NO_SHARD);
-    const struct key_walk_query q = {
-        .prefix = k.prefix, .start = k.start, .ns = k.ns, .n_ns = k.n_ns, .limit = k.limit};
+    const struct key_walk_query q = {.prefix = k.prefix,
+        .start = k.start,
+        .contains = k.contains,
+        .ns = k.ns,
+        .n_ns = k.n_ns,
+        .limit = k.limit,
+        .max_search = k.max_search};
     if (!key_walk_run(g, &q, &a)) {
         http_problem(req, 422, "no-texts", "serve an archive (--archive)", "a db_file has no index of texts");
     } else if (!generation_is_whole(g, GENERATION_NO_SHARD, &error)) {
         http_problem(req, 503, "storage-failed", "restore the file, then POST /reload", "%s", error.text);
+    } else if (a.is_too_large) {
+        http_problem(req, 413, "search-too-large", "raise max_search, or give a longer prefix",
+            "the records and texts of these keys have more than %" PRIu64 " bytes", k.max_search);
     } else {
         if (a.more)
             read_protocol_add_next(req, buf_bytes(&a.next));

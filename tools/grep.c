@@ -1,6 +1,7 @@
 /* millrace grep: prints the archive's records of the keys that contain a text, with the texts in place of the
  * hashes. */
 #include "archive/generation.h"
+#include "counts/key_function.h"
 #include "counts/records.h"
 #include "counts/set_text.h"
 #include "tools/tool.h"
@@ -43,23 +44,16 @@ struct grep {
     hash_text *hashes; /* hashes of the matching texts, sorted after all texts were read */
     size_t n_hashes, room_hashes;
     uint64_t found;
-    struct buf text, line;
+    struct buf text, lowered, line;
 };
 
-static void fold_case(struct buf *text)
-{
-    for (size_t i = 0; i < text->len; i++)
-        if (text->ptr[i] >= 'A' && text->ptr[i] <= 'Z')
-            text->ptr[i] = (char)(text->ptr[i] + 'a' - 'A');
-}
-
-/* Returns true if g->text matches. */
-static bool matches(struct grep *g)
+static bool matches(struct grep *g, struct bytes text)
 {
     struct bytes sought = buf_bytes(&g->sought);
-    if (g->ignores_case)
-        fold_case(&g->text);
-    struct bytes text = buf_bytes(&g->text);
+    if (g->ignores_case) {
+        key_function_lower(text, &g->lowered);
+        text = buf_bytes(&g->lowered);
+    }
     if (g->whole)
         return bytes_equal(text, sought);
     if (g->begins)
@@ -77,9 +71,7 @@ static bool is_match(struct grep *g, struct bytes stored)
     if (component_is_hash(stored))
         return g->n_hashes > 0 &&
                bsearch(stored.ptr, g->hashes, g->n_hashes, sizeof *g->hashes, compare_hashes);
-    buf_clear(&g->text);
-    buf_append_bytes(&g->text, stored);
-    return matches(g);
+    return matches(g, stored);
 }
 
 /* Handles a record of the archive's texts, which contains a text and the hash of this text. */
@@ -87,7 +79,7 @@ static void take_text(struct grep *g, const struct record *r)
 {
     buf_clear(&g->text);
     text_key_decode(r->key, &g->text);
-    if (r->value.len == COMPONENT_HASH && matches(g))
+    if (r->value.len == COMPONENT_HASH && matches(g, buf_bytes(&g->text)))
         memcpy(*ARRAY_ADD(g->hashes, g->n_hashes, g->room_hashes), r->value.ptr, COMPONENT_HASH);
 }
 
@@ -219,14 +211,16 @@ static int grep_with(const struct options *o)
         .ignores_case = options_bool(o, "ignore_case"),
         .is_count = options_bool(o, "count"),
         .is_quiet = options_bool(o, "quiet")};
-    buf_append_str(&g.sought, operands[0]);
     if (g.ignores_case)
-        fold_case(&g.sought);
+        key_function_lower(bytes_str(operands[0]), &g.sought);
+    else
+        buf_append_str(&g.sought, operands[0]);
     int status = search_archive(&g, archive);
     free(archive);
     free(g.hashes);
     buf_free(&g.sought);
     buf_free(&g.text);
+    buf_free(&g.lowered);
     buf_free(&g.line);
     return status;
 }

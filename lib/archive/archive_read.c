@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define SEARCH_EFFORT                                                                                        \
+    50 /* each further request for the keys that contain a text costs the aggregator a search */
+
 struct archive_read {
     struct generation *g;
     struct url_query params;
@@ -141,11 +144,15 @@ static bool begin_range(struct archive_read *r)
 static bool begin_keys(struct archive_read *r)
 {
     struct key_walk_query q = {.prefix = BYTES_NONE, .start = BYTES_NONE};
-    struct bytes limit;
+    struct bytes limit, max_search;
     if (!url_query_get(&r->params, "prefix", &q.prefix) || !url_query_get(&r->params, "limit", &limit) ||
         !bytes_to_u64(limit, &q.limit))
         return false;
     url_query_get(&r->params, "start", &q.start);
+    if (url_query_get(&r->params, "contains", &q.contains))
+        q.effort = SEARCH_EFFORT;
+    if (url_query_get(&r->params, "max_search", &max_search) && !bytes_to_u64(max_search, &q.max_search))
+        return false;
     gather(r, "ns");
     q.ns = r->params_of_kind;
     q.n_ns = r->n_of_kind;
@@ -218,6 +225,11 @@ bool archive_read_next(struct archive_read *r, struct bytes *piece)
 struct bytes archive_read_continuation(const struct archive_read *r)
 {
     return r->keys.more ? buf_bytes(&r->keys.next) : BYTES_NONE;
+}
+
+bool archive_read_is_too_large(const struct archive_read *r)
+{
+    return r->keys.is_too_large;
 }
 
 bool archive_read_is_whole(const struct archive_read *r, struct error *error)

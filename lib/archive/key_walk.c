@@ -1,11 +1,12 @@
 #include "archive/key_walk.h"
 
+#include "counts/key_function.h"
 #include "counts/records.h"
 
 #include <stdlib.h>
 
 #define WORK_MAX 20000              /* lines and searches of one walk, which take some milliseconds */
-#define BYTES_MAX ((size_t)4 << 20) /* size of the records that one walk adds up */
+#define BYTES_MAX ((size_t)4 << 20) /* size of the records and texts that one walk adds up or searches */
 
 /* A stream of texts, or of the keys of one total. */
 struct stream {
@@ -21,7 +22,8 @@ struct key_walk {
     struct key_walk_query q;
     struct stream *streams; /* one stream for each total, then the stream of texts */
     size_t n;
-    struct buf key; /* the key of the current search */
+    struct buf key;          /* the key of the current search */
+    struct buf text, folded; /* the text that the walk searches, unescaped and in small letters */
     size_t work, bytes;
     uint64_t keys; /* number of keys found */
 };
@@ -153,17 +155,41 @@ static void append_plain(struct key_walk *w, struct bytes text, struct buf *out)
     buf_free(&same);
 }
 
+static bool is_wanted(struct key_walk *w, const struct stream *s)
+{
+    if (w->q.contains.len == 0)
+        return true;
+    w->bytes += s->record.key.len + s->record.value.len;
+    buf_clear(&w->text);
+    text_key_decode(buf_bytes(&s->text), &w->text);
+    return key_function_contains(buf_bytes(&w->text), w->q.contains, &w->folded);
+}
+
+static bool is_too_large(const struct key_walk *w)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < w->n && w->q.max_search > 0; i++)
+        bytes += generation_cursor_bytes(&w->streams[i].cursor);
+    return bytes > w->q.max_search;
+}
+
 bool key_walk_step(struct key_walk *w, struct key_walk_answer *a)
 {
     struct stream *s = first_stream(w), *texts = &w->streams[w->n - 1];
-    if (!s)
+    size_t effort = w->q.effort > 0 ? w->q.effort : 1;
+    a->is_too_large = w->work == 0 && is_too_large(w);
+    if (!s || a->is_too_large)
         return false;
-    if (w->keys == w->q.limit || w->work >= WORK_MAX || w->bytes >= BYTES_MAX) {
+    if (w->keys == w->q.limit || w->work >= effort * WORK_MAX || w->bytes >= effort * BYTES_MAX) {
         text_key_decode(buf_bytes(&s->text), &a->next);
         a->more = true;
         return false;
     }
     w->work++;
+    if (!is_wanted(w, s)) {
+        advance(w, s);
+        return true;
+    }
     if (s != texts && !component_is_hash(s->key)) {
         append_plain(w, buf_bytes(&s->text), &a->lines);
         w->keys++;
@@ -202,6 +228,8 @@ void key_walk_free(struct key_walk **wp)
     }
     free(w->streams);
     buf_free(&w->key);
+    buf_free(&w->text);
+    buf_free(&w->folded);
     free(w);
 }
 

@@ -18,13 +18,18 @@ struct key_walk;
 
 struct key_walk_query {
     struct bytes prefix, start; /* texts, not escaped; an empty start begins at the first key */
+    struct bytes contains;      /* only texts that contain this text, in any case of ASCII letters */
     const struct bytes *ns;     /* the namespaces of different totals */
     size_t n_ns;
     uint64_t limit;
+    uint64_t
+        max_search;  /* refuse a walk if the records and texts from `start` on have more bytes; 0: never */
+    unsigned effort; /* multiplies the work of a walk whose caller handles other events between steps; 0: 1 */
 };
 
 struct key_walk_answer {
     struct buf lines;
+    bool is_too_large; /* max_search refused the walk */
     bool more;
     struct buf next; /* if `more`: the text at which to continue, not escaped */
 };

@@ -110,10 +110,26 @@ static struct bytes query(struct bytes text, const char *name, struct buf *space
 static struct bytes lower(struct bytes text, const char *argument, struct buf *space)
 {
     (void)argument;
+    key_function_lower(text, space);
+    return buf_bytes(space);
+}
+
+void key_function_lower(struct bytes text, struct buf *space)
+{
     buf_clear(space);
     buf_append_bytes(space, text);
     lower_ascii(space);
-    return buf_bytes(space);
+}
+
+bool key_function_contains(struct bytes text, struct bytes part, struct buf *space)
+{
+    if (part.len == 0 || text.len < part.len)
+        return part.len == 0;
+    buf_clear(space);
+    buf_append_bytes(space, part);
+    buf_append_bytes(space, text);
+    lower_ascii(space);
+    return memmem(space->ptr + part.len, text.len, space->ptr, part.len) != NULL;
 }
 
 static bool is_digit(char c)

@@ -147,12 +147,14 @@ static bool add_total(struct read_keys *k, struct bytes ns)
 bool read_protocol_keys(struct http_request *req, struct read_keys *out)
 {
     bool valid = true;
-    out->start = BYTES_NONE;
+    out->start = out->contains = BYTES_NONE;
     out->n_ns = 0;
     if (!http_take_form(req) || !required(req, "prefix", &out->prefix) ||
-        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, READ_KEYS_MAX, &out->limit))
+        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, READ_KEYS_MAX, &out->limit) ||
+        !http_param_u64(req, "max_search", 0, 0, UINT64_MAX, &out->max_search))
         return false;
     http_param(req, "start", &out->start);
+    http_param(req, "contains", &out->contains);
     const struct url_query *q = http_query(req);
     for (size_t i = 0; i < q->n && valid; i++)
         if (bytes_equal_str(q->params[i].name, "ns"))

@@ -1,7 +1,7 @@
 /* read_protocol: parses the requests of the read protocol (docs/guide/protocol.md) for all daemons that serve it.
  *
  *     /get?key=    /mget?k=&k=    /fwmatch?key=&start=&limit=&max_bytes=    /range?start=&end=&limit=&max_bytes=&rollups=&sub=&members=
- *     /keys?prefix=&ns=&ns=&start=&limit=
+ *     /keys?prefix=&contains=&max_search=&ns=&ns=&start=&limit=
  *
  * The functions only parse requests; the caller looks up the records. The keys that the functions return are valid
  * until the request ends. */
@@ -30,7 +30,7 @@
     READ_PROTOCOL_ROUTE("/mget", mget_, "?k=&k= several records"),                                           \
     READ_PROTOCOL_ROUTE("/fwmatch", fwmatch_, "?key=&limit=&max_bytes= records whose key starts with key"),             \
     READ_PROTOCOL_ROUTE("/range", range_, "?start=&end=&limit=&max_bytes=&rollups=&sub= records between two keys"),    \
-    READ_PROTOCOL_ROUTE("/keys", keys_, "?prefix=&ns=&start=&limit= keys of totals, by text")
+    READ_PROTOCOL_ROUTE("/keys", keys_, "?prefix=&contains=&ns=&start=&limit= keys of totals, by text")
 /* clang-format on */
 
 /* Each parsing function reads one kind of request. The parameters may also be an HTML form in the body. If the
@@ -71,8 +71,9 @@ bool read_protocol_range(struct http_request *req, char separator, bool has_plac
 #define READ_KEYS_MAX 1000
 
 struct read_keys {
-    struct bytes prefix, start; /* unescaped texts */
-    uint64_t limit;             /* 1..READ_KEYS_MAX */
+    struct bytes prefix, start, contains; /* unescaped texts */
+    uint64_t limit;                       /* 1..READ_KEYS_MAX */
+    uint64_t max_search;                  /* as in key_walk.h */
     size_t n_ns;
     struct bytes ns[READ_TOTALS_MAX]; /* distinct namespaces */
 };

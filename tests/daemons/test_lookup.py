@@ -5,6 +5,7 @@ import collections
 import csv
 import io
 import json
+import os
 import unittest
 
 import answers
@@ -93,8 +94,9 @@ class LookupTest(harness.MillraceTest):
             self.assertEqual(r.header("X-Millrace-Continuation"), page["continuation"])
             more = {"continuation": page["continuation"]}
 
-    def expected(self, keys, labels, prefix, only=None):
-        texts = sorted((text for text in keys if text.startswith(prefix)), key=in_order)
+    def expected(self, keys, labels, prefix, only=None, part=b""):
+        """`bytes.lower` changes the letters A to Z only."""
+        texts = sorted((text for text in keys if text.startswith(prefix) and part.lower() in text.lower()), key=in_order)
         return [(text.decode(), ns, labels[ns], keys[text][ns]) for text in texts
                 for ns in labels if ns in keys[text] and only in (None, ns)]
 
@@ -106,6 +108,16 @@ class LookupTest(harness.MillraceTest):
             ns = rng.choice(list(labels))
             self.assertEqual(self.walk(limit, prefix=prefix, ns=ns), self.expected(keys, labels, prefix, ns))
             self.assertEqual(self.walk(limit, prefix=prefix, counter=labels[ns]), self.expected(keys, labels, prefix, ns))
+        texts = sorted(text.decode() for text in keys if text)
+        for prefix in prefixes:
+            text, ns, limit = rng.choice(texts), rng.choice(list(labels)), rng.choice(limits)
+            start = rng.randrange(len(text))
+            part = "".join(rng.choice((c, c.upper(), c.lower()) if c.isascii() else (c,)) for c in text[start:start + rng.choice((1, 2, 5, 20))])
+            expected = lambda *which: self.expected(keys, labels, *which, part.encode())
+            self.assertEqual(self.walk(limit, contains=part), expected(b"", None), (part, limit))
+            self.assertEqual(self.walk(limit, contains=part, ns=ns), expected(b"", ns), (part, limit, ns))
+            self.assertEqual(self.walk(limit, contains=part, prefix=prefix), expected(prefix, None), (part, limit, prefix))
+        self.assertEqual(self.walk(9, contains="\u00c9"), self.expected(keys, labels, b"", None, "\u00c9".encode()))  # not the small letter
 
 
 class TestHardKeys(LookupTest):
@@ -151,6 +163,34 @@ class TestHardKeys(LookupTest):
         self.assertEqual((r["rows"], "continuation" in r),
                          ([{"key": "sz-the-only-key", "ns": "u", "label": "user", "n": 7}], False))
 
+    def test_a_part_of_few_keys_of_many(self):
+        """One answer, though sortdb ends its work often. A search of more than max_search is refused."""
+        texts = [b"http://example.com/%05d" % i for i in range(45000)]
+        found = [b"http://example.com/%05d/Needle" % i for i in (7, 30000, 44999)]
+        keys = {stored(t): t for t in texts + found}
+        lines = [b"lookup|%s,%s\n" % pair for pair in keys.items()] + [b"u|%s,c413:7\n" % key for key in keys]
+        self.begin(HARD_COUNTERS)
+        self.compact("--import", self.write("records", b"".join(sorted(lines))))
+        for daemon in ("sortdb", "api"):
+            self.pipeline.ask(daemon, "POST", "/reload")
+        page = self.ask(contains="needle").json()
+        self.assertEqual(([(row["key"], row["n"]) for row in page["rows"]], page["contains"], "continuation" in page),
+                         ([(text.decode(), 7) for text in found], "needle", False))
+        page = self.pipeline.ask("sortdb", "GET", "/keys?prefix=&contains=needle&ns=u")
+        self.assertTrue(page.status == 200 and page.header("X-Millrace-Next"), page)
+        sortdb = "--sortdb-url=" + self.pipeline.daemon_url("sortdb")
+        for source in (sortdb, "--archive=" + os.path.join(self.path("data"), "archive")):
+            for limit in ("1G", "2M"):
+                api = self.start("api", "--config", self.pipeline.config_path, "--aggregator-url", self.pipeline.daemon_url("aggregator"),
+                                 "--max-search", limit, source)
+                reply = wait_until(lambda: [r for r in [api.get("/v1/lookup?contains=NEEDLE")] if r.status != 503], "an answer")[0]
+                if limit == "1G":
+                    page = reply.json()
+                    self.assertEqual(([row["key"].encode() for row in page["rows"]], "continuation" in page), (found, False), source)
+                else:
+                    self.assertEqual((reply.status, reply.json()["code"]), (422, "search-too-large"), (source, reply))
+                    self.assertEqual(len(api.get("/v1/lookup?prefix=http&limit=9").json()["rows"]), 9)
+
     def test_a_sum_over_64_bits_is_refused(self):
         self.begin(HARD_COUNTERS)
         self.compact("--import", self.write("records", b"u|a,c413:%d\nu|b,c413:%d c414:7\n" % (2 ** 63 - 1, 2 ** 63 - 1)))
@@ -184,6 +224,8 @@ class TestHardKeys(LookupTest):
         self.assertEqual(list(csv.reader(io.StringIO(r.body.decode()))), [["key", "ns", "label", "n"], ['a,"b', "u", "user", "1"]])
         said = self.run_program("millrace", "query", "lookup", "--config", self.pipeline.config_path, "--prefix", "")
         self.assertEqual((said.returncode, said.stdout.split()), (0, [b"1", b"user", b'a,"b', b"1", b"page", b"x"]), said)
+        said = self.run_program("millrace", "query", "lookup", "--config", self.pipeline.config_path, "--contains", ',"B')
+        self.assertEqual((said.returncode, said.stdout.split()), (0, [b"1", b"user", b'a,"b']), said)
         said = self.run_program("millrace", "query", "lookup", "--config", self.pipeline.config_path, "--prefix", "", "--limit", "1")
         self.assertIn(b"--continuation 78", said.stdout)
 

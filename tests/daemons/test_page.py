@@ -166,7 +166,7 @@ class Page(PageCase):
         self.assertEqual(failed, 0, said)
 
     def test_used_by_a_person(self):
-        self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by its beginning", "keeps the focus on a choice",
+        self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by a part", "keeps the focus on a choice",
                     "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart"],
                    is_full=FULL, **self.put_recent())
 

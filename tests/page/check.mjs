@@ -204,11 +204,13 @@ const checks = {
     await close(page);
   },
 
-  async "finds a key by its beginning"() {
+  async "finds a key by a part"() {
     const page = await open(query({ view: "key", ns: "u" }));
     await page.getByRole("link", { name: "bitly" }).waitFor();
     await page.getByLabel("Key").fill("na");
     await page.locator("datalist option[value='nasa']").waitFor({ state: "attached" });
+    await page.getByLabel("Key").fill("TL");
+    await page.locator("datalist option[value='bitly']").waitFor({ state: "attached" });
     await page.getByLabel("Key").fill("nasa");
     await page.getByLabel("Key").press("Enter");
     await page.getByRole("heading", { name: "nasa", level: 1 }).waitFor();

@@ -27,7 +27,8 @@ function remember(ns, key) {
   localStorage.setItem(recentName(ns), JSON.stringify([key, ...recents(ns).filter((k) => k !== key)].slice(0, RECENT)));
 }
 
-/** Keys to choose from: those that begin with a text; without one, the largest of the latest 30 days if a counter has them. */
+/** Keys to choose from: those that begin with a text, then those that contain it; without a text, the largest of the latest 30 days if a counter
+ *  has them. */
 async function keysToChoose(totals, total, prefix, resolve, signal) {
   const feed = feedOf(totals);
   const top = !prefix && feed?.subtotals.find((s) => s.key === total.key);
@@ -38,7 +39,13 @@ async function keysToChoose(totals, total, prefix, resolve, signal) {
     if (rows.length) return { request, rows, isLargest: true };
   }
   const request = { path: "v1/lookup", parameters: { ns: total.ns, prefix, limit: SUGGESTIONS } };
-  return { request, rows: (await get(request.path, request.parameters, signal)).rows, isLargest: false };
+  const { rows } = await get(request.path, request.parameters, signal);
+  if (prefix && rows.length < SUGGESTIONS) {
+    const parts = { ns: total.ns, contains: prefix, limit: SUGGESTIONS };
+    rows.push(...await get(request.path, parts, signal).then((found) => found.rows, () => [])); // a large archive is not searched
+    signal.throwIfAborted();
+  }
+  return { request, rows, isLargest: false };
 }
 
 function finder(totals, total, state) {
@@ -50,13 +57,13 @@ function finder(totals, total, state) {
     controller = new AbortController();
     try {
       const keys = (await keysToChoose(totals, total, prefix, latestTime(state), controller.signal)).rows.map((row) => row.key);
-      const own = recents(total.ns).filter((key) => key.startsWith(prefix));
+      const own = recents(total.ns).filter((key) => key.toLowerCase().includes(prefix.toLowerCase()));
       list.replaceChildren(...[...new Set([...own, ...keys])].map((value) => h("option", { value })));
     } catch { /* suggestions are a convenience; the request for the key itself shows the failure */ }
   }
 
   const input = h("input", { name: "key", list: "keys", value: state.key ?? "", autocomplete: "off", spellcheck: "false",
-    placeholder: `Type the beginning of a ${total.label || total.ns}`, oninput: (event) => update(event.target.value),
+    placeholder: `Type a part of a ${total.label || total.ns}`, oninput: (event) => update(event.target.value),
     onfocus: (event) => update(event.target.value) });
   const open = () => go({ ns: total.ns, key: input.value, by: "", sub: "" });
   // Leaving the field, for example by a click on a link, does not choose a key.
