@@ -215,7 +215,7 @@ static int top_of_counter(const struct options *o, bool once)
 
 static int top_with(const struct options *o)
 {
-    const char *by = options_text(o, "by");
+    const char *by = options_text(o, "by"), *counter = options_text(o, "counter");
     struct top t = {.o = o,
         .by_field = by != NULL,
         .once = options_bool(o, "once") || !isatty(STDOUT_FILENO),
@@ -226,7 +226,7 @@ static int top_with(const struct options *o)
         .keys = mem_zalloc(KEYS_MAX * sizeof(struct key))};
     int status;
     t.bucket_began = t.began;
-    if (options_text(o, "counter"))
+    if (counter)
         status = top_of_counter(o, t.once);
     else if (by && !json_path_is_valid(bytes_str(by)))
         status = tool_fail(EX_USAGE, "--by: \"%s\" is not a field", by);
@@ -238,7 +238,7 @@ static int top_with(const struct options *o)
                                         .tick = t.once && t.bucket < USEC_PER_SEC ? t.bucket : USEC_PER_SEC,
                                         .on_tick = on_tick,
                                         .arg = &t});
-    if (status == EX_OK && t.once && !t.is_drawn)
+    if (status == EX_OK && t.once && !t.is_drawn && !counter)
         draw(&t, clock_monotonic());
     interner_free(&t.texts);
     free(t.keys);
