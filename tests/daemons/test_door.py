@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import time
+from unittest import mock
 
 import harness
 import test_api
@@ -57,9 +58,24 @@ def visitor(key, address, agent, site=""):
 
 
 class DoorTest(harness.MillraceTest):
+    """It is noon when a test begins, because the visitors of two days have two keys."""
+
     def setUp(self):
         super().setUp()
         self.keys = self.path("visitor.keys")
+        self.clocks = Clocks(self)
+        self.to_noon = DAY // 2 - int(time.time()) % DAY
+        self.set_days(0, 0)
+        shifted = mock.patch.dict(os.environ, self.clocks.env)
+        shifted.start()
+        self.addCleanup(shifted.stop)
+
+    def now(self):
+        return int(time.time()) + self.to_noon
+
+    def set_days(self, wall, boot):
+        """Sets the clocks of all programs to so many days after the begin of the test."""
+        self.clocks.set(wall=self.to_noon + wall * DAY, boot=boot * DAY)
 
     def configure(self, door):
         return self.write("test.conf", COUNTERS + ("[door]\n" + door.replace("KEYS", "visitor_key_file = " + self.keys) if door else ""))
@@ -110,7 +126,7 @@ class ApiDoorTest(ApiDoorCase):
 
     def test_the_visitor_is_the_models(self):
         self.start_api("add = visitor\nKEYS\nclient_address = X-Forwarded-For\n")
-        now = int(time.time())
+        now = self.now()
         for address in ("192.0.2.7", "2001:db8:1:2::3"):
             url = {"url": "https://Shop.example:8443/a"}
             for more, site in ((url, "shop.example"), ({"url": "/a"}, "/a"), ({}, ""), ({"site": "a.example", **url}, "a.example"), ({"site": 7, **url}, "7"),
@@ -172,16 +188,15 @@ class ApiDoorTest(ApiDoorCase):
 
     def test_a_proxy_that_has_gone(self):
         """The warning ends an hour after the last request that shows the proxy."""
-        clocks = Clocks(self)
-        self.start_api("add = ip\n", env=clocks.env)
+        self.start_api("add = ip\n")
         self.post({"t": 1}, X_Real_IP="192.0.2.7")
         self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
-        clocks.set(boot=3000)
+        self.clocks.set(boot=3000)
         self.post({"t": 1}, X_Real_IP="192.0.2.7")
-        clocks.set(boot=6000)
+        self.clocks.set(boot=6000)
         self.post({"t": 1})
         self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
-        clocks.set(boot=6700)
+        self.clocks.set(boot=6700)
         wait_until(lambda: self.api.get("/health").text == "ready\n", lambda: self.api.get("/health").text)
 
     def test_all_members(self):
@@ -189,7 +204,7 @@ class ApiDoorTest(ApiDoorCase):
         names = "ip country region city browser os device bot".split()
         forged = {name: "forged" for name in ["visitor", *names]}
         self.start_api("add = visitor %s\nKEYS\nclient_address = X-Forwarded-For\ngeo_file = %s\n" % (" ".join(names), self.make_places()))
-        now = int(time.time())
+        now = self.now()
         for (agent, *values), (address, place) in zip(AGENTS * 2, [*PLACES.items()] * 3):
             want = {"t": now, "ip": address, **dict(zip(names[1:], [*place, *values])), "visitor": self.visitor(now, address, agent)}
             self.assertEqual(self.post({"t": now, **forged}, User_Agent=agent, X_Forwarded_For=address), [want])
@@ -260,19 +275,18 @@ class DaysTest(ApiDoorCase):
         return self.post({"t": when}, User_Agent="a")[0].get("visitor")
 
     def test_a_key_lives_until_a_day_after_its_day(self):
-        clocks = Clocks(self)
-        self.start_api("add = visitor\nKEYS\n", env=clocks.env)
-        now = int(time.time())
+        self.start_api("add = visitor\nKEYS\n")
+        now = self.now()
         first, secret = self.visitor_at(now), keys_of(self.keys)[now // DAY].hex()
         self.assertEqual(first, self.visitor(now, "127.0.0.1", "a"))
-        clocks.set(wall=40 * DAY)  # a jump for a moment
+        self.set_days(40, 0)  # a jump for a moment
         self.assertEqual(self.visitor_at(now), first)
-        clocks.set(wall=DAY, boot=DAY)
+        self.set_days(1, 1)
         second = self.visitor_at(now + DAY)
         self.assertEqual(second, self.visitor(now + DAY, "127.0.0.1", "a"))
         self.assertEqual(self.visitor_at(now), first)
         os.chmod(self.keys, 0o640)
-        clocks.set(wall=2 * DAY, boot=2 * DAY)
+        self.set_days(2, 2)
         self.assertIsNone(self.visitor_at(now + 2 * DAY))
         self.assertEqual(self.visitor_at(now + DAY), second)
         wait_until(lambda: "warning: events get no visitor: %s is open to other users: chmod 600" % self.keys in self.api.get("/health").text,
@@ -290,11 +304,11 @@ class PutDoorTest(DoorTest):
         super().setUp()
         self.source = test_api.Source(self)
 
-    def put(self, door, lines, *args, env=None):
+    def put(self, door, lines, *args):
         """The stored events, and the messages."""
         self.source.posted.clear()
         done = self.run_program("millrace", "put", "--config", self.configure(door), "--queue-url", self.source.url, "--quiet", *(args or ("--format=combined",)),
-                                self.write("access.log", lines), env=env)
+                                self.write("access.log", lines))
         self.assertEqual(done.returncode, 0, done.stderr)
         return [json.loads(line) for _, body in self.source.posted for line in body.splitlines()], done.stderr.decode()
 
@@ -303,7 +317,7 @@ class PutDoorTest(DoorTest):
         return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(when))
 
     def test_a_line_has_the_visitor_of_the_api(self):
-        now = int(time.time())
+        now = self.now()
         lines = LINE % ("192.0.2.7", self.stamp(now), AGENT.replace('"', "\\x22")) + LINE % ("192.0.2.7", self.stamp(now - 3 * DAY), "curl")
         (new, old), messages = self.put("add = visitor\nKEYS\n", lines)
         self.assertEqual(new, {"time": now, "user": None, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5,
@@ -319,7 +333,7 @@ class PutDoorTest(DoorTest):
         """The members of the API. A line of the format "common" has no agent, so the agent's members are unknown."""
         names = "ip country region city browser os device bot".split()
         door = "add = visitor %s\nKEYS\ngeo_file = %s\n" % (" ".join(names), self.make_places())
-        now, clients = int(time.time()), list(zip(AGENTS, [*PLACES.items()] * 2))
+        now, clients = self.now(), list(zip(AGENTS, [*PLACES.items()] * 2))
         lines = [LINE % (address, self.stamp(now), agent[0]) for agent, (address, _) in clients]
         lines += [LINE % ("1.2.3.4", self.stamp(now), "-"), LINE.replace(' "-" "%s"', "") % ("1.2.3.4", self.stamp(now))]
         got, _ = self.put(door, "".join(lines))
@@ -330,12 +344,12 @@ class PutDoorTest(DoorTest):
 
     def test_yesterdays_log(self):
         """A door made the key on its day, and the log is posted on the next day, or too late."""
-        now, clocks = int(time.time()), Clocks(self)
+        now = self.now()
         line = LINE % ("192.0.2.7", self.stamp(now), "a")
         (first,), _ = self.put("add = visitor\nKEYS\n", line)
         for days, visitor in ((1, first["visitor"]), (2, None)):
-            clocks.set(wall=days * DAY, boot=days * DAY)
-            (got,), _ = self.put("add = visitor\nKEYS\n", line, env={**os.environ, **clocks.env})
+            self.set_days(days, days)
+            (got,), _ = self.put("add = visitor\nKEYS\n", line)
             self.assertEqual(got.get("visitor"), visitor)
 
     def test_a_follower_counts_lines_without_a_visitor(self):
@@ -352,7 +366,7 @@ class PutDoorTest(DoorTest):
         wait_until(lambda: os.path.exists(prom) and metric in harness.read_file(prom), lambda: p.poll())
 
     def test_the_virtual_host_is_the_site(self):
-        now = int(time.time())
+        now = self.now()
         (got,), _ = self.put("add = visitor\nKEYS\n", "Shop.example:443 " + LINE % ("192.0.2.7", self.stamp(now), "a"), "--format=vhost_combined")
         self.assertEqual(got["visitor"], self.visitor(now, "192.0.2.7", "a", "shop.example"))
 
@@ -367,7 +381,7 @@ class PutDoorTest(DoorTest):
         """It waits for the queue, and learns of the door then."""
         data = self.path("data")
         config = self.write("p.conf", harness.pipeline_config(data, COUNTERS + "[door]\nadd = visitor\nvisitor_key_file = %s\n" % self.keys))
-        log = self.write("followed.log", LINE % ("192.0.2.7", self.stamp(time.time()), "a"))
+        log = self.write("followed.log", LINE % ("192.0.2.7", self.stamp(self.now()), "a"))
         p = self.follow("--format=combined", "--config", self.write("put.conf", "[millrace]\ndata_dir = %s\n[simplequeue]\nport = 1\n" % data), log)
         wait_until(lambda: b"retrying" in p.stderr.readline(), "the queue to be asked")
         pipeline = harness.Pipeline(self, config, data).wait_ready()
@@ -379,7 +393,7 @@ class PutDoorTest(DoorTest):
         """Its lines may need a door, so none is posted, even if a queue answers already."""
         data, port = self.path("data"), self.source.server_address[1]
         config = self.write("put.conf", "[millrace]\ndata_dir = %s\n[simplequeue]\nport = %d\n" % (data, port))
-        log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(time.time()), "a"))
+        log = self.write("access.log", LINE % ("192.0.2.7", self.stamp(self.now()), "a"))
         done = self.run_program("millrace", "put", "--format=combined", "--timeout=300ms", "--config", config, log)
         self.assertEqual((done.returncode, self.source.posted), (75, []), done.stderr)
         self.assertIn(b"waiting for the first start of a pipeline in %s, " % data.encode(), done.stderr)
@@ -415,7 +429,7 @@ class PutDoorTest(DoorTest):
         self.assertNotIn(b"192.0.2.7", messages)
 
     def test_headers_of_proxies(self):
-        now = int(time.time())
+        now = self.now()
         door = "add = visitor\nKEYS\nclient_address = X-Forwarded-For\ntrusted_proxies = 10.0.0.0/8\n"
         for text, line in (('%h %t "%{X-Forwarded-For}i"', '10.0.0.1 [%s] "6.6.6.6, 192.0.2.7"\n'), ("%{X-Forwarded-For}i %t", "6.6.6.6, 192.0.2.7, 10.0.0.1 [%s]\n"),
                            ("$remote_addr [$time_local] $http_x_forwarded_for", "6.6.6.6, 192.0.2.7, 10.0.0.1 [%s] -\n")):
@@ -427,7 +441,7 @@ class PutDoorTest(DoorTest):
 
     def test_variables_of_nginx_with_addresses(self):
         names = ["proxy_protocol_addr", "proxy_add_x_forwarded_for", "http_x_real_ip", "http_cf_connecting_ip", "http_true_client_ip", "realip_remote_addr"]
-        line = "192.0.2.7 [%s] %s\n" % (self.stamp(time.time()), " ".join('"192.0.2.%d"' % i for i in range(10, 10 + len(names))))
+        line = "192.0.2.7 [%s] %s\n" % (self.stamp(self.now()), " ".join('"192.0.2.%d"' % i for i in range(10, 10 + len(names))))
         (got,), _ = self.put("add = visitor\nKEYS\n", line, "--log-format=$remote_addr [$time_local] " + " ".join('"$%s"' % name for name in names))
         self.assertEqual(set(got), {"time", "visitor"})
 
@@ -451,7 +465,7 @@ class PipelineTest(DoorTest):
         counters = "[input]\ntime = time\n[total all]\nkey = \"all\"\n[subtotal v.all]\nkey = visitor\n[door]\nadd = visitor city\n"
         config = self.write("p.conf", harness.pipeline_config(self.path("other"), counters + "visitor_key_file = visitor.keys\ngeo_file = ../city.mmdb\n"))
         pipeline = harness.Pipeline(self, config, data, "--data-dir", data).wait_ready()
-        now = int(time.time())
+        now = self.now()
         self.assertEqual(pipeline.ask("api", "POST", "/v1/events", b'{"time":%d}' % now, headers={"User-Agent": "a"}).status, 200)
         secret = keys_of(self.keys)[now // DAY].hex()
         lines = self.write("access.log", LINE % ("127.0.0.1", PutDoorTest.stamp(now), "a"))
