@@ -272,7 +272,9 @@ static void report_lines(struct wiring *w)
                        : NULL;
     daemon_set_notice(app->daemon, "rejects", NOTICE_WARNING, remedy, are_most ? rejects.ptr : NULL);
     daemon_set_notice(app->daemon, "fields", NOTICE_WARNING,
-        "correct the field's name in the configuration, or the sender", fields);
+        "correct the field's name in the configuration, or the sender; or name the field in `optional` of "
+        "[input]",
+        fields);
     free(fields);
     report_held(app);
     if (now >= w->log_lines_at && (rejects.len > 0 || absent.len > 0)) {
