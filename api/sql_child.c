@@ -132,7 +132,8 @@ static void refuse(struct child *k, int status)
     struct bytes why = bytes_trim(buf_bytes(&text)), name = BYTES_LITERAL("millrace sql: ");
     if (bytes_starts_with(why, name))
         why = bytes_of(why.ptr + name.len, why.len - name.len);
-    bool is_limit = WIFSIGNALED(status) || memmem(why.ptr, why.len, "--max-", 6);
+    bool is_limit = WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == EX_TEMPFAIL &&
+                                               bytes_starts_with(why, BYTES_LITERAL("the statement ")));
     if (k->all->drains)
         http_problem(k->req, 503, "upstream-unavailable", NULL, "the API stops");
     else if (is_limit)

@@ -12,15 +12,23 @@
 
 SQLITE_EXTENSION_INIT3
 
-static const char schema[] =
-    "CREATE TABLE events(stream TEXT, offset INTEGER, time TEXT, line TEXT, file TEXT HIDDEN, "
-    "place TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
-enum column { COLUMN_STREAM, COLUMN_OFFSET, COLUMN_TIME, COLUMN_LINE, COLUMN_FILE, COLUMN_PLACE };
+static const char schema[] = "CREATE TABLE events(stream TEXT, offset INTEGER, time TEXT, line TEXT, file "
+                             "TEXT HIDDEN, text TEXT HIDDEN, "
+                             "place TEXT HIDDEN NOT NULL PRIMARY KEY) WITHOUT ROWID";
+enum column {
+    COLUMN_STREAM,
+    COLUMN_OFFSET,
+    COLUMN_TIME,
+    COLUMN_LINE,
+    COLUMN_FILE,
+    COLUMN_TEXT,
+    COLUMN_PLACE
+};
 
 struct events_table {
     sqlite3_vtab base; /* first */
     struct sql_tables *tables;
-    struct json_fields *fields; /* reads the time; NULL: no counters are configured */
+    struct json_fields *fields; /* of the time, or without counters in the configuration, of no field */
 };
 
 struct events_cursor {
@@ -39,8 +47,7 @@ static int connect_table(
         return code;
     struct events_table *t = mem_zalloc(sizeof *t);
     t->tables = aux;
-    if (t->tables->time_field)
-        t->fields = json_fields_new(&t->tables->time_field, 1);
+    t->fields = json_fields_new(&t->tables->time_field, t->tables->time_field != NULL);
     *out = &t->base;
     return SQLITE_OK;
 }
@@ -168,15 +175,23 @@ static int is_eof(sqlite3_vtab_cursor *cursor)
     return ((struct events_cursor *)cursor)->is_end;
 }
 
+/* Sets *time to the field of the time. Returns false for a line that is not a JSON object. */
+static bool parse_line(const struct events_cursor *c, struct json_value *time)
+{
+    const struct events_table *t = (const struct events_table *)c->base.pVtab;
+    const char *reason;
+    *time = (struct json_value){.type = JSON_MISSING};
+    return t->fields && json_fields_extract(t->fields, c->row.line, time, &reason) == 0;
+}
+
 static void result_time(const struct events_cursor *c, sqlite3_context *context)
 {
     const struct events_table *t = (const struct events_table *)c->base.pVtab;
     struct json_value value;
-    const char *reason;
     int64_t seconds;
     struct tm when;
     char text[40];
-    if (!t->fields || json_fields_extract(t->fields, c->row.line, &value, &reason) != 0)
+    if (!parse_line(c, &value))
         return;
     bool (*read)(const struct json_value *, int64_t, int64_t *) =
         t->tables->time_is_lenient ? event_seconds_read_lenient : event_seconds_read;
@@ -191,6 +206,7 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
 {
     const struct events_cursor *c = (const struct events_cursor *)cursor;
     const struct event_reader_line *row = &c->row;
+    struct json_value time;
     switch ((enum column)n) {
     case COLUMN_STREAM:
     case COLUMN_FILE:
@@ -204,6 +220,11 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         result_time(c, context);
         break;
     case COLUMN_LINE:
+        if (!parse_line(
+                c, &time)) /* SQLite's functions of JSON end the statement at a text that is not JSON */
+            break;
+        /* fall through */
+    case COLUMN_TEXT:
         sqlite3_result_text64(
             context, row->line.len ? row->line.ptr : "", row->line.len, SQLITE_TRANSIENT, SQLITE_UTF8);
         break;

@@ -156,6 +156,7 @@ class MinutesTest(harness.MillraceTest):
         said = self.run_program("millrace", "top", "--config", self.config, "--counter", "user", "--period", "30m", "--once")
         self.assertEqual(said.returncode, 0, said)
         self.assertIn(b"a user with a long name", said.stdout)
+        self.assertNotIn(b" lines in ", said.stdout)
 
     def test_killed_and_refilled(self):
         self.begin()

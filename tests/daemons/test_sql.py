@@ -488,6 +488,23 @@ class Live(SqlCase):
         for source in ("events WHERE file = '%s'", "events('%s')", "(SELECT '%s' AS file) JOIN events USING (file)", "events JOIN (SELECT '%s' AS f) ON file IN (f, '')"):
             self.assertIn("prohibited", self.sql("--no-files", "SELECT line FROM " + source % pattern, expect=64))
 
+    def test_lines_that_are_not_counted(self):
+        """No line ends a statement, and the rejects name the lines that the aggregator has not counted."""
+        self.put(10)
+        lines = [b'{"t":1330560000,"l":"a","c":"broken', b"[1]", b"\xff", b'{"l":"no time","c":"JP"}', b'{"t":1330560000,"l":["array"],"c":"JP"}']
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+        rejects = "SELECT CAST(line ->> '$.offset' AS INTEGER) FROM events WHERE file = '%s' AND line ->> '$.stream' = 'clicks'" % os.path.join(self.data, "aggregator/rejects/*.ndjson")
+        counted = "SELECT count(*) FROM events WHERE stream = 'clicks' AND offset NOT IN (%s)" % rejects
+        wait_until(lambda: self.rows(rejects) != [[]] and self.rows(counted, "SELECT count(*) FROM events WHERE stream = 'clicks'") == [[(self.sent,)], [(self.sent + len(lines),)]],
+                   lambda: self.rows(rejects, counted))
+        broken, texts, elements = self.rows(
+            "SELECT line ->> '$.l', line ->> '$.c' FROM events WHERE stream = 'clicks' ORDER BY offset DESC LIMIT 5",
+            "SELECT hex(text), line, time FROM events WHERE stream = 'clicks' AND line IS NULL ORDER BY offset",
+            "SELECT value FROM events, json_each(line, '$.l') WHERE stream = 'clicks' AND offset NOT IN (SELECT offset FROM events WHERE stream = 'clicks' AND time IS NOT NULL)")
+        self.assertEqual(broken, [('["array"]', "JP"), ("no time", "JP"), (None, None), (None, None), (None, None)])
+        self.assertEqual(texts, [(line.hex().upper(), None, None) for line in lines[:3]])
+        self.assertEqual(elements, [("no time",)])
+
     def test_a_search_by_time(self):
         """With max_ahead, a search begins at the first line that was published so long before the time, or later."""
         self.put(10)
@@ -559,7 +576,7 @@ class Http(harness.MillraceTest):
         wait_until(lambda: self.ask(statement).json() == expected, "the counts to be committed")
         self.assertEqual(self.ask("SELECT 1 AS a WHERE 0").json(), [])
         self.assertEqual([self.ask(statement, token).status for token in ("r", "x", None)], [403, 401, 401])
-        for wrong in ("SELEC", "SELECT * FROM events WHERE file = '/etc/passwd'", "SELECT line FROM events('/etc/passwd')", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')", "SELECT 1; SELECT 2", "-- none"):
+        for wrong in ("SELEC", "SELECT * FROM events WHERE file = '/etc/passwd'", "SELECT line FROM events('/etc/passwd')", "CREATE TABLE t(a)", "ATTACH 'x' AS y", "PRAGMA user_version", "SELECT load_extension('x')", "SELECT 1; SELECT 2", "-- none", "SELECT [--max-rows]"):
             reply = self.ask(wrong)
             self.assertEqual((reply.status, reply.json()["code"]), (400, "wrong-statement"), wrong)
         endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
