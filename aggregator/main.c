@@ -437,7 +437,8 @@ static void on_notify(void *arg)
         join_recovery(w);
         if (!w->aggregate) {
             daemon_give_up(d, w->error.code == SLICE_FULL ? EX_TEMPFAIL : EX_CONFIG, "cannot open the slices",
-                "", w->error.text);
+                w->error.code == SLICE_DIFFERENT ? "correct the configuration as the reason says" : "",
+                w->error.text);
         } else if (!daemon_is_draining(d)) {
             begin_counting(w);
         }

@@ -137,9 +137,11 @@ class Reload(harness.MillraceTest):
         done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", pipeline.config_path)
         return [problem["problem"] for problem in json.loads(done.stdout)["problems"]]
 
+    def status(self, pipeline):
+        return json.loads(self.run_program("millrace", "status", "--json", "--config", pipeline.config_path).stdout)
+
     def aggregator_of_status(self, pipeline):
-        done = self.run_program("millrace", "status", "--json", "--config", pipeline.config_path)
-        return json.loads(done.stdout)["daemons"]["aggregator"]
+        return self.status(pipeline)["daemons"]["aggregator"]
 
     def test_status_names_the_reason_of_refused_counters_until_they_are_corrected(self):
         pipeline = self.up().wait_ready()
@@ -148,6 +150,7 @@ class Reload(harness.MillraceTest):
         wait_until(lambda: pipeline.run_file()["daemons"]["aggregator"]["restarts"] >= 2, lambda: pipeline.log)
         aggregator = wait_until(lambda: (lambda d: d["state"] == "restarting" and d)(self.aggregator_of_status(pipeline)), lambda: pipeline.log)
         self.assertIn("is defined differently now", aggregator["detail"])
+        wait_until(lambda: "correct the configuration as the reason says" in [p["remedy"] for p in self.status(pipeline)["problems"]], lambda: self.status(pipeline))
         self.config()
         self.reload(pipeline, "configuration read counters=changed")
         wait_until(lambda: self.aggregator_of_status(pipeline)["state"] == "ready", lambda: pipeline.log)
