@@ -194,15 +194,16 @@ static void print_ranking(const struct minute_read *r, struct ranking *k, struct
     if (k->n > 1)
         qsort(k->list, k->n, sizeof *k->list, by_count);
     buf_printf(out, "|total,%" PRId64 "\n|distinct,%zu\n", total, k->n);
-    for (size_t i = 0; i < k->n && i < r->q.limit; i++) {
-        struct bytes stored = stored_of(&k->list[i]);
-        if (k->list[i].text.len > 0 && component_is_hash(stored)) {
-            buf_printf(out, "lookup|%.*s,", (int)stored.len, stored.ptr);
+    size_t n = k->n < r->q.limit ? k->n : (size_t)r->q.limit;
+    for (size_t i = 0; i < n; i++)
+        buf_printf(
+            out, "%.*s,%" PRId64 "\n", (int)stored_of(&k->list[i]).len, k->list[i].stored, k->list[i].n);
+    for (size_t i = 0; i < n; i++)
+        if (k->list[i].text.len > 0 && component_is_hash(stored_of(&k->list[i]))) {
+            buf_printf(out, "lookup|%.*s,", COMPONENT_HASH, k->list[i].stored);
             lookup_escape(k->list[i].text, out);
             buf_append_char(out, '\n');
         }
-        buf_printf(out, "%.*s,%" PRId64 "\n", (int)stored.len, stored.ptr, k->list[i].n);
-    }
 }
 
 static void print_series(const struct minute_read *r, const struct sum *sums, struct buf *out)

@@ -150,6 +150,16 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     return !bad;
 }
 
+bool breakdown_add_count(struct breakdown *b, struct bytes stored, int64_t n)
+{
+    struct breakdown_sum sum = {.n = n, .len = (uint8_t)stored.len, .is_used = true};
+    if (stored.len > COMPONENT_HASH)
+        return false;
+    memcpy(sum.stored, stored.ptr, stored.len);
+    add_sum(b, &sum, text_hash(stored));
+    return true;
+}
+
 /* Sorts by descending count, then by ascending stored form. */
 static int compare_selected(const void *a, const void *b)
 {
@@ -424,5 +434,5 @@ bool breakdown_order(struct breakdown *b)
 
 bool breakdown_has_more(const struct breakdown *b)
 {
-    return b->distinct > b->n_before + b->n_rows;
+    return !b->query->by_minute && b->distinct > b->n_before + b->n_rows;
 }

@@ -86,6 +86,8 @@ void breakdown_reset(struct breakdown *b);
 /* Adds the counts of the record of an hour, a day or a month. The records of one source must not overlap. Periods
  * outside [from, to) are ignored. Returns false if the record is malformed or of another counter. */
 bool breakdown_add(struct breakdown *b, const struct record *r);
+/* Adds the count of one subtotal. Returns false if `stored` is not a stored form. */
+bool breakdown_add_count(struct breakdown *b, struct bytes stored, int64_t n);
 /* Selects the rows of a round. Returns false if breakdown_select must be called again. */
 bool breakdown_select(struct breakdown *b);
 /* Discards the texts of the rows from..to-1, so that the caller looks them up again. */
@@ -97,7 +99,7 @@ bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 bool breakdown_order(struct breakdown *b);
 /* Returns the count of a subtotal in its stored form, before breakdown_select. 0: there is none. */
 int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored);
-/* True if more rows follow. */
+/* True if more rows follow, which after= can return. */
 bool breakdown_has_more(const struct breakdown *b);
 struct bytes breakdown_text(const struct breakdown_row *row);
 struct bytes breakdown_stored(const struct breakdown_sum *s);

@@ -40,9 +40,9 @@ static int parse_calendar(struct parameters *p)
     int64_t hours = ZONE_OFFSET_FIRST - 1;
     c->unit = p->kind == QUERY_RETENTION ? UNIT_WEEK : UNIT_DAY;
     if (p->q->by_minute)
-        c->unit = UNIT_HOUR; /* a date has the time of day */
-    if (parameters_get(p, "unit", &text) && !bytes_equal_str(text, "minute") &&
-        (p->q->by_minute || !unit_find(text, &c->unit)))
+        c->unit = UNIT_MINUTE;
+    if (parameters_get(p, "unit", &text) &&
+        (!unit_find(text, &c->unit) || (p->q->by_minute && c->unit != UNIT_MINUTE)))
         return BAD(p, p->q->by_minute ? "a period of minutes goes with unit=minute only"
                                       : "unit must be minute, 15m, hour, day, week, mweek or month");
     if (parameters_get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
@@ -358,8 +358,8 @@ static void end_so_far(struct query *q)
 
 static int check_rows(struct parameters *p, int64_t from, int64_t to)
 {
-    static const int64_t shortest[] = {
-        QUARTER_SECONDS, HOUR_SECONDS, 23 * HOUR_SECONDS, 6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
+    static const int64_t shortest[] = {MINUTE_SECONDS, QUARTER_SECONDS, HOUR_SECONDS, 23 * HOUR_SECONDS,
+        6 * DAY_SECONDS, 6 * DAY_SECONDS, 27 * DAY_SECONDS};
     const struct query *q = p->q;
     int64_t series = parameters_is_of_sets(p) ? 1
                      : q->top > 0             ? (int64_t)q->top + 1

@@ -28,7 +28,6 @@
 #include "base/clock.h"
 #include "base/url.h"
 
-#define MINUTE_SECONDS INT64_C(60)
 #define QUERY_MINUTES_MAX 120
 #define QUERY_MINUTES_DEFAULT 30
 #define QUERY_UNITS_DEFAULT 30
@@ -117,7 +116,7 @@ static inline int64_t query_quarters_from(const struct query *q)
 /* Returns the seconds of a period that is counted at the time `t`. */
 static inline int64_t query_resolution(const struct query *q, int64_t t)
 {
-    return t < query_quarters_from(q) ? HOUR_SECONDS : QUARTER_SECONDS;
+    return q->by_minute ? MINUTE_SECONDS : t < query_quarters_from(q) ? HOUR_SECONDS : QUARTER_SECONDS;
 }
 /* Return the last time at or before `t`, and the first at or after `t`, at which a counted period begins. */
 static inline int64_t query_whole_before(const struct query *q, int64_t t)

@@ -133,7 +133,8 @@ static void render_span(const struct query *q, int64_t from, int64_t to, int64_t
     uint64_t max_keys = query_counter(q)->max_keys;
     if (max_keys > 0)
         buf_printf(out, "\"max_keys\":%" PRIu64 ",", max_keys);
-    render_over(q, over, out);
+    if (!q->by_minute)
+        render_over(q, over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",", from, to);
     render_zone(q, out);
     render_sum(q, "total", total, "", out);

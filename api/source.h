@@ -88,6 +88,7 @@ struct completeness {
     int64_t events_since; /* counted_since of the events by which means divide; INT64_MAX: not counted */
     struct coarse_counter coarse; /* counts that were imported for whole days or months */
     int64_t quarters_since;       /* counts from this time on are of quarter hours; 0: none */
+    bool by_minute;               /* the counted periods are minutes */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
     const char *remedy;           /* what the operator must do after SOURCE_UNAVAILABLE; NULL: try again */
@@ -99,8 +100,8 @@ struct completeness {
 static inline bool completeness_reaches(const struct completeness *c, int64_t end)
 {
     bool is_quarter = c->quarters_since > 0 && end >= c->quarters_since;
-    int64_t part = end % (is_quarter ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR);
-    return (part > 0 ? end - part + (is_quarter ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR) : end) <= c->until;
+    int64_t period = c->by_minute ? 60 : is_quarter ? SECONDS_PER_QUARTER : SECONDS_PER_HOUR;
+    return (end + period - 1) / period * period <= c->until;
 }
 
 /* Identity of a mapped generation. Generations with the same number and content have the same records. */

@@ -14,7 +14,7 @@
 #define MONDAY 1
 #define DATE_MAX 32
 
-static const char *const unit_names[] = {"15m", "hour", "day", "week", "mweek", "month"};
+static const char *const unit_names[] = {"minute", "15m", "hour", "day", "week", "mweek", "month"};
 static const char *const weekday_names[] = {
     "sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"};
 
@@ -186,10 +186,11 @@ static bool is_of_clock(const struct calendar *c)
 
 static int64_t clock_seconds(const struct calendar *c)
 {
-    return c->unit == UNIT_HOUR ? HOUR_SECONDS : QUARTER_SECONDS;
+    static const int64_t seconds[] = {MINUTE_SECONDS, QUARTER_SECONDS, HOUR_SECONDS};
+    return seconds[c->unit];
 }
 
-/* Returns the start of the hour or quarter hour that clocks show at `t`, and sets its end. If the offset changes within
+/* Returns the start of the hour, quarter hour or minute that clocks show at `t`, and sets its end. If the offset changes within
  * it, it starts or ends at the change. */
 static int64_t clock_span(const struct calendar *c, int64_t t, int64_t *to)
 {

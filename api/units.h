@@ -1,4 +1,4 @@
-/* units: calendar units (15m, hour, day, week, mweek, month) in a time zone.
+/* units: calendar units (minute, 15m, hour, day, week, mweek, month) in a time zone.
  *
  * A unit is identified by its start in Unix seconds. The counters keep hours or quarter hours of UTC. Each belongs to the
  * unit that contains its first second, in local time.
@@ -44,8 +44,9 @@ struct zone_span zone_span_at(const struct zone *z, int64_t utc);
 
 #define HOUR_SECONDS INT64_C(3600)
 #define QUARTER_SECONDS INT64_C(900)
+#define MINUTE_SECONDS INT64_C(60)
 
-enum unit { UNIT_QUARTER, UNIT_HOUR, UNIT_DAY, UNIT_WEEK, UNIT_MWEEK, UNIT_MONTH };
+enum unit { UNIT_MINUTE, UNIT_QUARTER, UNIT_HOUR, UNIT_DAY, UNIT_WEEK, UNIT_MWEEK, UNIT_MONTH };
 
 /* A week starts on week_start (0 is Sunday), an mweek on Monday. */
 struct calendar {
@@ -71,7 +72,7 @@ int64_t units_next(const struct calendar *c, int64_t start);
 /* Returns the start of the n-th unit before the unit that starts at `start`. */
 int64_t units_back(const struct calendar *c, int64_t start, int64_t n);
 
-/* Prints 2012-03-25T01:00:00+00:00 for an hour or a quarter hour, 2012-03-25 for other units. */
+/* Prints 2012-03-25T01:00:00+00:00 for an hour or a part of an hour, 2012-03-25 for other units. */
 void units_print_date(const struct calendar *c, int64_t start, struct buf *out);
 
 #endif
