@@ -16,7 +16,7 @@
 enum phase {
     PHASE_COUNTING,
     PHASE_ENDING,    /* the last batch and the sealed state are being committed */
-    PHASE_FOLDING,   /* the log is being moved into the file and removed */
+    PHASE_FOLDING,   /* the log is being moved into the file and removed, unless another process reads it */
     PHASE_BEGINNING, /* the slice is sealed; the next slice is being created */
 };
 
@@ -539,8 +539,10 @@ static void finish_job(struct aggregate *a, usec_t now)
         a->job = (struct storage_job){.kind = STORAGE_FOLD, .begin.path = a->slice_path};
         start_job(a, &a->job, now);
     } else if (kind == STORAGE_FOLD) {
-        slice_reader_close(&a->reader);
-        a->reader = a->job.reader;
+        if (a->job.reader) {
+            slice_reader_close(&a->reader);
+            a->reader = a->job.reader;
+        }
         a->job = (struct storage_job){.kind = STORAGE_CLOSE};
         start_job(a, &a->job, now);
     } else if (kind == STORAGE_CLOSE) {

@@ -56,6 +56,18 @@ static enum slice_result find_slices(struct opening *o)
     return refuse_copies(o);
 }
 
+/* Deletes the log that an interrupted clear has left. */
+static enum slice_result complete_clear(const struct opening *o)
+{
+    uint64_t cleared = o->slices.first > 0 ? o->slices.first - 1 : o->manifest.through;
+    if (cleared == 0 || cleared > o->manifest.through)
+        return SLICE_OK;
+    char *path = slice_path(o->config->slices_dir, cleared);
+    enum slice_result r = slice_unlink(path) == 0 ? SLICE_OK : error_errno(o->error, SLICE_FAILED, path);
+    free(path);
+    return r;
+}
+
 static enum slice_result read_manifest(const char *archive, struct manifest *m, struct error *error)
 {
     struct error why;
@@ -282,6 +294,8 @@ enum slice_result chain_open(
         r = check_counters(&o, config->archive, m->retired);
     if (r == SLICE_OK)
         r = find_slices(&o);
+    if (r == SLICE_OK)
+        r = complete_clear(&o);
     if (r == SLICE_OK && o.slices.last > 0) {
         uint64_t number = o.slices.last;
         char *path = slice_path(config->slices_dir, number);

@@ -1,9 +1,8 @@
 #include "aggregator/sealed.h"
 
-#include "base/io.h"
+#include "counts/slice_files.h"
 
 #include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,10 +23,7 @@ enum slice_result sealed_unlink(
 {
     for (*removed = 0; *removed < s->n && s->slices[*removed].state.number <= through; ++*removed) {
         const char *path = s->slices[*removed].path;
-        char *copy = mem_strdup(path);
-        int rc = io->unlink(path) == 0 || errno == ENOENT ? io_sync_dir(dirname(copy)) : -1;
-        free(copy);
-        if (rc != 0)
+        if (slice_unlink(path) != 0)
             return error_set(error, SLICE_FAILED, "cannot remove %.400s: %s", path, strerror(errno));
     }
     return SLICE_OK;

@@ -2,8 +2,8 @@
  *
  * Invariants
  * 1. Numbers are consecutive.
- * 2. The log of each sealed slice was moved into the slice's file, which never changes again. Readers open the file as
- *    immutable.
+ * 2. The counts of a sealed slice never change. If another process read the slice during its seal, the slice keeps its
+ *    log until the clear or the next start.
  * 3. A clear unlinks the oldest slice first and syncs the directory, so a crash leaves no gap between slices.
  *
  * The aggregate owns the list and uses it from one thread.

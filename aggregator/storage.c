@@ -75,10 +75,7 @@ static enum slice_result fold(struct storage *s, struct storage_job *job)
 {
     bool whole;
     enum slice_result r = slice_checkpoint(s->slice, &whole, &job->error);
-    if (r == SLICE_OK && !whole)
-        r = error_set(&job->error, SLICE_FULL,
-            "cannot move the slice's log into its file; another process has the slice open");
-    return r == SLICE_OK ? slice_reader_open_sealed(job->begin.path, &job->reader, &job->error) : r;
+    return r == SLICE_OK && whole ? slice_reader_open_moved(job->begin.path, &job->reader, &job->error) : r;
 }
 
 static enum slice_result begin(struct storage *s, struct storage_job *job)

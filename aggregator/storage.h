@@ -6,7 +6,8 @@
  * A seal consists of four jobs, so that the owner has a reader of the slice at all times:
  * - COMMIT with `seal` writes the last batch and the sealed state.
  * - FOLD, after the owner has renewed its reader, moves the log into the file and opens a reader of the sealed slice.
- * - CLOSE, after the owner has closed its old reader, closes the slice, which removes the log.
+ *   If another process still reads an earlier commit, SQLite keeps the log, and the owner keeps its reader.
+ * - CLOSE, after the owner has closed its old reader, closes the slice, which removes the log unless it is in use.
  * - BEGIN creates the next slice.
  *
  * A clear consists of two jobs, because reads use the readers of deleted slices until the owner removes the slices from
@@ -52,7 +53,8 @@ struct storage_job {
      * read. */
     enum slice_result result;
     struct slice_written written;
-    struct slice_reader *reader; /* STORAGE_FOLD and STORAGE_BEGIN: a new reader, which the owner frees */
+    /* STORAGE_FOLD and STORAGE_BEGIN: a new reader, which the owner frees. STORAGE_FOLD sets NULL if the log remains. */
+    struct slice_reader *reader;
     bool runs_changed, merge_is_due, merge_is_behind;
     unsigned log_pages;
     size_t removed; /* STORAGE_CLEAR: number of slices deleted, oldest first */

@@ -1,8 +1,6 @@
 #include "compactor/record_source.h"
 
 #include "base/clock.h"
-#include "counts/slice.h"
-#include "counts/slice_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,9 +10,6 @@
 enum compact_result record_source_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
-    /* SQLite ignores a log when it opens a file as immutable, so the counts in the log would be missing. */
-    if (slice_has_log(path) && slice_move_log(path, error) != SLICE_OK)
-        return error->code = COMPACT_TRY_AGAIN;
     bool exists = stat(path, &st) == 0;
     if (!exists && errno == ENOENT)
         return error_set(error, COMPACT_REFUSED,

@@ -1,6 +1,5 @@
 /* millrace slice: prints a slice as archive text. */
 #include "counts/records.h"
-#include "counts/slice_files.h"
 #include "counts/slice_reader.h"
 #include "counts/slice_state.h"
 #include "tools/tool.h"
@@ -28,12 +27,9 @@ static int fail(enum slice_result r, const struct error *error)
 int tool_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
-    bool is_open = slice_has_log(path);
-    enum slice_result opened = SLICE_FOREIGN;
     if (stat(path, &st) != 0)
-        error_errno(error, SLICE_FOREIGN, path);
-    else /* Only a sealed slice can be opened as immutable, because other files may still have a -wal file. */
-        opened = is_open ? SLICE_UNSEALED : slice_reader_open_sealed(path, out, error);
+        return error_errno(error, SLICE_FOREIGN, path);
+    enum slice_result opened = slice_reader_open_sealed(path, out, error);
     return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
 }
 

@@ -4,6 +4,8 @@
 #include "counts/count_run.h"
 #include "counts/slice_sql.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -627,28 +629,18 @@ enum slice_result slice_checkpoint(struct slice *s, bool *whole, struct error *e
     return SLICE_OK;
 }
 
-static enum slice_result move_log(sqlite3 *db, const char *path, struct error *error)
+/* Syncs the log that remains after a close, because another process reads the slice. If the writer was killed, its last
+ * commit may not be synced. */
+static enum slice_result sync_log(const char *path, struct error *error)
 {
-    int pages = 0, moved = 0;
-    int code = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
-    if (code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY)
-        return slice_sql_fail(db, "checkpoint", error);
-    if (code == SQLITE_OK && moved == pages)
-        return SLICE_OK;
-    return error_set(error, SLICE_FULL,
-        "%.400s: cannot move the slice's log into its file; another process has the slice open", path);
-}
-
-enum slice_result slice_move_log(const char *path, struct error *error)
-{
-    sqlite3 *db = NULL;
-    bool is_new;
-    enum slice_result r = slice_sql_open(path, path, SQLITE_OPEN_READWRITE, &db, error);
-    if (r == SLICE_OK) /* SQLite opens the log at the first read */
-        r = slice_state_check_format(db, path, &is_new, error);
-    if (r == SLICE_OK)
-        r = move_log(db, path, error);
-    sqlite3_close(db);
+    char *log = mem_printf("%s-wal", path);
+    int fd = open(log, O_RDONLY | O_CLOEXEC);
+    enum slice_result r = SLICE_OK;
+    if (fd < 0 ? errno != ENOENT : io->fsync(fd) != 0)
+        r = error_errno(error, SLICE_FAILED, log);
+    if (fd >= 0)
+        close(fd);
+    free(log);
     return r;
 }
 
@@ -667,9 +659,9 @@ enum slice_result slice_look(
         r = slice_state_read(db, path, state, error);
     if (r == SLICE_OK && !is_new)
         r = slice_state_check_number(state, path, number, error);
-    if (r == SLICE_OK && state->sealed)
-        r = move_log(db, path, error);
     sqlite3_close(db);
+    if (r == SLICE_OK)
+        r = sync_log(path, error);
     if (r != SLICE_OK)
         slice_state_free(state);
     return r;

@@ -85,13 +85,9 @@ unsigned slice_log_pages(const struct slice *s);
 enum slice_result slice_checkpoint(struct slice *s, bool *whole, struct error *error);
 
 /* Reads the state of a slice with any counters. With SLICE_OK, *state is set. state->number is 0 if the file is missing
- * or its creation was interrupted. After slice_look, the state is durable, and a sealed slice can be opened as
- * immutable. Returns SLICE_FULL if another connection still needs the log of a sealed slice. Call slice_look only while
- * no other connection writes. */
+ * or its creation was interrupted. After slice_look, the state is durable. Call slice_look only while no other
+ * connection writes. */
 enum slice_result slice_look(
     const char *path, uint64_t number, struct slice_state *state, struct error *error);
-/* Moves the log of a sealed slice into its file, so that the slice can be opened as immutable, also while others read
- * the slice. Returns SLICE_FULL if a reader still needs the log, because it began before the seal. */
-enum slice_result slice_move_log(const char *path, struct error *error);
 
 #endif

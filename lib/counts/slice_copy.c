@@ -5,6 +5,7 @@
 #include "counts/slice_sql.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #define STEP 4096 /* pages */
 
@@ -33,6 +34,9 @@ enum slice_result slice_copy(
         sqlite3_db_config(source, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (r == SLICE_OK)
         r = slice_sql_run(source, "PRAGMA query_only = 1; BEGIN; SELECT count(*) FROM sqlite_master", error);
+    /* If the file exists after the begin, its log was not deleted before the begin. */
+    if (r == SLICE_OK && access(from, F_OK) != 0)
+        r = error_set(error, SLICE_FAILED, "%.400s was deleted", from);
     if (r == SLICE_OK)
         r = slice_sql_open(to, to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &copy, error);
     if (r == SLICE_OK)

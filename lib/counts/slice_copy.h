@@ -4,8 +4,8 @@
 
 #include "counts/slice_state.h"
 
-/* Copies the last committed state of the slice, with its counts, to the new file `to`. The aggregator may commit during
- * the copy, but a seal of the slice waits until the copy is complete. After each 16 MiB or less, slice_copy calls
+/* Copies the last committed state of the slice, with its counts, to the new file `to`. The aggregator may commit
+ * during the copy, and seal the slice. After each 16 MiB or less, slice_copy calls
  * `meanwhile`, which may be NULL. */
 enum slice_result slice_copy(
     const char *from, const char *to, void (*meanwhile)(void *arg), void *arg, struct error *error);

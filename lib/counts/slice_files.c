@@ -1,7 +1,10 @@
 #include "counts/slice_files.h"
 
+#include "base/io.h"
 #include "counts/manifest.h"
+
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -29,6 +32,20 @@ bool slice_has_log(const char *path)
     bool has = stat(log, &st) == 0 && st.st_size > 0;
     free(log);
     return has;
+}
+
+int slice_unlink(const char *path)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        char *file = mem_printf("%s%s", path, suffixes[i]);
+        bool failed = io->unlink(file) != 0 && errno != ENOENT;
+        free(file);
+        /* Without the sync, the file could be restored by a power cut without its log. */
+        if (failed || (i == 0 && io_sync_parent(path) != 0))
+            return -1;
+    }
+    return 0;
 }
 
 int slice_files_find(const char *directory, uint64_t after, struct slice_range *out)

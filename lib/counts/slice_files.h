@@ -10,9 +10,11 @@
 char *slice_path(const char *directory, uint64_t number);
 /* Parses the name of a slice's file. Returns false if the name is not that of a slice. */
 bool slice_file_number(const char *name, uint64_t *number);
-/* True if the slice has an SQLite log that is not empty. If the aggregator was killed, the log of a sealed slice may
- * contain counts. */
+/* True if the slice has an SQLite log that is not empty. The log of a sealed slice may contain counts if another process
+ * had the slice open at its seal, or if the aggregator was killed. */
 bool slice_has_log(const char *path);
+/* Deletes a slice and its log. Returns 0, or -1 with errno; a repeated call deletes the rest. */
+int slice_unlink(const char *path);
 
 /* The lowest and the highest slice number; both are 0 if there is no slice. */
 struct slice_range {

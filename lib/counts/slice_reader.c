@@ -1,11 +1,13 @@
 #include "counts/slice_reader.h"
 
 #include "base/url.h"
+#include "counts/slice_files.h"
 #include "counts/slice_sql.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct slice_reader {
     char *path;
@@ -100,6 +102,9 @@ static enum slice_result open_at(
         result = slice_sql_prepare_block(r->db, &r->block, error);
     if (result == SLICE_OK)
         result = begin(r, error);
+    /* slice_unlink deletes the log after the file. If the file exists, the reader has opened the file with its log. */
+    if (result == SLICE_OK && access(path, F_OK) != 0)
+        result = error_set(error, SLICE_FAILED, "%.400s was deleted", path);
     if (result != SLICE_OK)
         slice_reader_close(&r);
     *out = r;
@@ -112,7 +117,7 @@ enum slice_result slice_reader_open(const char *path, struct slice_reader **out,
     return open_at(path, path, SQLITE_OPEN_READWRITE, out, error);
 }
 
-enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error)
+enum slice_result slice_reader_open_moved(const char *path, struct slice_reader **out, struct error *error)
 {
     struct buf uri = {0};
     buf_append_str(&uri, "file:");
@@ -120,6 +125,13 @@ enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader
     buf_append(&uri, "?immutable=1", sizeof("?immutable=1"));
     enum slice_result r = open_at(path, uri.ptr, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, out, error);
     buf_free(&uri);
+    return r;
+}
+
+enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error)
+{
+    enum slice_result r =
+        slice_has_log(path) ? slice_reader_open(path, out, error) : slice_reader_open_moved(path, out, error);
     if (r != SLICE_OK || (*out)->state.sealed)
         return r;
     slice_reader_close(out);

@@ -1,7 +1,8 @@
 /* slice_reader: a snapshot of a slice's state and counts.
  *
  * A reader of an open slice holds an SQLite read transaction, and shows the last commit before the reader was opened or
- * renewed. A reader of a sealed slice opens the file as immutable.
+ * renewed. A reader of a sealed slice opens the file as immutable, unless the slice has a log. A log remains if another
+ * process had the slice open at its seal.
  *
  * 1. Between two renewals of the reader, every source yields the same counts. Runs that a merge has replaced stay
  *    readable until the next renewal.
@@ -19,8 +20,10 @@
 struct slice_reader;
 
 enum slice_result slice_reader_open(const char *path, struct slice_reader **out, struct error *error);
-/* Opens a sealed slice whose log was moved into its file. SLICE_UNSEALED: the slice is not sealed. */
+/* Opens a sealed slice, with its log if it has one. SLICE_UNSEALED: the slice is not sealed. */
 enum slice_result slice_reader_open_sealed(const char *path, struct slice_reader **out, struct error *error);
+/* Opens a sealed slice whose log was moved into its file, although the log may still exist. */
+enum slice_result slice_reader_open_moved(const char *path, struct slice_reader **out, struct error *error);
 void slice_reader_close(struct slice_reader **r);
 /* Makes the reader show the latest commit. After a failure, slice_reader_failure returns the error, and the reader has
  * no sources until a renewal succeeds. */

@@ -15,7 +15,6 @@
 struct held_slice {
     uint64_t number;
     struct slice_reader *reader;
-    bool is_immutable; /* opened without its log */
 };
 
 struct cached_text {
@@ -69,10 +68,10 @@ static void close_slices(
     s->n_slices = kept;
 }
 
-static bool is_immutable(const struct held_slice *h, uint64_t arg)
+static bool is_sealed(const struct held_slice *h, uint64_t arg)
 {
     (void)arg;
-    return h->is_immutable;
+    return slice_reader_state(h->reader)->sealed;
 }
 
 static bool is_after(const struct held_slice *h, uint64_t through)
@@ -132,18 +131,6 @@ static size_t find_slice(const struct sql_snapshot *s, uint64_t number)
     return i;
 }
 
-/* Opens a slice. A slice that is not the newest is sealed. If it has a log, its counts may be in the log. */
-static enum slice_result open_slice(
-    const char *path, bool is_newest, struct held_slice *out, struct error *error)
-{
-    enum slice_result r = SLICE_UNSEALED;
-    if (!is_newest && !slice_has_log(path)) {
-        r = slice_reader_open_sealed(path, &out->reader, error);
-        out->is_immutable = r == SLICE_OK;
-    }
-    return r == SLICE_UNSEALED ? slice_reader_open(path, &out->reader, error) : r;
-}
-
 /* Opens the slices that are not yet open. Sets *is_gone if a slice does not exist. */
 static enum slice_result open_slices(
     struct sql_snapshot *s, struct slice_range range, bool *is_gone, struct error *error)
@@ -153,7 +140,8 @@ static enum slice_result open_slices(
             continue;
         struct held_slice held = {.number = n};
         char *path = slice_path(s->slices_dir, n);
-        enum slice_result r = open_slice(path, n == range.last, &held, error);
+        enum slice_result r = n < range.last ? slice_reader_open_sealed(path, &held.reader, error)
+                                             : slice_reader_open(path, &held.reader, error);
         *is_gone = r != SLICE_OK && access(path, F_OK) != 0;
         free(path);
         if (r == SLICE_FOREIGN && n == range.last && !*is_gone)
@@ -215,14 +203,14 @@ enum sql_snapshot_result sql_snapshot_begin(struct sql_snapshot *s, struct error
     if (r == SQL_SNAPSHOT_OK)
         s->begun = 1;
     else
-        close_slices(s, is_immutable, 0);
+        close_slices(s, is_sealed, 0);
     return r;
 }
 
 void sql_snapshot_end(struct sql_snapshot *s)
 {
     if (--s->begun == 0)
-        close_slices(s, is_immutable, 0);
+        close_slices(s, is_sealed, 0);
 }
 
 bool sql_snapshot_is_begun(const struct sql_snapshot *s)

@@ -8,8 +8,8 @@
  *    generation.
  * 2. A snapshot is a section of each stream from its beginning: sealed slices are complete, and the open slice has the
  *    lines before its cursors.
- * 3. A slice with an SQLite log is open only from snapshot_begin to snapshot_end, because the aggregator and the compactor
- *    wait for other connections to such a slice. The generation and other slices stay open for the next snapshot_begin.
+ * 3. A slice that is not sealed is open only from snapshot_begin to snapshot_end, because its counts change. The
+ *    generation and sealed slices stay open for the next snapshot_begin.
  *
  * Only one thread at a time may use a snapshot. */
 #ifndef MILLRACE_SQL_SNAPSHOT_H

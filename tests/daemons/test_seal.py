@@ -272,19 +272,51 @@ class Seal(harness.MillraceTest):
         held.close()
         self.assertEqual(d.process.wait(harness.PATIENCE), 0)
 
-    def test_killed_in_a_seal_while_another_process_has_the_slice_open(self):
+    def read(self, number):
+        """A reader that keeps the first two events of a slice, and so the slice's log."""
+        db = sqlite3.connect(self.path("data", "slices", "%010d.db" % number), isolation_level=None)
+        self.addCleanup(db.close)
+        wait_until(lambda: self.events_in(db) == 2, "the commit of two events")
+        db.execute("BEGIN")
+        self.assertEqual(self.events_in(db), 2)
+        return db
+
+    def events_in(self, db):
+        return db.execute("SELECT value FROM meta WHERE key = 'events'").fetchone()[0]
+
+    def files(self):
+        return sorted(os.listdir(self.path("data", "slices")))
+
+    def test_other_processes_read_slices_during_their_seals(self):
+        readers = []
+        for n in (1, 2, 3):
+            self.count(LINE % b"a", LINE % b"b")
+            readers.append(self.read(n))
+            self.count(LINE % b"c")
+            self.assertEqual(self.post("/seal?slice=%d" % n, 200)["open"], n + 1)
+            self.assertEqual([self.total(after=after) for after in range(n + 1)], [3 * (n - after) for after in range(n + 1)])
+        readers[1].close()
+        for end in ("kill9", "stop"):
+            getattr(self.aggregator, end)()
+            self.restart(COUNTERS)
+            self.assertEqual([s["slice"] for s in self.aggregator.get("/slices").json()["slices"]], [1, 2, 3])
+            self.assertEqual([self.total(after=after) for after in range(4)], [9, 6, 3, 0])
+        self.assertEqual([name for name in self.files() if name.endswith("-wal")], ["000000000%d.db-wal" % n for n in (1, 3, 4)])
+        self.put_in_force(3)
+        self.post("/clear?through=3", 200)
+        self.assertEqual({name.split("-")[0] for name in self.files()}, {"0000000004.db"})
+        self.assertEqual([self.events_in(readers[i]) for i in (0, 2)], [2, 2])
+
+    def test_killed_between_the_file_and_the_log_of_a_cleared_slice(self):
         self.count(LINE % b"a", LINE % b"b")
-        reader = sqlite3.connect(self.path("data", "slices", "0000000001.db"), isolation_level=None)
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM meta").fetchall()
-        self.assertIn("another process has the slice open", self.post("/seal?slice=1", 503, "storage-full")["detail"])
+        self.post("/seal?slice=1", 200)
+        self.put_in_force(1)
+        self.post("/clear?through=1", 200)
         self.aggregator.kill9()
-        d = self.begin(COUNTERS)
-        self.assertEqual(d.process.wait(harness.PATIENCE), 75)
-        self.assertIn("another process has the slice open", d.log)
-        reader.close()
+        for suffix in ("-wal", "-shm"):
+            self.write(self.path("data", "slices", "0000000001.db" + suffix), "left")
         self.restart(COUNTERS)
-        self.assertEqual((self.aggregator.get("/slices").json()["open"], self.total()), (2, 2))
+        self.assertEqual({name.split("-")[0] for name in self.files()}, {"0000000002.db"})
 
     def test_a_fresh_directory_goes_on_behind_the_archive(self):
         self.count(LINE % b"a", LINE % b"b")
