@@ -8,6 +8,7 @@
  * 3. The command need not read its input. Input that the command does not read is dropped.
  * 4. A run ends when the command exits, even if another process still has the pipes open. Only one run is in progress
  *    at a time. */
+#include "base/child_fork.h"
 #include "base/errno_class.h"
 #include "base/log.h"
 #include "readers/reader_program.h"
@@ -216,11 +217,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 /* Executes the command in the child process. The parent has only one thread, so the child may call any function. */
 static void become(const struct executor *x, int in, int out, pid_t parent)
 {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -247,7 +243,7 @@ static bool start_run(struct executor *x)
     }
     fcntl(in[1], F_SETFL, O_NONBLOCK);
     fcntl(out[0], F_SETFL, O_NONBLOCK);
-    x->pid = fork();
+    x->pid = child_fork();
     if (x->pid == 0)
         become(x, in[0], out[1], parent);
     int error = errno;

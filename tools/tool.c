@@ -1,5 +1,6 @@
 #include "tools/tool.h"
 #include "base/bytes.h"
+#include "base/child_fork.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -224,12 +225,9 @@ pid_t tool_start(struct tool_args *a, int fd, int as)
 {
     pid_t parent = getpid(), pid;
     fflush(stdout);
-    pid = fork();
+    pid = child_fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
         if (getppid() == parent && (fd < 0 || dup2(fd, as) >= 0))
             execv(a->argv[0], a->argv);
         _exit(tool_fail(EX_OSERR, "cannot run %s: %s", a->argv[0], strerror(errno)));

@@ -1,4 +1,5 @@
 #include "tools/run/supervisor.h"
+#include "base/child_fork.h"
 #include "base/log.h"
 #include "base/random_id.h"
 #include <assert.h>
@@ -124,7 +125,6 @@ static void start_child(struct child *c)
 {
     int ends[2];
     char pid[16];
-    sigset_t none;
     pid_t parent = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0) {
         handle_end(c, "pipe", errno);
@@ -132,12 +132,8 @@ static void start_child(struct child *c)
     }
     fflush(NULL);
     c->status_text[0] = '\0';
-    c->pid = fork();
+    c->pid = child_fork();
     if (c->pid == 0) {
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        signal(SIGPIPE, SIG_DFL);
-        signal(SIGXFSZ, SIG_DFL);
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent)
