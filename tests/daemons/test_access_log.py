@@ -3,6 +3,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,8 @@ http {
     uwsgi_temp_path %(dir)s/uwsgi;
     scgi_temp_path %(dir)s/scgi;
     access_log %(dir)s/access.log;
+    %(timed)s
+    access_log %(dir)s/timed.log timed;
     server {
         listen unix:%(dir)s/nginx.sock;
         location / { return 204; }
@@ -37,10 +40,11 @@ LINE = b'192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "GET /%s?x=1 HTTP/1.1" 200 5
 class AccessLog(harness.MillraceTest):
     def setUp(self):
         super().setUp()
-        with open(os.path.join(harness.ROOT, "etc", "access.conf")) as f:
-            counters = f.read()
-        if self._testMethodName == "test_response_times":
-            counters = re.sub(r"(?m)^#(?=\[|key|label)", "", counters)
+        sample = os.path.join(harness.ROOT, "etc", "access.conf")
+        counters = harness.read_file(sample).decode()
+        if self._testMethodName in ("test_nginx", "test_response_times"):
+            on = re.search(r"(?m)^#   (sed .*) access.conf > ", counters)[1]
+            counters = subprocess.run([*shlex.split(on), sample], capture_output=True, check=True, text=True).stdout
         text = harness.pipeline_config(self.path("data"), counters[counters.index("[input]"):], pubsub={"streams": "requests"},
                                        queue_to_pubsub={"stream": "requests"}, aggregator={"streams": "requests"})
         self.config = self.write("access.conf", text)
@@ -60,7 +64,8 @@ class AccessLog(harness.MillraceTest):
     def test_nginx(self):
         if not NGINX:
             harness.not_installed(self, "nginx is not installed (apt-get install nginx)")
-        config = self.write("nginx.conf", CONFIG % {"dir": self.dir})
+        timed = re.search(rb"(?m)^    (log_format timed .*)$", harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "logs.md")))[1].decode()
+        config = self.write("nginx.conf", CONFIG % {"dir": self.dir, "timed": timed})
         server = subprocess.Popen(harness.dies_with_us([NGINX, "-p", self.dir, "-e", self.path("error.log"), "-c", config]),
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(lambda: (server.kill(), server.wait()))
@@ -78,6 +83,13 @@ class AccessLog(harness.MillraceTest):
         self.assertEqual(self.breakdown("s.all"), {"2xx": 5, "4xx": 4})
         self.assertEqual(self.breakdown("r.p", "/missing"), {"www.example.org": 4})
         follower.stop()
+        done = self.run_program("millrace", "put", "--config", self.config, "--data-dir", self.path("data"), "--log-format", timed, self.path("timed.log"))
+        self.assertEqual(done.returncode, 0, done)
+        wait_until(lambda: self.times("/a") == [3, 3, 3], lambda: self.times("/a"))
+
+    def times(self, path):
+        """The numbers of times in the quantiles."""
+        return [row["n"] for row in self.pipeline.ask("api", "GET", "/v1/quantile?" + harness.query(path=path, by="duration", period="all")).json()["rows"]]
 
     def test_a_line_in_another_format(self):
         log = self.write("a.log", (LINE % b"one" + b"no such line\n" + LINE % b"two").decode())

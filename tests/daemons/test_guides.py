@@ -125,11 +125,16 @@ class Guides(harness.MillraceTest):
         given = [*guide.pipeline(events=0), "for d in 01 02; do millrace gen --events=100 | gzip > clicks-2013-02-$d.ndjson.gz; done; millrace gen --events=100 > clicks.ndjson; gzip -c clicks.ndjson > old.gz",
                  "mkdir -p /var/log/nginx && cp clicks.ndjson /var/log/nginx/clicks.log",
                  "echo '192.0.2.7 - ann [24/Mar/2012:00:00:00 +0000] \"GET /a?b=c HTTP/1.1\" 200 512 \"http://example.org/\" \"curl/7.88\"' > /var/log/nginx/access.log",
+                 "grep -o 'log_format timed .*' %s/docs/guide/logs.md > timed.format" % harness.ROOT,
+                 "echo \"192.0.2.7 - - [$(date '+%d/%b/%Y:%H:%M:%S %z')] \\\"GET /a HTTP/1.1\\\" 200 512 \\\"-\\\" \\\"curl/7.88\\\" 0.012\" > /var/log/nginx/timed.log",
                  "printf 't,user,note\\n1332547200,ann,\"a, b\"\\n' > clicks-2013-01.csv; cp clicks-2013-01.csv x.csv; gzip -c x.csv > clicks-2013-02.csv.gz"]
         self.walk("logs.md", given, treat=[
             ("millrace put --follow", "until_ 'curl \"http://127.0.0.1:8080/producer?producer=web1\" | grep -q \"known.:true\"' {}"),
             ("millrace put --format=combined", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep -q time' {}"),
             ("millrace up --config=etc/access.conf", "end $pid_up; begin access {}; poll 'grep -q \"pipeline ready\" /tmp/access.err'; export MILLRACE_CONFIG=etc/access.conf"),
+            ("millrace up --config=times.conf", "end $pid_access; rm -r millrace-data; begin times {}; poll 'grep -q \"pipeline ready\" /tmp/times.err'; export MILLRACE_CONFIG=times.conf"),
+            ("millrace put --log-format", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep duration' {}"),
+            ("millrace query quantile", "poll '{raw} | grep -q 0.012' && {raw}"),
         ], skipped=("t,user,note", "log_format", "/var/log/nginx/clicks.log {", "[Unit]"))
 
     def test_sortdb(self):
