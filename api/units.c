@@ -118,7 +118,7 @@ static int find_name(const char *const *names, int n, struct bytes text)
 
 bool unit_find(struct bytes name, enum unit *out)
 {
-    int i = find_name(unit_names, UNIT_MONTH + 1, name);
+    int i = bytes_equal_str(name, "quarter") ? UNIT_QUARTER : find_name(unit_names, UNIT_MONTH + 1, name);
     if (i >= 0)
         *out = (enum unit)i;
     return i >= 0;

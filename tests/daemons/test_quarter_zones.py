@@ -108,7 +108,8 @@ class QuarterZones(test_quarters.Programs):
 
     def check_series(self, zone, unit, span, rounds):
         key, country = self.random.choice(KEYS), self.random.choice([None, "JP", "US"])
-        params = dict(ns="c.u" if country else "u", key=key, sub=country, unit=unit, timezone=zone.name, from_=span[0], to=span[1],
+        name = self.random.choice(["15m", "quarter"]) if unit == "15m" else unit
+        params = dict(ns="c.u" if country else "u", key=key, sub=country, unit=name, timezone=zone.name, from_=span[0], to=span[1],
                       round=rounds and "hour" or None)
         reply, refused = self.ask("series", **params), self.refusal(zone, unit, *span, rounds)
         where = (self.log, self.since(), params, reply.body)
