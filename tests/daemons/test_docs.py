@@ -20,7 +20,7 @@ SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and
 NOT_OURS = {"data-binary", "data-urlencode", "ascii", "req", "dial", "data", "system", "now", "bench", "table", "no-x", "cflags",
             "libs", "create", "purge", "channel", "lookupd-http-address", "max-in-flight", "mem-queue-size", "msg-timeout", "post", "topic", "filter-require", "filter-exclude",
             "expected-key", "expected-value", "expected-value-regex"}
-PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "name", "event")
+PARAMETERS = ("unit", "units", "by", "limit", "user", "feed", "site", "path", "name", "event")
 BUILT_IN_ROUTES = {"/ping", "/health", "/stats", "/metrics", "/"}
 
 
