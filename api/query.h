@@ -125,7 +125,8 @@ static inline int64_t query_whole_before(const struct query *q, int64_t t)
 }
 static inline int64_t query_whole_after(const struct query *q, int64_t t)
 {
-    return query_whole_before(q, t + query_resolution(q, t) - 1);
+    int64_t start = query_whole_before(q, t);
+    return start < t ? start + query_resolution(q, start) : t;
 }
 /* Sets the start of the first row of a span, and a time before which every row starts. The rows are the units in which
  * the counted periods of the span begin. A span without such periods has a single row. */

@@ -3,6 +3,7 @@ from hours to quarter hours. What hours cannot answer is refused with the time f
 # full: MILLRACE_ROUNDS=100
 import collections
 import datetime
+import itertools
 import zoneinfo
 
 import harness
@@ -48,9 +49,9 @@ class Zone:
 class QuarterZones(test_quarters.Programs):
     times = TIMES
 
-    def begin(self, name):
+    def begin(self, name, quarters=None):
         self.times = (self.random.choice(TIMES),)
-        super().begin(name)
+        super().begin(name, quarters)
 
     # The model.
 
@@ -207,7 +208,19 @@ class QuarterZones(test_quarters.Programs):
             seen |= members
         self.assertEqual([(r["t"], r["n"], [c["n"] for c in r["retained"]]) for r in reply.json()["rows"]], expected, (self.log, zone.name, reply.body))
 
-    def check_answers(self):
+    def ask_random(self):
+        for _ in range(QUESTIONS):
+            zone, unit = Zone(self.random.choice(ZONES)), self.random.choice(UNITS)
+            check = self.random.choice([self.check_series] * 3 + [self.check_breakdown, self.check_compare, self.check_uniques, self.check_cohort, self.check_retention])
+            check(zone, unit, self.random_span(zone, unit), self.random.random() < 0.3)
+
+    def ask_around_the_switch(self):
+        zone, hours = Zone("Asia/Kolkata"), range(-2 * HOUR, 2 * HOUR + 1, PART)
+        for start, end in itertools.combinations(hours, 2):
+            for check in (self.check_series, self.check_breakdown, self.check_compare):
+                check(zone, self.random.choice(UNITS), (self.model.since + start, self.model.since + end), True)
+
+    def check_answers(self, ask=None):
         self.wait_counted()
         archive = self.path(self.name, "archive")
         from_sortdb = self.random.random() < 0.4
@@ -215,13 +228,22 @@ class QuarterZones(test_quarters.Programs):
         self.api = self.start("api", "--config", self.config, "--aggregator-url", self.aggregator.url,
                               *(["--sortdb-url", sortdb.url] if from_sortdb else ["--archive", archive]))
         harness.wait_until(lambda: self.api.get("/health").status == 200, "the archive to be opened", timeout=harness.LONG)
-        for _ in range(QUESTIONS):
-            zone, unit = Zone(self.random.choice(ZONES)), self.random.choice(UNITS)
-            check = self.random.choice([self.check_series] * 3 + [self.check_breakdown, self.check_compare, self.check_uniques, self.check_cohort, self.check_retention])
-            check(zone, unit, self.random_span(zone, unit), self.random.random() < 0.3)
+        (ask or self.ask_random)()
         self.api.stop()
         if sortdb:
             sortdb.stop()
+
+    def test_spans_that_begin_or_end_near_the_switch(self):
+        """Before the switch a span has the hours that begin in it, and from the switch on the quarter hours."""
+        self.begin("near", False)
+        for first in (-2 * HOUR, 0):
+            for n in range(8):
+                self.publish([{"t": self.times[0] + first + n * PART, "l": k, "c": c, "v": n} for k in KEYS for c in ("JP", "US")])
+            self.switch()
+        self.assertEqual(self.model.since, self.times[0])
+        self.check_answers(self.ask_around_the_switch)
+        self.compact()
+        self.check_answers(self.ask_around_the_switch)
 
     def test_any_program(self):
         for i in range(harness.rounds(5)):

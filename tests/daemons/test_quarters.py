@@ -147,6 +147,9 @@ class Programs(harness.MillraceTest):
         events = [{"t": around + self.random.choice([self.random.randrange(DAY), self.random.randrange(3 * HOUR)]),
                    "l": self.random.choice(["a", "a!x", "a-", "twelve_bytes"]), "c": self.random.choice(["JP", "US", None]),
                    "v": self.random.randrange(6)} for _ in range(self.random.choice([1, 5, 60]))]
+        self.publish(events)
+
+    def publish(self, events):
         for event in events:
             self.model.add(event)
         self.events += events

@@ -292,6 +292,20 @@ static void periods_and_zones(void **state)
         bad(QUERY_SERIES, "user=k&timezone=Australia/Lord_Howe&period=this-year").code, "part-hour-zone");
 }
 
+static void counted_periods_begin_by_hour_then_by_quarter(void **state)
+{
+    (void)state;
+    const struct query q = {.quarters_since = NOW - NOW % HOUR_SECONDS};
+    int64_t start = q.quarters_since - 3 * HOUR_SECONDS, next;
+    for (; start < q.quarters_since + HOUR_SECONDS; start = next) {
+        next = start + (start < q.quarters_since ? HOUR_SECONDS : QUARTER_SECONDS);
+        for (int64_t t = start + 1; t <= next; t++) {
+            assert_int_equal(query_whole_before(&q, t), t < next ? start : next);
+            assert_int_equal(query_whole_after(&q, t), next);
+        }
+    }
+}
+
 static void weeks_begin_on_the_day_of_the_unit(void **state)
 {
     (void)state;
@@ -553,6 +567,7 @@ int main(void)
         cmocka_unit_test(the_span_is_the_last_units_or_from_and_to),
         cmocka_unit_test(bounds_within_an_hour_are_refused_with_whole_hours),
         cmocka_unit_test(periods_and_zones),
+        cmocka_unit_test(counted_periods_begin_by_hour_then_by_quarter),
         cmocka_unit_test(weeks_begin_on_the_day_of_the_unit),
         cmocka_unit_test(a_unit_without_meaning_is_refused),
         cmocka_unit_test(a_date_that_does_not_exist_is_named),
