@@ -45,8 +45,11 @@ static int parse_calendar(struct parameters *p)
         (!unit_find(text, &c->unit) || (p->q->by_minute && c->unit != UNIT_MINUTE)))
         return BAD(p, p->q->by_minute ? "a period of minutes goes with unit=minute only"
                                       : "unit must be minute, 15m, hour, day, week, mweek or month");
-    if (parameters_get(p, "week_start", &text) && !weekday_find(text, &c->week_start))
+    bool has_start = parameters_get(p, "week_start", &text);
+    if (has_start && !weekday_find(text, &c->week_start))
         return BAD(p, "week_start must be a day's name, sunday to saturday");
+    if (has_start && c->unit == UNIT_MWEEK)
+        return BAD(p, "an mweek begins on Monday; give week_start with unit=week");
     if (parameters_number(p, "hour_offset", ZONE_OFFSET_FIRST, ZONE_OFFSET_LAST, &hours) != 0)
         return -1;
     parameters_get(p, "timezone", &name);

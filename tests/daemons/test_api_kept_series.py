@@ -28,10 +28,10 @@ class Kept(ArchiveCase):
         def pick(name):
             start, end = rng.choice(SPANS)
             return {"about": lambda: rng.choice(ABOUT), "zone": lambda: rng.choice(ZONES), "span": lambda: {"from_": start, "to": end},
-                    "shape": lambda: {"unit": rng.choice(["hour", "day", "week", "week", "mweek", "month"])},
-                    "week_start": lambda: rng.choice([{}, {"week_start": "monday"}, {"week_start": "friday"}]),
+                    "shape": lambda: rng.choice([{"unit": unit} for unit in ("hour", "day", "week", "mweek", "month")] +
+                                                [{"unit": "week", "week_start": day} for day in ("monday", "friday")]),
                     "format": lambda: {"format": rng.choice(["json", "csv"])}}[name]()
-        asked, names = [], ("about", "zone", "span", "shape", "week_start", "format")
+        asked, names = [], ("about", "zone", "span", "shape", "format")
         for i in range(n):
             one = {name: pick(name) for name in names}
             other = {**one, names[i % len(names)]: pick(names[i % len(names)])}
