@@ -53,8 +53,9 @@ struct ask {
     struct breakdown events;
     struct query query_total; /* for a subtotal: query for the events that the total counted as `(other)` */
     struct series series_total;
-    struct series_set set; /* used if the query asks for several series */
-    bool is_set;           /* the current question asks for the counts of `set` */
+    struct series_bounds bounds; /* of a sum of all time */
+    struct series_set set;       /* used if the query asks for several series */
+    bool is_set;                 /* the current question asks for the counts of `set` */
     struct query
         query_top; /* breakdown that finds the largest sub keys, before the counts of `set` are asked for */
     struct breakdown breakdown;
@@ -471,6 +472,8 @@ static bool ask_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
     a->has_records = true;
+    if (query_is_sum_of_all(&a->query))
+        series_bounds_note(&a->bounds, r);
     if (is_breakdown(a))
         return breakdown_add(&a->breakdown, r);
     if (a->query.kind == QUERY_QUANTILE)
@@ -569,13 +572,13 @@ static void append_key(
     buf_free(&raw);
 }
 
-static bool total_over_record(void *arg, const struct record *r)
+static bool total_record(void *arg, const struct record *r)
 {
     struct ask *a = arg;
     return series_add(&a->series_total, r);
 }
 
-static void total_over_restart(void *arg)
+static void total_restart(void *arg)
 {
     struct ask *a = arg;
     series_reset(&a->series_total);
@@ -608,42 +611,49 @@ static bool end_further(
     return false;
 }
 
-static void total_over_done(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why)
-{
-    struct ask *a = arg;
-    if (!end_further(a, result, complete, why))
-        return;
-    first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
-    after_counts(a);
-}
-
-/* Asks for the number of events that the total counted as `(other)`, because no subtotal of a key includes these
- * events. A removed max_keys still affects earlier counts. */
-static void ask_total_over(struct ask *a)
-{
-    struct buf target = {0};
-    buf_append_str(&target, "/mget?k=");
-    append_key(&target, a->query.total->ns, COMPONENT_OTHER, -1, PERIOD_HOUR);
-    buf_append_char(&target, '\0');
-    const struct source_question question = {.target = target.ptr,
-        .arg = a,
-        .allows_partial = a->query.allows_partial,
-        .patience = a->query.patience,
-        .on_restart = total_over_restart,
-        .on_record = total_over_record,
-        .on_piece = on_piece,
-        .on_done = total_over_done};
-    a->question = source_ask(a->asks->config.sources, &question);
-    buf_free(&target);
-}
-
 /* False for the question that finds the largest sub keys of a set, because the question for the set follows. */
 static bool wants_total_over(const struct ask *a)
 {
     const struct query *q = &a->query;
     return q->sub && q->total->kind != COUNTER_CONSTANT && strcmp(q->stored, COMPONENT_OTHER) != 0 &&
            (q->top == 0 || a->is_set);
+}
+
+static void total_done(
+    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+{
+    struct ask *a = arg;
+    if (!end_further(a, result, complete, why))
+        return;
+    if (wants_total_over(a))
+        first_series(a)->over.total = a->breakdown.over.total = a->series_total.over.counter;
+    if (query_is_sum_of_all(&a->query))
+        series_bound_all(&a->series_total, &a->bounds, &a->query);
+    after_counts(a);
+}
+
+/* Asks for the number of events that the total counted as `(other)`, because no subtotal of a key includes these
+ * events. A removed max_keys still affects earlier counts. For a sum of all time, also asks for the total of the key. */
+static void ask_total(struct ask *a)
+{
+    struct buf target = {0};
+    buf_append_str(&target, "/mget?k=");
+    append_key(&target, a->query.total->ns, COMPONENT_OTHER, -1, PERIOD_HOUR);
+    if (query_is_sum_of_all(&a->query)) {
+        buf_append_str(&target, "&k=");
+        append_key(&target, a->query.total->ns, a->query.stored, -1, PERIOD_HOUR);
+    }
+    buf_append_char(&target, '\0');
+    const struct source_question question = {.target = target.ptr,
+        .arg = a,
+        .allows_partial = a->query.allows_partial,
+        .patience = a->query.patience,
+        .on_restart = total_restart,
+        .on_record = total_record,
+        .on_piece = on_piece,
+        .on_done = total_done};
+    a->question = source_ask(a->asks->config.sources, &question);
+    buf_free(&target);
 }
 
 static void ask_again_of(struct ask *a)
@@ -674,8 +684,8 @@ static void counts_done(
         unavailable(a, complete, why);
     else if (refuse_counts(a))
         ask_free(a);
-    else if (wants_total_over(a))
-        ask_total_over(a);
+    else if (wants_total_over(a) || query_is_sum_of_all(&a->query))
+        ask_total(a);
     else
         after_counts(a);
 }

@@ -142,6 +142,11 @@ enum query_overlap query_overlap(const struct query *q, const struct record_key 
 /* Returns the longest period of archive records that is always within one row of the answer. */
 enum period_unit query_largest_period(const struct query *q);
 
+/* True if the answer is one sum of all time, whose first and last hour the records of days and months do not show. */
+static inline bool query_is_sum_of_all(const struct query *q)
+{
+    return q->is_all && (q->kind == QUERY_BREAKDOWN || (q->kind == QUERY_QUANTILE && !q->is_over_time));
+}
 /* Returns the subtotal if the query has a subtotal, else the total. */
 static inline const struct counter *query_counter(const struct query *q)
 {

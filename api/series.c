@@ -224,6 +224,29 @@ bool series_trim(struct series *s, uint64_t max_rows)
     return rows <= max_rows;
 }
 
+void series_bounds_note(struct series_bounds *b, const struct record *r)
+{
+    struct record_key key;
+    if (!record_key_parse(r->key, &key))
+        return;
+    if (!b->has_records || key.start < b->first.start)
+        b->first = key;
+    if (!b->has_records || period_end(key.unit, key.start) > period_end(b->last.unit, b->last.start))
+        b->last = key;
+    b->has_records = true;
+}
+
+void series_bound_all(struct series *total, const struct series_bounds *b, struct query *q)
+{
+    if (b->has_records && total->first >= period_end(b->first.unit, b->first.start))
+        total->first = b->first.start;
+    if (b->has_records && total->last < b->last.start)
+        total->last = period_end(b->last.unit, b->last.start) - 1;
+    series_trim(total, UINT64_MAX);
+    q->from = total->from;
+    q->to = total->to;
+}
+
 int64_t series_take(struct series *s, int64_t unit)
 {
     int64_t n = 0;

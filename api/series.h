@@ -59,6 +59,12 @@ struct series {
     size_t n_rows;         /* number of rows that series_next has returned */
 };
 
+/* The periods of the first and the last record of a subtotal. */
+struct series_bounds {
+    struct record_key first, last; /* only `start` and `unit` are used */
+    bool has_records;
+};
+
 /* The query must outlive the series. */
 void series_init(struct series *s, const struct query *q);
 /* Discards and frees all counts. */
@@ -78,6 +84,11 @@ bool series_add_count(struct series *s, int64_t start, int64_t n);
 /* Must be called after the last series_add. For a query of all time, limits the rows to the units from the first to
  * the last count, or to the current unit. Returns false if more than max_rows rows remain. */
 bool series_trim(struct series *s, uint64_t max_rows);
+/* Notes a record of a subtotal. */
+void series_bounds_note(struct series_bounds *b, const struct record *r);
+/* Sets the first and the last day of a query of all time from the series of the key's total, which has each hour. If the
+ * total does not have the first or the last counts of the subtotal, which may be imported, uses the periods of `b`. */
+void series_bound_all(struct series *total, const struct series_bounds *b, struct query *q);
 /* Computes the next row. Returns false if no rows remain. */
 bool series_next(struct series *s, struct series_row *row);
 /* Returns the number of events before part_end in `row`, the latest row, which contains part_end. */

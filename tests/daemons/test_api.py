@@ -462,7 +462,13 @@ class ApiTest(harness.MillraceTest):
         self.assertEqual((got["total"], got["rows"][0]["date"], got["rows"][0]["n"]), (6, "2012-03-01", 1))
         self.assertEqual(got["rows"][-1]["n"], 3)
         self.assertEqual((got["from"], got["to"]), (got["rows"][0]["t"], got["rows"][-1]["t"] + (got["to"] - got["rows"][-1]["t"])))
-        self.assertEqual(self.ask("breakdown", user="bitly", by="country", period="all").json()["total"], 4)
+        for zone in ("Asia/Tokyo", "UTC"):
+            days = self.ask("series", user="bitly", period="all", timezone=zone).json()
+            got = self.ask("breakdown", user="bitly", by="country", period="all", timezone=zone).json()
+            self.assertEqual([got[name] for name in ("total", "from", "to")], [4, days["from"], days["to"]])
+        self.source.records["c.u|imported." + hour_text(MARCH)[:2]] = "US:5"  # the month, without a total
+        got = self.ask("breakdown", user="imported", by="country", period="all").json()
+        self.assertEqual((got["total"], got["from"], got["to"]), (5, MARCH - MARCH % 86400 - 24 * 86400, days["to"]))
         got = self.ask("series", user="none", period="all").json()
         self.assertEqual((got["total"], [r["n"] for r in got["rows"]]), (0, [0]))
         self.assertEqual(self.ask("series", 400, user="bitly", period="all", unit="hour").json()["code"], "bad-parameter")

@@ -248,7 +248,10 @@ class Questions(harness.MillraceTest):
         self.assertEqual(got["rows"][0]["t"], self.oracle.unit_start(min(hours), unit, tzinfo(zone)))
         name, key = self.pick_sub()
         sums = self.expected_breakdown(name, key, 0, 2 ** 40)
-        self.check_breakdown(self.ask("breakdown", ns=name, key=key, limit=30, period="all"), sums, 30, (name, key))
+        got = self.ask("breakdown", ns=name, key=key, limit=30, period="all", **{**zone, "round": "hour"})
+        self.check_breakdown(got, sums, 30, (name, key))
+        days = self.ask("series", ns=name.rpartition(".")[2], key=key, period="all", unit="day", **{**zone, "round": "hour"})
+        self.assertEqual((got["from"], got["to"]), (days["from"], days["to"]), (name, key, zone))
 
     def test_random_questions(self):
         kinds = (self.one_series, self.several_keys, self.sub_series, self.largest_over_time, self.breakdown, self.top, self.compare,

@@ -366,6 +366,8 @@ class ApiValues(harness.MillraceTest):
         self.assertEqual(sum(r["n"] for r in hours["rows"]), hours["total"])
         self.assertIn(None, [r["value"] for r in hours["rows"]])
         whole = self.ask("quantile", product="hat", by="ms", period="all", from_=None, to=None)
+        days = self.ask("series", product="hat", period="all", from_=None, to=None)
+        self.assertEqual((whole["from"], whole["to"]), (days["from"], days["to"]))
         part = self.ask("quantile", product="hat", by="ms")
         self.assertEqual([(r["q"], r["value"], r["n"]) for r in whole["rows"]], [(r["q"], r["value"], r["n"]) for r in part["rows"]])
         for params, columns in (({}, ["q", "value", "n", "complete"]), ({"unit": "day"}, ["t", "date", "q", "value", "n", "complete"])):
