@@ -743,6 +743,7 @@ void render_counters(const struct counters *c, const char *script, struct buf *o
     buf_append_char(out, '{');
     render_member(out, "time", bytes_str(c->time_field));
     render_member(out, "time_unit", bytes_str(c->time_unit));
+    render_member(out, "resolution", bytes_str(c->has_quarters ? "15m" : "1h"));
     buf_append_str(out, "\"totals\":[");
     for (size_t i = 0; i < c->n_totals; i++) {
         buf_append_str(out, i ? ",{" : "{");

@@ -69,6 +69,7 @@ label = hourly
 
 VALUES = """[input]
 time = t
+resolution = 15m
 [total revenue]
 key = product
 value = price
@@ -166,7 +167,7 @@ class Page(PageCase):
         self.assertEqual(failed, 0, said)
 
     def test_used_by_a_person(self):
-        self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by a part", "keeps the focus on a choice",
+        self.check(["follows links, back and forward", "says that a key is unknown", "finds a key by a part", "offers the units that are counted", "keeps the focus on a choice",
                     "goes past midnight", "zooms by dragging and by keys", "answers a wrong address", "names the lines of the chart"],
                    is_full=FULL, **self.put_recent())
 
@@ -267,6 +268,7 @@ class Page(PageCase):
         events += [{"t": today, "path": "/cart", "ms": ms} for ms in [0.5] * 2 + [9] * 3 + [125] * 90 + [2000] * 5]
         events.append({"t": today, "path": "/cart"})
         self.put([json.dumps(e).encode() for e in events])
+        self.check("offers the units that are counted", ns="page", key="/cart", has_quarters=True)
         self.check("shows values with their unit, and quantiles", total="1,232.55 €",
                    days=[[date(today - 86400), "1,234.55 €"], [date(today), "-2.00 €"]],
                    bars=[["JP", "1,234.50 €", "–"], ["US", "0.05 €", "–"], ["DE", "-2.00 €", "–"]],

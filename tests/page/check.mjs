@@ -217,6 +217,19 @@ const checks = {
     await close(page);
   },
 
+  async "offers the units that are counted"() {
+    const page = await open(query({ view: "key", ns: task.ns, key: task.key, period: "today", zone: "UTC" }));
+    const unit = page.locator("select[name=unit]");
+    await page.locator("[aria-label^='Events: 24 units']").waitFor();
+    if (task.has_quarters) {
+      await unit.selectOption("Quarter hour");
+      await page.locator("[aria-label^='Events: 96 units']").waitFor();
+    } else {
+      await holds(page, () => !document.querySelector("select[name=unit] [value='15m']"));
+    }
+    await close(page);
+  },
+
   async "says that a key is unknown"() {
     const page = await open(query({ view: "key", ns: "u", key: "bilty", period: "7d" }));
     await page.getByText("No event has the user").waitFor();

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 
 let known;
 
-/** {time, script, totals}: the name of the time field, the path of m.js, and the counters. */
+/** {time, resolution, script, totals}: the name of the time field, 1h or 15m, the path of m.js, and the counters. */
 export async function configured(signal) {
   known ??= await get("v1/counters", {}, signal);
   return known;

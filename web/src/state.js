@@ -10,8 +10,8 @@ const PERIODS = [
 /** What "latest" means: this period, or if it has no events, as many days up to the newest event. */
 export const LATEST = { overview: { period: "today", days: 1, words: "today" }, key: { period: "30d", days: 30, words: "in the last 30 days" } };
 export const periodsOf = (state) => [["latest", state.view === "key" ? "Latest 30 days" : "Latest day"], ...PERIODS];
-export const UNITS = [["auto", "Automatic"], ["hour", "Hour"], ["day", "Day"], ["week", "Week from Sunday"], ["mweek", "Week from Monday"],
-  ["week-saturday", "Week from Saturday"], ["month", "Month"]];
+export const UNITS = [["auto", "Automatic"], ["15m", "Quarter hour"], ["hour", "Hour"], ["day", "Day"], ["week", "Week from Sunday"],
+  ["mweek", "Week from Monday"], ["week-saturday", "Week from Saturday"], ["month", "Month"]];
 export const AGAINST = [["before", "The time before"], ["year", "A year before"], ["none", "Nothing"]];
 
 const listeners = new Set();

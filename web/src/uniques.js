@@ -18,7 +18,8 @@ const round = (t, to) => (PLAIN.test(t) ? to(t / DAY) * DAY : t);
 
 /** Sets of days are of UTC days, so they answer for whole UTC days. */
 function setsTime(unique, state) {
-  const [unit, week_start] = unitOf(state).split("-");
+  const [chosen, week_start] = unitOf(state).split("-");
+  const unit = chosen === "15m" && unique.by !== "quarter" ? "hour" : chosen;
   if (unique.by !== "day") return { unit, week_start, ...timeOf(state) };
   const time = isSpan(state) ? { from: round(state.from, Math.floor), to: round(state.to, Math.ceil) }
     : { period: state.period === "24h" ? "2d" : state.period };
