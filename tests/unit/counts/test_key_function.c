@@ -94,6 +94,27 @@ static void lowercase_and_status_classes(void **state)
         check("status_class(s)", rows[i][0], rows[i][1]);
 }
 
+static void parts_in_any_case(void **state)
+{
+    (void)state;
+    static const struct {
+        struct bytes text, part;
+        bool is_found;
+    } rows[] = {{BYTES_LITERAL("http://e/Needle"), BYTES_LITERAL("nEEDLE"), true},
+        {BYTES_LITERAL("a"), BYTES_LITERAL(""), true}, {BYTES_NONE, BYTES_NONE, true},
+        {BYTES_NONE, BYTES_LITERAL("a"), false}, {BYTES_LITERAL("ab"), BYTES_LITERAL("abc"), false},
+        {BYTES_LITERAL("aab"), BYTES_LITERAL("ab"), true},
+        {BYTES_LITERAL("x\0Y"), BYTES_LITERAL("\0y"), true},
+        {BYTES_LITERAL("x\0z"), BYTES_LITERAL("x\0y"), false},
+        {BYTES_LITERAL("\xc3\xa9"), BYTES_LITERAL("\xc3\x89"), false},
+        {BYTES_LITERAL("["), BYTES_LITERAL("{"), false}, {BYTES_LITERAL("@"), BYTES_LITERAL("`"), false}};
+    struct buf space = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (key_function_contains(rows[i].text, rows[i].part, &space) != rows[i].is_found)
+            fail_msg("row %zu", i);
+    buf_free(&space);
+}
+
 static void calls(void **state)
 {
     struct bytes field, argument;
@@ -117,6 +138,7 @@ int main(void)
         cmocka_unit_test(paths),
         cmocka_unit_test(queries),
         cmocka_unit_test(lowercase_and_status_classes),
+        cmocka_unit_test(parts_in_any_case),
         cmocka_unit_test(calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
