@@ -161,6 +161,7 @@ static int parse_top(struct parameters *p)
         if (total->kind == COUNTER_CONSTANT && counter_has_key_of(sub, of) && counter_adds_as(total, of)) {
             q->total = total;
             q->sub = sub;
+            q->unit = of->unit;
         }
     }
     for (size_t i = 0; i < c->n_totals && !constant; i++)

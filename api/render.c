@@ -76,8 +76,9 @@ void render_head(const struct query *q, const struct completeness *complete, str
         render_member(out, "by", bytes_str(q->sub->label));
     if (q->total->value)
         buf_printf(out, "\"scale\":%u,", q->total->decimal.scale);
-    if (q->total->unit)
-        render_member(out, "value_unit", bytes_str(q->total->unit));
+    const char *unit = q->unit ? q->unit : q->total->unit;
+    if (unit)
+        render_member(out, "value_unit", bytes_str(unit));
     if (q->is_former)
         render_member(out, "note",
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));

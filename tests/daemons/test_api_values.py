@@ -207,7 +207,7 @@ class ApiValues(harness.MillraceTest):
                 self.assertEqual([(r["key"], r["n"], r["events"], r["mean"]) for r in got["rows"]],
                                  [(t, sum(amounts[t]), len(amounts[t]), self.mean(amounts[t], 2)) for t in order[:limit]])
                 self.assertEqual((got["total"], got["other"], got["scale"]), (total, total - sum(sum(amounts[t]) for t in order[:limit]), 2))
-                self.assertEqual(got["events"], sum(map(len, amounts.values())))
+                self.assertEqual((got["events"], got["value_unit"]), (sum(map(len, amounts.values())), "€"))
                 for r in got["rows"]:
                     self.assertAlmostEqual(float(r["share"]), float(sum(amounts[r["key"]]) / total), 5)
             self.against_an_earlier_time(what, name, field, match)
