@@ -113,6 +113,8 @@ class LineWatchTest(harness.MillraceTest):
         self.put({"ts": 1332637200, "user": "a"})
         wait_until(lambda: "warning: no event of 1000 has the configured field country\n" in self.health(), self.health)
         wait_until(lambda: "no event has a configured field field=country" in self.pipeline.log, lambda: self.pipeline.log)
+        notice, = self.pipeline.ask("aggregator", "GET", "/health?format=json").json()["notices"]
+        self.assertIn("or name the field in `optional` of [input]", notice["remedy"])
         self.put(*[{"ts": 1332637200, "user": "a"}] * 999, {"ts": 1332637200, "user": "a", "country": None})
         wait_until(lambda: self.health() == "ready\n", self.health)
 
