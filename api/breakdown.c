@@ -10,12 +10,14 @@
 #define TABLES_A_CALL 16
 #define ROWS_SPARE 4096
 
+size_t breakdown_ties_max = 100000;
+
 void breakdown_init(struct breakdown *b, const struct query *q)
 {
     *b = (struct breakdown){.query = q,
         .left_out = INT64_MIN,
         .left_out_hash = INT64_MIN,
-        .stage = q->has_after ? BREAKDOWN_AFTER : BREAKDOWN_LARGEST};
+        .stage = q->has_after ? BREAKDOWN_AFTER_SIZE : BREAKDOWN_LARGEST};
 }
 
 struct bytes breakdown_stored(const struct breakdown_sum *s)
@@ -35,7 +37,7 @@ void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to)
     for (size_t i = from; i < to; i++) {
         b->bytes -= b->rows[i].text_len;
         free(b->rows[i].text);
-        b->rows[i] = (struct breakdown_row){.sum = b->rows[i].sum};
+        b->rows[i] = (struct breakdown_row){.sum = b->rows[i].sum, .by_stored = b->rows[i].by_stored};
     }
 }
 
@@ -174,9 +176,10 @@ static size_t rows_room(const struct breakdown *b)
     return b->query->limit + b->query->limit / 4 + ROWS_SPARE;
 }
 
-/* Updates left_out and left_out_hash for a sum that gets no row. */
+/* Updates left_out, n_left_out and left_out_hash for a sum that gets no row. */
 static void leave_out(struct breakdown *b, const struct breakdown_sum *s)
 {
+    b->n_left_out = s->n > b->left_out ? 1 : b->n_left_out + (s->n == b->left_out);
     if (s->n > b->left_out)
         b->left_out = s->n;
     if (s->n > b->left_out_hash && component_is_hash(breakdown_stored(s)))
@@ -208,10 +211,28 @@ static void pass(struct breakdown *b, const struct breakdown_sum *s)
     b->before += s->n;
 }
 
+static void count_after(struct breakdown *b, const struct breakdown_sum *s)
+{
+    b->n_after += s->n == b->query->after_n;
+}
+
+/* True for a subtotal that is before the rows of this stage: up to after= in stored order, or of the stage
+ * BREAKDOWN_AFTER. */
+static bool is_passed(const struct breakdown *b, const struct breakdown_sum *s)
+{
+    if (!b->query->has_after || s->n < b->query->after_n)
+        return false;
+    return !b->after_by_stored || s->n > b->query->after_n ||
+           bytes_compare(breakdown_stored(s), buf_bytes(&b->after)) <= 0;
+}
+
 static void select_largest(struct breakdown *b, const struct breakdown_sum *s)
 {
-    if (b->query->has_after && s->n >= b->query->after_n)
+    if (is_passed(b, s)) {
+        if (b->after_by_stored)
+            pass(b, s);
         return;
+    }
     if (!may_be_row(b, s)) {
         leave_out(b, s);
         return;
@@ -264,6 +285,13 @@ static bool free_some_tables(struct breakdown *b)
     return b->freed == BREAKDOWN_TABLES;
 }
 
+/* Sets by_stored of the rows with this count. */
+static void order_by_stored(struct breakdown *b, int64_t n)
+{
+    for (size_t i = b->kept; i < b->n_rows; i++)
+        b->rows[i].by_stored |= b->rows[i].sum.n == n;
+}
+
 /* Returns true, and removes the rows with the count of the last row, if a sum without a row has the same count and
  * an unknown text. */
 static bool has_unknown_ties(struct breakdown *b)
@@ -272,10 +300,15 @@ static bool has_unknown_ties(struct breakdown *b)
     bool has_hash = b->left_out_hash == b->last.n;
     for (; above > 0 && b->rows[above - 1].sum.n == b->last.n; above--)
         has_hash |= component_is_hash(breakdown_stored(&b->rows[above - 1].sum));
-    if (!b->last.is_used || b->left_out != b->last.n || !has_hash)
+    if (b->after_by_stored)
+        order_by_stored(b, b->query->after_n);
+    if (!b->last.is_used || b->left_out != b->last.n || (above < b->n_rows && b->rows[above].by_stored))
         return false;
-    b->n_rows = above;
-    return true;
+    if (b->n_rows - above + b->n_left_out > breakdown_ties_max)
+        order_by_stored(b, b->last.n);
+    else if (has_hash)
+        b->n_rows = above;
+    return b->n_rows == above;
 }
 
 static int compare_stored(const void *a, const void *b)
@@ -291,10 +324,29 @@ static void begin_selection(struct breakdown *b)
     b->bytes += room;
     if (query_may_have_other(b->query))
         b->over.counter = breakdown_count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
-    if (b->stage == BREAKDOWN_AFTER) {
+    buf_append_unhex(&b->after, b->query->after_hex);
+}
+
+/* Returns true once the number of the subtotals with the count of after= is known. Of too many, those with a larger
+ * stored form are selected with the subtotals with lower counts. */
+static bool size_after(struct breakdown *b)
+{
+    char hash[COMPONENT_HASH + 1];
+    if (!visit_sums(b, count_after))
+        return false;
+    b->table = b->slot = 0;
+    b->after_by_stored = b->n_after > breakdown_ties_max;
+    b->stage = b->after_by_stored ? BREAKDOWN_LARGEST : BREAKDOWN_AFTER;
+    if (b->after_by_stored) {
+        struct bytes stored = component_store(buf_bytes(&b->after), hash);
+        if (stored.ptr == hash) {
+            buf_clear(&b->after);
+            buf_append_bytes(&b->after, stored);
+        }
+    } else {
         b->last.n = b->query->after_n;
-        buf_append_unhex(&b->after, b->query->after_hex);
     }
+    return true;
 }
 
 /* Selects the subtotals with lower counts, unless those with the count of after= are enough. */
@@ -333,6 +385,8 @@ bool breakdown_select(struct breakdown *b)
         begin_selection(b);
     if (b->stage == BREAKDOWN_AFTER_ENDED)
         end_after(b);
+    if (b->stage == BREAKDOWN_AFTER_SIZE && !size_after(b))
+        return false;
     if (b->stage == BREAKDOWN_AFTER && !fill_round(b, select_after, BREAKDOWN_AFTER_ENDED))
         return false;
     if (b->stage == BREAKDOWN_LARGEST && !select_all_largest(b))
@@ -391,8 +445,8 @@ struct bytes breakdown_text(const struct breakdown_row *row)
 static int compare_rows(const void *a, const void *b)
 {
     const struct breakdown_row *x = a, *y = b;
-    if (x->sum.n != y->sum.n)
-        return x->sum.n < y->sum.n ? 1 : -1;
+    if (x->sum.n != y->sum.n || x->by_stored)
+        return compare_selected(a, b);
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 

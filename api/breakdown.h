@@ -10,6 +10,11 @@
  * A query with after= gets the rows that follow a row with a given count and text. Of the subtotals with this count, only
  * those with larger texts are rows. The first rounds select these rows, as if this count were that of the last row.
  *
+ * If more than breakdown_ties_max subtotals have the count of the last row, or that of after=, the stored form replaces
+ * the text in the order of the subtotals with this count. Only the texts of the answer's rows are then looked up. The size
+ * of such a class does not depend on the limit, and after= contains a text and therefore also its stored form. All
+ * answers with the same counts therefore use the same order.
+ *
  * Order of calls: breakdown_add for every record, then rounds until breakdown_order returns true. A round is:
  * - breakdown_select until breakdown_select returns true
  * - breakdown_add_lookup for each row for which breakdown_wants_text is true
@@ -18,7 +23,8 @@
  * 1. Each call does a bounded amount of work, so that a breakdown of millions of subtotals does not block the loop.
  * 2. The sums are stored in many small tables that grow at different times. An insertion rehashes at most one table.
  * 3. Only the texts of one round's rows are in memory. After breakdown_order has returned true, only the rows use
- *    memory. */
+ *    memory.
+ * 4. breakdown_ties_max is at least the limit, so that an answer never has all rows of a class in stored order. */
 #ifndef MILLRACE_BREAKDOWN_H
 #define MILLRACE_BREAKDOWN_H
 
@@ -43,9 +49,11 @@ struct breakdown_row {
     size_t text_len;
     bool is_beyond; /* the text is known, and larger than the texts of all kept rows */
     bool is_before; /* the text is known, and at most the text of after= */
+    bool by_stored; /* the stored form decides among equal counts */
 };
-/* BREAKDOWN_AFTER: subtotals with the count of after=. BREAKDOWN_AFTER_ENDED: the last round of these. */
+/* BREAKDOWN_AFTER_SIZE: counting the subtotals with the count of after=. BREAKDOWN_AFTER: subtotals with the count of after=. BREAKDOWN_AFTER_ENDED: the last round of these. */
 enum breakdown_stage {
+    BREAKDOWN_AFTER_SIZE,
     BREAKDOWN_AFTER,
     BREAKDOWN_AFTER_ENDED,
     BREAKDOWN_LARGEST,
@@ -70,15 +78,21 @@ struct breakdown {
     struct breakdown_sum last; /* last row so far; unused until the number of rows reaches the limit */
     int64_t left_out,
         left_out_hash; /* largest count without a row: of all sums, and of hashes; or INT64_MIN */
+    size_t n_left_out; /* number of sums without a row that have the count `left_out` */
     bool has_worst;    /* the number of kept rows has reached the limit */
     struct buf worst;  /* text of the last kept row; valid if has_worst */
     int64_t shown;     /* sum of the counts of all rows */
-    struct buf after;  /* text of after= */
-    size_t n_before;   /* number of subtotals up to that of after= */
-    int64_t before;    /* sum of their counts */
+    struct buf after;  /* text of after=, or its stored form */
+    size_t n_after;    /* number of subtotals with the count of after= */
+    bool after_by_stored;
+    size_t n_before; /* number of subtotals up to that of after= */
+    int64_t before;  /* sum of their counts */
     struct query_over over;
     const struct breakdown *events; /* counts by which the means of the rows divide; NULL: no means */
 };
+
+/* Maximum number of subtotals with equal counts that are ordered by text. Tests change the limit. */
+extern size_t breakdown_ties_max;
 
 void breakdown_init(struct breakdown *b, const struct query *q);
 /* Discards and frees all counts. */

@@ -132,13 +132,16 @@ static size_t all_rounds(struct breakdown *b, char **by_hash, size_t n)
 
 struct model_row {
     unsigned n;
-    char text[32];
+    char text[32], stored[COMPONENT_HASH + 1];
+    bool by_stored;
 };
 
 static int compare_model(const void *a, const void *b)
 {
     const struct model_row *x = a, *y = b;
-    return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->text, y->text);
+    if (x->n != y->n)
+        return x->n < y->n ? 1 : -1;
+    return x->by_stored ? strcmp(x->stored, y->stored) : strcmp(x->text, y->text);
 }
 
 struct model {
@@ -155,6 +158,7 @@ static void model_add(struct model *m, const char *text, unsigned n)
     struct model_row *row = &m->rows[m->n++];
     row->n = n;
     snprintf(row->text, sizeof row->text, "%s", text);
+    snprintf(row->stored, sizeof row->stored, "%.*s", (int)stored.len, stored.ptr);
     buf_printf(&m->value, "%s%.*s:%u", m->n > 1 ? " " : "", (int)stored.len, stored.ptr, n);
     if (!component_is_hash(stored))
         return;
@@ -172,6 +176,12 @@ static struct model model_new(size_t n)
 static void model_sort(struct model *m)
 {
     buf_append_char(&m->value, '\0');
+    for (size_t i = 0; i < m->n; i++) {
+        size_t ties = 0;
+        for (size_t k = 0; breakdown_ties_max < m->n && k < m->n; k++)
+            ties += m->rows[k].n == m->rows[i].n;
+        m->rows[i].by_stored = ties > breakdown_ties_max;
+    }
     qsort(m->rows, m->n, sizeof *m->rows, compare_model);
     qsort(m->by_hash, m->n_hashes, sizeof *m->by_hash, compare_keys);
 }
@@ -271,6 +281,71 @@ static void test_every_limit(void **state)
     }
 }
 
+/* Of too many equal counts, the stored form decides. Pages join to the whole, and one round has all rows. */
+static void test_too_many_ties(void **state)
+{
+    (void)state;
+    enum { KEYS = 120, TIES = 20 };
+    size_t usual = breakdown_ties_max;
+    breakdown_ties_max = TIES;
+    for (unsigned seed = 0; seed < 60; seed++) {
+        struct model m = model_new(KEYS);
+        char text[32];
+        srandom(seed);
+        unsigned counts = 1 + seed % 8;
+        bool is_large = true;
+        for (unsigned i = 0; i < KEYS; i++) {
+            snprintf(text, sizeof text, i % 4 ? "%c, longer than a plain key %u" : "%c%u",
+                'a' + (int)(random() % 26), i);
+            model_add(&m, text, 1 + (unsigned)random() % counts);
+        }
+        model_sort(&m);
+        for (unsigned i = 0; i < KEYS; i++)
+            is_large = is_large && m.rows[i].by_stored;
+        for (size_t limit = 1; limit <= TIES; limit++)
+            for (size_t at = 0; at < KEYS; at++) {
+                size_t rounds = assert_page(&m, at, limit);
+                if (is_large)
+                    assert_int_equal(rounds, 1);
+            }
+        model_free(&m);
+    }
+    breakdown_ties_max = usual;
+}
+
+/* Only the rows of the answer are looked up, though all subtotals have the same count. */
+static void test_no_lookups_of_too_many_ties(void **state)
+{
+    (void)state;
+    enum { KEYS = 5000, LIMIT = 10 };
+    size_t usual = breakdown_ties_max;
+    struct model m = model_new(KEYS);
+    char text[32];
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(text, sizeof text, "longer than a plain key %u", i);
+        model_add(&m, text, 1);
+    }
+    for (size_t max = KEYS - 1; max <= KEYS; max++) { /* one too many, and not */
+        struct query q = query;
+        struct breakdown b;
+        size_t wanted = 0;
+        q.limit = LIMIT;
+        breakdown_ties_max = max;
+        breakdown_init(&b, &q);
+        if (max < KEYS)
+            model_sort(&m);
+        assert_true(add(&b, m.value.ptr));
+        while (!breakdown_select(&b))
+            ;
+        for (size_t i = 0; i < b.n_rows; i++)
+            wanted += breakdown_wants_text(&b, i);
+        assert_int_equal(wanted, max < KEYS ? LIMIT : 4096 + LIMIT + LIMIT / 4);
+        breakdown_reset(&b);
+    }
+    breakdown_ties_max = usual;
+    model_free(&m);
+}
+
 /* Two sources have different texts for one hash. The smaller text decides, also if the larger text is beyond the last row. */
 static void test_the_smaller_text_decides(void **state)
 {
@@ -344,6 +419,8 @@ int main(void)
         cmocka_unit_test(test_a_million_subtotals),
         cmocka_unit_test(test_hashed_ties),
         cmocka_unit_test(test_every_limit),
+        cmocka_unit_test(test_too_many_ties),
+        cmocka_unit_test(test_no_lookups_of_too_many_ties),
         cmocka_unit_test(test_the_smaller_text_decides),
         cmocka_unit_test(test_keys_that_collide_without_a_seed),
     };
