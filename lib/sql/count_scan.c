@@ -19,7 +19,7 @@ struct grouped {
 struct group {
     struct buf key, names; /* `key` is NS|KEY */
     size_t ns_len;
-    bool is_subtotal, is_open;
+    bool is_subtotal;
     int64_t start;
     struct grouped *counts;
     size_t n, room, next;
@@ -33,8 +33,7 @@ struct count_scan {
     uint32_t shard; /* GENERATION_NO_SHARD: all */
     struct count_sources sources;
     struct count_merge *merge;
-    struct buf target; /* the key of the next search */
-    unsigned skipped;
+    struct buf target; /* no record before this key is in the bounds */
     bool in_record;
     struct record_key record; /* borrows from the merge */
     struct group group;
@@ -50,13 +49,18 @@ static void copy_bound(struct bytes bound, struct buf *out)
     buf_append_bytes(out, bound);
 }
 
+static void aim(struct count_scan *s, struct bytes begin, const char *more)
+{
+    buf_clear(&s->target);
+    buf_append_bytes(&s->target, begin);
+    buf_append_str(&s->target, more);
+}
+
 /* Sets `target` to the first key of one total's or subtotal's key. */
 static void aim_at_key(struct count_scan *s, struct bytes ns, struct bytes key)
 {
     char hour[HOUR_TEXT_MAX + 1];
-    buf_clear(&s->target);
-    buf_append_bytes(&s->target, ns);
-    buf_append_char(&s->target, '|');
+    aim(s, ns, "|");
     buf_append_bytes(&s->target, key);
     if (!memchr(ns.ptr, '.', ns.len))
         return;
@@ -66,33 +70,23 @@ static void aim_at_key(struct count_scan *s, struct bytes ns, struct bytes key)
         &s->target, period_enclosing(from, PERIOD_HOUR, s->unit > PERIOD_DAY ? s->unit : PERIOD_DAY));
 }
 
-static void aim(struct count_scan *s, struct bytes begin, const char *more)
-{
-    buf_clear(&s->target);
-    buf_append_bytes(&s->target, begin);
-    buf_append_str(&s->target, more);
-}
-
-/* Makes `target` the next record, or the first one after it. */
+/* Moves before the first record at or after `target`. */
 static void seek(struct count_scan *s)
 {
     const struct generation *g = sql_snapshot_generation(s->snapshot);
-    struct bytes from = buf_bytes(&s->target);
     count_sources_free(&s->sources);
     uint32_t shards = generation_info(g).shards;
     for (uint32_t i = 0; i < shards; i++)
         if (s->shard == GENERATION_NO_SHARD || s->shard == i)
-            count_sources_add(
-                &s->sources, archive_source_new(generation_text(g, i), "archive", from, s->unit));
+            count_sources_add(&s->sources,
+                archive_source_new(generation_text(g, i), "archive", buf_bytes(&s->target), s->unit));
     buf_append_char(&s->target, RECORD_SEPARATOR);
-    for (size_t i = 0; i < sql_snapshot_slices(s->snapshot); i++)
-        slice_reader_add_sources(sql_snapshot_slice(s->snapshot, i), buf_bytes(&s->target), &s->sources);
+    sql_snapshot_add_slices(s->snapshot, buf_bytes(&s->target), &s->sources);
+    s->target.len--;
     if (s->merge)
         count_merge_reset(s->merge, s->sources.list, s->sources.n);
     else
         s->merge = count_merge_new(s->sources.list, s->sources.n);
-    s->skipped = 0;
-    s->in_record = false;
 }
 
 struct count_scan *count_scan_new(struct sql_snapshot *snapshot, const struct count_scan_bounds *b)
@@ -134,59 +128,33 @@ void count_scan_free(struct count_scan **sp)
     *sp = NULL;
 }
 
-enum verdict { TAKE, SKIP, SEEK, DONE };
+enum verdict { TAKE, SKIP, DONE };
 
-/* The records of the namespace are out of bounds from here on. */
-static enum verdict leave_ns(struct count_scan *s)
-{
-    if (s->ns.ptr)
-        return DONE;
-    aim(s, s->record.ns, AFTER_NS);
-    return SEEK;
-}
-
-/* The records of the key are out of bounds from here on. */
-static enum verdict leave_key(struct count_scan *s, struct bytes key)
-{
-    if (s->key.ptr)
-        return leave_ns(s);
-    if (++s->skipped < SKIP_MAX)
-        return SKIP;
-    aim(s, bytes_of(key.ptr, key.len - s->record.period.len), AFTER_PERIODS);
-    return SEEK;
-}
-
-static enum verdict judge_key(struct count_scan *s, struct bytes key)
-{
-    if (!s->key.ptr || bytes_equal(s->record.key, buf_bytes(&s->key)))
-        return TAKE;
-    aim_at_key(s, s->record.ns, buf_bytes(&s->key));
-    return record_key_compare(key, buf_bytes(&s->target), RECORD_SEPARATOR) < 0 ? SEEK : leave_ns(s);
-}
-
-/* Decides on the current record of the merge, whose key is without its separator. */
+/* Decides on the current record of the merge, whose key is without its separator. If all records up to a later key are
+ * out of bounds, sets `target` to this key. */
 static enum verdict judge(struct count_scan *s, struct bytes key)
 {
     const struct record_key *k = &s->record;
     if (s->ns.ptr && !bytes_equal(k->ns, buf_bytes(&s->ns)))
         return DONE;
-    if (k->is_lookup || count_merge_is_set(s->merge) || (s->sub.ptr && !k->is_subtotal))
-        return leave_ns(s);
-    enum verdict v = judge_key(s, key);
-    if (v != TAKE || !k->is_subtotal)
-        return v;
-    if (s->unit != PERIOD_QUARTER && k->unit > s->unit) /* a day without hours, or a month without days */
+    bool leaves_ns = k->is_lookup || count_merge_is_set(s->merge) || (s->sub.ptr && !k->is_subtotal);
+    bool is_other = !leaves_ns && s->key.ptr && !bytes_equal(k->key, buf_bytes(&s->key));
+    bool is_late = k->is_subtotal && k->start >= s->end;
+    if (is_other)
+        aim_at_key(s, k->ns, buf_bytes(&s->key));
+    if (is_other && record_key_compare(key, buf_bytes(&s->target), RECORD_SEPARATOR) < 0)
         return SKIP;
-    if (k->start >= s->end)
-        return leave_key(s, key);
-    if (k->start >= s->from) {
-        s->skipped = 0;
-        return TAKE;
+    if (leaves_ns || is_other || (is_late && s->key.ptr)) {
+        aim(s, k->ns, AFTER_NS);
+        return s->ns.ptr ? DONE : SKIP;
     }
-    if (++s->skipped < SKIP_MAX)
-        return SKIP;
-    aim_at_key(s, k->ns, k->key);
-    return record_key_compare(key, buf_bytes(&s->target), RECORD_SEPARATOR) < 0 ? SEEK : SKIP;
+    if (is_late)
+        aim(s, bytes_of(key.ptr, key.len - k->period.len), AFTER_PERIODS);
+    else if (k->is_subtotal && k->start < s->from)
+        aim_at_key(s, k->ns, k->key);
+    else if (!k->is_subtotal || s->unit == PERIOD_QUARTER || k->unit <= s->unit)
+        return TAKE; /* else a day without hours, or a month without days */
+    return SKIP;
 }
 
 static enum count_next malformed(struct error *error, struct bytes key)
@@ -196,11 +164,10 @@ static enum count_next malformed(struct error *error, struct bytes key)
     return COUNT_FAILED;
 }
 
-/* Moves to the next record in the bounds, and skips its values out of the bounds. */
-static enum count_next next_record(struct count_scan *s, struct error *error)
+/* Moves to the next record in the bounds. */
+static enum count_next find_record(struct count_scan *s, struct error *error)
 {
-    char hour[HOUR_TEXT_MAX + 1];
-    for (;;) {
+    for (unsigned skipped = 0;;) {
         enum count_next r = count_merge_next_record(s->merge);
         if (r == COUNT_FAILED)
             *error = *count_merge_error(s->merge);
@@ -212,16 +179,26 @@ static enum count_next next_record(struct count_scan *s, struct error *error)
         }
         struct bytes key = count_merge_key(s->merge);
         key.len--;
-        if (!record_key_parse(key, &s->record))
+        bool is_before = record_key_compare(key, buf_bytes(&s->target), RECORD_SEPARATOR) < 0;
+        if (!is_before && !record_key_parse(key, &s->record))
             return malformed(error, key);
-        enum verdict v = judge(s, key);
-        if (v == DONE)
-            return COUNT_END;
-        if (v == SEEK)
-            seek(s);
-        if (v == TAKE)
-            break;
+        enum verdict v = is_before ? SKIP : judge(s, key);
+        if (v != SKIP)
+            return v == TAKE ? COUNT_FOUND : COUNT_END;
+        if (++skipped < SKIP_MAX || record_key_compare(key, buf_bytes(&s->target), RECORD_SEPARATOR) >= 0)
+            continue;
+        seek(s);
+        skipped = 0;
     }
+}
+
+/* Moves to the next record in the bounds, and skips its values before the bounds. */
+static enum count_next next_record(struct count_scan *s, struct error *error)
+{
+    char hour[HOUR_TEXT_MAX + 1];
+    enum count_next r = find_record(s, error);
+    if (r != COUNT_FOUND)
+        return r;
     s->in_record = true;
     struct bytes first = buf_bytes(&s->sub);
     if (!s->record.is_subtotal)
@@ -277,13 +254,19 @@ static enum count_next next_count(struct count_scan *s, struct count_row *row, s
     }
 }
 
-static bool is_of_group(const struct count_scan *s, const struct count_row *row)
+static struct bytes ns_of(const struct group *g)
 {
-    const struct group *g = &s->group;
-    size_t n = g->ns_len;
-    return g->is_open && sql_period_floor(s->unit, row->start) == g->start && row->ns.len == n &&
-           g->key.len == n + 1 + row->key.len && memcmp(g->key.ptr, row->ns.ptr, n) == 0 &&
-           (row->key.len == 0 || memcmp(g->key.ptr + n + 1, row->key.ptr, row->key.len) == 0);
+    return bytes_of(g->key.ptr, g->ns_len);
+}
+
+static struct bytes key_of(const struct group *g)
+{
+    return bytes_of(g->key.ptr + g->ns_len + 1, g->key.len - g->ns_len - 1);
+}
+
+static struct bytes name_of(const struct group *g, const struct grouped *c)
+{
+    return bytes_of(g->names.ptr + c->name, c->name_len);
 }
 
 static void open_group(struct count_scan *s, const struct count_row *row)
@@ -297,24 +280,25 @@ static void open_group(struct count_scan *s, const struct count_row *row)
     g->ns_len = row->ns.len;
     g->is_subtotal = row->sub.ptr != NULL;
     g->start = sql_period_floor(s->unit, row->start);
-    g->is_open = true;
     g->n = g->next = 0;
 }
 
-static struct bytes name_of(const struct group *g, const struct grouped *c)
+static bool is_of_group(const struct count_scan *s, const struct count_row *row)
 {
-    return bytes_of(g->names.ptr + c->name, c->name_len);
+    const struct group *g = &s->group;
+    return sql_period_floor(s->unit, row->start) == g->start && bytes_equal(row->ns, ns_of(g)) &&
+           bytes_equal(row->key, key_of(g));
 }
 
-/* Returns false if the sum exceeds 64 bits. */
-static bool add_to_group(struct group *g, const struct count_row *row)
+static void add_to_group(struct group *g, const struct count_row *row)
 {
     struct grouped *last = g->n > 0 ? &g->counts[g->n - 1] : NULL;
-    if (last && bytes_equal(name_of(g, last), row->sub))
-        return !__builtin_add_overflow(last->n, row->n, &last->n);
+    if (last && bytes_equal(name_of(g, last), row->sub)) {
+        count_sum_add(&last->n, row->n);
+        return;
+    }
     *ARRAY_ADD(g->counts, g->n, g->room) = (struct grouped){g->names.len, row->sub.len, row->n};
     buf_append_bytes(&g->names, row->sub);
-    return true;
 }
 
 static int compare_grouped(const void *a, const void *b, void *group)
@@ -322,31 +306,17 @@ static int compare_grouped(const void *a, const void *b, void *group)
     return bytes_compare(name_of(group, a), name_of(group, b));
 }
 
-static bool is_sorted(const struct group *g)
-{
-    for (size_t i = 1; i < g->n; i++)
-        if (bytes_compare(name_of(g, &g->counts[i - 1]), name_of(g, &g->counts[i])) >= 0)
-            return false;
-    return true;
-}
-
-/* Sorts the counts by name, and adds up those of one name. Returns false if a sum exceeds 64 bits. */
-static bool sum_group(struct group *g)
+/* Adds up the counts of one name. */
+static void sum_group(struct group *g)
 {
     size_t kept = 0;
-    bool fits = true;
-    if (is_sorted(g))
-        return true;
     qsort_r(g->counts, g->n, sizeof *g->counts, compare_grouped, g);
-    for (size_t i = 1; i < g->n; i++) {
-        struct grouped *last = &g->counts[kept];
-        if (bytes_equal(name_of(g, last), name_of(g, &g->counts[i])))
-            fits = !__builtin_add_overflow(last->n, g->counts[i].n, &last->n) && fits;
+    for (size_t i = 1; i < g->n; i++)
+        if (bytes_equal(name_of(g, &g->counts[kept]), name_of(g, &g->counts[i])))
+            count_sum_add(&g->counts[kept].n, g->counts[i].n);
         else
             g->counts[++kept] = g->counts[i];
-    }
     g->n = kept + 1;
-    return fits;
 }
 
 /* Reads all counts of the next unit of a key. */
@@ -358,20 +328,14 @@ static enum count_next next_group(struct count_scan *s, struct error *error)
     if (r != COUNT_FOUND)
         return r;
     open_group(s, &row);
-    bool fits = true;
     do {
-        fits = add_to_group(&s->group, &row) && fits;
+        add_to_group(&s->group, &row);
         r = next_count(s, &row, error);
     } while (r == COUNT_FOUND && is_of_group(s, &row));
-    if (r == COUNT_FAILED)
-        return r;
     s->has_ahead = r == COUNT_FOUND;
     s->ahead = row;
-    if (sum_group(&s->group) && fits)
-        return COUNT_FOUND;
-    error_set(error, COUNT_TOO_LARGE, "the sum of a %s exceeds 64 bits: %.*s", sql_unit_name(s->unit),
-        (int)s->group.key.len, s->group.key.ptr);
-    return COUNT_FAILED;
+    sum_group(&s->group);
+    return r == COUNT_FAILED ? r : COUNT_FOUND;
 }
 
 enum count_next count_scan_next(struct count_scan *s, struct count_row *row, struct error *error)
@@ -381,17 +345,19 @@ enum count_next count_scan_next(struct count_scan *s, struct count_row *row, str
         return COUNT_END;
     if (s->unit == PERIOD_QUARTER)
         return next_count(s, row, error);
-    if (g->next == g->n) {
-        enum count_next r = next_group(s, error);
-        if (r != COUNT_FOUND)
-            return r;
-    }
+    enum count_next r = g->next < g->n ? COUNT_FOUND : next_group(s, error);
+    if (r != COUNT_FOUND)
+        return r;
     const struct grouped *c = &g->counts[g->next++];
-    *row = (struct count_row){.ns = bytes_of(g->key.ptr, g->ns_len),
-        .key = bytes_of(g->key.ptr + g->ns_len + 1, g->key.len - g->ns_len - 1),
+    *row = (struct count_row){.ns = ns_of(g),
+        .key = key_of(g),
         .sub = g->is_subtotal ? name_of(g, c) : BYTES_NONE,
         .unit = s->unit,
         .start = g->start,
         .n = c->n};
-    return COUNT_FOUND;
+    if (c->n != COUNT_SUM_TOO_LARGE)
+        return COUNT_FOUND;
+    error_set(error, COUNT_TOO_LARGE, "the sum of a %s exceeds 64 bits: %.*s", sql_unit_name(s->unit),
+        (int)g->key.len, g->key.ptr);
+    return COUNT_FAILED;
 }

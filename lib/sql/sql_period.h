@@ -18,15 +18,16 @@ const char *sql_unit_name(enum period_unit unit);
 /* Returns false if no unit has this name. */
 bool sql_unit_read(struct bytes name, enum period_unit *unit);
 
-/* Writes the text of the period that begins at `start`, with a NUL. Returns the length. */
+/* Writes the text of the period that begins at `start`, with a NUL. Returns the length. With PERIOD_QUARTER, `start` may be any
+ * second. */
 size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIOD_TEXT]);
 
 /* The first second of the period that contains `time`. */
 int64_t sql_period_floor(enum period_unit unit, int64_t time);
 
-/* Finds a span of time for a comparison with `text`, which may be any text. A period whose text sorts before `text`, or equals
- * it, begins before *end. A period whose text sorts after `text`, or equals it, begins at or after *from. Returns false if
- * `text` does not begin with a year from 2000 to 2159; nothing is then known. */
-bool sql_period_span(struct bytes text, int64_t *from, int64_t *end);
+/* Returns the start of the first quarter hour whose text is `text`, which may be any text, or sorts after it. A period of any
+ * unit begins then or earlier if its text sorts before `text`, and then or later if its text sorts after `text`. A period with
+ * this text begins then. */
+int64_t sql_period_search(struct bytes text);
 
 #endif

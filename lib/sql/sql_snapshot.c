@@ -12,11 +12,6 @@
 #define ATTEMPTS 20 /* each compaction during a begin takes one */
 #define CACHED_TEXTS 16384
 
-struct held_slice {
-    uint64_t number;
-    struct slice_reader *reader;
-};
-
 struct cached_text {
     char hash[COMPONENT_HASH];
     struct buf text;
@@ -27,10 +22,10 @@ struct sql_snapshot {
     const atomic_bool *cancel;
     unsigned begun;
     struct generation *generation;
-    struct held_slice *slices; /* ascending */
+    struct slice_reader **slices; /* of the present counts */
     size_t n_slices, room;
     struct cached_text *texts; /* CACHED_TEXTS entries, by hash */
-    struct buf key, text;
+    struct buf key;
 };
 
 struct sql_snapshot *sql_snapshot_new(const char *archive, const char *slices, const atomic_bool *cancel)
@@ -47,36 +42,16 @@ bool sql_snapshot_is_cancelled(const struct sql_snapshot *s)
     return s->cancel && atomic_load_explicit(s->cancel, memory_order_relaxed);
 }
 
-static void forget_texts(struct sql_snapshot *s)
+/* Ends to show the present counts. */
+static void forget(struct sql_snapshot *s)
 {
+    for (size_t i = 0; i < s->n_slices; i++)
+        slice_reader_close(&s->slices[i]);
+    s->n_slices = 0;
     for (size_t i = 0; s->texts && i < CACHED_TEXTS; i++)
         buf_free(&s->texts[i].text);
     free(s->texts);
     s->texts = NULL;
-}
-
-/* Closes the slices for which `keep` is false. */
-static void close_slices(
-    struct sql_snapshot *s, bool (*keep)(const struct held_slice *h, uint64_t arg), uint64_t arg)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < s->n_slices; i++)
-        if (keep && keep(&s->slices[i], arg))
-            s->slices[kept++] = s->slices[i];
-        else
-            slice_reader_close(&s->slices[i].reader);
-    s->n_slices = kept;
-}
-
-static bool is_sealed(const struct held_slice *h, uint64_t arg)
-{
-    (void)arg;
-    return slice_reader_state(h->reader)->sealed;
-}
-
-static bool is_after(const struct held_slice *h, uint64_t through)
-{
-    return h->number > through;
 }
 
 void sql_snapshot_free(struct sql_snapshot **sp)
@@ -84,12 +59,10 @@ void sql_snapshot_free(struct sql_snapshot **sp)
     struct sql_snapshot *s = *sp;
     if (!s)
         return;
-    close_slices(s, NULL, 0);
+    forget(s);
     if (s->generation)
         generation_unref(&s->generation);
-    forget_texts(s);
     buf_free(&s->key);
-    buf_free(&s->text);
     free(s->slices);
     free(s->slices_dir);
     free(s->archive);
@@ -108,7 +81,6 @@ static enum sql_snapshot_result open_generation(struct sql_snapshot *s, struct e
         return SQL_SNAPSHOT_OK;
     if (s->generation)
         generation_unref(&s->generation);
-    forget_texts(s);
     switch (generation_open(&source, NULL, s->cancel, &s->generation, error)) {
     case SORTED_FILE_OK:
         return SQL_SNAPSHOT_OK;
@@ -123,33 +95,22 @@ static enum sql_snapshot_result open_generation(struct sql_snapshot *s, struct e
     return SQL_SNAPSHOT_FAILED;
 }
 
-static size_t find_slice(const struct sql_snapshot *s, uint64_t number)
-{
-    size_t i = 0;
-    while (i < s->n_slices && s->slices[i].number != number)
-        i++;
-    return i;
-}
-
-/* Opens the slices that are not yet open. Sets *is_gone if a slice does not exist. */
+/* Sets *is_gone if a slice does not exist. */
 static enum slice_result open_slices(
     struct sql_snapshot *s, struct slice_range range, bool *is_gone, struct error *error)
 {
     for (uint64_t n = range.first; n <= range.last; n++) {
-        if (find_slice(s, n) < s->n_slices)
-            continue;
-        struct held_slice held = {.number = n};
+        struct slice_reader *reader = NULL;
         char *path = slice_path(s->slices_dir, n);
-        enum slice_result r = n < range.last ? slice_reader_open_sealed(path, &held.reader, error)
-                                             : slice_reader_open(path, &held.reader, error);
+        enum slice_result r = n < range.last ? slice_reader_open_sealed(path, &reader, error)
+                                             : slice_reader_open(path, &reader, error);
         *is_gone = r != SLICE_OK && access(path, F_OK) != 0;
         free(path);
         if (r == SLICE_FOREIGN && n == range.last && !*is_gone)
             return SLICE_OK; /* the aggregator has not yet committed the new slice */
         if (r != SLICE_OK)
             return r;
-        *ARRAY_ADD(s->slices, s->n_slices, s->room) = held;
-        forget_texts(s);
+        *ARRAY_ADD(s->slices, s->n_slices, s->room) = reader;
     }
     return SLICE_OK;
 }
@@ -160,7 +121,6 @@ static enum sql_snapshot_result open_all(struct sql_snapshot *s, bool *is_gone, 
 {
     uint64_t through = generation_info(s->generation).through;
     struct slice_range range = {0};
-    close_slices(s, is_after, through);
     if (s->slices_dir && slice_files_find(s->slices_dir, through, &range) != 0 && errno != ENOENT)
         return (enum sql_snapshot_result)error_errno(error, SQL_SNAPSHOT_FAILED, s->slices_dir);
     if (range.last == 0)
@@ -185,32 +145,28 @@ static enum sql_snapshot_result open_all(struct sql_snapshot *s, bool *is_gone, 
 enum sql_snapshot_result sql_snapshot_begin(struct sql_snapshot *s, struct error *error)
 {
     enum sql_snapshot_result r = SQL_SNAPSHOT_OK;
-    if (s->begun > 0) {
-        s->begun++;
-        return r;
-    }
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+    bool is_gone = s->begun == 0, is_same = false;
+    for (int attempt = 0; attempt < ATTEMPTS && is_gone && !is_same; attempt++) {
         uint64_t last = s->generation ? generation_info(s->generation).number : 0;
-        bool is_gone = false;
+        forget(s);
+        is_gone = false;
         r = open_generation(s, error);
-        if (r != SQL_SNAPSHOT_OK)
-            break;
-        bool is_same = attempt > 0 && generation_info(s->generation).number == last;
-        r = open_all(s, &is_gone, error);
-        if (!is_gone || is_same)
-            break;
+        if (r == SQL_SNAPSHOT_OK) {
+            is_same = attempt > 0 && generation_info(s->generation).number == last;
+            r = open_all(s, &is_gone, error);
+        }
     }
     if (r == SQL_SNAPSHOT_OK)
-        s->begun = 1;
+        s->begun++;
     else
-        close_slices(s, is_sealed, 0);
+        forget(s);
     return r;
 }
 
 void sql_snapshot_end(struct sql_snapshot *s)
 {
     if (--s->begun == 0)
-        close_slices(s, is_sealed, 0);
+        forget(s);
 }
 
 bool sql_snapshot_is_begun(const struct sql_snapshot *s)
@@ -223,19 +179,10 @@ const struct generation *sql_snapshot_generation(const struct sql_snapshot *s)
     return s->generation;
 }
 
-size_t sql_snapshot_slices(const struct sql_snapshot *s)
+void sql_snapshot_add_slices(struct sql_snapshot *s, struct bytes from, struct count_sources *out)
 {
-    return s->n_slices;
-}
-
-struct slice_reader *sql_snapshot_slice(const struct sql_snapshot *s, size_t i)
-{
-    return s->slices[i].reader;
-}
-
-bool sql_snapshot_is_whole(const struct sql_snapshot *s, struct error *error)
-{
-    return generation_is_whole(s->generation, GENERATION_NO_SHARD, error);
+    for (size_t i = 0; i < s->n_slices; i++)
+        slice_reader_add_sources(s->slices[i], from, out);
 }
 
 /* Searches the slices for the lookup s->key, which ends with its separator. Appends its text to `out`. */
@@ -243,8 +190,7 @@ static int find_in_slices(struct sql_snapshot *s, struct buf *out, struct error 
 {
     struct count_sources sources = {0};
     struct count_value v;
-    for (size_t i = 0; i < s->n_slices; i++)
-        slice_reader_add_sources(s->slices[i].reader, buf_bytes(&s->key), &sources);
+    sql_snapshot_add_slices(s, buf_bytes(&s->key), &sources);
     struct count_merge *m = count_merge_new(sources.list, sources.n);
     enum count_next r = count_merge_next_record(m);
     if (r == COUNT_FOUND && !bytes_equal(count_merge_key(m), buf_bytes(&s->key)))

@@ -8,8 +8,7 @@
  *    generation.
  * 2. A snapshot is a section of each stream from its beginning: sealed slices are complete, and the open slice has the
  *    lines before its cursors.
- * 3. A slice that is not sealed is open only from snapshot_begin to snapshot_end, because its counts change. The
- *    generation and sealed slices stay open for the next snapshot_begin.
+ * 3. Slices are open only from snapshot_begin to snapshot_end. The generation stays open for the next snapshot_begin.
  *
  * Only one thread at a time may use a snapshot. */
 #ifndef MILLRACE_SQL_SNAPSHOT_H
@@ -42,10 +41,8 @@ bool sql_snapshot_is_begun(const struct sql_snapshot *s);
 /* The rest is valid between begin and end. */
 bool sql_snapshot_is_cancelled(const struct sql_snapshot *s);
 const struct generation *sql_snapshot_generation(const struct sql_snapshot *s);
-size_t sql_snapshot_slices(const struct sql_snapshot *s);
-struct slice_reader *sql_snapshot_slice(const struct sql_snapshot *s, size_t i);
-/* True if no file was truncated. All bytes that were read from the archive before are valid only then. */
-bool sql_snapshot_is_whole(const struct sql_snapshot *s, struct error *error);
+/* Adds sources of all slices, each of which begins at the first key at or after `from`. */
+void sql_snapshot_add_slices(struct sql_snapshot *s, struct bytes from, struct count_sources *out);
 /* Sets *text to the text of a stored component: the text of a hash, or `stored` itself. *text is valid until the next
  * call, or as long as `stored`. Returns 0, or -1 with the error. */
 int sql_snapshot_text(struct sql_snapshot *s, struct bytes stored, struct bytes *text, struct error *error);

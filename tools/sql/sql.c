@@ -67,12 +67,8 @@ static int read_events(const struct options *o, struct pipeline *p, char **token
         return tool_fail(EX_CONFIG, "%s", error.text);
     out->pubsub_url = url ? url : pipeline_url(p, "pubsub");
     out->pubsub_token = *token;
-    if (!options_config(o) || counters_read(options_config(o), counters, &error) != 0)
-        return EX_OK;
-    out->time_field = (*counters)->time_field;
-    out->time_is_lenient = (*counters)->time_is_lenient;
-    out->units_a_second = (*counters)->units_a_second;
-    out->max_ahead = (*counters)->max_ahead;
+    if (options_config(o) && counters_read(options_config(o), counters, &error) == 0)
+        out->counters = *counters;
     return EX_OK;
 }
 

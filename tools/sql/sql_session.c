@@ -102,7 +102,7 @@ static int open_connection(struct sql_session *s)
     /* SQLite declares the tables at their first use, which the authorizer would refuse. */
     sqlite3_stmt *use = NULL;
     if (code == SQLITE_OK)
-        code = sqlite3_create_module_v2(s->db, "events", &sql_events_module, &s->tables, NULL);
+        code = sql_tables_add_events(s->db, &s->tables);
     if (code == SQLITE_OK)
         code = sqlite3_prepare_v2(
             s->db, "SELECT 1 FROM counts, events, json_each(1), json_tree(1)", -1, &use, NULL);
