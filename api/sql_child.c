@@ -1,6 +1,6 @@
 #include "api/sql_child.h"
 
-#include "base/error.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -25,16 +24,16 @@
 struct child {
     struct sql_children *all;
     struct http_request *req; /* NULL: the client is gone */
-    pid_t pid;
-    int done, out, err; /* a pidfd; files in memory with the child's output and errors */
+    pid_t pid;                /* 0: not started, or ended */
+    int done, out, err;       /* a pidfd; files in memory with the child's output and errors */
     struct event *event;
-    bool is_late;
 };
 
 struct sql_children {
     struct event_base *base;
-    char *program, *config, *data_dir;
-    int64_t max_rows, max_time, max_memory;
+    char *argv[ARGUMENTS]; /* n words before the statement, the statement and NULL */
+    size_t n;
+    int64_t max_time;
     struct child *running[SQL_CHILDREN_MAX];
     bool drains;
 };
@@ -52,38 +51,42 @@ static char *millrace_program(void)
 struct sql_children *sql_children_new(const struct sql_children_config *config)
 {
     struct sql_children *c = mem_zalloc(sizeof *c);
+    size_t n = 0;
     c->base = config->base;
-    c->program = millrace_program();
-    c->config = mem_strdup(config->config);
-    c->data_dir = config->data_dir ? mem_strdup(config->data_dir) : NULL;
-    c->max_rows = config->max_rows;
     c->max_time = config->max_time;
-    c->max_memory = config->max_memory;
+    c->argv[n++] = millrace_program();
+    c->argv[n++] = mem_strdup("sql");
+    c->argv[n++] = mem_strdup("--format=json");
+    c->argv[n++] = mem_strdup("--no-files");
+    c->argv[n++] = mem_strdup("--single");
+    c->argv[n++] = mem_printf("--max-rows=%" PRId64, config->max_rows);
+    c->argv[n++] = mem_printf("--max-time=%" PRId64 "ms", config->max_time);
+    c->argv[n++] = mem_printf("--max-memory=%" PRId64, config->max_memory);
+    c->argv[n++] = mem_printf("--config=%s", config->config);
+    if (config->data_dir)
+        c->argv[n++] = mem_printf("--data-dir=%s", config->data_dir);
+    c->argv[n++] = mem_strdup("--");
+    c->n = n;
     return c;
 }
 
+/* Kills the child if it has not ended, and waits for its end. */
 static void free_child(struct child *k)
 {
+    int fds[] = {k->done, k->out, k->err};
+    if (k->pid > 0)
+        kill(k->pid, SIGKILL);
+    while (k->pid > 0 && waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
     for (size_t i = 0; i < SQL_CHILDREN_MAX; i++)
         if (k->all->running[i] == k)
             k->all->running[i] = NULL;
     if (k->event)
         event_free(k->event);
-    int fds[] = {k->done, k->out, k->err};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
     free(k);
-}
-
-/* Kills the child and waits for its end. */
-static int end_child(struct child *k)
-{
-    int status = 0;
-    kill(k->pid, SIGKILL);
-    while (waitpid(k->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status;
 }
 
 void sql_children_free(struct sql_children **cp)
@@ -92,13 +95,10 @@ void sql_children_free(struct sql_children **cp)
     if (!c)
         return;
     for (size_t i = 0; i < SQL_CHILDREN_MAX; i++)
-        if (c->running[i]) {
-            end_child(c->running[i]);
+        if (c->running[i])
             free_child(c->running[i]);
-        }
-    free(c->program);
-    free(c->config);
-    free(c->data_dir);
+    for (size_t i = 0; i < c->n; i++)
+        free(c->argv[i]);
     free(c);
     *cp = NULL;
 }
@@ -112,23 +112,18 @@ void sql_children_drain(struct sql_children *c)
             kill(c->running[i]->pid, SIGKILL);
 }
 
-static void read_output(int fd, size_t most, struct buf *out)
+static void read_output(int fd, struct buf *out)
 {
-    struct stat st;
-    size_t n = fstat(fd, &st) == 0 && (size_t)st.st_size < most ? (size_t)st.st_size : most;
-    buf_reserve(out, n + 1);
-    while (out->len < n) {
-        ssize_t got = pread(fd, out->ptr + out->len, n - out->len, (off_t)out->len);
-        if (got <= 0)
-            break;
-        out->len += (size_t)got;
-    }
+    char *path = mem_printf("/proc/self/fd/%d", fd);
+    io_read_file(path, SQL_OUTPUT_MAX, out);
+    free(path);
 }
 
 static void refuse(struct child *k, int status)
 {
     struct buf text = {0};
-    read_output(k->err, ERROR_MAX, &text);
+    read_output(k->err, &text);
+    text.len = text.len < ERROR_MAX ? text.len : ERROR_MAX;
     struct bytes why = bytes_trim(buf_bytes(&text)), name = BYTES_LITERAL("millrace sql: ");
     if (bytes_starts_with(why, name))
         why = bytes_of(why.ptr + name.len, why.len - name.len);
@@ -151,18 +146,19 @@ static void on_done(evutil_socket_t fd, short what, void *arg)
 {
     struct child *k = arg;
     struct buf body = {0};
+    int status = 0;
     (void)fd;
     if (what & EV_TIMEOUT)
-        k->is_late = true;
-    int status = 0;
-    if (k->is_late)
-        status = end_child(k);
-    else if (waitpid(k->pid, &status, WNOHANG) == 0)
+        kill(k->pid, SIGKILL);
+    if (what & EV_TIMEOUT || waitpid(k->pid, &status, WNOHANG) == 0) {
+        event_add(k->event, NULL);
         return;
-    if (k->req && (k->is_late || !WIFEXITED(status) || WEXITSTATUS(status) != EX_OK))
+    }
+    k->pid = 0;
+    if (k->req && (!WIFEXITED(status) || WEXITSTATUS(status) != EX_OK)) {
         refuse(k, status);
-    else if (k->req) {
-        read_output(k->out, SQL_OUTPUT_MAX, &body);
+    } else if (k->req) {
+        read_output(k->out, &body);
         http_reply_buf(k->req, 200, "application/json", &body);
     }
     buf_free(&body);
@@ -177,8 +173,11 @@ static void on_gone(struct http_request *req, void *arg)
     kill(k->pid, SIGKILL);
 }
 
-static int spawn(struct child *k, char *const argv[])
+/* Returns 0, or an error of the system. */
+static int start(struct child *k, struct bytes statement)
 {
+    struct sql_children *c = k->all;
+    const struct rlimit output = {SQL_OUTPUT_MAX, SQL_OUTPUT_MAX};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -192,34 +191,13 @@ static int spawn(struct child *k, char *const argv[])
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
-    int failed = posix_spawn(&k->pid, argv[0], &files, &attr, argv, environ);
+    c->argv[c->n] = bytes_dup(statement);
+    int failed = posix_spawn(&k->pid, c->argv[0], &files, &attr, c->argv, environ);
+    free(c->argv[c->n]);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attr);
-    return failed;
-}
-
-static int start(struct child *k, const char *statement)
-{
-    const struct sql_children *c = k->all;
-    char *argv[ARGUMENTS] = {
-        c->program, (char[]){"sql"}, (char[]){"--format=json"}, (char[]){"--no-files"}, (char[]){"--single"}};
-    char *made[ARGUMENTS] = {mem_printf("--max-rows=%" PRId64, c->max_rows),
-        mem_printf("--max-time=%" PRId64 "ms", c->max_time),
-        mem_printf("--max-memory=%" PRId64, c->max_memory), mem_printf("--config=%s", c->config)};
-    size_t n = 4, at = 5;
-    if (c->data_dir)
-        made[n++] = mem_printf("--data-dir=%s", c->data_dir);
-    for (size_t i = 0; i < n; i++)
-        argv[at++] = made[i];
-    argv[at++] = (char[]){"--"};
-    argv[at] = bytes_dup(bytes_str(statement));
-    int failed = spawn(k, argv);
-    free(argv[at]);
-    for (size_t i = 0; i < n; i++)
-        free(made[i]);
     if (failed)
-        return failed;
-    const struct rlimit output = {SQL_OUTPUT_MAX, SQL_OUTPUT_MAX};
+        return k->pid = 0, failed;
     prlimit(k->pid, RLIMIT_FSIZE, &output, NULL);
     k->done = (int)syscall(SYS_pidfd_open, k->pid, 0);
     return k->done < 0 ? errno : 0;
@@ -251,12 +229,8 @@ void sql_children_ask(struct sql_children *c, struct http_request *req)
         .done = -1,
         .out = memfd_create("sql-output", MFD_CLOEXEC),
         .err = memfd_create("sql-errors", MFD_CLOEXEC)};
-    char *statement = bytes_dup(q);
-    int failed = k->out < 0 || k->err < 0 ? errno : start(k, statement);
-    free(statement);
+    int failed = k->out < 0 || k->err < 0 ? errno : start(k, q);
     if (failed) {
-        if (k->pid > 0)
-            end_child(k);
         http_problem(req, 503, "upstream-unavailable", NULL, "cannot run millrace sql: %s", strerror(failed));
         free_child(k);
         return;
