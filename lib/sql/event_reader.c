@@ -11,13 +11,6 @@
 
 #define TICK_USEC 100000 /* between two looks at *cancel */
 
-/* Lines that lie one after another in the stream. */
-struct chunk {
-    uint64_t offset;
-    struct buf lines;
-    size_t at;
-};
-
 struct event_reader {
     const atomic_bool *cancel;
     char *stream;
@@ -25,8 +18,8 @@ struct event_reader {
     struct event *tick;
     struct http_client *pubsub;
     struct stream_client *client; /* NULL: files */
-    struct chunk *chunks;
-    size_t n, next, room;
+    struct buf lines;             /* the latest lines, which end at the client's cursor */
+    size_t at;                    /* the next of them */
     glob_t files;
     size_t file; /* the next file */
     struct line_source *source;
@@ -35,9 +28,9 @@ struct event_reader {
 static void on_lines(struct bytes lines, void *arg)
 {
     struct event_reader *r = arg;
-    struct chunk *c = ARRAY_ADD(r->chunks, r->n, r->room);
-    *c = (struct chunk){.offset = stream_client_cursor(r->client)->offset - lines.len};
-    buf_append_bytes(&c->lines, lines);
+    /* A client that is paused makes no further request, so the lines of one pause have no gap between them. */
+    stream_client_pause(r->client);
+    buf_append_bytes(&r->lines, lines);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -74,13 +67,6 @@ struct event_reader *event_reader_of_files(const char *pattern)
     return r;
 }
 
-static void forget_chunks(struct event_reader *r)
-{
-    for (size_t i = 0; i < r->n; i++)
-        buf_free(&r->chunks[i].lines);
-    r->n = r->next = 0;
-}
-
 void event_reader_free(struct event_reader **rp)
 {
     struct event_reader *r = *rp;
@@ -94,9 +80,8 @@ void event_reader_free(struct event_reader **rp)
         event_base_free(r->base);
     else
         globfree(&r->files);
-    forget_chunks(r);
     line_source_close(&r->source);
-    free(r->chunks);
+    buf_free(&r->lines);
     free(r->stream);
     free(r);
     *rp = NULL;
@@ -105,8 +90,11 @@ void event_reader_free(struct event_reader **rp)
 /* Waits for lines. Returns 1, 0 at the end, or -1 with the error. */
 static int receive(struct event_reader *r, struct error *error)
 {
-    forget_chunks(r);
-    while (r->n == 0) {
+    buf_clear(&r->lines);
+    r->at = 0;
+    if (r->client)
+        stream_client_resume(r->client);
+    while (r->lines.len == 0) {
         const char *trouble = r->client ? stream_client_trouble(r->client, NULL) : "no address of pubsub";
         if (trouble)
             return error_set(error, -1, "stream %s: %s", r->stream, trouble);
@@ -121,15 +109,13 @@ static int receive(struct event_reader *r, struct error *error)
 
 static int next_of_stream(struct event_reader *r, struct event_reader_line *out, struct error *error)
 {
-    while (r->next < r->n && r->chunks[r->next].at == r->chunks[r->next].lines.len)
-        r->next++;
-    int got = r->next < r->n ? 1 : receive(r, error);
+    int got = r->at < r->lines.len ? 1 : receive(r, error);
     if (got <= 0)
         return got;
-    struct chunk *c = &r->chunks[r->next];
-    const char *begin = c->lines.ptr + c->at, *lf = memchr(begin, '\n', c->lines.len - c->at);
-    *out = (struct event_reader_line){bytes_of(begin, (size_t)(lf - begin)), c->offset + c->at, r->stream};
-    c->at += out->line.len + 1;
+    const char *begin = r->lines.ptr + r->at, *lf = memchr(begin, '\n', r->lines.len - r->at);
+    uint64_t first = stream_client_cursor(r->client)->offset - r->lines.len;
+    *out = (struct event_reader_line){bytes_of(begin, (size_t)(lf - begin)), first + r->at, r->stream};
+    r->at += out->line.len + 1;
     return 1;
 }
 
