@@ -48,21 +48,11 @@ struct bytes stream_view_text(const struct json_value *v, char space[STREAM_VIEW
 
 void stream_view_print(struct bytes text)
 {
-    size_t begin = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.ptr[i];
-        /* A C1 control character, U+0080 to U+009F, is the bytes C2 80 to C2 9F. */
-        bool is_c1 = c == 0xC2 && i + 1 < text.len && ((unsigned char)text.ptr[i + 1] & 0xE0) == 0x80;
-        if (c >= 0x20 && c != 0x7F && !is_c1)
-            continue;
-        fwrite(text.ptr + begin, 1, i - begin, stdout);
-        printf("\\x%02x", c);
-        if (is_c1)
-            printf("\\x%02x", (unsigned char)text.ptr[++i]);
-        begin = i + 1;
-    }
-    if (text.len > begin)
-        fwrite(text.ptr + begin, 1, text.len - begin, stdout);
+    struct buf out = {0};
+    buf_append_printable(&out, text);
+    if (out.len > 0)
+        fwrite(out.ptr, 1, out.len, stdout);
+    buf_free(&out);
 }
 
 static bool is_shown(struct stream_view *v)

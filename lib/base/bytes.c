@@ -214,6 +214,21 @@ void buf_grow(struct buf *b, size_t more)
     b->ptr = mem_realloc(b->ptr, b->cap);
 }
 
+void buf_append_printable(struct buf *b, struct bytes s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        /* A C1 control character, U+0080 to U+009F, is the bytes C2 80 to C2 9F. */
+        bool is_c1 = c == 0xC2 && i + 1 < s.len && ((unsigned char)s.ptr[i + 1] & 0xE0) == 0x80;
+        if (is_c1)
+            buf_printf(b, "\\xc2\\x%02x", (unsigned char)s.ptr[++i]);
+        else if (c < 0x20 || c == 0x7F)
+            buf_printf(b, "\\x%02x", c);
+        else
+            buf_append_char(b, (char)c);
+    }
+}
+
 void buf_append_hex(struct buf *b, struct bytes s)
 {
     for (size_t i = 0; i < s.len; i++)

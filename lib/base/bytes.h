@@ -128,6 +128,8 @@ static inline void buf_append_str(struct buf *b, const char *s)
 
 void buf_append_u64(struct buf *b, uint64_t n);     /* decimal digits */
 void buf_append_hex(struct buf *b, struct bytes s); /* two hexadecimal digits for each byte */
+/* Appends a text with control bytes, which could change a terminal, as \xHH. */
+void buf_append_printable(struct buf *b, struct bytes s);
 /* Appends the bytes that pairs of hexadecimal digits encode. Returns false at the first character outside a pair; the
  * bytes of earlier pairs stay appended. */
 bool buf_append_unhex(struct buf *b, struct bytes hex);

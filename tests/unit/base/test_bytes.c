@@ -187,6 +187,15 @@ static void hex_digits_become_bytes(void **state)
     buf_free(&out);
 }
 
+static void control_bytes_become_printable(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    buf_append_printable(&out, BYTES_LITERAL("a\n\x1b[2J\x7f \xc2\x85\xc3\xa9\xc2"));
+    assert_true(bytes_equal_str(buf_bytes(&out), "a\\x0a\\x1b[2J\\x7f \\xc2\\x85\xc3\xa9\xc2"));
+    buf_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_words),
         cmocka_unit_test(hex_digits_become_bytes),
+        cmocka_unit_test(control_bytes_become_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
