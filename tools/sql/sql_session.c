@@ -1,5 +1,6 @@
 #include "tools/sql/sql_session.h"
 
+#include "base/io.h"
 #include "base/progress.h"
 #include "sql/sql_tables.h"
 #include "tools/sql/sql_print.h"
@@ -16,7 +17,8 @@
 
 #define EX_INTERRUPTED 130
 #define STEPS_A_CALL 10000 /* of SQLite's machine, between two calls of the progress handler */
-#define KILL_AFTER 2       /* seconds after max_time */
+#define STATM_MAX 200
+#define KILL_AFTER 2 /* seconds after max_time */
 #define PROGRESS_AFTER USEC_PER_SEC
 
 struct sql_session {
@@ -70,19 +72,15 @@ static int show_progress(void *arg)
 /* Limits the memory of SQLite, and that of the process to as much again beside what the archive needs. */
 static void limit_memory(int64_t bytes)
 {
-    char *words = NULL;
-    size_t room = 0;
+    struct buf words = {0};
     uint64_t pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    if (f && getline(&words, &room, f) > 0) {
-        struct bytes rest = bytes_of(words, strcspn(words, "\n"));
+    if (io_read_file("/proc/self/statm", STATM_MAX, &words) == 0) {
+        struct bytes rest = buf_bytes(&words);
         for (int i = 0; i < 5; i++)
             bytes_take_word(&rest);
         bytes_to_u64(bytes_take_word(&rest), &pages); /* of data and stack */
     }
-    if (f)
-        fclose(f);
-    free(words);
+    buf_free(&words);
     sqlite3_hard_heap_limit64(bytes);
     rlim_t limit = (rlim_t)pages * 4096 + 2 * (rlim_t)bytes;
 #ifndef MILLRACE_SANITIZED /* the sanitizer's own memory has no limit */
@@ -97,16 +95,14 @@ static int open_connection(struct sql_session *s)
     int code = sqlite3_open_v2(":memory:", &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (code == SQLITE_OK)
         code = sql_tables_add(s->db, &s->tables, NULL);
+    if (code == SQLITE_OK)
+        code = sql_tables_add_events(s->db, &s->tables);
     if (code == SQLITE_OK && s->config.max_memory > 0)
         code = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
     /* SQLite declares the tables at their first use, which the authorizer would refuse. */
-    sqlite3_stmt *use = NULL;
     if (code == SQLITE_OK)
-        code = sql_tables_add_events(s->db, &s->tables);
-    if (code == SQLITE_OK)
-        code = sqlite3_prepare_v2(
-            s->db, "SELECT 1 FROM counts, events, json_each(1), json_tree(1)", -1, &use, NULL);
-    sqlite3_finalize(use);
+        code = sqlite3_exec(
+            s->db, "EXPLAIN SELECT 1 FROM counts, events, json_each(1), json_tree(1)", NULL, NULL, NULL);
     if (code == SQLITE_OK)
         code = sqlite3_set_authorizer(s->db, authorize, NULL);
     sqlite3_progress_handler(s->db, STEPS_A_CALL, show_progress, s);
@@ -181,27 +177,21 @@ static int fail(struct sql_session *s, int code)
 /* Prints the rows of a statement. Returns the exit status. */
 static int print_rows(struct sql_session *s, sqlite3_stmt *statement)
 {
-    int64_t rows = 0;
-    int status = EX_OK, code = sqlite3_step(statement);
+    int64_t rows = 0, most = s->config.max_rows > 0 ? s->config.max_rows : INT64_MAX;
+    int code = sqlite3_step(statement);
     progress_erase();
-    if (code == SQLITE_ROW || code == SQLITE_DONE)
-        sql_printer_begin(s->printer, statement);
-    bool has_begun = code == SQLITE_ROW || code == SQLITE_DONE;
-    while (code == SQLITE_ROW && status == EX_OK) {
+    if (code != SQLITE_ROW && code != SQLITE_DONE)
+        return fail(s, code);
+    sql_printer_begin(s->printer, statement);
+    for (; code == SQLITE_ROW && ++rows <= most && !ferror(stdout); code = sqlite3_step(statement)) {
         s->has_rows = true;
-        if (s->config.max_rows > 0 && ++rows > s->config.max_rows)
-            status = tool_fail(
-                EX_TEMPFAIL, "the statement has more rows than --max-rows=%" PRId64, s->config.max_rows);
-        else
-            sql_printer_row(s->printer, statement);
-        if (status == EX_OK)
-            code = ferror(stdout) ? SQLITE_DONE : sqlite3_step(statement);
+        sql_printer_row(s->printer, statement);
     }
-    if (has_begun)
-        sql_printer_end(s->printer);
-    progress_erase();
+    sql_printer_end(s->printer);
     fflush(stdout);
-    return status != EX_OK || code == SQLITE_DONE ? status : fail(s, code);
+    if (rows > most)
+        return tool_fail(EX_TEMPFAIL, "the statement has more rows than --max-rows=%" PRId64, most);
+    return code == SQLITE_DONE || ferror(stdout) ? EX_OK : fail(s, code);
 }
 
 static void set_timer(int64_t ms)

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-static const char help[] = ".tables   the names of the tables\n"
-                           ".schema   the columns of the tables\n"
-                           ".help     this list\n"
-                           ".quit     end; so does Ctrl-D\n"
-                           "A statement ends with a semicolon: select ns, sum(n) from counts group by ns;\n";
-static const char schema[] =
+static const char help_text[] =
+    ".tables   the names of the tables\n"
+    ".schema   the columns of the tables\n"
+    ".help     this list\n"
+    ".quit     end; so does Ctrl-D\n"
+    "A statement ends with a semicolon: select ns, sum(n) from counts group by ns;\n";
+static const char schema_text[] =
     "counts(\n"
     "  ns TEXT,        -- the counter: u for a total, c.u for a subtotal\n"
     "  key TEXT,       -- the key of the total\n"
@@ -29,24 +30,16 @@ static const char schema[] =
 /* Runs a command that begins with a dot. Returns false at .quit. */
 static bool command(const char *line)
 {
-    size_t n = strcspn(line, " \t;");
-    struct bytes name = bytes_of(line, n);
-    if (bytes_equal_str(name, ".quit") || bytes_equal_str(name, ".exit"))
-        return false;
-    if (bytes_equal_str(name, ".tables"))
-        puts("counts\nevents");
-    else if (bytes_equal_str(name, ".schema"))
-        fputs(schema, stdout);
-    else if (bytes_equal_str(name, ".help"))
-        fputs(help, stdout);
-    else
+    static const char *const texts[][2] = {{".quit", NULL}, {".exit", NULL}, {".tables", "counts\nevents\n"},
+        {".schema", schema_text}, {".help", help_text}};
+    size_t n = strcspn(line, " \t;"), i = 0, most = sizeof texts / sizeof *texts;
+    while (i < most && !bytes_equal_str(bytes_of(line, n), texts[i][0]))
+        i++;
+    if (i == most)
         fprintf(stderr, "no command %.*s; .help lists the commands\n", (int)n, line);
-    return true;
-}
-
-static bool is_blank(const struct buf *text)
-{
-    return bytes_trim(buf_bytes(text)).len == 0;
+    else if (texts[i][1])
+        fputs(texts[i][1], stdout);
+    return i == most || texts[i][1];
 }
 
 int sql_shell_run(struct sql_session *s)
@@ -70,12 +63,11 @@ int sql_shell_run(struct sql_session *s)
             is_open = command(line);
         } else {
             buf_printf(&text, "%s\n", line);
-            if (sqlite3_complete(text.ptr)) {
+            bool is_complete = sqlite3_complete(text.ptr);
+            if (is_complete)
                 sql_session_run(s, text.ptr);
+            if (is_complete || bytes_trim(buf_bytes(&text)).len == 0)
                 buf_clear(&text);
-            } else if (is_blank(&text)) {
-                buf_clear(&text);
-            }
         }
         free(line);
     }
