@@ -763,7 +763,7 @@ void render_counters(const struct counters *c, const char *script, struct buf *o
                 continue;
             buf_append_str(out, n++ ? ",{" : "{");
             counter_json(&c->uniques[j], "member", out);
-            buf_printf(out, ",\"by\":\"%s\"}", counters_period_name(c->uniques[j].by));
+            buf_printf(out, ",\"by\":\"%s\"}", period_unit_name(c->uniques[j].by));
         }
         buf_append_str(out, "]}");
     }

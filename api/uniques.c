@@ -249,8 +249,6 @@ static enum period_unit largest_period(const struct unique_query *u)
 /* Asks for the next named set. */
 static void ask(struct answer *a)
 {
-    /* in the order of enum period_unit, from PERIOD_QUARTER on */
-    static const char *const periods[] = {"quarter", "hour", "day", "month"};
     const struct query_set *s = &a->query.sets[a->at];
     enum period_unit largest = largest_period(&a->query);
     const struct query *q = &a->query.query;
@@ -264,7 +262,7 @@ static void ask(struct answer *a)
     buf_append_str(&target, "&end=");
     append_key(s, last < first ? first : last, last < query_quarters_from(q) ? PERIOD_HOUR : PERIOD_QUARTER,
         &target);
-    buf_printf(&target, "&rollups=%s&members=1", periods[largest - PERIOD_QUARTER]);
+    buf_printf(&target, "&rollups=%s&members=1", period_unit_name(largest));
     buf_append_char(&target, '\0');
     const struct source_question question = {.target = target.ptr,
         .ns = bytes_str(s->unique->ns),

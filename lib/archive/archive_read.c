@@ -114,8 +114,6 @@ static void begin_sets(struct archive_read *r)
 
 static bool begin_range(struct archive_read *r)
 {
-    /* in the order of enum period_unit, from PERIOD_QUARTER on */
-    static const char *const units[] = {"quarter", "hour", "day", "month"};
     struct bytes start, end, rollups;
     if (!url_query_get(&r->params, "start", &start) || !url_query_get(&r->params, "end", &end))
         return false;
@@ -124,11 +122,9 @@ static bool begin_range(struct archive_read *r)
         r->next_run = next_of_cursor;
         return true;
     }
-    int unit = 0;
-    while (unit < 4 && !bytes_equal_str(rollups, units[unit]))
-        unit++;
+    enum period_unit unit;
     r->shard = generation_shard(r->g, start);
-    if (unit == 4 || !period_walk_init(&r->walk, start, end, PERIOD_QUARTER + unit))
+    if (!period_unit_find(rollups, &unit) || !period_walk_init(&r->walk, start, end, unit))
         return false;
     gather(r, "sub");
     struct bytes members;

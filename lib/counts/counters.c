@@ -335,7 +335,7 @@ static int read_by(struct reading *r, const struct config_section *s, struct cou
 {
     const char *by = config_value(s, "by");
     c->by = PERIOD_DAY;
-    if (!by || counters_period_read(bytes_str(by), &c->by)) {
+    if (!by || (period_unit_find(bytes_str(by), &c->by) && c->by <= PERIOD_DAY)) {
         if (c->by != PERIOD_QUARTER || r->out->has_quarters)
             return 0;
         return config_fail(
@@ -415,7 +415,7 @@ static void append_sorted(struct buf *text, const char *kind, const struct count
     for (size_t i = 0; i < n; i++) {
         if (strcmp(kind, "unique") == 0) {
             buf_printf(text, "unique %s member = %s by = %s\n", sorted[i]->ns, sorted[i]->key_text,
-                counters_period_name(sorted[i]->by));
+                period_unit_name(sorted[i]->by));
             continue;
         }
         buf_printf(text, "%s %s key = %s\n", kind, sorted[i]->ns, sorted[i]->key_text);

@@ -123,9 +123,6 @@ void counters_append_lines(const char *text, struct bytes ns, struct buf *out);
 bool counters_text_next_value(const char **text, struct bytes *ns, unsigned *scale);
 /* True if a canonical text has resolution = 15m. */
 bool counters_text_has_quarters(const char *text);
-/* The names of the periods of unique counters: day, hour and quarter. */
-const char *counters_period_name(enum period_unit unit);
-bool counters_period_read(struct bytes name, enum period_unit *out);
 /* Appends the lines of `before` whose counter is not in `now`. The archive keeps the lines, so that a later counter
  * with the same name and another key is refused. */
 void counters_append_missing(const char *before, const char *now, struct buf *out);

@@ -155,7 +155,7 @@ enum period_unit counters_text_period(const char *text, struct bytes ns)
     const char *space = line.len ? memrchr(line.ptr, ' ', line.len) : NULL;
     size_t before = space ? (size_t)(space - line.ptr) + 1 : 0;
     if (before >= by.len && memcmp(space + 1 - by.len, by.ptr, by.len) == 0)
-        counters_period_read(bytes_of(space + 1, line.len - before), &unit);
+        period_unit_find(bytes_of(space + 1, line.len - before), &unit);
     return unit;
 }
 
@@ -164,20 +164,5 @@ bool counters_text_has_quarters(const char *text)
     for (; *text; text = next_line(text))
         if (bytes_equal_str(first_line(text), COUNTERS_QUARTERS_LINE))
             return true;
-    return false;
-}
-
-const char *counters_period_name(enum period_unit unit)
-{
-    return unit == PERIOD_DAY ? "day" : unit == PERIOD_HOUR ? "hour" : "quarter";
-}
-
-bool counters_period_read(struct bytes name, enum period_unit *out)
-{
-    for (enum period_unit unit = PERIOD_QUARTER; unit <= PERIOD_DAY; unit++)
-        if (bytes_equal_str(name, counters_period_name(unit))) {
-            *out = unit;
-            return true;
-        }
     return false;
 }

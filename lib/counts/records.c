@@ -59,6 +59,23 @@ static int digit_of(char c)
     return i < sizeof values_plus_1 ? values_plus_1[i] - 1 : -1;
 }
 
+static const char *const unit_names[] = {"quarter", "hour", "day", "month"}; /* from PERIOD_QUARTER on */
+
+const char *period_unit_name(enum period_unit unit)
+{
+    return unit_names[unit - PERIOD_QUARTER];
+}
+
+bool period_unit_find(struct bytes name, enum period_unit *unit)
+{
+    int i = PERIOD_QUARTER;
+    while (i <= PERIOD_MONTH && !bytes_equal_str(name, period_unit_name((enum period_unit)i)))
+        i++;
+    if (i <= PERIOD_MONTH)
+        *unit = (enum period_unit)i;
+    return i <= PERIOD_MONTH;
+}
+
 size_t period_encode(enum period_unit unit, int64_t seconds, char out[PERIOD_TEXT_MAX + 1])
 {
     size_t n = hour_encode(seconds, out);

@@ -41,6 +41,10 @@ bool hour_decode(struct bytes text, int64_t *seconds);
  * more character, `0` to `3`. The text of a day is that of an hour without the last character; the text of a month has
  * one character less. */
 enum period_unit { PERIOD_QUARTER = -1, PERIOD_HOUR, PERIOD_DAY, PERIOD_MONTH };
+/* The name of a unit: quarter, hour, day or month. */
+const char *period_unit_name(enum period_unit unit);
+/* Returns false, without a change of *unit, if no unit has this name. */
+bool period_unit_find(struct bytes name, enum period_unit *unit);
 /* Converts seconds since 1970 to the text of the period that contains this second, with a NUL. Returns the length, or 0
  * if the year is not 2000 to 2159. */
 size_t period_encode(enum period_unit unit, int64_t seconds, char out[PERIOD_TEXT_MAX + 1]);

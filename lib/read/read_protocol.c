@@ -90,17 +90,11 @@ static void add_sub(struct read_span *s, struct bytes sub)
 
 static bool read_rollups(struct http_request *req, struct read_span *out)
 {
-    /* in the order of enum period_unit, from PERIOD_QUARTER on */
-    static const char *const units[] = {"quarter", "hour", "day", "month"};
     const struct url_query *q = http_query(req);
     struct bytes text;
     out->has_rollups = http_param(req, "rollups", &text);
-    bool known = !out->has_rollups;
+    bool known = !out->has_rollups || period_unit_find(text, &out->largest);
     size_t given = 0;
-    for (int i = 0; i < 4 && !known; i++) {
-        known = bytes_equal_str(text, units[i]);
-        out->largest = PERIOD_QUARTER + i;
-    }
     for (size_t i = 0; i < q->n && known; i++) {
         if (!bytes_equal_str(q->params[i].name, "sub"))
             continue;

@@ -357,7 +357,7 @@ enum count_next count_scan_next(struct count_scan *s, struct count_row *row, str
         .n = c->n};
     if (c->n != COUNT_SUM_TOO_LARGE)
         return COUNT_FOUND;
-    error_set(error, COUNT_TOO_LARGE, "the sum of a %s exceeds 64 bits: %.*s", sql_unit_name(s->unit),
+    error_set(error, COUNT_TOO_LARGE, "the sum of a %s exceeds 64 bits: %.*s", period_unit_name(s->unit),
         (int)g->key.len, g->key.ptr);
     return COUNT_FAILED;
 }

@@ -132,7 +132,7 @@ static bool add_bound(
     if (!text.ptr)
         return false;
     if (bytes_equal_str(name, "unit="))
-        return sql_unit_read(text, &b->unit);
+        return period_unit_find(text, &b->unit);
     if (bytes_equal_str(name, "ns="))
         b->ns = text;
     else if (bytes_equal_str(name, "key="))
@@ -197,7 +197,7 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         sql_result_text(context, bytes_of(period, sql_period_write(r->unit, r->start, period)));
         return SQLITE_OK;
     case COLUMN_UNIT:
-        sql_result_text(context, bytes_str(sql_unit_name(r->unit)));
+        sql_result_text(context, bytes_str(period_unit_name(r->unit)));
         return SQLITE_OK;
     case COLUMN_N:
         sqlite3_result_int64(context, r->n);

@@ -2,24 +2,6 @@
 
 #include <time.h>
 
-static const char *const unit_names[] = {"quarter", "hour", "day", "month"}; /* from PERIOD_QUARTER on */
-#define UNITS (sizeof unit_names / sizeof *unit_names)
-
-const char *sql_unit_name(enum period_unit unit)
-{
-    return unit_names[unit - PERIOD_QUARTER];
-}
-
-bool sql_unit_read(struct bytes name, enum period_unit *unit)
-{
-    for (size_t i = 0; i < UNITS; i++)
-        if (bytes_equal_str(name, unit_names[i])) {
-            *unit = (enum period_unit)(PERIOD_QUARTER + (int)i);
-            return true;
-        }
-    return false;
-}
-
 size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIOD_TEXT])
 {
     struct tm t;

@@ -13,11 +13,6 @@
 
 #define SQL_PERIOD_TEXT 20
 
-/* The name of a unit: "quarter", "hour", "day" or "month". */
-const char *sql_unit_name(enum period_unit unit);
-/* Returns false if no unit has this name. */
-bool sql_unit_read(struct bytes name, enum period_unit *unit);
-
 /* Writes the text of the period that begins at `start`, with a NUL. Returns the length. With PERIOD_QUARTER, `start` may be any
  * second. */
 size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIOD_TEXT]);
