@@ -1,8 +1,6 @@
 #include "aggregator/minute_refill.h"
 
 #include "base/log.h"
-#include "http/client/http_client.h"
-#include "json/json_fields.h"
 #include "stream/stream_client.h"
 
 #include <inttypes.h>
@@ -15,7 +13,7 @@ enum step {
     STEP_NEXT,    /* the next stream is due */
     STEP_SEEK,    /* pubsub is to find the first line */
     STEP_SEEKING, /* `first` is not known yet */
-    STEP_CHECK,   /* pubsub is to tell the earliest line of the stream */
+    STEP_CHECK,   /* pubsub is to find the earliest line */
     STEP_CHECKING,
     STEP_READ, /* the lines from `first` on are due */
     STEP_READING,
@@ -28,7 +26,6 @@ struct minute_refill {
     size_t at; /* stream */
     struct slice_cursor *ends;
     struct stream_client *stream;
-    struct http_call *call;
     struct stream_cursor first;
     int64_t from, covered; /* minutes: of the seek; from which all streams are read */
     bool is_cut;           /* lines are missing */
@@ -55,13 +52,6 @@ static const struct slice_cursor *end_of(const struct minute_refill *r)
     return &r->ends[r->at];
 }
 
-static void end_call(struct minute_refill *r)
-{
-    if (r->call)
-        http_call_cancel(r->call);
-    stream_client_free(&r->stream);
-}
-
 /* Ends the stream. */
 static void finish(struct minute_refill *r, bool is_cut)
 {
@@ -72,17 +62,24 @@ static void finish(struct minute_refill *r, bool is_cut)
         stream_client_stop(r->stream);
 }
 
+/* The line at `first` is the first one since the time of the seek if the stream still has a line before it. */
 static void on_begin(void *arg)
 {
     struct minute_refill *r = arg;
-    r->first = *stream_client_cursor(r->stream);
+    const struct stream_cursor *found = stream_client_cursor(r->stream);
     stream_client_stop(r->stream);
-    if (strncmp(r->first.id, end_of(r)->id, STREAM_ID_TEXT - 1) != 0)
+    if (strncmp(found->id, end_of(r)->id, STREAM_ID_TEXT - 1) != 0) {
         finish(r, true);
-    else if (r->first.offset == 0)
+    } else if (r->step == STEP_SEEKING) {
+        r->first = *found;
+        r->step = found->offset == 0 ? STEP_READ : STEP_CHECK;
+    } else if (found->offset < r->first.offset) {
         r->step = STEP_READ;
-    else
-        r->step = STEP_CHECK;
+    } else if ((r->from += LATER) < r->config.now / SECONDS_PER_MINUTE) {
+        r->step = STEP_SEEK;
+    } else {
+        finish(r, true);
+    }
 }
 
 static void on_lines(struct bytes lines, void *arg)
@@ -130,28 +127,6 @@ static struct stream_client *open_stream(
         .arg = r});
 }
 
-/* The line at `first` is the first one since the time of the seek if the stream still has a line before it. */
-static void on_stats(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct minute_refill *r = arg;
-    uint64_t earliest;
-    r->call = NULL;
-    r->step = STEP_CHECK;
-    if (result != HTTP_CLIENT_OK || reply->status != 200)
-        return;
-    struct json_doc *doc = json_doc_parse(reply->body);
-    if (!bytes_to_u64(json_doc_text(doc, "/streams/%s/earliest", end_of(r)->stream), &earliest)) {
-        finish(r, true);
-    } else if (earliest < r->first.offset) {
-        r->step = STEP_READ;
-    } else if ((r->from += LATER) < r->config.now / SECONDS_PER_MINUTE) {
-        r->step = STEP_SEEK;
-    } else {
-        finish(r, true);
-    }
-    json_doc_free(&doc);
-}
-
 /* Begins the next stream of which lines were counted. */
 static void next_stream(struct minute_refill *r)
 {
@@ -170,7 +145,7 @@ void minute_refill_tick(struct minute_refill *r)
 {
     char begin[32];
     static const struct stream_cursor none;
-    if (r->step == STEP_NEXT || r->step == STEP_SEEK || r->step == STEP_READ)
+    if (r->step == STEP_NEXT || r->step == STEP_SEEK || r->step == STEP_CHECK || r->step == STEP_READ)
         stream_client_free(&r->stream);
     switch (r->step) {
     case STEP_NEXT:
@@ -183,11 +158,7 @@ void minute_refill_tick(struct minute_refill *r)
         break;
     case STEP_CHECK:
         r->step = STEP_CHECKING;
-        r->call = http_client_request(r->config.client, &(struct http_call_spec){.method = "GET",
-                                                            .target = "/stats?format=json",
-                                                            .may_resend = true,
-                                                            .on_done = on_stats,
-                                                            .arg = r});
+        r->stream = open_stream(r, &none, "earliest");
         break;
     case STEP_READ:
         r->step = STEP_READING;
@@ -210,7 +181,7 @@ void minute_refill_tick(struct minute_refill *r)
 
 void minute_refill_stop(struct minute_refill *r)
 {
-    end_call(r);
+    stream_client_free(&r->stream);
     r->step = STEP_OVER;
 }
 
@@ -219,7 +190,7 @@ void minute_refill_free(struct minute_refill **rp)
     struct minute_refill *r = *rp;
     if (!r)
         return;
-    end_call(r);
+    stream_client_free(&r->stream);
     free(r->ends);
     free(r);
     *rp = NULL;
