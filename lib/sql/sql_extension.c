@@ -23,43 +23,26 @@ static void free_tables(void *arg)
     free(t);
 }
 
-static void show_pipeline(struct sql_tables *t, const struct config *config, const char *data_dir)
-{
-    char *archive = pipeline_archive_dir(config, data_dir);
-    char *slices = pipeline_daemon_dir(config, data_dir, "aggregator", "/slices");
-    sql_snapshot_free(&t->snapshot);
-    t->snapshot = sql_snapshot_new(archive, slices, NULL);
-    free(archive);
-    free(slices);
-}
-
-/* Shows the pipeline of a configuration. Returns 0, or -1 with the error. */
-static int show_configured(struct sql_tables *t, const char *path, struct error *error)
-{
-    struct config *config = NULL;
-    if (config_read(path, &config, error) != 0)
-        return -1;
-    show_pipeline(t, config, pipeline_dir(config, NULL));
-    config_free(&config);
-    return 0;
-}
-
+/* Shows the pipeline of a configuration or of a data directory, or an archive. Returns 0, or -1 with the error. */
 static int show(struct sql_tables *t, const char *path, struct error *error)
 {
-    struct stat st;
-    char *current = mem_printf("%s/current", path);
-    bool is_archive = lstat(current, &st) == 0;
-    free(current);
+    struct config *config = NULL;
+    struct stat st, link;
     if (stat(path, &st) != 0)
         return error_errno(error, -1, path);
-    if (!S_ISDIR(st.st_mode))
-        return show_configured(t, path, error);
-    if (!is_archive) {
-        show_pipeline(t, NULL, path);
-        return 0;
-    }
+    if (!S_ISDIR(st.st_mode) && config_read(path, &config, error) != 0)
+        return -1;
+    const char *data_dir = config ? pipeline_dir(config, NULL) : path;
+    char *current = mem_printf("%s/current", path);
+    bool is_archive = lstat(current, &link) == 0;
+    char *archive = is_archive ? mem_strdup(path) : pipeline_archive_dir(config, data_dir);
+    char *slices = is_archive ? NULL : pipeline_daemon_dir(config, data_dir, "aggregator", "/slices");
     sql_snapshot_free(&t->snapshot);
-    t->snapshot = sql_snapshot_new(path, NULL, NULL);
+    t->snapshot = sql_snapshot_new(archive, slices, NULL);
+    free(current);
+    free(archive);
+    free(slices);
+    config_free(&config);
     return 0;
 }
 
@@ -92,7 +75,7 @@ int sqlite3_millrace_init(sqlite3 *db, char **text, const sqlite3_api_routines *
     if (code == SQLITE_OK)
         code = sqlite3_create_function_v2(
             db, "millrace_open", 1, SQLITE_UTF8 | SQLITE_DIRECTONLY, t, millrace_open, NULL, NULL, NULL);
-    if (code == SQLITE_OK && config_default(path, sizeof path) && show_configured(t, path, &error) != 0) {
+    if (code == SQLITE_OK && config_default(path, sizeof path) && show(t, path, &error) != 0) {
         *text = sqlite3_mprintf("%s", error.text);
         return SQLITE_ERROR;
     }

@@ -97,23 +97,15 @@ static int sql_with(const struct options *o)
     char *own = archive ? mem_strdup(archive) : pipeline_archive_dir(config, data_dir);
     char *slices = archive ? NULL : pipeline_daemon_dir(config, data_dir, "aggregator", "/slices");
     struct sql_session *s = NULL;
-    struct sql_session_config session = {.archive = own,
-        .slices = slices,
-        .events.reads_files = options_bool(o, "files"),
-        .format = options_string(o, "format"),
-        .has_header = options_bool(o, "header"),
-        .is_single = options_bool(o, "single"),
-        .max_rows = options_int(o, "max_rows"),
-        .max_memory = options_int(o, "max_memory"),
-        .max_time = options_int(o, "max_time")};
+    struct sql_tables tables = {0};
     struct pipeline pipeline;
     struct counters *counters = NULL;
     char *token = NULL;
     signal(SIGPIPE, SIG_IGN);
     pipeline_open(&pipeline, config, options_text(o, "data_dir"));
-    int status = read_events(o, &pipeline, &token, &counters, &session.events);
+    int status = read_events(o, &pipeline, &token, &counters, &tables);
     if (status == EX_OK)
-        status = sql_session_open(&session, &s);
+        status = sql_session_open(o, &tables, own, slices, &s);
     if (status == EX_OK && n == 1)
         status = sql_session_run(s, operands[0]);
     else if (status == EX_OK)

@@ -22,7 +22,7 @@
 #define PROGRESS_AFTER USEC_PER_SEC
 
 struct sql_session {
-    struct sql_session_config config;
+    const struct options *o;
     sqlite3 *db;
     struct sql_tables tables;
     struct sql_printer *printer;
@@ -97,7 +97,7 @@ static int open_connection(struct sql_session *s)
         code = sql_tables_add(s->db, &s->tables, NULL);
     if (code == SQLITE_OK)
         code = sql_tables_add_events(s->db, &s->tables);
-    if (code == SQLITE_OK && s->config.max_memory > 0)
+    if (code == SQLITE_OK && options_int(s->o, "max_memory") > 0)
         code = sqlite3_exec(s->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL);
     /* SQLite declares the tables at their first use, which the authorizer would refuse. */
     if (code == SQLITE_OK)
@@ -109,26 +109,28 @@ static int open_connection(struct sql_session *s)
     return code;
 }
 
-int sql_session_open(const struct sql_session_config *config, struct sql_session **out)
+int sql_session_open(const struct options *o, const struct sql_tables *tables, const char *archive,
+    const char *slices, struct sql_session **out)
 {
     struct error error;
     struct sql_session *s = mem_zalloc(sizeof *s);
-    s->config = *config;
-    s->printer = sql_printer_new(config->format, config->has_header);
-    s->tables = config->events;
+    s->o = o;
+    s->printer = sql_printer_new(options_string(o, "format"), options_bool(o, "header"));
+    s->tables = *tables;
     s->tables.cancel = &cancel;
-    s->tables.snapshot = sql_snapshot_new(config->archive, config->slices, &cancel);
+    s->tables.reads_files = options_bool(o, "files");
+    s->tables.snapshot = sql_snapshot_new(archive, slices, &cancel);
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGALRM, &action, NULL);
     *out = s;
     if (open_connection(s) != SQLITE_OK)
         return tool_fail(EX_TEMPFAIL, "%s", sqlite3_errmsg(s->db));
-    if (config->max_memory > 0) {
+    if (options_int(o, "max_memory") > 0) {
         if (sql_snapshot_begin(s->tables.snapshot, &error) ==
             SQL_SNAPSHOT_OK) /* else the statement has the error */
             sql_snapshot_end(s->tables.snapshot);
-        limit_memory(config->max_memory);
+        limit_memory(options_int(o, "max_memory"));
     }
     return EX_OK;
 }
@@ -177,7 +179,7 @@ static int fail(struct sql_session *s, int code)
 /* Prints the rows of a statement. Returns the exit status. */
 static int print_rows(struct sql_session *s, sqlite3_stmt *statement)
 {
-    int64_t rows = 0, most = s->config.max_rows > 0 ? s->config.max_rows : INT64_MAX;
+    int64_t rows = 0, limit = options_int(s->o, "max_rows"), most = limit > 0 ? limit : INT64_MAX;
     int code = sqlite3_step(statement);
     progress_erase();
     if (code != SQLITE_ROW && code != SQLITE_DONE)
@@ -234,13 +236,12 @@ static int check_is_one(struct sql_session *s, const char *sql)
 
 int sql_session_run(struct sql_session *s, const char *sql)
 {
-    int status = s->config.is_single ? check_is_one(s, sql) : EX_OK;
+    int status = options_bool(s->o, "single") ? check_is_one(s, sql) : EX_OK;
     atomic_store(&cancel, false);
     timed_out = 0;
     running = s->db;
     while (status == EX_OK && *sql && !ferror(stdout)) {
-        if (s->config.max_time > 0)
-            set_timer(s->config.max_time);
+        set_timer(options_int(s->o, "max_time"));
         status = run_first(s, &sql);
     }
     set_timer(0);

@@ -9,23 +9,15 @@
 #ifndef MILLRACE_SQL_SESSION_H
 #define MILLRACE_SQL_SESSION_H
 
+#include "config/options.h"
 #include "sql/sql_tables.h"
 
 struct sql_session;
 
-struct sql_session_config {
-    const char *archive, *slices; /* slices NULL: only the archive */
-    struct sql_tables events;     /* the members of `events` */
-    const char *format;           /* sql_print.h */
-    bool has_header;
-    bool is_single;     /* a text must have exactly one statement */
-    int64_t max_rows;   /* of a statement; 0: unlimited */
-    int64_t max_memory; /* bytes; 0: unlimited */
-    int64_t max_time;   /* milliseconds of a statement; 0: unlimited */
-};
-
-/* Returns 0, or an exit status after printing the error. */
-int sql_session_open(const struct sql_session_config *config, struct sql_session **out);
+/* `o` must outlive the session, and so must what `tables` borrows. `archive` and `slices` are directories; slices NULL: only
+ * the archive. Returns 0, or an exit status after printing the error. */
+int sql_session_open(const struct options *o, const struct sql_tables *tables, const char *archive,
+    const char *slices, struct sql_session **out);
 void sql_session_close(struct sql_session **s);
 /* Runs all statements of a text, up to the first error. Returns the exit status. */
 int sql_session_run(struct sql_session *s, const char *sql);
