@@ -8,7 +8,6 @@
 _Static_assert(MINUTE_RING_MINUTES + 1 + MINUTE_RING_AHEAD < SLOTS, "each minute of the ring has a slot");
 #define FIRST_ROWS 32
 #define CHUNK_MAX ((size_t)64 << 10)
-#define NAMES_SHARE 2 /* fraction of the memory for the names of one interner */
 
 /* The texts of the ids in some chunks. */
 struct texts {
@@ -20,7 +19,7 @@ struct texts {
 };
 
 struct chunk {
-    struct chunk *older; /* of the same minute, or the next chunk to free */
+    struct chunk *older; /* of the same minute */
     struct texts *texts;
     size_t n, room;
     char rows[];
@@ -28,14 +27,14 @@ struct chunk {
 
 struct minute_ring {
     size_t max_bytes, bytes, n_values, row_bytes;
-    int64_t now;   /* present minute */
-    int64_t first; /* no earlier minute has rows, or will have */
-    int64_t since; /* minute_ring_cover */
+    int64_t now;    /* present minute */
+    int64_t first;  /* no earlier minute has rows, or will have */
+    int64_t since;  /* minute_ring_cover */
+    int64_t missed; /* earlier minutes may lack rows that had no slot, because the ring was held for long */
     struct chunk *minutes[SLOTS];
     struct texts *texts; /* texts in use, then the older ones */
     size_t row_texts;
     bool is_held;
-    struct chunk *freed; /* chunks that were dropped while the ring was held */
 };
 
 struct minute_ring *minute_ring_new(size_t max_bytes)
@@ -74,34 +73,22 @@ static void release(struct minute_ring *r, struct texts *texts)
     free(texts);
 }
 
-static void free_chunks(struct minute_ring *r, struct chunk *c)
+/* Drops the rows of a minute. */
+static void drop(struct minute_ring *r, int64_t minute)
 {
+    struct chunk *c = *slot_of(r, minute);
     for (struct chunk *older; c; c = older) {
         older = c->older;
         r->bytes -= chunk_bytes(r, c);
         release(r, c->texts);
         free(c);
     }
-}
-
-/* Drops the rows of a minute. */
-static void drop(struct minute_ring *r, int64_t minute)
-{
-    struct chunk **slot = slot_of(r, minute), *last = *slot;
-    if (!r->is_held) {
-        free_chunks(r, *slot);
-    } else if (last) {
-        while (last->older)
-            last = last->older;
-        last->older = r->freed;
-        r->freed = *slot;
-    }
-    *slot = NULL;
+    *slot_of(r, minute) = NULL;
 }
 
 static void drop_before(struct minute_ring *r, int64_t minute)
 {
-    if (minute <= r->first)
+    if (r->is_held || minute <= r->first)
         return;
     int64_t at = minute - r->first > SLOTS ? minute - SLOTS : r->first;
     for (; at < minute; at++)
@@ -109,10 +96,10 @@ static void drop_before(struct minute_ring *r, int64_t minute)
     r->first = minute;
 }
 
-/* Drops the oldest minutes until the rows and the names fit. While the ring is held, this waits, because nothing can be
- * freed. */
+/* Drops the minutes that have passed, and then the oldest ones until the rows and the names fit. */
 static void fit(struct minute_ring *r)
 {
+    drop_before(r, r->now - MINUTE_RING_MINUTES);
     int64_t end = r->first + SLOTS;
     for (int64_t m = r->first; !r->is_held && r->bytes > r->max_bytes && m < end; m++)
         if (*slot_of(r, m))
@@ -124,9 +111,8 @@ void minute_ring_free(struct minute_ring **rp)
     struct minute_ring *r = *rp;
     if (!r)
         return;
-    minute_ring_hold(r, false);
     for (size_t i = 0; i < SLOTS; i++)
-        free_chunks(r, r->minutes[i]);
+        drop(r, (int64_t)i);
     if (r->texts)
         release(r, r->texts);
     assert(!r->texts && r->bytes == 0);
@@ -142,21 +128,15 @@ void minute_ring_set_row(struct minute_ring *r, size_t n_texts, size_t n_values)
     r->row_bytes = (n_values * sizeof(int64_t) + n_texts * sizeof(uint32_t) + align - 1) / align * align;
 }
 
-/* Copies the stored forms of an interner that is replaced. If they are too many, drops all rows instead. */
+/* Copies the stored forms of an interner that is replaced. */
 static void keep_names(struct minute_ring *r, struct texts *texts)
 {
-    uint32_t n = interner_count(texts->interner);
-    if (names_bytes(n) > r->max_bytes / NAMES_SHARE) {
-        for (int64_t m = r->first + SLOTS; m-- > r->first;)
-            if (*slot_of(r, m))
-                drop_before(r, m + 1);
-    } else if (texts->users > 1) {
-        texts->names = mem_alloc(names_bytes(n) + 1);
-        texts->n_names = n;
-        for (uint32_t id = 0; id < n; id++)
-            memcpy(texts->names[id], interner_get(texts->interner, id)->stored, COMPONENT_HASH);
-        r->bytes += names_bytes(n);
-    }
+    uint32_t n = texts->users > 1 ? interner_count(texts->interner) : 0;
+    texts->names = mem_alloc(names_bytes(n) + 1);
+    texts->n_names = n;
+    for (uint32_t id = 0; id < n; id++)
+        memcpy(texts->names[id], interner_get(texts->interner, id)->stored, COMPONENT_HASH);
+    r->bytes += names_bytes(n);
     texts->interner = NULL;
 }
 
@@ -175,7 +155,7 @@ void minute_ring_set_texts(struct minute_ring *r, const struct interner *interne
 void minute_ring_set_now(struct minute_ring *r, int64_t now)
 {
     r->now = now / SECONDS_PER_MINUTE;
-    drop_before(r, r->now - MINUTE_RING_MINUTES);
+    fit(r);
 }
 
 /* Adds a chunk to the minute. Chunks double in size as they fill, so that quiet minutes and late events need little
@@ -197,6 +177,10 @@ void minute_ring_add(struct minute_ring *r, int64_t time, const uint32_t *ids, c
     int64_t minute = time / SECONDS_PER_MINUTE;
     if (minute < r->first || minute > r->now + MINUTE_RING_AHEAD)
         return;
+    if (minute >= r->first + SLOTS) {
+        r->missed = minute >= r->missed ? minute + 1 : r->missed;
+        return;
+    }
     struct chunk **slot = slot_of(r, minute), *c = *slot;
     if (!c || c->n == c->room || c->texts != r->texts) {
         c = add_chunk(r, slot);
@@ -218,7 +202,8 @@ void minute_ring_cover(struct minute_ring *r, int64_t minute)
 
 int64_t minute_ring_from(const struct minute_ring *r)
 {
-    return r->since > r->first ? r->since : r->first;
+    int64_t covered = r->since > r->missed ? r->since : r->missed;
+    return covered > r->first ? covered : r->first;
 }
 
 size_t minute_ring_bytes(const struct minute_ring *r)
@@ -229,10 +214,6 @@ size_t minute_ring_bytes(const struct minute_ring *r)
 void minute_ring_hold(struct minute_ring *r, bool hold)
 {
     r->is_held = hold;
-    if (hold)
-        return;
-    free_chunks(r, r->freed);
-    r->freed = NULL;
     fit(r);
 }
 

@@ -349,6 +349,35 @@ static void test_values(void **state)
     interner_free(&texts);
 }
 
+/* A ring that is held while time passes drops nothing. Events that have no place then are not claimed. */
+static void test_held_for_long(void **state)
+{
+    const int64_t first = START / SECONDS_PER_MINUTE, last = first + 60;
+    struct interner *texts = interner_new(1);
+    const uint32_t id = interner_add(texts, BYTES_LITERAL("a"));
+    size_t n;
+    (void)state;
+    ring = minute_ring_new(1 << 20);
+    minute_ring_set_row(ring, 1, 0);
+    minute_ring_set_texts(ring, texts);
+    minute_ring_set_now(ring, START);
+    minute_ring_add(ring, (first - 119) * SECONDS_PER_MINUTE, &id, NULL);
+    minute_ring_hold(ring, true);
+    struct minute_part *held = minute_ring_parts(ring, first - 119, first + 1, &n);
+    assert_int_equal(n, 1);
+    minute_ring_set_now(ring, last * SECONDS_PER_MINUTE);
+    minute_ring_add(ring, last * SECONDS_PER_MINUTE, &id, NULL);
+    minute_ring_set_texts(ring, texts);
+    assert_int_equal(minute_row_ids(held[0].rows, 0)[0], id);
+    minute_ring_hold(ring, false);
+    assert_int_equal(minute_ring_from(ring), last + 1);
+    minute_ring_cover(ring, first);
+    assert_int_equal(minute_ring_from(ring), last + 1);
+    free(held);
+    minute_ring_free(&ring);
+    interner_free(&texts);
+}
+
 #define AMOUNTS_CONFIG                                                                                       \
     "[input]\ntime = t\n[total buys]\nkey = l\nhaving = price\n[total revenue]\nkey = l\n"                   \
     "value = price\nscale = 2\n[subtotal c.revenue]\nkey = c\n[total u]\nkey = l\n"
@@ -404,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_little_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_values, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_amounts, set_up, tear_down),
+        cmocka_unit_test(test_held_for_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
