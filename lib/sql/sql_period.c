@@ -2,12 +2,24 @@
 
 #include <time.h>
 
+/* Every row of a scan may need a text, and strftime is slow. */
 size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIOD_TEXT])
 {
+    static const char after[] = {'\0', '-', '-', ' ', ':', ':', '\0'};
     struct tm t;
     time_t seconds = (time_t)start;
-    return strftime(
-        out, SQL_PERIOD_TEXT, unit > PERIOD_HOUR ? "%Y-%m-%d" : "%Y-%m-%d %H:%M:%S", gmtime_r(&seconds, &t));
+    gmtime_r(&seconds, &t);
+    const int year = t.tm_year + 1900;
+    const int pairs[] = {year / 100, year % 100, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec};
+    size_t n = 0, last = unit > PERIOD_HOUR ? 3 : 6; /* the day or the second */
+    for (size_t i = 0; i <= last; i++) {
+        out[n++] = (char)('0' + pairs[i] / 10);
+        out[n++] = (char)('0' + pairs[i] % 10);
+        if (after[i] && i < last)
+            out[n++] = after[i];
+    }
+    out[n] = '\0';
+    return n;
 }
 
 int64_t sql_period_floor(enum period_unit unit, int64_t time)
