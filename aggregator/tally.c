@@ -249,8 +249,8 @@ static void add_members(struct tally *t, const struct counters_event *event, int
     count_table_add(t->batch.members, t->members, n);
 }
 
-/* Adds the values of an event to the sums. If a sum would exceed VALUE_SUM_MAX, changes no sum and returns the reason. */
-static const char *add_to_sums(struct tally *t, const struct counters_event *event)
+/* Returns the reason if the event's values would bring a sum over VALUE_SUM_MAX. */
+static const char *find_full_sum(struct tally *t, const struct counters_event *event)
 {
     struct amounts *a = t->amounts;
     const struct counters *c = t->counters;
@@ -266,10 +266,14 @@ static const char *add_to_sums(struct tally *t, const struct counters_event *eve
         snprintf(a->reason, sizeof a->reason, "%s would exceed 64 bits", c->totals[i].ns);
         return a->reason;
     }
-    for (size_t i = 0; i < c->n_totals; i++)
-        if (a->sum_of[i] && event->amounts[i].is_counted)
-            value_sum_add(a->sum_of[i], value_magnitude(event->amounts[i].n));
     return NULL;
+}
+
+static void add_to_sums(struct tally *t, const struct counters_event *event)
+{
+    for (size_t i = 0; i < t->counters->n_totals; i++)
+        if (t->amounts->sum_of[i] && event->amounts[i].is_counted)
+            value_sum_add(t->amounts->sum_of[i], value_magnitude(event->amounts[i].n));
 }
 
 /* Notes which texts the event's counts and sets use, so that a limited counter has only keys with counts or sets. An
@@ -348,10 +352,12 @@ enum counters_verdict tally_line(struct tally *t, struct bytes line, const char 
     *time = event.time;
     if (verdict != COUNTERS_EVENT)
         return verdict;
-    if (t->amounts && (*reason = add_to_sums(t, &event)))
+    if (t->amounts && (*reason = find_full_sum(t, &event)))
         return COUNTERS_REJECTED;
-    if (t->amounts)
+    if (t->amounts) {
+        add_to_sums(t, &event);
         note_needed(t, &event);
+    }
     t->batch.events++;
     take_texts(t, &event);
     size_t n_totals = t->counters->n_totals;
@@ -388,7 +394,8 @@ void tally_refill_line(struct tally *t, struct bytes line)
 {
     struct counters_event event;
     struct interner *texts = t->batch.texts;
-    if (counters_extract(t->refill_reader, line, &event) != COUNTERS_EVENT)
+    if (counters_extract(t->refill_reader, line, &event) != COUNTERS_EVENT ||
+        (t->amounts && find_full_sum(t, &event)))
         return;
     interner_add_all(texts, event.texts, event.n_texts, t->ids);
     for (size_t i = 0; t->limits && i < event.n_texts; i++)

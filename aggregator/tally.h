@@ -69,7 +69,8 @@ void tally_set_now(struct tally *t, int64_t now);
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time);
 /* Adds the line that tally_line has just counted to the ring. `time` is the event's time. */
 void tally_count_minute(struct tally *t, int64_t time);
-/* Adds a line to the ring only. A key has its own name if its limit has the key or has room. */
+/* Adds a line to the ring only. A key has its own name if its limit has the key or has room. Values that tally_line would
+ * reject now, because of a full sum, are not added. */
 void tally_refill_line(struct tally *t, struct bytes line);
 /* Returns the positions of the counters in the rows of the ring. */
 struct minute_columns tally_minute_columns(const struct tally *t);

@@ -392,7 +392,8 @@ static void check_amount(const char *ns, const char *expected)
     buf_free(&out);
 }
 
-/* Values of counted lines and of lines that are read again. A rejected value adds no row. */
+/* Values of counted lines and of lines that are read again. A rejected value adds no row. If the earlier sum is `full`,
+ * the largest value is rejected, too. */
 static void test_amounts(void **state)
 {
     static const char *const prices[] = {"12.5", "-3", "null", "\"0.01\"", "0.001", "0"};
@@ -406,8 +407,12 @@ static void test_amounts(void **state)
     assert_int_equal(config_parse("test.conf", bytes_str(AMOUNTS_CONFIG), &config, &e), 0);
     assert_int_equal(counters_read(config, &counters, &e), 0);
     config_free(&config);
-    for (int refills = 0; refills < 2; refills++) {
+    struct value_sums earlier = {0};
+    for (int round = 0; round < 4; round++) {
+        bool refills = round % 2, full = round >= 2;
         open_ring(1 << 20);
+        value_sums_at(&earlier, BYTES_LITERAL("revenue"))->sum = full ? VALUE_SUM_MAX - 1000 : 0;
+        tally_set_earlier_sums(tally, &earlier);
         for (size_t i = 0; i < sizeof prices / sizeof *prices; i++) {
             snprintf(line, sizeof line, "{\"t\":%d,\"l\":\"a\",\"c\":\"JP\",\"price\":%s}", START, prices[i]);
             if (refills)
@@ -416,12 +421,13 @@ static void test_amounts(void **state)
                 tally_count_minute(tally, time);
         }
         n_events = EVENTS_MAX; /* publishes nothing during a read */
-        check_amount("buys", "1399999980,4\n");
-        check_amount("revenue", "1399999980,951\n");
-        check_amount("c.revenue", "1399999980,951\n");
-        check_amount("u", "1399999980,5\n");
+        check_amount("buys", full ? "1399999980,3\n" : "1399999980,4\n");
+        check_amount("revenue", full ? "1399999980,-299\n" : "1399999980,951\n");
+        check_amount("c.revenue", full ? "1399999980,-299\n" : "1399999980,951\n");
+        check_amount("u", full ? "1399999980,4\n" : "1399999980,5\n");
         close_ring();
     }
+    value_sums_free(&earlier);
     counters_free(&counters);
     counters = all;
 }
