@@ -890,7 +890,10 @@ static void ask_events(struct ask *a)
         .on_record = events_record,
         .on_piece = on_piece,
         .on_done = events_done};
-    a->question = source_ask(a->asks->config.sources, &question);
+    if (hold(a, 0))
+        a->question = source_ask(a->asks->config.sources, &question);
+    else
+        refuse(a);
     buf_free(&target);
 }
 
