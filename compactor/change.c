@@ -18,6 +18,7 @@ struct change {
     const struct change_spec *spec;
     struct manifest archive;
     struct import *import;
+    struct value_sums open_sums; /* of run_newest */
     struct forget *forget;
     struct forget_sub *forget_sub;
     struct record_filter filter;
@@ -74,6 +75,7 @@ static enum compact_result take_newest(struct change *c, struct run_spec *run, s
     if (!run->control->newest)
         return COMPACT_OK;
     enum compact_result r = run->control->newest(run->control->arg, &run->newest, error);
+    c->open_sums = run->newest.sums;
     c->archive.quarters_since = run_earlier_quarters(c->archive.quarters_since, run->newest.quarters_since);
     return r;
 }
@@ -283,6 +285,7 @@ void change_free(struct change **cp)
     if (!c)
         return;
     import_free(&c->import);
+    value_sums_free(&c->open_sums);
     forget_free(&c->forget);
     forget_sub_free(&c->forget_sub);
     manifest_free(&c->archive);

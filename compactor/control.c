@@ -129,14 +129,16 @@ static enum compact_result newest(void *arg, struct run_newest *out, struct erro
     if (c->slices) {
         struct slice_state state;
         enum compact_result r = look_at_newest(c->slices, &n, &state, error);
-        *out = (struct run_newest){state.number > 0, state.quarters_since};
+        *out = (struct run_newest){.exists = state.number > 0, .quarters_since = state.quarters_since};
+        if (!state.sealed)
+            out->sums = value_sums_copy(&state.sums);
         slice_state_free(&state);
         return r;
     }
     if (!c->aggregator.client)
         return COMPACT_OK;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/quarters_since", &n, error);
-    *out = (struct run_newest){r == COMPACT_OK, (int64_t)n};
+    *out = (struct run_newest){.exists = r == COMPACT_OK, .quarters_since = (int64_t)n};
     return r;
 }
 

@@ -18,6 +18,7 @@
 /* A namespace of the imported records. */
 struct import_ns {
     char ns[VALUE_SUM_NS_TEXT];
+    bool is_value;        /* the counter has a value */
     bool is_bounded;      /* the archive gets the sum of its absolute values */
     struct value_sum sum; /* the sum of the namespace alone */
 };
@@ -145,7 +146,7 @@ static struct import_ns *find_namespace(struct import_file *f, struct bytes ns)
             return &i->namespaces[k];
     struct import_ns *n = ARRAY_ADD(i->namespaces, i->n_namespaces, i->room_namespaces);
     bool is_value = value_sums_find(&i->values, ns) != NULL, is_known = has_counter(f->spec->archive, ns);
-    *n = (struct import_ns){.is_bounded = is_value || !is_known};
+    *n = (struct import_ns){.is_value = is_value, .is_bounded = is_value || !is_known};
     snprintf(n->ns, sizeof n->ns, "%.*s", (int)ns.len, ns.ptr);
     if (is_value && !is_known && f->spec->counters)
         counters_append_lines(f->spec->counters, ns, &i->new_counters);
@@ -153,8 +154,8 @@ static struct import_ns *find_namespace(struct import_file *f, struct bytes ns)
 }
 
 /* Adds the counts of a record to the sum of its namespace. A rollup that the archive derives from its parts adds
- * nothing. */
-static void add_values(struct import_file *f, const struct record_key *key, struct bytes line)
+ * nothing. Returns false if the absolute values of a counter with a value exceed 64 bits. */
+static bool add_values(struct import_file *f, const struct record_key *key, struct bytes line)
 {
     int64_t since = f->spec->archive->quarters_since;
     bool is_derived = key->is_subtotal && key->unit != PERIOD_QUARTER &&
@@ -166,9 +167,11 @@ static void add_values(struct import_file *f, const struct record_key *key, stru
     int64_t count;
     bool bad;
     if (!n || !n->is_bounded || !record_split(line, RECORD_SEPARATOR, &r))
-        return;
+        return true;
+    bool fits = true;
     while (record_next_count(&r.value, &name, &count, &bad))
-        value_sum_add(&n->sum, value_magnitude(count));
+        fits = value_sum_add(&n->sum, value_magnitude(count)) && fits;
+    return fits || !n->is_value;
 }
 
 /* The largest sum of a total and its subtotals bounds all of them. */
@@ -196,9 +199,10 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
             counters_text_is_other(m->retired, key.ns, key.is_set)))
         wrong = key.is_set ? "a set, but the archive has a subtotal of this name"
                            : "counts, but the archive has a unique counter of this name";
+    if (!wrong && !add_values(f, &key, line))
+        wrong = "the absolute values of the counter would exceed 64 bits";
     if (wrong)
         return refuse_line(f, wrong, error);
-    add_values(f, &key, line);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);
     note_periods(i, &key, line);
     uint32_t part = i->n_parts > 1 ? record_shard(&key, i->shards) % i->n_parts : 0;

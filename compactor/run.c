@@ -243,7 +243,10 @@ static enum compact_result plan_values(struct run *run)
     for (size_t i = 0; run->spec->sums && i < run->spec->sums->n; i++) {
         const struct value_sum *sum = &run->spec->sums->list[i];
         struct bytes ns = bytes_str(sum->ns);
-        if (!value_sum_add(value_sums_at(&m->sums, ns), sum->sum) &&
+        const struct value_sum *open = value_sums_find(&run->spec->newest.sums, ns);
+        struct value_sum *made = value_sums_at(&m->sums, ns);
+        bool fits = value_sum_add(made, sum->sum);
+        if ((!fits || (open && open->sum > VALUE_SUM_MAX - made->sum)) &&
             (is_value(m->counters, ns) || is_value(m->retired, ns) || is_value(counters, ns)))
             return error_set(run->error, COMPACT_REFUSED,
                 "%s would exceed 64 bits: the absolute values of the archive, the slices and the import; "

@@ -25,10 +25,13 @@
 #include "compactor/result.h"
 #include "counts/manifest.h"
 
-/* Where the newest slice counts by quarter hour. Later slices do so from the same time. */
+/* The newest slice. Later slices count by quarter hour from the same time. */
 struct run_newest {
     bool exists;
     int64_t quarters_since; /* 0: it counts by hour */
+    /* The sums of an open slice of a stopped aggregator, which the run cannot merge. The owner of the run_spec frees
+     * them. */
+    struct value_sums sums;
 };
 
 /* The earlier of two times from which counts are of quarter hours; 0: there are no quarter hours. */

@@ -462,6 +462,24 @@ class Bound(ValuesTest):
         self.aggregator = self.launch()
         full()
 
+    def test_imports_beside_a_stopped_aggregator(self):
+        """The open slice of a stopped aggregator counts towards the bound, and so do all lines of an import."""
+        self.begin("p")
+        self.post(0)
+        self.compactor()
+        self.post(2**62, key="b")
+        self.aggregator.stop()
+        for text, message, status in ((b"r|a,c3gi:%d\nr|b,c3gi:%d\n" % (2**62, -2**62), b"text:2: the absolute values of the counter would exceed 64 bits", 78),
+                                      (b"r|a,c3gi:%d\n" % 2**62, b"r would exceed 64 bits", 78), (b"r|a,c3gi:%d\n" % (2**62 - 1), b"", 0)):
+            args = [arg.replace("=none", "=stopped") if "aggregator-url" in arg else arg for arg in self.compactor_args(daemons=False)]
+            done = self.run_program("compactor", *args, "--import", self.write("text", text))
+            self.assertEqual((done.returncode, message in done.stderr), (status, True), done.stderr)
+        self.aggregator = self.launch()
+        for n in (1, -1):
+            self.post(n, accepted=False)
+        self.compactor()
+        self.assertEqual(self.archive()[0]["sums"], {"r": str(2**63 - 1)})
+
     def test_the_highest(self):
         self.begin("p")
         self.post(2**62, key="b")
