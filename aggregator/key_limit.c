@@ -1,6 +1,7 @@
 #include "aggregator/key_limit.h"
 
 #include "base/text_hash.h"
+#include "counts/records.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,19 +116,18 @@ static void load_key(struct key_limit *l, struct bytes component)
 static enum count_next load_records(struct key_limit *l, struct count_merge *m, struct bytes prefix)
 {
     struct count_value value;
+    struct record_key parsed;
     enum count_next r;
-    bool is_subtotal = strchr(l->counter->ns, '.') != NULL;
+    bool has_sub_keys = strchr(l->counter->ns, '.') != NULL;
     while ((r = count_merge_next_record(m)) == COUNT_FOUND) {
         struct bytes key = count_merge_key(m);
         if (bytes_compare(key, prefix) < 0)
             continue;
         if (!bytes_starts_with(key, prefix))
             return COUNT_END;
-        if (!is_subtotal) {
-            load_key(l, bytes_of(key.ptr + prefix.len, key.len - prefix.len - 1));
-            continue;
-        }
-        while ((r = count_merge_next_value(m, &value)) == COUNT_FOUND)
+        if (!has_sub_keys && record_key_parse(bytes_of(key.ptr, key.len - 1), &parsed))
+            load_key(l, parsed.key);
+        while (has_sub_keys && (r = count_merge_next_value(m, &value)) == COUNT_FOUND)
             load_key(l, value.name);
         if (r == COUNT_FAILED)
             break;
@@ -135,12 +135,13 @@ static enum count_next load_records(struct key_limit *l, struct count_merge *m, 
     return r;
 }
 
-enum slice_result key_limit_load(struct key_limit *l, struct slice_reader *slice, struct error *error)
+enum slice_result key_limit_load(
+    struct key_limit *l, const char *ns, struct slice_reader *slice, struct error *error)
 {
     struct count_sources sources = {0};
     struct buf prefix = {0};
     enum slice_result result = SLICE_OK;
-    buf_printf(&prefix, "%s|", l->counter->ns);
+    buf_printf(&prefix, "%s|", ns);
     slice_reader_add_sources(slice, buf_bytes(&prefix), &sources);
     struct count_merge *m = count_merge_new(sources.list, sources.n);
     if (load_records(l, m, buf_bytes(&prefix)) == COUNT_FAILED)

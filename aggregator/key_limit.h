@@ -5,8 +5,8 @@
  * one of the max_keys keys. So every event has one count under each counter, and the counts of a subtotal still add up
  * to the total's count.
  *
- * 1. The keys of a limit are the components of the slice's counts, except `(other)`. Therefore key_limit_load restores
- *    a limit exactly from the slice.
+ * 1. The keys of a limit are the components of the slice's counts and sets, except `(other)`. Therefore key_limit_load
+ *    restores a limit exactly from the slice.
  * 2. A limit uses at most KEY_LIMIT_BYTES of memory for each of max_keys keys. */
 #ifndef MILLRACE_KEY_LIMIT_H
 #define MILLRACE_KEY_LIMIT_H
@@ -26,8 +26,10 @@ struct key_limit *key_limit_new(const struct counter *counter);
 void key_limit_free(struct key_limit **l);
 /* Removes all keys. Call key_limit_clear when a slice begins. */
 void key_limit_clear(struct key_limit *l);
-/* Adds the keys of an open slice's committed counts. */
-enum slice_result key_limit_load(struct key_limit *l, struct slice_reader *slice, struct error *error);
+/* Adds the keys of an open slice's committed counts or sets under `ns`, which is the limit's counter or a unique counter
+ * of this total. */
+enum slice_result key_limit_load(
+    struct key_limit *l, const char *ns, struct slice_reader *slice, struct error *error);
 /* Returns true if the slice counts this key (a stored form, padded with NUL). Adds a new key while the limit has
  * room. */
 bool key_limit_admits(struct key_limit *l, const char stored[COMPONENT_HASH]);

@@ -181,7 +181,14 @@ enum slice_result tally_load_keys(struct tally *t, struct slice_reader *slice, s
     assert(count_table_counts(t->batch.table) == 0); /* tally_load_keys is called before the first line */
     for (size_t i = 0; t->limits && i < t->n_counters && r == SLICE_OK; i++)
         if (t->limits[i])
-            r = key_limit_load(t->limits[i], slice, error);
+            r = key_limit_load(t->limits[i], counters_at(t->counters, i)->ns, slice, error);
+    /* An event without a value has sets, but no count. */
+    for (size_t i = 0; t->amounts && t->limits && i < t->counters->n_uniques && r == SLICE_OK; i++) {
+        struct key_limit *limit =
+            t->limits[counters_reader_text_of(t->reader)[t->counters->uniques[i].total]];
+        if (limit)
+            r = key_limit_load(limit, t->counters->uniques[i].ns, slice, error);
+    }
     return r;
 }
 

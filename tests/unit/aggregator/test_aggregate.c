@@ -340,6 +340,28 @@ static void keys_over_the_limit_count_as_other(void **state)
     aggregate_close(&a);
 }
 
+/* The first event has no value, so its key has a set, but no count. */
+static void keys_with_sets_alone_are_within_the_limit(void **state)
+{
+    (void)state;
+    read_counters(
+        "[input]\ntime = t\n[total u]\nkey = l\nmax_keys = 1\nvalue = p\n[unique v.u]\nmember = c\n");
+    for (int restarts = 0; restarts < 2; restarts++) {
+        struct aggregate *a = open_good();
+        take_user(a, "a.b", "DE");
+        settle(a, 0);
+        if (restarts) {
+            aggregate_close(&a);
+            a = open_good();
+        }
+        take_user(a, "b\",\"p\":\"5", "US");
+        assert_int_equal(aggregate_over_max_keys(a, 0), 1);
+        seal_good(a);
+        settle(a, 0);
+        aggregate_close(&a);
+    }
+}
+
 static const char *const watched[] = {"clicks"};
 
 static void reopen(struct aggregate **a, struct count_watermark **w)
@@ -1511,6 +1533,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_clock_bounds_times),
         TEST(keys_over_the_limit_count_as_other),
+        TEST(keys_with_sets_alone_are_within_the_limit),
         TEST(a_cursor_has_no_time_of_a_later_offset),
         TEST(the_stored_time_holds_for_its_lines_only),
         TEST(the_next_begins_where_it_ended),
