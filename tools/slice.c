@@ -27,9 +27,11 @@ static int fail(enum slice_result r, const struct error *error)
 int tool_open_slice(const char *path, struct slice_reader **out, struct error *error)
 {
     struct stat st;
+    enum slice_result opened = SLICE_FOREIGN;
     if (stat(path, &st) != 0)
-        return error_errno(error, SLICE_FOREIGN, path);
-    enum slice_result opened = slice_reader_open_sealed(path, out, error);
+        error_errno(error, SLICE_FOREIGN, path);
+    else
+        opened = slice_reader_open_sealed(path, out, error);
     return (int)(opened == SLICE_UNSEALED ? slice_reader_open(path, out, error) : opened);
 }
 
