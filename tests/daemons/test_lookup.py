@@ -111,6 +111,8 @@ class LookupTest(harness.MillraceTest):
         texts = sorted(text.decode() for text in keys if text)
         for prefix in prefixes:
             text, ns, limit = rng.choice(texts), rng.choice(list(labels)), rng.choice(limits)
+            if harness.SANITIZED:  # each page searches the archive, and small pages are many
+                limit = max(limits)
             start = rng.randrange(len(text))
             part = "".join(rng.choice((c, c.upper(), c.lower()) if c.isascii() else (c,)) for c in text[start:start + rng.choice((1, 2, 5, 20))])
             expected = lambda *which: self.expected(keys, labels, *which, part.encode())
