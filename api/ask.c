@@ -656,13 +656,13 @@ static void ask_total(struct ask *a)
     buf_free(&target);
 }
 
-static void ask_again_of(struct ask *a)
+static void ask_again_of(struct ask *a, int64_t quarters_since)
 {
     const struct asks_config *config = &a->asks->config;
     struct http_request *req = a->req;
     enum query_kind asked = a->query.asked;
     ask_free(a);
-    config->again(req, asked, config->arg);
+    config->again(req, asked, quarters_since, config->arg);
 }
 
 static void counts_done(
@@ -674,7 +674,7 @@ static void counts_done(
     if (!a->req)
         ask_free(a);
     else if (result == SOURCE_OK && complete->quarters_since != a->query.quarters_since)
-        ask_again_of(a);
+        ask_again_of(a, complete->quarters_since);
     else if (result == SOURCE_STOPPED)
         refuse(a);
     else if (result == SOURCE_TOO_LARGE && a->is_set) {

@@ -22,8 +22,8 @@
 
 struct asks;
 
-/* Parses and answers a request again, because the sources have another quarters_since than its query. */
-typedef void ask_again(struct http_request *req, enum query_kind kind, void *arg);
+/* Parses and answers a request again, because the sources that answered have another quarters_since than its query. */
+typedef void ask_again(struct http_request *req, enum query_kind kind, int64_t quarters_since, void *arg);
 
 struct asks_config {
     struct event_base *base;

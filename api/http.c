@@ -46,11 +46,11 @@ static struct query_context context_of(const struct api *api, int64_t quarters_s
 
 /* The sources may count quarter hours since an earlier time than they did. Therefore a query that would be refused is
  * also parsed as if all counts were of quarter hours, if `may_guess`. The sources' replies then show the time. */
-static void handle_query_of(struct http_request *req, struct api *api, enum query_kind kind, bool may_guess)
+static void handle_query_of(
+    struct http_request *req, struct api *api, enum query_kind kind, int64_t quarters_since, bool may_guess)
 {
     struct query query;
-    struct query_context context = context_of(api, sources_quarters_since(api->sources)),
-                         guess = context_of(api, HOUR_FIRST);
+    struct query_context context = context_of(api, quarters_since), guess = context_of(api, HOUR_FIRST);
     struct query_error error, unused;
     int result = query_parse(&context, kind, http_query(req), &query, &error);
     if (result != 0 && may_guess && api->counters->has_quarters)
@@ -68,15 +68,15 @@ static void handle_query_of(struct http_request *req, struct api *api, enum quer
 
 static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
 {
-    handle_query_of(req, api, kind, true);
+    handle_query_of(req, api, kind, sources_quarters_since(api->sources), true);
 }
 
 /* Answers a query for sets, or refuses the query if the token may not see one of the keys. */
-static void handle_sets_of(struct http_request *req, struct api *api, enum query_kind kind, bool may_guess)
+static void handle_sets_of(
+    struct http_request *req, struct api *api, enum query_kind kind, int64_t quarters_since, bool may_guess)
 {
     struct unique_query query;
-    const struct query_context context = context_of(api, sources_quarters_since(api->sources)),
-                               guess = context_of(api, HOUR_FIRST);
+    const struct query_context context = context_of(api, quarters_since), guess = context_of(api, HOUR_FIRST);
     struct query_error error, unused;
     int result = unique_query_parse(&context, kind, http_query(req), &query, &error);
     if (result != 0 && may_guess && api->counters->has_quarters)
@@ -93,12 +93,12 @@ static void handle_sets_of(struct http_request *req, struct api *api, enum query
 
 static void handle_sets(struct http_request *req, struct api *api, enum query_kind kind)
 {
-    handle_sets_of(req, api, kind, true);
+    handle_sets_of(req, api, kind, sources_quarters_since(api->sources), true);
 }
 
-void api_ask_again(struct http_request *req, enum query_kind kind, void *api)
+void api_ask_again(struct http_request *req, enum query_kind kind, int64_t quarters_since, void *api)
 {
-    (kind < QUERY_UNIQUES ? handle_query_of : handle_sets_of)(req, api, kind, false);
+    (kind < QUERY_UNIQUES ? handle_query_of : handle_sets_of)(req, api, kind, quarters_since, false);
 }
 
 static void handle_uniques(struct http_request *req, void *ctx)

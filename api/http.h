@@ -43,6 +43,6 @@ struct api {
 
 extern const struct http_route api_routes[];
 /* Answers a query again (ask.h); `api` is a struct api. */
-void api_ask_again(struct http_request *req, enum query_kind kind, void *api);
+void api_ask_again(struct http_request *req, enum query_kind kind, int64_t quarters_since, void *api);
 
 #endif

@@ -278,13 +278,13 @@ static void ask(struct answer *a)
     buf_free(&target);
 }
 
-static void ask_again_of(struct answer *a)
+static void ask_again_of(struct answer *a, int64_t quarters_since)
 {
     const struct uniques_config *config = &a->uniques->config;
     struct http_request *req = a->req;
     enum query_kind asked = a->query.query.asked;
     answer_free(a);
-    config->again(req, asked, config->arg);
+    config->again(req, asked, quarters_since, config->arg);
 }
 
 static void on_done(
@@ -299,7 +299,7 @@ static void on_done(
     }
     note_completeness(a, complete);
     if (result == SOURCE_OK && complete->quarters_since != a->query.query.quarters_since) {
-        ask_again_of(a);
+        ask_again_of(a, complete->quarters_since);
     } else if (result == SOURCE_STOPPED) {
         refuse_hold(a);
     } else if (result != SOURCE_OK) {

@@ -21,6 +21,7 @@
 #ifndef MILLRACE_UNIQUES_H
 #define MILLRACE_UNIQUES_H
 
+#include "api/ask.h"
 #include "api/source.h"
 #include "api/unique_query.h"
 #include "http/server/http_server.h"
@@ -31,7 +32,7 @@ struct uniques_config {
     struct event_base *base;
     struct sources *sources;
     uint64_t max_rows;
-    void (*again)(struct http_request *req, enum query_kind kind, void *arg); /* as in ask.h */
+    ask_again *again;
     void *arg;
     int64_t max_age;     /* seconds for which caches may repeat a complete answer */
     int64_t key_seconds; /* time for which a door's visitor key is valid; 0: no limit is known */

@@ -61,6 +61,14 @@ class Partial(harness.MillraceTest):
         self.archive.act = refuse
         self.assertGreater(self.ask(status=503).json()["missing"][0]["since"], got["missing"][0]["since"])
 
+    def test_an_archive_without_the_quarter_hours_of_the_configuration_answers_alone(self):
+        config = self.write("quarters.conf", harness.sample_counters().replace("[input]", "[input]\nresolution = 15m"))
+        self.api = self.start("api", "--config", config, "--sortdb-url", self.archive.url, "--aggregator-url", self.live.url)
+        self.live.act = refuse
+        for path, more in (("series", {}), ("breakdown", {"unit": None}), ("compare", {})):
+            got = self.ask(path, partial="allow", by="country" if path == "breakdown" else None, **more).json()
+            self.assertEqual([m["source"] for m in got["missing"]], ["aggregator"])
+
     def test_without_the_archive_the_slices_that_are_left_are_counted_and_no_row_is_complete(self):
         def cleared(h):
             if "after=2" in h.path:
