@@ -293,7 +293,7 @@ class ApiTest(harness.MillraceTest):
         expected = collections.Counter(text_of(e["c"]) for e in events if span["from_"] <= e["t"] < span["to"] and e["a b"]["x.y"][0] == 1)
         self.assertEqual(sum(run(hint).values()), sum(expected.values()))
         hint = self.ask("breakdown", 422, feed="", by="domain", where="page:/1").json()["hint"]
-        self.assertNotIn("millrace sql", hint)  # host(u) is no function of SQL
+        self.assertNotIn("millrace sql", hint)  # SQL has no function host(u)
         counters = harness.sample_counters()
         for key, by, where, ns in (("", "page", "country:JP", "page.c"), ("", "page", "user:k", "page.u"), ("", "domain", "page:/1", "d.page"), ("", "x.y", "page:/1", "x_y.page")):
             hint = self.ask("breakdown", 422, feed=key, by=by, where=where, **span).json()["hint"]
