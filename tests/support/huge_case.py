@@ -16,7 +16,7 @@ HOUR = hour(3, 16, 18)
 TIES_MAX = 100000  # subtotals with equal counts that are ordered by text
 OTHERS = 200  # users with a record of their own
 
-# Gets a record every 5 ms until its input ends. Prints the milliseconds of each get.
+# Gets a record every 5 ms until its input ends. Prints of each get when it began (monotonic seconds) and its milliseconds.
 PROBE = """
 import http.client, select, sys, time
 c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=600)
@@ -26,7 +26,7 @@ while not select.select([sys.stdin], [], [], 0.005)[0]:
     r = c.getresponse()
     r.read()
     assert r.status == 200, r.status
-    print(1000 * (time.monotonic() - began))
+    print(began, 1000 * (time.monotonic() - began))
 """
 
 
@@ -48,8 +48,14 @@ class Gets:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop(self):
-        """Sorted milliseconds."""
-        return sorted(map(float, self.process.communicate()[0].split()))
+        """Sorted milliseconds. `self.times` is a list of the begin and the end of each get."""
+        gets = [tuple(map(float, line.split())) for line in self.process.communicate()[0].splitlines()]
+        self.times = [(began, began + ms / 1000) for began, ms in gets]
+        return sorted(ms for _, ms in gets)
+
+    def within(self, began, end):
+        """How many gets began and ended between two times."""
+        return sum(began < b and e < end for b, e in self.times)
 
 
 class HugeCase(harness.MillraceTest):
