@@ -274,7 +274,9 @@ class Seal(harness.MillraceTest):
 
     def read(self, number):
         """A reader that keeps the first two events of a slice, and so the slice's log."""
-        db = sqlite3.connect(self.path("data", "slices", "%010d.db" % number), isolation_level=None)
+        path = self.path("data", "slices", "%010d.db" % number)
+        wait_until(lambda: os.path.exists(path), "the slice")  # connect() would make it
+        db = sqlite3.connect(path, isolation_level=None)
         self.addCleanup(db.close)
         wait_until(lambda: self.events_in(db) == 2, "the commit of two events")
         db.execute("BEGIN")
@@ -282,6 +284,9 @@ class Seal(harness.MillraceTest):
         return db
 
     def events_in(self, db):
+        """Events of the commits so far. A slice without a commit has no tables."""
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall():
+            return 0
         return db.execute("SELECT value FROM meta WHERE key = 'events'").fetchone()[0]
 
     def files(self):
