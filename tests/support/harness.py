@@ -34,7 +34,8 @@ OTHER_DIR = os.environ.get("MILLRACE_OTHER_DIR", "/dev/shm")
 PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "40"))  # seconds, for any one wait: only what is broken takes so long
 # Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
 SOON = PATIENCE / (2 if SANITIZED else 6)
-STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end: more than its --drain-timeout
+STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end
+DRAIN_TIMEOUT = STOP_TIMEOUT * 3 / 4  # shorter, so that a daemon logs what it cannot finish before it counts as hung
 LONG = PATIENCE * 5  # for a program, or a daemon, that goes through all there is, like all real clicks
 
 
@@ -173,7 +174,7 @@ def dies_with_us(argv):
 
 
 # A stop that leaves something unfinished fails a test; one that takes long does not.
-PATIENT = {"MILLRACE_%s_DRAIN_TIMEOUT" % name: "%ds" % PATIENCE for name in (
+PATIENT = {"MILLRACE_%s_DRAIN_TIMEOUT" % name: "%ds" % DRAIN_TIMEOUT for name in (
     "SIMPLEQUEUE", "PUBSUB", "PUBSUB_FILTERED", "AGGREGATOR", "SORTDB", "API", "QUEUE_TO_PUBSUB", "QUEUE_TO_HTTP",
     "QUEUE_EXEC", "PS_TO_FILE", "PS_TO_HTTP")}
 # Tests depend neither on the room that the machine's disk has, nor, on disks of a few MB, on a reserve.
@@ -354,7 +355,7 @@ def pipeline_config(directory, counters=None, **sections):
     sections.setdefault("millrace", {}).setdefault("data_dir", directory)
     sections["millrace"].setdefault("restart_delay", "50ms")
     sections["millrace"].setdefault("restart_delay_max", "200ms")
-    sections["millrace"].setdefault("stop_timeout", "%ds" % PATIENCE)
+    sections["millrace"].setdefault("stop_timeout", "%ds" % (STOP_TIMEOUT * 7 / 8))
     sections["pubsub"].setdefault("streams", "clicks")
     sections.setdefault("compactor", {}).setdefault("every", 0)  # no test depends on the time of day
     for name, settings in sections.items():
