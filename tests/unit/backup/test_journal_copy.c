@@ -184,13 +184,13 @@ static size_t segments(void)
 static void test_a_gap_is_found(void **state)
 {
     (void)state;
-    usec_t deadline = clock_monotonic() + 60 * USEC_PER_SEC;
+    usec_t end = 0;
     put(1, 2000);
     assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
     for (uint64_t id = 2; id <= 20; id++)
         put(id, 2000);
     journal_trim(journal, journal_committed_end(journal));
-    while (segments() > 2 && clock_monotonic() < deadline) /* a thread removes them */
+    while (segments() > 2 && is_early(&end)) /* a thread removes them */
         sched_yield();
     assert_in_range(segments(), 1, 2);
     put(21, 10);

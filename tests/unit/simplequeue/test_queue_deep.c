@@ -423,9 +423,9 @@ static void expect_trimmed(void)
 {
     const struct journal *j = named_queue_journal(q);
     uint64_t span, most = 2 * queue_state(core)->bytes + 12 * SEGMENT;
-    usec_t end = clock_monotonic() + 60 * USEC_PER_SEC;
+    usec_t end = 0;
     while ((span = journal_committed_end(j) - journal_earliest(j)) > most) {
-        if (clock_monotonic() > end)
+        if (!is_early(&end))
             fail_msg(
                 "%llu bytes of journal, at most %llu", (unsigned long long)span, (unsigned long long)most);
         usleep(100);
@@ -503,9 +503,9 @@ static void check_erasure(void)
 
 static void finish_erasure(void)
 {
-    usec_t end = clock_monotonic() + 60 * USEC_PER_SEC;
+    usec_t end = 0;
     for (check_erasure(); m->erases; check_erasure()) {
-        assert_true(clock_monotonic() < end);
+        assert_true(is_early(&end));
         usleep(100);
         journal_set_poll(queues_journals(set));
     }

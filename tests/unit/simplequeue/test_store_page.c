@@ -72,16 +72,10 @@ static void test_a_store_that_grows_has_its_pages_memory_at_once(void **state)
     assert_int_equal(whole, PAGES - GROWING + 1);
 }
 
-static usec_t my_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (usec_t)t.tv_sec * USEC_PER_SEC + t.tv_nsec / 1000;
-}
-
 #define MANY 100000
 
-/* As a start does that reads of many removals, each by itself: were all pages looked at for each, it would take minutes. */
+/* As a start does that reads of many removals, each by itself: were all pages looked at for each, the test would exceed its time
+ * limit. */
 static void test_a_removal_looks_at_no_page_behind_it(void **state)
 {
     struct store_memory memory = {0};
@@ -93,10 +87,8 @@ static void test_a_removal_looks_at_no_page_behind_it(void **state)
     for (uint64_t i = 1; i <= MANY; i++)
         store_insert(&s, i, MESSAGE, i * MESSAGE);
     assert_int_equal(s.n, MANY);
-    usec_t before = my_time();
     for (; store_next_held(&s, dropped + 1, &id) && id == dropped + 1; dropped++)
         store_drop(&s, id);
-    assert_in_range(my_time() - before, 0, 2 * USEC_PER_SEC);
     assert_int_equal(dropped, MANY);
     assert_false(store_next_held(&s, 0, &id));
     store_free(&s);
