@@ -6,7 +6,6 @@ import urllib.parse
 import harness
 from harness import request, wait_until
 from pubsub_case import PubsubTest
-from test_api_load import BUSY_MAX, Pinger
 
 KEYS = 20000
 CLIENTS = 200
@@ -46,17 +45,17 @@ class AggregatorLoad(PubsubTest):
             harness.slower_and_slower(1, lambda _, target=target: self.answered_meanwhile(target))
 
     def answered_meanwhile(self, target):
-        """A ping is answered behind all that came while the aggregator itself was not run, so a busy machine may need several tries."""
-        pinger, before = Pinger(self.aggregator), self.replies()
+        """A request for the metrics does not wait for all reads."""
+        before, seen = self.replies(), set()
         clients = [self.ask_without_reading(target) for _ in range(CLIENTS)]
-        wait_until(lambda: self.replies() == before + CLIENTS, lambda: "%d replies" % self.replies())
-        latency, busy = pinger.stop()
-        print("%d x %s: ping ms p99, max: %s, processor %s" % (
-            CLIENTS, target[:20], *(["%.1f" % (t * 1000) for t in times] for times in (latency, busy))), flush=True)
+
+        def all_have_replies():
+            seen.add(self.replies() - before)
+            return max(seen) == CLIENTS
+        wait_until(all_have_replies, lambda: "replies: %s" % seen)
         for s in clients:
             s.close()
-        if not harness.SANITIZED:  # which takes several times as long, on a slow machine even more
-            self.assertLess(busy[1], BUSY_MAX)
+        self.assertTrue(any(0 < replies < CLIENTS for replies in seen), "all replies before any other")
 
 
 if __name__ == "__main__":
