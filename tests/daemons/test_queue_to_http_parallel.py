@@ -11,8 +11,6 @@ from harness import Daemon, wait_until
 from sink import Sink
 from to_http_case import ToHttp
 
-WAIT = 4  # seconds
-
 
 class Busy:
     """What a sink does that takes its time: how many requests were there at once, at most. The first of them wait until there have
@@ -115,17 +113,24 @@ class Parallel(ToHttp):
 
     def test_all_go_on_when_the_server_is_back(self):
         """The request that finds this out ends the wait of the others."""
+        harness.slower_and_slower(4, self.go_on_after, tries=3)
+
+    def go_on_after(self, seconds):
         sink = Sink(self)
         sink.lock = NoLock()
         sink.behave = lambda body: 500
         self.put([b"%d" % i for i in range(20)])
         sender = Daemon(self, "queue_to_http", "--queue-url=" + self.queue.url, "--destination=" + sink.url,
-                        "--parallel=4", "--backoff-max=%ds" % WAIT)
-        wait_until(lambda: "answered 500" in sender.log, "the first failures")
-        sink.behave = lambda body: time.sleep(0.1) or 200
-        wait_until(lambda: len(sink.taken()) == 20, "all")
+                        "--parallel=4", "--backoff-max=%ds" % seconds)
+        try:
+            wait_until(lambda: "answered 500" in sender.log, "the first failures")
+            sink.behave = lambda body: time.sleep(0.1) or 200
+            wait_until(lambda: len(sink.taken()) == 20, "all")
+            self.wait_empty()
+        finally:
+            sender.kill9()
         first, second = sorted(r[0] for r in sink.requests if r[1] == 200)[:2]
-        self.assertLess(second - first, WAIT * 0.7)
+        self.assertLess(second - first, seconds * 0.7)
 
     def test_ready_again_after_a_restart_of_an_empty_queue(self):
         port = self.keep_port()
@@ -179,8 +184,9 @@ class Parallel(ToHttp):
             rng = random.Random(1)
             seconds, log, failed = run(lambda: rng.random() < 0.5)
             self.assertIn("some deliveries fail", log)
-            self.assertLessEqual(log.count(" warn "), 5, "one, unless the machine stood still: " + log)
             self.assertGreater(failed, 300)
+            if log.count(" warn ") > 1:
+                return 0  # the machine stood still
             return 2 * run(lambda: False)[0] / seconds
         shares = []
         wait_until(lambda: shares.append(share()) or max(shares) >= 0.9, lambda: "0.9 of what is possible: %s" % shares)
