@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 import urllib.parse
 
@@ -22,7 +23,6 @@ status = subprocess.call(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 sys.exit(status)
 """
-SLOWER = 10  # than promised, on a machine that does other things too
 
 
 class HugeLines(HugeCase):
@@ -211,7 +211,7 @@ class HugeLines(HugeCase):
 
     @unittest.skipUnless(FULL, "long")
     def test_millions(self):
-        """Times and memory, before compaction and after it, while others get records."""
+        """Memory, before compaction and after it, while others get records."""
         for subs in FULL:
             with self.subTest(subs=subs):
                 self.check_millions(subs)
@@ -234,16 +234,17 @@ class HugeLines(HugeCase):
         for d in daemons:
             reset_peak(d)
         gets = {d: Gets(d, target) for d, target in daemons.items()}
+        began = time.monotonic()
         took = min(timed(lambda: self.breakdown(5))[0] for _ in range(3))  # without ties at the limit
+        end = time.monotonic()
         sub = min(timed(lambda: self.sub_of(source, i))[0] for i in range(7, self.subs, self.subs // 20))
         waits = {d.name: g.stop() for d, g in gets.items()}
         p95 = {name: times[len(times) * 95 // 100] for name, times in waits.items()}
         files = sum(e.stat().st_size for e in os.scandir(os.path.join(self.path("archive"), "current")))
         peaks = {d.name: peak_memory(d) // MB for d in daemons}
         print("%d: %.0f ms, sub= %.2f ms, gets %s, MB %s, archive %d MB" % (self.subs, took, sub, p95, peaks, files // MB), flush=True)
-        self.assertLess(took, 2000 * SLOWER)
-        self.assertLess(sub, 5 * SLOWER)
-        self.assertLess(max(p95.values()), 10 * SLOWER)
+        for d, g in gets.items():
+            self.assertGreater(g.within(began, end), 10, "each get from %s waited for a whole breakdown" % d.name)
         if not harness.SANITIZED:
             self.assertLess(peaks["aggregator"], 256 + 64)
             self.assertLess(peaks["sortdb"], files // MB + 64)  # the files are mapped
