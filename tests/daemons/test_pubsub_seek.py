@@ -77,8 +77,6 @@ class Seek(PubsubTest):
                 p.stop()
             longest = max(p.longest() for p in pingers)
             print("%s in %d MiB: others waited %.1f ms at most" % (target, SIZE // MIB, longest * 1000))
-            if SIZE >= 1024 * MIB:  # of which one look takes some tenths of a second, sixteen some seconds
-                self.assertLess(longest, 0.5)
 
     def several_at_once(self, d, target, expected):
         bodies = []
