@@ -1,10 +1,8 @@
 /* Where the memory of a store's pages comes from, and what it costs that they are many. */
-#include "base/clock.h"
 #include "support/cm.h"
 #include "simplequeue/queue/store.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MESSAGE 450
