@@ -110,7 +110,7 @@ static void test_opening_waits_for_a_killed_process(void **state)
     struct fixture *f = *state;
     int status;
     holder = start_holder(f);
-    journal_lock_timeout = 60 * USEC_PER_SEC;
+    journal_lock_timeout = PATIENCE;
     ending = io_system;
     ending.open = ending_open;
     io = &ending;
