@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define RUN_FILE_MAX (1 << 20)
+#define HOLDER_TRIES 10
+#define HOLDER_POLL (20 * USEC_PER_MSEC)
 
 static const char *running = ""; /* name of the running tool */
 
@@ -291,6 +293,33 @@ static void read_daemon(const struct json_doc *run, const char *name, struct pip
     d->is_off = !d->state;
 }
 
+/* Returns the process that holds the directory of the pipeline, as daemon_directory_holder. While a `millrace up`
+ * replaces itself by a new version, the lock is free for a moment. */
+static int64_t find_holder(const char *data_dir, int64_t pid)
+{
+    int64_t holder = daemon_directory_holder(data_dir);
+    for (int tries = 0; holder == 0 && pid > 0 && kill((pid_t)pid, 0) == 0 && tries < HOLDER_TRIES; tries++) {
+        clock_sleep(HOLDER_POLL);
+        holder = daemon_directory_holder(data_dir);
+    }
+    return holder;
+}
+
+/* Finds out whether the `millrace up` that wrote run.json still runs. Without a lock, its process id decides. */
+static void judge_up(struct pipeline *p, const struct json_doc *run, const char *path)
+{
+    struct json_value ended = json_doc_at(run, "/ended");
+    bool has_said_end = ended.type == JSON_BOOL && ended.v.boolean;
+    int64_t pid = (int64_t)json_doc_number(run, "/pid");
+    int64_t holder = find_holder(p->data_dir, has_said_end ? 0 : pid);
+    struct stat st;
+    bool is_gone = holder == 0 || (holder < 0 && pid > 0 && kill((pid_t)pid, 0) != 0 && errno != EPERM);
+    p->starting = holder > 0 && (has_said_end || holder != pid) ? holder : 0;
+    p->has_ended = run && !p->starting && (has_said_end || is_gone);
+    p->was_killed = p->has_ended && !has_said_end;
+    p->written = run && stat(path, &st) == 0 ? st.st_mtime : 0;
+}
+
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
 {
     struct json_doc *run = NULL; /* run.json; NULL: missing or unreadable */
@@ -303,6 +332,7 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
         io_append_owner(path, &denied);
     p->denied = denied.ptr;
     p->is_known = run != NULL;
+    judge_up(p, run, path);
     free(path);
     buf_free(&text);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
@@ -318,9 +348,6 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
     }
     if (!run)
         return;
-    struct json_value pid = json_doc_at(run, "/pid"), ended = json_doc_at(run, "/ended");
-    bool is_dead = pid.type == JSON_I64 && pid.v.i64 > 0 && kill((pid_t)pid.v.i64, 0) != 0 && errno != EPERM;
-    p->has_ended = is_dead || (ended.type == JSON_BOOL && ended.v.boolean);
     struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
     p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
     p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;

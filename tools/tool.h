@@ -141,6 +141,9 @@ struct pipeline {
     char *denied;           /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
     char *service;          /* the systemd unit of `millrace up`; NULL: none */
     bool has_ended;         /* `millrace up` has ended or died */
+    bool was_killed;        /* `millrace up` has ended without saying so */
+    int64_t starting;       /* process of a `millrace up` that has not written run.json yet; 0: none */
+    int64_t written;        /* time of run.json; 0: unknown */
     char *config_path;      /* configuration file of `millrace up`; NULL: unknown */
     char *end_reason;       /* error with which `millrace up` ended; NULL: unknown */
     const char *end_remedy; /* the remedy of this error; NULL: unknown */

@@ -37,6 +37,7 @@
 #define NEW_CONNECTION (2 * USEC_PER_SEC) /* longest time from a connect to the first request */
 #define LOCK_WAIT_MS 15000                /* longer than the default drain_timeout */
 #define LOCK_POLL_MS 20
+#define LOCK_TRIES_MIN 3    /* daemon_directory_holder may hold the lock for a moment */
 #define REFUSING "refusing" /* the subject of daemon_set_refusing */
 
 static int fail(struct error *error, int status, const char *what, const char *name)
@@ -171,7 +172,7 @@ int daemon_lock_directory(const char *dir, struct error *error)
     if (fd < 0)
         return fail(error, -1, "cannot write in the directory", dir);
     /* Under a service manager, the previous process of this daemon may hold the lock until that process ends. */
-    int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : 1;
+    int tries = getenv("NOTIFY_SOCKET") ? LOCK_WAIT_MS / LOCK_POLL_MS : LOCK_TRIES_MIN;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (--tries > 0) {
             nanosleep(&(struct timespec){.tv_nsec = LOCK_POLL_MS * 1000000L}, NULL);
@@ -196,6 +197,20 @@ int daemon_lock_directory(const char *dir, struct error *error)
     }
     own_lock = fd;
     return 0;
+}
+int64_t daemon_directory_holder(const char *dir)
+{
+    char text[32] = "";
+    uint64_t pid = 0;
+    char *path = mem_printf("%s/lock", dir);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool is_held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    ssize_t n = is_held ? pread(fd, text, sizeof text - 1, 0) : 0;
+    bool is_pid = n > 0 && bytes_to_u64(bytes_of(text, strcspn(text, "\n")), &pid);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return fd < 0 || (is_held && !is_pid) ? -1 : (int64_t)pid;
 }
 
 /* Returns the size of the disk with the locked directory, or its free bytes if `is_size` is NULL. */

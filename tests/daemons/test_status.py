@@ -70,6 +70,39 @@ class StatusTest(harness.MillraceTest):
         status, look = self.look()
         self.assertEqual((status, [p["remedy"] for p in look["problems"]]), (2, ["start it: systemctl start millrace"]))
 
+    def test_a_killed_up_is_not_running(self):
+        """Also before its parent has seen its end, and after another process got its number."""
+        pipeline = self.up("--run=simplequeue,pubsub").wait_ready()
+        last = os.stat(os.path.join(self.data, "run.json")).st_mtime
+        os.kill(pipeline.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pipeline.pid, os.WEXITED | os.WNOWAIT)
+        last_word = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last))
+        said = "the pipeline of %s is stopped: millrace up is not running (its last word was at %s)" % (self.data, last_word)
+        self.assertEqual([p["problem"] for p in self.look()[1]["problems"]], [said])
+        pipeline.process.wait(harness.PATIENCE)
+        run = pipeline.run_file()
+        self.write("data/run.json", json.dumps({**run, "pid": os.getpid()}))
+        os.utime(os.path.join(self.data, "run.json"), (last, last))
+        self.assertEqual([p["problem"] for p in self.look()[1]["problems"]], [said])
+
+    def test_up_holds_its_directory_before_it_has_written_run_json(self):
+        """The test plays a `millrace up` that has just begun, first after an earlier run, then in a fresh directory."""
+        self.up("--run=simplequeue,pubsub").wait_ready().interrupt()
+        with open(os.path.join(self.data, "lock"), "r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write("4711\n")
+            lock.truncate()
+            lock.flush()
+            for args in (("--data-dir", self.data), ("--config", self.path("p.conf"))):
+                done = self.run_program("millrace", "status", "--sample=0", "--json", *args)
+                look = json.loads(done.stdout)
+                self.assertEqual([(p["problem"], p["level"]) for p in look["problems"]], [("`millrace up` (process 4711) is starting", "needs attention")])
+                self.assertEqual((done.returncode, look["ready"], {d["state"] for d in look["daemons"].values()} - {"off"}), (1, False, {"starting"}))
+            os.remove(os.path.join(self.data, "run.json"))
+            done = self.run_program("millrace", "status", "--sample=0", "--config", self.path("p.conf"))
+            self.assertIn("`millrace up` (process 4711) is starting\n", done.stdout.decode())
+            self.assertNotIn("not started", done.stdout.decode())
+
     def test_a_pipeline_that_was_never_started_is_one_problem(self):
         ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")}
         config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports))

@@ -36,6 +36,12 @@ enum {
     COMPACTOR
 }; /* indexes of the daemons, in the order of peers[], then the compactor */
 
+/* True if the states in run.json are of an earlier `millrace up`. This is one problem, and the daemons are not asked. */
+static bool is_up_away(const struct pipeline_status *s)
+{
+    return s->pipeline.has_ended || s->pipeline.starting;
+}
+
 static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, const char *target)
 {
     const struct http_call_spec call = {.method = "GET", .target = target, .timeout = REPLY_TIMEOUT};
@@ -291,7 +297,7 @@ static char *command_after(const struct pipeline_status *s, const char *first, i
     return mem_printf("%s%s%s", first, between, then == RESTART ? "restart `millrace up`" : "");
 }
 
-/* Sets the level of a daemon and adds a problem, unless the pipeline has ended, which is reported as one problem. */
+/* Sets the level of a daemon and adds a problem, unless the state of `millrace up` is the one problem. */
 static void judge_state(struct pipeline_status *s, size_t i)
 {
     struct daemon_status *d = &s->daemons[i];
@@ -300,7 +306,7 @@ static void judge_state(struct pipeline_status *s, size_t i)
     while (row->state && strcmp(row->state, d->state) != 0)
         row++;
     d->level = row->state ? row->level : d->level;
-    if (!row->state || s->pipeline.has_ended)
+    if (!row->state || is_up_away(s))
         return;
     bool has_ended = strcmp(d->state, "restarting") == 0 || strcmp(d->state, "failed") == 0;
     bool hangs = strcmp(d->state, "unreachable") == 0 && p->pid > 0;
@@ -344,7 +350,7 @@ static void take_health(struct pipeline_status *s, size_t i, int status, struct 
         why = json_doc_text(doc, "/detail");
     if (is_overloaded)
         add_detail(d, "%.*s", (int)why.len, why.ptr);
-    if (is_restarting(d, &s->pipeline.daemons[i]) || s->pipeline.has_ended)
+    if (is_restarting(d, &s->pipeline.daemons[i]))
         return;
     bool is_said = d->ready || strcmp(d->state, "stopping") == 0;
     if (!is_said) {
@@ -386,6 +392,8 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
         return "stopped";
     if (d->is_off)
         return "off";
+    if (s->pipeline.starting)
+        return "starting";
     for (size_t t = 0; d->state && t < sizeof known / sizeof *known; t++)
         if (strcmp(known[t], d->state) == 0 && (t < 3 || i == COMPACTOR))
             return known[t];
@@ -402,7 +410,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     if (d->state) {
         const char *why = strcmp(d->state, "restarting") == 0 ? p->last_error : p->status_text;
         d->ready = strcmp(d->state, "ready") == 0 || strcmp(d->state, "off") == 0;
-        if (why && !s->pipeline.has_ended && !p->is_off)
+        if (why && !is_up_away(s) && !p->is_off)
             add_detail(d, "%s%s", why == p->last_error ? "last error: " : "", why);
         s->known = s->known && d->ready;
     } else if (!ask_health(s, i)) {
@@ -605,9 +613,17 @@ static void look_at_up(struct pipeline_status *s)
                        : mem_printf("find the error: millrace up --check-config --config=%s; correct it, "
                                     "then reload (SIGHUP)",
                              file);
-    if (p->has_ended)
+    char said[RFC3339_TEXT];
+    if (p->was_killed)
+        add_problem(s, STATUS_DOWN, remedy,
+            "the pipeline of %s is stopped: millrace up is not running (its last word was at %s)",
+            p->data_dir, rfc3339_write(p->written, said));
+    else if (p->has_ended)
         add_problem(s, STATUS_DOWN, remedy, "the pipeline of %s is stopped%s%s", p->data_dir,
             p->end_reason ? ": " : "", p->end_reason ? p->end_reason : "");
+    else if (p->starting)
+        add_problem(
+            s, STATUS_ATTENTION, DAEMON_WAIT, "`millrace up` (process %" PRId64 ") is starting", p->starting);
     else if (p->wrong_since)
         add_problem(s, STATUS_ATTENTION, remedy,
             "the configuration %s is wrong, so the reload of %" PRId64
@@ -615,7 +631,7 @@ static void look_at_up(struct pipeline_status *s)
             "restarts cannot start",
             file, minutes > 0 ? minutes : 0);
     free(remedy);
-    if (!p->has_ended && p->log_dropped > 0)
+    if (!is_up_away(s) && p->log_dropped > 0)
         add_problem(s, STATUS_ATTENTION,
             "see the program that reads the log; after a restart of `millrace up` the number is 0",
             "%" PRIu64 " lines of the log were dropped: the reader of `millrace up`'s standard error was too "
@@ -635,7 +651,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     look_at_up(s);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
-    if (!s->pipeline.is_known)
+    if (!s->pipeline.is_known && !s->pipeline.starting)
         judge_unknown(s);
     look_at_archive(s);
     look_at_clock(s);

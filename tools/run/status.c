@@ -200,7 +200,7 @@ static void print_facts(const struct pipeline_status *s)
         printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
             rfc3339_write(s->archive_made, text), age);
     const char *next = s->pipeline.daemons[PEERS].status_text;
-    if (next && !s->pipeline.has_ended)
+    if (next && !s->pipeline.has_ended && !s->pipeline.starting)
         printf("compaction      %s\n", next);
     if (s->disk_size > 0) {
         printf("disk            %.1f GB of %.1f GB free", (double)s->disk_free / 1e9,

@@ -196,12 +196,15 @@ static void test_one_owner(void **state)
     make_test_dir(top, sizeof top);
     snprintf(dir, sizeof dir, "%s/a/b", top);
     snprintf(path, sizeof path, "%s/lock", dir);
+    assert_int_equal(daemon_directory_holder(dir), -1); /* there is no lock file */
     pid_t pid = own_in_child(dir, &hold);
+    assert_int_equal(daemon_directory_holder(dir), pid);
     assert_int_equal(daemon_lock_directory(dir, &error), -1);
     snprintf(expected, sizeof expected, "the directory %s is in use by process %d", dir, (int)pid);
     assert_string_equal(error.text, expected);
     close(hold);
     waitpid(pid, NULL, 0);
+    assert_int_equal(daemon_directory_holder(dir), 0);
     assert_false(daemon_holds_directory(dir));
     assert_int_equal(daemon_lock_directory(dir, &error), 0);
     assert_true(daemon_holds_directory(dir));
