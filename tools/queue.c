@@ -119,12 +119,27 @@ static int show(const struct queue_tool *t, const char *ids)
     return status;
 }
 
+/* Returns the range of all messages that are buried now, or NULL after printing the error. A message that is kicked
+ * and buried again gets a higher id. */
+static char *all_ids(const struct queue_tool *t)
+{
+    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
+    uint64_t next = json_doc_number(doc, "/queues/%s/next_id", t->queue);
+    char *range = doc ? mem_printf("1-%" PRIu64, next > 1 ? next - 1 : 1) : NULL;
+    json_doc_free(&doc);
+    return range;
+}
+
 /* Repeats the request until no message of `ids` remains, because one request handles a limited number of messages. */
 static int change(const struct queue_tool *t, const char *ids, const char *method, const char *path,
     const char *verb, struct bytes body)
 {
     uint64_t n = 1, all = 0;
-    char *target = mem_printf("%s?queue=%s&id=%s", path, t->queue, ids), *member = mem_printf("/%s", verb);
+    bool is_all = strcmp(ids, "all") == 0;
+    char *range = is_all ? all_ids(t) : mem_strdup(ids);
+    if (!range)
+        return EX_TEMPFAIL;
+    char *target = mem_printf("%s?queue=%s&id=%s", path, t->queue, range), *member = mem_printf("/%s", verb);
     int status = EX_OK;
     while (n > 0 && status == EX_OK) {
         struct json_doc *doc = ask(t, method, target, body);
@@ -133,40 +148,26 @@ static int change(const struct queue_tool *t, const char *ids, const char *metho
         status = doc ? EX_OK : EX_TEMPFAIL;
         json_doc_free(&doc);
     }
-    if (status == EX_OK && all == 0)
-        status = tool_fail(EX_USAGE, "queue %s has no such buried message", t->queue);
-    else if (all > 0)
+    if (all > 0)
         printf("%s %" PRIu64 "\n", verb, all);
+    else if (status == EX_OK && is_all)
+        puts("nothing is buried");
+    else if (status == EX_OK)
+        status = tool_fail(EX_USAGE, "queue %s has no such buried message", t->queue);
+    free(range);
     free(target);
     free(member);
     return status;
 }
 
-/* Changes all messages that are buried now. A message that is kicked and buried again gets a higher id. */
-static int change_all(
-    const struct queue_tool *t, const char *ids, const char *method, const char *path, const char *verb)
-{
-    if (strcmp(ids, "all") != 0)
-        return change(t, ids, method, path, verb, BYTES_NONE);
-    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
-    if (!doc)
-        return EX_TEMPFAIL;
-    uint64_t next = json_doc_number(doc, "/queues/%s/next_id", t->queue);
-    json_doc_free(&doc);
-    char *every = mem_printf("1-%" PRIu64, next > 1 ? next - 1 : 1);
-    int status = change(t, every, method, path, verb, BYTES_NONE);
-    free(every);
-    return status;
-}
-
 static int kick(const struct queue_tool *t, const char *ids)
 {
-    return change_all(t, ids, "POST", "/kick", "kicked");
+    return change(t, ids, "POST", "/kick", "kicked", BYTES_NONE);
 }
 
 static int delete (const struct queue_tool *t, const char *ids)
 {
-    return change_all(t, ids, "DELETE", "/dead", "deleted");
+    return change(t, ids, "DELETE", "/dead", "deleted", BYTES_NONE);
 }
 
 /* Opens the text in the user's editor, in a temporary file. */

@@ -130,6 +130,8 @@ class Tool(RelayTest):
         self.assertEqual(self.queue_tool("kick", "all"), "kicked 2\n")
         wait_until(lambda: self.queue_numbers()["buried"] == 2, "the kicked messages to be buried again")
         self.assertEqual(self.queue_tool("delete", "all"), "deleted 2\n")
+        for act in ("delete", "kick"):
+            self.assertEqual(self.queue_tool(act, "all"), "nothing is buried\n")
         self.assertEqual(self.queue_numbers()["buried"], 0)
         self.assertEqual(self.queue_tool(), "")
 
