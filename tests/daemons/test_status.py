@@ -288,13 +288,21 @@ class StatusTest(harness.MillraceTest):
         pipeline = self.up().wait_ready()
         pipeline.kill9_daemon("api")
         wait_until(lambda: "signal 9" in str(self.look()[1]["daemons"]["api"]["last_error"]), self.text)
-        wait_until(lambda: "api was restarted 1 time; last error: " in self.text(), self.text)
+        restarted = re.compile(r"api was restarted 1 time, the last \d+ seconds ago; last error \d+ seconds ago: signal 9\n")
+        wait_until(lambda: restarted.search(self.text()), self.text)
         run = wait_until(lambda: (lambda run: run["daemons"]["api"]["state"] == "ready" and run)(pipeline.run_file()), self.text)
-        run["daemons"]["api"].update(restarted_at=int(time.time()) - 1000, error_at=int(time.time()), error="an error without a restart")
         os.mkdir(self.path("copy"))
-        with open(self.path("copy", "run.json"), "w") as f:
-            json.dump(run, f)
-        self.assertNotIn("was restarted", self.run_program("millrace", "status", "--sample=0", "--data-dir", self.path("copy")).stdout.decode())
+
+        def after(seconds):
+            """The screen of a restart so long ago, and of a later error without a restart."""
+            run["daemons"]["api"].update(restarted_at=int(time.time()) - seconds, error_at=int(time.time()) - 180, error="another error")
+            with open(self.path("copy", "run.json"), "w") as f:
+                json.dump(run, f)
+            return self.run_program("millrace", "status", "--sample=0", "--data-dir", self.path("copy")).stdout.decode()
+        self.assertIn("api was restarted 1 time, the last 40 minutes ago; last error 3 minutes ago: another error\n", after(2430))
+        healthy = after(3700)
+        self.assertNotIn("was restarted", healthy)
+        self.assertRegex(healthy, r"\napi +ready .* 1  127")
         shard, = glob.glob(os.path.join(self.data, "archive", "current", "shard-*.csv"))
         with open(shard, "ab") as f:
             f.write(b"damage")

@@ -24,7 +24,7 @@
         DAY_SECONDS) /* `millrace up` keeps samples of one day, so an older sample means that the clock was set */
 #define CLOCK_BEHIND_MIN 60 /* seconds */
 #define DISK_SPAN_MIN 3600  /* seconds over which the growth of the data is measured */
-#define RECENT_AGE_MAX 600  /* seconds for which restarts and their errors are shown */
+#define RECENT_AGE_MAX 3600 /* seconds for which restarts and their errors are shown */
 
 enum {
     QUEUE,
@@ -318,6 +318,38 @@ static void judge_state(struct pipeline_status *s, size_t i)
     free(remedy);
 }
 
+void status_format_age(char out[STATUS_AGE_TEXT], int64_t seconds)
+{
+    static const struct {
+        int64_t from, unit;
+        const char *name;
+    } units[] = {
+        {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
+    size_t i = 0;
+    if (seconds < 0)
+        seconds = 0; /* a clock that is set back is reported as a problem */
+    while (seconds < units[i].from)
+        i++;
+    snprintf(out, STATUS_AGE_TEXT, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);
+}
+
+/* Returns "last error 3 minutes ago: TEXT". The caller frees the text. */
+static char *last_error(const struct pipeline_daemon *p)
+{
+    char age[STATUS_AGE_TEXT] = "";
+    if (p->error_at > 0)
+        status_format_age(age, clock_wall() / USEC_PER_SEC - p->error_at);
+    return mem_printf("last error%s%s%s: %s", age[0] ? " " : "", age, age[0] ? " ago" : "",
+        p->last_error ? p->last_error : "unknown");
+}
+
+static void add_last_error(struct daemon_status *d, const struct pipeline_daemon *p)
+{
+    char *text = last_error(p);
+    add_detail(d, "%s", text);
+    free(text);
+}
+
 static bool is_recent(int64_t at)
 {
     return at > clock_wall() / USEC_PER_SEC - RECENT_AGE_MAX;
@@ -400,6 +432,17 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
+static void add_restarts(struct pipeline_status *s, size_t i)
+{
+    const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+    char age[STATUS_AGE_TEXT], *error = last_error(p);
+    status_format_age(age, clock_wall() / USEC_PER_SEC - p->restarted_at);
+    add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
+        "%s was restarted %u time%s, the last %s ago; %s", pipeline_daemon_name(i), p->restarts,
+        p->restarts == 1 ? "" : "s", age, error);
+    free(error);
+}
+
 static void look_at_daemon(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
@@ -408,24 +451,26 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     d->waiting = d->events = -1;
     d->lag = d->rate = -1;
     if (d->state) {
-        const char *why = strcmp(d->state, "restarting") == 0 ? p->last_error : p->status_text;
+        bool is_ended = strcmp(d->state, "restarting") == 0 && p->last_error;
         d->ready = strcmp(d->state, "ready") == 0 || strcmp(d->state, "off") == 0;
-        if (why && !is_up_away(s) && !p->is_off)
-            add_detail(d, "%s%s", why == p->last_error ? "last error: " : "", why);
+        if (is_ended && !is_up_away(s))
+            add_last_error(d, p);
+        else if (p->status_text && !is_up_away(s) && !p->is_off)
+            add_detail(d, "%s", p->status_text);
         s->known = s->known && d->ready;
     } else if (!ask_health(s, i)) {
         s->known = false;
         if (p->pid > 0)
             add_detail(d, "process %" PRId64 " runs, but does not answer", p->pid);
         if (p->last_error && is_recent(p->error_at))
-            add_detail(d, "last error: %s", p->last_error);
+            add_last_error(d, p);
         if (is_restarting(d, p))
             d->state = "restarting";
     } else {
         d->stats = fetch(s, i, "/stats?format=json");
         if (is_restarting(d, p)) {
             d->state = "restarting";
-            add_detail(d, "last error: %s", p->last_error);
+            add_last_error(d, p);
         }
         bool is_complete = !rows[i].look || rows[i].look(s, d);
         s->known = s->known && d->ready && is_complete;
@@ -438,9 +483,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
     judge_state(s, i);
     s->all_ready = s->all_ready && (d->ready || i == COMPACTOR);
     if (d->ready && is_recent(p->restarted_at))
-        add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
-            "%s was restarted %u time%s; last error: %s", pipeline_daemon_name(i), p->restarts,
-            p->restarts == 1 ? "" : "s", p->last_error ? p->last_error : "unknown");
+        add_restarts(s, i);
 }
 
 static void look_at_disk(struct pipeline_status *s)
@@ -519,8 +562,10 @@ static void look_at_archive(struct pipeline_status *s)
     if (c->status_text && strstr(c->status_text, "failed")) {
         char *remedy =
             mem_printf("%s, then run `millrace compact`", c->remedy ? c->remedy : "correct the cause");
-        add_problem(s, STATUS_ATTENTION, remedy, "compaction: %s%s%s", c->status_text,
-            c->last_error ? ": " : "", c->last_error ? c->last_error : "");
+        char *error = c->last_error ? last_error(c) : NULL;
+        add_problem(s, STATUS_ATTENTION, remedy, "compaction: %s%s%s", c->status_text, error ? "; " : "",
+            error ? error : "");
+        free(error);
         free(remedy);
     }
     free(path);

@@ -145,21 +145,6 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
     }
 }
 
-static void format_age(char out[32], int64_t seconds)
-{
-    static const struct {
-        int64_t from, unit;
-        const char *name;
-    } units[] = {
-        {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
-    size_t i = 0;
-    if (seconds < 0)
-        seconds = 0; /* a clock that is set back is reported as a problem */
-    while (seconds < units[i].from)
-        i++;
-    snprintf(out, 32, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);
-}
-
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
@@ -182,9 +167,9 @@ static void print_rejects(const struct pipeline_status *s)
 
 static void print_facts(const struct pipeline_status *s)
 {
-    char text[RFC3339_TEXT], age[32];
+    char text[RFC3339_TEXT], age[STATUS_AGE_TEXT];
     int64_t now = clock_wall() / USEC_PER_SEC;
-    format_age(age, now - s->complete_until);
+    status_format_age(age, now - s->complete_until);
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
     printf("complete until  %s%s%s%s%s%.*s\n",
         s->complete_until > 0 ? rfc3339_write(s->complete_until, text) : "not known",
@@ -195,7 +180,7 @@ static void print_facts(const struct pipeline_status *s)
     json_doc_u64(s->daemons[peer_named("aggregator") - peers].stats, "/quarters_since", &quarters_since);
     if (quarters_since > 0)
         printf("resolution      15m since %s\n", rfc3339_write((int64_t)quarters_since, text));
-    format_age(age, now - s->archive_made);
+    status_format_age(age, now - s->archive_made);
     if (s->archive_generation >= 0)
         printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
             rfc3339_write(s->archive_made, text), age);
@@ -257,7 +242,9 @@ static void append_daemon(struct buf *out, const struct pipeline_status *s, size
     append_number(out, "waiting", (double)d->waiting, 0);
     append_number(out, "lag_seconds", d->lag, 3);
     buf_printf(out, ",\"restarts\":%u", p->restarts);
+    append_number(out, "restarted_at", p->restarted_at > 0 ? (double)p->restarted_at : -1, 0);
     append_text(out, ",\"last_error\":", p->last_error);
+    append_number(out, "last_error_at", p->error_at > 0 ? (double)p->error_at : -1, 0);
     buf_append_char(out, '}');
 }
 

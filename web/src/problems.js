@@ -7,7 +7,7 @@ const LATE = 60; // seconds
 const DISK_LOW = 0.05; // of its size
 const DAYS_MIN = 3; // until the disk is full
 const DISK_SPAN_MIN = 3600; // seconds over which the growth is measured
-const RESTARTED = 600; // seconds since the last restart
+const RESTARTED = 3600; // seconds since the last restart
 
 const REJECTED = /rejected in the last minute/;
 const UNREACHABLE = "see its log; if it hangs: kill -9 its process; millrace up restarts it";
@@ -53,7 +53,7 @@ const RULES = [
     return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
   },
   (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarted_at > p.time - RESTARTED).map(([name, d]) =>
-    [`${name} was restarted ${plural(d.restarts, "time", "times")}; last error: ${d.error}`, "see the log of millrace up"]),
+    [`${name} was restarted ${plural(d.restarts, "time", "times")}, the last ${duration(p.time - d.restarted_at)} ago; last error ${duration(p.time - d.error_at)} ago: ${d.error}`, "see the log of millrace up"]),
   (p) => {
     const c = p.run?.daemons.compactor;
     return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `: ${c.error}` : ""}.`, "correct the cause, then run millrace compact"]] : [];
