@@ -1,6 +1,7 @@
 #include "tools/put/log_fields.h"
 
 #include "base/rfc3339.h"
+#include "base/suggest.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static const struct known {
     {"x_real_ip", LOG_ADDRESS, "$http_x_real_ip"},
     {"cf_connecting_ip", LOG_ADDRESS, "$http_cf_connecting_ip"},
     {"true_client_ip", LOG_ADDRESS, "$http_true_client_ip"},
+    {"x_forwarded_port", LOG_TEXT, "$http_x_forwarded_port"},
     {"ident", LOG_WORD, "%l"},
     {"user", LOG_TEXT, "%u $remote_user"},
     {LOCAL_TIME, LOG_TIME, "$time_local"},
@@ -95,10 +97,31 @@ static const char *add(
     return end;
 }
 
-/* "$name" and "${name}". Returns the end, or NULL. */
-static const char *add_variable(struct log_fields *f, const char *at)
+/* True if `name` is a known variable in which up to a third of the characters is wrong. Stores the known one. A name
+ * such as $args_x extends a known one and is another variable. */
+static bool is_misspelt(const char *name, char meant[LOG_MEMBER_TEXT])
 {
-    char name[LOG_MEMBER_TEXT];
+    struct suggest s = suggest_for(name);
+    char text[LOG_MEMBER_TEXT];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *list = known[i].directives;
+        for (struct bytes word; bytes_next_word(&list, " ", &word);) {
+            size_t before = s.distance;
+            snprintf(text, sizeof text, "%.*s", (int)word.len - 1, word.ptr + 1);
+            bool extends = strncmp(name, text, word.len - 1) == 0 && name[word.len - 1] == '_';
+            if (word.ptr[0] == '$' && !strchr(text, '$') && !extends)
+                suggest_try(&s, text);
+            if (s.distance < before)
+                memcpy(meant, text, sizeof text);
+        }
+    }
+    return s.nearest && s.distance <= strlen(name) / 3;
+}
+
+/* "$name" and "${name}". Returns the end, or NULL. Sets the error if a name is misspelt. */
+static const char *add_variable(struct log_fields *f, const char *at, struct error *error)
+{
+    char name[LOG_MEMBER_TEXT], meant[LOG_MEMBER_TEXT];
     bool is_braced = at[1] == '{';
     const char *from = at + 1 + is_braced;
     size_t n = 0, length;
@@ -108,6 +131,13 @@ static const char *add_variable(struct log_fields *f, const char *at)
     if (n == 0 || n >= sizeof name || (is_braced && from[n] != '}'))
         return NULL;
     snprintf(name, sizeof name, "%.*s", (int)n, from);
+    if (!k && is_misspelt(name, meant)) {
+        error_set(error, -1,
+            "--log-format: unknown variable $%s: did you mean $%s? To keep a variable of your own, "
+            "give it a less similar name",
+            name, meant);
+        return NULL;
+    }
     return add(f, at, from + (k && !is_braced ? length : n) + is_braced, k,
         name + (strncmp(name, "http_", 5) == 0 ? 5 : 0));
 }
@@ -306,11 +336,14 @@ int log_fields_compile(struct log_fields *f, const char *text, struct error *err
     for (const char *c = f->text, *end; *c; c = end) {
         struct bytes *literal = f->n > 0 ? &f->list[f->n - 1].literal : &f->literal;
         end = c + 1;
-        if (*c != (is_nginx ? '$' : '%'))
+        if (*c != (is_nginx ? '$' : '%')) {
             *literal = bytes_of(literal->len > 0 ? literal->ptr : c, literal->len + 1);
-        else if (!(end = is_nginx ? add_variable(f, c) : add_directive(f, c)))
-            return error_set(
-                error, -1, "--log-format: `%.*s` is not a directive", 1 + (int)strcspn(c + 1, " \t\"'"), c);
+            continue;
+        }
+        error_set(error, -1, "--log-format: `%.*s` is not a directive", 1 + (int)strcspn(c + 1, " \t\"'"), c);
+        end = is_nginx ? add_variable(f, c, error) : add_directive(f, c);
+        if (!end)
+            return -1;
     }
     return finish(f, error);
 }

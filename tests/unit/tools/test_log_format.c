@@ -325,6 +325,14 @@ static void test_formats_that_are_none(void **state)
     check_wrong("", "`%{min}T` is not a directive");
     format = "$time_local$args$uri";
     check_wrong("", "nothing separates `$args`");
+    format = "$remote_adr [$time_local]";
+    check_wrong(
+        "", "unknown variable $remote_adr: did you mean $remote_addr? To keep a variable of your own");
+    format = "[$time_local] ${http_user_agnet}";
+    check_wrong("", "unknown variable $http_user_agnet: did you mean $http_user_agent?");
+    format = "$time_iso8601 $hots $request_id $http_x_forwarded_port $country";
+    check("2012-03-24T00:00:00Z a b c d", "{\"time\":1332547200,\"hots\":\"a\",\"request_id\":\"b\",\"x_"
+                                          "forwarded_port\":\"c\",\"country\":\"d\"}");
     format = "combined";
 }
 
