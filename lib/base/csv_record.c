@@ -127,6 +127,8 @@ static void note_column(struct csv *c, size_t column, struct bytes name)
 static enum csv_result take_names(struct csv *c)
 {
     size_t named = 0;
+    if (c->values.len > 0 && memchr(c->values.ptr, '\0', c->values.len))
+        return fail(c, CSV_HAS_NULS);
     buf_clear(&c->names);
     c->name_ends = mem_realloc(c->name_ends, c->n_fields * sizeof *c->name_ends);
     c->time_column = CSV_NO_COLUMN;
@@ -181,6 +183,18 @@ static bool append_time(struct csv *c, struct bytes value)
     return true;
 }
 
+/* Refuses a value of the time column that is in no form of a time. */
+static void refuse_no_time(struct csv *c, struct bytes value)
+{
+    int64_t time;
+    if (rfc3339_read(value, &time) || bytes_to_usec(value, &time))
+        return;
+    snprintf(c->r.wrong, sizeof c->r.wrong, "%.*s is not a time%s", value.len < 60 ? (int)value.len : 60,
+        value.ptr,
+        c->form.time_form ? " of the form of --time-format"
+                          : "; name its form, such as --time-format='%d.%m.%Y %H:%M'");
+}
+
 /* Refuses a time in another form than RFC 3339, if the file has no time column. */
 static void refuse_text_time(struct csv *c, size_t column, struct bytes value)
 {
@@ -220,8 +234,11 @@ static void append_value(struct csv *c, size_t i, struct bytes value)
         buf_append_bytes(&c->r.event, short_number(value));
     else if (has_digits && value.len <= 19 && value.ptr[0] != '0') /* nanoseconds */
         buf_append_bytes(&c->r.event, value);
-    else if (!is_time || !append_time(c, value))
+    else if (!is_time || !append_time(c, value)) {
         buf_append_json(&c->r.event, value);
+        if (is_time)
+            refuse_no_time(c, value);
+    }
     if (c->time_column == CSV_NO_COLUMN)
         refuse_text_time(c, i, value);
 }

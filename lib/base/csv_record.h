@@ -15,7 +15,7 @@
  *    quotes. After a wrong record, the next line begins a new record.
  * 6. A byte order mark before the first record, and empty lines, are ignored.
  * 7. A value of the time column that is not a number or an RFC 3339 time, but a time by the form or in a form of
- *    rfc3339_read_lenient, becomes an RFC 3339 time.
+ *    rfc3339_read_lenient, becomes an RFC 3339 time. A record with any other value there is wrong.
  * 8. Without a time column in the file, a record with such a value is wrong, because the event would have a text
  *    without a zone as its time. The time column "" accepts the text. */
 #ifndef MILLRACE_CSV_RECORD_H
@@ -26,6 +26,8 @@
 #define CSV_NUMBER_MAX 18 /* longer ones may not fit 64 bits */
 #define CSV_DELIMITERS ",;\t|"
 #define CSV_FIELDS_MAX 1000
+/* The reason why text is refused that is in UTF-16 and was not converted. */
+#define CSV_HAS_NULS "the line has NUL bytes; UTF-16 needs --encoding=UTF-16LE or UTF-16BE"
 #define CSV_RECORD_MAX ((size_t)16 << 20)
 
 enum csv_result {

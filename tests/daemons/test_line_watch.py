@@ -78,7 +78,8 @@ class LineWatchTest(harness.MillraceTest):
     def test_put_names_the_remedy_for_other_forms(self):
         for text, said in (('[\n{"ts":1332637200}\n]\n', b"`[`; of an array, `jq -c '.[]'` makes"), ('[{"ts":1332637200}]\n', b"jq -c '.[]'"),
                            ('{\n  "ts": 1332637200\n}\n', b"`{`; `jq -c .` makes"), ("ts,user\n1332637200,a\n", b"CSV file or an access log needs --format ("),
-                           ('192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "-" 200 5\n', b"needs --format ("), ("17\n", b"needs --format (")):
+                           ('192.0.2.7 - - [24/Mar/2012:09:00:00 +0000] "-" 200 5\n', b"needs --format ("), ("17\n", b"needs --format ("),
+                           ('{"ts":1332637200}\n'.encode("utf-16-le"), b"; the line has NUL bytes; UTF-16 needs --encoding=UTF-16LE")):
             done = self.run_program("millrace", "put", "--data-dir", self.path("data"), self.write("other", text))
             self.assertIn(said, done.stderr)
         done = self.run_program("millrace", "put", "--data-dir", self.path("data"), "--format=csv", "--time-field=when",

@@ -140,6 +140,16 @@ class Csv(QueueTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"unknown encoding none-such", done.stderr)
 
+    def test_utf_16_without_its_mark(self):
+        log = '192.0.2.7 - - [24/Mar/2012:09:00:00 +0900] "-" 200 1\n'
+        for form, text in (("csv", "time,l\n1,ann\n"), ("combined", log)):
+            for encoding in ("utf-16le", "utf-16be"):
+                before = self.stored()
+                done = self.put("--format=" + form, self.write("a", text.encode(encoding)))
+                self.assertEqual((done.returncode, self.stored()), (65, before), done)
+                self.assertIn(b"the line has NUL bytes; UTF-16 needs --encoding=UTF-16LE or UTF-16BE", done.stderr)
+                self.assertEqual(self.put("--format=" + form, "--encoding=" + encoding, self.path("a")).returncode, 0)
+
     def test_an_encoded_file_that_grows(self):
         text = ["l\n", *("%d\u00e9\n" % n for n in range(10))]
         for n, want in ((6, 5), (6, 0), (11, 5)):
@@ -166,6 +176,12 @@ class Csv(QueueTest):
         self.assertNotIn(naive, done.stderr)
         self.check("t\n28.11.2026 13:00\n", [{"t": noon}], "--time-field=t", "--time-zone=Europe/Berlin", "--time-format=%d.%m.%Y %H:%M")
         self.assertEqual(self.csv("--time-zone=Mars/Base", self.path("a.csv")).returncode, 64)
+        before = self.stored()
+        for args, said in ([], b"24.03.2026 13:00 is not a time; name its form, such as --time-format='%d.%m.%Y %H:%M'"), \
+                (["--time-format=%d/%m/%Y"], b"24.03.2026 13:00 is not a time of the form of --time-format"):
+            done = self.csv("--time-field=t", *args, self.write("a.csv", "t\n24.03.2026 13:00\n"))
+            self.assertEqual((done.returncode, self.stored()), (65, before), done)
+            self.assertIn(said, done.stderr)
 
     def test_a_change_of_the_clocks(self):
         """A skipped time is refused. Of a time that clocks show twice, the first counts, with a warning."""

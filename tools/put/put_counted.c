@@ -1,5 +1,7 @@
 #include "tools/put/put_counted.h"
 
+#include "base/csv_record.h"
+
 #include <inttypes.h>
 #include <string.h>
 #include <sysexits.h>
@@ -26,6 +28,8 @@ static const char *remedy(struct bytes line, const char *reason)
 {
     if (strncmp(reason, "not ", 4) != 0)
         return "";
+    if (memchr(line.ptr, '\0', line.len))
+        return "; " CSV_HAS_NULS;
     if (*line.ptr == '[')
         return "; of an array, `jq -c '.[]'` makes a line for each event";
     if (bytes_equal_str(line, "{"))

@@ -221,6 +221,8 @@ static int take_log(struct put_input *in, struct bytes line)
         return status;
     struct bytes text = bytes_without_line_end(line);
     const char *why = text.len > 0 ? log_format_read(in->log, text, &in->event, &is_replaced) : NULL;
+    if (why && memchr(text.ptr, '\0', text.len))
+        why = CSV_HAS_NULS;
     if (why)
         return refuse(in, text, put_door_hide(in->put->form.door, why));
     if (is_replaced)

@@ -131,13 +131,17 @@ static void test_times(void **state)
     }
     check("t\n1795876708000000000\n\"1795876708\"\n1795876708.5\n",
         "{\"t\":1795876708000000000}{\"t\":1795876708}{\"t\":1795876708.5}");
-    check("t\n2026-02-30 12:00:00\nsoon\n", "{\"t\":\"2026-02-30 12:00:00\"}{\"t\":\"soon\"}");
+    check("t\n2026-02-30 12:00:00\n24.03.2026\n1795876708.1234567891\n",
+        "!2026-02-30 12:00:00 is not a time; name its form, such as --time-format='%d.%m.%Y %H:%M'"
+        "!24.03.2026 is not a time; name its form, such as --time-format='%d.%m.%Y %H:%M'"
+        "{\"t\":\"1795876708.1234567891\"}");
     setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
     tzset();
     check("t\n2026-11-28 13:00:00\n2026-07-28 13:00:00\n",
         "{\"t\":\"" NOON "\"}{\"t\":\"2026-07-28T11:00:00Z\"}");
     form.time_form = "%d.%m.%Y %H:%M";
-    check("t\n28.11.2026 13:00\n31.2.2026 13:00\n", "{\"t\":\"" NOON "\"}{\"t\":\"31.2.2026 13:00\"}");
+    check("t\n28.11.2026 13:00\n31.2.2026 13:00\n",
+        "{\"t\":\"" NOON "\"}!31.2.2026 13:00 is not a time of the form of --time-format");
     form.time_form = "%Y%m%d";
     check("t\n20261128\n", "{\"t\":\"2026-11-27T23:00:00Z\"}");
     form = (struct csv_form){0};
