@@ -383,12 +383,12 @@ class Forget(harness.MillraceTest):
         os.makedirs(self.data + "/put")
         value, refused = 'Fo"rgotten', os.path.join(os.path.realpath(self.data), "put", "default.web")
         for name, text in ((".rejects", b""), (".rejects.1", b'{"user":"other"}\nno json\n'), (".prom", b"# why no time\n"),
-                           (".sources", b"")):
+                           (".rejects.reasons", b"no time\n"), (".sources", b"")):
             with open(refused + name, "wb") as f:
                 f.write(text)
         self.assertNotIn("left ", self.forget(value=value))
         for name, text in ((".rejects", b'{"a":"Fo\\"rgotten"}\n'), (".rejects.1", b'x\n\0Fo"rgotten'),
-                           (".prom", b'# why Fo"rgotten\n'), (".rejects", b'{"user":"F\\u006f\\"rgotten"}\n')):
+                           (".prom", b'# why Fo"rgotten\n'), (".rejects.reasons", b'found `Fo"rgotten`\n'), (".rejects", b'{"user":"F\\u006f\\"rgotten"}\n')):
             with open(refused + name, "r+b") as f:
                 kept = f.read()
                 f.write(text)

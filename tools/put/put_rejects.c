@@ -2,10 +2,12 @@
 
 #include "base/line_source.h"
 #include "base/progress.h"
+#include "base/rfc3339.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
@@ -22,20 +24,39 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 
 int put_rejects_open(struct put_rejects *r, const struct reject_file *file)
 {
-    *r = (struct put_rejects){.file = *file};
-    if (!file->path || reject_file_make(file) == 0)
+    *r = (struct put_rejects){.file = *file, .reasons = *file};
+    r->reasons.path = r->reasons_path;
+    if (!file->path)
+        return 0;
+    int n = snprintf(r->reasons_path, sizeof r->reasons_path, "%s.reasons", file->path);
+    errno = ENAMETOOLONG;
+    if (n < PATH_MAX && reject_file_make(file) == 0)
         return 0;
     say("%s: %s", file->path, strerror(errno));
     return -1;
 }
 
-static int keep(struct put_rejects *r, struct bytes line)
+static int add(const struct reject_file *file, struct bytes line, bool *expired)
+{
+    if (reject_file_add(file, line, expired) == 0)
+        return 0;
+    say("%s: %s", file->path, strerror(errno));
+    return EX_IOERR;
+}
+
+/* Keeps the reason before the line, so that no line is without one. */
+static int keep(struct put_rejects *r, struct bytes line, const char *file, uint64_t offset)
 {
     bool expired;
-    if (reject_file_add(&r->file, line, &expired) != 0) {
-        say("%s: %s", r->file.path, strerror(errno));
-        return EX_IOERR;
-    }
+    char now[RFC3339_TEXT];
+    char *reason = mem_printf(
+        "%s %s, byte %" PRIu64 ": %s", rfc3339_write(clock_wall() / USEC_PER_SEC, now), file, offset, r->why);
+    int status = add(&r->reasons, bytes_str(reason), &expired);
+    free(reason);
+    if (status == 0)
+        status = add(&r->file, line, &expired);
+    if (status != 0)
+        return status;
     if (expired && !r->has_expired)
         say("%s has reached rejects_max_bytes or rejects_max_age: its oldest lines are deleted",
             r->file.path);
@@ -46,10 +67,10 @@ static int keep(struct put_rejects *r, struct bytes line)
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now)
 {
-    int status = r->file.path ? keep(r, refusal->line) : 0;
+    snprintf(r->why, sizeof r->why, "%.*s", (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
+    int status = r->file.path ? keep(r, refusal->line, file, offset) : 0;
     if (status != 0)
         return status;
-    snprintf(r->why, sizeof r->why, "%.*s", (int)refusal->why.len, refusal->why.ptr ? refusal->why.ptr : "");
     if (r->n++ == 0) {
         say("the line at byte %" PRIu64 " of %s (%zu bytes) cannot be posted: %s", offset, file,
             refusal->line.len, r->why);
@@ -57,7 +78,8 @@ int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refus
             say("use --rejects=FILE to keep such lines and continue");
             return EX_DATAERR;
         }
-        say("kept in %s; further lines are reported once a minute", r->file.path);
+        say("kept in %s, with the reason in %s; further lines are reported once a minute", r->file.path,
+            r->reasons_path);
         r->reported = 1;
         r->reported_at = now;
     }

@@ -1,5 +1,6 @@
 /* put_rejects: reports the lines that `millrace put` cannot post, and writes those that the queue refuses to a file
- * (lib/base/reject_file.h).
+ * (lib/base/reject_file.h). FILE.reasons has a line for each of them, in the same order: the time, the input, the byte
+ * and the reason. FILE itself is an input that `millrace put` can post once the lines are corrected.
  *
  * The first refused line is reported at once. Later ones are only counted, and the count is reported at most once a
  * minute. A line that is too long to be read (line_source.h) is not kept. The offset of such a line is reported at
@@ -12,11 +13,15 @@
 #include "base/reject_file.h"
 #include "tools/put/put_batch.h"
 
+#include <limits.h>
+
 #define PUT_REASON_TEXT 1000
 #define PUT_REJECTS_REPORT_EVERY (60 * USEC_PER_SEC)
 
 struct put_rejects {
     struct reject_file file; /* path NULL: no file */
+    struct reject_file reasons;
+    char reasons_path[PATH_MAX];
     uint64_t n, reported;
     uint64_t skipped; /* lines over LINE_SOURCE_LINE_MAX */
     usec_t reported_at;

@@ -621,9 +621,9 @@ static void add_put(const struct put_report *r, void *arg)
     struct stat st = {0};
     bool is_kept = r->rejects && stat(r->rejects, &st) == 0 && S_ISREG(st.st_mode);
     uint64_t n = r->numbers[PUT_REFUSED], status = r->numbers[PUT_EXIT_STATUS];
-    char *remedy = is_kept ? mem_printf("read %s; correct --format or --log-format, post these lines, then "
-                                        "delete the file",
-                                 r->rejects)
+    char *remedy = is_kept ? mem_printf("read %s.reasons; correct --format or --log-format, post %s, then "
+                                        "delete both files",
+                                 r->rejects, r->rejects)
                            : NULL;
     if (is_kept && n > 0)
         add_problem(s, STATUS_ATTENTION, remedy,

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[64], path[sizeof dir + 8];
+static char dir[64], path[sizeof dir + 8], reasons[sizeof path + 8];
 static struct put_rejects rejects;
 static int usual_stderr;
 static FILE *said;
@@ -19,6 +19,7 @@ static int set_up(void **state)
     (void)state;
     make_test_dir(dir, sizeof dir);
     snprintf(path, sizeof path, "%s/rejects", dir);
+    snprintf(reasons, sizeof reasons, "%s.reasons", path);
     said = tmpfile();
     assert_non_null(said);
     usual_stderr = dup(STDERR_FILENO);
@@ -34,6 +35,7 @@ static int tear_down(void **state)
     close(usual_stderr);
     fclose(said);
     unlink(path);
+    unlink(reasons);
     return rmdir(dir);
 }
 
@@ -102,6 +104,31 @@ static void test_the_first_is_told_once(void **state)
     assert_silent();
 }
 
+static void test_each_has_its_reason(void **state)
+{
+    const struct put_batch_refusal other = {.line = BYTES_LITERAL("b"), .why = BYTES_LITERAL("no time")};
+    char lines[2][200] = {"", ""}, text[32] = "";
+    (void)state;
+    FILE *f = fopen(reasons, "re");
+    assert_null(f); /* only with a refused line */
+    refuse(1);
+    assert_int_equal(put_rejects_add(&rejects, &other, "b.log", 5, 1), 0);
+    f = fopen(reasons, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(lines[0], sizeof lines[0], f));
+    assert_non_null(fgets(lines[1], sizeof lines[1], f));
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+    assert_string_equal(lines[0] + strlen("2026-01-01T00:00:00Z"), " a.log, byte 17: too-large\n");
+    assert_string_equal(lines[1] + strlen("2026-01-01T00:00:00Z"), " b.log, byte 5: no time\n");
+    f = fopen(path, "re");
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text, f), strlen("long\nb\n"));
+    assert_string_equal(text, "long\nb\n");
+    fclose(f);
+    assert_said("kept in ");
+}
+
 static void test_one_that_is_passed_over_is_told_each_time(void **state)
 {
     (void)state;
@@ -122,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_their_number_is_told_once_a_minute, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_first_is_told_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_each_has_its_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_that_is_passed_over_is_told_each_time, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
