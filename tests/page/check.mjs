@@ -713,6 +713,27 @@ const checks = {
     await rate.locator(".tile .value").first().filter({ hasText: /\d/ }).waitFor();
     for (const each of [page, live, rate]) await each.locator("#banner").waitFor({ state: "hidden" });
     for (const each of [page, live, rate]) await close(each);
+
+    const pipeline = await open("/?view=pipeline", {});
+    const said = (name, text) => pipeline.locator(".problems li", { hasText: new RegExp(`^${name}${text}see the log of millrace up$`) }).waitFor();
+    await said("api", " was restarted 1 time, the last \\d+ s ago; last error \\d+ s ago: signal 9");
+    const run = { // changes to run.json
+      api: (d) => Object.assign(d, { restarted_at: d.restarted_at - 3600 }),
+      sortdb: (d, now) => Object.assign(d, { restarts: 2, restarted_at: now - 2400 }),
+      pubsub: (d, now) => Object.assign(d, { restarts: 2, restarted_at: now - 2400, error_at: now - 180, error: "x" }),
+      compactor: (d, now) => Object.assign(d, { said: "failed", error_at: now - 7200, error: "y" }),
+    };
+    await pipeline.route("**/v1/pipeline", async (route) => {
+      const reply = await route.fetch(), json = await reply.json();
+      for (const [name, change] of Object.entries(run)) change(json.run.daemons[name], json.time);
+      await route.fulfill({ response: reply, json });
+    });
+    await said("sortdb", " was restarted 2 times, the last 40 min ago; last error: unknown");
+    await said("pubsub", " was restarted 2 times, the last 40 min ago; last error 3 min ago: x");
+    await pipeline.locator(".problems li", { hasText: /^Compaction: failed; last error 2 h ago: ycorrect the cause/ }).waitFor();
+    assert.equal(await pipeline.locator(".problems li", { hasText: "api" }).count(), 0);
+    await pipeline.unrouteAll({ behavior: "wait" });
+    await close(pipeline);
   },
 
   async "moves with the last 30 minutes"() {

@@ -38,6 +38,9 @@ function rejects(p) {
     : [[`${plural(p.totals.rejected, "line was", "lines were")} rejected since the aggregator's start.`, "millrace rejects"]];
 }
 
+/** The last error of a process in run.json, with its age. */
+const lastError = (p, { error, error_at }) => `last error${error_at ? ` ${duration(p.time - error_at)} ago` : ""}: ${error ?? "unknown"}`;
+
 /** Each rule returns [words, mend] of its problems. */
 const RULES = [
   (p) => p.daemons.flatMap(said),
@@ -53,10 +56,10 @@ const RULES = [
     return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
   },
   (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarted_at > p.time - RESTARTED).map(([name, d]) =>
-    [`${name} was restarted ${plural(d.restarts, "time", "times")}, the last ${duration(p.time - d.restarted_at)} ago; last error ${duration(p.time - d.error_at)} ago: ${d.error}`, "see the log of millrace up"]),
+    [`${name} was restarted ${plural(d.restarts, "time", "times")}, the last ${duration(p.time - d.restarted_at)} ago; ${lastError(p, d)}`, "see the log of millrace up"]),
   (p) => {
     const c = p.run?.daemons.compactor;
-    return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `: ${c.error}` : ""}.`, "correct the cause, then run millrace compact"]] : [];
+    return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `; ${lastError(p, c)}` : "."}`, "correct the cause, then run millrace compact"]] : [];
   },
 ];
 
