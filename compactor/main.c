@@ -101,7 +101,8 @@ static void show_progress(const struct run_progress *at, void *arg)
 
 static int report_failure(enum compact_result r, const struct error *error)
 {
-    daemon_log_error(compact_strerror(r), "", error->text);
+    bool is_full = strstr(error->text, "disk space") || strstr(error->text, strerror(ENOSPC));
+    daemon_log_error(compact_strerror(r), is_full ? DAEMON_FREE_DISK : "", error->text);
     return compact_exit_status(r);
 }
 

@@ -117,7 +117,10 @@ void daemon_notify_parent(void);
 /* The conditions of the daemon (notices.h). For each, the caller knows the remedy that ends it. */
 #define DAEMON_WAIT "wait; `millrace status --watch` shows the progress"
 #define DAEMON_REPAIR_DISK "repair the disk, then restart the daemon"
-#define DAEMON_FREE_DISK "free disk space; it resumes by itself"
+/* A remedy that begins with DAEMON_DISK ends each problem of the disk, so `millrace status` shows these as one. */
+#define DAEMON_DISK "free disk space; "
+#define DAEMON_FREE_DISK DAEMON_DISK "it resumes by itself"
+#define DAEMON_DISK_LOW DAEMON_DISK "to need less, set retain_bytes or retain_age of the streams"
 #define PEER_REMEDY                                                                                          \
     "it continues by itself once the cause that the reason names has ended; if the other daemon is ready, "  \
     "correct its URL or its token file"

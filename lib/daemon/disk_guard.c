@@ -70,8 +70,7 @@ static void look(struct disk_guard *g)
             snprintf(notice, sizeof notice, "the disk is nearly full: below %s free, %s are refused", wanted,
                 g->config.what);
         daemon_set_notice(g->config.daemon, "disk", g->refuses ? NOTICE_ALARM : NOTICE_WARNING,
-            g->refuses ? DAEMON_FREE_DISK : "free space, or set retain_bytes or retain_age of the streams",
-            warns ? notice : NULL);
+            g->refuses ? DAEMON_FREE_DISK : DAEMON_DISK_LOW, warns ? notice : NULL);
     }
     g->warns = warns;
     g->config.on_look(g->config.arg, !g->refuses && !g->was_full);

@@ -270,7 +270,7 @@ class DoctorTest(harness.MillraceTest):
         self.assertEqual(self.bad("disk", "--fast"), [])
         disk.take_the_rest()
         (result, finding, remedy), = self.bad("disk", "--fast")
-        self.assertEqual((result, remedy), ("warn", "free space, or set retain_bytes or retain_age of the streams"))
+        self.assertEqual((result, remedy), ("warn", "free disk space; to need less, set retain_bytes or retain_age of the streams"))
         self.assertRegex(finding, r"^0\.0 GB of 0\.3 GB free$")
         disk.give_back()
         self.assertEqual(self.bad("disk", "--fast"), [])

@@ -732,6 +732,21 @@ const checks = {
     await said("pubsub", " was restarted 2 times, the last 40 min ago; last error 3 min ago: x");
     await pipeline.locator(".problems li", { hasText: /^Compaction: failed; last error 2 h ago: ycorrect the cause/ }).waitFor();
     assert.equal(await pipeline.locator(".problems li", { hasText: "api" }).count(), 0);
+
+    const queue = (json) => json.daemons.find((d) => d.name === "simplequeue").stats;
+    const full = [{ text: "refusing puts since 2026-01-01T00:00:00Z: the disk is full", remedy: "free disk space; it resumes by itself" },
+      { text: "the disk is full: 1 MB free; puts are refused", remedy: "free disk space; it resumes by itself" }];
+    await pipeline.unrouteAll({ behavior: "wait" });
+    await pipeline.route("**/v1/pipeline", async (route) => {
+      const reply = await route.fetch(), json = await reply.json();
+      for (const d of json.daemons) if (d.stats?.disk_size_bytes) d.stats.disk_free_bytes = 1000000;
+      queue(json).health.notices = full;
+      await route.fulfill({ response: reply, json });
+    });
+    const disk = pipeline.locator(".problems > li", { hasText: /^The disk of \/.* has 1.0 MB of .* free\./ });
+    await disk.locator("code", { hasText: "free disk space; it resumes by itself" }).waitFor();
+    assert.deepEqual(await disk.locator("li").allTextContents(), full.map(({ text }) => `simplequeue: ${text}`));
+    assert.equal(await pipeline.locator(".problems > li", { hasText: /disk/ }).count(), 1);
     await pipeline.unrouteAll({ behavior: "wait" });
     await close(pipeline);
   },

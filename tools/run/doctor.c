@@ -2,6 +2,7 @@
 #include "tools/run/doctor.h"
 
 #include "base/io.h"
+#include "daemon/daemon.h"
 #include "enrich/door_settings.h"
 #include "journal/journal_repair.h"
 #include <dirent.h>
@@ -73,7 +74,7 @@ static void check_disk(struct doctor *d)
             "%s has %" PRIu64 " free inodes", d->data_dir, (uint64_t)fs.f_favail);
     else
         doctor_find(d, d->status.is_disk_low ? STATUS_ATTENTION : STATUS_FINE, "disk",
-            d->status.is_disk_low ? STATUS_DISK_REMEDY : NULL, "%.1f GB of %.1f GB free",
+            d->status.is_disk_low ? DAEMON_DISK_LOW : NULL, "%.1f GB of %.1f GB free",
             (double)fs.f_bavail * (double)fs.f_frsize / 1e9, (double)fs.f_blocks * (double)fs.f_frsize / 1e9);
 }
 

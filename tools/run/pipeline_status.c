@@ -75,7 +75,7 @@ static void add_problem(
     va_start(ap, fmt);
     buf_vprintf(&text, fmt, ap);
     va_end(ap);
-    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, mem_strdup(remedy)};
+    s->problems[s->n_problems++] = (struct status_problem){level, text.ptr, mem_strdup(remedy), s->daemon};
 }
 
 /* Adds the notices of a daemon or queue, whose words and remedies the daemon has chosen. `fmt` is the place of their
@@ -447,6 +447,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
     struct daemon_status *d = &s->daemons[i];
+    s->daemon = i;
     d->state = state_without_asking(s, i);
     d->waiting = d->events = -1;
     d->lag = d->rate = -1;
@@ -486,12 +487,93 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         add_restarts(s, i);
 }
 
-static void look_at_disk(struct pipeline_status *s)
+/* Returns the directory of a daemon and its device. A daemon without files is on the disk of the pipeline. The caller
+ * frees the directory. */
+static char *disk_of(const struct pipeline_status *s, size_t daemon, dev_t *device)
+{
+    struct stat st = {0};
+    const char *data_dir = s->pipeline.data_dir;
+    bool is_archive = daemon == SORTDB || daemon == COMPACTOR;
+    char *dir = is_archive ? pipeline_archive_dir(s->config, data_dir)
+                           : pipeline_daemon_dir(s->config, data_dir, pipeline_daemon_name(daemon), "");
+    if (stat(dir, &st) != 0)
+        (void)stat(data_dir, &st);
+    *device = st.st_dev;
+    return dir;
+}
+
+static bool is_of_disk(const struct pipeline_status *s, const struct status_problem *p, dev_t device)
+{
+    dev_t own = device;
+    if (p->daemon == PIPELINE_DAEMONS || strncmp(p->remedy, DAEMON_DISK, strlen(DAEMON_DISK)) != 0)
+        return false;
+    free(disk_of(s, p->daemon, &own));
+    return own == device;
+}
+
+static const char *format_bytes(char out[24], double n)
+{
+    snprintf(out, 24, "%.1f %s", n / (n < 1e9 ? 1e6 : 1e9), n < 1e9 ? "MB" : "GB");
+    return out;
+}
+
+#define STOPS "; this stops "
+/* Removes the problems that more space on the disk ends. Appends STOPS and what they stop to the text. */
+static enum status_level fold_disk(struct pipeline_status *s, dev_t device, struct buf *text)
+{
+    static const char *const work[PIPELINE_DAEMONS] = {
+        "new events", "the relay", "publishes", "the storage of counts", "sortdb", "queries", "compactions"};
+    enum status_level level = STATUS_FINE;
+    size_t kept = 0, before = PIPELINE_DAEMONS;
+    for (size_t i = 0; i < s->n_problems; i++) {
+        struct status_problem p = s->problems[i];
+        if (!is_of_disk(s, &p, device)) {
+            s->problems[kept++] = p;
+            continue;
+        }
+        const char *min_free = strstr(p.text, "min_free is ");
+        if (min_free && before == PIPELINE_DAEMONS)
+            buf_printf(text, ", %.*s", (int)strcspn(min_free, ";"), min_free);
+        if (p.daemon != before && strcmp(p.remedy, DAEMON_DISK_LOW) != 0) {
+            buf_printf(text, "%s%s", before == PIPELINE_DAEMONS ? STOPS : ", ", work[p.daemon]);
+            before = p.daemon;
+        }
+        level = p.level > level ? p.level : level;
+        free(p.text);
+        free(p.remedy);
+    }
+    s->n_problems = kept;
+    return level;
+}
+
+/* Adds the problem of a disk that is full, nearly full, or soon full. */
+static void look_at_disk(
+    struct pipeline_status *s, const char *dir, dev_t device, const struct statvfs *fs, bool fills)
+{
+    char is_free[24], all[24];
+    struct buf text = {0};
+    double size = (double)fs->f_blocks * (double)fs->f_frsize,
+           left = (double)fs->f_bavail * (double)fs->f_frsize;
+    buf_printf(&text, "the disk of %s has %s of %s free%s", dir, format_bytes(is_free, left),
+        format_bytes(all, size), fills ? " and is full within three days" : "");
+    enum status_level level = fold_disk(s, device, &text);
+    bool is_low = left < DISK_FREE_MIN * size, is_full = strstr(text.ptr, STOPS) != NULL;
+    s->is_disk_low = s->is_disk_low || is_low || fills;
+    if (is_low || fills || level > STATUS_FINE)
+        add_problem(s, level > STATUS_ATTENTION ? level : STATUS_ATTENTION,
+            is_full ? DAEMON_FREE_DISK : DAEMON_DISK_LOW, "%s", text.ptr);
+    buf_free(&text);
+}
+
+/* Looks at the disk of the pipeline, then at the disks of daemons that have another one. */
+static void look_at_disks(struct pipeline_status *s)
 {
     struct statvfs fs;
+    struct stat st;
     s->disk_free = s->disk_size = -1;
     s->days_until_full = -1;
-    if (statvfs(s->pipeline.data_dir, &fs) != 0)
+    s->daemon = PIPELINE_DAEMONS;
+    if (statvfs(s->pipeline.data_dir, &fs) != 0 || stat(s->pipeline.data_dir, &st) != 0)
         return;
     s->disk_free = (int64_t)(fs.f_bavail * fs.f_frsize);
     s->disk_size = (int64_t)(fs.f_blocks * fs.f_frsize);
@@ -501,13 +583,18 @@ static void look_at_disk(struct pipeline_status *s)
         s->days_until_full = (double)s->disk_free / ((double)used / (double)span) / DAY_SECONDS;
     if (s->days_until_full > DAYS_MAX)
         s->days_until_full = -1;
-    bool is_low = (double)s->disk_free < DISK_FREE_MIN * (double)s->disk_size;
-    bool fills = s->days_until_full >= 0 && s->days_until_full < DAYS_MIN;
-    s->is_disk_low = is_low || fills;
-    if (s->is_disk_low)
-        add_problem(s, STATUS_ATTENTION, STATUS_DISK_REMEDY, "the disk of %s has %.1f GB of %.1f GB free%s",
-            s->pipeline.data_dir, (double)s->disk_free / 1e9, (double)s->disk_size / 1e9,
-            fills ? " and is full within three days" : "");
+    look_at_disk(
+        s, s->pipeline.data_dir, st.st_dev, &fs, s->days_until_full >= 0 && s->days_until_full < DAYS_MIN);
+    for (size_t i = 0; i < s->n_problems; i++) {
+        dev_t device = 0;
+        size_t daemon = s->problems[i].daemon;
+        char *dir = daemon < PIPELINE_DAEMONS ? disk_of(s, daemon, &device) : NULL;
+        if (dir && is_of_disk(s, &s->problems[i], device) && statvfs(dir, &fs) == 0) {
+            look_at_disk(s, dir, device, &fs, false);
+            i--; /* the problem is folded */
+        }
+        free(dir);
+    }
 }
 
 /* The compactor does not run while `current` is older than `newest`. A run that publishes a generation moves both
@@ -693,6 +780,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
         config_read(s->pipeline.config_path, &s->own_config, &ignored) == 0)
         s->config = s->pipeline.config = s->own_config;
     s->taken = clock_monotonic();
+    s->daemon = PIPELINE_DAEMONS;
     look_at_up(s);
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
         look_at_daemon(s, i);
@@ -700,7 +788,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
         judge_unknown(s);
     look_at_archive(s);
     look_at_clock(s);
-    look_at_disk(s);
+    look_at_disks(s);
     put_report_read(s->pipeline.data_dir, add_put, s);
 }
 

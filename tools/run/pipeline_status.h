@@ -7,7 +7,8 @@
  *    (pipeline_is_settled).
  * 2. A look sends no request to a stopped pipeline, because other programs may use the ports. Daemons that have
  *    failed or are excluded by the configuration are not asked either.
- * 3. A number is -1 if no daemon has sent the number. */
+ * 3. A number is -1 if no daemon has sent the number.
+ * 4. All problems that more space on a disk ends are one problem, which names the disk and what waits for space. */
 #ifndef MILLRACE_PIPELINE_STATUS_H
 #define MILLRACE_PIPELINE_STATUS_H
 
@@ -36,9 +37,9 @@ struct daemon_status {
 struct status_problem {
     enum status_level level;
     char *text, *remedy;
+    size_t daemon; /* PIPELINE_DAEMONS: none */
 };
 #define STATUS_PROBLEMS_MAX 32
-#define STATUS_DISK_REMEDY "free space, or set retain_bytes or retain_age of the streams"
 
 struct pipeline_status {
     const struct config *config; /* given configuration, or configuration of the running pipeline */
@@ -47,6 +48,7 @@ struct pipeline_status {
     struct daemon_status daemons[PIPELINE_DAEMONS]; /* in the order of pipeline_daemon_name */
     struct status_problem problems[STATUS_PROBLEMS_MAX];
     size_t n_problems;
+    size_t daemon;           /* the daemon of the next problem */
     enum status_level level; /* level of the worst problem */
     usec_t taken;            /* monotonic time of the look */
     bool all_ready, known;   /* known: depth and lag include all daemons */

@@ -417,6 +417,8 @@ static void write_run_file(struct up *up)
     char *fresh = mem_printf("%s/" RUN_FILE ".new", up->data_dir);
     buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
     buf_append_json(&text, bytes_str(up->config->path));
+    buf_append_str(&text, ",\"data_dir\":");
+    buf_append_json(&text, bytes_str(up->data_dir));
     buf_append_str(&text, ",\"daemons\":{");
     for (size_t i = 0; i < up->n; i++) {
         struct supervisor_report r = supervisor_report(up->supervisor, i);

@@ -121,7 +121,8 @@ export function pipelineView() {
   const state = (p) => {
     if (since) return h("p", { class: "problems" }, `The API has not answered since ${clock(since)}. What follows is the state of then, not of now.`);
     const found = problems(p);
-    return found.length ? h("ul", { class: "problems" }, found.map(([words, mend]) => h("li", {}, words, h("code", {}, mend))))
+    return found.length ? h("ul", { class: "problems" }, found.map(([words, mend, folded]) =>
+      h("li", {}, words, h("code", {}, mend), folded?.length > 0 && h("ul", {}, folded.map((each) => h("li", {}, each))))))
       : h("p", { class: "fine" }, "Everything is ready.");
   };
 

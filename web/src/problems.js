@@ -5,6 +5,9 @@ import { daemonOf, statsOf } from "./pipeline_data.js";
 
 const LATE = 60; // seconds
 const DISK_LOW = 0.05; // of its size
+const DISK = /^free disk space; /; // the remedy of each problem of a disk
+const DISK_FULL_MEND = "free disk space; it resumes by itself";
+const DISK_LOW_MEND = "free disk space; to need less, set retain_bytes or retain_age of the streams";
 const DAYS_MIN = 3; // until the disk is full
 const DISK_SPAN_MIN = 3600; // seconds over which the growth is measured
 const RESTARTED = 3600; // seconds since the last restart
@@ -45,12 +48,6 @@ const lastError = (p, { error, error_at }) => `last error${error_at ? ` ${durati
 const RULES = [
   (p) => p.daemons.flatMap(said),
   rejects,
-  (p) => p.daemons.filter((d) => d.stats?.disk_size_bytes).flatMap((d) => {
-    const { left, days } = diskOf(p, d.stats);
-    const fills = days !== null && days < DAYS_MIN;
-    return left < DISK_LOW * d.stats.disk_size_bytes || fills
-      ? [[`The disk of ${d.name} has ${bytes(left)} left${fills ? ` and is full in ${duration(days * 86400)}` : ""}.`, "free space, or set retain_bytes or retain_age of the streams"]] : [];
-  }),
   (p) => {
     const { complete_age_seconds: age, held_by: by } = statsOf(p, "aggregator") ?? {};
     return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
@@ -59,9 +56,30 @@ const RULES = [
     [`${name} was restarted ${plural(d.restarts, "time", "times")}, the last ${duration(p.time - d.restarted_at)} ago; ${lastError(p, d)}`, "see the log of millrace up"]),
   (p) => {
     const c = p.run?.daemons.compactor;
-    return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `; ${lastError(p, c)}` : "."}`, "correct the cause, then run millrace compact"]] : [];
+    return /failed/.test(c?.said) ? [[`Compaction: ${c.said}${c.error ? `; ${lastError(p, c)}` : "."}`, `${c.remedy ?? "correct the cause"}, then run millrace compact`]] : [];
   },
 ];
 
-/** [[words, mend]] of a pipeline that is watched. */
-export const problems = (p) => RULES.flatMap((rule) => rule(p));
+/** One problem for each disk, over the problems that more space on it ends. Two daemons whose disks have one size share the disk. */
+function diskProblems(p, found) {
+  const daemons = p.daemons.filter((d) => d.stats?.disk_size_bytes);
+  if (!daemons.length) return found; // without a token
+  const sizes = [...new Set(daemons.map((d) => d.stats.disk_size_bytes))];
+  return sizes.flatMap((size, i) => {
+    const own = daemons.filter((d) => d.stats.disk_size_bytes === size);
+    const { left, days } = diskOf(p, own[0].stats);
+    const folded = found.filter(([words]) => (i ? own.some((d) => words.startsWith(d.name)) : !daemons.some((d) => !own.includes(d) && words.startsWith(d.name))));
+    const fills = sizes.length === 1 && days !== null && days < DAYS_MIN;
+    const of = sizes.length === 1 && p.run?.data_dir ? p.run.data_dir : own.map((d) => d.name).join(", ");
+    return folded.length || fills || left < DISK_LOW * size
+      ? [[`The disk of ${of} has ${bytes(left)} of ${bytes(size)} free${fills ? ` and is full in ${duration(days * 86400)}` : ""}.`,
+        folded.some(([, mend]) => mend !== DISK_LOW_MEND) ? DISK_FULL_MEND : DISK_LOW_MEND, folded.map(([words]) => words)]] : [];
+  });
+}
+
+/** [[words, mend, folded]] of a pipeline that is watched. `folded`: the words of problems that this one causes. */
+export function problems(p) {
+  const found = RULES.flatMap((rule) => rule(p));
+  const ofDisk = found.filter(([, mend]) => DISK.test(mend));
+  return [...diskProblems(p, ofDisk), ...found.filter((one) => !ofDisk.includes(one))];
+}
