@@ -101,7 +101,7 @@ static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64
     }
 }
 
-int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored)
+static int64_t count_of(const struct breakdown *b, struct bytes stored)
 {
     uint64_t hash = text_hash(stored);
     const struct breakdown_table *t = &b->tables[table_of(hash)];
@@ -317,13 +317,18 @@ static int compare_stored(const void *a, const void *b)
     return bytes_compare(breakdown_stored(&x->sum), breakdown_stored(&y->sum));
 }
 
+static void note_over(struct breakdown *b)
+{
+    if (query_may_have_other(b->query))
+        b->over.counter = count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
+}
+
 static void begin_selection(struct breakdown *b)
 {
     size_t room = rows_room(b) * sizeof *b->rows;
     b->rows = mem_alloc(room);
     b->bytes += room;
-    if (query_may_have_other(b->query))
-        b->over.counter = breakdown_count_of(b, BYTES_LITERAL(COMPONENT_OTHER));
+    note_over(b);
     buf_append_unhex(&b->after, b->query->after_hex);
 }
 
@@ -489,4 +494,27 @@ bool breakdown_order(struct breakdown *b)
 bool breakdown_has_more(const struct breakdown *b)
 {
     return !b->query->by_minute && b->distinct > b->n_before + b->n_rows;
+}
+
+static void keep_sums(struct breakdown *b)
+{
+    note_over(b);
+    for (size_t i = 0; i < BREAKDOWN_TABLES; i++)
+        free_table(b, &b->tables[i]);
+}
+
+void breakdown_take_events(struct breakdown *b, struct breakdown *events)
+{
+    for (size_t i = 0; i < b->n_rows; i++)
+        b->rows[i].events = count_of(events, breakdown_stored(&b->rows[i].sum));
+    keep_sums(events);
+    b->events = events;
+}
+
+void breakdown_take_earlier(struct breakdown *b, struct breakdown *earlier)
+{
+    for (size_t i = 0; i < b->n_rows; i++)
+        b->rows[i].earlier = count_of(earlier, breakdown_stored(&b->rows[i].sum));
+    keep_sums(earlier);
+    b->earlier = earlier;
 }

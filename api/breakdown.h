@@ -47,9 +47,11 @@ struct breakdown_row {
     struct breakdown_sum sum;
     char *text; /* full text, owned by the row; NULL: the stored form is the text */
     size_t text_len;
-    bool is_beyond; /* the text is known, and larger than the texts of all kept rows */
-    bool is_before; /* the text is known, and at most the text of after= */
-    bool by_stored; /* the stored form decides among equal counts */
+    bool is_beyond;  /* the text is known, and larger than the texts of all kept rows */
+    bool is_before;  /* the text is known, and at most the text of after= */
+    bool by_stored;  /* the stored form decides among equal counts */
+    int64_t events;  /* count by which the mean of the row divides */
+    int64_t earlier; /* count in the span that a comparison compares with */
 };
 /* BREAKDOWN_AFTER_SIZE: counting the subtotals with the count of after=. BREAKDOWN_AFTER: subtotals with the count of after=. BREAKDOWN_AFTER_ENDED: the last round of these. */
 enum breakdown_stage {
@@ -88,7 +90,8 @@ struct breakdown {
     size_t n_before; /* number of subtotals up to that of after= */
     int64_t before;  /* sum of their counts */
     struct query_over over;
-    const struct breakdown *events; /* counts by which the means of the rows divide; NULL: no means */
+    const struct breakdown *events;  /* sums of the counts by which means divide; NULL: no means */
+    const struct breakdown *earlier; /* sums of the earlier span; NULL: no comparison */
 };
 
 /* Maximum number of subtotals with equal counts that are ordered by text. Tests change the limit. */
@@ -111,8 +114,10 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row);
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows by count and text, and ends the round. Returns false if another round must follow. */
 bool breakdown_order(struct breakdown *b);
-/* Returns the count of a subtotal in its stored form, before breakdown_select. 0: there is none. */
-int64_t breakdown_count_of(const struct breakdown *b, struct bytes stored);
+/* breakdown_take_events and breakdown_take_earlier set a member of the selected rows to the counts of a further breakdown,
+ * which keeps only its sums and must outlive `b`. */
+void breakdown_take_events(struct breakdown *b, struct breakdown *events);
+void breakdown_take_earlier(struct breakdown *b, struct breakdown *earlier);
 /* True if more rows follow, which after= can return. */
 bool breakdown_has_more(const struct breakdown *b);
 struct bytes breakdown_text(const struct breakdown_row *row);

@@ -4,7 +4,6 @@
 #include "api/page/events.h"
 #include "api/freshness.h"
 #include "api/lookup.h"
-#include "api/minutes.h"
 #include "api/openapi.h"
 #include "api/archive_reload.h"
 #include "api/render.h"
@@ -29,10 +28,7 @@ static void start(
             return;
     if (!has_keys && !may_see(req, q->total, q->key))
         return;
-    if (q->by_minute)
-        minutes_start(api->sources, req, q);
-    else
-        ask_start(api->asks, req, q, unknown);
+    ask_start(api->asks, req, q, unknown);
 }
 
 static struct query_context context_of(const struct api *api, int64_t quarters_since)

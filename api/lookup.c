@@ -1,6 +1,7 @@
 #include "api/lookup.h"
 
 #include "api/etag.h"
+#include "api/inquiry.h"
 #include "api/render.h"
 #include "base/suggest.h"
 #include "read/read_protocol.h"
@@ -13,7 +14,6 @@
 #define LOOKUP_MAGIC 0x6c6f6f6bu
 #define LIMIT_DEFAULT 100
 #define ROUNDS_MAX 100
-#define HINT "ask for fewer keys, or raise --max-buffered"
 
 /* The answer of one source. */
 struct source_keys {
@@ -25,13 +25,9 @@ struct source_keys {
 };
 
 struct lookup {
+    struct inquiry inquiry;
     unsigned magic;
-    struct http_request *req;
-    struct question *question;
-    struct sources *upstream;
-    unsigned rounds;              /* number of repeated requests because the sources found too few keys */
-    struct completeness complete; /* of the first request */
-    struct buf rows;              /* text of the rows that were found */
+    struct buf rows; /* text of the rows that were found */
     uint64_t n_keys;
     const struct counters *counters;
     struct bytes prefix, contains; /* may be empty */
@@ -56,22 +52,15 @@ static void clear_answers(void *arg)
     l->n_sources = 0;
 }
 
-static void lookup_free(struct lookup *l)
+static void lookup_free(void *arg)
 {
+    struct lookup *l = arg;
     assert(l->magic == LOOKUP_MAGIC);
     clear_answers(l);
     buf_free(&l->start);
     buf_free(&l->rows);
     l->magic = 0;
     free(l);
-}
-
-static void on_gone(struct http_request *req, void *arg)
-{
-    struct lookup *l = arg;
-    (void)req;
-    l->req = NULL;
-    source_cancel(l->question);
 }
 
 static struct bytes first_line(const struct source_keys *s)
@@ -113,12 +102,13 @@ static void on_source(void *arg, struct bytes next)
     text_key_encode(next, &s->next);
 }
 
-static bool on_piece(void *arg, size_t held)
+static size_t bytes(const void *arg)
 {
     const struct lookup *l = arg;
+    size_t n = sizeof *l + l->rows.cap;
     for (size_t i = 0; i < SOURCES_MAX; i++)
-        held += l->sources[i].lines.cap;
-    return http_hold(l->req, sizeof *l + l->rows.cap + held) == HTTP_HOLD_OK;
+        n += l->sources[i].lines.cap;
+    return n;
 }
 
 /* Returns the lowest key of all sources. Empty: no key remains whose counts are known to be complete. */
@@ -235,14 +225,16 @@ static bool append_continuation(const struct lookup *l, struct buf *out)
 
 static void send_reply(struct lookup *l, struct bytes body, struct bytes token)
 {
-    http_add_header(l->req, "X-Millrace-Complete-Until", "%" PRId64, l->complete.until);
+    struct http_request *req = l->inquiry.req;
+    http_add_header(req, "X-Millrace-Complete-Until", "%" PRId64, l->inquiry.complete.until);
     if (token.len > 0)
-        http_add_header(l->req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
-    etag_reply(l->req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", body, 0);
+        http_add_header(req, "X-Millrace-Continuation", "%.*s", (int)token.len, token.ptr);
+    etag_reply(req, l->is_csv ? "text/csv; charset=utf-8" : "application/json", body, 0);
 }
 
-static void reply(struct lookup *l)
+static void reply(void *arg)
 {
+    struct lookup *l = arg;
     struct buf out = {0}, token = {0};
     if (l->is_csv) {
         buf_append_str(&out, "key,ns,label,n\n");
@@ -251,7 +243,7 @@ static void reply(struct lookup *l)
         render_member(&out, "prefix", l->prefix);
         if (l->contains.len > 0)
             render_member(&out, "contains", l->contains);
-        render_complete_until(&l->complete, &out);
+        render_complete_until(&l->inquiry.complete, &out);
         buf_append_str(&out, ",\"rows\":[");
     }
     buf_append_bytes(&out, buf_bytes(&l->rows));
@@ -261,54 +253,13 @@ static void reply(struct lookup *l)
     else if (!l->is_csv)
         buf_append_str(&out, "]}\n");
     if (l->is_too_large)
-        http_problem(l->req, 422, "sum-too-large", "ask for the series of one key over a shorter time",
+        http_problem(l->inquiry.req, 422, "sum-too-large",
+            "ask for the series of one key over a shorter time",
             "the counts of a key add up to more than 64 bits");
     else
         send_reply(l, buf_bytes(&out), buf_bytes(&token));
     buf_free(&out);
     buf_free(&token);
-}
-
-static void ask(struct lookup *l);
-
-/* Asks the sources to continue if they have searched for long, and found fewer keys than the limit. Returns false if no
- * keys follow, or ROUNDS_MAX requests were repeated. */
-static bool go_on(struct lookup *l)
-{
-    struct buf next = {0};
-    bool goes_on = l->n_keys < l->limit && l->rounds < ROUNDS_MAX && find_next(l, &next);
-    if (goes_on) {
-        l->rounds++;
-        buf_free(&l->start);
-        l->start = next;
-        clear_answers(l);
-        ask(l);
-    } else {
-        buf_free(&next);
-    }
-    return goes_on;
-}
-
-static void on_done(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why)
-{
-    struct lookup *l = arg;
-    l->question = NULL;
-    if (l->req && result == SOURCE_OK) {
-        if (l->rounds == 0)
-            l->complete = *complete;
-        append_rows(l);
-        if (go_on(l))
-            return;
-        reply(l);
-    } else if (l->req && result == SOURCE_STOPPED)
-        http_refuse_hold(l->req, HTTP_HOLD_OVERLOADED, HINT);
-    else if (l->req && result == SOURCE_TOO_LARGE)
-        http_problem(l->req, 422, "search-too-large",
-            "give counter= and the beginning of the keys (prefix=), or raise [api] max_search",
-            "the search has to read more than %" PRIu64 " bytes of the archive (max_search)", l->max_search);
-    else if (l->req)
-        http_problem(l->req, 503, "upstream-unavailable", "try again; answers are never partial", "%s", why);
     lookup_free(l);
 }
 
@@ -361,45 +312,86 @@ static bool read_params(struct lookup *l, struct http_request *req)
     return http_param_u64(req, "limit", LIMIT_DEFAULT, 1, READ_KEYS_MAX, &l->limit) && read_total(l, req);
 }
 
-static void ask(struct lookup *l)
+/* Sets the key from which the sources continue. Returns false if `limit` keys were found, no keys follow, or ROUNDS_MAX
+ * questions were asked again. */
+static bool go_on(struct lookup *l, size_t rounds)
 {
-    struct buf target = {0};
-    buf_printf(&target, "/keys?limit=%" PRIu64 "&prefix=", l->limit);
-    url_encode(l->prefix, &target);
+    struct buf next = {0};
+    if (l->n_keys >= l->limit || rounds > ROUNDS_MAX || !find_next(l, &next)) {
+        buf_free(&next);
+        return false;
+    }
+    buf_free(&l->start);
+    l->start = next;
+    clear_answers(l);
+    return true;
+}
+
+/* Asks again if the sources have searched for long, and found fewer keys than the limit. */
+static enum inquiry_next ask(void *arg, size_t n, struct source_question *question, struct buf *target)
+{
+    struct lookup *l = arg;
+    (void)question;
+    if (n > 0 && !go_on(l, n))
+        return INQUIRY_NEXT;
+    buf_printf(target, "/keys?limit=%" PRIu64 "&prefix=", l->limit);
+    url_encode(l->prefix, target);
     if (l->contains.len > 0) {
-        buf_printf(&target, "&max_search=%" PRIu64 "&contains=", l->max_search);
-        url_encode(l->contains, &target);
+        buf_printf(target, "&max_search=%" PRIu64 "&contains=", l->max_search);
+        url_encode(l->contains, target);
     }
     if (l->start.len > 0)
-        buf_append_str(&target, "&start=");
-    url_encode(buf_bytes(&l->start), &target);
+        buf_append_str(target, "&start=");
+    url_encode(buf_bytes(&l->start), target);
     for (size_t i = 0; i < l->counters->n_totals; i++)
         if (!l->only || l->only == &l->counters->totals[i])
-            buf_printf(&target, "&ns=%s", l->counters->totals[i].ns);
-    buf_append_char(&target, '\0');
-    l->question = source_ask(l->upstream, &(struct source_question){.target = target.ptr,
-                                              .arg = l,
-                                              .on_restart = clear_answers,
-                                              .on_record = on_record,
-                                              .on_source = on_source,
-                                              .on_piece = on_piece,
-                                              .on_done = on_done});
-    buf_free(&target);
+            buf_printf(target, "&ns=%s", l->counters->totals[i].ns);
+    return INQUIRY_ASK;
 }
+
+static bool end(void *arg)
+{
+    append_rows(arg);
+    return true;
+}
+
+static bool fail(void *arg, enum source_result result, const char *why)
+{
+    struct lookup *l = arg;
+    (void)why;
+    if (result != SOURCE_TOO_LARGE)
+        return false;
+    http_problem(l->inquiry.req, 422, "search-too-large",
+        "give counter= and the beginning of the keys (prefix=), or raise [api] max_search",
+        "the search has to read more than %" PRIu64 " bytes of the archive (max_search)", l->max_search);
+    lookup_free(l);
+    return true;
+}
+
+static const struct inquiry_step step = {
+    ask, end, {.on_restart = clear_answers, .on_record = on_record, .on_source = on_source}};
+
+static const struct inquiry_spec spec = {.steps = &step,
+    .n_steps = 1,
+    .bytes = bytes,
+    .answer = reply,
+    .fail = fail,
+    .free = lookup_free,
+    .hint = "ask for fewer keys, or raise --max-buffered"};
 
 void lookup_start(
     struct sources *sources, const struct counters *counters, uint64_t max_search, struct http_request *req)
 {
     struct lookup *l = mem_zalloc(sizeof *l);
     *l = (struct lookup){.magic = LOOKUP_MAGIC,
-        .req = req,
-        .upstream = sources,
+        .inquiry = {.spec = &spec,
+            .sources = sources,
+            .req = req,
+            .retry = "try again; answers are never partial"},
         .counters = counters,
         .max_search = max_search};
-    if (!read_params(l, req)) {
+    if (read_params(l, req))
+        inquiry_begin(&l->inquiry);
+    else
         lookup_free(l);
-        return;
-    }
-    http_on_gone(req, on_gone, l);
-    ask(l);
 }

@@ -58,6 +58,42 @@ enum period_unit query_largest_period(const struct query *q)
     return q->calendar.unit == UNIT_MONTH ? PERIOD_MONTH : PERIOD_DAY;
 }
 
+void query_append_key(const char *ns, const char *stored, const char *period, struct buf *target)
+{
+    struct buf raw = {0};
+    buf_append_str(&raw, ns);
+    buf_append_char(&raw, '|');
+    buf_append_str(&raw, stored);
+    if (period)
+        buf_append_char(&raw, '.');
+    buf_append_str(&raw, period ? period : "");
+    url_encode(buf_bytes(&raw), target);
+    buf_free(&raw);
+}
+
+/* Returns the start of the counted period nearest to `t` that a record's key can contain. */
+static int64_t countable(const struct query *q, int64_t t)
+{
+    return query_whole_before(q, t < HOUR_FIRST ? HOUR_FIRST : t >= HOUR_END ? HOUR_END - 1 : t);
+}
+
+void query_append_range(const struct query *q, const struct query_range *r, struct buf *target)
+{
+    int64_t first = countable(q, query_whole_after(q, r->from)), last = countable(q, r->to - 1);
+    char start[PERIOD_TEXT_MAX + 1], end[PERIOD_TEXT_MAX + 1];
+    period_encode(r->is_by_day                ? PERIOD_DAY
+                  : first % HOUR_SECONDS == 0 ? PERIOD_HOUR
+                                              : PERIOD_QUARTER,
+        first, start);
+    period_encode(
+        last < query_quarters_from(q) ? PERIOD_HOUR : PERIOD_QUARTER, last < first ? first : last, end);
+    buf_append_str(target, "/range?start=");
+    query_append_key(r->ns, r->stored, start, target);
+    buf_append_str(target, "&end=");
+    query_append_key(r->ns, r->stored, end, target);
+    buf_printf(target, "&rollups=%s", period_unit_name(r->largest));
+}
+
 /* Returns false if `ns` is not a valid namespace, or the key is missing. */
 static bool parse_former(struct parameters *p, struct bytes ns)
 {

@@ -87,7 +87,7 @@ struct query {
     int64_t quantiles[QUERY_QUANTILES_MAX]; /* of QUERY_QUANTILE: each from 0 to QUERY_QUANTILE_ONE */
     bool is_over_time;                      /* of QUERY_QUANTILE: a row for each unit */
     enum query_format format;
-    bool by_minute;      /* from the ring of minutes (minutes.h); `from` and `to` are whole minutes */
+    bool by_minute;      /* from the aggregator's ring of minutes; `from` and `to` are whole minutes */
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
     bool cuts_hours;     /* a bound or a unit of the answer begins within a UTC hour */
     bool is_outward;     /* bounds=outward has moved a bound to the start of a counted period */
@@ -188,6 +188,18 @@ struct query_context {
     const char *streams;    /* counted streams, separated by commas or blanks; NULL: clicks */
     bool accepts_former;    /* ns= may name a counter that is not configured, such as a removed counter */
 };
+
+/* Appends the key of a total, or with a `period` in its stored form the key of a subtotal. */
+void query_append_key(const char *ns, const char *stored, const char *period, struct buf *target);
+struct query_range {
+    const char *ns, *stored;
+    int64_t from, to;
+    bool is_by_day;           /* the first record may be that of a day, which sorts before its hours */
+    enum period_unit largest; /* longest period of archive records */
+};
+/* Appends the target of the question for the records of the counted periods in [from, to), adjacent in key order. If no
+ * period starts in the span, one is still requested for complete_until; the answer omits this period. */
+void query_append_range(const struct query *q, const struct query_range *r, struct buf *target);
 
 /* True if the rows are those of UTC days, or of longer units in UTC. */
 bool query_is_utc(const struct query *q);

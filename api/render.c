@@ -181,7 +181,7 @@ static void render_series_head(const struct series *s, const struct completeness
     render_span(q, s->from, s->to, s->total, &s->over, s->events ? &s->events->total : NULL, complete, out);
 }
 
-void render_series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
+static void series_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     if (s->query->format == QUERY_CSV) {
         render_csv_names(complete, s->events ? "t,date,n,events,mean" : "t,date,n", "", ",of", out);
@@ -214,40 +214,24 @@ static void render_n(
             q, row->n, row->events, is_counted(row, complete) && row->start >= complete->events_since, out);
 }
 
-void render_time(int64_t t, struct buf *out)
+void render_row_begin(const struct query *q, int64_t t, struct buf *out)
 {
-    if (t < 0)
-        buf_append_char(out, '-');
+    bool csv = q->format == QUERY_CSV;
+    buf_append_str(out, csv ? "" : "{\"t\":");
+    buf_append_str(out, t < 0 ? "-" : "");
     buf_append_u64(out, t < 0 ? -(uint64_t)t : (uint64_t)t);
+    buf_append_str(out, csv ? "," : ",\"date\":\"");
+    units_print_date(&q->calendar, t, out);
+    buf_append_str(out, csv ? "," : "\",");
 }
 
-static void render_json_row(
+/* Appends the beginning of a row or of the row to compare with: its time, date and count. */
+static void render_counted(
     const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
 {
-    const struct calendar *calendar = &q->calendar;
-    buf_append_str(out, "{\"t\":");
-    render_time(row->start, out);
-    buf_append_str(out, ",\"date\":\"");
-    units_print_date(calendar, row->start, out);
-    buf_append_str(out, "\",\"n\":");
+    render_row_begin(q, row->start, out);
+    buf_append_str(out, q->format == QUERY_CSV ? "" : "\"n\":");
     render_n(q, row, complete, out);
-    render_row_complete(is_row_complete(row, complete), complete, false, out);
-    render_of(calendar, row->start, row->end, complete, false, out);
-    buf_append_char(out, '}');
-}
-
-static void render_csv_row(
-    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
-{
-    const struct calendar *calendar = &q->calendar;
-    render_time(row->start, out);
-    buf_append_char(out, ',');
-    units_print_date(calendar, row->start, out);
-    buf_append_char(out, ',');
-    render_n(q, row, complete, out);
-    render_row_complete(is_row_complete(row, complete), complete, true, out);
-    render_of(calendar, row->start, row->end, complete, true, out);
-    buf_append_char(out, '\n');
 }
 
 enum row_state render_row_state(const struct series_row *row, const struct completeness *complete)
@@ -261,13 +245,13 @@ void render_series_row(const struct series *s, const struct series_row *row,
     const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
-    if (q->format == QUERY_CSV) {
-        render_csv_row(q, row, complete, out);
-        return;
-    }
-    if (s->n_rows > 1)
+    bool csv = q->format == QUERY_CSV;
+    if (!csv && s->n_rows > 1)
         buf_append_char(out, ',');
-    render_json_row(q, row, complete, out);
+    render_counted(q, row, complete, out);
+    render_row_complete(is_row_complete(row, complete), complete, csv, out);
+    render_of(&q->calendar, row->start, row->end, complete, csv, out);
+    buf_append_char(out, csv ? '\n' : '}');
 }
 
 void render_series_end(const struct series *s, struct buf *out)
@@ -277,7 +261,7 @@ void render_series_end(const struct series *s, struct buf *out)
 }
 
 /* Appends rows; in CSV each row begins with `name`. Returns true if more rows follow. */
-static bool render_rows(
+static bool series_some(
     struct series *s, struct bytes name, const struct completeness *complete, size_t most, struct buf *out)
 {
     struct series_row row;
@@ -291,15 +275,16 @@ static bool render_rows(
     return false;
 }
 
-bool render_series_rows(struct series *s, const struct completeness *complete, size_t most, struct buf *out)
+static bool series_rows(const struct render_answer *a, size_t most, struct buf *out)
 {
-    if (render_rows(s, BYTES_LITERAL(""), complete, most, out))
-        return true;
-    render_series_end(s, out);
-    return false;
+    struct series *s = &a->counts->series;
+    bool more = series_some(s, BYTES_LITERAL(""), a->complete, most, out);
+    if (!more)
+        render_series_end(s, out);
+    return more;
 }
 
-void render_set_begin(const struct series_set *set, const struct completeness *complete, struct buf *out)
+static void set_begin(const struct series_set *set, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = set->query;
     const struct series *first = &set->members[0].series;
@@ -323,9 +308,10 @@ static void render_member_begin(const struct series_member *m, bool is_first, st
     render_sum(&m->query, "total", m->series.total, ",\"rows\":[", out);
 }
 
-bool render_set_rows(
-    struct series_set *set, const struct completeness *complete, size_t *at, size_t most, struct buf *out)
+static bool set_rows(const struct render_answer *a, size_t most, struct buf *out)
 {
+    struct series_set *set = &a->counts->set;
+    size_t *at = a->at;
     bool csv = set->query->format == QUERY_CSV;
     for (size_t begin = out->len; *at < set->n; ++*at) {
         struct series_member *m = &set->members[*at];
@@ -337,7 +323,7 @@ bool render_set_rows(
         if (csv)
             buf_append_csv(&name, m->text);
         buf_append_char(&name, ',');
-        bool more = render_rows(&m->series, buf_bytes(&name), complete, most, out);
+        bool more = series_some(&m->series, buf_bytes(&name), a->complete, most, out);
         buf_free(&name);
         if (more)
             return true;
@@ -377,7 +363,7 @@ static void render_so_far(const struct series *s, const struct series *before, c
     }
 }
 
-void render_compare_begin(
+static void comparison_begin(
     const struct series *s, const struct series *before, const struct completeness *complete, struct buf *out)
 {
     bool is_part = s->query->part_end > 0, is_known = before->from >= complete->counted_since &&
@@ -429,81 +415,58 @@ static bool next_compared(
     return true;
 }
 
-/* Appends the beginning of a row or of the row to compare with: its time, date and count. */
-static void render_counted(
-    const struct query *q, const struct series_row *row, const struct completeness *complete, struct buf *out)
+/* Appends the row or the row to compare with `old`, as members or columns. In CSV, both units `of` are the last columns. */
+static void render_compared(const struct series *s, const struct series *before, const struct compared_row *r,
+    const struct completeness *complete, struct buf *out)
 {
-    bool csv = q->format == QUERY_CSV;
-    buf_printf(out, csv ? "%" PRId64 "," : "{\"t\":%" PRId64 ",\"date\":\"", row->start);
-    units_print_date(&q->calendar, row->start, out);
-    buf_append_str(out, csv ? "," : "\",\"n\":");
-    render_n(q, row, complete, out);
-}
-
-static void render_compared_json(const struct series *s, const struct series *before,
-    const struct compared_row *r, const struct completeness *complete, bool is_complete, struct buf *out)
-{
-    const struct calendar *calendar = &s->query->calendar;
-    buf_append_str(out, s->n_rows == 1 ? "" : ",");
-    render_counted(s->query, &r->row, complete, out);
-    render_row_complete(is_complete, complete, false, out);
-    buf_append_str(out, r->has_old ? ",\"before\":" : ",\"before\":null,");
-    if (r->has_old) {
-        render_counted(s->query, &r->old, complete, out);
-        render_of(calendar, r->old.start, r->old.end, complete, false, out);
-        buf_append_str(out, "},");
-    }
-    if (r->is_part && r->has_old)
-        render_so_far(s, before, "n", r->n, r->old_n, out);
-    buf_append_str(out, "\"change\":");
-    render_change(r->n, r->has_change ? r->old_n : 0, false, out);
-    render_of(calendar, r->row.start, r->row.end, complete, false, out);
-    buf_append_char(out, '}');
-}
-
-static void render_compared_csv(const struct series *s, const struct series *before,
-    const struct compared_row *r, const struct completeness *complete, bool is_complete, struct buf *out)
-{
-    const struct calendar *calendar = &s->query->calendar;
-    render_counted(s->query, &r->row, complete, out);
-    render_row_complete(is_complete, complete, true, out);
-    buf_append_str(out, r->has_old ? "," : ",,,");
+    const struct query *q = s->query;
+    bool csv = q->format == QUERY_CSV, has_part = r->is_part && r->has_old;
+    bool is_complete =
+        is_row_complete(&r->row, complete) && (!r->has_old || is_row_complete(&r->old, complete));
+    buf_append_str(out, csv || s->n_rows == 1 ? "" : ",");
+    render_counted(q, &r->row, complete, out);
+    render_row_complete(is_complete, complete, csv, out);
+    buf_append_str(out, csv ? (r->has_old ? "," : ",,,") : r->has_old ? ",\"before\":" : ",\"before\":null");
     if (r->has_old)
-        render_counted(s->query, &r->old, complete, out);
+        render_counted(q, &r->old, complete, out);
+    if (r->has_old && !csv) {
+        render_of(&q->calendar, r->old.start, r->old.end, complete, false, out);
+        buf_append_char(out, '}');
+    }
     buf_append_char(out, ',');
-    render_change(r->n, r->has_change ? r->old_n : 0, true, out);
-    if (r->is_part && r->has_old && knows_parts(s, before)) {
+    if (has_part && !csv)
+        render_so_far(s, before, "n", r->n, r->old_n, out);
+    buf_append_str(out, csv ? "" : "\"change\":");
+    render_change(r->n, r->has_change ? r->old_n : 0, csv, out);
+    if (csv && has_part && knows_parts(s, before)) {
         buf_append_char(out, ',');
-        render_number(s->query->total, r->n, out);
+        render_number(q->total, r->n, out);
         buf_append_char(out, ',');
-        render_number(s->query->total, r->old_n, out);
-    } else if (s->query->part_end > 0) {
+        render_number(q->total, r->old_n, out);
+    } else if (csv && q->part_end > 0) {
         buf_append_str(out, ",,");
     }
-    render_of(calendar, r->row.start, r->row.end, complete, true, out);
-    render_of(calendar, r->has_old ? r->old.start : 0, r->has_old ? r->old.end : 0, complete, true, out);
-    buf_append_char(out, '\n');
+    render_of(&q->calendar, r->row.start, r->row.end, complete, csv, out);
+    if (csv)
+        render_of(&q->calendar, r->old.start, r->old.end, complete, true, out);
+    buf_append_char(out, csv ? '\n' : '}');
 }
 
-bool render_compare_rows(struct series *s, struct series *before, const struct completeness *complete,
-    size_t most, struct buf *out)
+static bool comparison_rows(const struct render_answer *a, size_t most, struct buf *out)
 {
-    bool csv = s->query->format == QUERY_CSV;
+    struct series *s = &a->counts->series, *before = &a->counts->before;
     struct compared_row r;
-    for (size_t begin = out->len; next_compared(s, before, complete, &r);) {
-        bool is_complete =
-            is_row_complete(&r.row, complete) && (!r.has_old || is_row_complete(&r.old, complete));
-        (csv ? render_compared_csv : render_compared_json)(s, before, &r, complete, is_complete, out);
+    for (size_t begin = out->len; next_compared(s, before, a->complete, &r);) {
+        render_compared(s, before, &r, a->complete, out);
         if (out->len - begin >= most)
             return true;
     }
-    if (!csv)
-        buf_append_str(out, "]}\n");
+    render_series_end(s, out);
     return false;
 }
 
 /* True if the counts of the earlier span are known. */
-static bool knows_earlier(const struct earlier_counts *e, const struct completeness *complete)
+static bool knows_earlier(const struct breakdown *e, const struct completeness *complete)
 {
     return !e->needs_dropped_hours && e->query->from >= complete->counted_since;
 }
@@ -521,9 +484,10 @@ static void render_earlier(const struct query *q, int64_t n, int64_t before, boo
     render_change(n, is_known ? before : 0, csv, out);
 }
 
-static void render_earlier_span(const struct breakdown *b, const struct earlier_counts *e,
-    const struct completeness *complete, struct buf *out)
+static void render_earlier_span(
+    const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
+    const struct breakdown *e = b->earlier;
     const struct query *q = b->query, *before = e->query;
     bool is_known = knows_earlier(e, complete);
     struct buf total = {0};
@@ -532,7 +496,7 @@ static void render_earlier_span(const struct breakdown *b, const struct earlier_
     else
         buf_append_str(&total, "null");
     buf_append_str(out, "\"before\":{");
-    render_over(before, &(struct query_over){.counter = e->over}, out);
+    render_over(before, &e->over, out);
     buf_printf(out, "\"from\":%" PRId64 ",\"to\":%" PRId64 ",\"total\":", before->from, before->to);
     buf_append_bytes(out, buf_bytes(&total));
     buf_append_str(out, "},");
@@ -548,19 +512,18 @@ static void render_earlier_span(const struct breakdown *b, const struct earlier_
     buf_append_char(out, ',');
 }
 
-void render_breakdown_begin(const struct breakdown *b, const struct earlier_counts *earlier,
-    const struct completeness *complete, struct buf *out)
+static void breakdown_begin(const struct breakdown *b, const struct completeness *complete, struct buf *out)
 {
     if (b->query->format == QUERY_CSV) {
         render_csv_names(complete, b->events ? "key,n,share,events,mean" : "key,n,share",
-            earlier ? ",before,change" : "", ",of", out);
+            b->earlier ? ",before,change" : "", ",of", out);
         return;
     }
     render_head(b->query, complete, out);
     render_span(b->query, b->query->from, b->query->to, b->total, &b->over,
         b->events ? &b->events->total : NULL, complete, out);
-    if (earlier)
-        render_earlier_span(b, earlier, complete, out);
+    if (b->earlier)
+        render_earlier_span(b, complete, out);
     buf_printf(out, "\"distinct\":%zu", b->distinct);
     render_of(&b->query->calendar, b->query->from, b->query->to, complete, false, out);
     buf_append_str(out, ",\"rows\":[");
@@ -573,22 +536,22 @@ static bool has_shares(const struct breakdown *b)
 }
 
 /* Appends the share of a row, and its mean if the query asks for means. */
-static void render_share(const struct breakdown *b, const struct breakdown_sum *sum,
+static void render_share(const struct breakdown *b, const struct breakdown_row *row,
     const struct completeness *complete, struct buf *out)
 {
     if (has_shares(b))
-        buf_printf(out, "%.6f", b->total ? (double)sum->n / (double)b->total : 0);
+        buf_printf(out, "%.6f", b->total ? (double)row->sum.n / (double)b->total : 0);
     else if (b->query->format != QUERY_CSV)
         buf_append_str(out, "null");
     if (b->events)
-        render_mean(b->query, sum->n, breakdown_count_of(b->events, breakdown_stored(sum)),
-            knows_events(b->query->from, complete), out);
+        render_mean(b->query, row->sum.n, row->events, knows_events(b->query->from, complete), out);
 }
 
-static void render_breakdown_row(const struct breakdown *b, const struct earlier_counts *earlier,
-    const struct completeness *complete, size_t at, struct buf *out)
+static void render_breakdown_row(
+    const struct breakdown *b, const struct completeness *complete, size_t at, struct buf *out)
 {
     const struct query *q = b->query;
+    const struct breakdown *earlier = b->earlier;
     const struct breakdown_row *row = &b->rows[at];
     bool csv = q->format == QUERY_CSV;
     int64_t end = earlier && earlier->query->to > q->to ? earlier->query->to : q->to;
@@ -603,10 +566,10 @@ static void render_breakdown_row(const struct breakdown *b, const struct earlier
         render_member(out, "key", breakdown_text(row));
         render_sum(q, "n", row->sum.n, ",\"share\":", out);
     }
-    render_share(b, &row->sum, complete, out);
+    render_share(b, row, complete, out);
     render_row_complete(is_row_complete(&span, complete), complete, csv, out);
     if (earlier)
-        render_earlier(q, row->sum.n, earlier->counts[at],
+        render_earlier(q, row->sum.n, row->earlier,
             knows_earlier(earlier, complete) && q->from >= complete->counted_since, out);
     if (csv)
         render_of(&q->calendar, q->from, q->to, complete, true, out);
@@ -620,13 +583,13 @@ void render_next(const struct breakdown *b, struct buf *out)
     buf_append_hex(out, breakdown_text(last));
 }
 
-bool render_breakdown_rows(const struct breakdown *b, const struct earlier_counts *earlier,
-    const struct completeness *complete, size_t *at, size_t most, struct buf *out)
+static bool breakdown_rows(const struct render_answer *a, size_t most, struct buf *out)
 {
-    for (size_t begin = out->len; *at < b->n_rows; ++*at) {
+    const struct breakdown *b = &a->counts->breakdown;
+    for (size_t begin = out->len; *a->at < b->n_rows; ++*a->at) {
         if (out->len - begin >= most)
             return true;
-        render_breakdown_row(b, earlier, complete, *at, out);
+        render_breakdown_row(b, a->complete, *a->at, out);
     }
     if (b->query->format == QUERY_CSV)
         return false;
@@ -641,7 +604,7 @@ bool render_breakdown_rows(const struct breakdown *b, const struct earlier_count
     return false;
 }
 
-void render_quantile_begin(const struct series *s, const struct completeness *complete, struct buf *out)
+static void quantile_begin(const struct series *s, const struct completeness *complete, struct buf *out)
 {
     const struct query *q = s->query;
     if (q->format == QUERY_CSV) {
@@ -673,14 +636,10 @@ static void render_quantile_row(const struct query *q, const struct histogram *h
     int64_t unit = q->is_over_time ? units_order(&q->calendar, row->start) : 0;
     char middle[BUCKET_TEXT_MAX];
     int bucket;
-    buf_append_str(out, csv ? "" : "{");
-    if (q->is_over_time) {
-        buf_append_str(out, csv ? "" : "\"t\":");
-        render_time(row->start, out);
-        buf_append_str(out, csv ? "," : ",\"date\":\"");
-        units_print_date(&q->calendar, row->start, out);
-        buf_append_str(out, csv ? "," : "\",");
-    }
+    if (q->is_over_time)
+        render_row_begin(q, row->start, out);
+    else
+        buf_append_str(out, csv ? "" : "{");
     buf_append_str(out, csv ? "" : "\"q\":");
     render_q(q->quantiles[at], out);
     buf_append_str(out, csv ? "," : ",\"value\":");
@@ -695,24 +654,51 @@ static void render_quantile_row(const struct query *q, const struct histogram *h
     buf_append_char(out, csv ? '\n' : '}');
 }
 
-bool render_quantile_rows(struct series *s, const struct histogram *h, const struct completeness *complete,
-    size_t most, struct buf *out)
+static bool quantile_rows(const struct render_answer *a, size_t most, struct buf *out)
 {
+    struct series *s = &a->counts->series;
     const struct query *q = s->query;
     struct series_row row = {.start = q->from, .end = q->to, .n = s->total};
     bool is_first = s->n_rows == 0, csv = q->format == QUERY_CSV;
     for (size_t begin = out->len; !q->is_over_time || series_next(s, &row); is_first = false) {
         for (size_t i = 0; i < q->n_quantiles; i++) {
             buf_append_str(out, csv || (is_first && i == 0) ? "" : ",");
-            render_quantile_row(q, h, i, &row, complete, out);
+            render_quantile_row(q, &a->counts->histogram, i, &row, a->complete, out);
         }
         if (!q->is_over_time)
             break;
         if (out->len - begin >= most)
             return true;
     }
-    buf_append_str(out, csv ? "" : "]}\n");
+    render_series_end(s, out);
     return false;
+}
+
+void render_begin(const struct render_answer *a, struct buf *out)
+{
+    const struct sums *c = a->counts;
+    if (c->shape == SUMS_SET)
+        set_begin(&c->set, a->complete, out);
+    else if (c->shape == SUMS_COMPARISON)
+        comparison_begin(&c->series, &c->before, a->complete, out);
+    else if (c->shape == SUMS_HISTOGRAM)
+        quantile_begin(&c->series, a->complete, out);
+    else if (c->shape == SUMS_BREAKDOWN)
+        breakdown_begin(&c->breakdown, a->complete, out);
+    else
+        series_begin(&c->series, a->complete, out);
+}
+
+bool render_rows(const struct render_answer *a, size_t most, struct buf *out)
+{
+    static bool (*const rows[])(const struct render_answer *, size_t, struct buf *) = {
+        [SUMS_SERIES] = series_rows,
+        [SUMS_COMPARISON] = comparison_rows,
+        [SUMS_HISTOGRAM] = quantile_rows,
+        [SUMS_SET] = set_rows,
+        [SUMS_BREAKDOWN] = breakdown_rows,
+    };
+    return rows[a->counts->shape](a, most, out);
 }
 
 /* `setting` is the setting of the counter's section that names the field. */

@@ -94,8 +94,8 @@ void series_cache_free(struct series_cache **cp)
 
 bool series_cache_takes(const struct query *q)
 {
-    return q->kind == QUERY_SERIES && !q->is_former && !q->is_all && q->n_values == 0 && q->top == 0 &&
-           !q->events.total;
+    return q->kind == QUERY_SERIES && !q->is_former && !q->by_minute && !q->is_all && q->n_values == 0 &&
+           q->top == 0 && !q->events.total;
 }
 
 static uint64_t hash_of(const struct query *q)

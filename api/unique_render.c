@@ -40,15 +40,6 @@ static void append_daily(double daily, uint64_t n, bool csv, struct buf *out)
         buf_append_str(out, ",,");
 }
 
-static void append_date(const struct unique_count *c, int64_t t, bool csv, struct buf *out)
-{
-    buf_append_str(out, csv ? "" : "{\"t\":");
-    render_time(t, out);
-    buf_append_str(out, csv ? "," : ",\"date\":\"");
-    units_print_date(&c->query->query.calendar, t, out);
-    buf_append_str(out, csv ? "," : "\",");
-}
-
 /* True if a door's key changes in [from, to). Keys are of UTC days, or of weeks that begin on Monday. */
 static bool has_two_keys(int64_t from, int64_t to, int64_t key_seconds)
 {
@@ -102,7 +93,7 @@ static void append_unique_row(
     int64_t from = row->start;
     if (u->window > 1)
         from = units_back(&u->query.calendar, from, u->window - 1);
-    append_date(c, row->start, csv, out);
+    render_row_begin(&c->query->query, row->start, out);
     buf_append_str(out, csv ? "" : "\"n\":");
     append_n(row->n, from >= complete->counted_since, csv, out);
     render_row_complete(is_complete(from, row->end, complete), complete, csv, out);
@@ -168,7 +159,7 @@ static void render_retention(const struct unique_count *c, const struct complete
         for (size_t after = 0; i + after < c->n_rows; after++) {
             if (csv || after == 0) {
                 buf_append_str(out, !csv && i > lookback ? "," : "");
-                append_date(c, c->rows[i].start, csv, out);
+                render_row_begin(&c->query->query, c->rows[i].start, out);
             } else {
                 buf_append_str(out, after > 1 ? ",{" : "{");
             }

@@ -1,7 +1,7 @@
 #include "api/uniques.h"
 
-#include "api/completeness_reply.h"
 #include "api/etag.h"
+#include "api/inquiry.h"
 #include "api/unique_render.h"
 #include "base/work_thread.h"
 #include "daemon/loop_notify.h"
@@ -12,7 +12,6 @@
 
 #define UNIQUE_MAGIC 0x756e6971u
 #define TURN_USEC (20 * USEC_PER_MSEC) /* work for one answer before the thread continues another */
-#define HINT "ask for a shorter time or fewer keys, or raise --max-buffered"
 
 TAILQ_HEAD(answer_list, answer);
 
@@ -25,23 +24,24 @@ struct uniques {
 };
 
 struct answer {
+    struct inquiry inquiry; /* its `n` is the index of the named set in progress */
     unsigned magic;
     struct uniques *uniques;
-    struct http_request *req; /* NULL: the client has disconnected */
-    struct question *question;
-    size_t at; /* index of the named set in progress */
-    enum http_hold hold;
     TAILQ_ENTRY(answer) link; /* in uniques.waiting */
     bool is_waiting, is_finished;
     struct unique_query query;
     struct unique_count count;
-    struct completeness complete;
     bool is_complete; /* all rows are complete */
     struct buf out;
 };
 
-static void answer_free(struct answer *a)
+/* on_notify frees the answer that the thread uses. */
+static void answer_free(void *arg)
 {
+    struct answer *a = arg;
+    assert(a->magic == UNIQUE_MAGIC);
+    if (a == a->uniques->running)
+        return;
     if (a->is_waiting)
         TAILQ_REMOVE(&a->uniques->waiting, a, link);
     unique_count_free(&a->count);
@@ -50,34 +50,10 @@ static void answer_free(struct answer *a)
     free(a);
 }
 
-/* The thread of a running answer, or the on_done of a cancelled question, frees the answer. */
-static void on_gone(struct http_request *req, void *arg)
+static size_t bytes(const void *arg)
 {
-    struct answer *a = arg;
-    assert(a->magic == UNIQUE_MAGIC && a->req == req);
-    a->req = NULL;
-    if (a->question)
-        source_cancel(a->question);
-    else if (a != a->uniques->running)
-        answer_free(a);
-}
-
-static bool hold(struct answer *a, size_t piece)
-{
-    a->hold = http_hold(a->req, sizeof *a + piece + unique_count_bytes(&a->count));
-    return a->hold == HTTP_HOLD_OK;
-}
-
-static void refuse_hold(struct answer *a)
-{
-    http_refuse_hold(a->req, a->hold, HINT);
-    answer_free(a);
-}
-
-static void unavailable(struct answer *a, const struct completeness *complete, const char *why)
-{
-    completeness_refuse(a->req, complete, a->query.query.allows_partial, why);
-    answer_free(a);
+    const struct answer *a = arg;
+    return sizeof *a + unique_count_bytes(&a->count);
 }
 
 /* Runs in the thread. */
@@ -89,7 +65,7 @@ static void make_numbers(void *ctx, void *job)
         return;
     a->is_finished = true;
     if (a->count.result == UNIQUE_OK)
-        unique_render(&a->count, &a->complete, a->uniques->config.key_seconds, &a->out);
+        unique_render(&a->count, &a->inquiry.complete, a->uniques->config.key_seconds, &a->out);
 }
 
 static void run_next(struct uniques *u)
@@ -113,16 +89,16 @@ static void reply(struct answer *a)
 {
     bool is_csv = a->query.query.format == QUERY_CSV;
     if (a->count.result == UNIQUE_DAMAGED) {
-        unavailable(a, &a->complete, a->count.error.text);
+        inquiry_fail(&a->inquiry, SOURCE_UNAVAILABLE, a->count.error.text);
         return;
     }
     if (a->count.result == UNIQUE_CUT)
-        http_problem(a->req, 422, "hours-dropped", "ask for whole UTC days, with timezone=UTC",
+        http_problem(a->inquiry.req, 422, "hours-dropped", "ask for whole UTC days, with timezone=UTC",
             "for a part of this time the archive has only sets by day; the hours were dropped, or days were "
             "imported");
     else
-        etag_reply(a->req, is_csv ? "text/csv; charset=utf-8" : "application/json", buf_bytes(&a->out),
-            a->is_complete ? a->uniques->config.max_age : 0);
+        etag_reply(a->inquiry.req, is_csv ? "text/csv; charset=utf-8" : "application/json",
+            buf_bytes(&a->out), a->is_complete ? a->uniques->config.max_age : 0);
     answer_free(a);
 }
 
@@ -133,107 +109,56 @@ static void on_notify(void *arg)
     if (!a)
         return;
     u->running = NULL;
-    if (!a->req)
+    if (!a->inquiry.req)
         answer_free(a);
     else if (a->is_finished)
         reply(a);
-    else if (unique_count_make_room(&a->count) && !hold(a, 0))
-        refuse_hold(a);
+    else if (unique_count_make_room(&a->count) && !inquiry_hold(&a->inquiry, 0))
+        inquiry_fail(&a->inquiry, SOURCE_STOPPED, NULL);
     else
         wait_for_turn(a);
     run_next(u);
 }
 
-/* If all rows are complete, complete_until is the end of the last row, so that repeated answers have the same text. */
-static void judge_completeness(struct answer *a)
+static void begin_count(void *arg)
 {
-    int64_t end = unique_render_end(&a->count);
-    completeness_add_headers(a->req, &a->complete);
-    a->complete.is_approximate = a->query.query.is_rounded;
-    a->is_complete = a->complete.until >= end && a->complete.n_missing == 0 && !a->complete.is_approximate;
-    if (a->is_complete)
-        a->complete = (struct completeness){.until = end,
-            .counted_since = a->complete.counted_since,
-            .quarters_since = a->complete.quarters_since};
-}
-
-static void begin_count(struct answer *a)
-{
+    struct answer *a = arg;
     uint64_t max_rows = a->uniques->config.max_rows;
     if (!unique_count_begin(&a->count, max_rows)) {
-        http_problem(a->req, 400, "bad-parameter", "ask for a longer unit, or for a period",
+        http_problem(a->inquiry.req, 400, "bad-parameter", "ask for a longer unit, or for a period",
             "more than %llu rows", (unsigned long long)max_rows);
         answer_free(a);
         return;
     }
-    if (!hold(a, 0)) {
-        refuse_hold(a);
+    if (!inquiry_hold(&a->inquiry, 0)) {
+        inquiry_fail(&a->inquiry, SOURCE_STOPPED, NULL);
         return;
     }
-    judge_completeness(a);
+    a->is_complete = inquiry_settle(&a->inquiry, unique_render_end(&a->count), a->query.query.is_rounded);
     wait_for_turn(a);
     run_next(a->uniques);
-}
-
-static void note_completeness(struct answer *a, const struct completeness *c)
-{
-    struct completeness *all = &a->complete;
-    bool is_first = a->at == 0;
-    all->quarters_since = c->quarters_since;
-    if (is_first || c->until < all->until) {
-        all->until = c->until;
-        memcpy(all->held_by, c->held_by, sizeof all->held_by);
-    }
-    if (c->counted_since > all->counted_since)
-        all->counted_since = c->counted_since;
-    all->is_not_counted |= c->is_not_counted;
-    if (c->n_missing > all->n_missing) {
-        all->n_missing = c->n_missing;
-        memcpy(all->missing, c->missing, sizeof all->missing);
-    }
-    if (all->is_not_counted)
-        all->until = 0;
 }
 
 static void on_restart(void *arg)
 {
     struct answer *a = arg;
-    set_pieces_reset(&a->count.sets[a->at]);
+    set_pieces_reset(&a->count.sets[a->inquiry.n]);
 }
 
 static bool on_record(void *arg, const struct record *r)
 {
     struct answer *a = arg;
-    bool is_archive = source_is_archive(a->question),
+    bool is_archive = source_is_archive(a->inquiry.question),
          is_mapped = sources_local(a->uniques->config.sources) != NULL;
     return set_pieces_add(
-        &a->count.sets[a->at], is_archive ? PIECES_ARCHIVE : PIECES_LIVE, is_archive && is_mapped, r);
+        &a->count.sets[a->inquiry.n], is_archive ? PIECES_ARCHIVE : PIECES_LIVE, is_archive && is_mapped, r);
 }
 
 static void on_archive(void *arg, const struct source_generation *g, struct generation *mapped)
 {
     struct answer *a = arg;
     (void)g;
-    set_pieces_map(&a->count.sets[a->at], mapped);
-}
-
-static bool on_piece(void *arg, size_t held)
-{
-    return hold(arg, held);
-}
-
-static void on_done(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why);
-
-/* A set of days has its records under days, which sort before the hours of the same day. */
-static void append_key(const struct query_set *s, int64_t t, enum period_unit by, struct buf *target)
-{
-    char period[PERIOD_TEXT_MAX + 1];
-    struct buf key = {0};
-    buf_printf(&key, "%s|%s.", s->unique->ns, s->stored);
-    buf_append(&key, period, period_encode(by, t, period));
-    url_encode(buf_bytes(&key), target);
-    buf_free(&key);
+    set_pieces_map(&a->count.sets[a->inquiry.n], mapped);
 }
 
 /* Returns the longest period that is within every time of the answer. sortdb sends such periods without their parts. */
@@ -247,77 +172,60 @@ static enum period_unit largest_period(const struct unique_query *u)
 }
 
 /* Asks for the next named set. */
-static void ask(struct answer *a)
+static enum inquiry_next ask(void *arg, size_t n, struct source_question *question, struct buf *target)
 {
-    const struct query_set *s = &a->query.sets[a->at];
-    enum period_unit largest = largest_period(&a->query);
-    const struct query *q = &a->query.query;
-    int64_t first = query_whole_after(q, s->from), last = query_whole_before(q, s->to - 1);
-    enum period_unit start = s->unique->by == PERIOD_DAY ? PERIOD_DAY
-                             : first % HOUR_SECONDS == 0 ? PERIOD_HOUR
-                                                         : PERIOD_QUARTER;
-    struct buf target = {0};
-    buf_append_str(&target, "/range?start=");
-    append_key(s, first < HOUR_END ? first : last, start, &target);
-    buf_append_str(&target, "&end=");
-    append_key(s, last < first ? first : last, last < query_quarters_from(q) ? PERIOD_HOUR : PERIOD_QUARTER,
-        &target);
-    buf_printf(&target, "&rollups=%s&members=1", period_unit_name(largest));
-    buf_append_char(&target, '\0');
-    const struct source_question question = {.target = target.ptr,
-        .ns = bytes_str(s->unique->ns),
-        .arg = a,
-        .allows_partial = a->query.query.allows_partial,
-        .patience = a->query.query.patience,
-        .on_restart = on_restart,
-        .on_record = on_record,
-        .on_archive = on_archive,
-        .on_piece = on_piece,
-        .on_done = on_done};
-    a->question = source_ask(a->uniques->config.sources, &question);
-    buf_free(&target);
+    const struct answer *a = arg;
+    const struct query_set *s = &a->query.sets[n];
+    if (n == a->query.n_sets)
+        return INQUIRY_NEXT;
+    const struct query_range range = {.ns = s->unique->ns,
+        .stored = s->stored,
+        .from = s->from,
+        .to = s->to,
+        .is_by_day = s->unique->by == PERIOD_DAY,
+        .largest = largest_period(&a->query)};
+    query_append_range(&a->query.query, &range, target);
+    buf_append_str(target, "&members=1");
+    question->ns = bytes_str(s->unique->ns);
+    return INQUIRY_ASK;
 }
 
-static void ask_again_of(struct answer *a, int64_t quarters_since)
-{
-    const struct uniques_config *config = &a->uniques->config;
-    struct http_request *req = a->req;
-    enum query_kind asked = a->query.query.asked;
-    answer_free(a);
-    config->again(req, asked, quarters_since, config->arg);
-}
-
-static void on_done(
-    void *arg, enum source_result result, const struct completeness *complete, const char *why)
+/* Completeness is that of the set that has been counted for the shortest time. */
+static bool end_set(void *arg)
 {
     struct answer *a = arg;
-    assert(a->magic == UNIQUE_MAGIC);
-    a->question = NULL;
-    if (!a->req) {
-        answer_free(a);
-        return;
-    }
-    note_completeness(a, complete);
-    if (result == SOURCE_OK && complete->quarters_since != a->query.query.quarters_since) {
-        ask_again_of(a, complete->quarters_since);
-    } else if (result == SOURCE_STOPPED) {
-        refuse_hold(a);
-    } else if (result != SOURCE_OK) {
-        unavailable(a, complete, why);
-    } else if (++a->at < a->query.n_sets) {
-        ask(a);
-    } else {
-        begin_count(a);
-    }
+    struct completeness *all = &a->inquiry.complete, *latest = &a->inquiry.latest;
+    if (latest->counted_since > all->counted_since)
+        all->counted_since = latest->counted_since;
+    all->is_not_counted |= latest->is_not_counted;
+    if (all->is_not_counted)
+        all->until = 0;
+    return !inquiry_again(&a->inquiry, &a->query.query, a->uniques->config.again, a->uniques->config.arg);
 }
+
+static const struct inquiry_step step = {
+    ask, end_set, {.on_restart = on_restart, .on_record = on_record, .on_archive = on_archive}};
+
+static const struct inquiry_spec spec = {.steps = &step,
+    .n_steps = 1,
+    .bytes = bytes,
+    .answer = begin_count,
+    .free = answer_free,
+    .hint = "ask for a shorter time or fewer keys, or raise --max-buffered"};
 
 void uniques_start(struct uniques *u, struct http_request *req, const struct unique_query *q)
 {
     struct answer *a = mem_zalloc(sizeof *a);
-    *a = (struct answer){.magic = UNIQUE_MAGIC, .uniques = u, .req = req, .query = *q};
+    *a = (struct answer){.magic = UNIQUE_MAGIC,
+        .inquiry = {.spec = &spec,
+            .sources = u->config.sources,
+            .req = req,
+            .allows_partial = q->query.allows_partial,
+            .patience = q->query.patience},
+        .uniques = u,
+        .query = *q};
     unique_count_init(&a->count, &a->query);
-    http_on_gone(req, on_gone, a);
-    ask(a);
+    inquiry_begin(&a->inquiry);
 }
 
 struct uniques *uniques_new(const struct uniques_config *config)
@@ -341,8 +249,10 @@ void uniques_free(struct uniques **up)
     if (!u)
         return;
     work_thread_free(&u->thread);
-    if (u->running)
-        answer_free(u->running);
+    struct answer *running = u->running;
+    u->running = NULL;
+    if (running)
+        answer_free(running);
     assert(TAILQ_EMPTY(&u->waiting));
     loop_notify_free(&u->notify);
     free(u);

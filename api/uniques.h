@@ -21,8 +21,7 @@
 #ifndef MILLRACE_UNIQUES_H
 #define MILLRACE_UNIQUES_H
 
-#include "api/ask.h"
-#include "api/source.h"
+#include "api/inquiry.h"
 #include "api/unique_query.h"
 #include "http/server/http_server.h"
 
@@ -32,7 +31,7 @@ struct uniques_config {
     struct event_base *base;
     struct sources *sources;
     uint64_t max_rows;
-    ask_again *again;
+    inquiry_again_fn *again;
     void *arg;
     int64_t max_age;     /* seconds for which caches may repeat a complete answer */
     int64_t key_seconds; /* time for which a door's visitor key is valid; 0: no limit is known */
