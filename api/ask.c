@@ -325,8 +325,7 @@ static enum inquiry_next ask_texts(void *arg, size_t n, struct source_question *
         return INQUIRY_WAIT;
     }
     inquiry_hold(&a->inquiry, 0);
-    if (a->query.top > 0)
-        end_large(a);
+    end_large(a);
     return INQUIRY_NEXT;
 }
 
@@ -563,7 +562,9 @@ static enum inquiry_next ask_events(void *arg, size_t n, struct source_question 
         q.from = counts->series.from;
         q.to = counts->series.to;
     }
-    begin_part(a, PART_EVENTS, &q, counts->shape == SUMS_BREAKDOWN ? SUMS_BREAKDOWN : SUMS_SERIES);
+    bool is_breakdown = counts->shape == SUMS_BREAKDOWN;
+    struct sums *s = begin_part(a, PART_EVENTS, &q, is_breakdown ? SUMS_BREAKDOWN : SUMS_SERIES);
+    breakdown_follow(&s->breakdown, &counts->breakdown);
     return ask_part(a, question, target);
 }
 
@@ -588,7 +589,8 @@ static enum inquiry_next ask_earlier(
     const struct sums *counts = a->parts[PART_COUNTS];
     if (n > 0 || !a->query.compares || counts->shape != SUMS_BREAKDOWN)
         return INQUIRY_NEXT;
-    begin_part(a, PART_EARLIER, &counts->query_before, SUMS_BREAKDOWN);
+    struct sums *s = begin_part(a, PART_EARLIER, &counts->query_before, SUMS_BREAKDOWN);
+    breakdown_follow(&s->breakdown, &counts->breakdown);
     return ask_part(a, question, target);
 }
 
@@ -624,7 +626,6 @@ static bool ask_fail(void *arg, enum source_result result, const char *why)
 
 static void ask_answer(void *arg)
 {
-    end_large(arg);
     next_step(arg, render);
 }
 

@@ -3,8 +3,8 @@
  *
  * 1. Queries take turns. After about one millisecond of work for queries, the loop handles other events.
  * 2. All memory of a query counts towards max_buffered: sums, rows, and text that the client has not received.
- *    - A breakdown that exceeds the limit frees its memory, waits until another breakdown has all counts of its rows, and
- *      starts again. The waiting breakdown with the earliest request starts first.
+ *    - A breakdown that exceeds the limit frees its memory, waits until another breakdown has its rows, and starts
+ *      again. The waiting breakdown with the earliest request starts first.
  *    - If no other breakdown collects sums, the query gets a 503.
  *    - A query that alone needs more than half of the limit gets a 413.
  * 3. An answer of more than ASK_PIECE bytes is streamed, unless all rows are complete and the text is short enough to

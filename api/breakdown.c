@@ -43,6 +43,7 @@ void breakdown_forget_texts(struct breakdown *b, size_t from, size_t to)
 
 void breakdown_reset(struct breakdown *b)
 {
+    const struct breakdown *followed = b->followed;
     for (size_t i = 0; i < BREAKDOWN_TABLES; i++)
         free_table(b, &b->tables[i]);
     breakdown_forget_texts(b, 0, b->n_rows);
@@ -50,6 +51,7 @@ void breakdown_reset(struct breakdown *b)
     buf_free(&b->worst);
     buf_free(&b->after);
     breakdown_init(b, b->query);
+    b->followed = followed;
 }
 
 /* The upper bits of the hash select the table, the lower bits the slot. */
@@ -80,34 +82,63 @@ static void grow(struct breakdown *b, struct breakdown_table *t)
     free(old.sums);
 }
 
-/* Each table has its own maximum load, between 9/16 and 13/16, so that the tables do not all grow at once. */
-static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64_t hash)
+/* Returns the sum of a subtotal, or NULL. If `may_insert`, a subtotal without a sum gets a sum of 0. Each table has its own
+ * maximum load, between 9/16 and 13/16, so that the tables do not all grow at once. */
+static struct breakdown_sum *sum_of(
+    struct breakdown *b, const struct breakdown_sum *sought, uint64_t hash, bool may_insert)
 {
     size_t index = table_of(hash);
     struct breakdown_table *t = &b->tables[index];
-    if (t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
+    if (may_insert && t->n >= t->size / 16 * 9 + (uint64_t)t->size / 4 * index / BREAKDOWN_TABLES)
         grow(b, t);
-    struct breakdown_sum *s = find_slot(t, hash, sum);
+    struct breakdown_sum *s = t->size > 0 ? find_slot(t, hash, sought) : NULL;
+    if (!s || s->is_used || !may_insert)
+        return s && s->is_used ? s : NULL;
+    *s = *sought;
+    s->n = 0;
+    t->n++;
+    b->distinct++;
+    return s;
+}
+
+static struct breakdown_sum sum_named(struct bytes stored)
+{
+    struct breakdown_sum sum = {.len = (uint8_t)stored.len, .is_used = true};
+    memcpy(sum.stored, stored.ptr, stored.len);
+    return sum;
+}
+
+static void add_sum(struct breakdown *b, const struct breakdown_sum *sum, uint64_t hash)
+{
     b->is_too_large |= !query_add_absolute(&b->absolute, sum->n);
     if (b->is_too_large)
         return;
+    struct breakdown_sum *s = sum_of(b, sum, hash, !b->followed);
     b->total += sum->n;
-    if (!s->is_used) {
-        *s = *sum;
-        t->n++;
-        b->distinct++;
-    } else {
+    if (s)
         s->n += sum->n;
-    }
 }
 
-static int64_t count_of(const struct breakdown *b, struct bytes stored)
+static int64_t count_of(struct breakdown *b, struct bytes stored)
 {
-    uint64_t hash = text_hash(stored);
-    const struct breakdown_table *t = &b->tables[table_of(hash)];
-    struct breakdown_sum sought = {.len = (uint8_t)stored.len};
-    memcpy(sought.stored, stored.ptr, stored.len);
-    return t->size > 0 ? find_slot(t, hash, &sought)->n : 0;
+    const struct breakdown_sum sought = sum_named(stored), *s = sum_of(b, &sought, text_hash(stored), false);
+    return s ? s->n : 0;
+}
+
+void breakdown_follow(struct breakdown *b, const struct breakdown *followed)
+{
+    b->followed = followed;
+}
+
+/* Inserts the sums of a breakdown that follows another. */
+static void insert_followed(struct breakdown *b)
+{
+    const struct breakdown_sum other = sum_named(BYTES_LITERAL(COMPONENT_OTHER));
+    sum_of(b, &other, text_hash(breakdown_stored(&other)), true);
+    for (size_t i = 0; i < b->followed->n_rows; i++) {
+        const struct breakdown_sum *row = &b->followed->rows[i].sum;
+        sum_of(b, row, text_hash(breakdown_stored(row)), true);
+    }
 }
 
 /* Reads the next counts of a record, and prefetches the slots of these counts. Returns the number of counts. Sets
@@ -122,8 +153,8 @@ static size_t take_sums(
         *bad = name.len > COMPONENT_HASH;
         if (*bad)
             break;
-        sums[n] = (struct breakdown_sum){.n = count, .len = (uint8_t)name.len, .is_used = true};
-        memcpy(sums[n].stored, name.ptr, name.len);
+        sums[n] = sum_named(name);
+        sums[n].n = count;
         hashes[n] = text_hash(name);
         const struct breakdown_table *t = &b->tables[table_of(hashes[n])];
         if (t->size)
@@ -146,6 +177,8 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
     b->needs_dropped_hours |= overlap == QUERY_PARTLY;
     if (overlap != QUERY_WITHIN)
         return true;
+    if (b->followed && b->distinct == 0)
+        insert_followed(b);
     while ((n = take_sums(b, &value, sums, hashes, &bad)) > 0)
         for (size_t i = 0; i < n; i++)
             add_sum(b, &sums[i], hashes[i]);
@@ -154,10 +187,10 @@ bool breakdown_add(struct breakdown *b, const struct record *r)
 
 bool breakdown_add_count(struct breakdown *b, struct bytes stored, int64_t n)
 {
-    struct breakdown_sum sum = {.n = n, .len = (uint8_t)stored.len, .is_used = true};
     if (stored.len > COMPONENT_HASH)
         return false;
-    memcpy(sum.stored, stored.ptr, stored.len);
+    struct breakdown_sum sum = sum_named(stored);
+    sum.n = n;
     add_sum(b, &sum, text_hash(stored));
     return true;
 }
@@ -496,18 +529,11 @@ bool breakdown_has_more(const struct breakdown *b)
     return !b->query->by_minute && b->distinct > b->n_before + b->n_rows;
 }
 
-static void keep_sums(struct breakdown *b)
-{
-    note_over(b);
-    for (size_t i = 0; i < BREAKDOWN_TABLES; i++)
-        free_table(b, &b->tables[i]);
-}
-
 void breakdown_take_events(struct breakdown *b, struct breakdown *events)
 {
     for (size_t i = 0; i < b->n_rows; i++)
         b->rows[i].events = count_of(events, breakdown_stored(&b->rows[i].sum));
-    keep_sums(events);
+    note_over(events);
     b->events = events;
 }
 
@@ -515,6 +541,6 @@ void breakdown_take_earlier(struct breakdown *b, struct breakdown *earlier)
 {
     for (size_t i = 0; i < b->n_rows; i++)
         b->rows[i].earlier = count_of(earlier, breakdown_stored(&b->rows[i].sum));
-    keep_sums(earlier);
+    note_over(earlier);
     b->earlier = earlier;
 }

@@ -90,8 +90,9 @@ struct breakdown {
     size_t n_before; /* number of subtotals up to that of after= */
     int64_t before;  /* sum of their counts */
     struct query_over over;
-    const struct breakdown *events;  /* sums of the counts by which means divide; NULL: no means */
-    const struct breakdown *earlier; /* sums of the earlier span; NULL: no comparison */
+    const struct breakdown *followed; /* has the rows that alone get sums; NULL: all subtotals get sums */
+    const struct breakdown *events;   /* sums of the counts by which means divide; NULL: no means */
+    const struct breakdown *earlier;  /* sums of the earlier span; NULL: no comparison */
 };
 
 /* Maximum number of subtotals with equal counts that are ordered by text. Tests change the limit. */
@@ -114,8 +115,11 @@ bool breakdown_wants_text(const struct breakdown *b, size_t row);
 bool breakdown_add_lookup(struct breakdown *b, const struct record *r);
 /* Sorts the rows by count and text, and ends the round. Returns false if another round must follow. */
 bool breakdown_order(struct breakdown *b);
-/* breakdown_take_events and breakdown_take_earlier set a member of the selected rows to the counts of a further breakdown,
- * which keeps only its sums and must outlive `b`. */
+/* Limits the sums of the empty breakdown `b` to the selected rows of `followed`, which must outlive `b`. The total still
+ * includes all subtotals. */
+void breakdown_follow(struct breakdown *b, const struct breakdown *followed);
+/* breakdown_take_events and breakdown_take_earlier set a member of the selected rows to the counts of a further breakdown
+ * that followed `b`. This breakdown keeps only its total and must not be freed before `b`. */
 void breakdown_take_events(struct breakdown *b, struct breakdown *events);
 void breakdown_take_earlier(struct breakdown *b, struct breakdown *earlier);
 /* True if more rows follow, which after= can return. */

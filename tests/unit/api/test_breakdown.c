@@ -68,6 +68,31 @@ static void test_largest_first(void **state)
     breakdown_reset(&b);
 }
 
+static void test_further_counts_of_the_rows(void **state)
+{
+    (void)state;
+    struct breakdown b, further;
+    breakdown_init(&b, &query);
+    assert_true(add(&b, "a:1 b:5 c:2 d:2"));
+    rows(&b);
+    breakdown_init(&further, &query);
+    breakdown_follow(&further, &b);
+    for (int i = 0; i < 2; i++) { /* the question starts again */
+        breakdown_reset(&further);
+        assert_true(add(&further, "a:4 b:7 x:1 " COMPONENT_OTHER ":2"));
+        assert_true(add(&further, "b:-1 d:3"));
+        assert_int_equal(further.distinct, 4);
+        breakdown_take_earlier(&b, &further);
+        assert_int_equal(b.rows[0].earlier, 6);
+        assert_int_equal(b.rows[1].earlier, 0);
+        assert_int_equal(b.rows[2].earlier, 3);
+        assert_int_equal(further.total, 16);
+        assert_int_equal(further.over.counter, 2);
+    }
+    breakdown_reset(&further);
+    breakdown_reset(&b);
+}
+
 static void test_a_million_subtotals(void **state)
 {
     (void)state;
@@ -416,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_largest_first),
+        cmocka_unit_test(test_further_counts_of_the_rows),
         cmocka_unit_test(test_a_million_subtotals),
         cmocka_unit_test(test_hashed_ties),
         cmocka_unit_test(test_every_limit),
