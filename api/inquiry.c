@@ -108,6 +108,8 @@ void inquiry_fail(struct inquiry *q, enum source_result result, const char *why)
         return;
     if (result == SOURCE_STOPPED)
         http_refuse_hold(q->req, q->hold, q->spec->hint);
+    else if (result == SOURCE_REFUSED)
+        http_problem(q->req, 502, "upstream-refused", "start all daemons from the same version", "%s", why);
     else
         refuse_unavailable(q, why);
     q->spec->free(q);

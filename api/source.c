@@ -472,18 +472,24 @@ static void on_watched(enum http_client_result result, const struct http_reply_v
     judge(w->sources, (size_t)(w - w->sources->watches), result, reply);
 }
 
+/* `status` of the source's reply, whose problem is `what`; 0: the source has not refused the request. */
 static void fail(struct question *q, const char *what, int status)
 {
     struct sources *s = q->sources;
+    const char *name = s->names[q->at], *url = s->urls[q->at];
     struct source_missing *missing = &q->complete.missing[q->complete.n_missing];
     if (status == 413) {
-        snprintf(q->error, sizeof q->error, "the answer of %s at %s is too large", s->names[q->at],
-            s->urls[q->at]);
+        snprintf(q->error, sizeof q->error, "the answer of %s at %s is too large", name, url);
         finish(q, SOURCE_TOO_LARGE);
         return;
     }
-    char text[64];
-    snprintf(text, sizeof text, "answered with status %d", status);
+    char text[sizeof missing->why];
+    snprintf(text, sizeof text, "answered with status %d%s%s", status, *what ? ": " : "", what);
+    if (status == 400) {
+        snprintf(q->error, sizeof q->error, "%s at %s: %s", name, url, text);
+        finish(q, SOURCE_REFUSED);
+        return;
+    }
     *missing = sources_fail(s, q->at, SOURCE_READS, status ? text : what);
     char since[RFC3339_TEXT];
     snprintf(q->error, sizeof q->error, "%s at %s: %s, since %s", missing->name, missing->url, missing->why,

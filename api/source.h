@@ -54,6 +54,7 @@ enum source_result {
     SOURCE_OK,
     SOURCE_UNAVAILABLE, /* a source refused the request, was late, or sent an invalid reply; see completeness.missing */
     SOURCE_TOO_LARGE, /* a source refused the request with 413, because the answer would be too long */
+    SOURCE_REFUSED,   /* a source refused the request with 400, as a daemon of another version may */
     SOURCE_STOPPED,   /* on_piece returned false */
     SOURCE_CANCELLED, /* source_cancel or sources_free was called */
 };

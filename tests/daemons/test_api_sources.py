@@ -196,6 +196,26 @@ class ApiSources(harness.MillraceTest):
             source.act = usual
         self.assertEqual(self.total(), 0)
 
+    def test_the_problem_of_a_refused_request_is_passed_on(self):
+        problem = b'{"code":"bad-parameter","detail":"after is new to me"}'
+        for source, name in ((self.archive, "sortdb"), (self.live, "aggregator")):
+            usual = source.act
+
+            def refuse(h, status=400):
+                h.answer(status, problem)
+                return True
+            source.act = refuse
+            for partial in (None, "allow"):
+                for path, more in (("series", {}), ("breakdown", {"by": "country"}), ("compare", {})):
+                    got = self.ask(path, 502, user="k", partial=partial, **SPAN, **more)
+                    self.assertEqual(got["code"], "upstream-refused")
+                    self.assertEqual(got["detail"], "%s at %s: answered with status 400: after is new to me" % (name, source.url))
+                    self.assertNotIn("missing", got)
+            source.act = lambda h: refuse(h, 503)
+            self.assertIn("answered with status 503: after is new to me, since", self.ask("series", 503, user="k", **SPAN)["detail"])
+            source.act = usual
+        self.assertEqual(self.total(), 0)
+
     def test_health_is_200_while_every_source_answers(self):
         def health():
             reply = self.api.get("/health")

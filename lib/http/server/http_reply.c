@@ -39,6 +39,7 @@ static const char *status_text(int status)
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
+        {502, "Bad Gateway"},
         {503, "Service Unavailable"},
     };
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
