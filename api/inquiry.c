@@ -115,6 +115,15 @@ void inquiry_fail(struct inquiry *q, enum source_result result, const char *why)
     q->spec->free(q);
 }
 
+static void note_missing(struct completeness *all, const struct source_missing *missing)
+{
+    size_t at = 0;
+    while (at < all->n_missing && strcmp(all->missing[at].name, missing->name) != 0)
+        at++;
+    all->missing[at] = *missing;
+    all->n_missing += at == all->n_missing;
+}
+
 static void note(struct inquiry *q, const struct completeness *latest)
 {
     struct completeness *all = &q->complete;
@@ -126,10 +135,8 @@ static void note(struct inquiry *q, const struct completeness *latest)
         all->until = latest->until;
         memcpy(all->held_by, latest->held_by, sizeof all->held_by);
     }
-    if (latest->n_missing > 0 && latest->n_missing >= all->n_missing) {
-        all->n_missing = latest->n_missing;
-        memcpy(all->missing, latest->missing, sizeof all->missing);
-    }
+    for (size_t i = 0; i < latest->n_missing; i++)
+        note_missing(all, &latest->missing[i]);
     all->remedy = latest->remedy;
 }
 
