@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#define HALF_CLOSED_MAX (2 * USEC_PER_SEC) /* rule 6 */
+
 void inquiry_add_headers(struct http_request *req, const struct completeness *complete)
 {
     http_add_header(req, "X-Millrace-Complete-Until", "%lld", (long long)complete->until);
@@ -30,6 +32,8 @@ static void on_gone(struct http_request *req, void *arg)
 
 bool inquiry_hold(struct inquiry *q, size_t piece)
 {
+    if (clock_monotonic() > q->begun + HALF_CLOSED_MAX)
+        http_set_long_poll(q->req);
     q->hold = http_hold(q->req, piece + q->spec->bytes(q));
     return q->hold == HTTP_HOLD_OK;
 }
@@ -199,6 +203,8 @@ void inquiry_go_on(struct inquiry *q)
 void inquiry_begin(struct inquiry *q)
 {
     http_on_gone(q->req, on_gone, q);
+    if (q->begun == 0)
+        q->begun = clock_monotonic();
     q->step = q->n = 0;
     q->has_answers = false;
     inquiry_go_on(q);

@@ -14,6 +14,15 @@
  * 4. The owner's memory and a question's piece count towards max_buffered, before a question is asked and after each piece.
  * 5. The completeness of the answer is that of its first question, but with the earliest complete_until and the missing
  *    sources of all questions.
+ * 6. A client that shuts down only its sending side counts as gone after 2 seconds, because a client that has closed the
+ *    connection looks the same. The question in progress then ends.
+ *
+ * Cells: later, an inquiry asks the same questions of several pipelines, and their answers add up. `sources` becomes an
+ * array. Each cell has its own question with the rules of source.h, and `end` follows the last answer. The functions for
+ * records get the number of the cell, because series, sets and keys keep the records of each source apart. If a question
+ * starts again in one cell, all cells are asked again, because sums cannot discard the records of one cell. Rule 5 holds
+ * for cells as for questions. Only /minutes sends a cut list, and needs all keys of each cell. A kept series
+ * (series_cache.h) needs the generations of all cells.
  *
  * Ownership: the inquiry calls `free` after an error reply, or if the client has disconnected. After `answer`, or if a
  * function has returned without an answer (INQUIRY_WAIT, false), the owner ends the request and frees itself. */
@@ -58,6 +67,7 @@ struct inquiry {
     const char *retry;         /* hint of a 503; NULL: according to allows_partial */
     struct question *question; /* question in progress; NULL: none */
     size_t step, n;
+    usec_t begun;
     bool has_answers;             /* `complete` is set */
     bool is_refused;              /* inquiry_pass_refusal has replied */
     enum http_hold hold;          /* result of the latest inquiry_hold */
@@ -74,7 +84,8 @@ bool inquiry_hold(struct inquiry *q, size_t piece);
 /* Ends the request with an error reply, unless the owner handles the error. */
 void inquiry_fail(struct inquiry *q, enum source_result result, const char *why);
 /* Parses and answers a request again, because the sources that answered have another quarters_since than its query. */
-typedef void inquiry_again_fn(struct http_request *req, enum query_kind kind, int64_t quarters_since, void *arg);
+typedef void inquiry_again_fn(
+    struct http_request *req, enum query_kind kind, int64_t quarters_since, void *arg);
 /* Returns true, after a call of `again`, if the latest answer has another quarters_since than the query. The owner is
  * freed. */
 bool inquiry_again(struct inquiry *q, const struct query *query, inquiry_again_fn *again, void *arg);

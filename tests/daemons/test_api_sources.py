@@ -2,6 +2,8 @@
 over, and what cannot be had whole is refused."""
 import json
 import os
+import select
+import socket
 import urllib.parse
 
 import harness
@@ -214,6 +216,27 @@ class ApiSources(harness.MillraceTest):
             source.act = lambda h: refuse(h, 503)
             self.assertIn("answered with status 503: after is new to me, since", self.ask("series", 503, user="k", **SPAN)["detail"])
             source.act = usual
+        self.assertEqual(self.total(), 0)
+
+    def test_a_question_ends_when_its_client_has_gone(self):
+        ended = []
+
+        def send_without_end(h):
+            if "u%7Ck" not in h.path:
+                return False
+            h.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\nX-Millrace-Complete-Until: 9\r\n\r\nu|k,")
+            while not select.select([h.connection], [], [], 0.01)[0]:
+                h.connection.sendall(hour_text(MARCH).encode() + b":1 ")
+            ended.append(h.connection.recv(1))
+            h.close_connection = True
+            return True
+        self.live.act = send_without_end
+        address = urllib.parse.urlsplit(self.api.url)
+        with socket.create_connection((address.hostname, address.port)) as client:
+            client.sendall(b"GET /v1/series?%s HTTP/1.1\r\nHost: h\r\n\r\n" % query(user="k", **SPAN).encode())
+            wait_until(lambda: any("u%7Ck" in path for path in self.live.asked), "the question")
+        wait_until(lambda: ended == [b""], lambda: ended)
+        self.live.act = None
         self.assertEqual(self.total(), 0)
 
     def test_health_is_200_while_every_source_answers(self):
