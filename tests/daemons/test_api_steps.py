@@ -108,6 +108,22 @@ class Steps(harness.MillraceTest):
                     self.assertEqual([m["source"] for m in got["missing"]], [name], (path, params, number))
                     self.assertEqual(self.ask(path, **params), whole)
 
+    def test_a_swap_during_each_question_counts_nothing_twice(self):
+        def swap(h):
+            self.archive.generation += 1
+            self.archive.through += 1
+            h.answer(410, b"")
+            return True
+        for path, params, questions in REQUESTS:
+            whole = self.ask(path, **params)
+            for number in range(questions):
+                before = len(self.archive.asked), len(self.live.asked)
+                restore = self.fail(self.live, number, swap)
+                self.assertEqual(self.ask(path, **params), whole)
+                restore()
+                self.assertEqual((len(self.archive.asked) - before[0], len(self.live.asked) - before[1]), (questions + 1, questions + 1))
+                self.assertIn("&after=%d" % self.archive.through, self.live.asked[before[1] + number + 1])
+
     def test_a_source_that_fails_in_one_of_the_questions_is_missing(self):
         path, params, _ = REQUESTS[0]
         usual = self.archive.act
