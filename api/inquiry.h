@@ -14,8 +14,8 @@
  * 4. The owner's memory and a question's piece count towards max_buffered, before a question is asked and after each piece.
  * 5. The completeness of the answer is that of its first question, but with the earliest complete_until and the missing
  *    sources of all questions.
- * 6. A client that shuts down only its sending side counts as gone after 2 seconds, because a client that has closed the
- *    connection looks the same. The question in progress then ends.
+ * 6. A client that has shut down its sending side counts as gone after 2 seconds, because a closed connection looks the
+ *    same. The question in progress then ends.
  *
  * Cells: later, an inquiry asks the same questions of several pipelines, and their answers add up. `sources` becomes an
  * array. Each cell has its own question with the rules of source.h, and `end` follows the last answer. The functions for
