@@ -93,20 +93,29 @@ int url_decode(struct bytes text, struct buf *out)
     return 0;
 }
 
-void url_encode(struct bytes text, struct buf *out)
+bool url_is_unreserved(unsigned char c)
+{
+    unsigned char letter = c | 0x20;
+    return (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '~' ||
+           c == '-';
+}
+
+void url_append_escape(unsigned char c, struct buf *out)
 {
     static const char digits[] = "0123456789ABCDEF";
+    const char escape[3] = {'%', digits[c >> 4], digits[c & 15]};
+    buf_append(out, escape, sizeof escape);
+}
+
+void url_encode(struct bytes text, struct buf *out)
+{
     buf_reserve(out, text.len);
     for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.ptr[i], letter = c | 0x20;
-        bool unreserved = (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
-                          c == '.' || c == '~' || c == '-';
-        if (!unreserved) {
-            buf_append_char(out, '%');
-            buf_append_char(out, digits[c >> 4]);
-            c = (unsigned char)digits[c & 15];
-        }
-        buf_append_char(out, (char)c);
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (url_is_unreserved(c))
+            buf_append_char(out, (char)c);
+        else
+            url_append_escape(c, out);
     }
 }
 

@@ -29,6 +29,8 @@ bool url_query_get(const struct url_query *q, const char *name, struct bytes *va
 int url_decode(struct bytes text, struct buf *out);
 /* Appends `text` and percent-encodes every byte except [A-Za-z0-9_.~-]. */
 void url_encode(struct bytes text, struct buf *out);
+void url_append_escape(unsigned char c, struct buf *out); /* as %XX */
+bool url_is_unreserved(unsigned char c);                  /* one of [A-Za-z0-9_.~-] */
 
 /* An address: "http://HOST:PORT", "http://[::1]:PORT", "HOST:PORT" or "unix:PATH". A path after the
  * port is an error. */
