@@ -10,6 +10,7 @@ if(MILLRACE_FUZZ)
   endfunction()
 
   millrace_fuzz_target(url millrace_base)
+  millrace_fuzz_target(url_form millrace_url)
   millrace_fuzz_target(http_inflate millrace_http)
   millrace_fuzz_target(http_tokens millrace_http)
   foreach(name http_request http_heads)
