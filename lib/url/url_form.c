@@ -35,14 +35,14 @@ static size_t length_until(struct bytes text, const char *stops)
 /* Returns the length of the scheme before a colon, or 0. */
 static size_t scheme_length(struct bytes text)
 {
-    size_t n = 0;
-    for (; n < text.len; n++) {
+    for (size_t n = 0; n < text.len; n++) {
         char c = text.ptr[n], lower = (char)(c | 0x20);
-        bool is_first = lower >= 'a' && lower <= 'z';
-        if (!is_first && (n == 0 || !((c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.')))
+        if (c == ':')
+            return n;
+        if (!(lower >= 'a' && lower <= 'z') && !(c >= '0' && c <= '9') && c != '+' && c != '-' && c != '.')
             break;
     }
-    return n < text.len && text.ptr[n] == ':' ? n : 0;
+    return 0;
 }
 
 /* Removes the scheme and the slashes before the host. `host:80` has a port instead of a scheme. */

@@ -65,14 +65,12 @@ static bool ipv4_number(struct bytes text, uint64_t *out)
     return true;
 }
 
-/* The standard's ends-in-a-number checker, which also accepts digits that are not octal. */
+/* The standard's ends-in-a-number checker, which also accepts digits that are not octal. The last label is not empty. */
 static bool ends_in_number(struct bytes name)
 {
     const char *dot = memrchr(name.ptr, '.', name.len), *end = name.ptr + name.len;
     const char *digit = dot ? dot + 1 : name.ptr;
     int base = end - digit >= 2 && memcmp(digit, "0x", 2) == 0 ? 16 : 10;
-    if (digit == end)
-        return false;
     for (digit += base == 16 ? 2 : 0; digit < end; digit++)
         if (bytes_hex_digit(*digit) < 0 || bytes_hex_digit(*digit) >= base)
             return false;

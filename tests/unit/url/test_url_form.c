@@ -50,6 +50,7 @@ static void blanks_and_line_ends(void **state)
     struct url_form form = {0};
     assert_int_equal(url_normalize(BYTES_LITERAL("\0http://one.example/\0a\0"), &form), URL_OK);
     assert_true(bytes_equal_str(buf_bytes(&form.text), "one.example/%00a"));
+    assert_int_equal(url_normalize(BYTES_LITERAL("http://[::1\0x]/"), &form), URL_HOST);
     url_form_free(&form);
 }
 
