@@ -11,7 +11,7 @@
  * form is that of the URL Standard (https://url.spec.whatwg.org) for http and https:
  *
  *     4.4 URL parsing          blanks at the ends, tabs and line ends, `\`, slashes before the host, user info, port
- *     3.5 Host parsing         percent-decoding, forbidden code points, IPv4 (3.5.1), IPv6 (3.5.2); url_host.h
+ *     3.5 Host parsing         percent-decoding, forbidden code points, IPv4, IPv6, IDNA (3.3); url_host.h
  *     3.6 Host serializing     IPv4 and compressed IPv6
  *     1.3 Percent-encoding     the sets of path and special query
  *     4.4 path state           `.` and `..`, also as %2e

@@ -157,6 +157,10 @@ static void ipv6_addresses(void **state)
         "http://[1]", "http://[1:2:3:4:5:6:7:8:9]", "http://[::1::2]", "http://[::12345]", "http://[::g]",
         "http://[fe80::1%25eth0]", "http://[::1.2.3]", "http://[::1.2.3.04]", "http://[%3A%3A1]",
         "http://[:::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::]");
+    struct url_form form = {0};
+    assert_int_equal(url_normalize(BYTES_LITERAL("[::1]"), &form), URL_OK);
+    assert_true(form.is_address);
+    url_form_free(&form);
 }
 
 static void paths(void **state)
