@@ -99,9 +99,9 @@ static void names(void **state)
         {"http://a!$&'()*+,;=~`{}\"b", "a!$&'()*+,;=~`{}\"b/"});
     CHECK_ERRORS(URL_HOST, "", " ", "http://", "http:///", "http://?a", "http://me@/", "http://:80",
         "http://.", "http://...", "http://a b.example", "http://a%20b", "http://a%", "http://a%4",
-        "http://a%00b", "http://a%2Fb", "http://a%40b", "http://a%3ab", "http://a<b", "http://a>b",
-        "http://a[b", "http://a]b", "http://a^b", "http://a|b", "http://a%7fb", "http://a%25b",
-        "http://a\x7f.example");
+        "http://a%00b", "http://a%2Fb", "http://a%40b", "http://a%3ab", "http://a%23b", "http://a%3Fb",
+        "http://a%5Cb", "http://a<b", "http://a>b", "http://a[b", "http://a]b", "http://a^b", "http://a|b",
+        "http://a%7fb", "http://a%25b", "http://a\x7f.example");
 }
 
 static void international_names(void **state)
@@ -213,9 +213,10 @@ static void lengths(void **state)
         text.ptr[len - 1] = 'a';
         assert_int_equal(url_normalize(buf_bytes(&text), &form), len > URL_HOST_MAX ? URL_HOST : URL_OK);
     }
-    for (int is_over = 0; is_over <= 1; is_over++) { /* the host is encoded; "ü" 60 times needs 66 bytes */
+    for (int is_over = 0; is_over <= 1;
+         is_over++) { /* the host is encoded; "ü" 60 times needs some 66 bytes */
         buf_clear(&text);
-        for (int i = 0; i < 60 * (is_over ? 5 : 1); i++)
+        for (int i = 0; i < 60 * (is_over ? 4 : 3); i++)
             buf_append_str(&text, i % 60 == 59 ? "ü." : "ü");
         assert_int_equal(url_normalize(buf_bytes(&text), &form), is_over ? URL_HOST : URL_OK);
     }
@@ -228,9 +229,9 @@ static void lengths(void **state)
     buf_append_char(&text, 'a');
     assert_int_equal(url_normalize(buf_bytes(&text), &form), URL_LENGTH);
     buf_clear(&text);
+    buf_append_str(&text, "a");
     for (int i = 0; i < URL_HOST_TEXT_MAX / 3 + 1; i++)
         buf_append_str(&text, "%2E");
-    buf_append_str(&text, "a");
     assert_int_equal(url_normalize(buf_bytes(&text), &form), URL_HOST);
     url_form_free(&form);
     buf_free(&text);
