@@ -97,7 +97,7 @@ CASES = {
     "sql": [("--archive=nowhere SELECT(n)FROM/**/counts", 66, 66), ("SELECT(n)FROM/**/counts", 0, 0), ("nope", 64, 64)],
     "slice": [("nofile", 66, 66), ("EMPTY", 66, 66), ("LINES", 78, 78)],
     "queue": [("list", 0, 75), ("list --queue=nope", 64, 75), ("show x", 64, (64, 75)), ("show 5", 64, 75), ("delete 5", 64, 75),
-              ("kick all", 64, 75), ("nope", 64, 64)],
+              ("kick all", 0, 75), ("nope", 64, 64)],
     "producers": [("--stream=clics", 64, 75), ("--queue=nope", 64, 75), ("--queue=default --remove=nope", 64, 75),
                   ("--stream=clicks --leave-out=nope", 64, 75)],
     "backup": [("nowhere/x", 66, 66), ("EMPTY", 73, 73), ("--verify nowhere", 66, 66), ("--verify EMPTY", 66, 66),
