@@ -10,6 +10,10 @@
 
 #include <stdarg.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define ERROR_TEXT 2048 /* a text may name several paths */
 
 struct error {
@@ -22,5 +26,9 @@ int error_set(struct error *e, int code, const char *fmt, ...) __attribute__((fo
 /* Sets the text to "PATH: " and the text of errno. */
 int error_errno(struct error *e, int code, const char *path);
 int error_vset(struct error *e, int code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

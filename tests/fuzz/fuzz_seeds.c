@@ -1,8 +1,10 @@
 /* fuzz_seeds NAME DIR: writes inputs to DIR for the fuzz target NAME to begin with, made by the product's own writers where it has
  * some. A target that is not named here begins with nothing. */
+#include "base/io.h"
 #include "counts/count_run.h"
 #include "counts/manifest.h"
 #include "counts/records.h"
+#include "filter/filter.h"
 #include "pubsub/stream/cursor_file.h"
 #include "sets/set_chunk.h"
 #include "sets/sets_file.h"
@@ -448,6 +450,47 @@ static void seed_record_reader(void)
     seed_texts(lines);
 }
 
+static int keep_log(int fd, off_t length)
+{
+    (void)fd, (void)length;
+    return 0;
+}
+
+/* The header of a filter with two layers, and the log of its last sync. */
+static void seed_filter(void)
+{
+    static struct io_ops ops;
+    struct filter_config config = {.path = fuzz_file(BYTES_NONE), .capacity = 4, .rate = 0.01};
+    struct filter *f;
+    struct buf log = {0}, seed = {0};
+    char *log_path = mem_printf("%s.log", config.path);
+    ops = io_system;
+    ops.ftruncate = keep_log;
+    io = &ops;
+    unlink(config.path);
+    if (filter_open(&config, &f, NULL) != FILTER_OK)
+        abort();
+    for (uint64_t i = 1; i < 10; i++)
+        filter_add(f, bytes_str("text"), i, i, NULL);
+    if (filter_sync(f, NULL) != FILTER_OK || io_read_file(config.path, 1 << 20, &seed) != 0 ||
+        io_read_file(log_path, 1 << 20, &log) != 0)
+        abort();
+    filter_close(&f);
+    seed.len = 4096;
+    for (char flags = 0; flags < 4; flags++) {
+        struct buf all = {0};
+        buf_append_char(&all, flags);
+        buf_append_char(&all, 3);
+        buf_append_bytes(&all, buf_bytes(&seed));
+        buf_append_bytes(&all, buf_bytes(&log));
+        save(buf_bytes(&all));
+        buf_free(&all);
+    }
+    buf_free(&seed);
+    buf_free(&log);
+    free(log_path);
+}
+
 static void seed_counters(void)
 {
     save(BYTES_LITERAL("[input]\ntime = t\n[total u]\nkey = l\n[unique v.u]\nmember = host(v)\nby = hour\n"
@@ -466,6 +509,7 @@ static const struct {
     {"counters", seed_counters},
     {"cursor_file", seed_cursor_file},
     {"event_time", seed_event_time},
+    {"filter", seed_filter},
     {"http_reply", seed_http_reply},
     {"json_doc", seed_json_doc},
     {"line_source", seed_line_source},

@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[64], path[80], new_path[80];
+static char dir[64], path[80], new_path[80], log_path[80];
 
 static void leave(void)
 {
     unlink(path);
     unlink(new_path);
+    unlink(log_path);
     rmdir(dir);
 }
 
@@ -24,6 +25,7 @@ const char *fuzz_dir(void)
         abort();
     snprintf(path, sizeof path, "%s/file", dir);
     snprintf(new_path, sizeof new_path, "%s/file.new", dir);
+    snprintf(log_path, sizeof log_path, "%s/file.log", dir);
     atexit(leave);
     return dir;
 }

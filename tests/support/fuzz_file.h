@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 
-/* A directory of this process, deleted with its files `file` and `file.new` at exit. */
+/* A directory of this process, deleted with its files `file`, `file.new` and `file.log` at exit. */
 const char *fuzz_dir(void);
 /* Replaces the content of DIR/file and returns its path. */
 const char *fuzz_file(struct bytes content);
