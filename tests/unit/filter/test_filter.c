@@ -365,6 +365,53 @@ static void test_a_reader_sees_each_sync(void **state)
     filter_close(&reader);
 }
 
+#define STAYING 500
+#define PIECE ((size_t)128)
+
+static struct filter *watching;
+static unsigned long pieces;
+
+/* Writes in pieces. After each piece, the reader checks the members that stay. */
+static ssize_t watched_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    char text[32];
+    for (size_t done = 0; done < n; done += PIECE) {
+        size_t more = n - done < PIECE ? n - done : PIECE;
+        assert_int_equal(io_system.pwrite(fd, (const char *)p + done, more, at + (off_t)done), more);
+        for (int i = 0; watching && i < STAYING; i++) {
+            snprintf(text, sizeof text, "stays %d", i);
+            assert_true(filter_check(watching, bytes_str(text)));
+        }
+        pieces++;
+    }
+    return (ssize_t)n;
+}
+
+static void test_a_reader_misses_no_member_during_a_sync(void **state)
+{
+    struct world *w = *state;
+    char text[32];
+    open_filter(w, 2000);
+    for (int i = 0; i < STAYING; i++) {
+        snprintf(text, sizeof text, "stays %d", i);
+        assert_int_equal(add(w, text, 1), FILTER_OK);
+    }
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_int_equal(filter_open_reader(w->path, &watching, &w->error), FILTER_OK);
+    w->ops.pwrite = watched_pwrite;
+    io = &w->ops;
+    pieces = 0;
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < STAYING; i++) {
+            snprintf(text, sizeof text, "goes %d", i);
+            assert_int_equal(round % 2 == 0 ? add(w, text, 1) : take(w, text, 1), FILTER_OK);
+        }
+        assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    }
+    assert_true(pieces > 10 * FILTER_BLOCK / PIECE);
+    filter_close(&watching);
+}
+
 static void test_only_one_writer(void **state)
 {
     struct world *w = *state;
@@ -460,6 +507,58 @@ static int keep_log(int fd, off_t length)
     return -1;
 }
 
+static bool pwrite_fails;
+
+static ssize_t maybe_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    if (!pwrite_fails)
+        return io_system.pwrite(fd, p, n, at);
+    errno = EIO;
+    return -1;
+}
+
+/* Changes the low bit of a byte. */
+static void flip(const char *path, off_t at)
+{
+    char byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* The disk wrote only parts of the log. */
+static void test_a_log_with_a_changed_byte_is_ignored(void **state)
+{
+    struct world *w = *state;
+    open_filter(w, 100);
+    assert_int_equal(add(w, "a", 1), FILTER_OK);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_int_equal(add(w, "b", 1), FILTER_OK);
+    w->ops.pwrite = maybe_pwrite;
+    io = &w->ops;
+    pwrite_fails = true;
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_FAILED);
+    pwrite_fails = false;
+    filter_close(&w->f);
+    off_t size = size_of(w->log);
+    assert_int_equal(size, 32 + 4096 + 16 + 4096);
+    const off_t places[] = {0, 8, 16, 24, 32, 64, 32 + 4095, 32 + 4096, 32 + 4096 + 9, size - 4096, size - 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        flip(w->log, places[i]);
+        open_filter(w, 100);
+        assert_false(filter_stats(w->f).was_recovered);
+        assert_int_equal(filter_sequence(w->f), 1);
+        assert_true(has(w, "a") && !has(w, "b"));
+        filter_close(&w->f);
+        flip(w->log, places[i]);
+    }
+    open_filter(w, 100);
+    assert_true(filter_stats(w->f).was_recovered);
+    assert_true(has(w, "a") && has(w, "b"));
+}
+
 /* The log of a deleted file, and of a file that was replaced by an older copy. */
 static void test_a_log_of_another_file(void **state)
 {
@@ -511,10 +610,12 @@ int main(void)
         TEST(test_updates_without_a_sync_are_lost_as_a_whole),
         TEST(test_a_failed_sync_stops_updates_until_the_next_opening),
         TEST(test_a_reader_sees_each_sync),
+        TEST(test_a_reader_misses_no_member_during_a_sync),
         TEST(test_only_one_writer),
         TEST(test_settings_have_limits),
         TEST(test_any_text_may_be_a_member),
         TEST(test_a_damaged_file_is_refused),
+        TEST(test_a_log_with_a_changed_byte_is_ignored),
         TEST(test_a_log_of_another_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
