@@ -205,7 +205,6 @@ struct filter_stats filter_stats(const struct filter *f)
     for (size_t i = 0; i < s.layers; i++) {
         struct filter_layer_stats l = filter_layer_stats(f, i);
         s.members += l.members;
-        s.changed += f->layers[i].n_changed * FILTER_BLOCK;
         misses *= 1 - l.rate;
     }
     s.rate = 1 - misses;

@@ -1,4 +1,4 @@
-/* filter: a set of texts in a mapped file that answers "possibly a member" or "not a member" in about 100 ns.
+/* filter: a set of texts in a mapped file that answers "possibly a member" or "not a member".
  *
  *     #include <millrace/filter.h>
  *     #include <stdio.h>
@@ -38,10 +38,12 @@
  * 6. An update whose sequence is not above filter_sequence changes nothing. Repeated updates therefore never raise or
  *    lower a counter twice.
  * 7. After a failed sync, all updates and syncs fail until the filter is opened again.
- * 8. Other processes may read the file while one writes. During a sync a reader may see each element before or after
- *    the sync. A reader therefore sees each text that is a member before and after the sync.
+ * 8. Other processes may read the file while one writes. During a sync, and after a power cut until the next filter_open,
+ *    a reader sees each text as before or as after the sync. A text that is a member before and after the sync is always
+ *    found. The file must not be truncated while it is open.
  * 9. Layers that are full take at most 8 bytes a member of disk and memory at a rate of 0.01, through five layers. Between
- *    two syncs, the writer needs memory for a copy of each changed page.
+ *    two syncs, the writer needs memory for a copy of each changed page. A layer takes its whole space when it opens.
+ * 10. The hashes of each file have a random seed, so clients cannot choose texts that share counters.
  *
  * A filter belongs to one thread at a time, but several threads may call filter_check while no thread calls another
  * function. No function keeps a text. */
@@ -111,7 +113,6 @@ uint64_t filter_last_id(const struct filter *f);
 struct filter_stats {
     uint64_t members; /* adds minus removes */
     uint64_t bytes;   /* of the file */
-    uint64_t changed; /* bytes that the next sync writes to the file */
     double rate;      /* expected rate of false positives with the present members */
     size_t layers;
     bool was_recovered; /* filter_open completed an interrupted sync */

@@ -34,7 +34,7 @@ static enum filter_result map_layer(const struct filter *f, const struct filter_
     if (map == MAP_FAILED)
         return failed(f, "map a layer", error);
     uint64_t *changed = is_writer ? mem_zalloc((shape.blocks / 64 + 1) * sizeof *changed) : NULL;
-    *out = (struct filter_layer){shape, map, changed, 0};
+    *out = (struct filter_layer){shape, map, changed};
     return FILTER_OK;
 }
 
@@ -59,10 +59,7 @@ static enum filter_result map_layers(struct filter *f, const struct filter_heade
 
 static enum filter_result read_header(const struct filter *f, struct filter_header *out, struct error *error)
 {
-    ssize_t got;
-    do
-        got = io->pread(f->fd, out, sizeof *out, 0);
-    while (got < 0 && errno == EINTR);
+    ssize_t got = io->pread(f->fd, out, sizeof *out, 0);
     if (got < 0)
         return failed(f, "read the header", error);
     return got == sizeof *out ? FILTER_OK : damaged(f, "the file is shorter than its header", error);
@@ -244,10 +241,8 @@ static void release(struct filter *f, const struct filter_log *log)
 {
     for (size_t i = 0; i < log->n; i++)
         (void)madvise((void *)(uintptr_t)log->runs[i].bytes, log->runs[i].len, MADV_DONTNEED);
-    for (struct filter_layer *l = f->layers; l < f->layers + f->h.n_layers; l++) {
+    for (struct filter_layer *l = f->layers; l < f->layers + f->h.n_layers; l++)
         memset(l->changed, 0, (l->shape.blocks / 64 + 1) * sizeof *l->changed);
-        l->n_changed = 0;
-    }
     f->synced = f->h.sequence;
 }
 

@@ -22,12 +22,10 @@ static void change_line(unsigned char *line, uint64_t word, unsigned half, int b
 void filter_layer_change(struct filter_layer *l, const struct filter_place *p, int by)
 {
     size_t block = filter_layer_block(l, p);
-    uint64_t bit = UINT64_C(1) << block % 64;
     assert(l->changed && block < l->shape.blocks);
     for (unsigned i = 0; i < 2; i++)
         change_line(filter_layer_line(l, p, i), p->words[i], l->shape.half, by);
-    l->n_changed += (l->changed[block / 64] & bit) == 0;
-    l->changed[block / 64] |= bit;
+    l->changed[block / 64] |= UINT64_C(1) << block % 64;
 }
 
 /* The number of texts with counters in a line has a Poisson distribution. With n texts, each counter of another text is

@@ -29,7 +29,6 @@ struct filter_layer {
     struct filter_shape shape;
     unsigned char *counters; /* mapped */
     uint64_t *changed;       /* a bit for each block; NULL in a reader */
-    uint64_t n_changed;
 };
 
 /* Where the counters of a text are: the block, two lines of the block, and for each line its counters (7 bits each). */
