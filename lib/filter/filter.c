@@ -146,7 +146,7 @@ enum filter_result filter_remove(
     enum filter_result result = check_update(f, sequence, error);
     if (result != FILTER_OK)
         return result;
-    if (f->h.layers[i].members == 0 || !filter_layer_has(&f->layers[i], &place))
+    if (i >= f->h.n_layers || f->h.layers[i].members == 0 || !filter_layer_has(&f->layers[i], &place))
         return (enum filter_result)error_set(error, FILTER_ABSENT,
             "%.500s: no such text in the layer of id %llu", f->path, (unsigned long long)id);
     filter_layer_change(&f->layers[i], &place, -1);

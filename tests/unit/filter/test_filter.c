@@ -528,6 +528,23 @@ static void test_a_header_outside_its_limits_is_refused(void **state)
     }
 }
 
+static void test_a_header_without_layers_has_no_members(void **state)
+{
+    struct world *w = *state;
+    static struct filter_header h;
+    make_header(&h, 0);
+    h.n_layers = 0;
+    h.layers[0].members = 1;
+    filter_header_seal(&h);
+    assert_int_equal(io_replace_file(w->path, bytes_of(&h, sizeof h), 0600), 0);
+    open_filter(w, 1);
+    assert_int_equal(filter_stats(w->f).members, 0);
+    assert_int_equal(take(w, "text", 0), FILTER_ABSENT);
+    assert_false(has(w, "text"));
+    assert_int_equal(add(w, "text", 0), FILTER_OK);
+    assert_int_equal(filter_stats(w->f).members, 1);
+}
+
 static off_t size_of(const char *path)
 {
     struct stat st;
@@ -652,6 +669,7 @@ int main(void)
         TEST(test_any_text_may_be_a_member),
         TEST(test_a_damaged_file_is_refused),
         TEST(test_a_header_outside_its_limits_is_refused),
+        TEST(test_a_header_without_layers_has_no_members),
         TEST(test_a_log_with_a_changed_byte_is_ignored),
         TEST(test_a_log_of_another_file),
     };
