@@ -38,13 +38,12 @@ static const struct option_row rows[] = {
         .help = "directory of the slices: the aggregator's data_dir followed by /slices"},
     {.name = "aggregator_url",
         .type = OPTION_STRING,
-        .help = "address of the aggregator (default: [aggregator] of the file); none: merge no slices; "
-                "stopped: merge the slices that the stopped aggregator has sealed"},
+        .help = "address of the aggregator (default: from [aggregator] in the configuration); none: merge no "
+                "slices; stopped: merge the slices that the aggregator sealed before it was stopped"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
-        .help = "addresses of all sortdbs that serve the archive, separated by commas; none: there is no "
-                "sortdb, and slices are kept "
-                "(default: [sortdb] of the file)"},
+        .help = "addresses, separated by commas, of all daemons that serve the archive (default: from "
+                "[sortdb] in the configuration); none: no daemon serves the archive, and slices are kept"},
     {.name = "threads",
         .type = OPTION_INT,
         .fallback = "0",
@@ -75,11 +74,11 @@ static const struct option_row rows[] = {
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
         .excludes = "init|export|verify",
-        .help = "timeout of a daemon's reply; if the daemon answers /ping, the request is repeated"},
+        .help = "timeout of a request to a daemon; while the daemon answers /ping, the request is repeated"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
         OPTION_INHERITS_TOKEN("aggregator"),
-        .help = "file with the token of the daemons"},
+        .help = "file with the token for the daemons of aggregator_url and sortdb_url"},
     {.name = "log_format",
         .type = OPTION_CHOICE,
         .fallback = "text",

@@ -293,9 +293,9 @@ static void print_help(const struct options *o, struct buf *out)
     for (const struct option_row *r = common_rows; r->name; r++)
         append_option(r, out);
     buf_printf(out,
-        "\nEvery option is also a setting under [%s] in the configuration file, and a variable\n"
-        "MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment, which overrides the "
-        "file.\n",
+        "\nEvery option is also a setting under [%s] in the configuration file, and an environment\n"
+        "variable MILLRACE_<PROGRAM>_<OPTION>. The command line overrides the environment,\n"
+        "which overrides the file.\n",
         spec->settings ? spec->settings : spec->program);
     if (spec->more)
         buf_printf(out, "\n%s", spec->more);

@@ -49,9 +49,9 @@ struct http_pool_config;
     {.name = "public_max_body", .type = OPTION_SIZE, .fallback = "64K", .min = 1, .max = INT64_C(1) << 30,   \
         .unit = "bytes", .help = "largest request body at the public port"},                                 \
     {.name = "public_rate", .type = OPTION_INT, .fallback = "1000", .min = 0, .max = 1000000,                \
-        .help = "requests per second at the public port, from all clients; 0: unlimited"},                   \
+        .help = "maximum requests per second at the public port, from all clients together; 0: unlimited"},                   \
     {.name = "public_path", .type = OPTION_STRING,                                                           \
-        .help = "second path of the public endpoints, on every port, which ad blockers do not block: /p "    \
+        .help = "second path of the public endpoints, on every port, for readers with ad blockers: /p "      \
                 "serves /p/events, /p/pixel.gif and /p/m.js (default: none)"}
 /* clang-format on */
 

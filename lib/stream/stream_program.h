@@ -1,6 +1,6 @@
 /* stream_program: settings and checks of the daemons that follow a stream.
  *
- * static const struct option_row rows[] = {STREAM_OPTIONS("what is written", "the longest line"), ...own...,
+ * static const struct option_row rows[] = {STREAM_OPTIONS("stream to write", "longest line accepted"), ...own...,
  * {.name = NULL}}; */
 #ifndef MILLRACE_STREAM_PROGRAM_H
 #define MILLRACE_STREAM_PROGRAM_H

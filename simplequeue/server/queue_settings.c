@@ -16,7 +16,7 @@ const struct option_row settings_rows[] = {
     {.name = "name",
         .type = OPTION_STRING,
         .inherits = "name",
-        .help = "name by which people know this host in the names of its queues (default: the host's name)"},
+        .help = "name of this host in the names that people see for its queues (default: the host's name)"},
     {.name = "restored",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
@@ -80,8 +80,8 @@ const struct option_row settings_rows[] = {
         .help = "maximum bytes of one message"},
     {.name = "lines",
         .type = OPTION_BOOL,
-        .help = "each message is a line, as streams store it: drop the line end at its end, and refuse a "
-                "message that contains another (default: no; `millrace up`: yes)"},
+        .help = "each message is one line, for streams: remove the line end at the end of a message, and "
+                "refuse a message that contains another line end (default: no; `millrace up`: yes)"},
     {.name = "max_mget",
         .type = OPTION_INT,
         .fallback = "10000",

@@ -25,8 +25,6 @@
  * 12. The server runs in the loop's thread and never blocks. Reply functions never call a handler or callback. Several
  *     servers may share routes, statistics and limits, each with its own thread and event base (daemon/workers.h). The
  *     program must ignore SIGPIPE.
- * 13. If allowed_origins is set, or the route is public, the server answers OPTIONS and adds CORS headers.
- *
  * 13. If allowed_origins is set, or the route is public, the server answers OPTIONS itself and adds the headers of
  *     CORS. A public route admits every origin, with credentials and with any headers.
  *
