@@ -23,7 +23,8 @@ static const struct option_row backup_rows[] = {
 static const struct option_row restore_rows[] = {
     {.name = "to",
         .type = OPTION_STRING,
-        .help = "data directory to create; it must not exist or be empty (default: [millrace] data_dir)"},
+        .help =
+            "data directory to create (default: [millrace] data_dir); a directory that exists must be empty"},
     {.name = NULL},
 };
 

@@ -37,14 +37,14 @@ static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
     {.name = "field",
         .type = OPTION_STRING,
-        .help = "key of the events to erase, written as in the counters: user, user.id, lower(user)"},
-    {.name = "value", .type = OPTION_STRING, .help = "value of the key"},
+        .help =
+            "field or function of the events' key, written as in the counters: user, user.id, lower(user)"},
+    {.name = "value", .type = OPTION_STRING, .help = "erase the events whose key has this value"},
     {.name = "dry_run", .type = OPTION_BOOL, .help = "change nothing; show what would be erased"},
     {.name = "contains",
         .type = OPTION_BOOL,
-        .help = "also erase lines that have no key (not a JSON object, or a list, an object or a fraction as "
-                "the field) and contain the "
-                "value anywhere"},
+        .help = "also erase lines without a key that contain the value anywhere: lines that are not JSON "
+                "objects, or whose field is a list, an object or a fraction"},
     {.name = "wait",
         .type = OPTION_DURATION,
         .fallback = "60s",
@@ -52,8 +52,8 @@ static const struct option_row rows[] = {
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
         .excludes = "dry_run",
-        .help = "how long to wait for the messages in the queues, and then until consumers have passed the "
-                "erased lines"},
+        .help = "longest wait until the messages in the queues are published, and again until the consumers "
+                "have passed the erased lines"},
     {.name = NULL},
 };
 

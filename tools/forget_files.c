@@ -31,7 +31,8 @@ static const struct place {
     {NULL, "put/*.prom", 2, last_refused},
     {NULL, "put/*.rejects*", 2, refused},
     {NULL, "put/*", 2, REMEDY_UNKNOWN},
-    {NULL, "recount/*", 1, "`millrace recount` has made it: delete it, and recount again if you need it"},
+    {NULL, "recount/*", 1,
+        "made by `millrace recount`: delete the directory, and recount again if necessary"},
     {"simplequeue", "lock", 0, NULL},
     {"simplequeue", "queues/*~damaged-*", 2, "`millrace journal repair` has set it aside: delete it"},
     {"simplequeue", "queues/*/*", 0, NULL},
@@ -52,7 +53,7 @@ static const struct place {
 #define PLACES (sizeof places / sizeof *places)
 
 static const struct place backup_links = {
-    NULL, NULL, 1, "an interrupted backup has left it: `millrace backup` removes it, or delete it"};
+    NULL, NULL, 1, "left by an interrupted backup: run `millrace backup`, or delete the directory `.backup`"};
 /* Below a daemon's directory, the complete path is reported, because the parent directory may contain the daemon's
  * files. */
 #define WHOLE_PATH 99

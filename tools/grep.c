@@ -30,7 +30,7 @@ static const struct option_row rows[] = {
     {.name = "quiet",
         .letter = 'q',
         .type = OPTION_BOOL,
-        .help = "print nothing; only the exit status says if there is a record"},
+        .help = "print nothing; the exit status says whether a record was found"},
     {.name = NULL},
 };
 
@@ -181,7 +181,7 @@ static int search_archive(struct grep *g, const char *archive)
     bool is_there = access(current, F_OK) == 0;
     free(current);
     if (!is_there)
-        return tool_fail(EX_NOINPUT, "no archive in %s; millrace compact makes the first one", archive);
+        return tool_fail(EX_NOINPUT, "no archive in %s; `millrace compact` creates the archive", archive);
     const struct generation_source source = {.archive = archive, .separator = RECORD_SEPARATOR};
     enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, &error);
     if (opened != SORTED_FILE_OK)

@@ -39,23 +39,22 @@ static const struct option_row rows[] = {
     {.name = "producer",
         .type = OPTION_STRING,
         .excludes = "set|remove|leave_out",
-        .help = "show only producers that begin with this text, or whose names do"},
-    {.name = "set", .type = OPTION_STRING, .help = "producer whose mark to set, with --mark"},
+        .help = "show only producers whose id or name for people begins with this text"},
+    {.name = "set", .type = OPTION_STRING, .help = "set the mark of this producer to the value of --mark"},
     {.name = "mark",
         .type = OPTION_STRING,
         .needs = "set",
-        .help = "new mark: everything below it is stored. For a queue's relay, the id of the next message to "
-                "publish"},
+        .help = "new mark: everything below the mark counts as stored. For queue_to_pubsub, the id of the "
+                "next message to publish"},
     {.name = "new", .type = OPTION_BOOL, .help = "let --set create a producer that does not exist"},
     {.name = "remove",
         .type = OPTION_STRING,
-        .help = "producer to remove with its mark: itself, or the name by which people know it; a stream "
-                "tool then "
-                "publishes all again"},
+        .help = "remove this producer (its id, or its name for people) and its mark; a stream tool then "
+                "publishes all lines again"},
     {.name = "leave_out",
         .type = OPTION_STRING,
-        .help = "producer, by id or by name for people, that no longer holds completeness back until the "
-                "producer states a time again"},
+        .help = "ignore this producer (its id, or its name for people) for completeness, until the producer "
+                "states a time again"},
     {.name = "json", .type = OPTION_BOOL, .help = "print JSON"},
     {.name = NULL},
 };

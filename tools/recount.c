@@ -302,7 +302,7 @@ static int run(const struct options *o)
 int tool_recount(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "recount",
-        .summary = "makes an archive under changed counters from the streams, while the pipeline runs",
+        .summary = "counts all events of the streams again with changed counters, into a new archive",
         .operands = "[--from FILE...]",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, run);

@@ -37,7 +37,7 @@ static const struct option_row rows[] = {
     {.name = "count", .type = OPTION_BOOL, .excludes = "put_back", .help = "count the lines by reason"},
     {.name = "json",
         .type = OPTION_BOOL,
-        .help = "print each entry as in the files; print totals as one JSON object"},
+        .help = "print JSON: each entry as in the rejects files; totals as one object"},
     {.name = "put_back",
         .type = OPTION_BOOL,
         .help = "have the running aggregator count the lines again; each line is counted once"},
@@ -186,7 +186,7 @@ static int dry_run(struct rejects_tool *t, const char *dir)
 {
     const struct config *config = options_config(t->o);
     struct counters *counters = NULL;
-    struct error error = {.text = "--dry-run needs --config, for the counters"};
+    struct error error = {.text = "--dry-run needs --config=FILE, which defines the counters"};
     if (!config || counters_read(config, &counters, &error) != 0)
         return tool_fail(EX_CONFIG, "%s", error.text);
     t->counters = counters_reader_new(counters);

@@ -20,7 +20,7 @@
     TOOL_DATA_DIR_SETTING,                                                                                   \
     {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, .help = "stream to follow"},             \
     {.name = "from", .type = OPTION_STRING, .fallback = "latest",                                            \
-        .help = "where to begin: earliest, latest, an offset, @UNIXTIME or -N, the last N lines"},           \
+        .help = "first line: earliest, latest, an offset, @UNIXTIME, or -N for the last N lines"},           \
     {.name = "if", .type = OPTION_STRING, .help = "condition: show only events for which it is true, such as 'status >= 500'"}, \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
         .help = "wait for new lines at the end of the stream; false: end there"},                            \

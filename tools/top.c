@@ -24,7 +24,7 @@ static const struct option_row rows[] = {
     STREAM_VIEW_SETTINGS,
     {.name = "by",
         .type = OPTION_STRING,
-        .help = "field whose values are counted: l, user.id; without it only the rate is shown"},
+        .help = "field whose values are counted: l, user.id; without --by, only the rate is shown"},
     {.name = "window",
         .type = OPTION_DURATION,
         .fallback = "60s",
@@ -34,7 +34,8 @@ static const struct option_row rows[] = {
         .help = "time over which values are counted"},
     {.name = "counter",
         .type = OPTION_STRING,
-        .help = "counter whose largest keys the API is asked for, by its label, instead of the stream"},
+        .help = "label of a counter: show the counter's largest keys, from the API, instead of values in the "
+                "stream"},
     {.name = "period",
         .type = OPTION_STRING,
         .fallback = "5m",
@@ -46,10 +47,11 @@ static const struct option_row rows[] = {
         .min = 1,
         .max = KEYS_KEPT,
         .needs = "by|counter",
-        .help = "values shown"},
+        .help = "number of values to show"},
     {.name = "once",
         .type = OPTION_BOOL,
-        .help = "print one table after the window, or at the stream's end, and end; so without a terminal"},
+        .help = "print one table after the window or at the end of the stream, and exit (without a terminal: "
+                "always)"},
     {.name = NULL},
 };
 

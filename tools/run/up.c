@@ -58,8 +58,8 @@ static const struct option_row rows[] = {
     {.name = "free_ports",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
-        .help = "use free ports instead of the configured ones; millrace status shows them, and the log the "
-                "public port"},
+        .help = "use free ports instead of the configured ports; `millrace status` shows the ports, and the "
+                "log shows the public port"},
     TOOL_COLOR_SETTING("colour of the daemon names before log lines"),
     {.name = "restart_delay",
         .type = OPTION_DURATION,

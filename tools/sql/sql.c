@@ -25,7 +25,7 @@ static const struct option_row rows[] = {
     {.name = "files",
         .type = OPTION_BOOL,
         .fallback = "true",
-        .help = "let statements read files, with `events` and file = 'PATH'"},
+        .help = "allow statements to read files through `events` with the condition file = 'PATH'"},
     PEER_OPTIONS("pubsub", "pubsub", ", for the lines of streams"),
     {.name = "format",
         .type = OPTION_CHOICE,
@@ -41,19 +41,20 @@ static const struct option_row rows[] = {
         .type = OPTION_INT,
         .fallback = "0",
         .max = INT64_MAX,
-        .help = "rows of a statement; one more is an error (0: unlimited)"},
+        .help = "maximum rows of a result; a longer result is an error (0: unlimited)"},
     {.name = "max_time",
         .type = OPTION_DURATION,
         .fallback = "0",
         .max = INT64_C(86400) * 1000,
         .unit = "ms",
-        .help = "time of a statement; a longer statement ends with an error (0: unlimited)"},
+        .help = "maximum time of a statement; a longer statement ends with an error (0: unlimited)"},
     {.name = "max_memory",
         .type = OPTION_SIZE,
         .fallback = "0",
         .max = INT64_C(1) << 40,
         .unit = "bytes",
-        .help = "memory of a statement; a larger one ends with an error (0: unlimited)"},
+        .help =
+            "maximum memory of a statement; a statement that needs more ends with an error (0: unlimited)"},
     {.name = NULL},
 };
 
@@ -126,7 +127,7 @@ int tool_sql(int argc, char **argv)
         .operands = "[STATEMENTS]",
         .more =
             "The tables are counts(ns, key, sub, period, unit, n) and events(stream, offset, time, line).\n"
-            "counts has what the aggregator has committed (flush_interval, 2 s), and needs no daemon.\n"
+            "counts has all committed counts (flush_interval, 2 s), and needs no daemon.\n"
             "Without STATEMENTS, they come from standard input; at a terminal, a shell reads them.\n"
             "`millrace help tables` has examples.\n",
         .rows = {rows, NULL}};
