@@ -268,8 +268,8 @@ void http_reads_finish(struct app *app)
 static bool check_minutes(struct app *app, struct http_request *req, const struct minute_query *q)
 {
     static const char hint[] =
-        "\"hint\":\"ask for a shorter time; after a start the minutes are first read again "
-        "from the stream; the setting minutes_memory limits the minutes\",\"from\":%" PRId64;
+        "\"hint\":\"ask for a shorter time, or raise minutes_memory; after a start, the aggregator first "
+        "reads the minutes again from the stream\",\"from\":%" PRId64;
     char from[RFC3339_TEXT], members[sizeof hint + 24];
     if (!http_reads_check_caught_up(app, req))
         return false;

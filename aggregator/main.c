@@ -245,7 +245,7 @@ static void report_held(struct app *app)
     bool is_held = slash && complete_age(app) >= COMPLETE_AGE_MAX;
     char *options = daemon_tool_options(app->daemon, peer_url(daemon_options(app->daemon), "pubsub"));
     char *remedy =
-        mem_printf("start that producer's host, or leave it out: millrace producers --leave-out=%s "
+        mem_printf("start that producer's host, or exclude the producer: millrace producers --leave-out=%s "
                    "--stream=%.*s%s; see millrace help counting",
             slash ? slash + 1 : "", slash ? (int)(slash - held_by) : 0, held_by, options);
     free(options);

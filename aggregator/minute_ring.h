@@ -9,7 +9,7 @@
  * 2. The ring *holds* each minute from minute_ring_from on: it has the row of every event of the minute that is
  *    counted. The minutes before have rows only until the ring drops them.
  * 3. The rows and the names (5) have at most max_bytes. If they need more, the ring drops its oldest minute with rows,
- *    and minute_ring_from moves behind this minute. An event of a dropped minute has no row.
+ *    and minute_ring_from is then later than this minute. An event of a dropped minute has no row.
  * 4. A minute is dropped once it is MINUTE_RING_MINUTES older than the present minute.
  * 5. A row has the ids of the interner in use when the row was added. When the interner is replaced, the ring copies
  *    the stored forms of its texts (the names), and does not use the interner any longer.

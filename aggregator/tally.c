@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 #define REASON_MAX 64
-#define TABLE_SHARE 8 /* fraction of the memory for a batch's counts and members */
-#define TEXTS_SHARE 4 /* fraction of the memory for the interner */
+#define TABLE_SHARE                                                                                          \
+    8 /* a batch is large once its counts and members, or its rejects, exceed 1/8 of max_memory */
+#define TEXTS_SHARE 4 /* a batch is large once the interner exceeds 1/4 of max_memory */
 #define PICKED_FIRST 16
 #define SORT_BYTES 32 /* bytes of memory to sort one count for the flush */
 

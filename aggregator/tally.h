@@ -8,7 +8,7 @@
  * 1. An event adds one to one count of every total and every subtotal. A total with a value, and its subtotals, add the
  *    event's value instead. Skipped and rejected lines add to no count. So the counts of a subtotal in an hour or quarter
  *    hour add up to the total's count of that period.
- *    Each unique counter for which the event has a member has this member in the set of the total's key.
+ *    If the event has a member for a unique counter, the counter's set of the total's key contains this member.
  * 2. If a batch is the first batch in its slice to count a hashed component, the batch contains the component's lookup.
  *    When the interner is replaced, lookups are added once more.
  * 3. A key over its counter's max_keys counts as `(other)` and has no lookup. Its members are in the sets of `(other)`.

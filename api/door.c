@@ -92,7 +92,8 @@ static bool adds_of_address(const struct door_settings *s)
 }
 
 #define PROXIED(HEADER)                                                                                      \
-    HEADER, "all clients of a proxy have one address: set client_address = " HEADER " in [door]"
+    HEADER, "behind a proxy, all clients have the proxy's address: set client_address = " HEADER " in "      \
+            "[door]"
 
 /* Sets d->proxied if a proxy on this host or in a private network sends another address than its own. */
 static void look_for_proxy(struct door *d, const struct http_request *req)

@@ -235,7 +235,7 @@ int parameters_check(struct parameters *p)
         if (total && ((label && label != total) || parameters_get(p, "ns", &value)))
             return BAD(p, "two counters are named; ask for one");
         if (total && parameters_get(p, "key", &value))
-            return BAD(p, "key= goes with ns=; with a label, the label's value is the key");
+            return BAD(p, "key= requires ns=; a label such as user= is followed by its key");
         if (note_repeated(p, i, known) != 0)
             return -1;
         label = total ? total : label;

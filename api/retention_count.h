@@ -1,7 +1,7 @@
 /* retention_count: in which units the members of each first unit are seen.
  *
- * The views are the sets of consecutive units, such as weeks; a unit may have several views. All sets are read once, as
- * set_algebra.h does, with an accumulator for each unit. */
+ * Units are consecutive periods, such as weeks. Each view is a set of members of one unit; the members of a unit are
+ * the union of its views. All sets are read once, as set_algebra.h does, with an accumulator for each unit. */
 #ifndef MILLRACE_RETENTION_COUNT_H
 #define MILLRACE_RETENTION_COUNT_H
 

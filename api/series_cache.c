@@ -202,7 +202,7 @@ static void keep_row(struct entry *e, size_t *room, struct kept_row row)
 /* Prints all rows into the entry's text. Returns false if the text is too long. */
 static bool print_all(struct entry *e, const struct series *s, const struct completeness *complete)
 {
-    struct series walk = *s; /* reads the counts of `s`, but takes none of its rows */
+    struct series walk = *s; /* a copy: the position in `s` stays as it is */
     struct series_row row = {.end = walk.next};
     size_t room = 0;
     while (series_next(&walk, &row)) {

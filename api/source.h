@@ -22,8 +22,8 @@
  *    passed to on_record in several records with the same key.
  * 4. Equal questions at the same time share a request (shared_call.h), which is sent after the last of these
  *    questions.
- * 5. A question ends within `timeout`, or within its shorter `patience`. Each missing source adds the same time
- *    again.
+ * 5. A question ends within `timeout`, or within its shorter `patience`. With partial answers, the time starts again
+ *    after each missing source.
  * 6. A source is *silent* after a request that lasted `timeout` without a sign of life from the source. A sign of life
  *    is a byte, or the end of a connection, and ends the silence at once. A question to a silent source waits only
  *    SOURCE_SILENT_PATIENCE. One request of a question that has ended stays open for `timeout`, so that a slow source

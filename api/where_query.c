@@ -182,8 +182,9 @@ static void append_total(const struct counters *c, const struct terms *t, struct
     buf_append_bytes(ns, buf_bytes(&field));
     finish_name(c, "", ns);
     if (t->n > 1) {
-        buf_printf(out, "no key has two fields; post events with a field such as \"%.*s\":\"", (int)field.len,
-            field.ptr);
+        buf_printf(out,
+            "the key of a counter cannot have two fields; post events with a field such as \"%.*s\":\"",
+            (int)field.len, field.ptr);
         for (size_t i = 0; i < t->n; i++)
             buf_printf(
                 out, "%s%.*s", i ? " " : "", (int)t->conditions[i].value.len, t->conditions[i].value.ptr);
@@ -362,8 +363,9 @@ int where_query_refuse(struct parameters *p)
     append_sections(c, &t, &hint);
     if (append_statement(p, &t, &sql)) {
         buf_printf(&hint, "%s:\nmillrace sql ",
-            c->skip_if || c->keep_if ? "or count the lines, with those that skip_if and keep_if exclude"
-                                     : "or count the lines");
+            c->skip_if || c->keep_if
+                ? "or count the lines, including the lines that skip_if and keep_if exclude"
+                : "or count the lines");
         append_shell(buf_bytes(&sql), &hint);
     } else {
         buf_append_str(&hint, "SQL over the lines has no function for one of these keys");

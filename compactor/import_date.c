@@ -109,7 +109,7 @@ const char *import_date_read(struct bytes text, enum import_unit unit, struct im
     if (zone.len > ZONE_MAX || (zone.len > 0 && !strchr(form->text, '-')))
         return "text after the date";
     if (unit != IMPORT_TIME && form->unit > unit)
-        return "the date names no unit as small as --unit";
+        return "the date is less exact than --unit";
     read_parts(text, n, parts);
     out->unit = unit == IMPORT_TIME ? form->unit : unit;
     if (out->unit != IMPORT_TIME && !begins_unit(parts, out->unit))

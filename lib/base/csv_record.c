@@ -149,7 +149,7 @@ static enum csv_result take_names(struct csv *c)
         named += !is_known;
     }
     if (named == 0)
-        return fail(c, "the first line names the fields, and names none");
+        return fail(c, "the first line must name the fields, but names none");
     c->n_names = c->n_fields;
     return CSV_NONE;
 }
@@ -176,7 +176,8 @@ static bool append_time(struct csv *c, struct bytes value)
     if (zone == RFC3339_SKIPPED)
         snprintf(c->r.wrong, sizeof c->r.wrong, "the clocks of --time-zone skip the time %s", copy);
     if (zone == RFC3339_TWICE)
-        note_once(c, zone, "clocks show some times twice at a change; the first of both counts");
+        note_once(
+            c, zone, "some times occur twice because the clocks are set back; the first occurrence counts");
     else if (zone != RFC3339_ZONED && !c->form.has_zone)
         note_once(c, RFC3339_NAIVE, "times without a zone are those of --time-zone (default UTC)");
     buf_append_json(&c->r.event, bytes_str(rfc3339_write(time, text)));

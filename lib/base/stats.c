@@ -107,8 +107,7 @@ struct stats *stats_new(const char *daemon)
     stats_gauge(s, "resident_memory_bytes", NULL, "Resident memory of the process", resident_bytes, s);
     stats_gauge(s, "open_descriptors", NULL, "Open file descriptors of the process", open_descriptors, s);
     stats_gauge(s, "logged_errors", NULL, "Log lines of level error since the start", logged_errors, s);
-    stats_gauge(
-        s, "log_lines_dropped", NULL, "Log lines that no reader took since the start", dropped_lines, s);
+    stats_gauge(s, "log_lines_dropped", NULL, "Log lines dropped since the start", dropped_lines, s);
     stats_gauge(s, "uptime_seconds", NULL, "Time since the start", uptime_seconds, s);
     return s;
 }

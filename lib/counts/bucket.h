@@ -11,8 +11,8 @@
  *     0.00123                 0.0012     0.00125
  *     12345678901             1.2e10     1.25e10
  *
- * A bucket's name is its number nearest to zero, without an exponent from 10^-6 to below 10^10. Records contain the name,
- * or the hash of a name with a point (records.h).
+ * A bucket's name is the number of the bucket that is nearest to zero. A name from 10^-6 to below 10^10 has no
+ * exponent. Records contain the name, or the hash of a name with a point (records.h).
  *
  * In memory, a bucket is an integer: buckets are in the order of their numbers, and 0 is the bucket of zero.
  */

@@ -24,7 +24,7 @@
 /* What the operator must do if slices after the current generation's last slice were cleared. */
 #define MANIFEST_BEHIND_REMEDY                                                                               \
     "make `current` a link to the newest generation, or restore a newer backup of the archive, then reload " \
-    "(SIGHUP to `millrace up`): millrace help compaction, \"Return to an older generation\""
+    "(SIGHUP to `millrace up`); see `millrace help compaction`, \"Return to an older generation\""
 #define MANIFEST_SHARDS_MAX 4096
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20) /* limit for manifest.json; a longer file is not read */
 #define MANIFEST_DIRECTORY_DIGITS 12          /* in the name of a generation's directory */

@@ -98,8 +98,9 @@ const char *record_check(
         return check_lookup(key->key, r.value, space);
     key->is_set = key->is_subtotal && set_text_is(r.value);
     if (key->is_set)
-        return key->unit == PERIOD_MONTH ? "the set of a month; import the sets of its days"
-                                         : check_set(r.value);
+        return key->unit == PERIOD_MONTH
+                   ? "the set of a month cannot be imported; import the sets of its days"
+                   : check_set(r.value);
     const char *why = check_hours_and_subs(r.value, !key->is_subtotal, &is_value);
     if (!why && is_value && !(values && value_sums_find(values, key->ns)))
         why = "a count is 0 or negative, but its counter has no value";

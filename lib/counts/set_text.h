@@ -16,7 +16,7 @@
 
 #define SET_TEXT_MEMBERS 3             /* a set with more members has the text of its size */
 #define SET_TEXT_ID (2 * SET_CHUNK_ID) /* hexadecimal digits of a chunk id */
-#define SET_TEXT_IS_SIZE "a size cannot be added; export with members"
+#define SET_TEXT_IS_SIZE "a size of a set cannot be imported; export the set with its members"
 
 /* True if the value of a record that is not a lookup is the text of a set. The first SET_TEXT_PROBE bytes suffice. */
 #define SET_TEXT_PROBE 16

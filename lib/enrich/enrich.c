@@ -212,11 +212,10 @@ static void open_counters(struct enrich *e, struct stats *stats)
     char labels[64];
     for (size_t i = 0; i < ENRICH_MISSED; i++) {
         snprintf(labels, sizeof labels, "reason=\"%s\"", missed_names[i]);
-        e->missed[i] =
-            stats ? stats_counter(stats, "events_without_visitor_total", labels,
-                        "events that got no visitor, because of their time, the client's address, or a "
-                        "key that does not exist yet, no longer, or cannot be read")
-                  : &e->own[i];
+        e->missed[i] = stats ? stats_counter(stats, "events_without_visitor_total", labels,
+                                   "events without a visitor, because the time or the client's address is "
+                                   "unknown, or because the key is not made yet, is deleted or is unreadable")
+                             : &e->own[i];
     }
 }
 
@@ -285,7 +284,7 @@ const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)
         error_set(&e->error, -1, "events get no visitor: %s", e->error.text);
         e->remedy = "correct the file, or [door] visitor_key_file; see millrace help privacy";
     } else if (geo)
-        error_set(&e->error, -1, "events get places of a former geo_file: %s", geo);
+        error_set(&e->error, -1, "events still get places from the former geo_file: %s", geo);
     else
         return NULL;
     return e->error.text;

@@ -182,7 +182,7 @@ class ApiDoorTest(ApiDoorCase):
                 self.post({"t": 1})
                 self.post({"t": 1}, **{header.replace("-", "_"): value})
                 self.post({"t": 1})
-                warning = "warning: all clients of a proxy have one address: set client_address = %s in [door]\n" % header
+                warning = "warning: behind a proxy, all clients have the proxy's address: set client_address = %s in [door]\n" % header
                 self.assertEqual(self.api.get("/health").text, "ready\n" + (warning if warns else ""))
                 self.api.stop()
 
@@ -242,7 +242,7 @@ class ApiDoorTest(ApiDoorCase):
         wait_until(lambda: city() is None, city)
         with open(places, "wb") as f:
             f.write(whole[:100])
-        wait_until(lambda: "warning: events get places of a former geo_file: %s: " % places in self.api.get("/health").text,
+        wait_until(lambda: "warning: events still get places from the former geo_file: %s: " % places in self.api.get("/health").text,
                    lambda: self.api.get("/health").text)
         self.assertEqual(self.post({}, X_Forwarded_For="1.2.3.4"), [{"country": "US", "city": None}])
         with open(places, "wb") as f:
@@ -479,7 +479,7 @@ class PipelineTest(DoorTest):
 
         def problems():
             done = self.run_program("millrace", "status", "--data-dir", data, "--sample=0", "--json")
-            return [p["problem"] for p in json.loads(done.stdout)["problems"] if "events get places of a former geo_file: " in p["problem"]]
+            return [p["problem"] for p in json.loads(done.stdout)["problems"] if "events still get places from the former geo_file: " in p["problem"]]
         wait_until(problems, problems)
 
         def doctor():

@@ -56,7 +56,7 @@ class Csv(QueueTest):
         self.assertEqual(self.events()[1:], [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": "'"}])
         done = self.csv("--rejects=" + self.path("rejects"), self.write("b.csv", ",\n1,2\n"))
         self.assertEqual(done.returncode, 65, done)
-        self.assertIn(b"b.csv: the first line names the fields, and names none", done.stderr)
+        self.assertIn(b"b.csv: the first line must name the fields, but names none", done.stderr)
         done = self.csv("--rejects=" + self.path("rejects"), self.write("c.csv", "a,b\n1\n2\n"))
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"c.csv: each of its 2 lines was refused", done.stderr)
@@ -185,7 +185,7 @@ class Csv(QueueTest):
 
     def test_a_change_of_the_clocks(self):
         """A skipped time is refused. Of a time that clocks show twice, the first counts, with a warning."""
-        zone, twice = ("--time-field=t", "--time-zone=Europe/Berlin"), b"the first of both counts"
+        zone, twice = ("--time-field=t", "--time-zone=Europe/Berlin"), b"the first occurrence counts"
         done = self.check("t\n2026-10-25 02:30:00\n2026-10-25 02:40:00\n2026-10-25 03:00:00\n2026-10-25 01:59:59\n",
                           [{"t": t} for t in ("2026-10-25T00:30:00Z", "2026-10-25T00:40:00Z", "2026-10-25T02:00:00Z", "2026-10-24T23:59:59Z")],
                           *zone, said=twice)

@@ -405,7 +405,7 @@ class StatusTest(harness.MillraceTest):
         held = re.compile(r"complete until  \S+ \(\d+ minutes ago\), held back by clicks/web2\n")
         shown = wait_until(lambda: (lambda shown: held.search(shown) and shown)(self.text()), self.text)
         self.assertIn("warning: producer clicks/web2 holds completeness back\n", shown)
-        self.assertIn(" -> start that producer's host, or leave it out: millrace producers --leave-out", shown)
+        self.assertIn(" -> start that producer's host, or exclude the producer: millrace producers --leave-out", shown)
         self.assertIn("holds completeness back", pipeline.ask("aggregator", "GET", "/health").text)
         pipeline.ask("pubsub", "POST", "/producers?stream=clicks&producer=web2&mark=0")
         self.look_until(lambda status, look: (status, look["held_by"]) == (0, ""))

@@ -158,7 +158,7 @@ static void test_wrong_records(void **state)
     check("a\n\"x\"y\n\"\nb\"c\nz\n", "!text after a closing quote!text after a closing quote{\"a\":\"z\"}");
     check("a\n\"x\ny\n", "!the closing quote of a value is missing");
     check("a\n\"x", "!the closing quote of a value is missing");
-    check(",\n", "!the first line names the fields, and names none");
+    check(",\n", "!the first line must name the fields, but names none");
 }
 
 static void test_files(void **state)

@@ -794,12 +794,12 @@ static void a_line_that_is_no_set_is_refused_with_its_line(void **state)
     (void)state;
     static const struct {
         const char *line, *why;
-    } wrong[] = {{"v.u|a.c41,#8211", "a size cannot be added"}, {"v.u|a.c41,#", "a size cannot be added"},
-        {"v.u|a.c4,=1 2", "the set of a month"}, {"v.u|a.c4,@000000EQDMAA", "the set of a month"},
-        {"v.u|a.c41,=", "a member is malformed"}, {"v.u|a.c41,=1 2 3 4", "more than three"},
-        {"v.u|a.c41,=2 1", "do not ascend"}, {"v.u|a.c41,=1 1", "do not ascend"},
-        {"v.u|a.c41,=01", "a member is malformed"}, {"v.u|a.c41,=1 ", "a member is malformed"},
-        {"v.u|a.c41,=4294967296", "a member is malformed"},
+    } wrong[] = {{"v.u|a.c41,#8211", "a size of a set cannot be imported"},
+        {"v.u|a.c41,#", "a size of a set cannot be imported"}, {"v.u|a.c4,=1 2", "the set of a month"},
+        {"v.u|a.c4,@000000EQDMAA", "the set of a month"}, {"v.u|a.c41,=", "a member is malformed"},
+        {"v.u|a.c41,=1 2 3 4", "more than three"}, {"v.u|a.c41,=2 1", "do not ascend"},
+        {"v.u|a.c41,=1 1", "do not ascend"}, {"v.u|a.c41,=01", "a member is malformed"},
+        {"v.u|a.c41,=1 ", "a member is malformed"}, {"v.u|a.c41,=4294967296", "a member is malformed"},
         {"v.u|a.c41,=~00000000ffffffff", "a member is malformed"}, {"v.u|a.c41,@", "a chunk is malformed"},
         {"v.u|a.c41,@000000", "a chunk is malformed"}, {"v.u|a.c41,@000000EQDMAA ", "a chunk is malformed"},
         {"v.u|a.c41,@000000EQDMAB", "a chunk is malformed"},
