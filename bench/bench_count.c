@@ -229,7 +229,8 @@ int main(int argc, char **argv)
     printf("%llu events, %zu counters\n", (unsigned long long)events,
         counters->n_totals + counters->n_subtotals);
     printf("to a committed slice %.0f events a processor second\n", ours[rounds / 2]);
-    printf("batches and texts at most %.0f MB; written to disk %.1f times the slice's file\n",
+    printf(
+        "memory of batches and texts: at most %.0f MB; bytes written to disk: %.1f times the slice's file\n",
         memory_bytes / 1e6, written_ratio);
     if (reads)
         printf("the process's own memory grew by at most %.0f MB; the slowest of its reads took %.0f ms\n",

@@ -4,8 +4,8 @@
     bench_count_waits.py CONFIG CLICKS        run by scripts/bench, which names the build
 
 pubsub and the client have processor 0, the aggregator has processor 1. Every 2 ms the client sends GET /ping, or a get of the total
-of all events, in turn. Meanwhile a slice is sealed every two seconds, and the compactor archives and clears them. The same requests to
-the aggregator once it has counted everything show what the machine itself costs."""
+of all events, in turn. Meanwhile a slice is sealed every two seconds, and the compactor archives and clears the sealed slices. The same
+requests to the aggregator once it has counted everything show what the machine itself costs."""
 import os
 import sys
 import threading

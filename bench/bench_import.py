@@ -3,9 +3,10 @@
 
     bench_import.py [ROUNDS]        run by scripts/bench, which names the build
 
-LINES subtotals of random users and hours, in random order. Both have 256 MB and the same processors: one, then two. The archive has as
-many shards, because the compactor merges each with a thread of its own. sort only orders and writes the lines; the import also checks each line, adds up, derives the rollups, makes the index and syncs. Shown are medians of
-seconds and of processor seconds, and the ratio within each round. Rounds alternate."""
+LINES subtotals of random users and hours, in random order. The import and sort each have 256 MB and the same processors: first one, then
+two. The archive has as many shards, because the compactor merges each with a thread of its own. sort only orders and writes the lines; the
+import also checks each line, adds up, derives the rollups, makes the index and syncs. Shown are medians of seconds and of processor
+seconds, and the ratio within each round. Rounds alternate."""
 import os
 import random
 import shutil

@@ -113,8 +113,9 @@ struct tail_scan {
     bool too_many;              /* the scan stopped because too many positions look like frames */
 };
 
-/* Encodes the statement in the newest marker: the file of a segment is synced up to `position`, and its payload up to
- * the offset `durable`. `seed` is the segment's seed, so the statement is valid only for this segment. */
+/* Encodes the statement of the newest marker, which says that the segment's file is synced up to `position`, and its
+ * payload up to the offset `durable`. `seed` is the segment's seed, so the statement is valid only for this
+ * segment. */
 #define SYNCED_END ((size_t)24)
 void synced_end_encode(uint64_t position, uint64_t durable, uint64_t seed, char out[SYNCED_END]);
 /* Tries every position from `from` on and records the intact frames whose offset is at least `offset`. The scan stops

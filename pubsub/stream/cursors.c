@@ -16,7 +16,7 @@ struct lag_meter {
     /* points between `from` and the reader, with the number of lines after `from` */
     struct line_point *passed;
     size_t n_passed, cap_passed;
-    /* The following members are the last result. */
+    /* The following members are the result of the latest complete measurement. */
     bool seen;
     uint64_t at;
     int64_t lines_at; /* line number of the line at the cursor in the index */

@@ -3,8 +3,8 @@
 
 #define EVICT_ITEMS_MAX 50000 /* messages per call */
 #define EVICT_BYTES_MAX (4u << 20)
-/* A REMOVE record of one message needs a frame of 88 bytes, plus 8 for a destination. Each further range adds 16
- * bytes. */
+/* A REMOVE record of one message needs a frame of 88 bytes, plus 8 if it names a destination. Each further range adds
+ * 16 bytes. */
 #define REMOVE_BYTES 96
 #define MOVE_BYTES 128 /* frame of a MOVE record with one message, without the bytes of the message */
 

@@ -12,7 +12,8 @@ struct http_world {
     struct listen_name name;
 };
 
-/* `config` is given base, stats and a name. SIGPIPE is ignored from then on. */
+/* Starts the server, after setting base, stats and server_name in `config`. From then on, the process ignores
+ * SIGPIPE. */
 void http_world_open(struct http_world *w, struct http_server_config *config);
 void http_world_close(struct http_world *w);
 int http_world_connect(const struct http_world *w); /* a socket that waits */

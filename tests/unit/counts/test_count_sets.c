@@ -386,8 +386,8 @@ static const struct count_value good = {.name = {"\0\0\0", 3}, .text = {"\1\0", 
 enum { CHOSEN = 10 * SET_CHUNK_HASHES };
 #define BEFORE_CHOSEN (UINT64_C(0x1233) << 48)
 
-/* Makes runs of hashes with one id, after a chunk with the id before. Run k has the hashes whose number is a multiple of
- * 2 + k, and some others. */
+/* Makes runs whose hashes share one chunk id, after hashes with the preceding chunk id. Run k has the hashes whose
+ * number is a multiple of 2 + k, and some others. */
 static void make_runs_of_chosen_hashes(size_t n_runs)
 {
     for (size_t k = 0; k < n_runs; k++) {

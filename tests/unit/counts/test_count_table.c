@@ -1,4 +1,5 @@
-/* count_table and count_merge against texts that are added up and sorted by themselves. */
+/* Compares count_table and count_merge with a model that stores each count as a text, sorts the texts, and adds up
+ * equal texts. */
 #include "support/cm.h"
 
 #include "support/count_fixture.h"

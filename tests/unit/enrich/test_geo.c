@@ -168,7 +168,7 @@ static void test_files_that_are_refused(void **state)
     check_refused("bad.mmdb", "bad.mmdb: not a MaxMind DB file");
     write_file("bad.mmdb", BYTES_LITERAL("1.2.3.0,1.2.3.255,US\n"));
     check_refused("bad.mmdb", "bad.mmdb: ");
-    for (size_t n = 1; n < city.len; n += 101) { /* the metadata are at the end */
+    for (size_t n = 1; n < city.len; n += 101) { /* a cut file has no metadata, which are at its end */
         write_file("bad.mmdb", bytes_of(city.ptr, n));
         check_refused("bad.mmdb", "bad.mmdb: ");
     }

@@ -308,7 +308,7 @@ static void counted(struct stream_publish *p, const struct journal_commit *commi
     stored_publishes += commit->result == JOURNAL_OK;
 }
 
-/* What was published last is committed while the streams are being closed. */
+/* The last publishes are committed while the streams are being closed. */
 static void closed_while_publishing(void **state)
 {
     struct world *w = *state;

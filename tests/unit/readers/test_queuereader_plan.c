@@ -687,7 +687,8 @@ static void a_bury_that_is_lost_starts_over(void **state)
     plan_free(&p);
 }
 
-/* A destination that refuses every run with message `bad`. */
+/* Returns the number of steps until message `bad` is buried and the others are delivered. The destination refuses
+ * each run that contains `bad`. */
 static unsigned tries_to_find(size_t n, size_t bad)
 {
     struct plan_config config = usual;

@@ -163,7 +163,8 @@ static void test_a_stored_code_never_changes(void **unused)
     assert_int_equal(set_code(BYTES_LITERAL("bob")), UINT64_C(0x1403c0c40f49b8e5));
 }
 
-/* Chunks hold exactly the set's codes, in the only form, and chunks make the set again. */
+/* The chunks of a set contain exactly its codes. Encoding these codes again gives the same bytes, and adding all
+ * chunks to an empty set gives an equal set. */
 static void test_chunks(void **unused)
 {
     (void)unused;

@@ -86,7 +86,8 @@ static void test_in_their_order_each_once(void **state)
     end(&r);
 }
 
-/* Between two pieces there may be a hole: the offset is that of the line that waits, wherever it is. */
+/* The stream may skip offsets between two pieces. line_queue_offset returns the offset of the next line, also after
+ * such a gap. */
 static void test_the_offset_of_what_waits(void **state)
 {
     struct reader r;

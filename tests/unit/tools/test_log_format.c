@@ -381,7 +381,7 @@ static void test_linear_work(void **state)
     assert_in_range(steps_of("h - a", " ", 1 << 20, NULL), 1, 6 << 20);
 }
 
-/* Each field could end at each blank. */
+/* In these formats each field may end at any blank; the steps stay within the limit. */
 static void test_bounded_work(void **state)
 {
     (void)state;
