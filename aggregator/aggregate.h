@@ -51,7 +51,7 @@ struct aggregate_config {
     size_t n_streams;
     size_t max_inputs; /* limit of aggregate_add_input calls */
     usec_t flush_interval;
-    /* limit of bytes for counting; over AGGREGATE_MEMORY_MIN / 2 and the keys of limited counters */
+    /* bytes for counting; more than AGGREGATE_MEMORY_MIN / 2 plus the keys of limited counters */
     size_t max_memory;
     struct minute_ring *minutes; /* ring of the streams' events; must outlive the aggregate; NULL: none */
     size_t max_sealed;           /* limit of sealed slices; 0: SEALED_MAX */
@@ -195,9 +195,9 @@ int64_t aggregate_newest_event(const struct aggregate *a, size_t stream);
 /* Returns the number of events since the start that a counter (totals first, then subtotals) counted as `(other)`
  * because of its max_keys. */
 uint64_t aggregate_over_max_keys(const struct aggregate *a, size_t counter);
-/* counters_reader_absent for the counted events. */
+/* Returns the result of counters_reader_absent for the counted events. */
 const char *aggregate_absent_field(const struct aggregate *a, size_t i);
-/* counters_reader_beyond for the lines so far. */
+/* Returns the result of counters_reader_beyond for the lines so far. */
 int64_t aggregate_time_beyond(const struct aggregate *a);
 
 #endif

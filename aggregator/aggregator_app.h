@@ -15,7 +15,8 @@
 struct app {
     struct daemon *daemon;
     struct counters *counters;
-    struct counted_since since; /* times of the counters; change when the archive is replaced */
+    struct counted_since
+        since; /* time from which each counter counts; changes when the archive is replaced */
     struct stream_names streams;
     struct aggregate *aggregate; /* NULL until recovery is complete; so are the members below */
     struct count_watermark *watermark;

@@ -15,8 +15,9 @@
  * 4. If the configuration of counters has changed, the open slice is sealed without further counts. A counter with an
  *    old name and a new key is refused, because old and new counts would be added up although they count different
  *    things.
- * 5. Counts from quarters_since on are of quarter hours. With resolution = 15m, it is the hour after the latest hour that
- *    has counts in the archive or in a slice. If counts of quarter hours exist, resolution = 1h is refused.
+ * 5. Counts from quarters_since on are of quarter hours. With resolution = 15m, quarters_since is the hour after the
+ *    latest hour with counts in the archive or in a slice. If counts of quarter hours exist, resolution = 1h is
+ *    refused.
  *
  * The functions block. No other process may use the directory.
  */
@@ -42,7 +43,7 @@ struct chain_next {
 };
 void chain_next_free(struct chain_next *next);
 
-/* The archive's current generation, as far as the bounds of values need it. */
+/* The sums of absolute values (value_sums.h) in the archive's current generation. */
 struct chain_archive {
     bool is_read;
     uint64_t generation, through;

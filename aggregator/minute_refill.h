@@ -4,7 +4,7 @@
  * and adds the lines from there up to the cursor at the start. The time is MINUTE_RING_MINUTES and MINUTE_RING_AHEAD
  * minutes before the start. Meanwhile the followers count the lines after the cursor.
  *
- * 1. The ring gets each line once: the refill the lines before the cursor, the follower the others.
+ * 1. The ring gets each line once: the refill adds the lines before the cursor, and the follower adds the others.
  * 2. The refill counts the lines with the present configuration.
  * 3. The ring covers the minutes of the refill once all streams are read. If retention has deleted lines of this time,
  *    a later time is used. If lines are missing in between, the ring covers only the minutes after the start. A stream

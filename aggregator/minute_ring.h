@@ -7,7 +7,7 @@
  * 1. An event has one row, in the minute of its time. A late event has a row if its minute is still in the ring. An
  *    event more than MINUTE_RING_AHEAD minutes ahead of the present minute has no row.
  * 2. The ring *holds* each minute from minute_ring_from on: it has the row of every event of the minute that is
- *    counted. The minutes before have rows only until the ring drops them.
+ *    counted. An earlier minute may have rows of some of its events, until the ring drops the minute.
  * 3. The rows and the names (5) have at most max_bytes. If they need more, the ring drops its oldest minute with rows,
  *    and minute_ring_from is then later than this minute. An event of a dropped minute has no row.
  * 4. A minute is dropped once it is MINUTE_RING_MINUTES older than the present minute.

@@ -35,7 +35,8 @@ struct reads_bounds {
     /* limit of bytes before which the last record (or its last count) begins; 0: unlimited */
     size_t max_bytes;
     bool has_members; /* sets are printed with their chunks, otherwise with their size (counts/set_text.h) */
-    /* number of `names`, which are sorted; only they are read, and only records with one of them; 0: all names */
+    /* number of `names`, in ascending order. Only counts of these names, and only records with such a count, are
+     * read; 0: all names */
     size_t n_names;
     const struct bytes *names;
 };

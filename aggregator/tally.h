@@ -69,13 +69,13 @@ void tally_set_now(struct tally *t, int64_t now);
 enum counters_verdict tally_line(struct tally *t, struct bytes line, const char **reason, int64_t *time);
 /* Adds the line that tally_line has just counted to the ring. `time` is the event's time. */
 void tally_count_minute(struct tally *t, int64_t time);
-/* Adds a line to the ring only. A key has its own name if its limit has the key or has room. Values that tally_line would
- * reject now, because of a full sum, are not added. */
+/* Adds a line to the ring only. A key that its limit (key_limit.h) neither has nor has room for counts as `(other)`.
+ * Values that tally_line would reject now, because of a full sum, are not added. */
 void tally_refill_line(struct tally *t, struct bytes line);
 /* Returns the positions of the counters in the rows of the ring. */
 struct minute_columns tally_minute_columns(const struct tally *t);
-/* The sums of absolute values of the lines counted since the last tally_take with `ends_slice`, which begins with the
- * sum 0, plus those of tally_begin_sums. Has the totals with a value. */
+/* The sums of absolute values in the open slice, one for each total with a value: those of tally_begin_sums, plus the
+ * values of the lines counted since then. tally_take with `ends_slice` sets the sums to 0. */
 const struct value_sums *tally_sums(const struct tally *t);
 /* Adds the sums of the open slice, before the first line. */
 void tally_begin_sums(struct tally *t, const struct value_sums *slice);

@@ -79,7 +79,7 @@ struct breakdown {
     size_t n_rows, kept;
     struct breakdown_sum last; /* last row so far; unused until the number of rows reaches the limit */
     int64_t left_out,
-        left_out_hash; /* largest count without a row: of all sums, and of hashes; or INT64_MIN */
+        left_out_hash; /* largest count without a row, of all sums, and of the sums under hashes; INT64_MIN: none */
     size_t n_left_out; /* number of sums without a row that have the count `left_out` */
     bool has_worst;    /* the number of kept rows has reached the limit */
     struct buf worst;  /* text of the last kept row; valid if has_worst */

@@ -28,7 +28,7 @@ struct door_config {
 int door_open(const struct door_config *config, struct door **out, struct error *error);
 void door_close(struct door **d);
 struct enrich *door_enrich(struct door *d); /* NULL without a door */
-/* Begins the events of the request's client. `d` may be NULL. */
+/* Sets the client of the next events: the client of the request. `d` may be NULL. */
 void door_begin(struct door *d, const struct http_request *req);
 /* Returns the time for which a key of visitors is valid (seconds). 0: the door adds no visitor. `d` may be NULL. */
 int64_t door_key_seconds(const struct door *d);

@@ -5,10 +5,11 @@
  *
  * 1. parameters_check refuses an unknown, misplaced, repeated or contradictory parameter, so that a misspelling does not
  *    silently change the query.
- * 2. The names of the endpoints series, breakdown, compare and top are parameters at every endpoint. Names that only a
- *    query for sets takes, such as `all`, are parameters only there. Any other name is the label of a total. A counter
- *    with the label of a parameter must be named by ns=.
- * 3. A query repeats at most one parameter, at most QUERY_SERIES_MAX times; only a cohort repeats several, and a breakdown its conditions. */
+ * 2. A name that is a parameter of series, breakdown, compare or top is a parameter at every endpoint. Names that
+ *    only a query for sets takes, such as `all`, are parameters only there. Any other name is the label of a total. A
+ *    counter with the label of a parameter must be named by ns=.
+ * 3. A query may repeat one parameter, with at most QUERY_SERIES_MAX values. A cohort may repeat several parameters,
+ *    and a breakdown may repeat where=. */
 #ifndef MILLRACE_PARAMETERS_H
 #define MILLRACE_PARAMETERS_H
 

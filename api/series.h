@@ -22,7 +22,7 @@
 struct series_row {
     int64_t start, end; /* start of the unit, and start of the next unit */
     int64_t n;
-    int64_t events; /* count of the series of events, if the series has one */
+    int64_t events; /* count of the same row in the series `events`, if there is such a series */
 };
 struct series_count {
     int64_t unit; /* number of the unit (units_order) */

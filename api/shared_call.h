@@ -30,7 +30,8 @@
 #include "http/client/http_client.h"
 #include <sys/queue.h>
 
-#define SHARED_KEYS_MAX 8 /* at most; with the common key still few keys for the aggregator (TINY_KEYS) */
+#define SHARED_KEYS_MAX                                                                                      \
+    8 /* limit of different keys; with the common key, at most TINY_KEYS of the aggregator */
 #define SHARED_TARGET_MAX ((size_t)1 << 10)
 
 struct shared_part;

@@ -38,7 +38,7 @@ struct unique_count {
     struct error error; /* of UNIQUE_DAMAGED */
     struct set_cover cover;
     size_t opened; /* memory of opened sets */
-    size_t room;   /* for opened sets; 0 at first */
+    size_t room;   /* bytes of memory for opened sets; 0 at first */
 };
 
 void unique_count_init(struct unique_count *c, const struct unique_query *query);
@@ -48,7 +48,7 @@ size_t unique_count_bytes(const struct unique_count *c);
 bool unique_count_begin(struct unique_count *c, uint64_t max_rows);
 /* Makes numbers until `end` (monotonic). Returns true if more remain. Any thread may call it. */
 bool unique_count_run(struct unique_count *c, usec_t end);
-/* Makes room for the opened sets. Returns false if they had room. */
+/* Makes room for the opened sets. Returns false if they already had room. */
 bool unique_count_make_room(struct unique_count *c);
 
 #endif

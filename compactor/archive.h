@@ -32,7 +32,7 @@ enum compact_result archive_recover(const char *archive, struct error *error);
  * sets *must_ask. */
 enum compact_result archive_undo(const char *archive, const struct manifest *current, uint64_t through,
     bool discards, bool *must_ask, struct error *error);
-/* The highest number of a generation that was ever current. The next generation has a higher number. */
+/* Returns the highest number of a generation that was ever current. The next generation gets a higher number. */
 uint64_t archive_newest(const char *archive, uint64_t current);
 
 /* Creates the empty generation 0 if there is no current generation. Call archive_recover first. */

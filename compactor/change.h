@@ -5,8 +5,8 @@
  * change can be killed and repeated like any run.
  *
  * 1. An import that is repeated after its generation became current is refused: the manifest lists its files.
- * 2. A repeated removal makes the same records again. If no generation has the key, nothing is removed. An interrupted removal may leave
- *    older generations with the key, which the repeated one removes.
+ * 2. A repeated removal makes the same records again. If no generation has the key, nothing is removed. An
+ *    interrupted removal may leave older generations with the key. The repeated removal removes these generations.
  * 3. forget removes a key's records in every namespace, or in one namespace and its subtotals, and the lookups that
  *    only these records use. A removal from a namespace that the archive does not have is refused.
  * 4. forget_sub moves the counts of a sub key to `(other)`. The run must merge no slices (forget_sub.h).
@@ -18,7 +18,7 @@
 #include "compactor/run.h"
 
 struct change_spec {
-    const char *archive; /* recovered; has a current generation */
+    const char *archive; /* path; the archive is recovered and has a current generation */
     char *const *imports;
     size_t n_imports;
     const struct import_csv_spec *csv; /* the imports are CSV; NULL: records */

@@ -22,15 +22,15 @@
 /* All texts are borrowed until import_csv_free. */
 struct import_csv_spec {
     const struct counters *counters;
-    const char *counter; /* a namespace, or LABEL or LABEL/LABEL; NULL: each row names one in `counter` */
-    const char *date, *key, *sub, *count; /* names of columns; NULL: the usual ones */
-    const char *period;                   /* the date of all rows; NULL: it is in a column */
-    bool counts_rows;                     /* a row counts once, and has no count */
-    const char *unit;                     /* of the dates: hour, day or month; NULL: by their form */
-    const char *zone;                     /* of the process, for the dates without an offset */
-    const char *encoding;                 /* of the files (line_source_as_text) */
-    char delimiter;                       /* 0: found */
-    bool skips_bad;                       /* leave wrong rows out */
+    const char *counter; /* a namespace, LABEL or LABEL/LABEL; NULL: from the column `counter` */
+    const char *date, *key, *sub, *count; /* names of columns; NULL: the default names */
+    const char *period;                   /* the date of all rows; NULL: from the column of dates */
+    bool counts_rows;                     /* each row counts once; there is no column of counts */
+    const char *unit;                     /* unit of the dates: hour, day or month; NULL: from their form */
+    const char *zone;     /* zone of dates without an offset; becomes the zone of the process */
+    const char *encoding; /* encoding of the files (line_source_as_text) */
+    char delimiter;       /* 0: found in the first line (csv_record.h) */
+    bool skips_bad;       /* skip wrong rows */
 };
 
 struct import_csv;
@@ -39,7 +39,7 @@ struct import_csv;
 struct import_csv *import_csv_new(
     const struct import_csv_spec *spec, int64_t quarters_since, struct error *error);
 void import_csv_free(struct import_csv **c);
-/* The namespace of the only counter; "": rows name it. */
+/* The namespace of the counter of all rows; "": each row names its counter. */
 const char *import_csv_ns(const struct import_csv *c);
 
 enum import_csv_result {
@@ -48,19 +48,19 @@ enum import_csv_result {
     IMPORT_CSV_WRONG,      /* a wrong row: *why */
     IMPORT_CSV_UNREADABLE, /* a wrong file: *why */
 };
-/* The next line begins a file. */
+/* Begins a file with the next line. */
 void import_csv_begin(struct import_csv *c);
-/* A line with its LF. *why is valid until the next call. */
+/* Takes a line with its LF. *why is valid until the next call. */
 enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why);
-/* The file ends. */
+/* Ends the file. */
 enum import_csv_result import_csv_end(struct import_csv *c, const char **why);
-/* The lines from the one that *why is about to the last line: those of the row, or from the quote that is never
- * closed. */
+/* The number of lines from the line that *why concerns to the last line: the lines of the row, or the lines from a
+ * quote that is never closed. */
 size_t import_csv_lines(const struct import_csv *c);
 
-/* The records of a row, each with its LF; none if the count is 0. Valid until the next call. */
+/* The records of the latest row, each with its LF; empty if the count is 0. Valid until the next call. */
 struct bytes import_csv_records(const struct import_csv *c);
-/* The days and months of all rows until now. */
+/* The imported days and months of all rows so far. */
 const struct coarse *import_csv_coarse(const struct import_csv *c);
 
 #endif

@@ -5,9 +5,9 @@
  *     2024-01-31T13  2024-01-31 13  2024013113    an hour
  *     2024-01-31T13:05:00  2024-01-31 13:05  a time (rfc3339_read_lenient)
  *
- * A zone may follow a date with dashes. Other dates are in the process's zone. An hour or time that its clocks
- * skip is wrong, and of two times that they show alike, the first counts. A day whose midnight they skip begins at
- * the next shown time. */
+ * A zone may follow a date with dashes. Other dates are in the process's zone. An hour or time that the clocks of the
+ * zone skip is wrong. Of two equal times after clocks are set back, the first counts. A day without midnight begins
+ * at its first shown time. */
 #ifndef MILLRACE_IMPORT_DATE_H
 #define MILLRACE_IMPORT_DATE_H
 
@@ -17,14 +17,14 @@ enum import_unit { IMPORT_TIME, IMPORT_HOUR, IMPORT_DAY, IMPORT_MONTH };
 
 struct import_date {
     enum import_unit unit;
-    int64_t from, to; /* Unix seconds; of a time both are equal */
-    bool is_naive;    /* without a zone */
+    int64_t from, to; /* Unix seconds; equal for a time */
+    bool is_naive;    /* the text has no zone */
 };
 
-/* IMPORT_TIME: no such unit. */
+/* Returns the unit with this name, or IMPORT_TIME for an unknown name. */
 enum import_unit import_unit_named(const char *name);
-/* `unit` is that of the dates, or IMPORT_TIME for the unit of their form. Returns NULL, or the reason, a constant
- * text. */
+/* Reads a date of the unit `unit`; IMPORT_TIME: the form of the text determines the unit. Returns NULL, or a constant
+ * text with the reason why the text is wrong. */
 const char *import_date_read(struct bytes text, enum import_unit unit, struct import_date *out);
 
 #endif

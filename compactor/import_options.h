@@ -5,7 +5,7 @@
 #include "compactor/import_csv.h"
 #include "config/options.h"
 
-/* Refuses settings that mean nothing together. Returns as import_options_read. */
+/* Refuses settings that exclude each other. Returns the same as import_options_read. */
 int import_options_check(const struct options *o, struct error *error);
 /* Sets *out, whose counters are NULL without --format=csv; free it with import_options_free. Makes --time-zone the
  * zone of the process. Returns 0, or -1; error->code is then an exit status. */

@@ -28,7 +28,7 @@
 /* The newest slice. Later slices count by quarter hour from the same time. */
 struct run_newest {
     bool exists;
-    int64_t quarters_since; /* 0: it counts by hour */
+    int64_t quarters_since; /* 0: the slice counts by hour */
     /* The sums of an open slice of a stopped aggregator, which the run cannot merge. The owner of the run_spec frees
      * them. */
     struct value_sums sums;
@@ -86,9 +86,9 @@ struct run_spec {
     const struct value_sums *sums; /* absolute values of the added records; NULL: none */
     const char *new_counters; /* canonical lines of counters that only the added records have; NULL: none */
     struct import_periods periods;    /* periods of the sources */
-    struct run_newest newest;         /* read before the sources were */
+    struct run_newest newest;         /* read before the sources were read */
     const struct coarse *coarse;      /* counts of the sources for whole days or months; NULL: none */
-    const struct coarse *kept_coarse; /* those of the archive after the filter; NULL: all of the archive */
+    const struct coarse *kept_coarse; /* spans of the archive that the filter keeps; NULL: all spans */
     /* Selects the counts to keep, in the archive and in the slices; NULL: all. */
     const struct record_filter *filter;
     int64_t hours_from;  /* drop subtotals of hours before this time, and keep their days; 0: drop no hours */

@@ -10,8 +10,9 @@
  * 2. The set of a day includes the sets of its hours. A day has a set if the old or the added sets have it, or if two or
  *    more of its hours have sets. The same holds for an hour and its quarter hours. A month has a set if two or more of its
  *    days have sets. Before `hours_from`, the sets of hours and quarter hours become parts of the day's set.
- * 3. Every old set is verified, except those of months that are made anew.
- * 4. Memory: the sets of one period, one hour, one day and one month of a key, and 8 bytes for each set of the shard.
+ * 3. Every old set is verified, except the set of a month that is made again.
+ * 4. Memory: the sets of the current period, one hour, one day and one month of a key, and 8 bytes for each set of
+ *    the shard.
  * 5. The files of the shard are made with its first set. A shard without sets has no files.
  */
 #ifndef MILLRACE_SET_MERGE_H
@@ -22,7 +23,7 @@
 struct set_merge;
 
 struct set_merge_spec {
-    const char *directory; /* of the unfinished generation; borrowed */
+    const char *directory; /* directory of the unfinished generation; borrowed */
     uint32_t shard, shards;
     int64_t hours_from;
     size_t buffer_bytes;

@@ -127,7 +127,7 @@ struct pipeline_daemon {
     int64_t pid;       /* 0: the daemon is not running */
     unsigned restarts;
     char *last_error;               /* the last logged error, or how the process ended; NULL: none */
-    char *remedy;                   /* that the daemon has logged with last_error; NULL: none */
+    char *remedy;                   /* remedy that the daemon has logged with last_error; NULL: none */
     int64_t error_at, restarted_at; /* Unix seconds; 0: never */
 };
 

@@ -32,7 +32,7 @@ struct generation_info {
     uint64_t number, through, records, bytes;
     uint64_t content;       /* manifest_content of the archive; 0 for one file */
     int64_t until;          /* `until` of the manifest; 0 for one file */
-    int64_t quarters_since; /* of the manifest; 0: no quarter hours, or one file */
+    int64_t quarters_since; /* as in the manifest; 0: no quarter hours, or one file */
     int64_t modified;       /* time of the latest modification of any file, in Unix seconds */
     uint32_t shards;
     bool is_cut; /* the last line of a file has no LF */
@@ -134,10 +134,11 @@ uint64_t generation_cursor_bytes(const struct generation_cursor *c);
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
 /* The place at which an answer is cut, and where the next answer continues. */
 struct generation_cut {
-    uint64_t records, bytes; /* already in the answer before this cursor; set by the caller */
-    struct bytes next;       /* the key of the first excluded record, or of `part` */
-    struct bytes part;       /* the first part of a long record that is cut inside, without LF; or empty */
-    struct bytes name;       /* the name of the first count excluded from the record of `part` */
+    uint64_t records,
+        bytes;         /* records and bytes already in the answer before this cursor; set by the caller */
+    struct bytes next; /* the key of the first excluded record, or of `part` */
+    struct bytes part; /* the first part of a long record that is cut inside, without LF; or empty */
+    struct bytes name; /* the name of the first count excluded from the record of `part` */
 };
 /* Limits the answer to `max_records` records (0: unlimited) that start within `max_bytes`, but at least one record
  * and all lines of its last key. In an archive, a record of more than RECORD_WHOLE_MAX bytes is cut inside; the

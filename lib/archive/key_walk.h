@@ -23,7 +23,7 @@ struct key_walk_query {
     size_t n_ns;
     uint64_t limit;
     uint64_t
-        max_search;  /* refuse a walk if the records and texts from `start` on have more bytes; 0: never */
+        max_search; /* a walk is refused if the records and texts from `start` on have more bytes; 0: no limit */
     unsigned effort; /* multiplies the work of a walk whose caller handles other events between steps; 0: 1 */
 };
 

@@ -26,15 +26,15 @@ int line_source_check(struct line_source *s, struct error *error);
 void line_source_limit(struct line_source *s, size_t bytes);
 
 /* Reads text of any origin as UTF-8 with LF: converts it from `encoding` (iconv; NULL: UTF-8, or UTF-16 with its byte order mark), and if
- * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces invalid characters of
- * `encoding`, of which the shortest has 2 bytes in UTF-16 and 4 in UTF-32. Call before the first read, with an encoding that
- * line_source_has_encoding knows. */
+ * the first line ends in a CR alone, each CR becomes an LF. Offsets count the converted bytes. U+FFFD replaces
+ * invalid characters of `encoding`; in UTF-16 at least 2 bytes at a time, in UTF-32 at least 4. Call before the first
+ * read, with an encoding that line_source_has_encoding knows. */
 void line_source_as_text(struct line_source *s, const char *encoding);
 bool line_source_has_encoding(const char *encoding);
 /* Returns how many times U+FFFD has replaced bytes since the last call of line_source_take_replaced. */
 uint64_t line_source_take_replaced(struct line_source *s);
-/* Skips NULs at the beginning of a line, as they are in a log that was truncated while a program writes it without O_APPEND. They count
- * in offsets, but not in lines. */
+/* Skips NULs at the beginning of a line. A log that is truncated while a program writes to it without O_APPEND has
+ * such NULs. The NULs count in offsets, but not in lines. */
 void line_source_skip_holes(struct line_source *s);
 
 /* Sets a callback for pipes and terminals. While the input has nothing to read, line_source calls `idle` every LINE_SOURCE_IDLE. Once
@@ -63,7 +63,8 @@ enum line_source_result line_source_next(
     struct line_source *s, bool more_may_come, struct bytes *line, struct error *error);
 /* The offset after the last line that was returned or skipped. */
 uint64_t line_source_offset(const struct line_source *s);
-/* The number of bytes that the returned lines occupy in the file. For a compressed file the number is an estimate. */
+/* The number of bytes that the lines returned so far occupy in the file. For a compressed file the number is an
+ * estimate. */
 uint64_t line_source_consumed(const struct line_source *s);
 /* The number of bytes of the file that were read so far. */
 uint64_t line_source_fetched(const struct line_source *s);

@@ -3,8 +3,8 @@
  *     log_info("queue recovered", LOG_S("queue", name), LOG_U("messages", n));
  *     2012-03-25T01:00:00.123Z info simplequeue queue recovered queue=default messages=12
  *
- * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix. Only a line over 4 KiB may
- *    take several, unless it goes to a file.
+ * 1. Each call writes its line with one write(2), so lines of different threads and processes do not mix. Only a line
+ *    over 4 KiB may take several writes, unless the log is a file.
  * 2. Values are escaped, so a line never contains a control byte. A value with a space, a quote or '=' is quoted.
  * 3. The log never writes to standard output, which is for data.
  * 4. After log_init, no call waits for the reader of the log. A line that does not fit into the reader's pipe is dropped and counted. The
@@ -40,7 +40,7 @@ struct log_field {
  * must stay valid. Before log_init is called, the level is info, the format is text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
-/* The number of events of that level, for a metric. Events below the level of log_init count, too. */
+/* The number of log_ calls with this level, for a metric. Calls below the level of log_init count, too. */
 uint64_t log_count(enum log_level level);
 
 /* Writes a line of another program, with its LF. */

@@ -8,12 +8,13 @@
  * fraction of a second. Converts a leap second to the previous second. Stores Unix seconds in *out. Returns false if
  * the text is malformed or the date does not exist. */
 bool rfc3339_read(struct bytes text, int64_t *out);
-/* A time without a zone is in the process's zone (TZ), where a change of the clocks may show it twice, or skip it. */
+/* Where the zone of a time comes from. A time without a zone is in the process's zone (TZ), whose clocks may show a
+ * time twice, or skip it. */
 enum rfc3339_zone {
     RFC3339_ZONED,
     RFC3339_NAIVE,
     RFC3339_TWICE,   /* the result is the first of both times */
-    RFC3339_SKIPPED, /* the result is as long after the change as the text is after the last shown time */
+    RFC3339_SKIPPED, /* clocks never show the time; the result counts on from the last shown time */
 };
 /* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC"
  * and " GMT", a blank before a zone, no seconds, and no zone. With `zone` NULL, a time without a zone is

@@ -13,7 +13,7 @@
 #define PORT_AGGREGATOR 8082
 #define PORT_SORTDB 8083
 #define PORT_QUEUE_TO_PUBSUB                                                                                 \
-    8084 /* used only by `millrace up`: alone, queue_to_pubsub serves HTTP only with --port */
+    8084 /* used only by `millrace up`; otherwise queue_to_pubsub serves HTTP only with --port */
 #define PORT_API 8088
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of

@@ -1,4 +1,4 @@
-/* pipeline_dirs: the directories of a pipeline. `config` may be NULL: defaults. */
+/* pipeline_dirs: the directories of a pipeline. If `config` is NULL, the functions use the defaults. */
 #ifndef MILLRACE_PIPELINE_DIRS_H
 #define MILLRACE_PIPELINE_DIRS_H
 

@@ -21,7 +21,7 @@
 
 #include "json/json_fields.h"
 
-#define BUCKET_EXPONENT_MIN (-9) /* of the first digit of a number other than zero */
+#define BUCKET_EXPONENT_MIN (-9) /* lowest exponent of the first digit of a number other than zero */
 #define BUCKET_EXPONENT_MAX 18
 #define BUCKET_LAST (90 * (BUCKET_EXPONENT_MAX - BUCKET_EXPONENT_MIN + 1)) /* the first is -BUCKET_LAST */
 #define BUCKET_TEXT_MAX 16 /* bytes of a name or a middle, with NUL */

@@ -1,9 +1,11 @@
-/* coarse: which counts of a counter are those of whole days or months, although they stand in one hour.
+/* coarse: the time in which a counter's counts are of whole days or months, although each is stored in one hour.
  *
- * An import of counts by day (docs/guide/import.md) adds the count of a day to the day's first hour. The manifest keeps, for each counter
- * and unit, the time from the first imported unit to the end of the last one. Answers mark each row in this time whose bounds cut a unit.
+ * An import of counts by day (docs/guide/import.md) adds the count of a day to the day's first hour. The manifest
+ * keeps a span for each counter and unit: the time from the first imported unit to the end of the last one. Answers
+ * mark each row in this span whose bounds cut a unit.
  *
- * 1. Spans of one counter and unit are joined, also across a gap. Their zone is "" if they differ in it.
+ * 1. Spans of one counter and unit are joined, also across a gap. The zone of a joined span is "" if the zones of its
+ *    parts differ.
  * 2. The text of a counter's spans, such as "day 1704067200 1706745600 UTC", is the same in the manifest and in replies.
  */
 #ifndef MILLRACE_COARSE_H
@@ -17,8 +19,8 @@
 enum coarse_unit { COARSE_DAY, COARSE_MONTH, COARSE_UNITS };
 
 struct coarse_span {
-    int64_t from, to;            /* Unix seconds; to 0: no unit was imported */
-    char zone[COARSE_ZONE_TEXT]; /* in which the units begin; "": not known, or several */
+    int64_t from, to;            /* Unix seconds; `to` is 0 if no unit was imported */
+    char zone[COARSE_ZONE_TEXT]; /* zone of the units; "": not known, or several zones */
 };
 
 /* The spans of one counter. */
@@ -35,20 +37,20 @@ struct coarse {
 };
 
 const char *coarse_unit_name(enum coarse_unit unit);
-/* Adds a span to that of the counter and unit. */
+/* Joins a span to the span of the counter and unit. */
 void coarse_add(struct coarse *c, struct bytes ns, enum coarse_unit unit, const struct coarse_span *span);
 /* Adds all spans of another list. */
 void coarse_join(struct coarse *c, const struct coarse *more);
-/* Shortens the spans of a counter whose counts before `time` are dropped. A rest that is shorter than a day (of 23 hours) or month is dropped
- * too, because its unit began before `time`. */
+/* Shortens the spans of a counter whose counts before `time` are dropped. A remainder that is shorter than the
+ * shortest day (23 hours) or month (28 days) is dropped, too, because its unit began before `time`. */
 void coarse_drop_before(struct coarse_counter *counter, int64_t time);
-/* All zero: the counter has no span. */
+/* Returns the spans of a counter. All zero: the counter has no span. */
 struct coarse_counter coarse_of(const struct coarse *c, struct bytes ns);
 void coarse_free(struct coarse *c);
 
 /* Appends the text of a counter's spans, which is empty without spans. */
 void coarse_print(const struct coarse_counter *counter, struct buf *out);
-/* Reads that text. False: it is malformed. */
+/* Reads the text of coarse_print. Returns false if the text is malformed. */
 bool coarse_read(struct bytes text, struct coarse_counter *out);
 
 #endif

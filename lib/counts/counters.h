@@ -27,16 +27,16 @@
  * A unique counter has a set of members for each key of its total and each UTC day, hour or quarter hour
  * (docs/internals/sets.md). A
  * member is a field or a function of a field, and follows the same rules, except that a missing, null or empty value is
- * not a member, and that a member is not bounded to max_text. The sets have the members of all events of the key, even of
- * events that the total does not count.
+ * not a member, and that max_text does not shorten a member. The sets have the members of all events of the key, even
+ * of events that the total does not count.
  *
  * 1. The namespaces of totals are unique, and so are those of subtotals and unique counters together. The second part
  *    of such a namespace is the namespace of a total.
  * 2. Counters keep the configuration's order. The default label of a total is its namespace. The default label of a
  *    subtotal or a unique counter is the first part of its namespace. Labels are unique among the totals, and among the
  *    subtotals and the unique counters of each total.
- * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If one takes too many
- *    steps, the line is rejected.
+ * 3. The conditions skip_if and keep_if (condition.h) decide whether a line is an event. If a condition takes too
+ *    many steps, the line is rejected.
  * 4. counters_extract either returns every key of an event or rejects the event. An event is counted under all counters
  *    or under none.
  */

@@ -114,7 +114,7 @@ void daemon_set_ready(struct daemon *d);
 /* With --daemon, lets the parent process exit with 0. A daemon calls daemon_notify_parent if it must wait for another
  * daemon before it is ready. daemon_set_ready also calls daemon_notify_parent. */
 void daemon_notify_parent(void);
-/* The conditions of the daemon (notices.h). For each, the caller knows the remedy that ends it. */
+/* The conditions of the daemon (notices.h). The caller passes the remedy that ends the condition. */
 #define DAEMON_WAIT "wait; `millrace status --watch` shows the progress"
 #define DAEMON_REPAIR_DISK "repair the disk, then restart the daemon"
 /* A remedy that begins with DAEMON_DISK ends each problem of the disk, so `millrace status` shows these as one. */

@@ -40,7 +40,7 @@ struct notice {
 };
 
 struct notices {
-    struct notice all[NOTICES_MAX + NOTICES_UNNAMED_MAX + 1]; /* those with a subject first */
+    struct notice all[NOTICES_MAX + NOTICES_UNNAMED_MAX + 1]; /* notices with a subject come first */
     size_t n_unnamed;
 };
 

@@ -1,8 +1,8 @@
 /* client_address: the address of the client, from the connection or from the header of a trusted proxy.
  *
- * Each proxy appends the address that it has accepted the request from to the header. A client may send the header
- * with any content. So the header counts only if the request comes from a trusted proxy, and the client is the
- * rightmost address that is not a trusted proxy.
+ * Each proxy appends an address to the header: the address from which it has accepted the request. A client may send
+ * the header with any content. So the header counts only if the request comes from a trusted proxy, and the client is
+ * the rightmost address that is not a trusted proxy.
  *
  * 1. No content of the header can change the result if the request comes from another address than a trusted proxy.
  * 2. Content to the left of the client's address cannot change the result.
@@ -17,7 +17,7 @@
 #include <netinet/in.h>
 
 struct client_address {
-    uint8_t bytes[16]; /* of IPv6; an IPv4 address is mapped */
+    uint8_t bytes[16]; /* an IPv6 address; an IPv4 address in its mapped form */
 };
 #define CLIENT_ADDRESS_TEXT INET6_ADDRSTRLEN
 
@@ -40,10 +40,10 @@ struct trusted_proxies {
 int trusted_proxies_parse(const char *text, struct trusted_proxies *out, struct error *error);
 void trusted_proxies_free(struct trusted_proxies *t);
 
-/* Finds the client. `peer`: address of the connection, or "unix"; in a log it may be a list, whose last address is the
- * connection's. `header`: addresses separated by commas, as in X-Forwarded-For. If all addresses are trusted
- * proxies, the leftmost address of the header is the client. Returns false if there is no client: an address is
- * malformed or `unknown`, or a trusted proxy has sent no header. */
+/* Finds the client. `peer`: address of the connection, or "unix"; in a log, `peer` may be a list, whose last address
+ * is that of the connection. `header`: addresses separated by commas, as in X-Forwarded-For. If all addresses are
+ * trusted proxies, the leftmost address of the header is the client. Returns false if there is no client: an address
+ * is malformed or `unknown`, or a trusted proxy has sent no header. */
 bool client_address_find(
     const struct trusted_proxies *t, struct bytes peer, struct bytes header, struct client_address *out);
 

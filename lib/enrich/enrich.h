@@ -19,10 +19,11 @@
  *    the same visitor. The other values depend on the client and the files.
  * 4. A value that the door does not know is null, so counters count `None`, and the aggregator does not take the field
  *    for a misspelt one. An event without a key, a time or an address has no visitor, and is counted by its reason.
- * 5. The agent of a client that sends none is empty, and the client a bot. If the source of the events has no agents, as
- *    some logs, the values of the agent are null.
+ * 5. If a client sends no agent, the agent is empty, and `bot` is true. If the source of the events has no agents, as
+ *    in some logs, the values of the agent are null.
  *
- * A further value is a row in door_settings.c and in set_members. One thread at a time may use a struct enrich. */
+ * To add a value, add a row in door_settings.c and a row in set_members. One thread at a time may use a struct
+ * enrich. */
 #ifndef MILLRACE_ENRICH_H
 #define MILLRACE_ENRICH_H
 
@@ -33,7 +34,7 @@
 struct enrich;
 
 struct enrich_input {
-    const char *time_field; /* of the events; a path */
+    const char *time_field; /* path of the events' time field */
     int64_t units_a_second;
     bool time_is_lenient;
 };
@@ -61,7 +62,7 @@ enum enrich_missed {
 struct enrich *enrich_new(const struct door_settings *settings, const struct enrich_input *input,
     struct stats *stats, usec_t wall, usec_t boot, struct error *error);
 void enrich_free(struct enrich **e);
-/* Reads the files as enrich_new does, and changes none. Returns 0, or -1 with the error. */
+/* Reads the files as enrich_new does, and changes no file. Returns 0, or -1 with the error. */
 int enrich_check(const struct door_settings *settings, struct error *error);
 /* Removes a further member, which contains the address, unless `ip` is among the values. */
 void enrich_drop(struct enrich *e, const char *member);

@@ -1,6 +1,7 @@
 /* event_members: copies the members of an event, except those that only a door may set.
  *
- * 1. A member is left out by its decoded name, as the counters read it: also "vis\u0069tor" and each repetition.
+ * 1. Members are left out by their decoded names, as the counters read names: "vis\u0069tor" is left out, too, and so
+ *    is each repetition.
  * 2. The bytes of the other members do not change. Only white space between members is left out. */
 #ifndef MILLRACE_EVENT_MEMBERS_H
 #define MILLRACE_EVENT_MEMBERS_H

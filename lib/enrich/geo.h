@@ -35,7 +35,7 @@ void geo_free(struct geo **geo);
 /* Sets *out, which is valid until the next call of a function of this header. */
 void geo_find(struct geo *geo, const struct client_address *address, struct geo_place *out);
 
-/* Why the present file is not in use, or NULL. Valid until the next call. */
+/* Returns the reason why the present file is not in use, or NULL. The text is valid until the next call. */
 const char *geo_problem(struct geo *geo);
 
 #endif

@@ -1,19 +1,19 @@
 /* user_agent: browser, operating system and kind of device of a user agent text, and whether a program sent it.
  *
  * The names are the families of uap-core's rules (agent_rules.h). A search of the rules costs thousands of times more
- * than a hit in the cache of texts seen.
+ * than a hit in the cache of earlier texts.
  *
  * 1. The text is untrusted. Only the first AGENT_TEXT_MAX bytes count, and each search has a limit of steps.
  * 2. The cache is bounded by `cache_bytes`, which includes keys, answers and the table. Only one answer may exceed the
- *    bound. A text that is seen once leaves before a text that is seen repeatedly, so a client that sends ever new
- *    texts does not evict the texts of the others.
+ *    bound. Texts that were seen once are evicted before texts that were seen repeatedly. So a client that always
+ *    sends new texts does not evict the texts of other clients.
  * 3. The cache never changes an answer.
  * 4. `device` is "phone", "tablet", "desktop", "tv" or "other". An iPad whose browser asks for desktop sites calls itself
  *    a Mac, and is a desktop.
  * 5. `bot` is true if the text is blank, if uap-core calls the device a spider, or if the text has the address of a page
- *    ("://") or a word such as "crawl" or "Headless". It is also true if the text begins as no browser's does and names
- *    neither an operating system nor a phone, as the texts of curl and HTTP libraries. Programs that send the text of a
- *    browser are missed. Text browsers (Lynx, w3m) are taken for programs.
+ *    ("://") or a word such as "crawl" or "Headless". `bot` is also true if the text does not begin like a browser's
+ *    text and names neither an operating system nor a phone. The texts of curl and HTTP libraries are such texts.
+ *    Programs that send the text of a browser are missed. Text browsers (Lynx, w3m) are taken for programs.
  *
  * A user_agents is used by one thread. */
 #ifndef MILLRACE_USER_AGENT_H

@@ -9,8 +9,8 @@
  *    period up to this number never gets a key again, even if the clock is set back.
  * 3. Several processes may share the file. Every access holds the lock of PATH.lock, and syncs the file's name. So no
  *    process uses a key that a power cut can take back, and all processes have the same key for a period.
- * 4. A damaged file, a file of a newer version or of other periods, and a file that other users own or may open are
- *    refused, and never overwritten.
+ * 4. These files are refused and never overwritten: a damaged file, a file of a newer version or of other periods,
+ *    and a file that other users own or may open.
  *
  * The file is text (docs/formats/visitor-keys.md). One thread at a time may use a struct visitor_keys. Times are Unix
  * seconds; `now` is the wall clock. */
@@ -40,7 +40,7 @@ struct visitor_key_set {
 
 #define VISITOR_FILE_MAX 4096 /* bytes */
 
-/* Days since 1970-01-01, or weeks since the Monday before. */
+/* Returns the number of the period: days since 1970-01-01, or weeks since the Monday before that day. */
 int64_t visitor_period_number(enum visitor_period period, int64_t time);
 int64_t visitor_period_end(enum visitor_period period, int64_t number);
 

@@ -49,7 +49,7 @@ void newest_marker_statement(const char *dir, uint64_t number, char out[SYNCED_E
 /* Removes all markers and syncs the directory. Returns 0, or -1 with errno. */
 int newest_marker_remove(const char *dir, int dir_fd);
 
-int file_open(const char *path); /* opens a file for reading; -1 with errno */
+int file_open(const char *path); /* opens a file for reading; returns -1 with errno on failure */
 /* Reads n bytes, or fewer at the end of the file. Returns the number of bytes, or -1 with errno. */
 ssize_t file_read(int fd, void *p, size_t n, uint64_t at);
 /* Copies the bytes from `at` up to `end` of one file to the same position in the other file. If source and destination

@@ -34,7 +34,7 @@ uint64_t set_view_size(const struct set_view *v);
 /* Reads the chunks of a view in ascending order (set_chunk.h). Set `view` and zero the other members. */
 struct set_chunks {
     const struct set_view *view;
-    size_t container, hash; /* the next of each kind */
+    size_t container, hash; /* the next container, and the next hash */
     struct buf chunk;
     char id[SET_CHUNK_ID];
 };

@@ -28,7 +28,7 @@ struct set_operand {
     size_t n;
 };
 
-/* At least one operand, and not only SET_NOT. */
+/* Returns the number of codes of the cohort. At least one operand has another role than SET_NOT. */
 uint64_t set_cohort_size(const struct set_operand *operands, size_t n);
 /* The number of different codes in all views. */
 uint64_t set_union_size(const struct set_view *views, size_t n);

@@ -33,7 +33,7 @@ static inline bool set_chunk_is_hashes(struct bytes id)
     return id.ptr[0] != 0;
 }
 uint64_t set_chunk_hash(struct bytes chunk, size_t i); /* the i-th hash of a chunk of hashes */
-/* True if the chunk `code` belongs to, or would belong to, comes after this chunk. */
+/* True if this chunk is before the chunk of `code`, whether or not the set contains `code`. */
 bool set_chunk_is_before(struct bytes id, struct bytes chunk, uint64_t code);
 /* Appends the chunk of `n` codes, which ascend and have the same id. */
 void set_chunk_append(const uint64_t *codes, size_t n, struct buf *out);

@@ -51,8 +51,8 @@ struct sql_comparison {
     const char *name;
     int column;
     unsigned char op;
-    double part;  /* an estimate of the part of the rows that match */
-    bool is_last; /* SQLite does not compare again */
+    double part;  /* estimated part of the rows that match (0 to 1) */
+    bool is_last; /* the table makes the whole comparison, so SQLite does not compare again */
 };
 
 int sql_table_connect(sqlite3 *db, void *tables, const char *schema, sqlite3_vtab **out);

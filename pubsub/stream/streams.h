@@ -3,8 +3,8 @@
  * 1. After streams_make has returned a stream, the stream exists even after a crash. Streams are never removed. After a refusal there is
  *    no directory.
  * 2. A stream's name satisfies bytes_is_name. Other entries of DIR/streams are ignored.
- * 3. No stream is made that would use descriptors that connections need, so a start has as many as this run. Streams that exist are all
- *    opened.
+ * 3. No stream is made that would use descriptors that connections need, so the next start has enough descriptors for
+ *    all streams. Streams that exist are all opened.
  * 4. streams_at returns the streams in byte order of their names.
  *
  * Only one thread at a time may call the functions of this header. streams_recover may run in another thread. Until
@@ -29,8 +29,9 @@ struct streams_config {
     const char *dir; /* an existing directory, locked by this process; copied */
     size_t max_streams;
     int (*descriptors)(void); /* the maximum number of open files; NULL: unlimited */
-    size_t max_producers;     /* in each stream; 0: the journal's default */
-    uint64_t segment_bytes; /* at most; an eighth of retain_bytes if that is less. 0: the journal's default */
+    size_t max_producers;     /* limit of producers of each stream; 0: the journal's default */
+    uint64_t
+        segment_bytes; /* limit of a segment, but at most an eighth of retain_bytes; 0: the journal's default */
     /* Returns the limits of a stream; NULL: no stream has limits. */
     struct stream_limits (*limits)(void *arg, const char *name);
     void *limits_arg;

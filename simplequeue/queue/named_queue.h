@@ -237,9 +237,10 @@ void named_queue_stop_erasure(struct named_queue *q);
 
 enum queue_erase_state { QUEUE_ERASE_NONE, QUEUE_ERASE_RUNNING, QUEUE_ERASE_DONE, QUEUE_ERASE_FAILED };
 struct queue_erasure {
-    enum queue_erase_state state; /* of the last erasure; NONE: no erasure since the start of the daemon */
-    uint64_t remaining;           /* bytes of the journal that the erasure has not yet trimmed */
-    const char *error;            /* FAILED: the reason, valid until the next erasure. Other states: NULL */
+    enum queue_erase_state
+        state;          /* state of the last erasure; NONE: no erasure since the start of the daemon */
+    uint64_t remaining; /* bytes of the journal that the erasure has not yet trimmed */
+    const char *error;  /* FAILED: the reason, valid until the next erasure. Other states: NULL */
 };
 struct queue_erasure named_queue_erasure(const struct named_queue *q);
 

@@ -1,5 +1,5 @@
-/* pipeline_status: a look at a running pipeline (the read of its status). A look contains the state and numbers of
- * each daemon, and problems with remedies.
+/* pipeline_status: a look at a running pipeline, which reads the status of all its daemons once. A look contains the
+ * state and numbers of each daemon, and problems with remedies.
  *
  * 1. Requests follow the flow of events: first to the queue, then for the ends of the streams, last for the
  *    aggregator's offsets. An event is deleted from the queue only after a stream has committed the event. If the

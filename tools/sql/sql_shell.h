@@ -7,7 +7,7 @@
 
 #include "tools/sql/sql_session.h"
 
-/* Returns the exit status: that of the last statement does not count. */
+/* Returns the exit status of the shell, which does not depend on failed statements. */
 int sql_shell_run(struct sql_session *s);
 
 #endif
