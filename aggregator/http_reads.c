@@ -14,7 +14,7 @@
 #define WORK_KEY (WORK_MAX / 2) /* counts per key of a request with few keys, which API questions share */
 #define WORK_TINY 4096          /* counts of each of few keys that the loop reads even in a full turn */
 #define TINY_KEYS 9             /* limit of keys that the API combines in one request */
-#define MINUTE_ROWS_MAX 10000   /* keys of a read by minute */
+#define MINUTE_ROWS_MAX 10000   /* limit of keys of a read by minute */
 #define TURN (50 * USEC_PER_MSEC)
 #define TURN_READS (20 * USEC_PER_MSEC) /* part of TURN for small reads */
 
@@ -27,7 +27,7 @@ struct large_read {
     struct http_request *req; /* NULL: the client has disconnected */
     enum reply_kind kind;
     struct reads *reads;           /* NULL: a read by minute */
-    struct minute_query query;     /* of a read by minute; its texts are those of the request */
+    struct minute_query query;     /* the query of a read by minute; its texts are those of the request */
     struct minute_read *by_minute; /* set when a read by minute begins */
     struct reads_answer answer;
     int result;

@@ -17,7 +17,7 @@ struct minute_read {
     size_t n_values;
     struct minute_part *parts;
     size_t n_parts;
-    struct ids keys, subs; /* in the interner in use, whose index only the owner of the ring may use */
+    struct ids keys, subs; /* ids in the current interner, whose index only the owner of the ring may use */
 };
 
 /* Pads a stored form with NUL, as in the interner. Returns false if the form is empty. */

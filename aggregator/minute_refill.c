@@ -27,7 +27,7 @@ struct minute_refill {
     struct slice_cursor *ends;
     struct stream_client *stream;
     struct stream_cursor first;
-    int64_t from, covered; /* minutes: of the seek; from which all streams are read */
+    int64_t from, covered; /* minutes: the minute of the seek; the minute from which all streams were read */
     bool is_cut;           /* lines are missing */
 };
 

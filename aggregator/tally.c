@@ -14,7 +14,7 @@
 #define PICKED_FIRST 16
 #define SORT_BYTES 32 /* bytes of memory to sort one count for the flush */
 
-/* What totals with a value or `having` need. */
+/* The state for totals with a value or `having`. */
 struct amounts {
     struct value_sums sums; /* of the slice */
     struct value_sums earlier;
@@ -33,7 +33,7 @@ struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
     size_t max_memory, n_counters;
-    int64_t quarters_since, quarters_from; /* the same, but 0 and HOUR_END if there are none */
+    int64_t quarters_since, quarters_from; /* equal; without quarter hours: 0 and HOUR_END */
     uint32_t slice; /* current lookup mark, which changes with the slice and with the interner */
     struct batch batch;
     uint32_t *ids;

@@ -126,7 +126,7 @@ static bool has_parts(const struct set_list *l, size_t i)
     return i + 1 < l->n && l->pieces[i + 1].start < l->pieces[i].end;
 }
 
-/* True if the piece has neither parts nor lies in the time as a whole, so that its members in the time are not known. */
+/* True if the piece has no parts and is only partly in the time, so its members in the time are not known. */
 static bool is_cut(const struct set_list *l, size_t i, int64_t from, int64_t to)
 {
     const struct set_piece *p = &l->pieces[i];

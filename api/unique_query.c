@@ -200,7 +200,7 @@ static int parse_set(struct parameters *p, struct unique_query *u, enum set_role
     return check_periods(p, unique, s->from, s->to);
 }
 
-/* Refuses a count= that no set uses, because each names its unique counter by a namespace. */
+/* Refuses a count= that no set uses, because each set names its unique counter by a namespace. */
 static int check_count(struct parameters *p, const struct unique_query *u)
 {
     struct bytes label;

@@ -262,7 +262,7 @@ static bool append_sql_key(const struct term *t, struct buf *out)
     return ok;
 }
 
-/* Appends a condition. A key is a text, but SQLite's ->> has the number or the Boolean of JSON. */
+/* Appends a condition. A key is a text, but SQLite's ->> returns a number or a Boolean of JSON as a number. */
 static bool append_sql_condition(const struct term *t, struct buf *out)
 {
     int64_t n;

@@ -26,8 +26,8 @@ struct import_ns {
 struct import {
     uint32_t shards, n_parts;
     struct external_sort **sorts;
-    struct count_sources *parts; /* of the sorts, or of `views` */
-    struct count_source **views; /* over each sort's sources, if the text has rollups; else NULL */
+    struct count_sources *parts; /* sources of the sorts, or of `views` */
+    struct count_source **views; /* a view of each sort's sources, if the text has rollups; else NULL */
     struct manifest_import *entries;
     size_t n_entries;
     bool has_rollups;
@@ -40,7 +40,7 @@ struct import {
     struct value_sums sums;
     struct buf new_counters;
     struct buf lookup;     /* the text of a lookup that is checked */
-    uint64_t bytes, total; /* of the files, read and in all */
+    uint64_t bytes, total; /* bytes of the files: read so far, and in all */
     uint64_t records;
     struct import_csv *csv; /* NULL: the files are records */
     struct import_skipped skipped;
@@ -223,7 +223,7 @@ static enum compact_result add_records(struct import_file *f, struct error *erro
     return r;
 }
 
-/* A result of import_csv_add or import_csv_end. */
+/* Handles a result of import_csv_add or import_csv_end. */
 static enum compact_result take_row(
     struct import_file *f, enum import_csv_result row, const char *why, struct error *error)
 {
@@ -254,7 +254,7 @@ static enum compact_result add_line(struct import_file *f, struct bytes line, st
     return add_record(f, text, error);
 }
 
-/* The end of a CSV file. A file without a row that counts is not what the user meant. */
+/* Handles the end of a CSV file. A file without a counted row is refused, because it is probably a mistake. */
 static enum compact_result end_rows(struct import_file *f, struct error *error)
 {
     const char *why = NULL;
@@ -320,8 +320,8 @@ static enum compact_result check_new(const struct import_file *f, struct error *
         f->name, known->name);
 }
 
-/* Opens the file. The namespace of a CSV file's counter is a part of the checksum, so that the file can be
- * imported once to each. */
+/* Opens the file. The namespace of a CSV file's counter is a part of the checksum, so that the file can be imported
+ * once to each counter. */
 static enum compact_result open_file(struct import_file *f, const char *path, struct error *error)
 {
     const struct import_csv_spec *csv = f->spec->csv;
@@ -364,7 +364,7 @@ static enum compact_result read_file(
     return r;
 }
 
-/* The time from which the text's hours are rollups, which is the quarters_since of the archive after the import. */
+/* Returns the time from which the text's hours are rollups: the quarters_since of the archive after the import. */
 static int64_t quarters_from(const struct import *i, const struct manifest *archive)
 {
     int64_t newest =

@@ -15,10 +15,10 @@ enum column { DATE, KEY, SUB, COUNT, COUNTER, COLUMNS };
 struct import_csv {
     const struct import_csv_spec *spec;
     int64_t quarters_since;
-    enum import_unit unit;         /* IMPORT_TIME: by the form of the dates */
-    const struct counter *counter; /* NULL: the rows name it */
+    enum import_unit unit;         /* IMPORT_TIME: from the form of each date */
+    const struct counter *counter; /* NULL: each row names its counter */
     struct csv *csv;
-    size_t columns[COLUMNS]; /* CSV_NO_COLUMN: the file has none */
+    size_t columns[COLUMNS]; /* CSV_NO_COLUMN: the file does not have the column */
     bool has_columns;
     struct key_text_space key, sub;
     struct buf url; /* of a host */
@@ -87,7 +87,7 @@ void import_csv_begin(struct import_csv *c)
     c->has_columns = false;
 }
 
-/* The counter itself if it is a total. */
+/* Returns the total of the counter, which is the counter itself if it is a total. */
 static const struct counter *total_of(const struct import_csv *c, const struct counter *counter)
 {
     return strchr(counter->ns, '.') ? &c->spec->counters->totals[counter->total] : counter;
@@ -191,7 +191,8 @@ static const char *append_records(
     return NULL;
 }
 
-/* The first period of a unit, which may begin within an hour of UTC. A time is in its own period. */
+/* Prints the first period that starts within the unit, because a unit may begin within a UTC hour. For a time, prints
+ * the period that contains the time. */
 static bool print_period(
     const struct import_csv *c, const struct import_date *date, char text[PERIOD_TEXT_MAX + 1])
 {
@@ -212,7 +213,8 @@ static void note_coarse(struct import_csv *c, const struct counter *counter, con
         &c->coarse, bytes_str(counter->ns), date->unit == IMPORT_DAY ? COARSE_DAY : COARSE_MONTH, &span);
 }
 
-/* Appends the digits of a count whose groups of three digits are separated, such as 1,234. False: it has another form. */
+/* Appends the digits of a count whose groups of three digits are separated, such as 1,234. Returns false if the
+ * number has another form. */
 static bool join_groups(struct bytes number, struct buf *digits)
 {
     size_t in_group = 0, groups = 1;
@@ -304,7 +306,7 @@ static enum import_csv_result take(struct import_csv *c, enum csv_result r, cons
 
 enum import_csv_result import_csv_add(struct import_csv *c, struct bytes line, const char **why)
 {
-    static const struct bytes marked = {"\xEF\xBB\xBF#", 4}; /* a byte order mark before it */
+    static const struct bytes marked = {"\xEF\xBB\xBF#", 4}; /* a byte order mark before the # */
     bool has_begun = csv_record(c->csv)->has_names || csv_record(c->csv)->is_inside;
     bool is_comment = !has_begun && line.len > 0 && (line.ptr[0] == '#' || bytes_starts_with(line, marked));
     return is_comment ? IMPORT_CSV_NONE : take(c, csv_add(c->csv, line), why);

@@ -9,7 +9,8 @@
 #define HOUR_SECONDS 3600
 #define ZONE_MAX 16
 
-/* 0 is a digit, T is T or a space, and all else stands for itself. A longer form comes before its beginning. */
+/* 0 is a digit, T is T or a space, and any other character is itself. A form that begins with another form comes
+ * before that form. */
 static const struct form {
     const char *text;
     enum import_unit unit;
@@ -66,7 +67,7 @@ static void read_parts(struct bytes text, size_t n, int parts[PARTS])
     }
 }
 
-/* The time at which clocks show the parts. */
+/* Finds the time at which clocks show the parts. */
 static bool time_of(const int parts[PARTS], struct bytes zone, int64_t *out, enum rfc3339_zone *kind)
 {
     char text[64];
@@ -75,7 +76,7 @@ static bool time_of(const int parts[PARTS], struct bytes zone, int64_t *out, enu
     return n > 0 && rfc3339_read_lenient(bytes_of(text, (size_t)n), out, kind);
 }
 
-/* The start of the next unit. */
+/* Advances the parts to the start of the next unit. */
 static void advance(int parts[PARTS], enum import_unit unit)
 {
     struct tm t = {.tm_year = parts[0] - 1900,

@@ -24,7 +24,7 @@ struct rollups {
     struct buf
         set_day; /* key of the set of a day of which an hour must follow, without the separator; or empty */
     struct buf
-        whole; /* key of the latest excluded day, or of an excluded hour of no such day, without the separator */
+        whole; /* key of the latest excluded day, or hour outside an excluded day, without the separator */
     uint64_t unseen; /* fingerprint of its counts, minus the fingerprints of its parts so far */
 };
 
@@ -75,7 +75,7 @@ static uint64_t fingerprint(struct bytes line)
     return sum;
 }
 
-/* Called after the parts of an excluded day or hour. If it is not the sum of its parts, some of its parts were dropped. */
+/* Called after the parts of an excluded day or hour. If the period is not the sum of its parts, some parts were dropped. */
 static enum count_next end_whole(struct rollups *s)
 {
     struct bytes whole = buf_bytes(&s->whole);

@@ -10,12 +10,12 @@ struct moved {
     struct count_source *inner;
     int64_t quarters_since;
     const char *counters;
-    bool is_total,
-        is_moved; /* the current record: is of a total; is of an hour that becomes a quarter hour */
+    bool is_total, is_moved; /* the current record is of a total; is of an hour that becomes a quarter hour */
     struct buf key, name;
 };
 
-/* Appends a period, which becomes a quarter hour if it is an hour from quarters_since on. Returns false if it does not. */
+/* Appends a period, which becomes a quarter hour if it is an hour from quarters_since on. Returns false if the period
+ * does not change. */
 static bool append_moved(const struct moved *s, struct bytes period, struct buf *out)
 {
     enum period_unit unit;

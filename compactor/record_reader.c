@@ -201,8 +201,8 @@ static bool parse_count(struct record_reader *r, bool *bad)
     return true;
 }
 
-/* Returns the end of the words that the next chunk of a set needs, all members or one chunk. Returns NULL if the buffer
- * ends before it. */
+/* Returns the end of the words that the next chunk of a set needs, all members or one chunk. Returns NULL if the
+ * buffer ends before the end of these words. */
 static const char *find_set_end(const struct record_reader *r)
 {
     const char *at = r->window + r->at, *end = r->window + r->len;

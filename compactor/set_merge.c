@@ -11,9 +11,9 @@
 struct held_set {
     char period[PERIOD_TEXT_MAX];
     size_t period_len;
-    uint64_t position;           /* in the file of sets, if the text has a size */
+    uint64_t position;           /* position in the file of sets, if the text has a size */
     size_t text, text_len;       /* in `held_texts`; an empty text: no set */
-    size_t parts_from, parts_to; /* of a day or an hour: its hours or quarter hours, as indices */
+    size_t parts_from, parts_to; /* for a day or an hour: the indices of its hours or quarter hours */
 };
 
 struct held_sets {

@@ -12,7 +12,7 @@
 /* The current hour or day. */
 struct level {
     struct buf key;        /* "v.u|jehiah.c41"; empty: none */
-    struct set *own, *sum; /* its set, and the union of its parts' sets; NULL: none */
+    struct set *own, *sum; /* the set of the period, and the union of the sets of its parts; NULL: none */
     size_t parts;          /* quarter hours or hours that have sets */
 };
 
@@ -105,7 +105,7 @@ static enum compact_result add_part(
         if (!bytes_equal(around, buf_bytes(&v->levels[at].key)))
             r = end_level(v, at);
     }
-    bool is_new = true; /* the part of the next level is new there */
+    bool is_new = true; /* the part begins a new period of the next level */
     for (enum period_unit at = PERIOD_HOUR; at <= PERIOD_DAY; at++) {
         struct level *l = &v->levels[at];
         if (at < key->unit)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct forget_match {
-    char *field, *argument; /* argument: of the function in the key; NULL: none */
+    char *field, *argument; /* `argument`: argument of the function in the key; NULL: none */
     struct bytes value;
     struct key_text_rule rule;
     struct json_fields *fields;

@@ -5,17 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CLOSED: after a quote in QUOTED, which ends the value unless another follows. */
+/* CLOSED: after a quote in QUOTED. This quote ends the value unless another quote follows. */
 enum state { BEGIN, PLAIN, QUOTED, CLOSED };
 
 struct csv {
     struct csv_record r;
     struct csv_form form;
     char delimiter;
-    struct buf names; /* of the fields, each as JSON; empty: left out */
+    struct buf names; /* names of the fields, each as JSON; empty: the field is left out */
     size_t *name_ends, n_names;
     size_t time_column;
-    bool has_noted[RFC3339_SKIPPED]; /* [RFC3339_ZONED]: times outside a time column */
+    bool has_noted[RFC3339_SKIPPED]; /* the notes about times that the file has had */
     char note_text[300];
     enum state state;
     bool at_start; /* of the file */
@@ -161,7 +161,7 @@ static void note_once(struct csv *c, enum rfc3339_zone about, const char *text)
     c->has_noted[about] = true;
 }
 
-/* A time by the form, or in one of several forms. */
+/* Appends a time in the form time_form, or in a form of rfc3339_read_lenient. */
 static bool append_time(struct csv *c, struct bytes value)
 {
     char text[RFC3339_TEXT], copy[64];
@@ -212,7 +212,7 @@ static void refuse_text_time(struct csv *c, size_t column, struct bytes value)
         name.len < 60 ? (int)name.len : 60, name.ptr);
 }
 
-/* Without a fraction of zeros. */
+/* Returns the number without a fraction of zeros. */
 static struct bytes short_number(struct bytes number)
 {
     const char *point = memchr(number.ptr, '.', number.len);
@@ -272,7 +272,7 @@ static enum csv_result end_record(struct csv *c)
     return c->r.wrong[0] ? CSV_WRONG : CSV_EVENT;
 }
 
-/* The delimiter that the first line has most often outside quotes. */
+/* Returns the delimiter that is most frequent outside quotes in the first line. */
 static char find_delimiter(struct bytes line)
 {
     size_t counts[sizeof CSV_DELIMITERS] = {0}, best = 0;
@@ -288,7 +288,7 @@ static char find_delimiter(struct bytes line)
     return CSV_DELIMITERS[best];
 }
 
-/* "sep=;", which Excel reads before the names. */
+/* Reads a line "sep=;" before the names, which Excel also reads. */
 static bool read_separator(struct csv *c, struct bytes line)
 {
     static const struct bytes sep = {"sep=", 4};

@@ -320,7 +320,7 @@ static bool set_encoding(struct line_source *s, const char *encoding)
     return false;
 }
 
-/* Without a given encoding, the byte order marks of UTF-16 name one. */
+/* If no encoding was given, a byte order mark of UTF-16 sets the encoding. */
 static void find_encoding(struct line_source *s)
 {
     struct bytes text = buf_bytes(&s->text);
@@ -329,7 +329,8 @@ static void find_encoding(struct line_source *s)
         (void)set_encoding(s, "UTF-16");
 }
 
-/* If the first line ends in a CR alone, makes each CR an LF. A CR at the end of what was read is not known to be alone. */
+/* If the first line ends in a CR alone, makes each CR an LF. A CR at the end of the bytes read so far may be followed
+ * by an LF. */
 static void find_ends(struct line_source *s, size_t before)
 {
     for (size_t i = before; i < s->text.len && s->ends == ENDS_UNKNOWN; i++)
@@ -391,7 +392,7 @@ static enum line_source_result end_line(struct line_source *s, size_t end, struc
     return LINE_SOURCE_SKIPPED;
 }
 
-/* Returns NULs where a line begins. */
+/* Returns the NULs at the beginning of a line. */
 static struct bytes take_hole(struct line_source *s)
 {
     size_t from = s->at;

@@ -63,7 +63,7 @@ static bool read_date(struct bytes *text, bool needs_seconds, struct tm *t)
     return is_in_range;
 }
 
-/* False: there is no such date. */
+/* Returns false if the date does not exist. */
 static bool in_seconds(const struct tm *t, int zone, int64_t *out)
 {
     struct tm normal = *t;

@@ -179,7 +179,7 @@ static void append_visitor(struct enrich *e, struct bytes event, struct buf *out
     buf_append_char(out, '"');
 }
 
-/* The time and the site are those of the event before the door, which sets other members. */
+/* The time and the site are taken from the event as it arrives, before the door sets members. */
 void enrich_event(struct enrich *e, struct bytes event, struct buf *out)
 {
     const char *comma = event_members_copy(event, e->owned, e->n_owned, out) ? "," : "";

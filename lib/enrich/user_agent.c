@@ -29,8 +29,8 @@ static bool has(struct bytes text, const char *word)
     return memmem(text.ptr, text.len, word, strlen(word)) != NULL;
 }
 
-/* The first row applies whose operating system is the beginning of the family's name, and whose word is in the text.
- * Otherwise a device with a known maker and without "Mozilla/" is an old phone. */
+/* The first row applies whose operating system begins the family's name, and whose word is in the text. Otherwise a
+ * device with a known maker and without "Mozilla/" is an old phone. */
 static struct bytes device_of(struct bytes text, struct bytes os, bool has_maker)
 {
     static const struct {

@@ -26,7 +26,7 @@ struct visitor_keys {
     char *path, *lock, *fresh;
     struct visitor_key_set set;
     int64_t tended_at;   /* time of the latest access */
-    int64_t valid_from;  /* no access is due from here ... */
+    int64_t valid_from;  /* no access to the file is due from this time ... */
     int64_t valid_until; /* ... until here */
     bool has_failed;
     struct error error; /* of the latest access */

@@ -156,7 +156,8 @@ static void table_clear(struct table *t, size_t codes)
     t->shift = 64 - (bits ? bits : 1);
 }
 
-/* After one product, codes at equal distances may crowd: with one factor of a hundred, a table of them takes 13 steps a code. */
+/* After a single product, codes at equal distances may collide: for one factor in a hundred, a search in such a table
+ * takes 13 steps. */
 static size_t place_of(const struct table *t, uint64_t code)
 {
     uint64_t product = code * t->factor;

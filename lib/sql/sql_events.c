@@ -37,7 +37,8 @@ struct events_cursor {
     struct sql_cursor base; /* first */
     struct event_reader *reader;
     struct event_reader_line row;
-    struct json_fields *fields; /* of the time, or without counters in the configuration, of no field */
+    struct json_fields
+        *fields; /* reads the field of the time; without counters in the configuration, no field */
     bool is_file;
 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define ATTEMPTS 20 /* each compaction during a begin takes one */
+#define ATTEMPTS 20 /* each compaction during sql_snapshot_begin takes one attempt */
 #define CACHED_TEXTS 16384
 
 struct cached_text {
@@ -42,7 +42,7 @@ bool sql_snapshot_is_cancelled(const struct sql_snapshot *s)
     return s->cancel && atomic_load_explicit(s->cancel, memory_order_relaxed);
 }
 
-/* Ends to show the present counts. */
+/* Closes the slices, and frees the cached texts. */
 static void forget(struct sql_snapshot *s)
 {
     for (size_t i = 0; i < s->n_slices; i++)
