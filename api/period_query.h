@@ -14,7 +14,7 @@ bool period_query_is_by_minute(const struct parameters *p);
 /* Sets cuts_hours. If the zone differs from UTC by a part of a counted period in the span, sets is_rounded, or refuses the
  * query without round=hour. Refuses unit=15m where counts are of hours. */
 int period_query_check_zone(struct parameters *p, int64_t from, int64_t to);
-/* Parses FROM..TO. `name` is the parameter of the text, and `forms` the error about a text of another form. */
+/* Parses FROM..TO. `name` is the parameter that contains `text`. `forms` is the error if `text` has another form. */
 int period_query_range(
     struct parameters *p, const char *name, const char *forms, struct bytes text, int64_t *from, int64_t *to);
 

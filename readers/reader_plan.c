@@ -159,8 +159,8 @@ static void claims_clear(struct plan *p)
 }
 
 /* Adds the claim of a READ. If a clock was set back, earlier claims are dropped, because messages that the queue
- * accepts from now on may have earlier times. If the reply has no time, earlier claims are also dropped, because
- * messages before their last_id may get new ids. */
+ * accepts from now on may have earlier times. A reply has no time while a message is delayed. Such a reply also drops
+ * earlier claims, because a delayed message can get a new id above their last_id. */
 static void add_claim(struct plan *p, const struct plan_accepted *a)
 {
     usec_t time = a->before < p->time_at_read ? a->before : p->time_at_read;

@@ -27,9 +27,9 @@
  *    twice. But the plan buries only messages that the destination refuses, and the destination also refuses the late
  *    delivery. The exception is an operator that has meanwhile raised the destination's limits
  *    (docs/guide/exactness.md).
- * 5. A stopping plan ends the follow, so that other clients may read the queue, unless an earlier delivery may still be
- *    stored. An earlier delivery may still be stored if a delivery of the plan has failed, if there was a conflict, or
- *    if the former follower did not end its follow. Once a delivery has raised M, no earlier delivery can be stored.
+ * 5. A stopping plan ends the follow, so that other clients may read the queue, unless an earlier delivery may still
+ *    be stored: a delivery of the plan has failed, there was a conflict, or the former follower did not end its
+ *    follow. Once a delivery has raised M, no earlier delivery can be stored.
  * 6. An old copy of the queue assigns used ids to other messages. The destination therefore stores, with M, the opening
  *    of message M - 1 (journal/opening.h), and each READ contains M and this opening. If M does not belong to the
  *    queue's past, the queue refuses the READ, and the plan ends with PLAN_OLD_COPY. Before the first READ is answered,

@@ -49,7 +49,7 @@ static const struct option_row rows[] = {
     {.name = "encoding",
         .type = OPTION_STRING,
         .help = "encoding of the files, by its name in iconv, such as windows-1252 (default: UTF-8, or "
-                "UTF-16 with its mark)"},
+                "UTF-16 with a byte order mark)"},
     {.name = "time_field",
         .type = OPTION_STRING,
         .help =

@@ -35,8 +35,8 @@ int put_rejects_open(struct put_rejects *r, const struct reject_file *file);
  * printing the error. */
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now);
-/* Reports a line that is too long. `length` includes its LF; 0: it has not ended. Returns 0, or an exit status if there
- * is no file. */
+/* Reports a line that is too long. `length` includes the line's LF; 0: the end of the line was not found yet. Returns
+ * 0, or an exit status if there is no file. */
 int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, uint64_t length);
 /* Prints the number of lines refused since the last report, at most once a minute, or at once with `last`. */
 void put_rejects_report(struct put_rejects *r, usec_t now, bool last);

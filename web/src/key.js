@@ -110,7 +110,7 @@ function start(totals, total, state, element) {
   element.append(...(recents(total.ns).length ? [own.element] : []), found.element);
   const stop = keepFresh(FRESH, async (signal) => {
     shown = await keysToChoose(totals, total, "", resolve, signal);
-    found.note(shown.isLargest ? "the largest, with their events" : "");
+    found.note(shown.isLargest ? "the largest, with their numbers of events" : "");
     found.show(shown.rows.length ? listOf(shown.rows) : emptyHint(await configured(signal), state));
   }, found.fail);
   return { stop };
