@@ -24,7 +24,7 @@ STATE = "state/s.json"
 
 
 class Logged(ArchiveTest):
-    """The state is in another directory than the files: a sync of one makes no names of the other safe."""
+    """The state and the files are in different directories: a sync of one directory does not store names of the other."""
 
     def writer(self, *args, directory=None, **kw):
         state = os.path.join(directory or self.path("out"), STATE)
@@ -38,7 +38,7 @@ class Logged(ArchiveTest):
         return self.writer(*args, program="ps_to_file_iolog", env=env)
 
     def moved(self, state, root):
-        """It names files by their paths: the copy's are elsewhere."""
+        """The state with the paths of the copied files: the state names files by their paths."""
         return state.replace(self.path("out").encode() + b"/", root.encode() + b"/")
 
 
@@ -127,7 +127,8 @@ class Everywhere(Logged):
         return not self.state()["files"]
 
     def lives_until(self, condition, w, *args):
-        """The writer, or the one after it: finishing is asked of that again."""
+        """Waits for the condition. If the writer was killed, starts the next writer and asks it to finish its files. Returns the writer
+        that runs."""
         wait_until(lambda: not w.alive() or condition(), condition.__name__)
         if w.alive():
             return w
@@ -137,8 +138,8 @@ class Everywhere(Logged):
         return w
 
     def run_logged(self, *args, kill=None):
-        """Some files' life. The writer is killed behind one of its first operations, and started again. Every second file is
-        finished while the next one is begun."""
+        """Writes a few files. The writer is killed after one of its first operations, and started again. Every second file is finished
+        while the next file is begun."""
         w = self.start_logged(*args, MILLRACE_IO_KILL=kill or str(self.random.randrange(1, 90)))
         for n in range(4):
             self.publish(self.random.randrange(1, 9))
@@ -152,7 +153,7 @@ class Everywhere(Logged):
         return harness.read_file(self.path("iolog"))
 
     def check_named(self, files, by_event):
-        """What has its name is whole, whatever the cut took."""
+        """A file with its final name is complete after every cut."""
         files = {os.path.basename(path): text for path, text in files.items()}
         for name, text in files.items():
             if name.endswith(".manifest.json") or not name.startswith("s-"):

@@ -16,8 +16,8 @@ WATCHED = b"u|watched"
 
 
 class Watcher(threading.Thread):
-    """Asks for the watched total as the API does, all the time. Right is what was counted for sure before it asked, up to
-    what was posted when it had the answer."""
+    """Asks for the watched total as the API does, all the time. A right answer is at least the count that was certain before the question,
+    and at most the number of events posted before the answer."""
 
     def __init__(self, test):
         super().__init__(daemon=True)

@@ -51,7 +51,7 @@ class Killed(ArchiveTest):
 
 class FullDisk(ArchiveTest):
     def wait_for_room(self, *args):
-        """Everything goes into files that are not finished before there is room."""
+        """All lines go into files that cannot be finished before the disk has room. Returns the lines of the files."""
         disk = SmallDisk(self, "512k", "out")
         w = self.writer(*args).wait_listening()
         for _ in range(30):
@@ -78,7 +78,7 @@ class FullDisk(ArchiveTest):
         self.assertEqual(sorted(archived), sorted(self.stream().splitlines(True)))
 
     def take_finished(self, taken):
-        """As people do who upload what is finished and remove it."""
+        """Takes and removes each finished file, as after an upload."""
         for path in glob.glob(self.path("out/s-*.manifest.json")):
             with open(path) as f:
                 file = self.path("out", json.load(f)["file"])
@@ -88,8 +88,8 @@ class FullDisk(ArchiveTest):
                 os.unlink(path)
 
     def test_what_is_complete_is_finished_before_more_lines_come(self):
-        """A disk full of complete files, from which only finished ones are taken: what is free then does not go into more lines
-        until nobody can have a manifest."""
+        """A disk is full of complete files. Only finished files are taken away. The room that they leave goes to manifests first, and to
+        more lines once no file can get a manifest."""
         disk = SmallDisk(self, "2m", "out")
         taken = []
         disk.take(700 << 10)

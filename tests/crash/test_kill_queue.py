@@ -60,7 +60,7 @@ LATE = 10**9  # numbers from here on are put with a delay
 
 
 class LateProducer(Load):
-    """One message of its to ten of the other producer, and they come when they come."""
+    """Puts one message for every ten of the other producer, with various delays."""
     sent = 0
 
     def __init__(self, test, other):

@@ -62,7 +62,7 @@ class PowerCutTest(MillraceTest):
             shutil.rmtree(root)
 
     def check(self, there, before, sent):
-        """`there` is what is served after the cut, in its order."""
+        """`there` has the messages that are served after the cut, in this order."""
         self.assertEqual(len(set(there)), len(there), "nothing is there twice")
         self.assertLessEqual(set(there), sent)
         self.assertLessEqual(set(before), set(there), "nothing acknowledged is lost")
@@ -71,7 +71,7 @@ class PowerCutTest(MillraceTest):
             self.assertEqual(mine, list(range(len(mine))), "each writer's own order, without a gap")
 
     def queued(self, root):
-        """What a queue that is started on what a cut left gives out."""
+        """The messages of a queue that is started on `root`, a directory as a cut left it."""
         again = self.start("simplequeue", "--data-dir=" + root, "--segment-bytes=64K")
         there = []
         while message := again.get("/get").body:
@@ -121,8 +121,8 @@ class PowerCutTest(MillraceTest):
             d.kill9()
 
     def life_after(self, kill, name, target, *args):
-        """The next life is sent all of it again, and more: what it finds is acknowledged as a duplicate. The place in the log of
-        each acknowledgement and, for pubsub, of each place of the cursor that it told."""
+        """The next life gets all messages again, and more; stored messages are acknowledged as duplicates. Returns the log, the place in
+        the log of each acknowledgement and, for pubsub, of each offset of the cursor that pubsub has told."""
         self.kill_at_work(kill, name, target, *args)
         d, reached, log = self.logged(name, *args)
         acknowledged, told = [], []

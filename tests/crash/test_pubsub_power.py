@@ -49,7 +49,7 @@ class PubsubPower(MillraceTest):
         return harness.read_file(log), text, answered, seen, moved
 
     def cuts(self, log, answered):
-        """The first takes all that a cut may take of all that there was; the others as the dice say."""
+        """The first cut is at the end of the log and takes all that a cut may take. The other cuts are random."""
         random = harness.seeded()
         for n in range(harness.rounds(3)):
             end = random.choice(answered)[0] if n % 3 else random.randrange(answered[0][0], len(log) + 1)
@@ -71,7 +71,7 @@ class PubsubPower(MillraceTest):
         self.assertGreaterEqual(int(told["offset"]), self.until(moved, end), "a move that was acknowledged is lost")
 
     def check_events(self, p, there, start):
-        """An event stream goes on behind the hole, and names its edges."""
+        """An event stream continues after the hole, and names the edges of the hole."""
         body = harness.request(p.url, "GET", "/sub?stream=s&from=0&follow=0", headers={"Accept": "text/event-stream"}).body
         before, after = body.split(b'event: gap\ndata: {"before":"%d","after":"%d"}\n' % (len(there), start))
         self.assertEqual(b"".join(line + b"\n" for line in re.findall(rb"^data: (.*)$", before, re.M)), there)

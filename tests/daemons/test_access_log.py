@@ -153,7 +153,8 @@ class AccessLog(harness.MillraceTest):
         return [p["problem"] for p in json.loads(done.stdout)["problems"] if "put" in p["problem"]]
 
     def test_a_follower_that_does_not_run(self):
-        """Killed, ended or not started: each is said, until it runs again; and a second one hides the first in no way."""
+        """A follower that was killed, has ended or did not start is a problem until it runs again. A second follower of the log does not
+        hide the problem."""
         log = self.write("access.log", (LINE % b"one").decode())
         follower = self.follow(log)
         wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 1, self.metrics)

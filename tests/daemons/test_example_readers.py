@@ -46,7 +46,7 @@ def sanitizers():
 
 
 class CutOff:
-    """Stands before a queue, and ends its first answer to /reserve in the middle, as one that is killed does."""
+    """A proxy of a queue. It cuts the first answer to /reserve in the middle, as the kill of a queue does."""
 
     def __init__(self, url):
         outer, self.cut = self, 0
@@ -100,7 +100,7 @@ class Examples(MillraceTest):
         return self.path("moved")
 
     def compile_example(self, header, url=None):
-        """As a user does who has nothing but an installation: the program made of what its header shows."""
+        """Compiles the example of a header against an installation alone. Returns the program."""
         prefix = self.install()
         text = harness.read_file(os.path.join(prefix, "include", "millrace", header)).decode()
         text, addresses = re.subn(r"http://127[\d.:]*", url or "", printed(text))
@@ -169,7 +169,7 @@ class Examples(MillraceTest):
         self.assertEqual(self.run_until_empty(self.python_example(self.queue.url))[0], self.expected)
 
     def test_python_acknowledges_what_succeeded(self):
-        """A failing message is tried five times and then buried; the others of its batch are done once."""
+        """A message that fails is tried five times and then buried. The other messages of its batch are done once."""
         prelude = """def fail(text):
     if text == b"message 3":
         raise ValueError(text)

@@ -39,7 +39,7 @@ class Files(QueueTest):
             self.assertIn(words, done.stderr)
 
     def test_zstd_that_begins_with_what_is_to_be_skipped(self):
-        """As pzstd writes it: before each frame stands how long that is."""
+        """As pzstd writes files: a skippable frame with a length stands before each frame."""
         text = numbered(5000)
         packed = b""
         for i, part in enumerate((text[:20000], text[20000:])):
@@ -68,7 +68,7 @@ class Files(QueueTest):
         self.assertEqual(self.stored(), lines)
 
     def test_what_stands_behind_gzip(self):
-        """Zeros, as tapes have them, are nothing; for anything else it ends behind the last line of what is packed."""
+        """Zeros after the packed data, as on tapes, are ignored. Other bytes end the run after the last packed line."""
         packed = gzip.compress(numbered(20)[:-1]) + gzip.compress(b"\n" + numbered(30, 20))
         done = self.put(self.write("tape.gz", packed + b"\0" * 600000))
         self.assertEqual((done.returncode, self.stored()), (0, numbered(50).splitlines()), done)
@@ -105,7 +105,7 @@ class Files(QueueTest):
         self.assertIn(b"posted by this run: nothing\n", done.stderr)
 
     def test_an_interruption(self):
-        """Cut off again and again, by kill and by Ctrl-C, it goes on from the mark: all once, in order."""
+        """Killed or interrupted by Ctrl-C again and again, the command continues from the mark: each line is stored once, in order."""
         random = harness.seeded()
         whole = numbered(30000)
         files = [self.write("a", whole[:100000]), self.write("b.gz", gzip.compress(whole[100000:250000])),

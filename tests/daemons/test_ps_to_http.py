@@ -22,7 +22,7 @@ class Delivery(ForwardTest):
         p.stop()
 
     def test_a_request_has_at_most_batch_bytes(self):
-        """Unless it is one line. A batch that is closed before it is full does not wait for more."""
+        """A request with one line may be longer. A batch that is closed before it is full does not wait for more lines."""
         lines = [b"%d" % n + b"x" * 598 for n in range(9)] + [b"y" * 2000, b"z"]
         self.pubsub.post("/pub?stream=s", b"".join(line + b"\n" for line in lines))
         p = self.post("--batch_bytes=1300", "--gather=60s").wait_ready()
@@ -40,7 +40,7 @@ class Delivery(ForwardTest):
         p.stop()
 
     def test_whatever_the_destination_does(self):
-        """Every kind of trouble, in any order, but not for so long that its backoff is what the test waits for."""
+        """All kinds of trouble, in random order, each so short that the backoff stays short."""
         random, moods = harness.seeded(), []
 
         def mood(body):
@@ -55,7 +55,8 @@ class Delivery(ForwardTest):
         p.stop()
 
     def test_killed_at_random_it_leaves_nothing_out(self):
-        """It, the stream's pubsub, and the destination: what that had taken it keeps, what it had not answered is lost with it."""
+        """Kills the client, pubsub and the destination. A killed destination keeps the lines that it has stored, and loses requests without
+        an answer."""
         random, sinks = harness.seeded(), [Sink(self)]
         args = ("--destination", sinks[0].url, "--state", self.path("state"), "--commit_every=20ms", "--batch=7", "--parallel=3")
 

@@ -52,8 +52,8 @@ class Destinations(ForwardTest):
         p.stop()
 
     def test_one_that_never_answers_holds_up_one_request(self):
-        """Then the others get all lines for 20 times as long, and it has its share when it answers. On a machine that stood still the
-        others may not answer in time either."""
+        """The other destination gets all lines for 20 timeouts, and the first one gets its share when it answers. On a machine that stood
+        still the other one may not answer in time either."""
         harness.slower_and_slower(0.3, self.holds_up_one_request)
 
     def holds_up_one_request(self, timeout):

@@ -14,7 +14,7 @@ from sink import destination, most_tries
 
 class IntoOurOwn(ForwardCase):
     def test_a_stream_is_not_put_into_itself(self):
-        """It would read again what it has written, without end."""
+        """The client would endlessly read the lines that it has written."""
         self.publish()
         for url in (self.pubsub.url, self.pubsub.url.replace("127.0.0.1", "localhost")):
             p = self.to_http("--to_stream=s", "--to_url", url)
@@ -26,7 +26,7 @@ class IntoOurOwn(ForwardCase):
                     there=lambda: other.get("/sub?stream=s&from=earliest&follow=0").body.splitlines())
 
     def elsewhere(self):
-        """This pubsub by an address that no comparison of texts knows for its own."""
+        """Another address of this pubsub, which a comparison of texts does not find."""
         return "http://0.0.0.0:" + self.port
 
     def stored(self, daemon=None):
@@ -37,7 +37,7 @@ class IntoOurOwn(ForwardCase):
         self.assertIn("into itself", p.log)
 
     def test_a_stream_is_not_put_into_itself_by_another_of_its_addresses(self):
-        """Nothing of it is sent, also when its pubsub comes up only later."""
+        """No line is sent, also if pubsub is started later than the client."""
         self.publish(5)
         args = ("--to_stream=s", "--to_url", self.elsewhere())
         self.assert_ends_into_itself(self.to_http(*args))
@@ -49,7 +49,7 @@ class IntoOurOwn(ForwardCase):
         self.assertEqual(self.stored(), self.sent())
 
     def answered_late(self):
-        """An address of the pubsub at which the first connection gets through only when it is told to: (url, begun, may go on)."""
+        """An address of pubsub whose first connection is passed on only once the event `may go on` is set: (url, begun, may go on)."""
         listener = socket.create_server(("127.0.0.1", 0))
         begun, may_go_on = threading.Event(), threading.Event()
 
@@ -75,7 +75,7 @@ class IntoOurOwn(ForwardCase):
         return "http://127.0.0.1:%d" % listener.getsockname()[1], begun, may_go_on
 
     def test_a_restart_between_the_answers_lets_nothing_in(self):
-        """What was sent before it still comes down the old connection; its place is that of a life that is over."""
+        """The old connection still brings an answer of the killed pubsub."""
         self.publish(100000)
         url, begun, may_go_on = self.answered_late()
         p = self.to_http("--to_stream=s", "--to_url", url)
@@ -87,7 +87,7 @@ class IntoOurOwn(ForwardCase):
         self.assertEqual(len(self.stored()), self.n)
 
     def test_a_destination_that_becomes_the_stream_itself(self):
-        """Its address was another pubsub's at first. The next answer tells, before anything is stored."""
+        """The address first belongs to another pubsub. The next answer shows the change before a line is stored."""
         there, own = self.path("there.sock"), "unix:" + self.path("own.sock")
         other = self.start("pubsub", "--data-dir", self.path("other"), "--sync=never", listen="unix:" + there)
         self.pubsub.stop()
@@ -103,7 +103,7 @@ class IntoOurOwn(ForwardCase):
         self.assertEqual(self.stored(), self.sent())
 
     def test_a_destination_that_turns_out_to_be_the_stream_itself(self):
-        """It knows no marks: its first answer tells, one batch too late."""
+        """The destination has no marks, so only its first answer shows this, after one batch."""
         self.publish(10)
         self.assert_ends_into_itself(self.to_http("--destination", self.elsewhere() + "/pub?stream=s", "--batch=4",
                                                   "--state", self.path("state")))
@@ -134,7 +134,7 @@ class IntoOurOwn(ForwardCase):
         p.stop()
 
     def rounds(self, *args, there, restarts):
-        """Each time it is killed, and a random other: before it, after it or while it runs on."""
+        """The client is killed in each round, and other daemons are restarted at random while it runs."""
         random = harness.seeded()
         for _ in range(harness.rounds(3)):
             p = self.to_http(*args)

@@ -77,7 +77,7 @@ class Refused(ForwardTest):
         p.stop()
 
     def test_lines_that_are_refused_are_kept(self):
-        """And not left out while they cannot be."""
+        """While refused lines cannot be stored, they are not skipped."""
         self.server.mood = lambda body: 422 if b'{"n":3}' in body or b'{"n":7}' in body else 200
         self.publish(10)
         p = self.post("--skip_refused", "--rejects", self.path("later/rejects"), "--timeout=10m", "--port=0",

@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Client:
-    """Takes what it is told to; the body is everything behind the head (HTTP/1.0)."""
+    """Reads as many bytes as its test asks for. The body is everything after the head (HTTP/1.0)."""
 
     def __init__(self, test, url, received=None, follow=0):
         host, port = url.rsplit("/", 1)[1].split(":")
@@ -138,11 +138,11 @@ class Backlog(PubsubTest):
         self.check_damage([45000] * 150, 1)
 
     def test_nor_in_small_frames(self):
-        """Anew: what was copied while it was whole may be served from memory."""
+        """After a restart, because lines that were read before the damage may be served from memory."""
         self.check_damage([450] * 1500, 0, anew=True)
 
     def deleted(self, p):
-        """Files without a name that it holds open."""
+        """The number of deleted files that pubsub holds open."""
         names = []
         for f in glob.glob("/proc/%d/fd/*" % p.pid):
             try:
@@ -152,7 +152,8 @@ class Backlog(PubsubTest):
         return sum(name.endswith("(deleted)") for name in names)
 
     def test_retention_does_not_wait_for_who_stopped(self):
-        """He gets what was sent, right, and is told what he missed; the files are gone meanwhile."""
+        """The answer of a stopped reader ends after correct bytes, and its next request gets cursor-gone. The files are deleted
+        meanwhile."""
         p = self.pubsub("--retain-bytes=24M", "--heartbeat=200")
         text = self.fill([100000] * 200)
         c = Client(self, self.url, received=4096, follow=1)

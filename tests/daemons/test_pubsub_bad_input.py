@@ -79,7 +79,7 @@ SUBSCRIPTIONS = [
     ("stream=s&id=x", (409, "wrong-stream")), ("stream=s&multipart=x", (400, "bad-parameter")),
 ]
 
-# what nobody has a parameter for, one letter beside what was meant, and what is there twice; nothing is done
+# parameters that are unknown, misspelt by a letter, or given twice; each request is refused
 UNKNOWN = [
     ("POST", "/pub?strem=t", "unknown-parameter", "stream"), ("POST", "/pub?stream=t&producr=p&mark=0&next=1", "unknown-parameter", "producer"),
     ("POST", "/pub?stream=t&from=0", "unknown-parameter", None), ("POST", "/pub?stream=t&stream=u", "bad-parameter", None),
@@ -232,7 +232,7 @@ class BadInput(PubsubTest):
                     c.request("GET", target, headers=dict({"Host": "x"}, **headers))
                     self.assertIn(c.getresponse().status, (200, 400, 404, 414, 431))
                 except harness.UNREACHABLE:
-                    pass  # it closes on who sends more than it takes
+                    pass  # pubsub closes the connection of a client that sends more than pubsub reads
                 finally:
                     c.close()
         self.assertTrue(p.alive())

@@ -65,7 +65,7 @@ class Disk(DiskFullTest):
         self.assertEqual((self.metric("stream_full"), p.log.count("publishes are accepted again")), (0, 1), p.log)
 
     def test_it_is_said_which_cursor_keeps_what_would_go(self):
-        """Also to who publishes to another stream; one that keeps nothing is not named."""
+        """Also in the reply to a publish to another stream. A cursor that keeps nothing is not named."""
         p = self.open("--retain-bytes=1M", "--streams=s,other")
         query_ = query(stream="other", name="idle", from_="latest")
         self.assertEqual(request(self.url, "POST", "/cursors?" + query_).status, 200)

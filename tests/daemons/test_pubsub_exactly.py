@@ -65,7 +65,7 @@ class Publishers(PubsubTest):
         s.close()
 
     def arrive_late(self, n, random):
-        """All but the last byte; that comes when the retry has long been answered, and more."""
+        """Sends a request except for its last byte, which follows long after the retry was answered."""
         s = self.connect()
         s.sendall(self.raw(n)[:-1])
         self.late.append((n, s))
@@ -107,7 +107,7 @@ class Publishers(PubsubTest):
         self.assertEqual(self.sub().body, b"".join(map(self.body, range(rounds * batches))))
 
     def test_two_at_once_under_one_name(self):
-        """Both retry the same batches at the same time: each is stored once, whoever was first."""
+        """Two clients publish the same batches at the same time. Each batch is stored once."""
         self.pubsub()
         stored = []
 

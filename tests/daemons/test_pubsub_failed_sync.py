@@ -77,7 +77,7 @@ class FailedSync(PubsubTest):
         self.assertEqual(d.log.count(" error pubsub storage failed"), 1, d.log)
 
     def check_what_is_served(self, follower, publishers):
-        """Whoever was there, and whoever comes: what was acknowledged, and nothing that was refused."""
+        """Earlier and new subscribers get the acknowledged lines, and no refused line."""
         served = self.sub().body
         self.assertEqual(sorted(served.splitlines(True)), sorted(p.line(i) for p in publishers for i in range(p.acknowledged)))
         self.assertEqual(follower.read(len(served)), served)
@@ -91,7 +91,7 @@ class FailedSync(PubsubTest):
         self.assertEqual(moved.status, 200)
 
     def check_after_a_restart(self, served, publishers):
-        """Of what was refused something may be there; a retry makes each line be there once."""
+        """Refused lines may be in the stream. After a retry, each line is in the stream once."""
         self.assertEqual(self.health()[0], 200)
         there = self.sub().body
         self.assertEqual(there[:len(served)], served)
@@ -151,7 +151,7 @@ class FailedSync(PubsubTest):
             self.assertEqual(self.sub(stream="new").body, b"kept\n")
 
     def test_of_the_cursors(self):
-        """They stay where they were, and hold what they held; publishing goes on."""
+        """Cursors keep their places and hold the same segments. Publishes continue."""
         d = self.begin("0")
         self.pub(b"one\ntwo\n")
         move = lambda from_: request(self.url, "POST", "/cursors?stream=s&name=c&from=%d" % from_)

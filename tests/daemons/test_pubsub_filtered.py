@@ -137,7 +137,7 @@ class Republish(FilteredTest):
         f.stop()
 
     def test_two_of_them_publish_each_line_once(self):
-        """A second one by mistake, or one that was thought dead: the marks let one of the two through."""
+        """A second filter was started by mistake, or while the first one seemed dead. The marks let each line through once."""
         both = [self.filtered("--to_stream=out", "--drop=x") for _ in range(2)]
         for i in range(60):
             self.publish(*[{"n": i * 10 + j, "x": 1} for j in range(10)])
@@ -268,7 +268,7 @@ class Sub(FilteredTest):
         f.stop()
 
     def test_an_answer_ends_with_its_stream(self):
-        """Another stream under the name: nothing of it belongs to this answer, which does not hang unsaid."""
+        """Another stream now has the name. Its lines do not belong to this answer, so the answer ends."""
         self.publish({"n": 1})
         f = self.filtered().wait_ready()
         c = harness.connect(f.url)
@@ -345,7 +345,7 @@ class Sub(FilteredTest):
         f.stop()
 
     def test_no_stream_but_its_own(self):
-        """Its filter is for its own, and pubsub's token opens others that a request has none for."""
+        """The filter is for one stream. pubsub's token would open other streams, for which a request has no token."""
         os.chmod(self.write("token", "secret"), 0o600)
         self.pubsub.stop()
         self.start_pubsub("--auth-token-file", self.path("token"))
@@ -353,7 +353,7 @@ class Sub(FilteredTest):
         for stream in ("s", "private"):
             self.assertEqual(self.pubsub.post("/pub?stream=" + stream, b'{"ip":"10.1.2.3","n":1}\n', headers=bearer).status, 200)
         f = self.filtered("--drop=ip", "--pubsub-token-file", self.path("token")).wait_ready()
-        for stream in ("private", "none", "S"):  # one that is there looks like one that is not
+        for stream in ("private", "none", "S"):  # an existing stream gets the same reply as an unknown one
             for ask in (f.get, lambda target: f.post(target, b"")):
                 reply = ask("/sub?from=earliest&follow=0&stream=" + stream)
                 self.assertEqual((reply.status, reply.json().get("code")), (404, "unknown-stream"), reply)
@@ -381,7 +381,7 @@ class Sub(FilteredTest):
         f.stop()
 
     def test_parameters_that_it_does_not_have(self):
-        """A slip of the pen would be answered with every line, or with other lines than were meant."""
+        """A mistyped parameter would otherwise return all lines, or wrong ones."""
         self.publish({"n": 1})
         f = self.filtered().wait_ready()
         for target, code, words in (("form=earliest", "unknown-parameter", "did you mean from?"),

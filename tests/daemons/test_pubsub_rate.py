@@ -32,7 +32,7 @@ class Rate(PubsubTest):
         self.assertEqual(client.sum, 0)
 
     def test_what_is_no_new_line(self):
-        """The repeat of a publish, and what an erasure leaves."""
+        """A repeated publish and an erased line do not count as new lines."""
         self.pubsub()
         client = self.rate("/rate")
         line = b"a line to erase\n"

@@ -132,7 +132,7 @@ class Slow(PubsubTest):
         self.assertEqual(self.sub().body, b"line\n" * 51)
 
     def test_what_clients_cannot_take_is_left_for_files(self):
-        """They take all descriptors they are let have; the next is told to come back, and the others are served."""
+        """Clients take all descriptors that are allowed for them. The next client gets 503, and the others are served."""
         p = self.pubsub()
         self.pub(b"line\n" * 50)
         limits = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
@@ -165,7 +165,7 @@ class Slow(PubsubTest):
         return b"--xXPubSubXx\r\n" + b"".join(part % (len(line), line) for line in text.splitlines())
 
     def test_who_is_behind_needs_no_file_of_his_own(self):
-        """Stopped readers in parts read the same files; they leave what is kept for others, so the next is told to come back."""
+        """Stopped readers of parts share the open files. Descriptors for other uses stay free, so the next reader gets 503."""
         p = self.pubsub("--segment-bytes=64K")
         for _ in range(8):
             self.pub(BLOCK)
@@ -198,7 +198,7 @@ class Slow(PubsubTest):
             self.assertEqual({(r.n, r.sum) for r in chosen}, {(len(text), zlib.crc32(text))})
 
     def test_without_a_descriptor_a_new_stream_is_refused_by_that_name(self):
-        """And nothing else is: what is there takes lines, and new ones come once there is a descriptor again."""
+        """No other request is refused: existing streams take lines, and new streams are made once a descriptor is free again."""
         p = self.pubsub(sync="0")
         self.pub(b"one\n")
         control = harness.connect(self.url)
@@ -290,7 +290,7 @@ class Slow(PubsubTest):
         self.assertEqual({(r.n, r.sum) for r in (slow, stopped)}, {(len(text), expected)})
 
     def test_all_stopped_cost_a_bounded_buffer(self):
-        """Every buffer between is full: what the daemon holds for each is bounded."""
+        """All buffers of the sockets are full. The daemon holds a bounded number of bytes for each subscriber."""
         p = self.pubsub()
         for _ in range(20):
             self.pub(BLOCK)
@@ -325,7 +325,7 @@ class Slow(PubsubTest):
         return frame * n
 
     def test_who_stops_among_small_frames_gives_back_what_it_was_lent(self):
-        """What is far behind goes out in large windows; each of these readers would keep one of its own."""
+        """A reader that is far behind is sent large windows of the stream. Each stopped reader would otherwise keep a window."""
         p = self.pubsub()
         text = self.publish_small_frames()
         before = self.resident(p)
@@ -378,7 +378,7 @@ class Slow(PubsubTest):
                          (len(readers) * len(text), len(readers) * text.count(b"\n")), "what is sent twice counts once")
 
     def test_short_lines_do_not_make_large_events(self):
-        """Events and parts are up to sixty times what they are made of; they are made as they are taken."""
+        """Events and parts are up to sixty times as long as their lines, so they are only made when the reader takes them."""
         p = self.pubsub()
         n = 100000
         self.pub(b"x\n" * n)

@@ -13,8 +13,8 @@ from to_http_case import ToHttp
 
 
 class Busy:
-    """What a sink does that takes its time: how many requests were there at once, at most. The first of them wait until there have
-    been so many at once, however slow the machine is."""
+    """The behaviour of a slow sink. `most` is the largest number of requests at once. The first requests wait until `at_once` requests have
+    come, however slow the machine is."""
 
     def __init__(self, sink, seconds, fails=lambda body: False, at_once=1):
         self.now = self.most = 0
@@ -90,7 +90,7 @@ class Parallel(ToHttp):
         self.assertIn("some deliveries fail", sender.log)
 
     def test_what_was_delivered_before_a_kill_is_not_repeated(self):
-        """But what was under way: with one request at once, that one and the one before."""
+        """Only requests under way are repeated: with one request at once, this request and the one before."""
         for parallel, args in ((1, ()), (4, ("--parallel=4",))):
             sink = Sink(self)
             sink.behave = lambda body: "hang" if len(sink.taken_now()) >= 67 else 200

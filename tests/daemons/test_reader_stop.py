@@ -31,8 +31,8 @@ class Stop(MillraceTest):
         return harness.read_file(self.path(name)) if os.path.exists(self.path(name)) else b""
 
     def reader(self, *args, runs=1, queue_url=None):
-        """Of two messages a run; the run of that number waits for finish(). It then has so many messages in hand that it asks for no
-        more: a long poll that a stop cancels could still get what is returned."""
+        """A reader with two messages a run. Run number `runs` waits for finish(). The reader then holds so many messages that it asks for
+        no more, because a long poll that a stop cancels could still get returned messages."""
         script = self.write("script", "#!/bin/sh\necho >> %s\n[ $(wc -l < %s) -lt %d ] || until [ -e %s ]; do sleep 0.02; done\ncat >> %s" % (
             self.path("begun"), self.path("begun"), runs, self.path("enough"), self.path("out")))
         os.chmod(script, 0o755)
@@ -167,7 +167,7 @@ class WhatIsDone(Stop):
 
 
 class SecondSignal(Stop):
-    """It ends the wait, not what can be done at once."""
+    """A second signal ends the wait, but acts that need no wait are still done."""
 
     def test_a_queue_that_says_no_is_asked_once_more(self):
         reader = self.stop_refused(503, 1, "--drain-timeout=1h")

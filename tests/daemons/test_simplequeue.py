@@ -358,8 +358,8 @@ class DiskTest(Everywhere, OnDisk, QueueTest):
 
 
 class Load:
-    """Producers that retry with marks and one reader that acks, against a daemon that is killed: what was
-    acknowledged is remembered here, and what a reply never came for may or may not have happened."""
+    """Producers that retry with marks, and one reader that acknowledges, while the daemon is killed. `mark` and `acked` have the
+    acknowledged acts; acts in `unsure` got no reply, so they may or may not have happened."""
     PRODUCERS = 3
 
     def __init__(self, test, random):
@@ -426,7 +426,7 @@ class Load:
                 self.acked[n] = self.unsure.pop(n)
 
     def check(self, q):
-        """What is left and what was acknowledged are together every message, once, in order."""
+        """The remaining and the acknowledged messages together are all messages, each once, in order."""
         q.post("/release?reader=r")
         rest = []
         while got := reserved(q.get("/reserve?items=1000000&reader=r")):  # a reply holds only so many bytes

@@ -86,8 +86,8 @@ class DeepTest(Deep):
         self.expect(q.post("/put", b"x"), 200)
 
     def test_what_cannot_be_read_any_more(self):
-        """Its file is damaged under the daemon: none of it is given out, and since nobody knows what else is, nor whether an
-        acknowledgement could be kept, the daemon is not ready any more; log and health say why."""
+        """A segment is damaged while the daemon runs. No damaged message is given out. The daemon is then not ready, because it does not
+        know what else is damaged, or whether an acknowledgement could be kept. Log and health name the reason."""
         q = self.queue("--max-memory=1M", "--segment-bytes=1M")
         n = 10000
         self.fill(q, 0, n)

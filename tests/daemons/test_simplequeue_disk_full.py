@@ -42,8 +42,8 @@ class DiskFullTest(OnSmallDisk):
         self.check("--sync=never")
 
     def test_what_keeps_old_segments_does_not_stop_acks(self):
-        """A buried message is said again so that its segment can go, on a full disk in a small part of what is reserved: were
-        it to wait for room, no segment behind it could go either, and acknowledging would use up the rest and stop."""
+        """A buried message is written again so that its old segment can be deleted. On a full disk it uses a small part of the reserve. If
+        it waited for room, no later segment could be deleted either, and acknowledgements would use up the reserve and stop."""
         args = ("--segment-bytes=256K", "--max-memory=256K", "--sync=never")
         q = self.open(*args)
         self.expect(q.post("/put", message(10**6, 4000)), 200)
@@ -68,8 +68,8 @@ class DiskFullTest(OnSmallDisk):
                          [("1", "kept", message(10**6, 4000))])
 
     def test_a_queue_that_filled_the_disk_itself_heals_itself(self):
-        """Also after a kill on the full disk, and while a buried message holds the oldest segment: the opening finds what was
-        reserved, and the message is written again in it."""
+        """Also after a kill on the full disk, and while a buried message holds the oldest segment: the next start finds the reserve, and
+        writes the message again there."""
         args = ("--segment-bytes=256K", "--sync=never")
         q = self.open(*args)
         self.expect(q.post("/put", message(10**6, 4000)), 200)
@@ -83,7 +83,7 @@ class DiskFullTest(OnSmallDisk):
         self.assertEqual(q.get("/dead").json()["buried"][0]["message"].encode(), message(10**6, 4000))
 
     def test_short_messages_are_acknowledged_one_by_one(self):
-        """Which takes as much as the messages do, and was reserved. A kill changes nothing of that."""
+        """The acknowledgements take as much room as the messages. This room was reserved, also after a kill."""
         args = ("--segment-bytes=64K", "--sync=never")
         q = self.open(*args)
         n = 0
@@ -114,8 +114,8 @@ class DiskFullTest(OnSmallDisk):
         return n
 
     def check_any_order(self, *args):
-        """Removals of such messages take many times their room, in an order that gives back none of it until the end, and
-        something else takes whatever is given back: each message reserved the bytes of its removal. A kill forgets none of them."""
+        """Removals of short messages take many times the room of the messages, and the order of the removals frees no room until the end.
+        The test takes all freed room. Each message has reserved the bytes of its removal, also after a kill."""
         args = ("--segment-bytes=64K", "--max-mget=100000", *args)
         self.disk.take((4 << 20) - (320 << 10))
         q = self.open(*args)
@@ -146,7 +146,7 @@ class DiskFullTest(OnSmallDisk):
         self.check_any_order("--sync=0")
 
     def test_a_segment_that_is_used_again_has_room_for_puts(self):
-        """What its file holds is the queue's, whatever else the disk lacks."""
+        """The room of the segment's file stays with the queue, also on a full disk."""
         q = self.open("--segment-bytes=256K", "--sync=0")
         n = self.fill_up(q, 4000)
         self.disk.take_the_rest()
@@ -167,7 +167,7 @@ class DiskFullTest(OnSmallDisk):
         self.assertEqual(os.listdir(self.disk.path("data", "queues")), ["default"])
 
     def test_who_kicks_in_vain_keeps_nobody_from_putting(self):
-        """A kick that finds no room says nothing of a put, which may need less."""
+        """A put may need less room than a kick, so it is tried also after a kick that found no room."""
         q = self.open("--segment-bytes=256K", "--sync=never")
         for i in range(5):
             self.expect(q.post("/put", message(i, 300000)), 200)
@@ -197,7 +197,7 @@ class DiskFullTest(OnSmallDisk):
         self.assertEqual(q.log.count("the disk has room: puts are accepted again"), told)
 
     def test_a_queue_that_found_no_room_leaves_nothing(self):
-        """It is no queue of the next start, which has no more room for it and others to serve."""
+        """The queue does not exist after a restart, and the other queue is served."""
         q = self.open("--max-queues=2")
         self.expect(q.post("/put", b"kept"), 200)
         self.disk.take_the_rest()

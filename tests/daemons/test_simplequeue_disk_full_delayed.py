@@ -10,7 +10,7 @@ from queue_test import OnSmallDisk, message
 
 class DelayedDiskFullTest(OnSmallDisk):
     def check_delayed(self, *args):
-        """What is delayed is written again when it is due: the room for it was reserved. A kill changes nothing of that."""
+        """A delayed message is written again when it is due. The room for it was reserved, also after a kill."""
         args = ("--segment-bytes=256K", "--max-memory=256K", *args)
         q = self.open(*args)
         n = 0
@@ -36,7 +36,8 @@ class DelayedDiskFullTest(OnSmallDisk):
         self.check_delayed("--sync=0")
 
     def test_what_has_no_room_to_come_back_is_not_delayed(self):
-        """It stays under its lease: neither is it stuck, nor does what has the room lose it."""
+        """A message that has no room to come back stays under its lease. It can be put back without a delay, and the other messages can be
+        acknowledged."""
         q = self.open("--segment-bytes=256K", "--sync=never")
         n = self.fill_up(q, 4000)
         self.disk.take_the_rest()
@@ -49,8 +50,8 @@ class DelayedDiskFullTest(OnSmallDisk):
         self.disk.give_back()
 
     def check_others_leave_the_room(self, settle, n):
-        """What is said of others, one by one, uses what is reserved, which is had again while there is room: then something
-        else takes the rest."""
+        """Acknowledgements or burials of other messages, one by one, leave the reserve of delayed messages whole. Then the test takes the
+        rest of the disk."""
         q, late = self.open("--segment-bytes=64K", "--sync=never"), 20
         for i in range(0, n, 1000):
             self.expect(q.post("/mput", b"\n".join(message(k, 10) for k in range(i, min(i + 1000, n)))), 200)
@@ -69,7 +70,7 @@ class DelayedDiskFullTest(OnSmallDisk):
         self.check_others_leave_the_room("/bury?lease=%s&id=%d&reason=" + "r" * 300, 1000)
 
     def check_delayed_over_a_stop(self, fills, *args):
-        """What was reserved stays so, and what was not is when there is room."""
+        """Reserved room stays reserved after a restart. A restart reserves missing room if the disk has it."""
         q, n = self.open(*args), 10
         for i in range(n):
             self.expect(q.post("/put?delay=1000", message(i, 20000)), 200)

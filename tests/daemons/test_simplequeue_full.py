@@ -149,8 +149,8 @@ class Full:
         self.assertEqual((q.stats()["overflow"], q.get("/get").body), (0, b"a"))
 
     def test_hup_tries_again_after_a_failure(self):
-        """What a failed write left in the log is not known (/dev/full cannot be cut back), so nothing follows it there
-        before somebody has looked."""
+        """The end of the log is unknown after a failed write (/dev/full cannot be truncated), so nothing is appended until an operator
+        sends SIGHUP."""
         os.symlink("/dev/full", self.path("overflow"))
         q = self.overflowing("--max-depth=1")
         self.expect(q.post("/put", b"a"), 200)
@@ -163,7 +163,7 @@ class Full:
         self.assertEqual(self.log_lines(), [b"a"])
 
     def test_what_never_fits_is_told_so_behind_others_too(self):
-        """Who waits in the line of those for whom room is made, among them."""
+        """Also if the put waits among puts for which room is made."""
         q = self.overflowing("--max-depth=2")
         over = threading.Event()
 
@@ -403,7 +403,7 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.expect(q.post("/put?queue=b", b"y"), 200)
 
     def test_looking_goes_on_when_storage_failed(self):
-        """The write that fails is of one queue; nothing is given out or changed any more, in all of them."""
+        """After a failed write of one queue, all queues give out and change nothing any more."""
         url = "ipc://" + self.path("socket")
         q = self.queue("--segment-bytes=64K", "--nng-listen=" + url)
         self.expect(q.post("/put?queue=a&producer=p&mark=0&next=7", b"bad"), 200)
@@ -439,7 +439,7 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.assertIn("this put may be stored nevertheless", refused.json()["hint"])
 
     def test_storage_that_fails_while_queues_are_opened_is_no_readiness(self):
-        """Opening one writes that it was."""
+        """Opening a queue writes to its file."""
         q = self.queue()
         self.expect(q.post("/put", b"x" * 9000), 200)
         q.stop()
@@ -464,7 +464,7 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.assertEqual((self.numbers(q)["ready"], self.numbers(q)["delayed"]), (2, 1))
 
     def test_puts_that_are_being_committed_are_waited_for(self):
-        """They cannot be evicted yet, but will be: nobody is refused meanwhile."""
+        """Such messages cannot be evicted yet, so other puts wait, and none is refused."""
         q = self.start("simplequeue", "--data-dir=" + self.path("data"), "--sync=100", "--max-depth=1",
                        "--overflow-log=" + self.path("overflow"))
         replies = []
@@ -502,7 +502,7 @@ class DiskTest(Full, OnDisk, QueueTest):
         self.assertEqual(self.log_lines(), [])
 
     def test_kill9_loses_nothing(self):
-        """What was acknowledged is in the queue or in the log, whenever the daemon is killed; some may be in both."""
+        """Each acknowledged message is in the queue or in the log, whenever the daemon is killed. Some may be in both."""
         random = harness.seeded()
         acknowledged = []
 
@@ -533,7 +533,7 @@ class DiskTest(Full, OnDisk, QueueTest):
 
 class DeepFullTest(Deep):
     def overflow(self, *bounds):
-        """The first half of what is put is in the log, the other in the queue, though most of it was on disk only."""
+        """The first half of the messages is in the log, the other half in the queue, although most messages were only on disk."""
         n, log = 20000, self.path("overflow")
         q = self.queue("--max-memory=1M", "--overflow-log=" + log, *bounds)
         self.fill(q, 0, n // 2)
@@ -545,8 +545,8 @@ class DeepFullTest(Deep):
         self.drain(q, n // 2, n)
 
     def lowered(self, memory, *bounds):
-        """A restart with a bound far below what is there: all that is too much goes to the log, in parts, with the first put.
-        What cannot be enough is not begun."""
+        """After a restart with a bound far below the messages of the queue, the first put moves all messages over the bound to the log, in
+        parts. A move that cannot make enough room does not begin."""
         n, log = 30000, self.path("overflow")
         q = self.queue("--max-memory=" + memory)
         self.fill(q, 0, n)
@@ -576,7 +576,7 @@ class DeepFullTest(Deep):
         self.lowered("1G", "--max-depth=100")
 
     def test_a_log_that_fails_in_the_middle_of_it(self):
-        """Whoever asked is refused, once, and what had not left is in its place."""
+        """The put is refused, the failure is counted once, and all messages stay in their places."""
         n = 30000
         q = self.queue()
         self.fill(q, 0, n)

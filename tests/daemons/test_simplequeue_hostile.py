@@ -219,8 +219,8 @@ class Everywhere:
         self.assertEqual(q.stats()["puts"], 0)
 
     def test_a_parameter_that_an_endpoint_does_not_have_does_nothing_else(self):
-        """It is refused by name, as one that is there twice, before anything is done; of bitly's endpoints only what is nearly one of
-        theirs."""
+        """An unknown or repeated parameter is refused by its name, before the request does anything. bitly's endpoints refuse only misspelt
+        parameters of theirs."""
         q = self.queue("--allow-exit")
         q.post("/mput", b"a\nb")
         q.post("/put?queue=other", b"stays")
@@ -335,7 +335,7 @@ class DeepTest(Deep):
         return connections
 
     def test_many_new_queues_keep_nobody_waiting(self):
-        """Each costs several syncs, so the others are served in between: who asks what there is right behind his put
+        """A new queue costs several syncs, so other clients are served in between: a client that asks for the queues right after its put
         sees few at first."""
         n = 60
         q = self.queue("--max-queues=%d" % n)
@@ -353,7 +353,7 @@ class DeepTest(Deep):
             self.assertEqual(q.get("/get?queue=q%d" % i).body, b"" if i in refused else b"x")
 
     def test_a_stop_while_queues_are_made(self):
-        """All who wait are answered first."""
+        """The stop answers all waiting clients first."""
         q = self.queue("--sync=0")
         connections = self.ask_for_queues(q, 30)
         harness.wait_until(lambda: q.stats()["queues"], "the first to be made")

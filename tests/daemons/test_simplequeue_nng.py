@@ -155,7 +155,8 @@ class Everywhere:
         self.assertEqual(self.requester(url).ask(b"\nx")["status"], 200)
 
     def test_who_does_not_read_costs_nobody_his_reply(self):
-        """Many send without an end and take no reply: what nng has no room for waits, and everybody who reads is answered."""
+        """Some clients send without pause and read no reply. Replies for which nng has no room wait, and a client that reads is
+        answered."""
         q, url = self.listening()
         live = self.requester(url)
         deaf = [self.requester(url) for _ in range(8)]
@@ -191,7 +192,7 @@ class Everywhere:
         self.assertIn(b"token", bad.stderr)
 
     def test_a_stop_answers_what_it_took(self):
-        """As far as nng comes to write it in the moment that it is given."""
+        """nng is given a moment to write the replies, so some may be missing."""
         harness.slower_and_slower(1, self.a_stop)
 
     def a_stop(self, _):
@@ -250,7 +251,7 @@ class CommitTest(OnDisk, NngTest):
         self.assertEqual(q.get("/get").body, b"b")
 
     def test_replies_come_out_of_order(self):
-        """What can be refused at once is, though it came behind what waits for a commit."""
+        """A wrong request is refused at once, also after a request that waits for its commit."""
         harness.slower_and_slower(0.4, self.out_of_order)
 
     def out_of_order(self, seconds):
@@ -263,7 +264,8 @@ class CommitTest(OnDisk, NngTest):
         self.assertEqual([r.receive()[0] for _ in range(2)], [3, 2])
 
     def test_back_pressure_reaches_the_sender(self):
-        """No more is taken than may wait for its commit; the rest stays with those who send, and is served later."""
+        """The daemon takes only as many bytes as may wait for a commit. The other requests stay with their senders, and are served
+        later."""
         harness.slower_and_slower(0.25, self.back_pressure)
 
     def back_pressure(self, seconds):

@@ -55,7 +55,7 @@ class Deaths:
     LATE = ("/ack?id=1-9", "/nack?id=1-9", "/nack?id=1-9&delay=5", "/bury?id=1-9", "/touch?extend=60000")
 
     def late(self, q, lease):
-        """Whatever the dead one still asks for is refused, and changes nothing."""
+        """Every late request of the dead reader is refused, and changes nothing."""
         before = self.numbers(q)
         for act in self.LATE:
             with self.subTest(act):
@@ -131,7 +131,7 @@ class DiskTest(ManyIds, Deaths, OnDisk, QueueTest):
         self.assertEqual([m[0] for m in self.reserve(q, "items=9")[1]], [3])
 
     def test_bury_kick_and_delay_over_restarts(self):
-        """What becomes ready late is at the end, with a new id and its tries, whenever the daemon was killed."""
+        """A kicked or delayed message comes last, with a new id and its tries, whenever the daemon was killed."""
         q = self.queue()
         q.post("/mput", b"a\nb\nc")
         lease, _ = self.reserve(q, "items=3")
