@@ -46,7 +46,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 
 
 class Wire:
-    """Between client and server: counts heartbeats; cut_after() ends the connection when so much more has passed."""
+    """A proxy between client and server. It counts heartbeats. cut_after() ends the connection once so many more bytes have passed."""
 
     def __init__(self, target):
         self.target, self.heartbeats, self.left, self.cuts = target, 0, None, 0

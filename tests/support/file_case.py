@@ -49,7 +49,7 @@ class FileCase(harness.MillraceTest):
         return sorted(glob.glob(self.path("*", ".ps_to_file-names-*.staging", "*.part")))
 
     def content(self, pattern="out/*"):
-        """The published files, and what is below the committed lengths of the others."""
+        """The bytes of the published files, and of the other files up to their committed lengths."""
         whole = {path: harness.read_file(path) for path in self.files(pattern)}
         for f in self.committed()["files"]:
             whole[f["name"]] = harness.read_file(f["staged"])[:int(f["length"])]

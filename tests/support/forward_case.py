@@ -10,7 +10,7 @@ from sink import least_waits
 
 
 class Server:
-    """A destination: what it was sent, and how it answers next (a status, or "hang", or "reset")."""
+    """A destination: keeps its requests. `mood` is its next answer (a status, or "hang", or "reset")."""
 
     def __init__(self, test):
         self.bodies, self.targets, self.tokens, self.mood = [], [], [], 200
@@ -54,7 +54,7 @@ class Server:
 
 
 class Deaf:
-    """A destination that takes whatever it is sent, and never answers."""
+    """A destination that reads all requests, and never answers."""
 
     def __init__(self, test):
         self.port = int(test.keep_port())
@@ -96,7 +96,7 @@ class ForwardCase(harness.MillraceTest):
                                  "--address=127.0.0.1", "--port", self.port, port=False)
 
     def publish(self, n=1):
-        """Numbered lines under marks, retried blindly."""
+        """Publishes numbered lines with marks, and repeats the publish until it is acknowledged."""
         body = b"".join(b'{"n":%d}\n' % i for i in range(self.n, self.n + n))
 
         def done():
@@ -127,7 +127,7 @@ class ForwardTest(ForwardCase):
         return self.to_http("--destination", urls, "--state", self.path("state"), "--commit_every=20ms", *args, **kw)
 
     def assert_apart(self, tries, backoff_min, backoff_max):
-        """Each was answered after it came, and the next was sent before it came: no machine brings them closer."""
+        """No wait is shorter than its minimum. `tries` has times at which requests arrived, so a slow machine cannot shorten a wait."""
         waits = [b - a for a, b in zip(tries, tries[1:])]
         self.assertEqual([w for w, least in zip(waits, least_waits(backoff_min, backoff_max)) if w < least - 0.001], [], waits)
 

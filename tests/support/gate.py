@@ -6,7 +6,7 @@ from harness import wait_until
 
 
 class Gate:
-    """Between an aggregator and its pubsub: lets only so many bytes of streams through, and everything else."""
+    """Between an aggregator and its pubsub: lets a set number of bytes of streams pass, and everything else."""
 
     def __init__(self, path, target):
         self.target, self.left, self.changed = target, None, threading.Condition()

@@ -1,4 +1,4 @@
-"""A gateway before a queue, which a test makes fail: in the way of a reader, while the test itself asks the queue."""
+"""A gateway between a reader and its queue, which fails as a test tells it to. The test itself asks the queue directly."""
 import http.server
 import select
 import threading
@@ -32,7 +32,8 @@ class Gateway:
                     self.close_connection = True
 
             def ask_queue(self, body):
-                """A client that leaves takes its request with it: the queue must not answer a long poll of nobody."""
+                """When a client leaves, its request to the queue ends, too: the queue must not give messages to a poll whose client has
+                gone."""
                 c = connect(queue_url)
                 try:
                     c.request(self.command, self.path, body)
@@ -64,7 +65,7 @@ class Gateway:
         test.addCleanup(self.close)
 
     def refuse(self, endpoint, answer):
-        """From now on, of requests whose path is `endpoint`."""
+        """From now on, `answer` is the answer to requests whose path is `endpoint`."""
         self.behave = lambda target: answer if target.startswith(endpoint + "?") else None
 
     def open(self):

@@ -99,7 +99,8 @@ class Step:
 
 
 def steps(path, skipped):
-    """Every command, with what it prints. `skipped` names blocks that are none, by their first characters; each must be there."""
+    """Every command, with its printed lines. `skipped` has the first characters of blocks that are not commands; each must be in the
+    guide."""
     found, used = [], set()
     for block in blocks(*path):
         name = next((s for s in skipped if block.lines[0].startswith(s)), None)

@@ -31,8 +31,8 @@ BUILD = os.path.realpath(os.environ.get("MILLRACE_BUILD", os.path.join(ROOT, "bu
 SANITIZED = os.environ.get("MILLRACE_SANITIZED", "") not in ("", "0")
 # On another file system than the test's files, if the machine has two.
 OTHER_DIR = os.environ.get("MILLRACE_OTHER_DIR", "/dev/shm")
-PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "40"))  # seconds, for any one wait: only what is broken takes so long
-# Of what must not be kept waiting at all: wide, so that what misses it is broken and not just a busy machine.
+PATIENCE = float(os.environ.get("MILLRACE_PATIENCE", "40"))  # seconds, for one wait: only broken programs take so long
+# Seconds for acts that must never wait: many, so that a program that takes longer is broken, and not only on a busy machine.
 SOON = PATIENCE / (2 if SANITIZED else 6)
 STOP_TIMEOUT = PATIENCE / 2  # from SIGTERM to a daemon's end
 DRAIN_TIMEOUT = STOP_TIMEOUT * 3 / 4  # shorter, so that a daemon logs what it cannot finish before it counts as hung
@@ -77,8 +77,8 @@ def wait_until(condition, what, timeout=PATIENCE, interval=None):
 
 
 def slower_and_slower(unit, attempt, tries=4):
-    """attempt(unit) shows what is promised in time. Whatever needs a machine that keeps pace with the unit is tried again
-    with one four times as long, on a machine that may have stood still; what is broken fails with the longest, too."""
+    """attempt(unit) tests a promise about time, in units of `unit` seconds. If it fails, perhaps because the machine stood still, it is
+    repeated with a unit four times as long. A broken promise also fails with the longest unit."""
     for _ in range(tries - 1):
         try:
             return attempt(unit)
@@ -89,7 +89,8 @@ def slower_and_slower(unit, attempt, tries=4):
 
 
 def parse_headers(lines, _class=http.client.HTTPMessage):
-    """As that of http.client, which spends a third of a request's time in a parser of mail: one line a header."""
+    """Replaces the function of http.client, which parses headers as mail and so takes a third of a request's time. Here, each header is one
+    line."""
     message = _class()
     while (line := lines.readline(1 << 16)) not in (b"\r\n", b"\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
@@ -148,7 +149,7 @@ def request(url, method, target, body=None, headers=None, timeout=PATIENCE):
 
 
 def broken_off(url, target):
-    """The body of a reply that lacks its end."""
+    """The body of a reply whose end was not sent."""
     try:
         reply = request(url, "GET", target)
     except http.client.IncompleteRead as e:
@@ -166,23 +167,23 @@ def query(**params):
 
 
 def dies_with_us(argv):
-    """The command line under which a program is killed when the test is, however that ends. The kernel watches the
-    thread that started it, so only the main thread's programs can be tied to it. run_test, which sets MILLRACE_OTHER_DIR,
-    kills what a test leaves behind, without one more process for each program."""
+    """The command line with which a program is killed when the test ends, in whatever way. The kernel watches the thread that started it,
+    so only the main thread's programs can be tied to it. run_test, which sets MILLRACE_OTHER_DIR, kills what a test leaves behind, without
+    one more process for each program."""
     tied = "MILLRACE_OTHER_DIR" not in os.environ and threading.current_thread() is threading.main_thread() and shutil.which("setpriv")
     return ["setpriv", "--pdeathsig", "KILL", *argv] if tied else argv
 
 
-# A stop that leaves something unfinished fails a test; one that takes long does not.
+# A test fails if a stop leaves work unfinished, but not if a stop takes long.
 PATIENT = {"MILLRACE_%s_DRAIN_TIMEOUT" % name: "%ds" % DRAIN_TIMEOUT for name in (
     "SIMPLEQUEUE", "PUBSUB", "PUBSUB_FILTERED", "AGGREGATOR", "SORTDB", "API", "QUEUE_TO_PUBSUB", "QUEUE_TO_HTTP",
     "QUEUE_EXEC", "PS_TO_FILE", "PS_TO_HTTP")}
-# Tests depend neither on the room that the machine's disk has, nor, on disks of a few MB, on a reserve.
+# Daemons of tests keep no bytes of the disk free: the machine's disk may be nearly full, and a test's disk has only a few MB.
 PATIENT.update({"MILLRACE_%s_MIN_FREE" % name: "0" for name in ("SIMPLEQUEUE", "PUBSUB")})
 
 
 def catches(pid, number):
-    """Whether a process has a handler for that signal by now: before, it would just die of it."""
+    """True once a process has a handler for the signal. Without the handler, the signal would kill the process."""
     with open("/proc/%d/status" % pid) as f:
         caught = next(line for line in f if line.startswith("SigCgt:")).split()[1]
     return int(caught, 16) >> (number - 1) & 1
@@ -232,7 +233,7 @@ class Daemon:
                 raise AssertionError("%s ended with %s:\n%s" % (self.name, self.process.returncode, self.log))
             try:
                 health = self.get("/health")
-                return health.status == 200 or b"refusing" in health.body  # serves all but what has no room
+                return health.status == 200 or b"refusing" in health.body  # refuses only requests that need room
             except UNREACHABLE:
                 return False
         wait_until(ready, lambda: "%s to be ready:\n%s" % (self.name, self.log), timeout)
@@ -248,7 +249,7 @@ class Daemon:
         return self.get("/stats?format=json").json()
 
     def counters(self):
-        """The names of what /metrics calls counters, without the daemon's own."""
+        """The names of the counters in /metrics, without those that every daemon has."""
         return set(re.findall(r"(?m)^# TYPE millrace_%s_(\w+) counter$" % self.name, self.get("/metrics").text))
 
     def kill9(self):
@@ -266,7 +267,7 @@ class Daemon:
 
 
 class MillraceTest(unittest.TestCase):
-    """A directory of its own (self.dir); every daemon started through it is gone afterwards."""
+    """A test with its own directory (self.dir). The daemons that it starts are killed at its end."""
     maxDiff = 4000
 
     def setUp(self):
@@ -301,8 +302,8 @@ class MillraceTest(unittest.TestCase):
         return os.path.join(self.dir, *names)
 
     def keep_port(self):
-        """A free TCP port that a daemon can be started on again and again: nobody else is given it meanwhile, and who
-        connects while nobody listens is refused."""
+        """A free TCP port, on which a daemon can be started again and again. The kernel gives the port to no other program, and refuses
+        connections while no daemon listens."""
         s = socket.socket()
         self.addCleanup(s.close)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -341,7 +342,7 @@ label = country
 
 
 def sample_counters():
-    """What etc/clicks.conf counts, without its settings of daemons."""
+    """The counters of etc/clicks.conf, without its settings of daemons."""
     with open(os.path.join(ROOT, "etc", "clicks.conf")) as f:
         text = f.read()
     return text[text.index("[input]"):]
@@ -434,7 +435,8 @@ def real_files():
 
 
 def real_sample():
-    """All of them in long rounds, otherwise a few of different years, with the second, whose last line is cut short."""
+    """All files of the real feed in long rounds, otherwise a few files of different years. The second file, whose last line is incomplete,
+    is always one of them."""
     files = real_files()
     return files if rounds(1) > 1 and not SANITIZED else files[:2] + files[6::6]
 
@@ -445,7 +447,7 @@ def read_file(path):
 
 
 def flip(path, at):
-    """A bit of that byte; again, and it is as it was."""
+    """Flips a bit of the byte. A second call restores the byte."""
     with open(path, "r+b") as f:
         f.seek(at)
         byte = f.read(1)[0]
@@ -477,7 +479,7 @@ SKIPPED = 77  # the exit status that tests/daemons.cmake tells ctest
 
 
 def not_installed(test, what):
-    """What CI installs (scripts/setup --test) is not here: there a failure, elsewhere ctest shows the file as skipped."""
+    """A program that CI installs (scripts/setup --test) is missing. In CI the test fails; elsewhere ctest shows the file as skipped."""
     if os.environ.get("CI") == "true":
         test.fail(what)
     NOT_INSTALLED.append(what)

@@ -1,6 +1,7 @@
-/* journal_model: what a journal must hold, in memory, beside a real one in a directory of its own. Random appends with
- * producers, late copies and wrong marks; trims, retention with and without a cursor, readers in windows of any size,
- * seeks by time under a clock that goes back now and then. A check aborts and prints the seed. One at a time a process. */
+/* journal_model: a model in memory of a real journal, which has its own directory. The steps are random: appends with
+ * producers, late copies and wrong marks; trims, retention with and without a cursor, reads in windows of any size,
+ * and seeks by time, while the clock sometimes goes back. A failed check prints the seed and aborts. A process has
+ * one model at a time. */
 #ifndef MILLRACE_TEST_JOURNAL_MODEL_H
 #define MILLRACE_TEST_JOURNAL_MODEL_H
 
@@ -8,24 +9,25 @@
 
 void model_begin(unsigned seed, int64_t sync_ms);
 void model_end(void);
-/* OK, or what a fault explains. */
+/* JOURNAL_OK, or a result that an injected fault explains. */
 enum journal_result model_open(void);
 void model_close(void);
-/* Ends as a kill does: every byte written stays, and nothing is added. */
+/* Ends the journal as a kill does: written bytes stay, and no byte is added. */
 void model_kill(void);
-/* Opens the closed or killed journal once for each of several kinds of damage to its last frame. It is refused, or holds
- * everything acknowledged, or, only after a kill, reports a cut. Leaves the journal undamaged. */
+/* Opens the closed or killed journal once for each of several kinds of damage to its last frame. The journal is
+ * refused, or has all acknowledged lines, or, only after a kill, reports a cut. Leaves the journal undamaged. */
 struct model_verdicts {
     unsigned refused, whole, said;
 };
 void model_damage(bool killed, unsigned times, struct model_verdicts *sum);
 void model_step(void);
-/* Until no thread of the journal has anything to do. */
+/* Waits until all threads of the journal are idle. */
 void model_settle(void);
-/* The kernel's boot id changes: what was not synced may be gone. */
+/* Changes the kernel's boot id, so that unsynced bytes may be lost. */
 void model_reboot(void);
-/* The journal holds a beginning of what was asked of it, with everything acknowledged (unless may_lose), the marks of
- * that beginning, and no offset that was ever shown is free for other bytes. From then on all of it counts as shown. */
+/* Checks that the journal has the first n of the requested appends, with all acknowledged ones (unless may_lose), and
+ * the marks of these appends, and that no offset that was ever shown is free for other bytes. Then all bytes of the
+ * journal count as shown. */
 void model_check(bool may_lose);
 
 unsigned model_below(unsigned n);

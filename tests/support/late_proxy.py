@@ -1,5 +1,5 @@
-"""A proxy between two Unix sockets that makes requests late: some wait a while, also when who sent them has given up
-and tried again, so that a request arrives after its retry; some replies wait, and some are never sent."""
+"""A proxy between two Unix sockets that delays some requests, also after their client has given up and tried again, so that a request
+arrives after its retry. Some replies are delayed, and some are never sent."""
 import os
 import socket
 import threading

@@ -1,5 +1,5 @@
-"""A requester of nng's REQ/REP in a few lines: the wire format of Scalability Protocols over tcp:// and ipc://. It sends
-what a test wants to send, also many requests at a time and what is none; tests/support/nng_put.c is the library's."""
+"""A requester of nng's REQ/REP in a few lines: the wire format of Scalability Protocols over tcp:// and ipc://. It sends any bytes, also
+many requests at a time and wrong requests. tests/support/nng_put.c uses the nng library instead."""
 import json
 import socket
 import struct

@@ -1,9 +1,9 @@
 """Rebuilds a data directory as a power cut would have left it, from the log that support/iolog.c wrote.
 
-A file's bytes are safe once a sync of it succeeded that began after they were written, and a name once its directory was
-synced. A rename between two directories is atomic, and safe once both were synced. A lost directory takes what is in it along.
-What is not safe is lost, kept, torn or kept without what came before it, as the dice say. `cut` keeps names in their order, as a file system with a journal does; `every_cut` also out of it, as POSIX
-allows."""
+A file's bytes are safe once a sync of the file succeeded that began after the write. A name is safe once its directory was synced. A rename
+between two directories is atomic, and safe once both directories were synced. If a directory is lost, its files are lost, too. Unsafe
+changes are lost, kept, torn, or kept without earlier changes, at random. `cut` keeps changes of names in their order, as a file system with
+a journal does. `every_cut` also keeps them in other orders, as POSIX allows."""
 import itertools
 import os
 import struct
@@ -105,7 +105,7 @@ class Disk:
         return bytes(out)
 
     def names(self, kept):
-        """The files that are left when these changes of names reached the disk beside the safe ones."""
+        """The files that remain if the changes of names in `kept` reached the disk, besides the safe changes."""
         names = dict(self.safe)
         for change in kept:
             self.name(names, change)
@@ -113,14 +113,15 @@ class Disk:
         return {path: f for path, f in names.items() if isinstance(f, File) and not path.startswith(lost)}
 
     def leave(self, random, old_root, new_root, mood=None):
-        """Writes what is left of the files below old_root to new_root. mood "none": nothing that is not safe."""
+        """Writes the remaining bytes of the files below old_root to new_root. With mood "none", only safe changes remain."""
         kept = 0 if mood == "none" else random.randrange(len(self.waiting) + 1)
         mood = mood or random.choice(["none", "some", "all"])
         names = self.names(self.waiting[:kept])
         write_files({path: self.content(file, random, mood) for path, file in names.items()}, old_root, new_root)
 
     def subsets(self, random):
-        """Of the names that wait: each, or when they are many none, all, each alone, all but each and some more."""
+        """Subsets of the unsafe changes of names: all subsets, or if there are many changes: none, all, each alone, all but one, and some
+        more."""
         n = len(self.waiting)
         if n <= 4:
             keeps = set(itertools.product((False, True), repeat=n))
@@ -147,8 +148,8 @@ def cut(log, end, random, old_root, new_root, mood=None):
 
 
 def every_cut(log, random):
-    """(description, {path: bytes}) of what a cut right behind each operation of the log may leave: every choice of names
-    (see subsets) with none, some and all of the bytes that are not safe."""
+    """Yields (description, {path: bytes}) for a cut after each operation of the log: every choice of names (see subsets), each with none,
+    some and all of the unsafe bytes."""
     disk = Disk()
     for at, op, number, path, data in records(log, len(log)):
         disk.apply(op, number, path, data)

@@ -1,5 +1,5 @@
-"""What the tests of simplequeue share. A test class that says what holds everywhere is run twice: by a class that adds
-InMemory, and by one that adds OnDisk."""
+"""What the tests of simplequeue share. A test class for all queues runs twice: in a class that adds InMemory, and in a class that adds
+OnDisk."""
 import contextlib
 
 import harness
@@ -30,7 +30,7 @@ class QueueTest(MillraceTest):
         return reply
 
     def reserve(self, q, target):
-        """(the lease's number, what is under it)."""
+        """(the number of the lease, its messages)."""
         reply = self.expect(q.get("/reserve?" + target), 200)
         return reply.header("X-Millrace-Lease"), reserved(reply)
 
@@ -92,7 +92,7 @@ class Deep(OnDisk, QueueTest):
             return int(next(line for line in status if line.startswith(field)).split()[1]) * 1024
 
     def assert_small(self, q, bound):
-        """What it ever held of memory; a sanitizer's own is not the queue's."""
+        """Checks the most memory that the queue has ever held, except in builds with a sanitizer, which needs memory itself."""
         if not harness.SANITIZED:
             self.assertLess(self.resident(q, "VmHWM"), bound)
 
@@ -102,7 +102,7 @@ class Deep(OnDisk, QueueTest):
             self.expect(q.post("/mput", body), 200)
 
     def drain(self, q, first, end, items=5000):
-        """What comes out, in order, by mget."""
+        """Takes all messages by mget, and checks their order."""
         at = first
         while at < end:
             got = self.expect(q.get("/mget?items=%d" % items), 200).body.split(b"\n")
@@ -113,14 +113,14 @@ class Deep(OnDisk, QueueTest):
 
 
 class OnSmallDisk(QueueTest):
-    """A queue on a disk of 4 MiB that the test fills and relieves."""
+    """A queue on a disk of 4 MiB that the test fills and empties."""
 
     def setUp(self):
         super().setUp()
         self.disk = SmallDisk(self, "4m")
 
     def fill_up(self, q, size):
-        """Puts until one is refused; how many were not."""
+        """Puts messages until a put is refused. Returns the number of stored messages."""
         c = harness.connect(q.url)
         self.addCleanup(c.close)
         for i in range(100000):
@@ -141,7 +141,7 @@ class OnSmallDisk(QueueTest):
             self.assertEqual(body, b'{"acked":1}\n', "message %d of %d" % (i, len(ids)))
 
     def take_all(self, q, n, rest=True):
-        """Reserves and acknowledges until n messages were, while something else takes what is given back."""
+        """Reserves and acknowledges n messages, while the test takes all room that becomes free."""
         seen, last = [], 0
 
         def more():

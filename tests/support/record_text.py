@@ -9,7 +9,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuv"
 
 @functools.cache
 def stored(text):
-    """A component as it is stored."""
+    """The stored form of a component."""
     if len(text) < 12 and not any(c < 0x21 or c == 0x7F or chr(c) in ":,.|" for c in text):
         return text
     return base64.b64encode(hashlib.md5(text).digest()[:8])

@@ -44,7 +44,7 @@ class RecountTest(harness.MillraceTest):
         return self.write(name, text + counters)
 
     def lines(self, n, seed=1):
-        """Of the real feed if it is here, some of them damaged; otherwise generated ones."""
+        """Lines of the real feed if it is on this machine, some of them damaged; otherwise generated lines."""
         if harness.real_files():
             lines = list(itertools.islice(real_lines(), (seed - 1) * 20000, (seed - 1) * 20000 + n))
             self.assertEqual(len(lines), n)
@@ -91,7 +91,7 @@ class RecountTest(harness.MillraceTest):
                 for name in sorted(os.listdir(current)) if name.endswith(".csv")}
 
     def undisturbed(self):
-        """The archive that one aggregator makes which had the new counters from the first line on."""
+        """Makes the archive of an aggregator that has the new counters from the first line on."""
         own = self.path("undisturbed")
         self.assertEqual(self.run_program("compactor", "--archive=" + self.path("expected"), "--init").returncode, 0)
         a = self.start("aggregator", "--config=" + self.new, "--data-dir=" + own, "--cursor=undisturbed",

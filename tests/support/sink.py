@@ -1,4 +1,4 @@
-"""An HTTP server that remembers what it was sent and fails as a test tells it to; and how often one that fails may be tried."""
+"""An HTTP server that keeps its requests and fails as a test tells it to, and the number of tries that a failing server may get."""
 import http.server
 import re
 import threading
@@ -7,15 +7,14 @@ import urllib.parse
 
 
 def least_waits(backoff_min, backoff_max):
-    """The shortest that the waits after the first failure, the second in a row, ... may be: half of what doubles."""
+    """The minimum waits after the first failure, after the second in a row, ...: half of the backoff, which doubles."""
     while True:
         yield backoff_min / 2
         backoff_min = min(2 * backoff_min, backoff_max)
 
 
 def most_tries(seconds, backoff_min=0.05, backoff_max=2.0):
-    """How many tries that fail fit into that time at most: the first, and one after each wait. The machine cannot make them
-    more, however slow it is."""
+    """The maximum number of failing tries in that time: the first, and one after each wait. A slow machine does not raise it."""
     tries = 0
     for wait in least_waits(backoff_min, backoff_max):
         if seconds < 0:
@@ -25,7 +24,7 @@ def most_tries(seconds, backoff_min=0.05, backoff_max=2.0):
 
 
 def destination(daemon, url):
-    """What /metrics says of that destination: {"up": 1.0, "requests_total": 7.0, ...}"""
+    """The metrics of a destination: {"up": 1.0, "requests_total": 7.0, ...}"""
     rows = re.findall(r'_destination_(\w+)\{destination="%s"\} (\S+)' % re.escape(url), daemon.get("/metrics").text)
     return {name: float(value) for name, value in rows}
 
@@ -98,7 +97,7 @@ class Sink:
         return [m for body in self.taken() for m in body.splitlines()]
 
     def values(self):
-        """What stood for v= in the targets that were answered 200."""
+        """The values of v= in the targets that were answered 200."""
         with self.lock:
             return [urllib.parse.parse_qs(urllib.parse.urlsplit(r[3]).query, encoding="latin-1")["v"][0].encode("latin-1")
                     for r in self.requests if r[1] == 200]

@@ -1,4 +1,4 @@
-"""A file system of a few MiB under a test's directory, to be filled and relieved. Who may not mount skips the test."""
+"""A file system of a few MiB under a test's directory, to be filled and emptied. Without the right to mount, the test is skipped."""
 import os
 import subprocess
 
@@ -18,7 +18,7 @@ class SmallDisk:
         return os.path.join(self.directory, *names)
 
     def take(self, size):
-        """Something else takes so many bytes of it, without writing them."""
+        """Takes so many bytes of the disk for another file, without writing them."""
         with open(self.path("other"), "ab") as other:
             os.posix_fallocate(other.fileno(), os.fstat(other.fileno()).st_size, size)
 
@@ -31,11 +31,11 @@ class SmallDisk:
                 pass
 
     def leave(self, size):
-        """So many bytes of what was taken are free again."""
+        """Frees so many of the taken bytes."""
         os.truncate(self.path("other"), os.stat(self.path("other")).st_size - size)
 
     def give_back(self):
-        """What take and take_the_rest took is free again."""
+        """Frees the bytes that take and take_the_rest took."""
         os.unlink(self.path("other"))
 
     def grow(self, size):
