@@ -49,7 +49,7 @@ class Files(QueueTest):
         self.assertEqual((done.returncode, self.stored()), (0, text.splitlines()), done)
 
     def test_what_is_packed_otherwise_is_refused(self):
-        """Before a line of any file is sent; from a pipe as soon as it is read."""
+        """Such a file is refused before a line of any file is posted. A pipe is refused once it is read."""
         good = self.write("a", numbered(5))
         for packer, content in (("xz", lzma.compress(b"one\n")), ("bzip2", bz2.compress(b"one\n")),
                                 ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7"), ("zip", b"PK\x03\x04\x14\0"),
@@ -127,7 +127,7 @@ class Files(QueueTest):
         self.assertEqual(self.depth(), len(expected))
 
     def test_a_last_line_without_a_line_feed(self):
-        """It is put and told; when it gets its line feed later, what follows goes on behind it."""
+        """The last line is put, with a note. Once the file has the line feed, the next put continues after it."""
         name = self.write("a", "one\ntwo")
         done = self.put("--producer=p", name)
         self.assertEqual((done.returncode, self.stored()), (0, [b"one", b"two"]))
@@ -176,7 +176,7 @@ class Files(QueueTest):
         self.assertIn(b"400 events posted", seen)
 
     def test_progress_of_small_packed_files(self):
-        """Each is read at once, and unpacked at once."""
+        """Each of these files is read and unpacked in one step."""
         first = self.write("a.gz", gzip.compress(numbered(10000, 10000)))
         self.write("b", numbered(10000, 20000))
         subprocess.run(["zstd", "-q", self.path("b")], check=True)
@@ -189,7 +189,7 @@ class Files(QueueTest):
             self.assertAlmostEqual(percent, 100 * done / sum(sizes), delta=10, msg=shown)
 
     def test_a_message_is_on_a_line_of_its_own(self):
-        """Below what is drawn on a terminal, and first in a file."""
+        """On a terminal, a message stands below the progress; otherwise it comes first."""
         damaged = self.write("a.gz", gzip.compress(numbered(2000))[:-4])
         unfinished = self.write("b", numbered(2000) + b"end")
         for path, status, why in ((damaged, 65, b"millrace put: %s: " % damaged.encode()),
@@ -208,7 +208,7 @@ class Files(QueueTest):
 
 
 class Waiting(QueueTest):
-    """What it waits for may take long; it says so, keeps nothing back meanwhile and can be stopped."""
+    """A put that waits for its input or for the queue reports the wait, has posted all complete lines, and can be stopped."""
 
     def stop(self, p, status):
         p.send_signal(signal.SIGTERM)

@@ -24,7 +24,7 @@ class Follow(QueueTest):
         self.n += n
 
     def follow(self, *args):
-        """At work: it has the file open."""
+        """Starts a follower, and waits until it has opened the log."""
         p = self.begin("--follow", "--producer=p", self.log, *args)
         wait_until(lambda: any(name.startswith(self.log) for name in self.open_files(p)) or
                    p.poll() is not None, "the log to be open")
@@ -33,7 +33,7 @@ class Follow(QueueTest):
 
     @staticmethod
     def open_files(p):
-        """Their names; a descriptor may be gone before it is looked at."""
+        """The names of the open files. A descriptor may be closed before its name is read."""
         names = []
         try:
             for fd in os.listdir("/proc/%d/fd" % p.pid):
@@ -43,7 +43,7 @@ class Follow(QueueTest):
         return names
 
     def read_of(self, p):
-        """How far of the log it has read; 0: it has not opened it."""
+        """The number of bytes of the log that the process has read; 0: the log is not open."""
         for fd in os.listdir("/proc/%d/fd" % p.pid):
             try:
                 if os.readlink("/proc/%d/fd/%s" % (p.pid, fd)) == self.log:
@@ -61,7 +61,7 @@ class Follow(QueueTest):
         self.assertEqual(self.stored(), numbered(self.n).splitlines())
 
     def rotate(self):
-        """What is made next is seen to be the next: nobody makes two logs within a step of the file system's clock."""
+        """Renames the logs, and waits until a new log will have a later time than the renamed one."""
         for i in range(400, 0, -1):
             if os.path.exists("%s.%d" % (self.log, i)):
                 os.rename("%s.%d" % (self.log, i), "%s.%d" % (self.log, i + 1))
@@ -69,7 +69,7 @@ class Follow(QueueTest):
         wait_until(self.is_later, "the file system's clock to have gone on")
 
     def is_later(self):
-        """A file that is made now is newer than what was rotated last."""
+        """True if a file that is made now is newer than the log that was renamed last."""
         return os.stat(self.write("clock", "")).st_mtime_ns > os.stat(self.log + ".1").st_mtime_ns
 
     def interrupt(self, p):
@@ -118,7 +118,7 @@ class Follow(QueueTest):
         self.assertEqual(p.wait(harness.PATIENCE), 0)
 
     def test_a_line_that_is_too_long_to_be_read_does_not_stop_it(self):
-        """Also when it is killed in the middle, and when the line has not ended where its file has."""
+        """Also if the follower is killed within the line, and if the file ends within the line."""
         def grow(n):
             with open(self.log, "ab") as f:
                 f.write(b"x")
@@ -188,7 +188,7 @@ class Follow(QueueTest):
         self.interrupt(p)
 
     def test_it_outlasts_a_queue_that_is_away(self):
-        """Longer than --timeout has it for what ends by itself."""
+        """A follower waits longer than the --timeout of a put that ends by itself."""
         self.queue.stop()
         port = self.keep_port()
         self.start_queue(port)
@@ -244,7 +244,8 @@ class Follow(QueueTest):
         self.assertIn(self.log.encode() + b" was truncated", self.interrupt(p))
 
     def test_a_file_that_was_cut_and_has_grown_longer_again(self):
-        """Between two looks, and while nobody looks: the copy of logrotate's copytruncate has what was cut off."""
+        """The file changes between two looks of the follower, or while no follower runs. The copy that logrotate's copytruncate makes has
+        the truncated lines."""
         for away, back in ((lambda: p.send_signal(signal.SIGSTOP), lambda: (p.send_signal(signal.SIGCONT), p)[1]),
                            (lambda: (p.kill(), p.wait()), self.follow)):
             p = self.follow()
@@ -287,7 +288,8 @@ class Follow(QueueTest):
             os.unlink(self.path(".access.log.p"))
 
     def test_two_hosts_with_one_producer(self):
-        """No line of the second is taken for stored, whether the first has ended or not, and whether the state file was lost."""
+        """No line of the second host counts as stored, whether or not the first follower has ended, and whether or not the state file was
+        lost."""
         p = self.follow()
         self.log_lines(10)
         self.wait_stored()

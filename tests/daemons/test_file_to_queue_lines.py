@@ -11,7 +11,7 @@ from put_case import LongLinesTest, QueueTest, numbered
 
 
 class Refused(QueueTest):
-    """Lines that the queue refuses for themselves: with --rejects they are kept, and hold nothing up."""
+    """The queue refuses single lines. With --rejects these lines are kept, and the other lines are posted."""
     LONGEST = 1000
 
     def start_queue(self, port):
@@ -19,7 +19,7 @@ class Refused(QueueTest):
                                 "--port", port, "--max-message=%d" % self.LONGEST, port=False)
 
     def text(self, n, long):
-        """n lines of which those numbered in `long` are too long; they, and the others."""
+        """(n lines, the lines that are too long, the other lines). `long` has the numbers of the lines that are too long."""
         lines = [b"%d" % i + (b"x" * self.LONGEST if i in long else b"") for i in range(n)]
         kept = [line for line in lines if len(line) > self.LONGEST]
         return b"".join(line + b"\n" for line in lines), kept, [line for line in lines if len(line) <= self.LONGEST]
@@ -109,7 +109,7 @@ class Refused(QueueTest):
         self.assertEqual(self.kept(), [b"half", *long])
 
     def test_requests_that_the_server_does_not_take(self):
-        """It refuses these before it has read them: they are too long as a whole, or for one line."""
+        """The server refuses these requests before it has read them, because the whole request or one line is too long."""
         self.queue = self.start("simplequeue", "--max-body=64K")
         long = b"y" * 100000
         done = self.put_aside("--producer=p", "--batch=100000",
@@ -119,7 +119,7 @@ class Refused(QueueTest):
         self.assertIn(b"(100000 bytes) cannot be posted: the body is too large; raise max_body of [simplequeue]\n", done.stderr)
 
     def test_they_are_not_kept_in_what_is_read(self):
-        """They would be refused again, and kept again, without end."""
+        """Otherwise the kept lines would be read, refused and kept again without end."""
         text, _, _ = self.text(5, {2})
         name = self.write("a", text)
         os.link(name, self.path("link"))

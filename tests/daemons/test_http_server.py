@@ -664,11 +664,11 @@ class Limits(Probe):
         self.assertEqual(c.send(get("/ping")).reply()[2], b"OK")
 
 class Budget(Probe):
-    """What all clients together make the server hold, and who goes when that is too much."""
+    """The bytes that the server holds for all clients together, and the clients whose connections are closed if these are too many."""
 
     def use_up(self):
-        """By clients that take nothing; those, and what one is told who comes then. None: on a slow machine they have stood
-        still for so long that they had to go already."""
+        """Uses up the budget by clients that read nothing. Returns these clients, and the reply to a client that connects then; or None if
+        the server has already closed some of them, as on a slow machine."""
         self.probe(max_buffered=20 << 20)
         idlers = [self.client(buffer=4096).send(get("/large?n=16000000")) for _ in range(8)]
         wait_until(lambda: self.metric("http_buffered_bytes") >= 20 << 20 or self.metric("http_evicted_total"), "the budget's end")

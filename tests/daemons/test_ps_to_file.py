@@ -64,7 +64,7 @@ class ByArrival(FileCase):
             w.stop()
 
     def test_the_order_of_names_is_not_the_stream_s_but_the_manifests_tell_it(self):
-        """As docs/guide/stream-tools.md has it written."""
+        """By the command in docs/guide/stream-tools.md."""
         with open(os.path.join(harness.ROOT, "docs", "guide", "stream-tools.md")) as f:
             command = next(line for line in f if line.startswith("    python3 -c") and "manifest" in line)
         states = {compress: compress + "/.ps_to_file-s.json" for compress in ("none", "gzip", "zstd")}

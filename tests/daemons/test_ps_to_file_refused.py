@@ -43,7 +43,7 @@ class Refused(FileCase):
         w.stop()
 
     def test_two_archives_of_the_same_names(self):
-        """They would be after the same files; of other names in one directory there may be any number."""
+        """Both would write the same files. Archives with different names may share a directory."""
         other = ("--stream=other", "--state", self.path("other/state"))
         w = self.writer("--port=0", port=False).wait_ready()
         self.publish(event(1))

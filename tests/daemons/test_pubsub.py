@@ -109,7 +109,7 @@ class Marks(PubsubTest):
             self.assertProblem(self.pub(b"x", **marks), 400, "bad-parameter")
 
     def test_blind_retries_over_kill9(self):
-        """Every line is sent until a 200 comes, whatever became of the tries before: each is there once, in order."""
+        """Each line is sent until the reply is 200, also after tries without a reply. Each line is stored once, in order."""
         random = harness.seeded()
         p = self.pubsub()
         for n in range(harness.rounds(3)):
@@ -189,7 +189,7 @@ class Subscribe(PubsubTest):
         self.assertEqual(body, b"one\n")
 
     def half_closed(self, url, target, headers=None, late=None):
-        """What a client gets that shuts down its sending side behind the request, as nc does, and begins to read `late`."""
+        """The reply to a client that shuts down its sending side after the request, as nc does. The client calls `late` before it reads."""
         c = harness.connect(url)
         self.addCleanup(c.close)
         c.request("GET", target, headers=headers or {})
@@ -339,7 +339,8 @@ class Life(PubsubTest):
         self.assertEqual(run.returncode, 78)
 
     def test_what_stands_beside_the_streams(self):
-        """A directory without a file is a stream whose making was cut off: it is removed; what is no name is left alone; the rest is refused."""
+        """An empty directory with the name of a stream is an interrupted start of the stream, and is removed. Names that a stream cannot
+        have are ignored. Other files are refused."""
         for name in ("half", "lost+found"):
             os.makedirs(self.path("p", "streams", name))
         p = self.pubsub()

@@ -92,7 +92,7 @@ class Chunked:
 
 
 def by_part(chunks):
-    """The first C client: what a chunk holds behind its first part is gone with it."""
+    """The first C client: it loses all bytes of a chunk after the chunk's first part."""
     for chunk in chunks:
         head, _, rest = chunk.partition(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head)
@@ -121,7 +121,7 @@ def by_pattern(chunks):
 
 
 class Readers(PubsubTest):
-    """Messages are published many a request, and some are longer than any buffer."""
+    """Each publish has many messages, and some messages are longer than any buffer."""
 
     def messages(self):
         sizes = [5] * 100 + [450] * 1000 + [3, 100000, 1, 40000, 16384, 16383, 300000] + [700] * 200

@@ -55,7 +55,7 @@ class Named(CursorTest):
         self.assertProblem(self.cursor("DELETE", stream="s", name="c"), 404, "unknown-cursor")
 
     def test_an_owner(self):
-        """The first key named becomes the cursor's; an operator needs none."""
+        """The first key that a request names becomes the key of the cursor. An operator needs no key."""
         p = self.pubsub()
         self.pub(b"one\ntwo\nthree\n")
         key, other = {"X-Millrace-Cursor-Key": "0123456789abcdef" * 2}, {"X-Millrace-Cursor-Key": "f" * 32}
@@ -270,7 +270,7 @@ class Retention(CursorTest):
                 break
 
     def logged(self, log, stream="s"):
-        """(before, after) of each that was passed."""
+        """(before, after) of each subscriber that retention has passed."""
         told = r"subscriber .*stream=%s client=unix before=(\d+) after=(\d+)" % stream
         return [tuple(map(int, e)) for e in re.findall(told, log)]
 
@@ -305,7 +305,7 @@ class Retention(CursorTest):
         self.assertEqual([before for before, _ in self.logged(p.log, stream)], [len(lines) * len(BLOCK) // 30])
 
     def test_a_multipart_reader_has_all_lines_below_what_is_logged(self):
-        """It is sent no half of a line."""
+        """The reader gets only whole lines."""
         self.all_below_what_is_logged("s", b"/sub?stream=s&from=earliest&multipart=1", rb"\d{6} x+\r\n--")
 
     def test_a_reader_of_bitlys_lines_has_all_below_what_is_logged(self):

@@ -110,7 +110,7 @@ class Tap(PubsubTest):
         self.assertLessEqual(self.stat("tap_dropped_total"), good.n - peer.n, "it counts no more than were lost")
 
     def test_what_retention_takes_before_it_was_read_is_counted(self):
-        """Of a stream that is new the tap knows at its next tick, and by then retention may have been there."""
+        """The tap finds a new stream at its next tick. Retention may have deleted lines of the stream before."""
         p = self.tapped("--segment-bytes=64K", "--retain-bytes=64K")
         peer = self.peer("")
         block = b"".join(b"%d %s\n" % (i, b"y" * 1000) for i in range(50))
@@ -147,7 +147,7 @@ class Tap(PubsubTest):
             self.assertEqual(self.stat("tap_gaps_total"), 0, name)
 
     def counted(self, p):
-        """Clients as every place tells them that does."""
+        """The numbers of subscribers in all replies that have one."""
         published = harness.request(self.url, "POST", "/pub", b"x\n").text
         streams = p.get("/streams").json()["streams"]
         gauge = 'millrace_pubsub_stream_subscribers{stream="default"} '

@@ -18,7 +18,7 @@ def lines(first, n):
 
 
 class Pinger(threading.Thread):
-    """Asks one thing again and again on a connection of its own; keeps when each answer came."""
+    """Repeats a request on its own connection, and keeps the time of each answer."""
 
     def __init__(self, url, target):
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class Seek(PubsubTest):
         return per
 
     def mark(self, d):
-        """A line at the beginning of a second in which there was none before; that second."""
+        """Publishes the first line of a second. Returns the second, and the offset of the line."""
         begin = int(time.time()) + 1
         harness.wait_until(lambda: time.time() >= begin, "the next second")
         return begin, d.post("/pub?stream=s", b"a second begins\n").json()["start"]

@@ -208,8 +208,8 @@ class Following(RelayTest):
 
 
 class Front:
-    """A proxy that can lose its mind: from swallow() on until wake() it accepts, reads and never answers, and connections of
-    that time stay dead for good."""
+    """A proxy that can stop to answer: from swallow() until wake() it accepts and reads, but never answers. Connections of this time never
+    work again."""
 
     def __init__(self, test, path, target):
         self.target, self.lost, self.connections = target, False, []
@@ -350,7 +350,7 @@ class OldCopy(RelayTest):
 
 
 class Hopeless(RelayTest):
-    """What would lose or repeat messages ends the relay with EX_DATAERR and a reason, and nothing is touched."""
+    """If the relay would lose or repeat messages, it ends with EX_DATAERR and a reason, and changes nothing."""
 
     def refuses(self, published, mark, reason):
         queue, _ = self.start_queue(), self.start_pubsub()

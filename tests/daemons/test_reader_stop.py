@@ -94,7 +94,7 @@ class WhatIsDone(Stop):
         self.assert_nothing_again(reader)
 
     def time_is_over(self, answer):
-        """In it the run is done; on a machine that stood still it may not have been."""
+        """The run must be done within the drain timeout, which a machine that stood still may miss."""
         def attempt(seconds):
             self.begin()
             reader = self.stop_refused(answer, 1, "--drain-timeout=%dms" % (1000 * seconds))
@@ -107,14 +107,14 @@ class WhatIsDone(Stop):
         self.assertEqual(self.numbers()["ready"], 8)
 
     def test_is_told_when_the_queue_refuses_it(self):
-        """As a queue does whose directory is another one now: it does not know the queue's name."""
+        """As after a change of the queue's directory: the name of the queue is then unknown."""
         reader = self.stop_refused(404, 1)
         self.ended(reader, 75)
         self.assert_done_again(reader, "1-2")
         self.assertEqual((self.numbers()["depth"], self.numbers()["ready"]), (10, 10))
 
     def test_is_told_when_the_lease_was_lost_before_the_stop(self):
-        """The log has said so, but the messages come again only after the stop."""
+        """The log has named the loss, but the messages come again only after the stop."""
         reader = self.reader("--lease=2s")
         self.gateway.behave = lambda target: 409 if target.startswith("/touch?") else None
         wait_until(lambda: "may be delivered again" in reader.log, "it to find its lease gone")
@@ -138,8 +138,8 @@ class WhatIsDone(Stop):
         self.time_is_over("hang")
 
     def test_is_waited_for_while_the_queue_is_away(self):
-        """A queue that was killed knows of no lease when it is back: then the messages come again, and the reader says so, also if the
-        connection broke while it sent the acknowledgement, or if the run goes on."""
+        """A killed queue has lost its leases after its restart, so the messages come again, and the reader says so, also if the connection
+        broke during the acknowledgement, or if the run continues."""
         for goes_on in (False, True):
             with self.subTest(goes_on=goes_on):
                 self.begin()

@@ -244,7 +244,7 @@ class Seal(harness.MillraceTest):
         wait_until(lambda: self.counted() == [2, 1], lambda: "the metrics: %s" % self.counted())
 
     def hold(self, name):
-        """A slice that nobody else can open: its opening takes as long as we like (up to SQLite's patience)."""
+        """Locks a slice, so that its opening by the aggregator waits until the test unlocks it, or until SQLite's busy timeout."""
         db = sqlite3.connect(self.path("data", "slices", name), isolation_level=None)
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
@@ -273,7 +273,7 @@ class Seal(harness.MillraceTest):
         self.assertEqual(d.process.wait(harness.PATIENCE), 0)
 
     def read(self, number):
-        """A reader that keeps the first two events of a slice, and so the slice's log."""
+        """Begins a read of the first two events of a slice. The read keeps the slice's log in use."""
         path = self.path("data", "slices", "%010d.db" % number)
         wait_until(lambda: os.path.exists(path), "the slice")  # connect() would make it
         db = sqlite3.connect(path, isolation_level=None)

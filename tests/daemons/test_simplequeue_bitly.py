@@ -16,14 +16,14 @@ class BitlyTest(QueueTest):
         return Daemon(self, "simplequeue", *argv, port=False).wait_ready()
 
     def fetch(self, q, endpoint, params=None, body=None, status=200):
-        """As the original's own tests ask: urlencoded parameters, POST when there is a body."""
+        """A request as in the tests of the original: urlencoded parameters, and POST if there is a body."""
         target = endpoint + ("?" + urllib.parse.urlencode(params) if params else "")
         reply = q.post(target, body) if body else q.get(target)
         self.assertEqual(reply.status, status, reply)
         return reply.body
 
     def numbers(self, q):
-        """Of /stats: as text and as JSON, which must say the same."""
+        """The numbers of /stats, which must be the same as text and as JSON."""
         text = dict(line.split(":", 1) for line in self.fetch(q, "/stats").decode().splitlines())
         json = q.get("/stats?format=json").json()
         names = ("puts", "gets", "depth", "depth_high_water", "bytes", "overflow")
@@ -99,7 +99,7 @@ class BitlyTest(QueueTest):
         self.assertEqual(self.run_program("simplequeue", "--port=0", "--mget_item_sep=").returncode, 64)
 
     def test_any_bytes_but_none(self):
-        """Its bodies ended at the first NUL."""
+        """Messages of the original ended at the first NUL."""
         q = self.original("--max-message", "100")
         messages = [b"\0", b"a\0b\0", b"\xff\xfe\x80", b"\r\n\n", bytes(range(100))]
         for m in messages:
@@ -121,7 +121,7 @@ class BitlyTest(QueueTest):
         self.assertEqual(self.numbers(q)["gets"], 0)
 
     def test_the_overflow_log(self):
-        """The newest stay; HUP opens the log anew; what memory holds at the end goes there too."""
+        """The queue keeps the newest messages. SIGHUP reopens the log. At the end, the messages in memory also go to the log."""
         log = self.path("overflow.log")
         q = self.original("--overflow_log", log, "--max_depth", "3", "--max_bytes", "100")
         for n in range(5):

@@ -27,7 +27,7 @@ class ConnectionsTest(InMemory, QueueTest):
         return sockets
 
     def slow_headers(self, sockets, over):
-        """A byte a turn of what never becomes a request."""
+        """Sends bytes one by one, which never become a request."""
         while not over.wait(0.05):
             for s in sockets:
                 try:
@@ -36,7 +36,7 @@ class ConnectionsTest(InMemory, QueueTest):
                     pass
 
     def need_files(self):
-        """As many as IDLE connections take of this process and of the daemon, or the test is skipped, which says so."""
+        """Raises the limit of open files for IDLE connections of this process and of the daemon, or skips the test."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = IDLE + 1000
         if hard != resource.RLIM_INFINITY and hard < needed:
@@ -55,7 +55,7 @@ class ConnectionsTest(InMemory, QueueTest):
         c.close()
 
     def test_the_others_are_served(self):
-        """While none of these clients leaves, is closed or is answered."""
+        """The other clients neither leave nor get a reply meanwhile, and their connections stay open."""
         self.need_files()
         q = self.queue("--max-mget=1000", "--header-timeout=1h")  # the idle are there to the end, however slow the machine
         big = b"\n".join([b"x" * 1000000] * 8)
@@ -115,7 +115,7 @@ class ConnectionsTest(InMemory, QueueTest):
 
 class DescriptorsTest(OnDisk, QueueTest):
     def test_without_one_a_new_queue_is_refused_by_that_name(self):
-        """And nothing else is: what is there takes messages, and new queues come once there is a descriptor again."""
+        """No other request is refused: existing queues take messages, and new queues are made once a descriptor is free again."""
         q = self.queue()
         self.expect(q.post("/put?queue=a", b"one"), 200)
         c = harness.connect(q.url)

@@ -38,7 +38,7 @@ class HolesTest(OnDisk, QueueTest):
             f.write(bytes(size - at))
 
     def booted(self, build):
-        """The builds take each other for daemons of another boot."""
+        """For each of the two builds, the other build's daemon counts as one of another boot."""
         q = self.daemon(build, "--data-dir=" + self.path("data"), "--sync=never", env={"MILLRACE_IO_LOG": self.path("iolog")})
         return q.wait_ready()
 
@@ -58,7 +58,7 @@ class HolesTest(OnDisk, QueueTest):
         self.assertEqual([i for i, _, _ in self.reserve(q, "items=100")[1]][-42:], [20] + list(range(first, first + 41)))
 
     def damage(self):
-        """The second of the queue's segments, which there are some of, is damaged in its middle; the highest id."""
+        """Damages the middle of the second of the queue's several segments. Returns the highest id, and the segment's path."""
         q = self.queue("--segment-bytes=65536")
         highest = self.fill(q, 15)
         q.stop()

@@ -16,8 +16,8 @@ EVENTS = 100  # a round
 
 
 class Mover(threading.Thread):
-    """Somebody who reserves messages whenever the queue lets him, that is while no relay follows it, and delays, buries or gives back what
-    he gets; and who kicks buried ones at any time."""
+    """Reserves messages whenever no relay follows the queue, and delays, buries or gives back the reserved messages. Kicks buried messages
+    at any time."""
 
     def __init__(self, test, random):
         super().__init__(daemon=True)
@@ -134,7 +134,7 @@ class TwoRelays(RelayTest):
 
 class Takeover(RelayTest):
     def killed_before_its_publish(self):
-        """The queue's id and its mark, as a relay knew them that was killed with a message under way."""
+        """A relay has followed the queue, and was killed before it published message `one`. Returns the id of the queue."""
         queue, _ = self.start_queue(), self.start_pubsub()
         relay = self.start_relay()
         identity = self.queue_numbers()["queue_id"]
