@@ -15,7 +15,7 @@
 #define TEN(x) x x x x x x x x x x
 static const char long_head[] = "GET /a HTTP/1.1\r\nHost: h\r\nL: " TEN(TEN("longer")) "\r\nX: one\r\n\r\n";
 
-/* Those of a group are much alike. */
+/* The requests of a group differ little. */
 static const char *const requests[] = {
     "GET /a?x=1 HTTP/1.1\r\nHost: h\r\n\r\n",
     "GET /a?x=1 HTTP/1.1\nHost: h\n\n",
@@ -68,7 +68,7 @@ static void tell_header(struct http_request *req, const char *name, struct buf *
     buf_append_char(out, '\n');
 }
 
-/* All that was understood. */
+/* Replies with all that the server has understood of the request. */
 static void tell(struct http_request *req, void *ctx)
 {
     static const char *const names[] = {"Host", "X", "Authorization", "Content-Length", "Connection"};
@@ -131,7 +131,7 @@ static int open_client(const struct world *w)
     return fd;
 }
 
-/* What has been answered by now is added to *got; false when that was the last. */
+/* Appends the bytes that have arrived to *got. False at the end of the connection. */
 static bool take(int fd, struct buf *got)
 {
     char piece[4096];
@@ -141,7 +141,7 @@ static bool take(int fd, struct buf *got)
     return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
-/* `each` bytes at a time, with as many turns of the loop between; the server may have closed. */
+/* Sends `text`, `each` bytes at a time, with turns of the loop between. The server may have closed the connection. */
 static void say(struct world *w, int fd, struct bytes text, size_t each)
 {
     for (size_t at = 0, n; at < text.len; at += n) {
@@ -152,7 +152,7 @@ static void say(struct world *w, int fd, struct bytes text, size_t each)
     }
 }
 
-/* The clock's line is no part of it. */
+/* Removes the Date headers, which depend on the clock. */
 static void drop_dates(struct buf *got)
 {
     char *at;
@@ -168,7 +168,7 @@ static void drop_dates(struct buf *got)
     }
 }
 
-/* All that is answered to what is said on one connection. */
+/* Appends all replies to `text` on one connection to *got. */
 static void answers(struct world *w, struct bytes text, size_t each, struct buf *got)
 {
     usec_t end = 0;
@@ -184,7 +184,7 @@ static void answers(struct world *w, struct bytes text, size_t each, struct buf 
     drop_dates(got);
 }
 
-/* Of a request alone, and then LAST; *open says whether that was answered too. */
+/* The replies to a request that is alone on its connection, and to LAST after it. *open: LAST was also answered. */
 static void answer_alone(
     struct world *w, const char *request, const struct buf *last, struct buf *got, bool *open)
 {

@@ -1,6 +1,6 @@
-/* http_pool against servers in the same loop that answer what the test says. The clock is the test's: the pool's times pass when
- * it says so, however long a machine takes. Only time limits of requests are the machine's, and short where nobody answers, so
- * that a machine that stands still makes nobody else late. */
+/* http_pool against servers in the same loop, which answer as the test tells them to. The test sets the pool's clock,
+ * so a slow machine changes no result. Only the time limits of requests use the machine's clock. They are short if
+ * the server never answers. */
 #include "support/cm.h"
 #include "http/client/http_pool.h"
 #include "http/server/http_server.h"
@@ -140,7 +140,7 @@ static struct server *begin_request(struct world *w, struct http_pool_host *h)
     return s;
 }
 
-/* One request, to its end; false when all hosts are set aside. */
+/* Makes one request, and waits for its end. False if all hosts are set aside. */
 static bool ask(struct world *w)
 {
     struct http_pool_host *h = http_pool_next(w->pool, 0);
@@ -262,7 +262,7 @@ static void all_are_set_aside_for_longer_and_longer(void **state)
             number_of(w, i, "requests_total"), 9, 15); /* waits of 10 to 20 ms that double up to 80 to 160 */
 }
 
-/* How much of that time went by with the third, whose tries take so long and fail. */
+/* The part of `seconds` that passed in requests to the third server, which fail after `takes`. */
 static usec_t lost_to_the_third(struct world *w, usec_t takes, usec_t seconds)
 {
     unsigned asked = w->servers[2].asked;
@@ -359,7 +359,7 @@ static void one_that_stalled_once_has_its_share_after_its_cooldown(void **state)
     assert_int_equal(w->servers[2].asked, before + 3);
 }
 
-/* It is set aside for the first of the waits that grow. */
+/* The host is set aside for the first and shortest wait. */
 static void requests_that_fail_together_are_one_fault(void **state)
 {
     struct world *w = *state;
@@ -419,7 +419,7 @@ static void what_is_no_url_is_refused(void **state)
     http_pool_free(&p);
 }
 
-/* An address, also without its scheme, and no list. */
+/* The address of a single server may lack its scheme, and must not be a list. */
 static void one_is_named_as_a_client_s_server_is(void **state)
 {
     (void)state;
@@ -433,7 +433,7 @@ static void one_is_named_as_a_client_s_server_is(void **state)
     http_pool_free(&p);
 }
 
-/* One request to it, to its end. */
+/* Makes one request to the single server, and waits for its end. */
 static void ask_only(struct world *w)
 {
     unsigned before = w->done;

@@ -27,7 +27,8 @@ struct world {
     unsigned due;         /* the request before whose answer it must have left; 0: none */
 };
 
-/* What was sent may take its time to arrive. */
+/* True if the client has received a reply. A reply that has left may still be on its way, so the call waits for
+ * it. */
 static bool has_reply(int fd, bool has_left)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -90,7 +91,8 @@ static void wait_until_arrived(int fd)
     }
 }
 
-/* All of them ask before the loop goes on, so it finds their requests together; and then all have their replies. */
+/* All clients send requests before the loop runs, so the loop finds the requests together. Returns once all have
+ * their replies. */
 static void ask_together(struct world *w, unsigned n)
 {
     char text[64];
@@ -116,7 +118,7 @@ static void ask_together(struct world *w, unsigned n)
         event_base_loop(w->http.base, EVLOOP_ONCE);
 }
 
-/* Again where the machine stood still between the two for longer than a reply may wait. */
+/* Repeated if the machine stood still between the two requests for longer than a reply may wait. */
 static void test_replies_leave_together(void **state)
 {
     struct world *w = *state;
@@ -163,7 +165,7 @@ static unsigned count_replies(const struct buf *got)
     return n;
 }
 
-/* Each asks once the one before is answered, until the socket takes no more, and once more behind that. */
+/* Each request is sent after the reply to the one before, until the socket is full, and then one more. */
 static void test_a_client_that_pauses_gets_all_replies(void **state)
 {
     struct world *w = *state;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A crash can leave more open files than may be: they are closed, and the archive is not full for ever. */
+/* A crash can leave more open files than max_open. They are closed, so that the archive does not stay full. */
 static void test_more_open_files_than_may_be(void **state)
 {
     struct stream_cursor at = {.id = "0123456789abcdef0123456789abcdef"};
@@ -79,7 +79,7 @@ static int finish_file(enum archive_compression how)
     return finish_lines(1, how);
 }
 
-/* Killed behind the rename and started again with another --compress: the file is finished, and stays as it is. */
+/* Killed after the rename, and started again with another --compress. The file is finished, and does not change. */
 static void test_finished_is_finished_whatever_the_compression(void **state)
 {
     static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD};
@@ -97,7 +97,7 @@ static void test_finished_is_finished_whatever_the_compression(void **state)
     }
 }
 
-/* Killed anywhere, finished by the next life, which commits a state that knows it no more; then a cut. */
+/* Killed at any step. The next life finishes the file, and commits a state without it. Then the power is cut. */
 static void test_killed_while_finishing_then_a_cut(void **state)
 {
     static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP};
@@ -123,7 +123,7 @@ static void test_killed_while_finishing_then_a_cut(void **state)
     }
 }
 
-/* 1: a file that had its name is taken away, with its manifest, as people do who upload what is finished. */
+/* Takes a finished file and its manifest away, as after an upload. Returns the number of files taken away. */
 static int take_away(void)
 {
     int there = is_there("x") + is_there("x.gz") + is_there("x.zst");
@@ -137,8 +137,8 @@ static int take_away(void)
     return there;
 }
 
-/* Killed anywhere, and what had its name by then is away before the next life, which may pack otherwise: it is not made again,
- * nor missed. */
+/* Killed at any step. A file with its final name is taken away before the next life, which may have another
+ * compression. The file is neither made again, nor missed. */
 static void test_taken_away_as_soon_as_it_is_seen(void **state)
 {
     static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP, ARCHIVE_ZSTD};
@@ -164,7 +164,8 @@ static void test_taken_away_as_soon_as_it_is_seen(void **state)
     assert_true(taken >= 9);
 }
 
-/* It is finished, but not as what somebody else has made meanwhile, which stays as it is. */
+/* Another program has made a file with the name. This file does not change, and the archive's file is finished under
+ * another name. */
 static void test_a_name_that_somebody_has_taken_meanwhile(void **state)
 {
     static const char *const names[] = {"x", "x.gz", "x.manifest.json"};
@@ -198,8 +199,8 @@ static void remove_all_of(const char *name)
     }
 }
 
-/* Killed at each step of finishing `how`, when `theirs` is made, and at each of the next life's: all lines are in x.1. 0: it
- * was not killed the first time. */
+/* Killed at step `at` of finishing with compression `how`, when `theirs` is made, and at step `again` of the next
+ * life. All lines must be in x.1, or in x if it was there before the kill. False: the first life was not killed. */
 static bool finish_beside(const char *theirs, enum archive_compression how, unsigned at, unsigned again)
 {
     unsigned seed = 1;
@@ -227,7 +228,7 @@ static bool finish_beside(const char *theirs, enum archive_compression how, unsi
     return killed;
 }
 
-/* Its manifest has the name already, and a file of that name is another's. */
+/* The manifest already has the name, and then another program makes a file with it. */
 static void test_a_name_that_somebody_takes_behind_the_manifest(void **state)
 {
     static const enum archive_compression all[] = {ARCHIVE_PLAIN, ARCHIVE_GZIP};
@@ -241,7 +242,7 @@ static void test_a_name_that_somebody_takes_behind_the_manifest(void **state)
     }
 }
 
-/* A link to what is not there is something of that name too. */
+/* A symbolic link takes the name, too, also if its target does not exist. */
 static void test_a_name_that_is_a_link_to_nothing(void **state)
 {
     static const char *const names[] = {"x", "x.gz", "x.manifest.json"};
@@ -262,7 +263,7 @@ static void test_a_name_that_is_a_link_to_nothing(void **state)
     }
 }
 
-/* Nobody has tried to finish it yet: then it cannot be away. */
+/* A missing part is an error, unless an earlier try may have finished the file. */
 static void test_a_part_that_is_missing(void **state)
 {
     char name[200], staged[210];
@@ -282,7 +283,7 @@ static void test_a_part_that_is_missing(void **state)
     assert_int_equal(log_count(LOG_LEVEL_WARN), told + 1);
 }
 
-/* Its directory is made with the first write. */
+/* The directory may not exist either, because the first write makes it. */
 static void test_an_empty_file_that_was_never_made_is_finished(void **state)
 {
     (void)state;
@@ -292,7 +293,7 @@ static void test_an_empty_file_that_was_never_made_is_finished(void **state)
     assert_int_equal(mkdir(directory, 0777), 0);
 }
 
-/* A crash may leave a file that no line had come to yet: when it goes nothing has been finished. */
+/* A crash may leave a file without a line. Its deletion does not count as a finished file. */
 static void test_an_empty_file_is_no_finished_one(void **state)
 {
     (void)state;
@@ -323,7 +324,7 @@ static int count_opens(const char *path, int flags, mode_t mode)
 
 static struct io_ops full_for_packed;
 
-/* Of `n` minutes, whose files have got their last lines. */
+/* An archive with the complete files of `n` minutes. */
 static struct file_archive *open_without_room_to_pack(int n)
 {
     full_for_packed = *io;
@@ -357,8 +358,8 @@ static void finish_with_room(struct file_archive *a, uint64_t files)
     file_archive_close(&a);
 }
 
-/* While the disk is full each try to finish reads and packs the whole file: it is tried once a second, not at every turn,
- * and what it could not finish holds no room. */
+/* On a full disk, each try to finish reads and packs the whole file. So it is tried at most once a second, not in
+ * every turn, and a failed try leaves no bytes on the disk. */
 static void test_finishing_waits_for_room(void **state)
 {
     (void)state;
@@ -373,8 +374,8 @@ static void test_finishing_waits_for_room(void **state)
     assert_true(is_there("0000.gz"));
 }
 
-/* Lines for which there is room are taken and committed meanwhile, it is tried less and less often, and the log is told once a
- * minute. */
+/* Lines for which the disk has room are taken and committed meanwhile. The finish is tried less and less often, and
+ * logged once a minute. */
 static void test_lines_come_while_there_is_no_room_to_pack(void **state)
 {
     bool final;
@@ -399,7 +400,8 @@ static void test_lines_come_while_there_is_no_room_to_pack(void **state)
     assert_true(log_count(LOG_LEVEL_INFO) > info);
 }
 
-/* Also behind a full disk, of which what is complete gets the first room: it may be enough for lines and never for a packed file. */
+/* Also after a full disk, whose first room is for complete files: the room may be enough for lines, but for no packed
+ * file. */
 static void test_lines_come_after_a_full_disk_though_nothing_can_be_packed(void **state)
 {
     struct buf all = {0};
@@ -423,8 +425,9 @@ static void test_lines_come_after_a_full_disk_though_nothing_can_be_packed(void 
     buf_free(&all);
 }
 
-/* The shortest needs least, and what it gives back may do for the others: it is tried first, and alone. No pause is longer than a
- * step of the clock, so at each all are due that are not being packed, however late the first tries ended. */
+/* The shortest file is tried first, and alone, because it needs the least room, and the room that it frees may be
+ * enough for the others. No pause is longer than a step of the clock, so at each step all files that are not being
+ * packed are due. */
 static void test_the_shortest_is_packed_first(void **state)
 {
     (void)state;
@@ -439,7 +442,7 @@ static void test_the_shortest_is_packed_first(void **state)
     finish_with_room(a, 3);
 }
 
-/* After 0, 1, 3, 7, 15, 31, 61, 91 seconds, and so on. */
+/* The number of tries until `time`: after 0, 1, 3, 7, 15, 31, 61, 91 seconds, and so on. */
 static int most_tries(usec_t time)
 {
     int tries = 0;
@@ -448,8 +451,8 @@ static int most_tries(usec_t time)
     return tries;
 }
 
-/* One for which alone there is no room is tried less and less often, though others are packed all the time, at once; and it is
- * told of as long as it is left. */
+/* A file for which there is no room is tried less and less often, although other files are packed at once meanwhile.
+ * It is reported as long as it is not packed. */
 static void test_one_that_cannot_be_packed_keeps_its_pauses(void **state)
 {
     bool final;
@@ -475,7 +478,7 @@ static void test_one_that_cannot_be_packed_keeps_its_pauses(void **state)
     finish_with_room(a, 10);
 }
 
-/* Times of a minute are taken to go to one file where its first and last second do, and only there. */
+/* All times of a minute belong to one file if the first and the last second of the minute do, and only then. */
 static void test_which_times_are_of_one_file(void **state)
 {
     static const struct {
@@ -573,7 +576,7 @@ static int count_syncs(int fd)
     return real_io->fdatasync(fd);
 }
 
-/* What the commit was to sync and did not is synced by the next, before the state says that it is safe. */
+/* A commit could not sync all files. The next commit syncs the other files before the state calls them durable. */
 static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
 {
     struct io_ops lacking = *io;
@@ -604,8 +607,8 @@ static void test_a_commit_that_lacks_descriptors_is_made_again(void **state)
     io = real_io;
 }
 
-/* A large run is written from where it lies, with the small ones before it; what there is no room for waits and is written
- * later, at its place. */
+/* A large run is written without a copy, together with the small runs before it. If the disk has no room for a part,
+ * the part waits, and is written later at its place. */
 static void test_large_runs_are_written_as_they_lie(void **state)
 {
     struct io_ops half = *io;
@@ -631,7 +634,7 @@ static void test_large_runs_are_written_as_they_lie(void **state)
 
 #define RUNS 8
 
-/* What they lie in is theirs by turns, and gone afterwards. */
+/* The runs go to two files in turn. Their memory is freed after the call. */
 static void take_by_turns(struct file_archive *a, struct buf all[2], char letter)
 {
     struct archive_run runs[RUNS];
@@ -646,7 +649,8 @@ static void take_by_turns(struct file_archive *a, struct buf all[2], char letter
     buf_free(&text);
 }
 
-/* Runs of one file go out in one write, whatever lies between them, and however little of it is written at once. */
+/* Runs of one file are written together, although runs of another file are between them, also if each write takes
+ * only a part. */
 static void test_runs_of_two_files_that_take_turns(void **state)
 {
     struct io_ops half = *io;
@@ -669,7 +673,7 @@ static void test_runs_of_two_files_that_take_turns(void **state)
     buf_free(&all[1]);
 }
 
-/* When much waits in memory it is written, though it is little of each file. */
+/* If many bytes wait in memory, they are written, although each file has only a few. */
 static void test_much_that_waits_is_written(void **state)
 {
     struct buf all = {0};
@@ -779,7 +783,8 @@ static void test_a_restored_copy_continues_before_the_cursor(void **state)
 /* Behind the digits of another member. */
 #define WITH_OPENING(opening) "\",\"opening\":\"" opening
 
-/* A state cuts files and says where to go on, so what no life of ours wrote is refused. */
+/* A state names lengths to which files are cut, and the place to continue. So a state that ps_to_file cannot have
+ * written is refused. */
 static void test_a_state_that_cannot_be_is_refused(void **state)
 {
     static const struct {

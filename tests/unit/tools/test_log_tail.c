@@ -1,4 +1,5 @@
-/* log_tail: when a rotated log is over, and when one was cut. The wall clock is the test's: it says how long ago the last byte came. */
+/* log_tail: when a rotated log has ended, and when a log was truncated. The tests set the time since the last
+ * byte. */
 #include "support/cm.h"
 #include "base/io.h"
 #include "tools/put/log_tail.h"
@@ -29,7 +30,7 @@ static void rotate(const char *into_next)
     close(fd);
 }
 
-/* It waits as of when the test began, however long that is ago. */
+/* LINE_SOURCE_END is expected at the time at which the test began, so that a slow machine ends no wait. */
 static void expect(enum line_source_result wanted, usec_t later, const char *text)
 {
     struct error error;
@@ -119,7 +120,7 @@ static ssize_t pread_of_what_is_cut_now(int fd, void *p, size_t n, off_t at)
     return io_system.pread(fd, p, n, at);
 }
 
-/* That is told by its length: what was read is what followed. */
+/* Only the length of the log shows the truncation. */
 static void test_a_log_that_is_cut_just_after_it_was_read(void **unused)
 {
     struct io_ops cutting = io_system;
@@ -137,7 +138,7 @@ static void test_a_log_that_is_cut_just_after_it_was_read(void **unused)
     expect_cut(14, "1234\n");
 }
 
-/* What was read of a line goes with it; also where as much stands again as was read, and comes later. */
+/* The begun line is dropped, also if the log later becomes as long as before. */
 static void test_a_log_that_was_cut_within_a_line(void **unused)
 {
     (void)unused;
@@ -149,7 +150,7 @@ static void test_a_log_that_was_cut_within_a_line(void **unused)
     expect_cut(4, "thr\nfour\n");
 }
 
-/* All of its beginning is as it was. What is compared is never far behind, compared with how long it is. */
+/* The log still begins with the same bytes, so bytes near its end must be compared. */
 static void test_a_log_whose_beginning_is_always_the_same(void **unused)
 {
     (void)unused;
@@ -185,7 +186,8 @@ static void test_a_log_that_was_cut_while_nobody_looked(void **unused)
     expect_lines("7\n");
 }
 
-/* After a power cut that took the log's end, which was read, and the queue's: what is known of it is of what was lost. */
+/* A power cut has taken the end of the log, which was read, and the end of the queue. The notes about the lost lines
+ * must be forgotten. */
 static void test_what_is_known_of_lines_behind_the_offset_is_forgotten(void **unused)
 {
     (void)unused;
@@ -200,7 +202,8 @@ static void test_what_is_known_of_lines_behind_the_offset_is_forgotten(void **un
     expect_lines("more\n");
 }
 
-/* Its next line stands behind a hole as long as what was cut off: nothing is to be had before. */
+/* The writer's next line follows a hole that is as long as the truncated bytes. Before this line there is nothing to
+ * read. */
 static void test_a_writer_that_does_not_append_leaves_a_hole(void **unused)
 {
     (void)unused;
@@ -234,7 +237,7 @@ static void test_a_log_is_followed_by_one_at_a_time(void **unused)
     }
 }
 
-/* Asking the kernel who writes to it leaves nothing behind. */
+/* The question whether a process writes to the log must leave no lease, which would delay an open. */
 static void expect_nobody_is_kept_waiting(void)
 {
     int fd = open(old, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -263,7 +266,8 @@ static void test_a_line_is_finished_after_the_rotation(void **unused)
     expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
-/* What was read past of a line that is too long counts as read: where that is cut off the log begins again. */
+/* The skipped bytes of a line that is too long count as read. If the log is truncated within them, it is read from
+ * its begin. */
 static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **unused)
 {
     struct error error;
@@ -283,7 +287,7 @@ static void test_a_log_that_is_truncated_within_a_line_that_is_too_long(void **u
     expect(LINE_SOURCE_LINE, 0, "one\n");
 }
 
-/* Its writer was killed in the middle of a line: nobody will finish it. */
+/* The writer was killed within a line, so the line will never be finished. */
 static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **unused)
 {
     (void)unused;
@@ -299,7 +303,7 @@ static void test_an_unfinished_line_is_given_when_nobody_can_finish_it(void **un
     expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
-/* logrotate makes the new file itself: as long as nothing is in it the writer has not turned to it. */
+/* logrotate itself creates the new file. While it is empty, the writer still writes to the old file. */
 static void test_a_writer_that_was_not_told_is_waited_for(void **unused)
 {
     (void)unused;
@@ -340,7 +344,7 @@ static bool was_made_later(const char *one, const char *other)
            (a.stx_btime.tv_sec == b.stx_btime.tv_sec && a.stx_btime.tv_nsec > b.stx_btime.tv_nsec);
 }
 
-/* Until a file that is made now is seen to be newer than this one: the clock of files goes in steps. */
+/* Waits until a new file would be newer than this one: the file system's clock advances in steps. */
 static void wait_for_step_after(const char *file)
 {
     char probe[100];
@@ -354,8 +358,8 @@ static void wait_for_step_after(const char *file)
     }
 }
 
-/* Two rotations while nobody looked; the second writer put out what it still had when the third log was made already, and
- * nothing is in that yet. */
+/* Two rotations between two looks. The second writer wrote its last lines when the third log already existed, and the
+ * third log is still empty. */
 static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
 {
     (void)unused;
@@ -383,7 +387,7 @@ static void test_logs_are_taken_in_the_order_they_were_made(void **unused)
     expect(LINE_SOURCE_LINE, 0, "three\n");
 }
 
-/* The kernel tells others than its owner nothing of who writes to a file. */
+/* The kernel tells only the owner of a file whether a process writes to it. */
 static void become_another_user(void)
 {
     if (geteuid() != 0)
@@ -457,7 +461,7 @@ static bool go_on_at(uint64_t offset)
     return tail != NULL;
 }
 
-/* What a reader does: each line is put, and with a file's last one all that was put is stored before the next file. */
+/* Acts as a reader does: it puts each line, and at the end of a file it waits until all lines are stored. */
 static uint64_t put_up_to(const char *last)
 {
     struct error error;
@@ -476,8 +480,8 @@ static uint64_t put_up_to(const char *last)
     }
 }
 
-/* The operations that it came to. A life ends before it has put a line of the second file, the next one puts that, and the power
- * goes. */
+/* A life ends before it has put a line of the second file, the next life puts the line, and the power is cut. Returns
+ * the number of operations. */
 static unsigned kill_at(unsigned at)
 {
     unsigned seed = at;
