@@ -190,12 +190,12 @@ class ApiDoorTest(ApiDoorCase):
         """The warning ends an hour after the last request that shows the proxy."""
         self.start_api("add = ip\n")
         self.post({"t": 1}, X_Real_IP="192.0.2.7")
-        self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
+        self.assertIn("all clients have the proxy's address", self.api.get("/health").text)
         self.clocks.set(boot=3000)
         self.post({"t": 1}, X_Real_IP="192.0.2.7")
         self.clocks.set(boot=6000)
         self.post({"t": 1})
-        self.assertIn("all clients of a proxy have one address", self.api.get("/health").text)
+        self.assertIn("all clients have the proxy's address", self.api.get("/health").text)
         self.clocks.set(boot=6700)
         wait_until(lambda: self.api.get("/health").text == "ready\n", lambda: self.api.get("/health").text)
 
