@@ -91,7 +91,7 @@ static void wrong_dates(void **state)
         {"2024-01-31,2024-02-06", IMPORT_TIME, "no such date"}, {"2024-02-30", IMPORT_TIME, "no such date"},
         {"20241301", IMPORT_TIME, "no such date"}, {"2024-01-31T25", IMPORT_TIME, "no such date"},
         {"2024-01-31+1", IMPORT_TIME, "no such date"}, {"20240131Z", IMPORT_TIME, "text after"},
-        {"2024-01-31", IMPORT_HOUR, "as small as"}, {"2024-01", IMPORT_DAY, "as small as"},
+        {"2024-01-31", IMPORT_HOUR, "less exact"}, {"2024-01", IMPORT_DAY, "less exact"},
         {"2024-01-31T01:00:00Z", IMPORT_DAY, "not the start"}, {"2024-01-31", IMPORT_MONTH, "not the start"},
         {"2024-01-31T13:30", IMPORT_HOUR, "not the start"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
