@@ -166,16 +166,22 @@ static size_t ask_bytes(const void *arg)
     return bytes;
 }
 
+static void ask_reset(void *arg)
+{
+    struct ask *a = arg;
+    free_parts(a);
+    a->has_records = a->is_selected = false;
+    a->texts_max = LOOKUPS_MAX;
+    http_set_held_bytes(a->inquiry.req, sizeof *a);
+}
+
 /* Frees the memory of this breakdown, which starts again once another breakdown has its rows. Returns false if no
  * other breakdown collects sums. */
 static bool make_way(struct ask *a)
 {
     if (a->inquiry.hold != HTTP_HOLD_OVERLOADED || !a->is_large || a->asks->n_large < 2)
         return false;
-    free_parts(a);
-    a->has_records = a->is_selected = false;
-    a->texts_max = LOOKUPS_MAX;
-    http_set_held_bytes(a->inquiry.req, sizeof *a);
+    ask_reset(a);
     set_large(a, false);
     wait_for_memory(a);
     return true;
@@ -502,6 +508,10 @@ static bool end_counts(void *arg)
 {
     struct ask *a = arg;
     struct completeness *complete = &a->inquiry.complete;
+    const struct completeness *latest = &a->inquiry.latest;
+    complete->counted_since = latest->counted_since; /* with top=, the first question had other counts */
+    complete->is_not_counted = latest->is_not_counted;
+    complete->coarse = latest->coarse;
     complete->by_minute = a->query.by_minute;
     complete->is_not_counted &= !a->query.is_former;
     if (complete->is_not_counted)
@@ -650,6 +660,7 @@ static const struct inquiry_spec spec = {.steps = steps,
     .bytes = ask_bytes,
     .answer = ask_answer,
     .fail = ask_fail,
+    .reset = ask_reset,
     .free = ask_free,
     .hint = "ask for a shorter period or fewer rows, for the series of one sub key (sub=), or raise "
             "--max-buffered"};

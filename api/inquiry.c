@@ -128,9 +128,12 @@ static void note_missing(struct completeness *all, const struct source_missing *
     all->n_missing += at == all->n_missing;
 }
 
-static void note(struct inquiry *q, const struct completeness *latest)
+/* Returns true if the answer misses more sources than before. */
+static bool note(struct inquiry *q, const struct completeness *latest)
 {
     struct completeness *all = &q->complete;
+    bool had_answers = q->has_answers;
+    size_t missed = all->n_missing;
     q->latest = *latest;
     if (!q->has_answers)
         *all = *latest;
@@ -142,6 +145,14 @@ static void note(struct inquiry *q, const struct completeness *latest)
     for (size_t i = 0; i < latest->n_missing; i++)
         note_missing(all, &latest->missing[i]);
     all->remedy = latest->remedy;
+    return had_answers && all->n_missing > missed;
+}
+
+static void begin(struct inquiry *q)
+{
+    q->step = q->n = 0;
+    q->has_answers = false;
+    inquiry_go_on(q);
 }
 
 static bool on_piece(void *arg, size_t held)
@@ -155,11 +166,14 @@ static void on_done(
     struct inquiry *q = arg;
     const struct inquiry_step *step = &q->spec->steps[q->step];
     q->question = NULL;
-    note(q, complete);
+    bool has_lost = note(q, complete);
     if (!q->req || q->is_refused) {
         q->spec->free(q);
     } else if (result != SOURCE_OK) {
         inquiry_fail(q, result, why);
+    } else if (has_lost && q->spec->reset) {
+        q->spec->reset(q);
+        begin(q);
     } else if (!step->end || step->end(q)) {
         q->n++;
         inquiry_go_on(q);
@@ -172,6 +186,7 @@ static void ask(struct inquiry *q, struct source_question question, struct buf *
     question.target = target->ptr;
     question.arg = q;
     question.allows_partial = q->allows_partial;
+    question.without = &q->complete;
     question.patience = q->patience;
     question.on_piece = on_piece;
     question.on_done = on_done;
@@ -205,7 +220,6 @@ void inquiry_begin(struct inquiry *q)
     http_on_gone(q->req, on_gone, q);
     if (q->begun == 0)
         q->begun = clock_monotonic();
-    q->step = q->n = 0;
-    q->has_answers = false;
-    inquiry_go_on(q);
+    q->complete = (struct completeness){0};
+    begin(q);
 }

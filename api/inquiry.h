@@ -14,6 +14,9 @@
  * 4. The owner's memory and a question's piece count towards max_buffered, before a question is asked and after each piece.
  * 5. The completeness of the answer is that of its first question, but with the earliest complete_until and the missing
  *    sources of all questions.
+ *    - A question omits the sources that an earlier question missed.
+ *    - If a question misses a source that earlier questions had, the inquiry begins again without this source, so that
+ *      all counts are of the same sources. An owner without `reset` goes on.
  * 6. A client that has shut down its sending side counts as gone after 2 seconds, because a closed connection looks the
  *    same. The question in progress then ends.
  *
@@ -54,6 +57,7 @@ struct inquiry_spec {
     void (*answer)(void *owner);
     /* Returns true if the owner has ended the request, or continues the inquiry. NULL: false. */
     bool (*fail)(void *owner, enum source_result result, const char *why);
+    void (*reset)(void *owner); /* discards all records; NULL: see rule 5 */
     void (*free)(void *owner);
     const char *hint; /* of a request that needs too much memory */
 };

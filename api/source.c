@@ -754,6 +754,17 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
         0);
 }
 
+static void omit_missing(struct question *q, const struct completeness *without)
+{
+    for (size_t i = 0; i < q->sources->n; i++)
+        for (size_t k = 0; without && k < without->n_missing; k++)
+            q->is_missing[i] |= without->missing[k].name == q->sources->names[i];
+    for (size_t k = 0; without && k < without->n_missing; k++)
+        q->complete.missing[q->complete.n_missing++] = without->missing[k];
+    while (q->is_missing[q->at])
+        q->at++;
+}
+
 struct question *source_ask(struct sources *s, const struct source_question *spec)
 {
     struct question *q = mem_zalloc(sizeof *q);
@@ -771,6 +782,7 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
     q->deadline = evtimer_new(s->base, on_deadline, q);
     set_deadline(q);
     q->at = first_source(q);
+    omit_missing(q, spec->without);
     ask(q);
     return q;
 }

@@ -115,9 +115,10 @@ struct source_question {
     struct bytes
         ns; /* namespace of the counter, for counted_since; empty: not configured; borrowed until on_done */
     void *arg;
-    bool skips_archive;  /* ask only the aggregator */
-    bool allows_partial; /* omit a source that fails, unless all sources fail */
-    usec_t patience;     /* timeout, if shorter than the sources' timeout; 0: the sources' timeout */
+    bool skips_archive;                 /* ask only the aggregator */
+    bool allows_partial;                /* omit a source that fails, unless all sources fail */
+    const struct completeness *without; /* omit its missing sources; NULL: none; read by source_ask */
+    usec_t patience; /* timeout, if shorter than the sources' timeout; 0: the sources' timeout */
     void (*on_restart)(void *arg); /* the question starts again; discard all records. NULL: no call */
     /* Gets a record, valid during the call. Return false if the record does not belong to the question, so that the
      * reply is invalid. */
