@@ -10,6 +10,7 @@ import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { ORDERS, settled, shiftsOf } from "./shifts.mjs";
 
 const settings = JSON.parse(process.argv[2]);
 const patience = settings.patience * 1000;
@@ -162,6 +163,7 @@ const checks = {
     const days = await panel.locator("details.data tbody tr").evaluateAll((rows) => rows.map((row) =>
       ({ date: row.children[0].textContent, n: Number(row.children[1].textContent) })).filter((row) => row.n));
     assert.deepEqual(days, task.unique_days);
+    await settled(page);
     const rows = await page.getByRole("region", { name: "Retention: visitor" }).locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((c) => c.title || c.textContent)));
     assert.deepEqual(rows.map(([week, n, ...later]) => [week, Number(n), ...later.map((title) => parseInt(title, 10))]), task.retention);
     const asked = (ns) => page.waitForRequest((request) => request.url().includes("v1/retention") && new URL(request.url()).searchParams.get("ns") === ns);
@@ -199,6 +201,7 @@ const checks = {
     const quantiles = panelOf("ms: p50, p95, p99");
     await quantiles.locator(".plot canvas").waitFor();
     assert.deepEqual(await quantiles.locator(".legend span").allTextContents().then((all) => all.slice(0, 3)), ["p50", "p95", "p99"]);
+    await settled(page);
     assert.deepEqual((await table(quantiles)).map((row) => row.slice(0, 5)), task.quantiles);
     assert.deepEqual((await barsOf(panelOf("ms"))).map(([key]) => key), task.buckets);
     await close(page);
@@ -276,7 +279,7 @@ const checks = {
     for (const page of [overview, key]) await page.locator(".bars tbody a").first().waitFor();
     for (const page of [overview, key, pipeline]) {
       page.forgiving = true;
-      assert.equal(await page.locator(".old").count(), 0);
+      await holds(page, () => !document.querySelector(".old")); // a busy machine may be late
     }
     process.kill(task.up, "SIGTERM");
     await pipeline.getByText(/^The API has not answered since \d+:\d\d:\d\d/).waitFor();
@@ -284,7 +287,7 @@ const checks = {
     assert.equal(await pipeline.locator(".state.good").count(), 0);
     for (const state of await pipeline.locator(".state").allTextContents()) assert.match(state, /^was /);
     for (const page of [overview, key]) {
-      await page.locator("#banner", { hasText: /The numbers below are those of \d+:\d\d:\d\d/ }).waitFor();
+      await page.locator("#banner", { hasText: /The numbers on this page are those of \d+:\d\d:\d\d/ }).waitFor();
       await page.locator("#view.old").waitFor();
       await page.locator("#trouble", { hasText: /^\?$/ }).waitFor();
     }
@@ -407,7 +410,7 @@ const checks = {
     const page = await open("/", { permissions: ["clipboard-read", "clipboard-write"] });
     for (const address of ["/", query({ view: "key", ns: "u", key: "bitly", period: "7d" }), query({ view: "key", ns: "u" }), "/?view=live", "/?view=pipeline"]) {
       await visit(page, address);
-      await page.locator(".bars tbody tr, .keys .muted, .lines li, .daemon").first().waitFor();
+      await settled(page);
       const saved = async (share, kind) => {
         const [download] = await Promise.all([page.waitForEvent("download"), share.getByRole("button", { name: kind }).click()]);
         return fs.readFileSync(await download.path());
@@ -464,7 +467,7 @@ const checks = {
     const [page, keys, live] = await Promise.all([open("/"), open(query({ view: "key", ns: "u" })), open("/?view=live")]);
     const shows = (n, day) => holds(page, ([n, day]) => {
       const tile = document.querySelectorAll(".tile")[1];
-      return tile.querySelector(".value").textContent === n && tile.querySelector(".muted").textContent === day;
+      return tile && tile.querySelector(".value").textContent === n && tile.querySelector(".muted").textContent === day;
     }, [n, day]);
     await shows("0", "today");
     await page.locator(".empty pre").waitFor();
@@ -477,7 +480,7 @@ const checks = {
     await shows("2", "Feb 10, 2013");
     await keys.getByRole("link", { name: "nasa" }).waitFor();
     await live.locator(".lines li").nth(2).waitFor();
-    assert.equal(await live.locator(".empty").count(), 0);
+    await live.locator(".empty").waitFor({ state: "detached" });
     for (const each of [page, keys, live]) await close(each);
   },
 
@@ -506,7 +509,7 @@ const checks = {
     await shows("downloads", "/a.pdf 1");
     await shows("event", "view 3", "download 1", "outbound 1", "signup 1");
     await panel("Views").waitFor();
-    await holds(page, () => document.querySelectorAll(".tile")[1].textContent.includes("views, today"));
+    await holds(page, () => document.querySelectorAll(".tile")[1]?.textContent.includes("views, today"));
     assert.equal(await empty.count(), 0);
     await page.getByText("Add to your site").click();
     await page.locator(".site").getByText(line, { exact: true }).waitFor();
@@ -678,7 +681,8 @@ const checks = {
     await compactor.getByText(/^\d+ (s|min) old$/).waitFor();
     assert.match(await compactor.locator("div", { hasText: "Next compaction" }).last().textContent(), /20\d\d, \d+:\d\d/);
     const api = page.locator(".daemon", { has: page.getByRole("heading", { name: "api" }) });
-    assert.ok(number(await api.locator("dd").nth(1).textContent()) > 0, "queries of the API");
+    assert.equal((await fetch(`${task.base}/v1/counters`)).status, 200);
+    await api.locator("dd").nth(1).filter({ hasText: /[1-9]/ }).waitFor(); // queries of the API
 
     await post({ t: "not a time", l: "x" }, { l: "no time" });
     const aggregator = page.locator(".daemon", { has: page.getByRole("heading", { name: "aggregator" }) });
@@ -760,8 +764,8 @@ const checks = {
     await post(...Array.from({ length: 30 }, () => ({ t, l: "of this minute", c: "NZ" })), { t: t - 5 * 60, l: "of this minute", c: "NZ" }, { t: t - 3600, l: "old", c: "NZ" });
     const row = panel.locator("tr", { has: page.locator("bdi", { hasText: "of this minute" }) });
     await row.locator(".number", { hasText: /^31$/ }).waitFor();
-    const minutes = await panel.locator("svg.minutes title").evaluateAll((titles) => titles.map((title) => parseInt(title.textContent.split(": ")[1])));
-    assert.ok(Math.max(...minutes) >= 30, minutes);
+    // The answer with the bars may be older than that with the rows.
+    await holds(page, () => [...document.querySelectorAll("svg.minutes title")].some((title) => parseInt(title.textContent.split(": ")[1]) >= 30));
     await close(page);
   },
 
@@ -777,6 +781,7 @@ const checks = {
     for (const key of HOSTILE) {
       await visit(page, query({ view: "key", ns: "u", key, period: "today", zone }));
       await page.getByRole("heading", { name: /events?$/ }).waitFor();
+      await settled(page);
       const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(width <= 0, `the page is ${width} pixels too wide for ${key.slice(0, 40)}`);
     }
@@ -790,7 +795,7 @@ const checks = {
     const addresses = ["/", "/?view=key&ns=u&key=bitly&by=country&sub=US", "/?view=pipeline", "/?view=key&ns=u", "/?view=live"];
     for (const address of task.is_full ? addresses : addresses.slice(1, 2)) { // axe takes a second for each
       await visit(page, address);
-      await page.locator("main .panel, main .lines").first().waitFor();
+      await settled(page);
       for (const colorScheme of ["light", "dark"]) {
         await page.emulateMedia({ colorScheme });
         const rules = { resultTypes: ["violations"], ...(colorScheme === "light" ? {} : { runOnly: ["color-contrast"] }) }; // all that the scheme changes
@@ -807,7 +812,7 @@ const checks = {
     const page = await open("/");
     for (const [name, address] of Object.entries(views)) {
       await visit(page, address);
-      await page.locator("main .panel, main .lines").first().waitFor();
+      await settled(page);
       const sizes = [[3840, 2160, "light"], [320, 640, "light"], [1280, 900, "dark"], [1280, 900, "light"]];
       for (const [width, height, colorScheme] of task.is_full ? sizes : sizes.slice(0, 2)) {
         await page.emulateMedia({ colorScheme });
@@ -827,25 +832,33 @@ const checks = {
     await close(page);
   },
 
-  async "draws quickly and does not shift"() {
+  async "draws quickly"() {
     const page = await open("/");
     const addresses = ["/", query({ view: "key", ns: "u", key: "bitly" }), "/?view=live", "/?view=pipeline"];
     for (const address of task.is_full ? addresses : addresses.slice(0, 2)) {
       await within(200, `the first paint of ${address}`, async () => {
         await page.goto(task.base + address);
-        await page.locator(".bars tbody tr, .lines li, .daemon").first().waitFor();
-        const { paint, shift } = await page.evaluate(() => new Promise((resolve) => {
-          let shift = 0;
-          new PerformanceObserver((list) => {
-            for (const entry of list.getEntries()) if (!entry.hadRecentInput) shift += entry.value;
-          }).observe({ type: "layout-shift", buffered: true });
-          setTimeout(() => resolve({ shift, paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime }), 500);
-        }));
-        assert.ok(shift < 0.005, `layout shift ${shift} of ${address}`);
-        return paint;
+        return (await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime)).jsonValue();
       });
     }
     await close(page);
+  },
+
+  async "does not shift in any order of answers"() {
+    const addresses = ["/", query({ view: "key", ns: "u", key: "bitly" }), query({ view: "key", ns: "u" }), "/?view=live", "/?view=pipeline"];
+    const moved = [];
+    for (const width of task.is_full ? [1280, 700, 360] : [1280]) {
+      const page = await open("/icon.svg", { viewport: { width, height: 2400 } }); // what is below the window does not count
+      page.forgiving = true; // the browser logs answers with an error
+      for (const address of task.addresses ?? addresses) {
+        for (const [order, choose] of Object.entries(ORDERS)) {
+          const shifts = await shiftsOf(page, task.base + address, choose);
+          moved.push(...shifts.map((shift) => `${address}, ${width} pixels, answers ${order}: ${shift}`));
+        }
+      }
+      await close(page);
+    }
+    assert.deepEqual(moved, []);
   },
 
   async "draws 5,000 points in 50 ms"() {
@@ -898,7 +911,7 @@ const checks = {
     await page.goto(task.base + overview);
     await page.getByText("No events today").waitFor();
     assert.equal((await fetch(address, { method: "POST", body })).status, 200);
-    await holds(page, () => document.querySelectorAll(".tile .value")[1].textContent === "1");
+    await holds(page, () => document.querySelectorAll(".tile .value")[1]?.textContent === "1");
     assert.equal(await page.getByText("No events today").count(), 0);
     await close(page);
   },

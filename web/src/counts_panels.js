@@ -70,6 +70,7 @@ export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed
   const p = panel(name);
   let request = { path: "v1/breakdown", parameters: {} };
   let rows = [];
+  p.body.style.setProperty("--rows", limit + 1); // with the others
   p.head.append(share({ name, request: () => request, rows: () => [[name, "events", "share"], ...rows.map((r) => [r.key, r.n, r.share])] }));
   return {
     element: p.element,

@@ -30,9 +30,9 @@ function lineOf(line) {
 
 export function liveView(state) {
   const list = h("ol", { class: "lines", tabindex: "0", "aria-label": "Lines, newest first" });
-  const note = h("p", { class: "muted", role: "status" }, "Waiting for lines…");
+  const note = h("p", { class: "muted received", role: "status" }, "Waiting for lines…");
   const hint = h("div");
-  const choose = h("span", {}, select("Stream", "stream", [["", "…"]])); // takes the place until the streams are known
+  const choose = h("span", { class: "stream" }, select("Stream", "stream", [["", "…"]])); // takes the place until the streams are known
   const filter = h("input", { name: "filter", type: "search", value: state.filter ?? "", placeholder: "A text, or status >= 500",
     "aria-describedby": "filter-note", oninput: () => {
       noteChoice({ filter: filter.value });
@@ -134,6 +134,7 @@ export function liveView(state) {
     const fresh = waiting.reverse();
     waiting = [];
     seen = [...fresh, ...seen].slice(0, KEPT);
+    hint.replaceChildren();
     list.prepend(...fresh.filter(matches).map(lineOf));
     while (list.childElementCount > KEPT) list.lastElementChild.remove();
     showNote();

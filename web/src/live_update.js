@@ -43,9 +43,9 @@ function showOld() {
 
 function wordsOf(error) {
   const since = oldSince("view") ?? oldSince("pipeline");
-  if (error) return `${error.message}${since ? ` The numbers below are those of ${clock(since)}.` : ""} Trying again.`;
+  if (error) return `${error.message}${since ? ` The numbers on this page are those of ${clock(since)}.` : ""} Trying again.`;
   const lacks = missing.map((m) => `The ${m.source} has not answered since ${clock(m.since)}`);
-  return lacks.length ? `${lacks.join(". ")}. Numbers below lack its counts.` : "";
+  return lacks.length ? `${lacks.join(". ")}. The numbers on this page lack its counts.` : "";
 }
 
 function showBanner() {

@@ -35,12 +35,18 @@ export function overview(view, { freshness }) {
   const grid = h("div", { class: "grid" });
   const tiles = h("div", { class: "tiles" }, [rate, total, before, complete].map((t) => t.element));
   const members = h("div", { class: "members" });
-  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), periodControls(view), tiles, series.element, members, grid);
+  const controls = periodControls(view);
+  const element = h("div", {}, h("h1", { class: "visually-hidden" }, "Overview"), h("p", { class: "muted" }, "Loading…"));
   const resolve = latestTime(view);
   let state = view; // with the time that is shown
   let panels = null;
   let uniques = null;
   let minutes = null;
+
+  /** All parts at once: a part that came later would move the others. */
+  function place(...more) {
+    if (!element.contains(grid)) element.lastChild.replaceWith(controls, tiles, series.element, members, grid, ...more);
+  }
 
   /** A tile and a chart for each unique counter of the total that is shown. */
   function addUniques(shown) {
@@ -90,6 +96,7 @@ export function overview(view, { freshness }) {
     const { script, totals } = await configured(signal);
     const shown = firstOf(totals);
     if (!shown) {
+      place();
       series.fail({ message: "No counter counts the whole feed. Add one to the configuration. The other views work without it.",
         hint: "[total all]\nkey = \"all\"\nlabel = feed\n" });
       return;
@@ -101,16 +108,18 @@ export function overview(view, { freshness }) {
       });
       grid.append(...panels.map((p) => p.element));
       minutes = minutesPanel(shown, view, (part) => linkOf(part, totals, {}));
-      grid.after(minutes.element);
-      if (siteOf(totals)) element.append(addToSite(script));
       panels.push(...addUniques(shown));
+      place(siteOf(totals) ? addToSite(script) : "", minutes.element);
     }
     state = await resolve({ ns: shown.total.ns, key: shown.key }, signal);
     await loadParts([first, ...panels], signal);
   }
 
   const first = { load: async (signal) => loadSeries(firstOf((await configured(signal)).totals), signal), fail: series.fail };
-  const stopCounts = keepFresh(FRESH, load, (error) => failFirst(error, series, grid));
+  const stopCounts = keepFresh(FRESH, load, (error) => {
+    place();
+    failFirst(error, series, grid);
+  });
   let perSecond = null;
   let pipeline = null;
   let why = "";

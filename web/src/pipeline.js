@@ -109,7 +109,7 @@ function cards(p, isOld) {
 }
 
 export function pipelineView() {
-  const wrong = h("div", { role: "status" });
+  const wrong = h("div", { class: "verdict", role: "status" });
   const grid = h("div", { class: "grid" });
   const data = dataTable("The last hour");
   const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
