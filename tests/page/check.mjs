@@ -852,7 +852,7 @@ const checks = {
       page.forgiving = true; // the browser logs answers with an error
       for (const address of task.addresses ?? addresses) {
         for (const [order, choose] of Object.entries(ORDERS)) {
-          const shifts = await shiftsOf(page, task.base + address, choose);
+          const shifts = await shiftsOf(page, task.base + address, choose, patience);
           moved.push(...shifts.map((shift) => `${address}, ${width} pixels, answers ${order}: ${shift}`));
         }
       }

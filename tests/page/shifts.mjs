@@ -1,13 +1,13 @@
 // Loads the page while a test decides in which order the answers of the API arrive, and says what moved.
 
+import assert from "node:assert/strict";
+
 /** Of the answers that are held, the one to give next. null: each request fails once, and is then answered at once. */
 export const ORDERS = { "first to last": (held) => held[0], "last to first": (held) => held.at(-1), "after errors": null };
 
-/** Until no panel waits for its first answer. */
-export async function settled(page) {
-  await page.locator("main .panel, main .lines li").first().waitFor();
-  await page.waitForFunction(() => !document.querySelector("main [aria-busy=true]"), null, { polling: 50 });
-}
+/** Runs on the page: no panel waits for its first answer. */
+const isSettled = () => document.querySelector("main .panel, main .lines li") !== null && !document.querySelector("main [aria-busy=true]");
+export const settled = (page) => page.waitForFunction(isSettled, null, { polling: 50 });
 
 const drawn = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 
@@ -44,23 +44,23 @@ const shifts = (page) => page.evaluate(() => new Promise((resolve) => {
   requestAnimationFrame(() => setTimeout(() => resolve(moved)));
 }));
 
-/** Loads a view until it is settled. Gives one answer at a time, each once the one before is drawn. */
-export async function shiftsOf(page, address, choose) {
+/** Loads a view until it is settled. Gives one answer at a time, each once the one before is drawn. `patience` is in ms, for each answer. */
+export async function shiftsOf(page, address, choose, patience) {
   const held = [];
   const requests = watchRequests(page);
   await hold(page, held, Boolean(choose));
   await page.goto(address);
-  let isSettled = false;
-  const end = settled(page).finally(() => { isSettled = true; });
-  end.catch(() => {}); // thrown below
-  while (!isSettled || held.length) {
+  let given = null; // the request that has no answer yet
+  for (let end = Date.now() + patience; given || held.length || !(await page.evaluate(isSettled));) {
+    assert.ok(Date.now() < end, `${address} waits for an answer`);
     await drawn(page);
-    if (!held.length) continue;
+    if (requests.ended.has(given)) given = null;
+    if (given || !held.length) continue;
     const [route] = held.splice(held.indexOf(choose(held)), 1);
+    given = route.request();
+    end = Date.now() + patience;
     await route.continue();
-    while (!requests.ended.has(route.request())) await drawn(page);
   }
-  await end;
   await drawn(page);
   await page.unrouteAll({ behavior: "wait" });
   requests.stop();
