@@ -136,10 +136,10 @@ static struct http_request *take_waiter(struct slice_waiter *w)
 }
 
 /* Shows no line of a sealed slice: `millrace forget` erases the rejected lines, and then seals the slice. */
-static void drop_shown_lines(struct app *app)
+static void hide_lines(struct app *app)
 {
     app_watch_lines(app);
-    line_watch_clear(app->watch);
+    line_watch_hide_lines(app->watch);
     daemon_set_notice(app->daemon, "rejects", NOTICE_WARNING, NULL, NULL);
 }
 
@@ -157,7 +157,7 @@ static void answer_seals(struct app *app)
     if (r == SLICE_OK && !sealed)
         return;
     if (sealed) {
-        drop_shown_lines(app);
+        hide_lines(app);
         log_info("sealed", LOG_U("slice", number));
     }
     while (app->seal_waiters) {
@@ -265,7 +265,7 @@ static void seal(struct http_request *req, void *ctx)
     else if (slice > open)
         http_problem(req, 409, "slice-ahead", NULL, "the open slice is %" PRIu64, open);
     else if (n.slice.events + n.slice.skipped + n.slice.rejected == 0) {
-        drop_shown_lines(app);
+        hide_lines(app);
         http_replyf(
             req, 200, JSON, "{\"sealed\":%" PRIu64 ",\"open\":%" PRIu64 ",\"streams\":{}}\n", open - 1, open);
     } else

@@ -59,13 +59,10 @@ void line_watch_tick(struct line_watch *w, usec_t now, const struct slice_tally 
         w->began = now; /* the latest tick was more than a window ago */
 }
 
-void line_watch_clear(struct line_watch *w)
+void line_watch_hide_lines(struct line_watch *w)
 {
-    memset(w->in, 0, sizeof w->in);
-    for (size_t i = 0; i < LINE_WATCH_REASONS; i++) {
+    for (size_t i = 0; i < LINE_WATCH_REASONS; i++)
         buf_free(&w->reasons[i].shown.line);
-        w->reasons[i] = (struct reason){0};
-    }
 }
 
 /* Returns the entry of a reason: an existing entry, an unused entry, or the last entry, which counts all other
@@ -95,7 +92,7 @@ void line_watch_reject(struct line_watch *w, const struct rejects_entry *entry)
     bool is_other = r == &w->reasons[LINE_WATCH_REASONS - 1];
     r->shown.lines++;
     r->in[w->now]++;
-    if (!is_new)
+    if (!is_new && r->shown.line.len > 0)
         return;
     struct line_watch_reason *s = &r->shown;
     snprintf(s->text, sizeof s->text, "%.*s",
@@ -155,7 +152,9 @@ void line_watch_describe(const struct line_watch *w, struct buf *out)
     if (r->lines < sum.rejected)
         append_reasons(w, out);
     else
-        buf_append_str(out, r->text);
+        buf_printf(out, "%s", r->text);
+    if (r->line.len == 0)
+        return;
     buf_printf(out, "; %s offset %" PRIu64 " of %s: `", r->lines < sum.rejected ? "such as" : "first at",
         r->offset, r->source);
     for (size_t i = 0; i < r->line.len; i++)

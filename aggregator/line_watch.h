@@ -1,12 +1,13 @@
 /* line_watch: the outcomes of all lines of the last minute, for /health, /stats and the log. A line is counted,
  * skipped, or rejected with a reason.
  *
- * 1. The window is the last LINE_WATCH_SECONDS seconds, in parts of one second, or the time since line_watch_clear.
+ * 1. The window is the last LINE_WATCH_SECONDS seconds, in parts of one second.
  * 2. At most LINE_WATCH_REASONS reasons are distinguished. Lines with further reasons count under the last reason,
  *    LINE_WATCH_OTHER.
  * 3. line_watch_sum and the reasons include the same lines, if line_watch_tick was called after the latest
  *    line_watch_reject.
- * 4. Each reason shows its first line since the reason appeared. A reason disappears when no line in the window has it.
+ * 4. Each reason shows its first line since the reason appeared, or since line_watch_hide_lines. A reason disappears
+ *    when no line in the window has it.
  *
  * Only one thread may use a line watch. Times are monotonic.
  */
@@ -36,8 +37,8 @@ void line_watch_free(struct line_watch **w);
 /* Moves the window to `now`. Call line_watch_tick several times a second. `counted` is the tally of all lines since the
  * start of the process. */
 void line_watch_tick(struct line_watch *w, usec_t now, const struct slice_tally *counted);
-/* Empties the window, so that no rejected line is shown. */
-void line_watch_clear(struct line_watch *w);
+/* Hides the rejected lines so far. The numbers and the reasons stay. */
+void line_watch_hide_lines(struct line_watch *w);
 void line_watch_reject(struct line_watch *w, const struct rejects_entry *entry);
 
 /* Returns the tally of the lines in the window, as of the latest tick. */

@@ -44,10 +44,16 @@ static void the_window_moves(void **state)
     line_watch_describe(w, &text);
     assert_string_equal(text.ptr, "0 events counted, 1 lines rejected in the last minute: again; first at "
                                   "offset 55 of clicks: `{\"a\":?}`");
-    line_watch_clear(w);
+    line_watch_hide_lines(w);
+    buf_clear(&text);
+    line_watch_describe(w, &text);
+    assert_string_equal(text.ptr, "0 events counted, 1 lines rejected in the last minute: again");
+    reject(w, "again", 66);
+    all.rejected++;
     line_watch_tick(w, 1000 * USEC_PER_SEC + 2, &all);
-    assert_null(line_watch_reason(w, 0));
-    assert_int_equal(line_watch_sum(w).rejected, 0);
+    assert_int_equal(line_watch_sum(w).rejected, 2);
+    assert_int_equal(line_watch_reason(w, 0)->lines, 2);
+    assert_int_equal(line_watch_reason(w, 0)->offset, 66);
     buf_free(&text);
     line_watch_free(&w);
 }
