@@ -111,6 +111,20 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual((done.returncode, text.count("!!")), (2, 1), text)
         self.assertIn("the pipeline of %s is not started: no daemon answers\n -> start it: millrace up" % self.path("data"), text)
 
+    def test_another_program_at_a_daemons_port(self):
+        server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+        self.addCleanup(server.server_close)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        names = ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")
+        ports = {name: {"port": server.server_port if name == "aggregator" else self.keep_port()} for name in names}
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports))
+        done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
+        look = json.loads(done.stdout)
+        self.assertEqual([p["problem"] for p in look["problems"]], ["the pipeline of %s is not started: no daemon answers" % self.path("data")])
+        self.assertEqual(look["daemons"]["aggregator"]["detail"], "another program answers at http://127.0.0.1:%d" % server.server_port)
+        self.assertEqual({d["state"] for d in look["daemons"].values()}, {"unreachable", "off"})
+
     def test_a_directory_of_another_user(self):
         self.up().wait_ready().interrupt()
         os.chmod(self.data, 0o700 if os.geteuid() == 0 else 0)

@@ -397,7 +397,8 @@ static void take_health(struct pipeline_status *s, size_t i, int status, struct 
     free(before);
 }
 
-/* Asks a daemon for /health. Returns false if the daemon does not answer. */
+/* Asks a daemon for /health. Returns false if the daemon does not answer. Each reply of a daemon has a state, or the
+ * code of an error; another program may use the port of a daemon that does not run. */
 static bool ask_health(struct pipeline_status *s, size_t i)
 {
     struct buf body = {0};
@@ -406,13 +407,16 @@ static bool ask_health(struct pipeline_status *s, size_t i)
         .method = "GET", .target = "/health?format=json", .timeout = REPLY_TIMEOUT};
     int status = tool_request(s->pipeline.daemons[i].url, NULL, &call, &body, &why);
     struct json_doc *doc = json_doc_parse(buf_bytes(&body));
-    if (status)
+    bool is_daemon = json_doc_text(doc, "/state").len > 0 || json_doc_text(doc, "/code").len > 0;
+    if (is_daemon)
         take_health(s, i, status, doc);
     else
         s->daemons[i].state = "unreachable";
+    if (status && !is_daemon)
+        add_detail(&s->daemons[i], "another program answers at %s", s->pipeline.daemons[i].url);
     json_doc_free(&doc);
     buf_free(&body);
-    return status != 0;
+    return is_daemon;
 }
 
 /* Returns the state of a daemon if the state is known from run.json; NULL: the daemon must be asked. */
