@@ -128,6 +128,7 @@ class DoctorTest(harness.MillraceTest):
         found = self.findings()
         self.assertEqual(self.not_ok(found, "conservation", "slices", "journals"), [])
         self.assertEqual(found["status"][0][0], "fail")
+        self.assertRegex(found["limits"][0][1], r"^somaxconn \d+$")
 
     def test_a_stopped_pipeline(self):
         """Each kind of damage, one after the other; the last one stays."""

@@ -180,9 +180,11 @@ static void check_limits(struct doctor *d)
                 "%s may open %" PRIu64 " files", peers[i].name, limit);
         least = limit > 0 && (least == 0 || limit < least) ? limit : least;
     }
-    if (d->findings == before)
+    if (d->findings == before && least > 0)
         doctor_find(d, STATUS_FINE, "limits", NULL, "descriptors %" PRIu64 " or more, somaxconn %lu", least,
             somaxconn);
+    else if (d->findings == before)
+        doctor_find(d, STATUS_FINE, "limits", NULL, "somaxconn %lu", somaxconn);
 }
 
 struct damage {
