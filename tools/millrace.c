@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         argv[1] = help;
-    else if (strcmp(argv[1], "--version") == 0)
+    else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
         argv[1] = version;
     return dispatch(argc - 1, argv + 1);
 }

@@ -160,7 +160,7 @@ class Missing(harness.MillraceTest):
         Pipeline(self, self.config, self.path("data")).wait_ready()
         self.run_program("millrace", "put", "--config", self.config, self.lines)
         self.run_program("millrace", "status", "--config", self.config, "--wait")
-        for args in ("help", "help logs", "version", "query counters CONFIG", "query series --user=a --period=all CONFIG", "status CONFIG",
+        for args in ("help", "help logs", "version", "-V", "query counters CONFIG", "query series --user=a --period=all CONFIG", "status CONFIG",
                      "tail --follow=false --from=earliest CONFIG", "producers CONFIG", "put --help", "query --help"):
             argv = [word.replace("CONFIG", "--config=" + self.config) for word in args.split()]
             with open("/dev/full", "wb") as full:
