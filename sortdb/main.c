@@ -66,7 +66,7 @@ static void on_opened(void *arg)
             log_error("reload failed; sortdb still serves the old files", LOG_S("error", o.error.text));
         else
             daemon_give_up(app->daemon, o.error.code == SORTED_FILE_FAILED ? EX_TEMPFAIL : EX_CONFIG,
-                "cannot serve", archive_remedy(o.error.text), o.error.text);
+                "cannot serve", archive_repair(o.error.text), o.error.text);
     }
     app_publish(app, &o);
     update_health(app);

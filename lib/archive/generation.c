@@ -183,13 +183,24 @@ static enum sorted_file_result open_manifest(const struct manifest *m, const str
 
 #define RELOAD "then reload: systemctl reload millrace, or SIGHUP to `millrace up`"
 
+#define RELINK                                                                                               \
+    "make `current` a link to a generation that exists (millrace help compaction, \"Return to an older "     \
+    "generation\")"
+#define RESTORE "restore the file that the reason names from a backup"
+
+static bool is_missing(const char *error)
+{
+    return strstr(error, "/manifest.json: No such file") != NULL;
+}
+
 const char *archive_remedy(const char *error)
 {
-    return strstr(error, "/manifest.json: No such file")
-               ? "make `current` a link to a generation that exists (millrace help compaction, \"Return to "
-                 "an "
-                 "older generation\"), " RELOAD
-               : "restore the file that the reason names from a backup, " RELOAD "; see millrace help backup";
+    return is_missing(error) ? RELINK ", " RELOAD : RESTORE ", " RELOAD "; see millrace help backup";
+}
+
+const char *archive_repair(const char *error)
+{
+    return is_missing(error) ? RELINK : RESTORE " (millrace help backup)";
 }
 
 enum sorted_file_result generation_open(const struct generation_source *source,

@@ -56,6 +56,8 @@ bool generation_is_current(const struct generation *g, const struct generation_s
 
 /* Returns what the operator must do after this error of an open or a check. */
 const char *archive_remedy(const char *error);
+/* Like archive_remedy, but for a daemon that ends: without the reload. */
+const char *archive_repair(const char *error);
 
 struct generation_info generation_info(const struct generation *g);
 /* The period that an archive covers for a counter. */
