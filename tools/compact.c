@@ -6,7 +6,9 @@
 #include "config/options.h"
 #include "tools/tool.h"
 #include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -47,6 +49,16 @@ static void add_url(struct tool_args *a, const char *key, const struct pipeline 
         tool_add_arg(a, "--%s=%s", key, pipeline_url(p, daemon));
 }
 
+/* True if the default directory of the archive cannot be that of a pipeline, such as a relative data_dir seen from
+ * another working directory. The compactor would make the directory. */
+static bool is_elsewhere(const struct options *o, const char *data_dir)
+{
+    char *archive = pipeline_archive_dir(options_config(o), data_dir);
+    bool has_parent = access(dirname(archive), F_OK) == 0;
+    free(archive);
+    return !has_parent && !options_is_set(o, "aggregator_url");
+}
+
 static int exec_compactor(const struct options *o)
 {
     static const char *const daemons[] = {"aggregator", "sortdb"};
@@ -56,7 +68,7 @@ static int exec_compactor(const struct options *o)
     struct tool_args a = {0};
     struct pipeline p;
     pipeline_open(&p, config, options_string(o, "data_dir"));
-    if (!config && !options_is_set(o, "data_dir") && access(p.data_dir, F_OK) != 0) {
+    if (is_elsewhere(o, p.data_dir)) {
         tool_fail(
             EX_CONFIG, "no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR", p.data_dir);
         pipeline_close(&p);

@@ -95,6 +95,11 @@ class Service(harness.MillraceTest):
         done = self.run_program("millrace", "compact")
         self.assertEqual((done.returncode, os.listdir(self.dir)), (78, []), done)
         self.assertIn(b"no pipeline has run in millrace-data; name it", done.stderr)
+        with open(self.path("p.conf"), "w") as f:
+            f.write("[millrace]\ndata_dir = elsewhere\n[input]\ntime = t\n[total all]\nkey = \"all\"\n")
+        done = self.run_program("millrace", "compact", "--config", self.path("p.conf"))
+        self.assertEqual((done.returncode, os.listdir(self.dir)), (78, ["p.conf"]), done)
+        self.assertIn(b"no pipeline has run in elsewhere; name it", done.stderr)
 
     def test_systemd_accepts_the_units_and_finds_them_safe(self):
         if not shutil.which("systemd-analyze"):
