@@ -128,7 +128,7 @@ class Csv(QueueTest):
         self.check(text.encode("utf-16-be"), want, "--encoding=UTF-16BE")
         self.check(gzip.compress(text.encode("utf-16")), want)
         self.check((text * 1).encode("cp1252"), [{"t": 1, "l": "J\ufffdrg \ufffd"}, {"t": 2, "l": "b"}],
-                   said=b"warning: the line at byte 4 of %s has invalid text: U+FFFD replaces it" % self.path("a.csv").encode())
+                   said=b"warning: the line at byte 4 of %s has invalid text, which U+FFFD replaces; --encoding names another encoding" % self.path("a.csv").encode())
         self.assertIn(b" 1 with invalid text", self.csv(self.path("a.csv")).stderr)
         for encoding, surrogate in (("utf-16le", b"\0\xd8"), ("utf-16be", b"\xd8\0"), ("utf-32le", b"\0\xd8\0\0"), ("utf-16le", b"\0\xdc")):
             broken = "t,l\n1,J".encode(encoding) + surrogate + "rg \u20ac\n2,b\n".encode(encoding)

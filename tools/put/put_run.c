@@ -139,7 +139,8 @@ void put_note_replaced(struct put_input *in)
     struct put *p = in->put;
     if (p->replaced++ == 0)
         tool_fail(0,
-            "warning: the line at byte %" PRIu64 " of %s has invalid text: U+FFFD replaces it (--encoding)",
+            "warning: the line at byte %" PRIu64
+            " of %s has invalid text, which U+FFFD replaces; --encoding names another encoding",
             in->record_start, put_input_name(in));
 }
 

@@ -161,7 +161,7 @@ static void print_rejects(const struct pipeline_status *s)
         rest += i < REASONS_SHOWN ? 0 : lines;
     }
     if (rest > 0)
-        printf(" and %" PRIu64 " for other reasons", rest);
+        printf(", %" PRIu64 " for other reasons", rest);
     putchar('\n');
 }
 
