@@ -125,6 +125,7 @@ class Guides(harness.MillraceTest):
         given = [*guide.pipeline(events=0), "for d in 01 02; do millrace gen --events=100 | gzip > clicks-2013-02-$d.ndjson.gz; done; millrace gen --events=100 > clicks.ndjson; gzip -c clicks.ndjson > old.gz",
                  "mkdir -p /var/log/nginx && cp clicks.ndjson /var/log/nginx/clicks.log",
                  "echo '192.0.2.7 - ann [24/Mar/2012:00:00:00 +0000] \"GET /a?b=c HTTP/1.1\" 200 512 \"http://example.org/\" \"curl/7.88\"' > /var/log/nginx/access.log",
+                 "printf '192.0.2.7 - - [24/Mar/2012:00:00:00 +0000 \"GET / HTTP/1.1\" 200 512\\n' > refused.log; millrace put --format=combined --rejects=FILE refused.log; [ $? = 65 ] && [ -s FILE ]",
                  "grep -o 'log_format timed .*' %s/docs/guide/logs.md > timed.format" % harness.ROOT,
                  "echo \"192.0.2.7 - - [$(date '+%d/%b/%Y:%H:%M:%S %z')] \\\"GET /a HTTP/1.1\\\" 200 512 \\\"-\\\" \\\"curl/7.88\\\" 0.012\" > /var/log/nginx/timed.log",
                  "cp /var/log/nginx/access.log FILE; echo reason > FILE.reasons", "printf 't,user,note\\n1332547200,ann,\"a, b\"\\n' > clicks-2013-01.csv; cp clicks-2013-01.csv x.csv; gzip -c x.csv > clicks-2013-02.csv.gz"]
@@ -133,6 +134,9 @@ class Guides(harness.MillraceTest):
             ("vi corrected", "grep -q ann corrected"),
             ("millrace put --format=combined corrected", "{raw} || test $? = 65"),  # this pipeline counts other fields
             ("millrace put --follow", "until_ 'curl \"http://127.0.0.1:8080/producer?producer=web1\" | grep -q \"known.:true\"' {}"),
+            ("less ", "cat corrected.reasons"),
+            ("vi ", "sed -i 's/0000 /0000] /' corrected"),
+            ("millrace put --format=combined corrected", "MILLRACE_CONFIG= MILLRACE_PUT_QUEUE_URL=http://127.0.0.1:8080 {raw}"),  # the counters here take other fields
             ("millrace put --format=combined", "until_ 'curl \"http://127.0.0.1:8081/sub?stream=requests&from=earliest&follow=0\" | tee /tmp/follow.out | grep -q time' {}"),
             ("millrace up --config=etc/access.conf", "end $pid_up; begin access {}; poll 'grep -q \"pipeline ready\" /tmp/access.err'; export MILLRACE_CONFIG=etc/access.conf"),
             ("millrace up --config=times.conf", "end $pid_access; rm -r millrace-data; begin times {}; poll 'grep -q \"pipeline ready\" /tmp/times.err'; export MILLRACE_CONFIG=times.conf"),
