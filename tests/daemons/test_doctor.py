@@ -197,6 +197,12 @@ class DoctorTest(harness.MillraceTest):
         self.assertIn("delete the directory, because `millrace forget` does not search it", remedy)
         shutil.rmtree(aside)
 
+    def test_a_directory_that_is_missing(self):
+        self.config = self.write("p.conf", harness.pipeline_config(self.path("nowhere"), USERS_BY_COUNTRY))
+        found = self.findings("--fast")
+        self.assertEqual([f[:2] for f in found["disk"]], [("fail", self.path("nowhere") + ": No such file or directory")])
+        self.assertNotIn("permissions", found)
+
     def test_a_repaired_stream(self):
         self.stopped()
         segment, = glob.glob(self.path("data", "pubsub", "streams", "clicks", "*1.seg"))

@@ -108,7 +108,7 @@ static void check_permissions(struct doctor *d)
     doctor_each_entry(d, NULL, "", check_entry);
     for (size_t i = 0; i < PEERS; i++)
         doctor_each_entry(d, peers[i].name, "", check_entry);
-    if (d->findings == before)
+    if (d->findings == before && access(d->data_dir, F_OK) == 0)
         doctor_find(
             d, STATUS_FINE, "permissions", NULL, "%s and the directories below have one owner", d->data_dir);
 }
