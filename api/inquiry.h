@@ -18,7 +18,7 @@
  *    - If a question misses a source that earlier questions had, the inquiry begins again without this source, so that
  *      all counts are of the same sources. An owner without `reset` goes on.
  * 6. A client that has shut down its sending side counts as gone after 2 seconds, because a closed connection looks the
- *    same. The question in progress then ends.
+ *    same. The question in progress then ends with the next piece of a reply, or with the timeout of a silent source.
  *
  * Cells: later, an inquiry asks the same questions of several pipelines, and their answers add up. `sources` becomes an
  * array. Each cell has its own question with the rules of source.h, and `end` follows the last answer. The functions for
