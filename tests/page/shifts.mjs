@@ -9,7 +9,7 @@ export const ORDERS = { "first to last": (held) => held[0], "last to first": (he
 const isSettled = () => document.querySelector("main .panel, main .lines li") !== null && !document.querySelector("main [aria-busy=true]");
 export const settled = (page) => page.waitForFunction(isSettled, null, { polling: 50 });
 
-const drawn = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+const drawn = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
 
 /** Requests of a page that fail or have their answer. An answer that is a stream does not end. */
 function watchRequests(page) {
@@ -54,8 +54,9 @@ export async function shiftsOf(page, address, choose, patience) {
   for (let end = Date.now() + patience; given || held.length || !(await page.evaluate(isSettled));) {
     assert.ok(Date.now() < end, `${address} waits for an answer`);
     await drawn(page);
-    if (requests.ended.has(given)) given = null;
-    if (given || !held.length) continue;
+    const isOver = requests.ended.has(given);
+    if (isOver) given = null;
+    if (isOver || given || !held.length) continue;
     const [route] = held.splice(held.indexOf(choose(held)), 1);
     given = route.request();
     end = Date.now() + patience;
