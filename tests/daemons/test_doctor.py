@@ -287,7 +287,7 @@ class DoctorTest(harness.MillraceTest):
             def do_GET(self):
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(b"ready\n" if self.path == "/health" else b'{"version":"0.0.1"}')
+                self.wfile.write(b'{"state":"ready"}' if self.path.startswith("/health") else b'{"version":"0.0.1"}')
 
             def log_message(self, *args):
                 pass

@@ -128,11 +128,8 @@ class Guides(harness.MillraceTest):
                  "printf '192.0.2.7 - - [24/Mar/2012:00:00:00 +0000 \"GET / HTTP/1.1\" 200 512\\n' > refused.log; millrace put --format=combined --rejects=FILE refused.log; [ $? = 65 ] && [ -s FILE ]",
                  "grep -o 'log_format timed .*' %s/docs/guide/logs.md > timed.format" % harness.ROOT,
                  "echo \"192.0.2.7 - - [$(date '+%d/%b/%Y:%H:%M:%S %z')] \\\"GET /a HTTP/1.1\\\" 200 512 \\\"-\\\" \\\"curl/7.88\\\" 0.012\" > /var/log/nginx/timed.log",
-                 "cp /var/log/nginx/access.log FILE; echo reason > FILE.reasons", "printf 't,user,note\\n1332547200,ann,\"a, b\"\\n' > clicks-2013-01.csv; cp clicks-2013-01.csv x.csv; gzip -c x.csv > clicks-2013-02.csv.gz"]
+                 "printf 't,user,note\\n1332547200,ann,\"a, b\"\\n' > clicks-2013-01.csv; cp clicks-2013-01.csv x.csv; gzip -c x.csv > clicks-2013-02.csv.gz"]
         self.walk("logs.md", given, treat=[
-            ("less FILE.reasons", "cat FILE.reasons"),
-            ("vi corrected", "grep -q ann corrected"),
-            ("millrace put --format=combined corrected", "{raw} || test $? = 65"),  # this pipeline counts other fields
             ("millrace put --follow", "until_ 'curl \"http://127.0.0.1:8080/producer?producer=web1\" | grep -q \"known.:true\"' {}"),
             ("less ", "cat corrected.reasons"),
             ("vi ", "sed -i 's/0000 /0000] /' corrected"),
