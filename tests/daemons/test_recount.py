@@ -269,13 +269,13 @@ class Files(RecountTest):
         writer.stop()
         return [os.path.join(self.path("out"), m["file"]) for m in sorted(manifests, key=lambda m: int(m["first"]))]
 
-    def expire(self):
-        """Only the end of the stream is left."""
+    def expire(self, end):
+        """Of the stream, only the lines from the offset `end` on are sure to be left."""
         wait_until(lambda: {c["offset"] for c in self.pubsub.get("/cursors").json()["cursors"]} == {str(self.posted)},
                    lambda: "the cursors to reach the end: " + self.pubsub.get("/cursors").text)
         self.pubsub.stop()
         self.pubsub = self.serve("pubsub", "--data-dir=" + self.path("pubsub"), "--sync=never", "--segment-bytes=64K",
-                                 "--retain-bytes=64K")
+                                 "--retain-bytes=%d" % (self.posted - end))
         wait_until(lambda: self.pubsub.get("/sub?stream=clicks&from=0&follow=0").status == 410, "lines to expire")
 
     def begin(self, lines):
@@ -293,11 +293,12 @@ class Files(RecountTest):
         self.begin(lines)
         files = self.archive_stream([lines[500:1000], lines[1000:1750], lines[1750:2250]], "--compress=zstd")
         self.assertTrue(len(files) >= 3 and all(".zst" in name for name in files), files)
+        end = self.posted
         self.post(lines[2250:])
         self.wait_counted()
         self.millrace("compact")
         expected = self.undisturbed()
-        self.expire()
+        self.expire(end)
         said = self.millrace("recount", expect=65)
         self.assertRegex(said, r"stream clicks: lines from offset 0 to \d+ have expired; if files of ps_to_file have the missing lines, name these files with "
                          "millrace recount --from")
