@@ -16,7 +16,7 @@
 
 #define FILTER_BLOCK 4096
 #define FILTER_LINE 64
-#define FILTER_LINES (FILTER_BLOCK / FILTER_LINE)
+enum { FILTER_LINES = FILTER_BLOCK / FILTER_LINE };
 #define FILTER_LINE_COUNTERS 128
 #define FILTER_HALF_MAX 8 /* seven bits for each counter of a line, six bits for the line */
 #define FILTER_BLOCKS_MAX (UINT32_C(1) << 30)
