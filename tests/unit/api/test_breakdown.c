@@ -287,7 +287,7 @@ static void test_every_limit(void **state)
 {
     (void)state;
     enum { KEYS = 60 };
-    for (unsigned seed = 0; seed < 100; seed++) {
+    for (unsigned seed = 0; seed < 40; seed++) {
         struct model m = model_new(KEYS);
         char text[32];
         srandom(seed);
@@ -313,7 +313,7 @@ static void test_too_many_ties(void **state)
     enum { KEYS = 120, TIES = 20 };
     size_t usual = breakdown_ties_max;
     breakdown_ties_max = TIES;
-    for (unsigned seed = 0; seed < 60; seed++) {
+    for (unsigned seed = 0; seed < 8; seed++) {
         struct model m = model_new(KEYS);
         char text[32];
         srandom(seed);
