@@ -30,7 +30,7 @@ struct minute_ring {
     int64_t now;    /* present minute */
     int64_t first;  /* no earlier minute has rows, or will have */
     int64_t since;  /* minute_ring_cover */
-    int64_t missed; /* earlier minutes may lack rows: while the ring was held, no slot was free for them */
+    int64_t missed; /* earlier minutes may miss rows, because a held ring had no free slot for them */
     struct chunk *minutes[SLOTS];
     struct texts *texts; /* texts in use, then the older ones */
     size_t row_texts;

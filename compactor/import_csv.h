@@ -25,7 +25,7 @@ struct import_csv_spec {
     const char *counter; /* a namespace, LABEL or LABEL/LABEL; NULL: from the column `counter` */
     const char *date, *key, *sub, *count; /* names of columns; NULL: the default names */
     const char *period;                   /* the date of all rows; NULL: from the column of dates */
-    bool counts_rows;                     /* each row counts once; there is no column of counts */
+    bool counts_rows;                     /* each row counts as one event; the file has no column of counts */
     const char *unit;                     /* unit of the dates: hour, day or month; NULL: from their form */
     const char *zone;     /* zone of dates without an offset; becomes the zone of the process */
     const char *encoding; /* encoding of the files (line_source_as_text) */

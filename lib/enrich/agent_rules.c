@@ -9,7 +9,7 @@
 #define GROUPS_MAX 10 /* $1 to $9, and the whole match */
 
 /* For each value of a list: the field with its replacement, and the group of the match that becomes the value if
- * there is no replacement (0: none). */
+ * the list has no replacement (0: no group). */
 static const struct list_form {
     const char *name;
     size_t n_values;

@@ -42,8 +42,8 @@ void trusted_proxies_free(struct trusted_proxies *t);
 
 /* Finds the client. `peer`: address of the connection, or "unix"; in a log, `peer` may be a list, whose last address
  * is that of the connection. `header`: addresses separated by commas, as in X-Forwarded-For. If all addresses are
- * trusted proxies, the leftmost address of the header is the client. Returns false if there is no client: an address
- * is malformed or `unknown`, or a trusted proxy has sent no header. */
+ * trusted proxies, the leftmost address of the header is the client. Returns false if an address is malformed or
+ * `unknown`, or if a trusted proxy has sent no header. */
 bool client_address_find(
     const struct trusted_proxies *t, struct bytes peer, struct bytes header, struct client_address *out);
 

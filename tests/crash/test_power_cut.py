@@ -122,7 +122,7 @@ class PowerCutTest(MillraceTest):
 
     def life_after(self, kill, name, target, *args):
         """The next life gets all messages again, and more; stored messages are acknowledged as duplicates. Returns the log, the place in
-        the log of each acknowledgement and, for pubsub, of each offset of the cursor that pubsub has told."""
+        the log of each acknowledgement and, for pubsub, of each offset of the cursor that pubsub has printed."""
         self.kill_at_work(kill, name, target, *args)
         d, reached, log = self.logged(name, *args)
         acknowledged, told = [], []

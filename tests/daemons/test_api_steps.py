@@ -128,7 +128,7 @@ class Steps(harness.MillraceTest):
                 self.assertIn("&after=%d" % self.archive.through, self.live.asked[before[1] + number + 1])
 
     def test_each_source_fails_in_another_question(self):
-        """No source has answered all questions, so there is no partial answer."""
+        """A partial answer needs a source that has answered all questions."""
         path, params, _ = REQUESTS[0]
         usual = self.archive.act
         self.archive.act = lambda h: refuse(h) if "lookup" in h.path else usual(h)

@@ -167,7 +167,7 @@ class DiskFullTest(OnSmallDisk):
         self.assertEqual(os.listdir(self.disk.path("data", "queues")), ["default"])
 
     def test_who_kicks_in_vain_keeps_nobody_from_putting(self):
-        """A put may need less room than a kick, so it is tried also after a kick that found no room."""
+        """A put may need less room than a kick, so the queue tries a put also after a kick that found no room."""
         q = self.open("--segment-bytes=256K", "--sync=never")
         for i in range(5):
             self.expect(q.post("/put", message(i, 300000)), 200)
