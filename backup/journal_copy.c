@@ -65,6 +65,7 @@ struct scan {
     void *arg;
     bool stopped;
     struct journal_copy_place end;
+    uint64_t previous_size;
     enum backup_result result;
     struct error *error;
 };
@@ -136,6 +137,7 @@ static void on_event(const struct inspect_event *e, void *arg)
         for (size_t i = 0; i < sizeof e->header->id; i++)
             snprintf(s->copy->id + 2 * i, 3, "%02x", e->header->id[i]);
         s->end = (struct journal_copy_place){e->sequence, SEGMENT_HEADER, e->header->base};
+        s->previous_size = e->header->previous_size;
         break;
     case INSPECT_FRAME:
         scan_frame(s, e);
@@ -243,6 +245,17 @@ enum backup_result journal_copy_extend(
     /* The last record before `at` may be in the previous segment. */
     r = scan(c, c->at.sequence > c->first ? c->at.sequence - 1 : c->first, &s);
     c->end = s.end;
+    c->previous_size = s.previous_size;
+    return r;
+}
+
+/* Replaces the link of a segment by a copy of its first bytes. */
+static enum backup_result replace_segment(
+    const struct journal_copy *c, uint64_t sequence, uint64_t bytes, struct error *error)
+{
+    char *path = segment_path(c->stage, sequence, "");
+    enum backup_result r = tree_replace(path, bytes, error);
+    free(path);
     return r;
 }
 
@@ -258,10 +271,10 @@ enum backup_result journal_copy_cut(struct journal_copy *c, struct error *error)
             r = backup_fail_errno(error, path);
         free(path);
     }
-    char *last = segment_path(c->stage, c->newest, "");
+    if (r == BACKUP_OK && c->newest > c->first)
+        r = replace_segment(c, c->newest - 1, c->previous_size, error);
     if (r == BACKUP_OK)
-        r = tree_replace(last, c->end.position, error);
-    free(last);
+        r = replace_segment(c, c->newest, c->end.position, error);
     if (r == BACKUP_OK)
         r = scan(c, 0, &s);
     /* The end of the copy differs from the end of the journal if the daemon, on a full disk, has undone a frame and

@@ -4,8 +4,9 @@
  *    with two names, so the linked files remain unchanged if the daemon trims the journal.
  * 2. journal_copy_extend links the segments that the journal has begun since the last link. Each further call of
  *    journal_copy_extend extends the copy.
- * 3. journal_copy_cut ends the copy after a whole frame, and replaces the link of the last segment by a copy. All other
- *    segments are complete and never change again.
+ * 3. journal_copy_cut ends the copy after a whole frame, and replaces the links of the last two segments by copies. The
+ *    daemon may be about to truncate the file of the segment before the last one. All earlier segments are complete and
+ *    never change again, because the daemon truncates a segment before it begins the next but one.
  *
  * A copy may end with frames that were written but not committed, so that their appends were not acknowledged. */
 #ifndef MILLRACE_JOURNAL_COPY_H
@@ -31,6 +32,7 @@ struct journal_copy {
     uint64_t first, newest;          /* sequence numbers of the first and newest linked segment */
     struct journal_copy_place at;    /* end of the journal in journal_copy_pin */
     struct journal_copy_place end;   /* end of the copy */
+    uint64_t previous_size;          /* end of the last frame in the segment before `end` */
     struct journal_copy_mark *marks; /* marks of the producers at `end` */
     size_t n_marks, room_marks;
     uint64_t next_id;  /* for a queue: id of the next message at `end` */

@@ -106,7 +106,7 @@ class HugeCase(harness.MillraceTest):
         """Starts sortdb and the API over archive and aggregator."""
         self.sortdb = self.start("sortdb", "--archive=" + self.path("archive"))
         self.api = self.start("api", "--config", self.config, "--aggregator_url=" + self.aggregator.url,
-                              "--sortdb_url=" + self.sortdb.url, *settings)
+                              "--sortdb_url=" + self.sortdb.url, "--upstream_timeout=%ds" % min(600, harness.LONG), *settings)
 
     def compact(self, *more):
         done = self.run_checked("compactor", "--archive=" + self.path("archive"), "--slices=" + self.path("counts", "slices"),

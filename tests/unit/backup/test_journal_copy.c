@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char root[64], source[100], stage[100];
@@ -214,6 +215,29 @@ static void test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy(void
     assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_CHANGED);
 }
 
+static void test_a_segment_that_is_truncated_after_the_copy(void **state)
+{
+    char path[200], copied[200];
+    struct stat before, after;
+    (void)state;
+    for (uint64_t id = 1; id <= 6; id++)
+        put(id, 2000);
+    size_t n = segments();
+    snprintf(path, sizeof path, "%s/%016zu.seg", source, n - 1);
+    snprintf(copied, sizeof copied, "%s/%016zu.seg", stage, n - 1);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(
+        truncate(path, before.st_size + 56), 0); /* as it is while the daemon begins the next segment */
+    assert_int_equal(journal_copy_pin(&copy, &error), BACKUP_OK);
+    assert_int_equal(journal_copy_extend(&copy, NULL, NULL, &error), BACKUP_OK);
+    assert_int_equal(journal_copy_cut(&copy, &error), BACKUP_OK);
+    assert_int_equal(stat(copied, &before), 0);
+    assert_int_equal(truncate(path, before.st_size - 1), 0);
+    assert_int_equal(stat(copied, &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+    assert_records("PPPPPP");
+}
+
 static void test_marks_at_the_end(void **state)
 {
     static const char id[] = "0123456789abcdef0123456789abcdef";
@@ -240,6 +264,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_gap_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_a_file_that_is_recycled_during_the_link_is_not_in_the_copy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_segment_that_is_truncated_after_the_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks_at_the_end, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
