@@ -157,8 +157,11 @@ static enum compact_result look(void *arg, uint64_t *open, bool *is_empty, struc
     if (!c->aggregator.client)
         return COMPACT_OK;
     enum compact_result r = ask_number(&c->aggregator, "GET", "/slices", "/open", open, error);
-    if (r == COMPACT_OK) /* /stats describes the open slice */
+    if (r == COMPACT_OK)
         r = ask(&c->aggregator, "GET", "/stats?format=json", &stats, error);
+    /* A seal that another run began may have ended since the first reply. Number and counts come from one reply. */
+    if (r == COMPACT_OK)
+        r = take_number(&c->aggregator, stats, "/slice", open, error);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r == COMPACT_OK; i++) {
         uint64_t n = 0;
         r = take_number(&c->aggregator, stats, parts[i], &n, error);

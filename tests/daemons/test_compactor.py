@@ -99,6 +99,13 @@ class Compactor(harness.MillraceTest):
                          ["000000000003", "000000000004", "000000000005", "current", "lock", "newest"])
         self.assertEqual(self.lines(), [b"u|a,c413:5"])
 
+    def test_a_seal_of_a_killed_run_that_ends_between_two_questions(self):
+        self.start_sortdb()
+        self.aggregator.counts[b"u|a,c413"] = 1
+        self.aggregator.before_stats = lambda: self.aggregator.seal(1)
+        self.compact()
+        self.assertEqual(self.lines(), [b"u|a,c413:1"])
+
     def test_a_run_with_nothing_new_reads_no_records(self):
         """Files that have other bytes instead of records make it fail only once there is something new."""
         self.start_sortdb(2)

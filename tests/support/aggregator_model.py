@@ -143,6 +143,8 @@ class Aggregator:
         test.addCleanup(self.server.server_close)
         test.addCleanup(self.server.shutdown)
 
+    before_stats = None  # called before /stats is answered
+
     def file(self, n):
         return os.path.join(self.dir, "%010d.db" % n)
 
@@ -155,9 +157,11 @@ class Aggregator:
         path, _, query = target.partition("?")
         if path in self.answers:
             return self.answers[path]
+        if path == "/stats" and self.before_stats:
+            self.before_stats()
         with self.lock:  # a slice that is being sealed is not in /slices yet
             if path == "/stats":
-                return 200, {"events": len(self.counts), "skipped": 0, "rejected": 0}
+                return 200, {"slice": self.open, "events": len(self.counts), "skipped": 0, "rejected": 0}
             if path == "/slices":
                 return 200, {"open": self.open, "quarters_since": 0, "slices": [{"slice": n, "state": "sealed"} for n in self.sealed()]}
             n = int(query.partition("=")[2])
