@@ -90,8 +90,8 @@ const struct option_row import_options[] = {
         .fallback = "records",
         .choices = "records|csv",
         .flags = OPTION_COMMAND_LINE,
-        .help =
-            "with --import: records, as --export writes them, or csv: rows with a date, a key and a count"},
+        .help = "format of the imported files: `records`, as --export writes, or `csv`, rows with a date, a "
+                "key and a count"},
     {.name = "counter",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,

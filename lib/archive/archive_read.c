@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define SEARCH_EFFORT                                                                                        \
-    50 /* each further request for the keys that contain a text costs the aggregator a search */
+    50 /* work of one step of /keys, because each further request costs the aggregator a search */
 
 struct archive_read {
     struct generation *g;
@@ -104,7 +104,7 @@ static void begin_sets(struct archive_read *r)
     struct buf start = {0}, end = {0};
     append_month(&start, r->walk.prefix, r->walk.from);
     append_month(&end, r->walk.prefix, r->walk.to - 1);
-    buf_append_char(&end, 'z'); /* after every day and hour of the month */
+    buf_append_char(&end, 'z'); /* sorts after every day and hour of the month */
     if (text)
         r->sets = sorted_range(text, buf_bytes(&start), buf_bytes(&end));
     r->next_run = next_sets;

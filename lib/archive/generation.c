@@ -406,8 +406,8 @@ int generation_set(
     if (r == SETS_OK)
         return 0;
     if (r == SETS_ABSENT)
-        error_set(error, SORTED_FILE_REFUSED, "%s: the file beside it lacks the set \"%.*s\"", f->path,
-            (int)key.len, key.ptr);
+        error_set(error, SORTED_FILE_REFUSED, "%s: the file beside it does not have the set \"%.*s\"",
+            f->path, (int)key.len, key.ptr);
     atomic_store(&g->sets[shard].is_damaged, true);
     return -1;
 }

@@ -54,7 +54,7 @@ bool generation_is_unshared(const struct generation *g);
  * manifest. Returns false for a db_file. */
 bool generation_is_current(const struct generation *g, const struct generation_source *source);
 
-/* Returns what the operator must do after this error of an open or a check. */
+/* Returns the remedy for an error of generation_open or of a check. */
 const char *archive_remedy(const char *error);
 /* Like archive_remedy, but for a daemon that ends: without the reload. */
 const char *archive_repair(const char *error);

@@ -1,6 +1,6 @@
 #include "archive/period_walk.h"
 
-#define AFTER_PERIODS "z" /* after every character of a period's text except the first character of a year */
+#define AFTER_PERIODS "z" /* sorts after every character of a period's text, except the first */
 
 bool period_walk_init(struct period_walk *w, struct bytes start, struct bytes end, enum period_unit largest)
 {

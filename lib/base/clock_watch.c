@@ -10,7 +10,7 @@ usec_t clock_watch_look(struct clock_watch *w, usec_t wall, usec_t boot)
     if (llabs(jump) >= CLOCK_JUMP_MIN) {
         w->jumps++;
         w->last_jump = jump;
-        /* Frequent small jumps must not delay the trust for ever. */
+        /* A small jump does not restart the wait, so that frequent small jumps cannot delay trust for ever. */
         if (llabs(jump) >= llabs(w->ahead) / 16)
             w->jumped_at = boot;
         w->ahead += jump;

@@ -15,7 +15,7 @@ struct csv {
     struct buf names; /* names of the fields, each as JSON; empty: the field is left out */
     size_t *name_ends, n_names;
     size_t time_column;
-    bool has_noted[RFC3339_SKIPPED]; /* the notes about times that the file has had */
+    bool has_noted[RFC3339_SKIPPED]; /* the kinds of notes about times that were given for this file */
     char note_text[300];
     enum state state;
     bool at_start; /* of the file */

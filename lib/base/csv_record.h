@@ -27,7 +27,7 @@
 #define CSV_NUMBER_MAX 18 /* longer numbers may exceed 64 bits */
 #define CSV_DELIMITERS ",;\t|"
 #define CSV_FIELDS_MAX 1000
-/* The reason why text is refused that is in UTF-16 and was not converted. */
+/* The reason for refusing UTF-16 text that was not converted. */
 #define CSV_HAS_NULS "the line has NUL bytes; UTF-16 needs --encoding=UTF-16LE or UTF-16BE"
 #define CSV_RECORD_MAX ((size_t)16 << 20)
 

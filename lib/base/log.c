@@ -26,7 +26,7 @@ static _Atomic uint64_t counts[N_LEVELS];
 
 static struct {
     pthread_mutex_t lock;
-    bool is_open, is_cut; /* is_cut: the end of the last line was not written */
+    bool is_open, is_cut; /* is_cut: only a part of the last line was written */
     bool is_file;         /* takes a line of any length without waiting */
     int fd;               /* a write blocks only if another process fills the same socket after poll */
     uint64_t dropped, reported;

@@ -36,8 +36,9 @@ struct log_field {
 #define LOG_I(k, n) ((struct log_field){(k), LOG_FIELD_I64, {.i64 = (n)}})
 #define LOG_F(k, x) ((struct log_field){(k), LOG_FIELD_F64, {.f64 = (x)}})
 
-/* From log_init on, the log goes to the standard error of that moment. `part` is the daemon's name, which each line contains; the string
- * must stay valid. Before log_init is called, the level is info, the format is text and the part is "millrace". */
+/* From log_init on, the log goes to the file or pipe that standard error was at the call. `part` is the daemon's name,
+ * which each line contains; the string must stay valid. Before log_init is called, the level is info, the format is
+ * text and the part is "millrace". */
 void log_init(const char *part, enum log_level least, enum log_format format);
 bool log_wants(enum log_level level);
 /* The number of log_ calls with this level, for a metric. Calls below the level of log_init count, too. */

@@ -71,8 +71,8 @@ static bool in_seconds(const struct tm *t, int zone, int64_t *out)
     return normal.tm_mon == t->tm_mon && normal.tm_mday == t->tm_mday;
 }
 
-/* Compares the offsets of the process's zone a day before and a day after. (mktime chooses one of two times by its
- * previous call.) */
+/* Converts the time with the zone's offset of the day before, and of the day after. (mktime is not used: if a time is
+ * shown twice, its result depends on the previous call.) */
 static bool in_local_seconds(const struct tm *t, int64_t *out, enum rfc3339_zone *zone)
 {
     int64_t shown, times[2];

@@ -8,9 +8,9 @@
  * 2. Register names without a prefix: /metrics shows `messages_put_total` as millrace_<daemon>_messages_put_total.
  *    Names of counters end in _total and names of histograms end in _seconds; the registration asserts these endings.
  * 3. Any thread may register and print metrics. Callbacks of gauges run under the registry's lock, so they must not
- *    use the registry. A callback may take a lock under which no thread uses the registry. To reply to a request is such
- *    a use, because the server registers the status of the reply. A handle is valid until stats_free. Only a gauge can be
- *    removed.
+ *    use the registry. A callback may take a lock under which no thread uses the registry. A reply to a request uses
+ *    the registry, because the server registers the status of the reply. A handle is valid until stats_free. Only a
+ *    gauge can be removed.
  * 4. A histogram of latencies has bounds from 10 us to 60 s, two or three per decade. A histogram of delays has
  *    bounds from 1 s to 365 days, and its sum omits fractions of a second. */
 #ifndef MILLRACE_STATS_H

@@ -11,7 +11,7 @@
 #define PLAIN_MAX 9
 #define NUMBER_TEXT 32 /* bytes of an integer, or of a double with 17 digits, with NUL */
 #define SHORT_DIGITS                                                                                         \
-    14 /* digits after the first one: every decimal with so many digits keeps them in a double */
+    14 /* digits after the first one; a double preserves each decimal of at most so many digits */
 #define ALL_DIGITS 16 /* digits after the first one that distinguish all doubles */
 
 struct parts {

@@ -31,7 +31,7 @@
 const char *bucket_read(const struct json_value *v, int *bucket);
 /* Reads the name of a bucket. Returns false if the text is not a name that bucket_print writes. */
 bool bucket_parse(struct bytes name, int *bucket);
-/* Write the name, and the middle. Both return the length. */
+/* Write a bucket's name, and its middle. Both return the length. */
 size_t bucket_print(int bucket, char out[BUCKET_TEXT_MAX]);
 size_t bucket_print_middle(int bucket, char out[BUCKET_TEXT_MAX]);
 

@@ -1,4 +1,4 @@
-/* coarse: the time in which a counter's counts are of whole days or months, although each is stored in one hour.
+/* coarse: the time span in which a counter has counts of whole days or months, each stored as the count of one hour.
  *
  * An import of counts by day (docs/guide/import.md) adds the count of a day to the day's first hour. The manifest
  * keeps a span for each counter and unit: the time from the first imported unit to the end of the last one. Answers

@@ -91,7 +91,7 @@ static struct bytes operator_at(const struct parser *p)
     return bytes_of(p->at, n);
 }
 
-/* Returns the operator of this grammar that an operator of another language means, or NULL. */
+/* Returns the operator of this grammar for one of another language (`and` for `&&`), or NULL. */
 static const char *meant_by(struct bytes found)
 {
     static const char *const others[][2] = {{"==", "="}, {"===", "="}, {"<>", "!="}, {"!==", "!="},
@@ -113,7 +113,7 @@ static size_t column_of(const struct parser *p)
     return column;
 }
 
-/* Reports what the parser has found at its place instead of the expected text. Returns false. */
+/* Sets the error: the column, the expected text, and the text found there. Returns false. */
 static bool fail(struct parser *p, const char *expected)
 {
     struct bytes found = operator_at(p);

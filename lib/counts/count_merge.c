@@ -74,7 +74,7 @@ enum count_next count_source_follow(
     return r;
 }
 
-/* Two texts within their prefixes that have equal prefixes differ at most in their length. */
+/* If two texts are no longer than a prefix and have equal prefixes, they differ at most in their length. */
 static int compare_texts(struct prefix prefix_a, struct bytes a, struct prefix prefix_b, struct bytes b)
 {
     if (prefix_a.high != prefix_b.high)
@@ -305,7 +305,8 @@ static enum count_next take_text(struct count_merge *m, struct count_value *out)
                     : COUNT_FOUND;
 }
 
-/* The prefix of the id of hashes and a code, so that chunks with one id are in order. */
+/* A prefix made of the id and of the code, so that chunks of hashes with the same id are in the order of their
+ * codes. */
 static struct prefix prefix_of_hash(uint64_t code)
 {
     return (struct prefix){UINT64_C(1) << 56 | code >> 8, code << 56};
@@ -410,7 +411,8 @@ static enum count_next add_chunk(
     return COUNT_FOUND;
 }
 
-/* Returns the number of united hashes that the next value has: 0 if a source may have hashes between them. */
+/* Returns the number of united hashes that are complete as the next value; 0 if a source may have a hash below the last
+ * of them. */
 static size_t settled_hashes(const struct count_merge *m)
 {
     size_t n = hashes_in(buf_bytes(&m->hashes));
@@ -424,8 +426,8 @@ static size_t settled_hashes(const struct count_merge *m)
     return n;
 }
 
-/* Takes the next chunk of hashes. Sources may have any number of overlapping chunks with one id. The chunks are united in
- * the order of their first hashes, until the first hashes of the union are before all chunks that remain. */
+/* Takes the next chunk of hashes. Sources may have any number of overlapping chunks with one id. The chunks are united
+ * in the order of their first hashes, until all remaining chunks begin after the next value. */
 static enum count_next take_hashes(struct count_merge *m, struct count_value *out)
 {
     size_t n;

@@ -12,8 +12,8 @@
  *    up their counts.
  *    The slot of a counter with a value holds the index of a 64-bit sum of the table.
  * 4. A table of members has sets instead of counts: its source yields the chunks of sets (count_merge.h).
- * 5. A table has quarters_since. Times before it are those of hours, and later times those of quarter hours. The source
- *    yields the texts of these periods, and for members the text of the unique counter's period.
+ * 5. A table has quarters_since. Earlier counts are by hour, later counts by quarter hour. The source yields the texts
+ *    of these periods, and for members the text of the unique counter's period.
  * 6. A source holds copies of the counts and stays valid when the table changes. Several threads may read the table
  *    while no thread adds counts.
  */

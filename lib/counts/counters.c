@@ -693,7 +693,8 @@ static enum counters_verdict reject(
     return COUNTERS_REJECTED;
 }
 
-/* The reason for a time outside the range: that of another unit is likely, if it is in the range. */
+/* Returns the reason for a time outside the range. If the number would be valid in another unit, the reason names this
+ * unit. */
 static const char *beyond_range(const struct counters_reader *r, int64_t t)
 {
     static const struct {

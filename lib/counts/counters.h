@@ -106,8 +106,8 @@ void counters_free(struct counters **c);
  * `now` than in `before`, returns a line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter
  * that only one text contains is not a conflict. */
 struct bytes counters_conflict(const char *before, const char *now);
-/* Returns true if a canonical text has the namespace, but as another kind: not a unique counter for sets (`is_set`), or a
- * unique counter for counts. */
+/* Returns true if the canonical text has the namespace for the other kind of counter: with `is_set`, for a total or
+ * subtotal, otherwise for a unique counter. */
 bool counters_text_is_other(const char *text, struct bytes ns, bool is_set);
 /* The period of a unique counter in a canonical text. PERIOD_DAY if the text does not have the counter. */
 enum period_unit counters_text_period(const char *text, struct bytes ns);

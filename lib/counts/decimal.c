@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DOUBLE_DIGITS 15  /* every decimal with this many digits keeps them in a double */
+#define DOUBLE_DIGITS 15  /* a double preserves each decimal of at most so many digits */
 #define DOUBLE_MAX 1e15   /* smaller integers have at most 15 digits */
 #define EXPONENT_MAX 330  /* the decimal exponent of a double is smaller */
 #define INTEGER_DIGITS 24 /* digits of a 64-bit integer, with sign and NUL */

@@ -99,8 +99,8 @@ void text_key_unescape(struct bytes key, struct buf *out);
 void text_key_encode(struct bytes text, struct buf *out);
 void text_key_decode(struct bytes key, struct buf *out);
 
-/* In the order of texts, a plain key (component_is_plain) sorts where its text's key would sort. Appends the key from
- * which a search must begin to find the plain keys of a total from `text` on. */
+/* For walks in the order of texts, which is the order of the keys in a file of texts. Appends the key at which a search
+ * for a total's plain keys (component_is_plain) at or after `text` must begin. */
 void text_order_seek_plain(struct bytes text, struct buf *out);
 
 bool namespace_is_valid(struct bytes text); /* [a-z0-9_]{1,16}, not "lookup" */

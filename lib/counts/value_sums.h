@@ -37,7 +37,7 @@ struct value_sum *value_sums_find(const struct value_sums *s, struct bytes ns);
 void value_sums_note(struct value_sums *s, const char *counters);
 /* Adds to a sum. A sum over VALUE_SUM_MAX becomes VALUE_SUM_MAX; then value_sum_add returns false. */
 bool value_sum_add(struct value_sum *s, uint64_t more);
-/* Adds all sums of `from`. Returns NULL, or the namespace of a sum that became VALUE_SUM_MAX because it was over. */
+/* Adds all sums of `from`. Returns NULL, or the namespace of a sum that exceeded VALUE_SUM_MAX. */
 const char *value_sums_add(struct value_sums *s, const struct value_sums *from);
 
 /* The absolute value of a count. */

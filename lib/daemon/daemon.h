@@ -117,7 +117,8 @@ void daemon_notify_parent(void);
 /* The conditions of the daemon (notices.h). The caller passes the remedy that ends the condition. */
 #define DAEMON_WAIT "wait; `millrace status --watch` shows the progress"
 #define DAEMON_REPAIR_DISK "repair the disk, then restart the daemon"
-/* A remedy that begins with DAEMON_DISK ends each problem of the disk, so `millrace status` shows these as one. */
+/* Problems of the disk have remedies that begin with DAEMON_DISK, so that `millrace status` shows them as one
+ * problem. */
 #define DAEMON_DISK "free disk space; "
 #define DAEMON_FREE_DISK DAEMON_DISK "it resumes by itself"
 #define DAEMON_DISK_LOW DAEMON_DISK "to need less, set retain_bytes or retain_age of the streams"

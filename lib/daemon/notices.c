@@ -12,7 +12,7 @@
 #define N_ALL (sizeof((struct notices *)0)->all / sizeof(struct notice))
 
 static const struct {
-    const char *name, *level, *after_owner; /* after_owner: what follows once the file has the right owner */
+    const char *name, *level, *after_owner; /* the last part of a remedy that changes an owner */
 } states[NOTICE_STATES] = {
     [NOTICE_WARNING] = {"ready", "needs attention", ""},
     [NOTICE_ALARM] = {"ready", "down", ""},

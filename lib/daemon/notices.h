@@ -3,9 +3,9 @@
  * The daemon words each condition and its remedy where the cause is known. /health, /stats and the log show both.
  * `millrace status`, `millrace doctor` and the page print them and add nothing.
  *
- * 1. A remedy is the action that ends the condition, such as a command. "": the text says what to do, or the condition
- *    ends by itself. If the text ends in ": Permission denied", the remedy instead names the file, its owner and the
- *    daemon's user, and keeps the state's own end, such as a reload.
+ * 1. A remedy is the action that ends the condition, such as a command. "": the text contains the action, or the
+ *    condition ends by itself. If the text ends in ": Permission denied", the remedy is instead to correct the owner or
+ *    the mode of the file, and then to reload or restart if the state needs this.
  * 2. The highest state of a daemon's notices is the state of the daemon. From NOTICE_RECOVERING on, /health answers 503
  *    with the first notice of this state.
  * 3. A later notice with the same subject replaces the earlier one.

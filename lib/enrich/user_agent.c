@@ -29,8 +29,8 @@ static bool has(struct bytes text, const char *word)
     return memmem(text.ptr, text.len, word, strlen(word)) != NULL;
 }
 
-/* The first row applies whose operating system begins the family's name, and whose word is in the text. Otherwise a
- * device with a known maker and without "Mozilla/" is an old phone. */
+/* The first row applies whose `os` is a prefix of the operating system's name and whose `word` is in the text.
+ * Otherwise a device with a known maker and without "Mozilla/" is an old phone. */
 static struct bytes device_of(struct bytes text, struct bytes os, bool has_maker)
 {
     static const struct {
@@ -120,7 +120,7 @@ static struct entry *search(struct user_agents *agents, struct bytes text)
     return e;
 }
 
-/* Evicts from the oldest entry on. An entry with hits is entered once more for each of them instead. */
+/* Evicts the oldest entries first. An entry with hits is not evicted: it becomes the newest entry and loses one hit. */
 static void make_room(struct user_agents *agents, size_t bytes)
 {
     struct entry *e;

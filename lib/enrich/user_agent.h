@@ -12,8 +12,8 @@
  *    a Mac, and is a desktop.
  * 5. `bot` is true if the text is blank, if uap-core calls the device a spider, or if the text has the address of a page
  *    ("://") or a word such as "crawl" or "Headless". `bot` is also true if the text does not begin like a browser's
- *    text and names neither an operating system nor a phone. The texts of curl and HTTP libraries are such texts.
- *    Programs that send the text of a browser are missed. Text browsers (Lynx, w3m) are taken for programs.
+ *    text and names neither an operating system nor a phone. Therefore curl and HTTP libraries are bots. Programs that
+ *    send the text of a browser are missed. Text browsers (Lynx, w3m) are taken for programs.
  *
  * A user_agents is used by one thread. */
 #ifndef MILLRACE_USER_AGENT_H

@@ -95,7 +95,8 @@ struct journal_config {
     const char *dir;        /* directory of the journal; created if missing, in an existing parent */
     uint64_t segment_bytes; /* size at which a segment ends; 0: 64 MiB */
     size_t max_producers;   /* 0: 4096 */
-    /* If above 0, offsets below lost_below may be used and lost, so new offsets begin after a hole above lost_below. */
+    /* If above 0, offsets below lost_below may have been used for bytes that are lost. New offsets then begin above
+     * lost_below, after a hole. */
     uint64_t lost_below;
     bool shares_files; /* callers may use files that they got from an earlier session: never reuse a file */
     /* The first append of a session (from journal_open to journal_close) begins a segment, so that each byte's session

@@ -24,7 +24,7 @@ size_t journal_owner_write_max = (size_t)1 << 20;
 size_t journal_gather_max = (size_t)256 << 10;
 usec_t journal_owner_slow_write = 2 * USEC_PER_MSEC;
 
-/* True if a round should begin now, apart from the interval of sync_ms. */
+/* True if a round should begin now. The caller also waits for set->not_before (sync_ms). */
 static bool may_write(const struct journal_set *set)
 {
     assert(set_is_locked(set));

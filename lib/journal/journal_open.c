@@ -357,7 +357,7 @@ static enum journal_result enter_last(struct opening *o)
  * newest, so that a crash leaves no gap. Syncs the earlier segments and opens the last segment. */
 static enum journal_result settle(struct opening *o)
 {
-    unfinished_segments_remove(o->j->dir); /* the reserve may need their blocks */
+    unfinished_segments_remove(o->j->dir); /* frees their blocks for the reserve */
     if (o->count > o->last + 1 && remove_newest_marker(o) != JOURNAL_OK)
         return JOURNAL_IO;
     for (; o->count > o->last + 1; o->count--) {

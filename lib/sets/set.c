@@ -115,8 +115,9 @@ static void add_codes(struct set *s, struct bytes id, struct bytes chunk)
         roaring_bitmap_add(s->numbers, (uint32_t)codes[i]);
 }
 
-/* Unites the numbers with a chunk. After a header of 16 bytes, a chunk is a container of Roaring's portable format
- * (github.com/RoaringBitmap/RoaringFormatSpec), unless it has 4,096 numbers: these are a list there. */
+/* Unites the numbers with a chunk. With a header of 16 bytes, a chunk is a container in Roaring's portable format
+ * (github.com/RoaringBitmap/RoaringFormatSpec). The exception is a chunk of exactly 4,096 numbers: a bitmap here, and a
+ * list there. */
 static void add_container(struct set *s, struct bytes id, struct bytes chunk)
 {
     enum { COOKIE = 12346, HEADER = 16 };

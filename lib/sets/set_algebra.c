@@ -55,7 +55,8 @@ static struct parts collect(const struct set_view *views, const uint32_t *group_
         for (size_t v = 0; v < n_views; v++) {
             const roaring_bitmap_t *of = views[v].numbers;
             for (int32_t k = 0; of && k < of->high_low_container.size; k++) {
-                /* Counted two places ahead, so that placing moves first[k + 1] to the end of chunk k. */
+                /* The first pass counts the parts of chunk k in first[k + 2]. After the sums below, first[k + 1] is the
+                 * begin of chunk k, and the second pass moves it to the end of chunk k. */
                 uint32_t *at = &p.first[of->high_low_container.keys[k] + (is_placing ? 1 : 2)];
                 if (is_placing)
                     p.list[(*at)++] = (struct part){of, (uint32_t)k, group_of[v]};
@@ -94,7 +95,8 @@ void set_visit_chunks(const struct set_view *views, const uint32_t *group_of, si
     free(p.first);
 }
 
-/* Combines the accumulators of a chunk. An operand without a container in the chunk is empty, and `in` lacks its bit. */
+/* Combines the accumulators of a chunk. An operand without a container in the chunk is empty, and has no bit in
+ * `in`. */
 static uint64_t count_chunk(const struct cohort *c, uint64_t (*bits)[SET_BITS_WORDS], uint64_t in)
 {
     uint64_t *out = bits[c->n];

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#define AFTER_LOOKUPS "lookup}" /* after every key that begins with "lookup|" */
-#define AFTER_PARTS "z" /* after every character of a period's text except the first character of a year */
+#define AFTER_LOOKUPS "lookup}" /* sorts after every key that begins with "lookup|" */
+#define AFTER_PARTS "z"         /* sorts after every character of a period's text, except the first */
 
 struct archive_source {
     struct count_source base; /* first */

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#define AFTER_NS "}"      /* after the `|` of a namespace */
-#define AFTER_PERIODS "~" /* after every text of a period */
+#define AFTER_NS "}"      /* sorts after the `|` of a namespace */
+#define AFTER_PERIODS "~" /* sorts after every text of a period */
 #define SKIP_MAX 32       /* records out of bounds before a search */
 
 /* A count of the current group. */
@@ -306,7 +306,7 @@ static int compare_grouped(const void *a, const void *b, void *group)
     return bytes_compare(name_of(group, a), name_of(group, b));
 }
 
-/* Adds up the counts of one name. */
+/* Adds up counts with equal names. */
 static void sum_group(struct group *g)
 {
     size_t kept = 0;

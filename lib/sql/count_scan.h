@@ -7,7 +7,7 @@
  * 1. Each count is in exactly one row. With PERIOD_QUARTER, a row is an hour or quarter hour as it was counted, except that
  *    a day whose hours the archive has dropped is one row. With a larger unit, each row is a whole hour, day or month in
  *    UTC: the sum of a rollup of the archive, of its parts without a rollup, and of the counts of slices.
- * 2. Rollups are never rows beside their parts, and sets of unique counters are not read.
+ * 2. A scan returns a rollup or its parts, never both. Sets of unique counters are not read.
  * 3. A scan reads all records that match the bounds, and may return further rows. The caller compares again.
  * 4. A scan with ns and key takes one search in one shard and in each run of the slices. A scan with a key takes such a search for
  *    each namespace. Inside a scan, a long run of records outside the bounds is skipped by a search. */

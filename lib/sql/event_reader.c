@@ -28,7 +28,7 @@ struct event_reader {
 static void on_lines(struct bytes lines, void *arg)
 {
     struct event_reader *r = arg;
-    /* A client that is paused makes no further request, so the lines of one pause have no gap between them. */
+    /* Until the client resumes, it makes no further request. All lines in r->lines are therefore consecutive. */
     stream_client_pause(r->client);
     buf_append_bytes(&r->lines, lines);
 }

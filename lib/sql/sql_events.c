@@ -174,7 +174,7 @@ static int column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int n)
         result_time(c, context);
         break;
     case COLUMN_LINE:
-        if (!parse_line(c, &time)) /* at another text, SQLite's functions of JSON end the statement */
+        if (!parse_line(c, &time)) /* SQLite's JSON functions fail at other text */
             break;
         /* fall through */
     case COLUMN_TEXT:

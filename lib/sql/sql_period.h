@@ -20,9 +20,9 @@ size_t sql_period_write(enum period_unit unit, int64_t start, char out[SQL_PERIO
 /* The first second of the period that contains `time`. */
 int64_t sql_period_floor(enum period_unit unit, int64_t time);
 
-/* Returns the start of the first quarter hour whose text is `text`, which may be any text, or sorts after it. A
- * period of any unit begins at this time or earlier if its text sorts before `text`. It begins at this time or later
- * if its text sorts after `text`, and at this time if its text is `text`. */
+/* Returns the start of the first quarter hour whose text is not before `text`, which may be any text. The result
+ * divides the periods of each unit: a period whose text is before `text` does not begin later, and any other period
+ * does not begin earlier. */
 int64_t sql_period_search(struct bytes text);
 
 #endif

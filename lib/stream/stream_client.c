@@ -269,15 +269,15 @@ static void skip_lost(struct stream_client *c, const char *text, uint64_t after,
     ask_after(c, 0);
 }
 
-/* True if accept_option is a command that ends with the place, and false if it is an option of the program. */
+/* True if accept_option is a command, to which the offset is appended; false: an option of the program. */
 static bool has_command(const struct stream_client *c)
 {
     const char *option = c->config.accept_option;
     return option && option[0] && option[strlen(option) - 1] == '=';
 }
 
-/* Refuses to continue. The message names the option or the command with which the operator can continue. `place` is
- * NULL if the option needs no place. */
+/* Refuses to continue. The message names the option or the command with which the operator can continue. `place` is the
+ * offset for this option or command; NULL: it needs no offset. */
 static void refuse_loss(struct stream_client *c, const char *text, const char *effect, const uint64_t *place)
 {
     const char *option = c->config.accept_option;
@@ -347,7 +347,7 @@ static void refuse_copy(struct stream_client *c, const struct json_doc *doc, uin
         has_command(c) || !is_certain ? &place : NULL);
 }
 
-/* If pubsub found the place only by comparing clocks, the operator must confirm the place (accepts_place). */
+/* If pubsub has only estimated the offset where the copy differs, the operator must confirm it (accepts_place). */
 static void on_misfit(struct stream_client *c, struct bytes body)
 {
     static const char going_on[] = "continuing in a restored copy of the stream";

@@ -88,7 +88,7 @@ static void enter(struct http_conn *c, enum http_conn_state state)
     c->since = c->server->now;
 }
 
-/* The input so far stands for more bytes of the body than one turn decompresses. */
+/* True if the decompressor still has input, because one turn produces a limited number of bytes. */
 static bool inflates(const struct http_conn *c)
 {
     return c->state == HTTP_CONN_BODY && c->req.inflate && http_inflate_has_more(c->req.inflate);

@@ -108,8 +108,8 @@ struct http_server_config {
     bool is_shared;         /* other servers accept from the same listening socket */
     size_t public_max_body; /* bytes of a request on a public connection; 0: as max_body */
     uint64_t public_rate;   /* requests a second on all public connections; above it 429; 0: unlimited */
-    /* Public routes are also served below this path, which outlives the server, by the end of their own: /p/events. NULL: they
-     * are not. */
+    /* Public routes are also served below this path, such as /p/events for /v1/events. The text outlives the server.
+     * NULL: they are not. */
     const char *public_path;
     const char *allowed_hosts; /* additional hosts for Host and Origin (http_origin.h); NULL: no check */
     const char *
@@ -222,7 +222,7 @@ void http_problem_with(struct http_request *req, int status, const char *code, c
 
 /* A streamed reply has one start, any number of writes, and one end. For a HEAD request, writes have no effect. */
 void http_stream_start(struct http_request *req, int status, const char *content_type);
-/* The same for a stream without end, status 200: neither a cache nor a proxy such as nginx may keep its bytes back. */
+/* The same for a stream without end, status 200: caches and proxies such as nginx must pass its bytes on at once. */
 void http_stream_start_endless(struct http_request *req, const char *content_type);
 void http_stream_write(struct http_request *req, struct bytes piece);              /* copies */
 void http_stream_write_evbuffer(struct http_request *req, struct evbuffer *piece); /* moves */
