@@ -187,7 +187,7 @@ enum queue_result named_queue_bury(struct named_queue *q, uint64_t lease, const 
 struct queue_kick {
     const struct id_range *ids;
     size_t n, max_items; /* ranges; maximum messages to move */
-    struct bytes text;   /* new text of the only message, copied; empty: keep the text */
+    struct bytes text;   /* new text, if `ids` is a single message; copied; empty: keep the text */
     bool as_lines;       /* remove a line end at the end of each message */
 };
 enum queue_result named_queue_kick(struct named_queue *q, const struct queue_kick *what, struct queue_now now,

@@ -104,7 +104,7 @@ static enum queue_result move(struct op *o, struct queue_now now)
     o->items = mem_zalloc(o->ids.count * sizeof *o->items);
     for (struct id_walk w = {.ids = &o->ids}; id_walk_next(&w);)
         o->items[o->n++].ids = (struct id_range){w.id, w.id};
-    if (o->texts.len) { /* the new text of the only message */
+    if (o->texts.len) { /* a kick with a new text moves one message */
         (void)queue_message(q->core, o->items[0].ids.first, &o->items[0].tries);
         o->items[0].message = buf_bytes(&o->texts);
         o->gathered = 1;

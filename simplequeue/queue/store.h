@@ -1,5 +1,5 @@
-/* store: contains the messages of one queue, by id. The store spills messages that are not needed soon, which means
- * that it keeps only their positions in the journal in memory.
+/* store: contains the messages of one queue, by id. The store spills messages that are not needed soon: it frees their
+ * bytes, and keeps their positions in the journal.
  *
  * Messages are stored in pages, in the order of ids. A page is one block of memory. The bytes of messages begin at the
  * front of the page, and their records at the back:
