@@ -35,9 +35,9 @@
 /* Short lines are up to thirty times as long when formatted as events or parts */
 #define FORMED_WINDOW ((size_t)16 * 1024)
 #define DRAIN_SECONDS_MAX 2 /* time after which a drain aborts the remaining responses */
-/* A client that has shut down its sending side still gets its response. But if descriptors run short, the first read
- * for the response may wait for the descriptor of the same connection. If the first read takes longer than
- * FIRST_READ_TIME_MAX, a client that has shut down counts as disconnected. */
+/* A client that has shut down its sending side still gets its response. If descriptors run short, the first read of the
+ * stream waits until a descriptor is closed, possibly that of this connection. Therefore a client that has shut down
+ * counts as disconnected if descriptors run short and the first read takes longer than FIRST_READ_TIME_MAX. */
 #define FIRST_READ_TIME_MAX USEC_PER_SEC
 
 enum sub_form {

@@ -181,7 +181,7 @@ static void publish_committed(const struct journal_commit *commit, void *arg)
         s->since += commit->end - commit->start;
         if (commit->end > commit->start)
             line_index_add(&s->index, commit->end, p->lines);
-        if (commit->end > commit->start && s->n_observers > 0) /* a closing stream needs no cache */
+        if (commit->end > commit->start && s->n_observers > 0) /* stream_close has freed the cache */
             block_cache_add(s->cache, commit->start, commit->payload, p->lines);
     }
     p->done(p, commit);

@@ -13,7 +13,7 @@
 #define STREAMS_MAGIC 0x53545253
 #define STREAM_FILES 2                     /* descriptors of a stream: its directory and its newest segment */
 #define OWN_FILES 24                       /* descriptors of the daemon, and of the readers of a set */
-#define RETAINED_SEGMENTS 8                /* at least, in what retention keeps */
+#define RETAINED_SEGMENTS 8                /* retain_bytes has at least this number of segments */
 #define SEGMENT_LEAST ((uint64_t)64 << 10) /* as the setting segment_bytes */
 
 struct streams {
@@ -131,7 +131,7 @@ enum streams_result streams_make(
     if (ss->config.descriptors &&
         (ss->table.n + 1) * STREAM_FILES + OWN_FILES > (size_t)ss->config.descriptors())
         return error_set(error, STREAMS_OUT_OF_DESCRIPTORS,
-            "%zu streams leave no descriptor that connections do not need", ss->table.n);
+            "%zu streams and the connections need all descriptors", ss->table.n);
     enum streams_result r = open_one(ss, name, out, error);
     if (r != STREAMS_OK)
         (void)drop_empty(ss, name);
