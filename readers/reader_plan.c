@@ -41,10 +41,10 @@ struct plan {
 
     char queue_id[NAME_LEN_MAX + 1];
     uint64_t number, mark;
-    bool follows;         /* as far as known, `number` is the present follow, and M was read in this follow */
-    bool is_checked;      /* since FOLLOW, the queue has accepted M as a mark of its past */
-    bool has_unfollowed;  /* the queue has answered UNFOLLOW */
-    uint64_t acked_below; /* argument of plan_destination_behind */
+    bool follows;    /* as far as known, `number` is the present follow, and M was read in this follow */
+    bool is_checked; /* since FOLLOW, a READ with M was answered, so the queue is not an old copy (rule 6) */
+    bool has_unfollowed;           /* the queue has answered UNFOLLOW */
+    uint64_t acked_below;          /* argument of plan_destination_behind */
     char opening[MARK_LABEL_MAX];  /* opening that the destination stores with the mark */
     char latest[NAME_LEN_MAX + 1]; /* opening of the queue's latest message at the last FOLLOW */
     /* The oldest claim is kept until it is sent, so that the watermark rises even if the queue is never empty. */
