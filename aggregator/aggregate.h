@@ -113,7 +113,7 @@ bool aggregate_rejects_end(const struct aggregate *a, struct rejects_place *end)
 const char *aggregate_rejects_dir(const struct aggregate *a);
 /* Counts the line at the cursor and moves the cursor after the line's LF. `line` has no LF. */
 void aggregate_take_line(struct aggregate *a, size_t stream, struct bytes line);
-/* Adds a line that was counted before the start to the minutes only (minute_refill.h). */
+/* Adds a line to the minute ring only, because the slices already have its counts (minute_refill.h). */
 void aggregate_refill_line(struct aggregate *a, struct bytes line);
 /* Rejects the line at the cursor because the line exceeds max_line, and moves the cursor after the line. The line has
  * `length` bytes without its LF; `head` is the line's beginning. */

@@ -12,9 +12,9 @@
 
 #define WORK_MAX 50000          /* counts that the loop reads for one request, in a few milliseconds */
 #define WORK_KEY (WORK_MAX / 2) /* counts per key of a request with few keys, which API questions share */
-#define WORK_TINY 4096          /* counts of each of few keys that the loop reads even in a full turn */
-#define TINY_KEYS 9             /* limit of keys that the API combines in one request */
-#define MINUTE_ROWS_MAX 10000   /* limit of keys of a read by minute */
+#define WORK_TINY 4096 /* counts of each key of such a request that the loop reads even in a full turn */
+#define TINY_KEYS 9    /* limit of keys that the API combines in one request */
+#define MINUTE_ROWS_MAX 10000 /* limit of keys of a read by minute */
 #define TURN (50 * USEC_PER_MSEC)
 #define TURN_READS (20 * USEC_PER_MSEC) /* part of TURN for small reads */
 

@@ -1,8 +1,8 @@
 /* key_search: finds the keys of totals in slices and batches, in the order of their texts. sortdb finds keys in the
  * same order (archive/key_walk.h).
  *
- * Slices do not store lookups in the order of texts. Therefore a search first reads all lookups, and then all records
- * of the totals.
+ * The text of a hashed key is in a separate record of the slice, its lookup (counts/records.h). Lookups are not sorted
+ * by text. Therefore a search first reads all lookups, and then the records of the totals.
  *
  * 1. The lines, their order and `next` are the same as those of key_walk. Each line has the sums over all layers.
  * 2. A search holds at most twice the first SEARCH_KEPT keys that it finds.

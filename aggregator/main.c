@@ -165,8 +165,7 @@ static void register_metrics(struct wiring *w)
     stats_gauge(s, "complete_until_seconds", NULL, "every event accepted before this time is counted",
         complete_until, app);
     stats_gauge(s, "quarters_since_seconds", NULL,
-        "counts of this time and later are of quarter hours; 0: all counts are of hours", quarters_since,
-        app);
+        "start of the counts by quarter hour; 0: all counts are by hour", quarters_since, app);
     stats_gauge(s, "complete_age_seconds", NULL,
         "age of complete_until_seconds; before complete_until is known, time since counting began",
         complete_age, app);

@@ -11,11 +11,11 @@
 
 enum step {
     STEP_NEXT,    /* the next stream is due */
-    STEP_SEEK,    /* pubsub is to find the first line */
+    STEP_SEEK,    /* ask pubsub for the first line to read */
     STEP_SEEKING, /* `first` is not known yet */
-    STEP_CHECK,   /* pubsub is to find the earliest line */
+    STEP_CHECK,   /* ask pubsub for the earliest line */
     STEP_CHECKING,
-    STEP_READ, /* the lines from `first` on are due */
+    STEP_READ, /* begin to read the lines from `first` on */
     STEP_READING,
     STEP_OVER, /* no stream is left */
 };

@@ -1,8 +1,9 @@
 /* minute_ring: the events of the last two hours, by minute and in memory, for reads by minute (minute_read.h).
  *
- * The ring has one row for each event: the ids of the event's texts (counters.h), and its values. A read looks through
- * the rows of its minutes, and counts the rows that have its key. So an event costs one short copy, however many
- * counters count it. Nothing is stored: after a restart the ring is filled again from the stream (minute_refill.h).
+ * The ring has one row for each event: the ids of its keys and members (the texts of counters.h), and its values. A
+ * read looks through the rows of its minutes, and counts the rows that have its key. So an event costs one short copy,
+ * however many counters count it. Nothing is stored: after a restart the ring is filled again from the stream
+ * (minute_refill.h).
  *
  * 1. An event has one row, in the minute of its time. A late event has a row if its minute is still in the ring. An
  *    event more than MINUTE_RING_AHEAD minutes ahead of the present minute has no row.

@@ -80,8 +80,8 @@ struct slice_scrub *slice_scrub_new(struct app *app)
     }
     stats_gauges(stats, rows, NULL, s);
     s->slices = stats_counter(stats, "scrub_slices_total", NULL, "sealed slices verified");
-    s->damaged = stats_counter(
-        stats, "scrub_damaged_total", NULL, "sealed slices found damaged or unreadable by the re-reading");
+    s->damaged = stats_counter(stats, "scrub_damaged_total", NULL,
+        "sealed slices that were damaged or unreadable when they were re-read");
     return s;
 }
 

@@ -70,7 +70,7 @@ enum slice_result storage_fail_errno(const char *what, const char *path, struct 
 struct storage_config {
     const struct counters *counters;
     const char *rejects_dir; /* must outlive the storage */
-    /* directory of the archive, whose sums of values commits, begins and clears read again; NULL: not read */
+    /* directory of the archive, whose sums of values each COMMIT, BEGIN and CLEAR reads again; NULL: none */
     const char *archive;
     struct rejects_limits rejects_limits;
     void (*notify)(void *arg);

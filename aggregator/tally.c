@@ -33,8 +33,9 @@ struct tally {
     const struct counters *counters;
     struct counters_reader *reader;
     size_t max_memory, n_counters;
-    int64_t quarters_since, quarters_from; /* equal; without quarter hours: 0 and HOUR_END */
-    uint32_t slice; /* current lookup mark, which changes with the slice and with the interner */
+    int64_t quarters_since,
+        quarters_from; /* both the start of the quarter hours; without quarter hours, 0 and HOUR_END */
+    uint32_t slice;    /* current lookup mark, which changes with the slice and with the interner */
     struct batch batch;
     uint32_t *ids;
     struct count_slot *counts;  /* the counts of the event, one for each counter */

@@ -5,10 +5,10 @@
  *
  * Events from quarters_since on count in their quarter hour, and earlier events in their hour.
  *
- * 1. An event adds one to one count of every total and every subtotal. A total with a value, and its subtotals, add the
- *    event's value instead. Skipped and rejected lines add to no count. So the counts of a subtotal in an hour or quarter
- *    hour add up to the total's count of that period.
- *    If the event has a member for a unique counter, the counter's set of the total's key contains this member.
+ * 1. An event adds one to one count of every total and every subtotal. If a total has a value, the event adds its
+ *    value, instead of one, to the total and its subtotals. Skipped and rejected lines add to no count. So the counts
+ *    of a subtotal in an hour or quarter hour add up to the total's count of that period. If the event has a member for
+ *    a unique counter, the counter's set of the total's key contains this member.
  * 2. If a batch is the first batch in its slice to count a hashed component, the batch contains the component's lookup.
  *    When the interner is replaced, lookups are added once more.
  * 3. A key over its counter's max_keys counts as `(other)` and has no lookup. Its members are in the sets of `(other)`.
