@@ -69,7 +69,7 @@ static uint64_t space_of_import(const struct change *c)
     return bytes;
 }
 
-/* The slices decide from when on the archive has quarter hours, even before the first of them is merged. */
+/* Reads from the newest slice the time from which the archive will have quarter hours. */
 static enum compact_result take_newest(struct change *c, struct run_spec *run, struct error *error)
 {
     if (!run->control->newest)
@@ -103,7 +103,8 @@ static enum compact_result prepare_import(struct change *c, struct run_spec *run
         return r;
     struct error why;
     enum compact_result asked = take_newest(c, run, &why);
-    r = import_read(&import, &c->import, error); /* an error of a file is reported first */
+    r = import_read(
+        &import, &c->import, error); /* if a file is invalid, its error replaces that of take_newest */
     if (r == COMPACT_OK && asked != COMPACT_OK)
         r = error_set(error, asked, "%s", why.text);
     if (r != COMPACT_OK)

@@ -221,8 +221,8 @@ static enum compact_result write_parts(struct merge *m, enum period_unit unit, s
     return has_single ? write_single(m) : r;
 }
 
-/* Finds the old record of the period of held record `i`. Without it, all old records of the period are inside one of its
- * parts. Then the first of them, which has their sum, becomes m->single. */
+/* Finds the old record of the period that contains held record `i`. If the period has no old record, all old records
+ * inside the period are in one of its parts. The first of these old records has their sum, and becomes m->single. */
 static enum compact_result find_old(
     struct merge *m, enum period_unit unit, size_t i, enum record_reader_place *place)
 {

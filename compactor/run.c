@@ -239,7 +239,7 @@ static enum compact_result plan_values(struct run *run)
         return error_set(run->error, COMPACT_REFUSED,
             "the configuration's `%.*s` differs from the counter in the slices; nothing was imported",
             (int)(line.len < COUNTER_SHOWN ? line.len : COUNTER_SHOWN), line.ptr);
-    /* After the slices, because the counts of the daemons are merged in any case. */
+    /* The sums of the slices are already added, because the slices are merged even if the import does not fit. */
     for (size_t i = 0; run->spec->sums && i < run->spec->sums->n; i++) {
         const struct value_sum *sum = &run->spec->sums->list[i];
         struct bytes ns = bytes_str(sum->ns);

@@ -39,7 +39,7 @@ struct set_merge {
     struct held_sets levels[LEVELS];
     struct buf held_texts;
     struct set *month; /* the union of the month's sets so far */
-    /* The added set whose period may have further added sets; NULL: none. */
+    /* The union of the added sets of `period` so far. A further added set may have the same period. NULL: none. */
     struct set *pending;
     char period[PERIOD_TEXT_MAX];
     size_t period_len;

@@ -25,8 +25,8 @@ const char *verify_rollups_add(
     struct verify_rollups *v, const struct record_key *key, struct bytes line, struct bytes *wrong);
 /* Checks the last periods, and returns as verify_rollups_add does. */
 const char *verify_rollups_end(struct verify_rollups *v, struct bytes *wrong);
-/* Returns true if a period of a subtotal has more counts than its total. Values are not compared, because their
- * sum may be more than the total's if the subtotal lacks a negative value. */
+/* Returns true if a period of a subtotal has more counts than its total. Values are not compared, because a subtotal
+ * without one of the negative values has a larger sum than its total. */
 bool verify_rollups_has_more(const struct verify_rollups *v);
 
 #endif

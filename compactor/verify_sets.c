@@ -47,8 +47,8 @@ static enum compact_result end_level(struct verify_sets *v, enum period_unit uni
         struct set_view views[2] = {set_view_of(l->own), set_view_of(l->sum)};
         if (set_union_size(views, 2) != set_view_size(&views[0]))
             r = damaged(v, buf_bytes(&l->key),
-                is_day ? "the day lacks members of its hours"
-                       : "the hour lacks members of its quarter hours");
+                is_day ? "the day does not have all members of its hours"
+                       : "the hour does not have all members of its quarter hours");
     }
     if (!l->own && l->parts > 1)
         r = damaged(v, buf_bytes(&l->key),
