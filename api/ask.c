@@ -509,7 +509,8 @@ static bool end_counts(void *arg)
     struct ask *a = arg;
     struct completeness *complete = &a->inquiry.complete;
     const struct completeness *latest = &a->inquiry.latest;
-    complete->counted_since = latest->counted_since; /* with top=, the first question had other counts */
+    complete->counted_since =
+        latest->counted_since; /* with top=, the first question was for another counter */
     complete->is_not_counted = latest->is_not_counted;
     complete->coarse = latest->coarse;
     complete->by_minute = a->query.by_minute;
@@ -568,7 +569,7 @@ static enum inquiry_next ask_events(void *arg, size_t n, struct source_question 
     query_copy(&q, &counts->query);
     q.total = q.events.total;
     q.sub = q.events.sub;
-    if (counts->shape != SUMS_BREAKDOWN) { /* of all time, only the rows' */
+    if (counts->shape != SUMS_BREAKDOWN) { /* for all time, the span of the rows */
         q.from = counts->series.from;
         q.to = counts->series.to;
     }

@@ -237,7 +237,7 @@ static bool may_be_row(const struct breakdown *b, const struct breakdown_sum *s)
            (s->n == b->last.n && bytes_compare(breakdown_stored(s), breakdown_stored(&b->last)) < 0);
 }
 
-/* Counts a subtotal that is a row of an answer before this answer. */
+/* Counts a subtotal that is a row of an earlier answer. */
 static void pass(struct breakdown *b, const struct breakdown_sum *s)
 {
     b->n_before++;
@@ -249,8 +249,7 @@ static void count_after(struct breakdown *b, const struct breakdown_sum *s)
     b->n_after += s->n == b->query->after_n;
 }
 
-/* True for a subtotal that is before the rows of this stage: up to after= in stored order, or of the stage
- * BREAKDOWN_AFTER. */
+/* True for a subtotal that earlier answers, or the stage BREAKDOWN_AFTER, have handled. */
 static bool is_passed(const struct breakdown *b, const struct breakdown_sum *s)
 {
     if (!b->query->has_after || s->n < b->query->after_n)
@@ -284,7 +283,7 @@ static void select_tie(struct breakdown *b, const struct breakdown_sum *s)
         b->rows[b->n_rows++] = (struct breakdown_row){.sum = *s};
 }
 
-/* Selects the subtotals with the count of after= whose texts may follow. */
+/* Selects the subtotals that have the count of after= and whose texts may follow its text. */
 static void select_after(struct breakdown *b, const struct breakdown_sum *s)
 {
     bool is_tie = s->n == b->query->after_n, is_hash = component_is_hash(breakdown_stored(s));
@@ -365,8 +364,8 @@ static void begin_selection(struct breakdown *b)
     buf_append_unhex(&b->after, b->query->after_hex);
 }
 
-/* Returns true once the number of the subtotals with the count of after= is known. Of too many, those with a larger
- * stored form are selected with the subtotals with lower counts. */
+/* Counts the subtotals that have the count of after=. Returns true once their number is known. If there are more than
+ * breakdown_ties_max, the stage BREAKDOWN_LARGEST selects them in stored order. */
 static bool size_after(struct breakdown *b)
 {
     char hash[COMPONENT_HASH + 1];
@@ -387,7 +386,7 @@ static bool size_after(struct breakdown *b)
     return true;
 }
 
-/* Selects the subtotals with lower counts, unless those with the count of after= are enough. */
+/* Ends the stage BREAKDOWN_AFTER. If rows are missing, the subtotals with lower counts follow. */
 static void end_after(struct breakdown *b)
 {
     b->table = b->slot = 0;
@@ -488,7 +487,7 @@ static int compare_rows(const void *a, const void *b)
     return bytes_compare(breakdown_text(x), breakdown_text(y));
 }
 
-/* Removes the rows of the round that are beyond or before the rows of the answer. */
+/* Removes the rows of the round that belong to an earlier or a later answer. */
 static void drop_rows(struct breakdown *b)
 {
     size_t n = b->kept;

@@ -79,7 +79,7 @@ struct breakdown {
     size_t n_rows, kept;
     struct breakdown_sum last; /* last row so far; unused until the number of rows reaches the limit */
     int64_t left_out,
-        left_out_hash; /* largest count without a row, of all sums, and of the sums under hashes; INT64_MIN: none */
+        left_out_hash; /* largest count without a row: of all sums, and of the sums whose stored form is a hash; INT64_MIN: none */
     size_t n_left_out; /* number of sums without a row that have the count `left_out` */
     bool has_worst;    /* the number of kept rows has reached the limit */
     struct buf worst;  /* text of the last kept row; valid if has_worst */
@@ -90,7 +90,7 @@ struct breakdown {
     size_t n_before; /* number of subtotals up to that of after= */
     int64_t before;  /* sum of their counts */
     struct query_over over;
-    const struct breakdown *followed; /* has the rows that alone get sums; NULL: all subtotals get sums */
+    const struct breakdown *followed; /* only the subtotals in its rows get sums; NULL: all subtotals */
     const struct breakdown *events;   /* sums of the counts by which means divide; NULL: no means */
     const struct breakdown *earlier;  /* sums of the earlier span; NULL: no comparison */
 };

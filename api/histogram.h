@@ -12,7 +12,7 @@
 #include "api/series.h"
 
 struct histogram_count {
-    int64_t unit; /* number of the unit (units_order); 0 if the query has no units */
+    int64_t unit; /* number of the day, week or other unit of the query (units_order); 0: no units */
     int64_t n;
     int bucket;
 };

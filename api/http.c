@@ -40,8 +40,8 @@ static struct query_context context_of(const struct api *api, int64_t quarters_s
         .streams = api->streams};
 }
 
-/* The sources may count quarter hours since an earlier time than they did. Therefore a query that would be refused is
- * also parsed as if all counts were of quarter hours, if `may_guess`. The sources' replies then show the time. */
+/* `quarters_since` is from earlier replies, and may be outdated. If `may_guess`, a refused query is parsed again as if
+ * all counts were by quarter hour. The replies of the sources then contain the present time. */
 static void handle_query_of(
     struct http_request *req, struct api *api, enum query_kind kind, int64_t quarters_since, bool may_guess)
 {

@@ -22,7 +22,7 @@ struct archive_wait {
 struct local_archive {
     const char *dir;
     char *link;            /* path of the link `current` */
-    char target[PATH_MAX]; /* target of the link when a generation was last requested to be opened */
+    char target[PATH_MAX]; /* target of the link at the last request to open a generation */
     struct reloader *reloader;
     struct loop_notify *notify;
     struct event *look;

@@ -9,7 +9,7 @@
 #define DATE_FORM "0000-00-00"
 #define TIME_FORM DATE_FORM "T00:00:00"
 
-/* A week begins on Monday if the unit of the calendar does. */
+/* Weeks begin on Monday if the calendar's unit is an mweek. */
 static struct calendar calendar_of(const struct calendar *c, enum unit unit)
 {
     struct calendar copy = *c;

@@ -111,7 +111,7 @@ static bool is_part_hour(const struct query *q, int64_t t)
     return zone_offset(&q->calendar.zone, t) % query_resolution(q, t) != 0;
 }
 
-/* The same for the counted periods of the span. */
+/* True if the zone's offset from UTC is not a whole number of counted periods somewhere in the span. */
 static bool has_parts(const struct query *q, int64_t from, int64_t to)
 {
     int64_t since = query_quarters_from(q);

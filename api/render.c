@@ -529,7 +529,7 @@ static void breakdown_begin(const struct breakdown *b, const struct completeness
     buf_append_str(out, ",\"rows\":[");
 }
 
-/* False if a row of the answer is negative, or the rest: shares of a sum with negative parts mislead. */
+/* False if a row of the answer, or the rest, is negative, because shares of such a sum mislead. */
 static bool has_shares(const struct breakdown *b)
 {
     return b->total - b->before >= b->shown && (b->n_rows == 0 || b->rows[b->n_rows - 1].sum.n >= 0);

@@ -25,7 +25,7 @@ enum row_state render_row_state(const struct series_row *row, const struct compl
 void render_series_row(const struct series *s, const struct series_row *row,
     const struct completeness *complete, struct buf *out);
 void render_series_end(const struct series *s, struct buf *out);
-/* Appends the value of after= with which the next answer begins after the last row. The breakdown has more rows. */
+/* Appends the value of `after=` with which a client requests the rows that follow. Call only if rows follow. */
 void render_next(const struct breakdown *b, struct buf *out);
 /* Appends `{` and the members that name the counter and the key. */
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #define CONTAINER_BYTES                                                                                      \
-    40 /* memory for each container of an opened bitmap, of which set_algebra.h needs 16 */
+    40 /* bytes for each container of an opened bitmap, including 16 bytes for set_algebra.h */
 
 void set_pieces_init(struct set_pieces *p, const struct query_set *of)
 {

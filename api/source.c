@@ -25,7 +25,8 @@
 #define LOCAL_TURN                                                                                           \
     (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
-/* Whether a source is silent (source.h). The share keeps the request of an ended question open. */
+/* Shows whether a source is silent (source.h). `share` keeps the request of a question open after the question has
+ * ended. */
 struct watch {
     struct sources *sources;
     struct share share;

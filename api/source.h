@@ -92,7 +92,7 @@ struct completeness {
     bool by_minute;               /* the counted periods are minutes */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
-    const char *remedy;           /* what the operator must do after SOURCE_UNAVAILABLE; NULL: try again */
+    const char *remedy;           /* remedy for SOURCE_UNAVAILABLE; NULL: try again */
     size_t n_missing;
     struct source_missing missing[SOURCES_MAX];
 };
@@ -113,7 +113,7 @@ struct source_generation {
 struct source_question {
     const char *target; /* "/range?start=...", with at least one parameter; copied */
     struct bytes
-        ns; /* namespace of the counter, for counted_since; empty: not configured; borrowed until on_done */
+        ns; /* namespace of the counter, for counted_since; empty: no such counter; borrowed until on_done */
     void *arg;
     bool skips_archive;                 /* ask only the aggregator */
     bool allows_partial;                /* omit a source that fails, unless all sources fail */

@@ -238,7 +238,7 @@ int unique_query_parse(const struct query_context *context, enum query_kind kind
     if (query_parse(context, kind, params, &out->query, error) != 0)
         return -1;
     if (kind == QUERY_RETENTION && out->query.is_all)
-        return BAD(&p, "a retention needs a limited time");
+        return BAD(&p, "retention needs a limited time: give period, or from and to");
     if (out->query.from < HOUR_FIRST)
         out->query.from = HOUR_FIRST;
     return kind == QUERY_UNIQUES     ? parse_uniques(&p, out)

@@ -4,7 +4,7 @@
 #include "json/json_path.h"
 #include <stdio.h>
 
-/* The key of a counter, or a field that the request names. */
+/* A condition "NAME:VALUE" of the request. NAME is a counter, whose key is compared, or else a field. */
 struct term {
     const struct counter *counter; /* NULL: `field` is the name in the request */
     struct bytes field;
