@@ -10,7 +10,7 @@
 #define REMEDY_UNKNOWN "the pipeline does not use it: search it with grep or zgrep, or delete it"
 /* The remedies of the files that are searched, and reported only if they may have the value. */
 static const char
-    refused[] = "`millrace put` has refused these lines: delete those with the value",
+    refused[] = "it contains lines that `millrace put` refused: delete the lines with the value",
     last_refused[] = "its last refused line has the value: stop `millrace put --follow`, and delete the file";
 
 /* The first matching row applies. Paths are relative to the directory of the daemon, or of the pipeline if the

@@ -23,7 +23,7 @@
         .help = "first line: earliest, latest, an offset, @UNIXTIME, or -N for the last N lines"},           \
     {.name = "if", .type = OPTION_STRING, .help = "condition: show only events for which it is true, such as 'status >= 500'"}, \
     {.name = "follow", .type = OPTION_BOOL, .fallback = "true",                                              \
-        .help = "wait for new lines at the end of the stream; false: end there"},                            \
+        .help = "wait for new lines at the end of the stream; false: exit at the end"},                            \
     PEER_OPTIONS("pubsub", "pubsub", "")
 /* clang-format on */
 

@@ -18,10 +18,10 @@ static const struct {
     {"vhost_combined", 8, "%v %h %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%{User-Agent}i\""},
 };
 
-/* Directives of both servers. Apache's header %{NAME}i has the name of nginx's $http_name. Each other variable is
- * a text. */
+/* Directives of both servers. Apache's %{NAME}i is listed under nginx's name, $http_name. A variable that is not listed
+ * is a text. */
 static const struct known {
-    const char *member; /* of a time: its form */
+    const char *member; /* for a time: its form */
     enum log_kind kind;
     const char *directives;
 } known[] = {
@@ -66,7 +66,7 @@ static bool is_of_variable(char c)
     return islower((unsigned char)c) || isdigit((unsigned char)c) || c == '_';
 }
 
-/* The longest directive at `text`, which follows the mark "%" or "$". NULL: none is known. */
+/* Returns the longest directive at `text`, which begins after "%" or "$". NULL: no directive is known. */
 static const struct known *find(char mark, const char *text, size_t *length)
 {
     const struct known *found = NULL;
@@ -97,8 +97,8 @@ static const char *add(
     return end;
 }
 
-/* True if `name` is a known variable in which up to a third of the characters is wrong. Stores the known one. A name
- * such as $args_x extends a known one and is another variable. */
+/* True if `name` is probably a misspelt known variable: up to a third of its characters differ. Stores the known name.
+ * A name that extends a known name, such as $args_x, is another variable. */
 static bool is_misspelt(const char *name, char meant[LOG_MEMBER_TEXT])
 {
     struct suggest s = suggest_for(name);
@@ -118,7 +118,7 @@ static bool is_misspelt(const char *name, char meant[LOG_MEMBER_TEXT])
     return s.nearest && s.distance <= strlen(name) / 3;
 }
 
-/* "$name" and "${name}". Returns the end, or NULL. Sets the error if a name is misspelt. */
+/* Parses "$name" or "${name}". Returns the end, or NULL. Sets the error if the name is misspelt. */
 static const char *add_variable(struct log_fields *f, const char *at, struct error *error)
 {
     char name[LOG_MEMBER_TEXT], meant[LOG_MEMBER_TEXT];
@@ -142,7 +142,7 @@ static const char *add_variable(struct log_fields *f, const char *at, struct err
         name + (strncmp(name, "http_", 5) == 0 ? 5 : 0));
 }
 
-/* Apache's "%{...}t": a form of strftime, a unit, or a fraction of a second, which is ignored. */
+/* Parses Apache's "%{...}t": a form of strftime, a unit, or a fraction of a second, which is ignored. */
 static const char *add_time(struct log_fields *f, const char *at, struct bytes form, const char *end)
 {
     static const struct known local = {"[" LOCAL_TIME "]", LOG_TIME, ""}, number = {"", LOG_TIME, ""},
@@ -166,7 +166,7 @@ static const char *add_time(struct log_fields *f, const char *at, struct bytes f
     return n < LOG_FORM_TEXT && rfc3339_form_is_valid(p->form) ? end : NULL;
 }
 
-/* "%X", "%>X", "%!200X" and "%{NAME}X". Returns the end, or NULL. */
+/* Parses "%X", "%>X", "%!200X" or "%{NAME}X". Returns the end, or NULL. */
 static const char *add_directive(struct log_fields *f, const char *at)
 {
     const char *c = at + 1 + strspn(at + 1, "<>!,0123456789"), *close = *c == '{' ? strchr(c, '}') : NULL;
@@ -311,9 +311,8 @@ static int finish(struct log_fields *f, struct error *error)
     }
     if (f->n == 0)
         return error_set(error, -1,
-            "--log-format: the text has no directive; within double quotes the shell removes $NAME: write "
-            "the "
-            "statement into a file, and use --log-format=\"$(cat FILE)\"");
+            "--log-format: the text has no directive. Within double quotes the shell removes $NAME; save the "
+            "text in a file, and use --log-format=\"$(cat FILE)\"");
     return times > 0 ? 0
                      : error_set(error, -1,
                            "--log-format: the format has no time (%%t, $time_local, $time_iso8601, $msec)");

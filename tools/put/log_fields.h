@@ -37,25 +37,26 @@ struct log_field {
     enum log_kind kind;
     struct bytes directive;
     char member[LOG_MEMBER_TEXT]; /* "": left out of the event */
-    char form[LOG_FORM_TEXT];     /* LOG_TIME: of strptime; "": a number or RFC 3339 */
+    char form[LOG_FORM_TEXT];     /* LOG_TIME: form for strptime; "": a number or RFC 3339 */
     bool is_time;                 /* a part of the event's time */
-    bool is_quoted;               /* between quotes of the literals */
-    bool is_open;                 /* a text that ends at any place */
-    struct bytes literal;         /* after the field */
+    bool is_quoted;               /* the literals before and after it are quotes */
+    bool is_open;                 /* a text that may end anywhere */
+    struct bytes literal;         /* literal after the field */
 };
 
 struct log_fields {
-    char *text; /* of the format; directives and literals borrow from it */
+    char *text; /* text of the format, from which directives and literals are borrowed */
     bool is_builtin;
-    size_t required;      /* a line of a built-in format may end after so many fields */
-    struct bytes literal; /* before the first field */
+    size_t required;      /* for a built-in format: number of fields after which a line may end */
+    struct bytes literal; /* literal before the first field */
     struct log_field *list;
     size_t n, room;
-    char form[LOG_TIMES_MAX * LOG_FORM_TEXT]; /* of the time's directives, separated by blanks */
-    int64_t units;                            /* in a second, if the time is a number */
+    char form[LOG_TIMES_MAX * LOG_FORM_TEXT]; /* forms of the time's directives, separated by blanks */
+    int64_t units;                            /* units per second, if the time is a number */
 };
 
-/* A built-in format ("combined", "vhost_combined"), or directives. 0, or -1 with the reason. Always free *f. */
+/* Compiles a built-in format ("combined", "vhost_combined") or directives. Returns 0, or -1 with the reason. Always
+ * free *f. */
 int log_fields_compile(struct log_fields *f, const char *text, struct error *error);
 void log_fields_free(struct log_fields *f);
 

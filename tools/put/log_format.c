@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #define PREFIX_MAX 1024
-#define FORMED_TIME_MAX 64 /* bytes of a time with a form, and a NUL */
-#define TIME_STEPS 100     /* the work of strptime, in bytes looked at */
+#define FORMED_TIME_MAX 64 /* buffer for a time that strptime reads, with a NUL */
+#define TIME_STEPS 100     /* cost of a call of strptime, in bytes read (LOG_FORMAT_STEPS_MAX) */
 #define RFC3339 "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)"
 
 static const char *const kind_words[LOG_KINDS] = {"a word", "a virtual host", "an address", "a number",
@@ -21,7 +21,7 @@ static const char *const kind_words[LOG_KINDS] = {"a word", "a virtual host", "a
 
 struct log_format {
     struct log_fields fields;
-    struct bytes *spans; /* of the line, by field */
+    struct bytes *spans; /* span of each field in the line */
     const char *start, *end;
     uint64_t steps, steps_max;
     size_t far; /* the farthest field that did not fit, and its place in the line */
@@ -71,7 +71,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Where the literal ends that begins at `from`, or NULL. A blank stands for several. */
+/* Returns the end of the literal at `from`, or NULL. A blank matches several blanks. */
 static const char *match_literal(struct log_format *f, struct bytes literal, const char *from)
 {
     const char *at = from, *end = f->end;
@@ -123,7 +123,7 @@ static bool fits(struct log_format *f, const struct log_field *p, struct bytes t
     }
 }
 
-/* The only possible end of a field, or NULL. */
+/* Returns the only possible end of a field, or NULL. */
 static const char *only_end(struct log_format *f, const struct log_field *p, const char *at)
 {
     const char *c = at, *end = f->end;
@@ -160,8 +160,8 @@ static void note(struct log_format *f, size_t field, const char *at)
     }
 }
 
-/* Matches the fields from i on. Tries each end of a text without quotes. A blank literal leads from each blank of
- * a run to the same place, so only the run's first blank is tried. */
+/* Matches the fields from i on. Tries each possible end of a text without quotes. In a run of blanks, only the first
+ * blank is tried, because a blank literal matches the whole run. */
 static bool match(struct log_format *f, size_t i, const char *at)
 {
     const struct log_fields *fields = &f->fields;
@@ -240,7 +240,7 @@ static void append_target(struct log_format *f, struct buf *event, struct bytes 
 {
     const char *mark = target.len ? memchr(target.ptr, '?', target.len) : NULL;
     size_t path = mark ? (size_t)(mark - target.ptr) : target.len;
-    if (path > 0) /* a query of its own (%q) has none */
+    if (path > 0) /* a query from %q has no path */
         append_text(f, event, "path", bytes_of(target.ptr, path));
     if (mark)
         append_text(f, event, "query", bytes_of(mark + 1, target.len - path - 1));
@@ -361,13 +361,14 @@ static const char *explain(struct log_format *f)
     return f->wrong;
 }
 
-/* Why a line is not one of a built-in format although it fits, or is like the other one. A field before the
- * address would make the address the identity, and "- ann" the user. A missing virtual host would make the
- * identity the address. */
+/* Returns the reason to refuse a line that matches a built-in format but is in another format. With a further field
+ * before the address, the address would be read as the identity, and "- ann" as the user. Without a virtual host, the
+ * identity would be read as the address. */
 static const char *find_shift(struct log_format *f, bool fitted)
 {
     static const struct bytes none = {"-", 1};
-    size_t client = f->fields.list[0].kind == LOG_SITE; /* then the identity and the user */
+    size_t client =
+        f->fields.list[0].kind == LOG_SITE; /* index of the client; the identity and the user follow */
     if (!f->fields.is_builtin)
         return NULL;
     bool is_site_missing = client == 1 && (fitted ? bytes_equal(f->spans[1], none) : match(f, 1, f->start));
@@ -385,7 +386,7 @@ static const char *find_shift(struct log_format *f, bool fitted)
     return is_site_missing || has_more ? f->wrong : NULL;
 }
 
-/* The time of the line, from the spans of its directives. Returns NULL, or the reason. */
+/* Sets the time of the line from the spans of its directives. Returns NULL, or the reason of a failure. */
 static const char *take_time(struct log_format *f, int64_t *time)
 {
     enum rfc3339_zone zone = RFC3339_ZONED;

@@ -31,7 +31,7 @@ struct log_tail {
     char *path, *state_path;
     int lock;    /* descriptor of the state file; -1: none yet */
     bool locked; /* another process has the lock */
-    uint64_t id; /* of the state file; 0: none yet */
+    uint64_t id; /* id of the state file; 0: none yet */
     char tag[LOG_TAIL_TAG];
     struct place place;
     struct line_source *source; /* NULL: no file yet */
@@ -39,7 +39,7 @@ struct log_tail {
     bool unsaved;               /* place.seen is not in the state file yet */
     bool renamed;               /* the log's name no longer refers to the current file */
     usec_t renamed_at;          /* when the rename was noticed */
-    bool over;                  /* renamed and complete */
+    bool over;                  /* the current file was renamed and is complete */
     bool cut;
 };
 
@@ -298,7 +298,7 @@ static int begin(struct log_tail *t, const char *path, uint64_t base, struct err
     return take_source(t, path, error) == 0 ? begin_at(t, base, error) : -1;
 }
 
-/* Whether the sampled bytes have changed. */
+/* Returns whether the sampled bytes have changed. */
 static bool was_rewritten(const struct log_tail *t)
 {
     char text[LOG_TAIL_SAMPLE_MAX];
@@ -339,7 +339,7 @@ static int skip_without_state(struct log_tail *t, uint64_t offset, struct error 
                                     t->path, t->state_path);
 }
 
-/* True if another follower has set the mark: one with another state file. */
+/* True if a follower with another state file has set the mark. */
 static bool is_of_other(struct log_tail *t, struct bytes tag, bool has_state)
 {
     bool has_id = has_state && t->id != 0;
@@ -418,7 +418,7 @@ uint64_t log_tail_offset(const struct log_tail *t)
     return t->place.base + t->given;
 }
 
-/* Whether no more lines will be added to the renamed file. The caller then reads the rest of the file, so no line is
+/* Returns whether the renamed file will get no more lines. The caller then reads the rest of the file, so no line is
  * missed. */
 static bool is_over(struct log_tail *t, usec_t now)
 {
@@ -450,7 +450,8 @@ enum line_source_result log_tail_next(struct log_tail *t, usec_t now, struct byt
     for (;;) {
         uint64_t had = line_source_fetched(t->source);
         enum line_source_result r = line_source_next(t->source, !t->over, line, error);
-        /* Was the file truncated before this read? A file shorter than the bytes read was truncated after the read. */
+        /* Check whether the file was truncated before this read. If it is shorter than the bytes read, it was truncated
+         * afterwards. */
         t->cut = line_source_fetched(t->source) > had && was_rewritten(t) &&
                  fstat(line_source_fd(t->source), &mine) == 0 &&
                  (uint64_t)mine.st_size >= line_source_fetched(t->source);

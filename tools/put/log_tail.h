@@ -49,8 +49,8 @@ enum log_tail_start {
     LOG_TAIL_OTHER,  /* returned NULL, because the mark's tag is of another state file */
 };
 /* Continues at `offset` (a producer's mark), whose tag is empty if an operator has set it. Without a state file
- * the log starts at offset 0. NULL with the reason; error->code is EX_CANTCREAT if the state file cannot be read
- * or written. */
+ * the log starts at offset 0. Returns NULL with the reason on failure; error->code is EX_CANTCREAT if the state file
+ * cannot be read or written. */
 struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_t offset, struct bytes tag,
     enum log_tail_start *place, struct error *error);
 /* The tag of marks in this log. */

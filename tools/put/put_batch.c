@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-/* The offsets of a line in the input, and the sums of the input up to both. */
+/* The begin and the end of a line in the input, and the checksum of the input up to each of them. */
 struct place {
     uint64_t start, end, start_sum, sum;
 };
 
-#define ATTEMPT_MIN (500 * USEC_PER_MSEC) /* also of the last attempt, which is made at the timeout */
+#define ATTEMPT_MIN                                                                                          \
+    (500 * USEC_PER_MSEC) /* minimum time of an attempt, also of the last attempt at the timeout */
 
 struct put_batch {
     struct put_batch_config config;
@@ -23,16 +24,16 @@ struct put_batch {
     struct event *watch;
     struct http_pool *pool; /* one connection; NULL: none yet, or an invalid URL */
     struct publisher *queue;
-    char *url;                               /* the pool's */
-    const struct publisher_outcome *outcome; /* NULL: a request is under way */
-    usec_t cancel_at;                        /* after *stopped is set: when to cancel the request; else 0 */
-    struct buf places;                       /* a struct place of each line */
+    char *url;                               /* address of the pool */
+    const struct publisher_outcome *outcome; /* outcome of the request; NULL: the request is in progress */
+    usec_t cancel_at;  /* after *stopped is set: time to cancel the request; otherwise 0 */
+    struct buf places; /* a struct place of each line */
     struct put_batch_state s;
-    size_t lines_max;         /* of a request; lowered to find a refused line */
+    size_t lines_max;         /* maximum lines of a request; lowered to find a refused line */
     uint64_t next;            /* offset of the byte after the batch */
-    uint64_t next_sum, begun; /* begun: where the batch began, at or after the mark */
-    usec_t try_until;         /* when the attempts without progress end */
-    bool has_reported;        /* such an attempt */
+    uint64_t next_sum, begun; /* begun: offset at which the batch began, at or after the mark */
+    usec_t try_until;         /* end of the attempts, unless one makes progress */
+    bool has_reported;        /* an attempt without progress was reported */
 };
 
 static void on_outcome(const struct publisher_outcome *outcome, void *arg)
@@ -54,7 +55,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
         publisher_cancel(b->queue);
 }
 
-/* Returns false without a valid URL. */
+/* Returns false if there is no valid URL. */
 static bool use_address(struct put_batch *b)
 {
     const char *url = b->config.url(b->config.arg);
@@ -107,7 +108,7 @@ static void begin_tries(struct put_batch *b)
     b->has_reported = false;
 }
 
-/* Prints the queue's reply, or why there is none. */
+/* Prints the queue's reply, or the reason why no reply came. */
 static void print_reply(const struct put_batch *b, const struct publisher_outcome *o)
 {
     struct bytes text = o->detail.ptr ? o->detail : bytes_trim(o->body);
@@ -120,7 +121,7 @@ static void print_reply(const struct put_batch *b, const struct publisher_outcom
     free(hint);
 }
 
-/* Waits before another attempt, at most until the timeout, so that the last attempt is made then. Returns false if the
+/* Waits before another attempt, at most until the timeout, at which the last attempt is made. Returns false if the
  * timeout has passed. */
 static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
 {
@@ -136,7 +137,8 @@ static bool try_again(struct put_batch *b, const struct publisher_outcome *o)
     return !*b->config.stopped;
 }
 
-/* Prints why the put ends, and how much is stored. `why` is NULL if the put was stopped or has reached its timeout. */
+/* Prints the reason why the put ends, and the number of stored events. `why` is NULL if the put was stopped or has
+ * reached its timeout. */
 static int give_up(const struct put_batch *b, const struct publisher_outcome *o, const char *why)
 {
     if (!why)
@@ -214,8 +216,9 @@ static size_t bytes_of_lines(const struct put_batch *b, size_t n)
     return (size_t)(from - b->s.body.ptr);
 }
 
-/* Whether the queue's mark is in or behind the batch, after its first n lines. Sets the sum up to there. A tag is
- * found behind the batch only if it does not depend on the content, as that of a followed log. */
+/* Returns true if the queue's mark is after the first *n lines of the batch, or after the batch. Sets *n and the
+ * checksum of the input up to the mark. A mark after the batch is accepted only if its tag does not depend on the
+ * content, as for a followed log. */
 static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint64_t *sum)
 {
     const struct place *p = places(b);
@@ -233,8 +236,8 @@ static bool find_mark(const struct put_batch *b, uint64_t mark, size_t *n, uint6
     return true;
 }
 
-/* Another request has moved the mark. If the mark's tag is the tag of this batch there, drops the lines before the
- * mark. */
+/* Another request has moved the mark. If the mark's tag is the tag that this batch has at this offset, drops the lines
+ * before the mark. */
 static int drop_stored(struct put_batch *b)
 {
     uint64_t mark = 0, sum = 0;
@@ -255,7 +258,8 @@ static int drop_stored(struct put_batch *b)
     return 0;
 }
 
-/* Makes one attempt to store a part. 0: continue, whether the part is stored or not. */
+/* Makes one attempt to store a part of the batch. Returns 0 to continue, whether the part is stored or not, or an exit
+ * status. */
 static int send_part(struct put_batch *b)
 {
     bool whole = b->s.lines <= b->lines_max;

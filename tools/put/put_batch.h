@@ -1,10 +1,10 @@
 /* put_batch: posts lines to a queue, one request at a time.
  *
  * 1. With a producer each batch moves the mark from the offset of its first byte to the offset after its last. A
- *    batch can then be sent again after any failure, and an interrupted input continues at the mark. If the
- *    queue's mark is elsewhere, lines count as stored only if the mark's tag is the tag of this batch there. With
- *    another tag, another put uses the producer: put_batch_flush fails with EX_TEMPFAIL, and the lines are not
- *    taken for stored.
+ *    batch can then be sent again after any failure, and an interrupted input continues at the mark. If the queue has
+ *    another mark, the lines before it count as stored only if its tag is the tag that this batch has at this offset.
+ *    Any other tag shows that another put uses the producer: put_batch_flush then fails with EX_TEMPFAIL, and no line
+ *    counts as stored.
  * 2. Without a producer a batch is sent again only if the queue cannot have stored it.
  * 3. After a 413, smaller and smaller parts are sent until the refused line is found and passed to refused().
  *
@@ -55,7 +55,8 @@ void put_batch_begin_at(struct put_batch *b, uint64_t mark, uint64_t offset);
 /* Adds a line with or without LF that ends at `end` in the input. Drops one CR before the LF; an empty line only
  * moves the offset. */
 void put_batch_add(struct put_batch *b, struct bytes line, uint64_t end, uint64_t sum);
-/* Sends until all lines are stored. Returns 0, or an exit status after printing the error and how much is stored. */
+/* Sends until all lines are stored. Returns 0, or an exit status after printing the error and the number of stored
+ * events. */
 int put_batch_flush(struct put_batch *b);
 
 struct put_batch_numbers {

@@ -64,7 +64,7 @@ void put_counted_add(struct put_counted *c, struct bytes line, const char *input
             (int)(line.len < LINE_SHOWN ? line.len : LINE_SHOWN), line.ptr, remedy(line, event.reason));
 }
 
-/* Fields of counters that none of the first events has. */
+/* Prints the fields of counters that none of the first events has. */
 static void print_absent_fields(const struct put_counted *c)
 {
     struct buf fields = {0};

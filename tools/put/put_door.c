@@ -8,13 +8,14 @@
 #include <stdlib.h>
 
 struct put_door {
-    struct config *own_config; /* that of the running pipeline; NULL: the given one */
+    struct config
+        *own_config; /* configuration of the running pipeline; NULL: the given configuration is used */
     struct door_settings *settings;
     struct enrich *enrich;
     struct log_format *format; /* owns the names of the removed members */
     char *header;              /* member with the content of client_address; NULL: none */
     struct buf peer, forwarded, agent, host, out;
-    bool has_problem; /* printed */
+    bool has_problem; /* a problem was printed */
 };
 
 static const struct enrich_input input = {.time_field = "time", .units_a_second = 1};
@@ -40,7 +41,7 @@ static enum put_door_result running_config(
     return r;
 }
 
-/* Returns the member that log_format gives a header. */
+/* Returns the name of the member in which log_format stores a header. */
 static char *member_of(const char *header)
 {
     if (bytes_equal_nocase(bytes_str(header), BYTES_LITERAL("X-Forwarded-For")))
@@ -109,7 +110,8 @@ void put_door_pass(struct put_door *d, const struct log_format *line, struct buf
     log_format_copy(line, d->header, &d->forwarded);
     bool has_agent = log_format_copy(line, "agent", &d->agent);
     log_format_copy(line, "vhost", &d->host);
-    /* A log may have the header only. Its last address is then that of the connection. */
+    /* A log may contain the header, but not the address of the connection. The header's last address then replaces
+     * it. */
     bool has_peer = d->peer.len > 0;
     struct enrich_client client = {.peer = buf_bytes(has_peer ? &d->peer : &d->forwarded),
         .forwarded = has_peer ? buf_bytes(&d->forwarded) : BYTES_NONE,

@@ -1,7 +1,7 @@
 /* put_door: `millrace put` as a door (lib/enrich/enrich.h) for the lines of access logs.
  *
- * 1. The client is the one that the line names: its address, its agent and, if the line has a virtual host, its site. The
- *    time is the line's time. So a line gets the visitor that the API gives the same client.
+ * 1. The client is that of the line: its address, its agent and, if the line has a virtual host, its site. The time is
+ *    the line's time. So a line gets the visitor that the API gives the same client.
  * 2. Without `ip` in [door] `add`, the members of the event that contain an address are removed.
  * 3. [door] is that of --config, or else of the pipeline that runs in the data directory. No line passes while it
  *    cannot be read. */
@@ -31,8 +31,8 @@ enum put_door_result put_door_open(
 void put_door_close(struct put_door **d);
 /* Replaces *event, which the format has read from its latest line. */
 void put_door_pass(struct put_door *d, const struct log_format *line, struct buf *event);
-/* Returns why a line is refused, without the text that is quoted from the line if that may be the client's address.
- * Valid until the next call. */
+/* Returns the reason why a line is refused, without a text of the line that may be the client's address. Valid until
+ * the next call. */
 const char *put_door_hide(struct put_door *d, const char *why);
 /* Keeps the keys up to date while no lines arrive. Prints a new problem. */
 void put_door_tend(struct put_door *d);

@@ -15,7 +15,7 @@
 
 #define URL_HOST_TEXT 100
 
-/* Standard input that cannot be read again. */
+/* True for standard input that cannot be read a second time. */
 static bool is_pipe(const char *name)
 {
     struct stat st;
@@ -46,7 +46,7 @@ int put_files_check(const char *name)
     return ok ? 0 : tool_fail(EX_DATAERR, "%s", error.text);
 }
 
-/* The pipe is idle: send the lines that have arrived. */
+/* Called while a pipe is idle. Sends the lines that have arrived. */
 static bool on_idle(void *arg)
 {
     struct put_input *in = arg;
@@ -100,7 +100,7 @@ static int skip_to(struct put_input *in, uint64_t offset)
                              : tool_fail(EX_DATAERR, "%s has changed while it was read", put_input_name(in));
 }
 
-/* Opens a file as the options read it. NULL after printing the error. */
+/* Opens a file in the format of the options. Returns NULL after printing the error. */
 static struct line_source *open_source(const struct put *p, const char *name)
 {
     struct error error;
@@ -115,7 +115,7 @@ static struct line_source *open_source(const struct put *p, const char *name)
     return s;
 }
 
-/* Where the posted part of the input ends, and where its batch begins. */
+/* Finds the offsets at which the posted part of the input ends and its batch begins. */
 static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark)
 {
     struct error error = {0};
@@ -137,8 +137,8 @@ static int find_place(struct put_input *in, struct put_sources *s, uint64_t mark
     return 0;
 }
 
-/* A file of which no line became an event was probably read with wrong options. An empty log is usual, an empty
- * CSV file is not. The mark stays before the file, so another put fails alike. */
+/* Refuses a file of which no line became an event, because the options are probably wrong. An empty log is accepted,
+ * but not an empty CSV file. The mark stays before the file, so a repeated put fails, too. */
 static int check_taken(const struct put_input *in, uint64_t refused_before, bool has_earlier)
 {
     uint64_t refused = in->put->rejects.n + in->put->rejects.skipped - refused_before;
@@ -193,7 +193,8 @@ static int post_file(struct put *p, struct put_sources *s, const char *name)
     return status;
 }
 
-/* The state file without a pipeline on this host, by queue and producer. NULL without a home directory. */
+/* Returns the path of the state file of a queue and producer if this host has no pipeline. NULL: there is no home
+ * directory. */
 static char *home_path(const struct put *p)
 {
     const char *given = getenv("XDG_STATE_HOME"), *home = getenv("HOME"),

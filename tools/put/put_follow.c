@@ -20,9 +20,9 @@
 
 struct log {
     struct put_input in;
-    char *producer, *state, *tag; /* tag: of the mark */
+    char *producer, *state, *tag; /* tag: tag of the mark */
     uint64_t mark;
-    bool has_said; /* that the log does not exist yet */
+    bool has_said; /* the message that the log does not exist was printed */
 };
 
 struct follow {
@@ -30,8 +30,8 @@ struct follow {
     struct log **logs;
     size_t n, room;
     bool has_several;
-    char *report; /* the path; NULL: none */
-    int lock;     /* -1: none, for example because another follower of the producer has it */
+    char *report; /* path of the report; NULL: none */
+    int lock; /* lock of the report; -1: none, for example because another follower of the producer has it */
     usec_t reported_at;
     uint64_t reported[PUT_NUMBERS];
     bool has_failed;
@@ -45,7 +45,7 @@ static void warn_truncated(const char *path)
         path);
 }
 
-/* The content is that of the current log file, from where log_tail is. */
+/* Begins a content at the present position in the current log file. */
 static void begin_content(struct put_input *in)
 {
     uint64_t base = log_tail_base(in->tail);
@@ -54,7 +54,7 @@ static void begin_content(struct put_input *in)
     in->skipping = false;
 }
 
-/* The current log file is complete or truncated. *is_idle: the next one does not exist yet. */
+/* Called when the current log file is complete or truncated. Sets *is_idle if the next file does not exist yet. */
 static int next_log_file(struct put_input *in, bool *is_idle)
 {
     struct error error;
@@ -67,7 +67,7 @@ static int next_log_file(struct put_input *in, bool *is_idle)
     return status;
 }
 
-/* Reads and posts lines until the log has no more, or for a turn. *is_idle: it has no more. */
+/* Reads and posts lines for a turn, or until the log has no more lines. Sets *is_idle if the log has no more lines. */
 static int take_turn(struct put_input *in, bool *is_idle)
 {
     struct error error;
@@ -138,7 +138,7 @@ static bool is_pattern(const char *operand)
     return strpbrk(operand, "*?[") && access(operand, F_OK) != 0;
 }
 
-/* The path of the state file of a log and its producer. The caller frees it. */
+/* Returns the path of the state file of a log and its producer. The caller frees it. */
 static char *state_path(const struct follow *f, const char *log, const char *producer)
 {
     const char *given = options_string(f->put->o, "state"), *slash = strrchr(log, '/');
@@ -146,7 +146,7 @@ static char *state_path(const struct follow *f, const char *log, const char *pro
     return given ? mem_strdup(given) : mem_printf("%.*s.%s.%s", parent, log, log + parent, producer);
 }
 
-/* The name of a producer that follows only this log. */
+/* Returns the name of a producer that follows only this log. */
 static void own_producer(const char *producer, const char *path, char name[NAME_LEN_MAX + 1])
 {
     char full[PATH_MAX], parent[PATH_MAX];

@@ -73,7 +73,7 @@ int put_report_write(const char *path, const struct put_report *r)
     return rc;
 }
 
-/* The text after the words, or NULL. */
+/* Returns the text after `words`, or NULL. */
 static const char *after(const char *line, const char *words)
 {
     size_t n = strlen(words);

@@ -182,7 +182,7 @@ static enum put_door_result try_door(struct put *p, struct error *error)
 }
 
 /* Waits for the first start of the pipeline, as a put waits for the queue. Until then it is unknown whether the lines
- * need a door. A queue that is given by its URL may be of another host. */
+ * need a door. With `queue_url`, the queue may be on another host, so the put does not wait. */
 static enum put_door_result wait_for_door(struct put *p, struct error *error)
 {
     bool is_remote = options_string(p->o, "queue_url") != NULL;

@@ -27,20 +27,20 @@ struct log_format;
 struct log_tail;
 struct put_door;
 
-/* How lines become events (--format). Without CSV and log_format, each line is an event. */
+/* The format of the lines (--format). Without CSV and log_format, each line is an event. */
 struct put_form {
-    bool is_csv;            /* read by whole files, as text of any origin */
+    bool is_csv;            /* whole files are read, in any encoding */
     const char *log_format; /* directives, or the name of a built-in format; NULL: none */
     struct csv_form csv;
-    struct put_door *door; /* of log_format; NULL: none */
-    bool has_door;         /* it is known whether there is a door */
+    struct put_door *door; /* door for the lines of log_format; NULL: none */
+    bool has_door;         /* it is known whether the pipeline has a [door] */
 };
 
 /* An input that has ended. */
 struct put_done {
     char *name;
-    uint64_t lines; /* posted, stored before or refused by the queue */
-    bool is_whole;  /* read to its end */
+    uint64_t lines; /* lines that were posted, stored before or refused by the queue */
+    bool is_whole;  /* the input was read to its end */
 };
 
 struct put {
@@ -58,13 +58,13 @@ struct put {
     struct rate_limit rate;
     struct progress progress;
     struct put_rejects rejects;
-    struct put_counted counted;       /* zeroed: not of a counted queue */
-    struct put_batch_numbers numbers; /* of the inputs that have ended */
+    struct put_counted counted;       /* zeroed: the aggregator does not count the queue */
+    struct put_batch_numbers numbers; /* sums over the inputs that have ended */
     struct put_done *done;
     size_t n_done, room_done;
-    uint64_t stored_mark; /* of the latest batch that this run has stored, if has_stored */
+    uint64_t stored_mark; /* mark after the latest batch that this run has stored, if has_stored */
     bool has_stored;
-    bool has_waited; /* for the first start of the pipeline */
+    bool has_waited; /* the put has waited for the first start of the pipeline */
 };
 
 struct put_input {
@@ -73,17 +73,18 @@ struct put_input {
     struct put_batch *batch;
     struct csv *csv;            /* NULL: not CSV */
     struct log_format *log;     /* NULL: not an access log */
-    struct buf event;           /* of a log */
+    struct buf event;           /* event of a line of a log */
     struct line_source *source; /* NULL: a followed log */
     struct log_tail *tail;      /* NULL: not followed */
-    struct put_content content; /* the bytes taken; no sum for a pipe, a log, or without a producer */
-    uint64_t record_start;      /* offset in the content, also of a line that is too long */
-    uint64_t hole;              /* NULs before the next line */
-    bool in_record;             /* the record has not ended */
-    usec_t batch_from;          /* time of the first line in the batch */
-    int idle_status;            /* exit status of the flush while the pipe was idle */
-    bool skipping;              /* skipping the rest of a line that is too long; the line was reported */
-    bool unfinished;            /* the last line has no LF */
+    struct put_content
+        content; /* the bytes read so far; without a checksum for a pipe, a log, or without a producer */
+    uint64_t record_start; /* offset of the record in the content, also of a line that is too long */
+    uint64_t hole;         /* number of NULs before the next line */
+    bool in_record;        /* the record continues in the next line */
+    usec_t batch_from;     /* time of the first line in the batch */
+    int idle_status;       /* exit status of the flush while the pipe was idle */
+    bool skipping;         /* skipping the rest of a line that is too long; the line was reported */
+    bool unfinished;       /* the last line has no LF */
 };
 
 extern volatile sig_atomic_t put_stopped;
@@ -95,7 +96,7 @@ void put_input_end(struct put_input *in, bool is_whole);
 /* The name for messages. */
 const char *put_input_name(const struct put_input *in);
 
-/* Opens the door of the log format unless that is done. `is_needed`: lines follow. Then the call waits for the first start
+/* Opens the door of the log format, unless it is open. If `is_needed`, because lines follow, waits for the first start
  * of the pipeline, unless --config or --queue-url is given. */
 int put_open_door(struct put *p, bool is_needed);
 int put_flush(struct put_input *in);
@@ -103,9 +104,9 @@ int put_flush(struct put_input *in);
 int put_take(struct put_input *in, enum line_source_result r, struct bytes bytes);
 /* U+FFFD replaces invalid bytes of the record. Counts such records, and reports the first. */
 void put_note_replaced(struct put_input *in);
-/* The file ends. */
+/* Call at the end of a file. */
 int put_take_end(struct put_input *in);
-/* True if no later line can be read without the next one. */
+/* True if the record continues, so that the next line must be read first. */
 bool put_needs_line(const struct put_input *in);
 
 /* The path of a file that this put keeps for its queue and producer: DATA_DIR/put/QUEUE.PRODUCER.SUFFIX in the

@@ -13,12 +13,12 @@
 #include <sysexits.h>
 
 #define STATE_MAX ((size_t)1 << 30)
-#define FIRST_UNFINISHED 1 /* of a first line that had no LF yet */
+#define FIRST_UNFINISHED 1 /* the value of FIRST for a first line that had no LF yet */
 
 struct source {
-    uint64_t base, end, sum; /* base: only of the current one */
+    uint64_t base, end, sum; /* base: only for the current content */
     uint32_t first;
-    bool is_unverified; /* an operator has set the mark: any file of these bytes */
+    bool is_unverified; /* an operator has set the mark, so any file of this length continues the content */
 };
 
 struct put_sources {
@@ -26,7 +26,7 @@ struct put_sources {
     int fd;
     struct source *left; /* the contents of the state file, then the current content if it has a tag */
     size_t n, room;
-    bool has_current, is_kept; /* the current one is in the file */
+    bool has_current, is_kept; /* the current content is in the state file */
     bool continues;            /* the input that was found last is the current content */
     uint64_t mark, fresh;      /* the queue's mark; the mark at which another content begins */
 };
@@ -166,7 +166,7 @@ static int by_end(const void *a, const void *b)
     return x->end != y->end ? (x->end > y->end) - (x->end < y->end) : (x > y) - (x < y);
 }
 
-/* The contents with this first line, those with fewer bytes first. */
+/* Finds the contents with this first line, the shortest first. */
 static size_t sources_like(struct put_sources *s, uint32_t first, const struct source **out)
 {
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* put_sources: which contents a producer has posted, and how far.
+/* put_sources: records the contents that a producer has posted, and the posted part of each.
  *
  * A byte count alone does not show that a file is the one that was posted: a rotated log has the name of the log
  * before. So each mark of `millrace put` has a tag, which the queue commits together with the mark:
@@ -6,7 +6,7 @@
  *     BASE.SUM.FIRST    hexadecimal: the mark of the content's first byte, the XXH3 of the bytes before the mark,
  *                       and the lower half of the XXH3 of the first line
  *
- * The state file has a line "END.SUM.FIRST" for each content that the producer left for another.
+ * The state file has a line "END.SUM.FIRST" for each content before the current one.
  *
  * 1. A file continues a content if its first END bytes have the sum of the content. Then only the bytes after END
  *    are posted. Any other file is another content, and is posted whole. Names, places and packing have no
@@ -44,15 +44,15 @@ void put_content_free(struct put_content *c);
 void put_content_tag(const struct put_content *c, uint64_t sum, char out[PUT_SOURCES_TAG]);
 
 struct put_sources;
-/* Opens and locks the state file, which is created if needed. NULL with the reason; EX_TEMPFAIL: another process
- * has the lock. */
+/* Opens and locks the state file, which is created if needed. Returns NULL with the reason on failure; EX_TEMPFAIL:
+ * another process has the lock. */
 struct put_sources *put_sources_open(const char *path, struct error *error);
 void put_sources_close(struct put_sources **s);
-/* Takes the producer's mark and tag from the queue. is_own: this process has stored a batch up to the mark. False:
- * the tag is of another kind of input. The tag is empty if an operator has set the mark. */
+/* Takes the producer's mark and tag from the queue. `is_own`: this process has stored a batch up to the mark. Returns
+ * false if the tag is of another kind of input. The tag is empty if an operator has set the mark. */
 bool put_sources_set_mark(struct put_sources *s, uint64_t mark, struct bytes tag, bool is_own);
-/* Finds how far the content of a file was posted, and fills *c up to there. The caller frees *c. Returns 0, or -1
- * with the reason. */
+/* Finds the posted part of a file's content, and reads *c up to its end. The caller frees *c. Returns 0, or -1 with the
+ * reason. */
 int put_sources_find(
     struct put_sources *s, struct line_source *source, struct put_content *c, struct error *error);
 /* Stores the content that the mark is in, unless put_sources_find has found that the file continues this content. Call

@@ -36,7 +36,8 @@ enum {
     COMPACTOR
 }; /* indexes of the daemons, in the order of peers[], then the compactor */
 
-/* True if the states in run.json are of an earlier `millrace up`. This is one problem, and the daemons are not asked. */
+/* True if `millrace up` has ended or is starting, so that run.json describes an earlier run. The daemons are then not
+ * asked. */
 static bool is_up_away(const struct pipeline_status *s)
 {
     return s->pipeline.has_ended || s->pipeline.starting;
@@ -258,7 +259,8 @@ static const struct {
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
-/* States that only a look from outside knows. A daemon that has ended may have logged a remedy, which replaces `remedy`. */
+/* States that a daemon cannot report itself. A daemon that has ended may have logged a remedy, which replaces
+ * `remedy`. */
 static const struct outside {
     const char *state, *remedy;
     enum status_level level;
@@ -522,7 +524,8 @@ static const char *format_bytes(char out[24], double n)
 }
 
 #define STOPS "; this stops "
-/* Removes the problems that more space on the disk ends. Appends STOPS and what they stop to the text. */
+/* Removes the problems that more space on the disk ends. Appends STOPS and the names of the stopped work to the
+ * text. */
 static enum status_level fold_disk(struct pipeline_status *s, dev_t device, struct buf *text)
 {
     static const char *const work[PIPELINE_DAEMONS] = {

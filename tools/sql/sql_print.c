@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WIDTH_MAX 60 /* of a held column; longer texts move the rest of their row */
+#define WIDTH_MAX 60 /* maximum width of a held column; a longer text shifts the rest of its row */
 #define RULE "------------------------------------------------------------"
 _Static_assert(sizeof RULE - 1 == WIDTH_MAX, "a rule is as wide as a column");
 
@@ -18,16 +18,16 @@ struct sql_printer {
     bool has_header;
     int columns;
     uint64_t rows;
-    struct cell *cells; /* of the row in progress */
-    size_t *widths;     /* of a table; NULL: not yet known */
-    struct buf held;    /* the cells of a table: '>' if the text goes to the right, the text, LF */
+    struct cell *cells; /* cells of the row in progress */
+    size_t *widths;     /* widths of a table's columns; NULL: not yet known */
+    struct buf held; /* the cells of a table, each as '>' if it is aligned to the right, the text and an LF */
     struct buf line;
 };
 
 struct format {
     const char *name;
     void (*row)(struct sql_printer *p, const struct cell *cells, sqlite3_stmt *s);
-    bool has_names; /* each row has the names of the columns */
+    bool has_names; /* each row contains the names of the columns */
     const char *begin;
 };
 
