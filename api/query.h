@@ -95,7 +95,7 @@ struct query {
     bool allows_partial; /* partial=: the answer may omit a source that fails */
     usec_t patience;     /* partial=SECONDS: timeout of a source; 0: the default timeout of the sources */
     int64_t now;         /* Unix seconds */
-    const char *unit;    /* of the values of the counter that a top asks for; NULL: that of `total` */
+    const char *unit;    /* unit of the counter that a top shows; NULL: unit of `total` */
     /* If the counter is not configured, `total` and `sub` point to these counters if their namespace is not empty. */
     bool is_former;
     struct {

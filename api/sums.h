@@ -22,7 +22,7 @@ struct sums {
     struct breakdown breakdown;
     struct series_bounds bounds; /* of a sum of all time */
     struct {
-        int64_t total; /* of all keys, of which the breakdown has the largest */
+        int64_t total; /* total of all keys; the breakdown has only the largest keys */
         size_t distinct;
         bool is_selected;
     } minutes; /* of a breakdown by minute */

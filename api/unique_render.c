@@ -47,7 +47,7 @@ static bool has_two_keys(int64_t from, int64_t to, int64_t key_seconds)
     return key_seconds > 0 && (from - first) / key_seconds != (to - 1 - first) / key_seconds;
 }
 
-/* Appends the notes on what a member of the sets of [from, to) is. */
+/* Appends notes that explain what counts as one member in the sets of [from, to). */
 static void append_notes(const struct unique_count *c, const struct completeness *complete,
     int64_t key_seconds, int64_t from, int64_t to, struct buf *out)
 {

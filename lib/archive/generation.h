@@ -134,7 +134,7 @@ void generation_range(
 uint64_t generation_cursor_bytes(const struct generation_cursor *c);
 /* The only shard that the cursor searches, or GENERATION_NO_SHARD for several shards. */
 uint32_t generation_cursor_shard(const struct generation_cursor *c);
-/* The place at which an answer is cut, and where the next answer continues. */
+/* The position at which an answer is cut, and at which the next answer continues. */
 struct generation_cut {
     uint64_t records,
         bytes;         /* records and bytes already in the answer before this cursor; set by the caller */

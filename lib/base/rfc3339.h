@@ -8,8 +8,8 @@
  * fraction of a second. Converts a leap second to the previous second. Stores Unix seconds in *out. Returns false if
  * the text is malformed or the date does not exist. */
 bool rfc3339_read(struct bytes text, int64_t *out);
-/* Where the zone of a time comes from. A time without a zone is in the process's zone (TZ), whose clocks may show a
- * time twice, or skip it. */
+/* The origin of a time's zone. A time without a zone is in the process's zone (TZ), whose clocks may show a time twice,
+ * or skip it. */
 enum rfc3339_zone {
     RFC3339_ZONED,
     RFC3339_NAIVE,

@@ -149,7 +149,7 @@ const struct counter *counters_find_sub_label(
 const struct counter *counters_find_unique_label(
     const struct counters *c, const struct counter *total, struct bytes label);
 
-/* What an event adds to a total and to its subtotals. */
+/* The amount that an event adds to a total and to its subtotals. */
 struct counter_amount {
     bool is_counted; /* false: the event has no value, or not the field of `having` */
     int64_t n;       /* 1 for a counter without value */

@@ -21,7 +21,7 @@
 #include "counts/records.h"
 
 #define MANIFEST_FORMAT 5
-/* What the operator must do if slices after the current generation's last slice were cleared. */
+/* The remedy if slices after the current generation's last slice were cleared. */
 #define MANIFEST_BEHIND_REMEDY                                                                               \
     "make `current` a link to the newest generation, or restore a newer backup of the archive, then reload " \
     "(SIGHUP to `millrace up`); see `millrace help compaction`, \"Return to an older generation\""

@@ -52,7 +52,7 @@ struct publisher_outcome {
     bool may_be_stored; /* FAILED: the lines may be stored nevertheless */
 };
 
-/* What the latest replies show about the destination. */
+/* The state of the destination, from its latest replies. */
 struct publisher_destination {
     usec_t time; /* pubsub's trusted time; 0: not known, or the destination is a queue */
     char era[PUBLISHER_ERA_TEXT];

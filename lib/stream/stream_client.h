@@ -76,8 +76,8 @@ struct stream_cursor {
     char opening[STREAM_OPENING_TEXT];
     uint64_t offset;
 };
-/* What the client does if the lines at the cursor are deleted, or if the stream is a restored copy that differs
- * before the cursor. */
+/* The client's action if the lines at the cursor are deleted, or if the stream is a restored copy that differs before
+ * the cursor. */
 enum stream_loss {
     STREAM_LOSS_CROSSED,  /* skip deleted lines; stop at a differing copy */
     STREAM_LOSS_REFUSED,  /* stop at deleted lines and at a differing copy */

@@ -60,14 +60,14 @@ bool log_tail_is_tag(struct bytes tag);
 void log_tail_close(struct log_tail **t);
 /* True if the name is that of a compressed file. */
 bool log_tail_is_packed(const char *path);
-/* Whether `other` has a name that rotated files of the log may have. */
+/* True if `other` has a name that a rotated file of the log may have. */
 bool log_tail_could_read(const char *path, const char *other);
 /* The next line, borrowed until the next call. LINE_SOURCE_END: none yet. After LINE_SOURCE_FINISHED and
  * LINE_SOURCE_CUT the caller stores all lines, then calls log_tail_next_file. `now` is the wall clock, compared
  * with file times. */
 enum line_source_result log_tail_next(
     struct log_tail *t, usec_t now, struct bytes *line, struct error *error);
-/* Saves a changed state, once every returned line is stored. 0, or -1 with the reason. */
+/* Saves a changed state. Call once every returned line is stored. Returns 0, or -1 with the reason. */
 int log_tail_stored(struct log_tail *t, struct error *error);
 /* Continues with the next file, or at the start of a truncated one. Returns 0, or 1 if there is no new log yet, or -1
  * with the reason. */

@@ -29,9 +29,9 @@ struct put_rejects {
     bool has_expired;          /* earlier lines were deleted, and that was reported */
 };
 
-/* Creates the file if needed. Its path may be NULL. 0, or -1 after printing the error. */
+/* Creates the file if needed. Its path may be NULL. Returns 0, or -1 after printing the error. */
 int put_rejects_open(struct put_rejects *r, const struct reject_file *file);
-/* Keeps and reports a refused line, which starts at `offset` of the unpacked file. 0, or an exit status after
+/* Keeps and reports a refused line, which starts at `offset` of the unpacked file. Returns 0, or an exit status after
  * printing the error. */
 int put_rejects_add(struct put_rejects *r, const struct put_batch_refusal *refusal, const char *file,
     uint64_t offset, usec_t now);

@@ -38,7 +38,7 @@ struct put_report {
 /* Returns the descriptor of the lock, or -1, for example if another follower has the lock. Only the holder writes. */
 int put_report_lock(const char *path);
 
-/* 0, or -1 with errno. */
+/* Writes the report. Returns 0, or -1 with errno. */
 int put_report_write(const char *path, const struct put_report *r);
 /* Calls `each` for the reports of a pipeline. */
 void put_report_read(const char *data_dir, void (*each)(const struct put_report *r, void *arg), void *arg);

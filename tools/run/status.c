@@ -369,7 +369,7 @@ static int status_with(const struct options *o)
 int tool_status(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "status",
-        .summary = "shows the daemons of a pipeline, what is wrong and what to do",
+        .summary = "shows the daemons of a pipeline, and the problems with their remedies",
         .more = "The exit status is 0 if all is fine, 1 if something needs attention, and 2 if a daemon is "
                 "down.\n",
         .rows = {rows, NULL}};

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define EX_INTERRUPTED 130
-#define STEPS_A_CALL 10000 /* of SQLite's machine, between two calls of the progress handler */
+#define STEPS_A_CALL 10000 /* steps of SQLite's virtual machine between two calls of the progress handler */
 #define STATM_MAX 200
 #define KILL_AFTER 2 /* seconds after max_time */
 #define PROGRESS_AFTER USEC_PER_SEC
@@ -78,7 +78,7 @@ static void limit_memory(int64_t bytes)
         struct bytes rest = buf_bytes(&words);
         for (int i = 0; i < 5; i++)
             bytes_take_word(&rest);
-        bytes_to_u64(bytes_take_word(&rest), &pages); /* of data and stack */
+        bytes_to_u64(bytes_take_word(&rest), &pages); /* the sixth word: pages of data and stack */
     }
     buf_free(&words);
     sqlite3_hard_heap_limit64(bytes);
