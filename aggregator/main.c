@@ -220,7 +220,7 @@ static void append_absent_fields(const struct aggregate *a, struct buf *out)
 }
 
 /* If lines from the future were rejected, appends this host's clock and a sender's time, because either clock may be
- * wrong. Returns the remedy of the rejected lines. */
+ * wrong. Returns the remedy for the rejected lines. */
 static const char *append_clocks(const struct app *app, struct buf *out)
 {
     char here[RFC3339_TEXT], there[RFC3339_TEXT];

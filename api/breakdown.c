@@ -406,8 +406,8 @@ static bool select_all_largest(struct breakdown *b)
     return true;
 }
 
-/* Fills a round with the subtotals that `visit` selects. Returns false if breakdown_select must be called again. After all
- * subtotals, sets the stage to `next`. */
+/* Selects the rows of one round (breakdown.h) with `visit`. Returns false if breakdown_select must be called again.
+ * After all subtotals, sets the stage to `next`. */
 static bool fill_round(struct breakdown *b, void (*visit)(struct breakdown *, const struct breakdown_sum *),
     enum breakdown_stage next)
 {

@@ -31,7 +31,7 @@ struct child {
 
 struct sql_children {
     struct event_base *base;
-    char *argv[ARGUMENTS]; /* n words before the statement, the statement and NULL */
+    char *argv[ARGUMENTS]; /* `n` words, then the statement and NULL */
     size_t n;
     int64_t max_time;
     struct child *running[SQL_CHILDREN_MAX];

@@ -129,7 +129,8 @@ static bool needs_hours(const struct rollups *s, const struct record_key *key)
                counters_text_period(m->retired, key->ns) == PERIOD_HOUR);
 }
 
-/* Decides on the held rollup once its next record (s->line, if has_next) is known. COUNT_END: the rollup is derived. */
+/* Decides on the held rollup once its next record (s->line, if has_next) is known. COUNT_END: the rollup is left out,
+ * because the import derives it from its parts. */
 static enum count_next release(struct rollups *s, bool has_next)
 {
     struct record_key key;

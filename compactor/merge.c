@@ -160,8 +160,8 @@ static enum compact_result hold_old(struct merge *m)
     struct bytes text = count_merge_key(m->sum);
     text.len--;
     if (!record_key_parse(text, &key))
-        return error_set(m->error, COMPACT_DAMAGED, "%.300s: no key of a record: \"%.*s\"", old->container,
-            (int)(text.len < KEY_SHOWN ? text.len : KEY_SHOWN), text.ptr);
+        return error_set(m->error, COMPACT_DAMAGED, "%.300s: invalid key of a record: \"%.*s\"",
+            old->container, (int)(text.len < KEY_SHOWN ? text.len : KEY_SHOWN), text.ptr);
     m->single = m->held.n;
     return hold(m, m->sum, &key);
 }
@@ -423,7 +423,7 @@ static enum compact_result add_record(struct merge *m)
     struct record_key parts;
     enum compact_result r = COMPACT_OK;
     if (!record_key_parse(bytes_of(key.ptr, key.len - 1), &parts) || parts.unit == PERIOD_MONTH)
-        return error_set(m->error, COMPACT_DAMAGED, "no key of a record: \"%.*s\"",
+        return error_set(m->error, COMPACT_DAMAGED, "invalid key of a record: \"%.*s\"",
             (int)(key.len - 1 < KEY_SHOWN ? key.len - 1 : KEY_SHOWN), key.ptr);
     m->report->records++;
     if (count_merge_is_set(m->added))

@@ -99,7 +99,7 @@ static enum count_next next_record(struct count_source *base)
         struct bytes key = s->inner->key;
         key.len--; /* the separator */
         if (!record_key_parse(key, &s->key))
-            return fail_at(s, "no key of a record");
+            return fail_at(s, "invalid key of a record");
         s->key.is_set = s->inner->is_set;
         begin_record(s);
         follow(s, r);

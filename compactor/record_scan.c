@@ -13,7 +13,7 @@ static enum compact_result scan_shard(
     while (r == COMPACT_OK && (next = s->kind->next_record(s)) == COUNT_FOUND) {
         struct record_key key;
         if (!record_key_parse(bytes_of(s->key.ptr, s->key.len - 1), &key))
-            return error_set(error, COMPACT_DAMAGED, "%.300s: no key of a record", s->container);
+            return error_set(error, COMPACT_DAMAGED, "%.300s: invalid key of a record", s->container);
         key.is_set = s->is_set;
         r = visit(arg, s, &key, error);
     }

@@ -25,7 +25,7 @@
 #include "compactor/result.h"
 #include "counts/manifest.h"
 
-/* The newest slice. Later slices count by quarter hour from the same time. */
+/* The newest slice. quarters_since of all later slices is the same. */
 struct run_newest {
     bool exists;
     int64_t quarters_since; /* 0: the slice counts by hour */

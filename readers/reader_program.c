@@ -145,8 +145,8 @@ static void warn_unacknowledged(struct reader_program *p)
     buf_free(&ids);
 }
 
-/* Writes the id at which the copies differ, and the command with which the operator continues. Only queue_to_pubsub has
- * a queuereader and a stream. */
+/* Writes the id at which the copies differ, and the command with which the operator continues. Called only for
+ * queue_to_pubsub, the only program with a stream. */
 static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);

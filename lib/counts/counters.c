@@ -207,8 +207,8 @@ static int section_line(const struct reading *r, const char *kind, const char *n
     return s ? s->line : 0;
 }
 
-/* Queries use labels, so a duplicate would be ambiguous. The error names both lines. `list` has the counters that come
- * from sections `kind`, and may include `c`. */
+/* Queries use labels, so a duplicate would be ambiguous. The error names both lines. `list` has the counters of the
+ * sections of the kind `kind`, and may include `c`. */
 static int refuse_same_label(struct reading *r, const struct config_section *s, const struct counter *c,
     const char *kind, const struct counter *list, size_t n)
 {

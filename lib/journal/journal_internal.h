@@ -219,7 +219,7 @@ struct segment {
     /* The file is never recycled: a caller got the file (journal_file), or an erasure has examined the segment. */
     bool shared;
     bool recycled;    /* the file is recycled: old bytes may follow the frames */
-    unsigned version; /* number of replacements of its file (reader thread) */
+    unsigned version; /* how often an erasure has replaced its file; used by the reader thread */
     char *path;
     struct frame_index *index; /* NULL: no entries */
     struct journal_file *file; /* in use by callers; NULL: none */

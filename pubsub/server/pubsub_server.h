@@ -22,7 +22,7 @@ struct event;
 
 struct pubsub_server {
     struct daemon *daemon;
-    char life[RANDOM_ID_SIZE]; /* random id of this process; a copy of the data directory gets another id */
+    char life[RANDOM_ID_SIZE]; /* random id of this process; never stored, so no copy has the same id */
     struct disk_guard *guard;
     struct streams *streams;
     struct cursors *cursors;

@@ -185,8 +185,8 @@ static bool write_piece(struct subscriber *sub)
 }
 
 /* Writes pieces until the subscriber must wait or ends. If the cursor is at the committed end, the subscriber starts
- * at once. At any other cursor the first block is read before the start, because a subscriber at a hole must be
- * refused (invariant 3). */
+ * at once. At any other cursor the subscriber starts after the first block is read, because a subscriber at a hole must
+ * be refused (invariant 3). */
 static void read_on(struct subscriber *sub)
 {
     if (!sub->started && sub->offset == sub->last && !start(sub))

@@ -74,7 +74,7 @@ static const struct option_row rows[] = {
                 "beside the log)"},
     {.name = "rejects",
         .type = OPTION_STRING,
-        .help = "file of the lines that fit no event, or that the queue refuses; lines over 64 MiB are not "
+        .help = "file of the lines that are not events, or that the queue refuses; lines over 64 MiB are not "
                 "kept (default: none; with --follow, in DATA_DIR/put, else beside the log). Without a file, "
                 "the first such line ends the put"},
     REJECT_LIMIT_OPTIONS,

@@ -19,7 +19,7 @@ static const struct {
     [PUT_POSTED] = {"millrace_put_posted_total", "counter",
         "Events that millrace put has posted since its start."},
     [PUT_REFUSED] = {"millrace_put_refused_total", "counter",
-        "Lines that fit no event or that the queue refused, kept in the rejects."},
+        "Lines that are not events or that the queue refused, kept in the rejects."},
     [PUT_SKIPPED_BYTES] = {"millrace_put_skipped_bytes_total", "counter",
         "NUL bytes at the beginning of lines, as copytruncate leaves them."},
     [PUT_REPLACED] = {"millrace_put_replaced_total", "counter",

@@ -78,7 +78,7 @@ struct put_input {
     struct log_tail *tail;      /* NULL: not followed */
     struct put_content
         content; /* the bytes read so far; without a checksum for a pipe, a log, or without a producer */
-    uint64_t record_start; /* offset of the record in the content, also of a line that is too long */
+    uint64_t record_start; /* offset in the content of the record, or of the line that is too long */
     uint64_t hole;         /* number of NULs before the next line */
     bool in_record;        /* the record continues in the next line */
     usec_t batch_from;     /* time of the first line in the batch */
