@@ -245,7 +245,8 @@ static bool render_some(struct ask *a)
     return render_rows(&answer, STEP_BYTES, &a->out);
 }
 
-/* True if the text must be sent as a stream. A complete answer is collected for an ETag while memory is available. */
+/* True if the text must be sent as a stream. A complete answer is collected as a whole to compute its ETag, while
+ * memory is available. */
 static bool wants_stream(struct ask *a)
 {
     return a->out.len >= ASK_PIECE &&

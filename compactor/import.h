@@ -34,7 +34,7 @@ struct import_spec {
     int64_t hours_from;   /* as in the manifest of the new generation */
     uint32_t shards;      /* number of shards of the new generation */
     uint32_t parts;       /* at least 1; see import_parts_max */
-    const struct import_csv_spec *csv; /* the files are CSV; NULL: records */
+    const struct import_csv_spec *csv; /* how to read CSV files; NULL: the files have records */
     /* Called at intervals; may be NULL. */
     void (*on_progress)(uint64_t bytes, uint64_t total, uint64_t records, void *arg);
     void *arg;

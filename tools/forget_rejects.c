@@ -60,8 +60,8 @@ static bool is_entry(int fd, uint64_t at, size_t n)
     return is;
 }
 
-/* Writes the entries of the file `erasing`, which contains for each entry a line "NAME OFFSET LENGTH" and the
- * erased form. Returns 0, or -1 with errno. */
+/* Replaces entries in the files of rejects by their erased forms. `text` is the content of the file `erasing`: for each
+ * entry, a line "NAME OFFSET LENGTH" and the erased form. Returns 0, or -1 with errno. */
 static int apply(struct forget_rejects *f, struct bytes text)
 {
     struct target t = {.fd = -1};
@@ -90,7 +90,7 @@ static int apply(struct forget_rejects *f, struct bytes text)
     return failed;
 }
 
-/* Writes the entries that an interrupted search has left in `erasing`. */
+/* Replaces the entries that an interrupted search has left in `erasing`. */
 static int apply_left(struct forget_rejects *f, const char *path)
 {
     struct buf text = {0};

@@ -421,8 +421,8 @@ uint32_t generation_shard(const struct generation *g, struct bytes key)
 }
 
 /* A prefix such as `c.u|jehiah.` matches only subtotals of one key, which are all in one shard. To find the shard,
- * shard_of_prefix completes the prefix up to the dot to a key with any hour. A prefix without a dot matches keys of
- * many shards. */
+ * shard_of_prefix cuts the prefix after the dot and appends an hour, because keys of all hours have the same shard. A
+ * prefix without a dot matches keys of many shards. */
 static uint32_t shard_of_prefix(const struct generation *g, struct bytes prefix)
 {
     static const char any_hour[] = "0110";

@@ -14,7 +14,7 @@ enum rfc3339_zone {
     RFC3339_ZONED,
     RFC3339_NAIVE,
     RFC3339_TWICE,   /* the result is the first of both times */
-    RFC3339_SKIPPED, /* clocks never show the time; the result counts on from the last shown time */
+    RFC3339_SKIPPED, /* clocks skip the time; the result is computed as if they did not */
 };
 /* Reads a time like rfc3339_read, and accepts the forms of databases and libraries: the zones +0000, +00, " UTC"
  * and " GMT", a blank before a zone, no seconds, and no zone. With `zone` NULL, a time without a zone is

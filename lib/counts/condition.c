@@ -251,7 +251,8 @@ static bool read_number(struct bytes text, long double *out)
     return isfinite(*out);
 }
 
-/* A whole number beyond 64 bits, such as the number of a card, would be equal to its neighbours. */
+/* True for a whole number beyond 64 bits, such as the number of a card. As a double, it would be equal to its
+ * neighbours. */
 static bool is_beyond_64_bits(struct bytes text)
 {
     int64_t i64;

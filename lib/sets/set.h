@@ -38,7 +38,7 @@ struct set_chunks {
     struct buf chunk;
     char id[SET_CHUNK_ID];
 };
-/* Skips the chunks before the chunk of a code. Before the first set_chunks_next only. */
+/* Skips the chunks before the chunk that contains a code. May be called only before the first set_chunks_next. */
 void set_chunks_seek(struct set_chunks *c, uint64_t code);
 /* Returns false at the end. *id and *chunk are valid until the next call. */
 bool set_chunks_next(struct set_chunks *c, struct bytes *id, struct bytes *chunk);

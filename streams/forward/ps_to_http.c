@@ -1,8 +1,8 @@
 /* ps_to_http: posts a stream to HTTP servers, at least once, or into a millrace stream or queue, exactly once
  * (republisher.h).
  *
- * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, each request has one line, which
- * replaces the %s in escaped form. Several destinations take turns. A failing destination counts as down for a while
+ * Lines are sent to HTTP servers in batches. If a destination's URL contains %s, each request sends one line, which is
+ * escaped and replaces the %s. Several destinations take turns. A failing destination counts as down for a while
  * (http_pool.h).
  *
  * 1. Every line before the cursor was answered with 2xx, or skipped. After a crash, the program continues at the stored

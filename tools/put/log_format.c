@@ -411,7 +411,7 @@ const char *log_format_read(struct log_format *f, struct bytes line, struct buf 
     int64_t time = 0;
     f->is_changed = false;
     f->steps = 0;
-    /* Directives may describe a prefix themselves. */
+    /* The given directives may include the prefix, so the line is first matched with its prefix. */
     bool fitted = (!f->fields.is_builtin && match_line(f, line)) || match_line(f, without_prefix(f, line));
     const char *why = fitted ? NULL : explain(f), *shift = find_shift(f, fitted);
     if (shift || why)

@@ -32,8 +32,8 @@ void log_format_free(struct log_format **f);
 /* Replaces *event by the event of the line. Returns NULL, or the reason why the line does not match, valid until the
  * next call. Sets *is_changed if U+FFFD replaced bytes. */
 const char *log_format_read(struct log_format *f, struct bytes line, struct buf *event, bool *is_changed);
-/* Replaces *out by the text of a member in the latest line that was read, as the client sent it: whole if it is a list
- * of addresses, empty if it is "-". Returns false if the line has no field of the member, or if `member` is NULL. */
+/* Replaces *out by the text of a member in the latest line, as the client sent the text: a list of addresses is not
+ * shortened, and "-" becomes empty. Returns false if the line has no field of the member, or if `member` is NULL. */
 bool log_format_copy(const struct log_format *f, const char *member, struct buf *out);
 /* Sets *member to the name of the i-th field if the field contains an address of the client or of a proxy, else to NULL. Returns false if
  * the format has no i-th field. */
