@@ -62,7 +62,8 @@ static void finish(struct minute_refill *r, bool is_cut)
         stream_client_stop(r->stream);
 }
 
-/* The line at `first` is the first one since the time of the seek if the stream still has a line before it. */
+/* Called for the answers to STEP_SEEK and STEP_CHECK. If the stream still has a line before `first`, retention has
+ * deleted no line after the time of the seek. */
 static void on_begin(void *arg)
 {
     struct minute_refill *r = arg;

@@ -239,7 +239,7 @@ int period_query_check_zone(struct parameters *p, int64_t from, int64_t to)
         q->calendar.zone.name, *text ? " before " : "", text);
 }
 
-/* Refuses a unit that changes nothing: the answer has no rows of units, and the time does not depend on the unit. */
+/* Refuses the parameter `unit` for a breakdown, because a breakdown has no rows for units of time. */
 static int refuse_unit(struct parameters *p)
 {
     struct bytes unit;

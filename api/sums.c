@@ -155,7 +155,8 @@ static void append_minutes(struct buf *target, const struct query *q)
     append_param(target, "&sub=", q->sub_key, q->stored_sub);
 }
 
-/* A total has one record. A subtotal has one record per hour, and in an archive also per day and per month. */
+/* A key of a total has one record with all of its counts. A subtotal has one record per hour, and in an archive also
+ * per day and per month. */
 void sums_append_target(const struct sums *s, struct buf *target)
 {
     const struct query *q = &s->query, *before = &s->query_before;

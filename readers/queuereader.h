@@ -124,8 +124,8 @@ struct queuereader_old_copy {
     const char *openings; /* the latest openings of the queue: "from id FIRST at TIME, ..." */
 };
 struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr);
-/* The facts after QUEUEREADER_OLD_DESTINATION. The destination has the messages before `mark_id`, but messages before
- * the higher id `acked_below` were settled for it. */
+/* The facts after QUEUEREADER_OLD_DESTINATION. The destination has only the messages before `mark_id`, but the queue
+ * has settled all messages before `acked_below`, a higher id, for this destination. */
 struct queuereader_old_destination {
     const char *destination;
     uint64_t mark_id, acked_below;

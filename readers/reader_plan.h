@@ -25,7 +25,7 @@
  *    READ also contains M, and the queue removes the sent messages before M. The next READ repeats a lost removal.
  * 4. A buried message gets a new id when it is kicked, so a late delivery with the old id would store the message
  *    twice. But the plan buries only messages that the destination refuses, and the destination also refuses the late
- *    delivery. The exception is an operator that has meanwhile raised the destination's limits
+ *    delivery. This fails only if an operator has raised the destination's limits in the meantime
  *    (docs/guide/exactness.md).
  * 5. A stopping plan ends the follow, so that other clients may read the queue, unless an earlier delivery may still
  *    be stored: a delivery of the plan has failed, there was a conflict, or the former follower did not end its

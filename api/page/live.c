@@ -12,8 +12,8 @@ struct live_client {
     struct http_request *req; /* NULL: the client has disconnected */
     struct http_call *call;
     bool has_begun, is_congested;
-    /* With a condition: the lines of the events' text that are not filtered yet, the beginning of the next line, and
-     * text to send. */
+    /* With a condition: lines that are not filtered yet, the received beginning of the next line (`rest`), and text to
+     * send (`passed`). */
     struct live_filter *filter;
     struct line_queue *unfiltered;
     struct buf rest, passed;

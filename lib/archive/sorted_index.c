@@ -352,7 +352,7 @@ static struct place find_block(const struct sorted_index *i, const struct sorted
     for (unsigned k = i->n_levels; k-- > 0;) {
         const uint64_t *node = i->levels[k] + at * INDEX_NODE_WORDS;
         __builtin_prefetch(node); /* the processor then fetches both cache lines of the node */
-        if (k == 0) /* the result is in this page of text: translate the address while the node arrives */
+        if (k == 0)               /* the page of text with the result: fetch its address translation, too */
             __builtin_prefetch(i->text.ptr + at * INDEX_FANOUT * SORTED_INDEX_BLOCK);
         place.shared = node[INDEX_KEYS];
         place.key = key_at(head + place.shared);

@@ -363,8 +363,8 @@ static int compare_sortables(const void *a, const void *b)
     return x->low < y->low ? -1 : x->low > y->low;
 }
 
-/* The last six digits cover `high`, and the three before them the upper half of `low`. With `whole`, the lower half of
- * `low` is not data but part of the sort key. */
+/* A radix sort. The last six digits are `high`, and the three digits before them are the upper half of `low`. With
+ * `whole`, the lower half of `low` is not data but part of the sort key. */
 static void sort(struct sortables *s, bool whole)
 {
     static const unsigned shifts[] = {0, 11, 22, 32, 43, 54, 64, 75, 86, 97, 108, 119};

@@ -154,8 +154,8 @@ uint64_t prealloc_bytes(const struct journal *j);
 /* journal_writer: writes batches to the newest segment of a journal, begins the next segment, and syncs. The stages of
  * a commit use the writer (journal_commit.c), and so does the owner while it opens or closes a journal.
  *
- * Two threads may use a writer at the same time, one in each stage. The fields that stage two reads (end, position,
- * durable, latched) change only under the lock. */
+ * Two threads may use a writer at the same time, one in each stage. The fields that the second stage reads (end,
+ * position, durable, latched) change only under the lock. */
 struct writer {
     int fd;
     uint64_t sequence, seed, base;

@@ -67,7 +67,8 @@ static uint64_t stated_base(const char *path, uint64_t known)
 }
 
 /* Decides which segments the repair keeps, and writes the repair note. `below` is an upper bound of all used offsets.
- * The bound assumes lost payload of the size of the files, and a hole before each segment without a header. */
+ * The bound assumes that the lost files contained only payload, and that a hole precedes each segment without a
+ * header. */
 static enum journal_result decide(struct repair *r)
 {
     size_t n;

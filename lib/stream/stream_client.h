@@ -111,8 +111,8 @@ struct stream_client_config {
     void (*on_overlong)(struct bytes head, uint64_t length, void *arg);
     /* Called when the bytes from `before` up to `after` are lost. The cursor is at `after`. May be NULL. */
     void (*on_gap)(uint64_t before, uint64_t after, void *arg);
-    /* Called if `begin` is an offset that the stream does not have (410, 416); `body` is pubsub's reply. If
-     * on_refused is NULL, the client acts as with a cursor. */
+    /* Called if `begin` is an offset that the stream does not have (410, 416); `body` is pubsub's reply. If on_refused
+     * is NULL, the client acts as for a refused cursor (invariants 3 and 4). */
     void (*on_refused)(int status, struct bytes body, void *arg);
     /* Gets pubsub's statements (watermark.h), about one per second, between the lines. Before the stream exists,
      * `end` is 0. If on_statement is NULL, the client requests no statements. */

@@ -164,7 +164,7 @@ static struct message page_peek(const struct store_page *p, uint64_t id)
     return m ? *m : none;
 }
 
-/* Finds the first message whose id is at least `from` and that is ready, or that is not ready if `ready` is false. */
+/* Sets *id to the first id from `from` on whose message is ready, or with `ready` false, whose message is not ready. */
 static bool page_next(struct store_page *p, uint64_t from, bool ready, uint64_t *id)
 {
     size_t i = p->form == PAGE_SLOTS ? slot_index(p, from) : from > p->first_id ? from - p->first_id : 0;

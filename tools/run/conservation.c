@@ -4,11 +4,11 @@
  *   2. published = counted + skipped + rejected     for the lines of a slice in each stream
  *   3. counted   = sum of each total                in each slice, and in the archive
  *
- * Each comparison uses ends at which it is exact while the pipeline runs. A slice's file contains, in one snapshot,
- * the tallies, and the slice's begin and end in each stream. The journals of the streams are read after the slices,
- * so the journals include all lines of the slices. A relay's mark is stored in the frame of the published lines, so
- * each id before the mark is published, buried or deleted. The queue is asked before the journals are read, so
- * accepted ids at or above the mark must still be in the queue. */
+ * The order of the reads makes each comparison exact, even while the pipeline runs. A slice's file contains, in one
+ * snapshot, the tallies, and the slice's begin and end in each stream. The journals of the streams are read after the
+ * slices, so the journals include all lines of the slices. A relay's mark is stored in the frame of the published
+ * lines, so each id before the mark is published, buried or deleted. The queue is asked before the journals are read,
+ * so accepted ids at or above the mark must still be in the queue. */
 #include "tools/run/doctor.h"
 
 #include "counts/counters.h"
@@ -92,7 +92,7 @@ static struct bytes total_of(struct bytes key)
     return ns.len == 0 || memchr(ns.ptr, '.', ns.len) || bytes_equal_str(ns, "lookup") ? BYTES_NONE : ns;
 }
 
-/* Adds the counts of a slice. Reads, and therefore verifies, every block. */
+/* Adds the counts of a slice. Reads every block, and so verifies every block. */
 static bool add_counts(struct slice_reader *r, struct sums *sums, struct error *error)
 {
     struct count_sources sources = {0};

@@ -8,8 +8,8 @@
  * 2. A look sends no request to a stopped pipeline, because other programs may use the ports. Daemons that have
  *    failed or are excluded by the configuration are not asked either.
  * 3. A number is -1 if no daemon has sent the number.
- * 4. All problems that more space on a disk ends are joined to one problem, which names the disk and the work that
- *    waits for space. */
+ * 4. All problems that end once a disk has more space are reported as one problem, which names the disk and the work
+ *    that waits for space. */
 #ifndef MILLRACE_PIPELINE_STATUS_H
 #define MILLRACE_PIPELINE_STATUS_H
 
