@@ -15,6 +15,12 @@
 #define LIMIT_DEFAULT 100
 #define ROUNDS_MAX 100
 
+/* The counts of a key in one total. A sum may be 0 although the total has the key. */
+struct key_sum {
+    int64_t n;
+    bool is_found;
+};
+
 /* The answer of one source. */
 struct source_keys {
     struct buf lines; /* lines of the form `TEXT,NS:N NS:N` */
@@ -139,7 +145,7 @@ static const struct counter *find_total(const struct lookup *l, struct bytes ns)
 }
 
 /* Reads the lines of a key and adds up the counts of each total. */
-static void sum_key(struct lookup *l, struct bytes key, int64_t *sums)
+static void sum_key(struct lookup *l, struct bytes key, struct key_sum *sums)
 {
     memset(sums, 0, l->counters->n_totals * sizeof *sums);
     for (size_t i = 0; i < l->n_sources; i++) {
@@ -152,10 +158,12 @@ static void sum_key(struct lookup *l, struct bytes key, int64_t *sums)
             continue;
         while (record_next_count(&r.value, &ns, &n, &bad)) {
             const struct counter *total = find_total(l, ns);
-            int64_t *sum = total ? &sums[total - l->counters->totals] : NULL;
-            if (sum)
-                count_sum_add(sum, n);
-            l->is_too_large |= sum && *sum == COUNT_SUM_TOO_LARGE;
+            if (!total)
+                continue;
+            struct key_sum *sum = &sums[total - l->counters->totals];
+            sum->is_found = true;
+            count_sum_add(&sum->n, n);
+            l->is_too_large |= sum->n == COUNT_SUM_TOO_LARGE;
         }
         s->at += line.len + 1;
     }
@@ -183,7 +191,7 @@ static void append_row(struct lookup *l, struct bytes key, const struct counter 
 /* Appends the rows of the keys that all sources have sent. */
 static void append_rows(struct lookup *l)
 {
-    int64_t *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
+    struct key_sum *sums = mem_alloc((l->counters->n_totals + 1) * sizeof *sums);
     struct bytes first;
     for (; l->n_keys < l->limit && (first = first_key(l)).len > 0; l->n_keys++) {
         struct buf text = {0}, key = {0};
@@ -191,8 +199,8 @@ static void append_rows(struct lookup *l)
         text_key_decode(first, &text);
         sum_key(l, buf_bytes(&key), sums);
         for (size_t i = 0; i < l->counters->n_totals; i++)
-            if (sums[i] != 0)
-                append_row(l, buf_bytes(&text), &l->counters->totals[i], sums[i]);
+            if (sums[i].is_found)
+                append_row(l, buf_bytes(&text), &l->counters->totals[i], sums[i].n);
         buf_free(&text);
         buf_free(&key);
     }

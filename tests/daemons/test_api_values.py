@@ -95,9 +95,12 @@ class ApiValues(harness.MillraceTest):
         self.pipeline = harness.Pipeline(self, config, data).wait_ready()
         self.events = [self.event() for _ in range(1200)]
         self.put(self.events[:600])
-        done = self.run_program("millrace", "compact", "--config", config)
-        self.assertEqual(done.returncode, 0, done)
+        self.compact()
         self.put(self.events[600:])
+
+    def compact(self):
+        done = self.run_program("millrace", "compact", "--config", self.pipeline.config_path)
+        self.assertEqual(done.returncode, 0, done)
 
     def event(self):
         rng = self.random
@@ -194,6 +197,22 @@ class ApiValues(harness.MillraceTest):
         sub = self.ask("series", revenue="hat", by="country", sub="JP", mean=1)
         amounts = self.amounts("price", product="hat", country="JP")
         self.assertEqual((sub["events"], sub["mean"]), (len(amounts), self.mean(amounts, 2)))
+
+    def test_lookup_lists_a_sum_of_zero(self):
+        """Of a refund in the aggregator, of one whose purchase is archived, and in the archive. Without a value there is nothing to list."""
+        sale = lambda key, price: {"t": START, "product": "zero " + key, "country": "JP", "price": price}
+        paid = [("zero here", "paid", 2), ("zero here", "revenue", Decimal("0.00")), ("zero later", "paid", 2), ("zero later", "revenue", Decimal("0.00"))]
+
+        def check():
+            rows = [r for label in ("paid", "revenue") for r in self.ask("lookup", from_=None, to=None, prefix="zero", counter=label)["rows"]]
+            self.assertEqual(sorted((r["key"], r["ns"], r["n"]) for r in rows), paid)
+            self.assertEqual(self.ask("lookup", from_=None, to=None, prefix="zero", counter="revenue", format="csv")[1][3], "0.00")
+        self.put([sale("later", "5"), sale("none", None)])
+        self.compact()
+        self.put([sale("later", "-5.00"), sale("here", "0.25"), sale("here", "-0.25")])
+        check()
+        self.compact()
+        check()
 
     def test_breakdown_and_top(self):
         for what, name, field in (("breakdown", {"revenue": "hat", "by": "country"}, "country"), ("top", {"counter": "revenue"}, "product")):
