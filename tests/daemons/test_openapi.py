@@ -129,6 +129,15 @@ class OpenApiTest(harness.MillraceTest):
                     self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"), (path, name, value))
                     self.assertIn("%s is a parameter of " % name, reply.json()["detail"])
 
+    def test_the_units_are_those_of_the_code(self):
+        """A unit that the API does not know is a bad parameter. A known unit may be refused for its counts, or reaches the sources."""
+        for path in QUERIES:
+            units = [p["schema"]["enum"] for p in self.document.parameters(self.document.operations[path, "get"]) if p["name"] == "unit"]
+            named = {"/v1/top": "counter=u", "/v1/quantile": "ns=buys&key=k&by=ms"}.get(path, "ns=u&key=k&by=country" if path == "/v1/breakdown" else "ns=u&key=k")
+            for unit in ("15m", "quarter", "hour", "day", "week", "mweek", "month", "quarters") if units else ():
+                reply = self.lone.get("%s?%s&units=2&unit=%s" % (path, named, unit))
+                self.assertEqual(reply.status == 400, unit not in units[0], (path, unit, reply))
+
     def test_every_parameter_has_an_example(self):
         named = {p["name"] for op in self.document.operations.values() for p in self.document.parameters(op)
                  if p.get("examples")}
