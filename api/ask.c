@@ -518,9 +518,6 @@ static bool end_counts(void *arg)
     complete->is_not_counted &= !a->query.is_former;
     if (complete->is_not_counted)
         complete->until = 0;
-    if (!a->query.by_minute &&
-        inquiry_again(&a->inquiry, &a->query, a->asks->config.again, a->asks->config.arg))
-        return false;
     if (!refuse_counts(a))
         return true;
     ask_free(a);
@@ -678,7 +675,10 @@ void ask_start(
             .req = req,
             .allows_partial = query->allows_partial && !query->by_minute,
             .patience = query->by_minute ? 0 : query->patience,
-            .retry = query->by_minute ? "try again" : NULL},
+            .retry = query->by_minute ? "try again" : NULL,
+            .query = query->by_minute ? NULL : &a->query,
+            .again = asks->config.again,
+            .again_arg = asks->config.arg},
         .number = asks->n_asked++,
         .texts_max = LOOKUPS_MAX,
         .is_kept = series_cache_takes(query)};

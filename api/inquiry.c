@@ -53,19 +53,6 @@ bool inquiry_settle(struct inquiry *q, int64_t end, bool is_approximate)
     return is_complete;
 }
 
-bool inquiry_again(struct inquiry *q, const struct query *query, inquiry_again_fn *again, void *arg)
-{
-    struct http_request *req = q->req;
-    enum query_kind asked = query->asked;
-    int64_t quarters_since = q->latest.quarters_since;
-    bool is_outdated = quarters_since != query->quarters_since;
-    if (is_outdated) {
-        q->spec->free(q);
-        again(req, asked, quarters_since, arg);
-    }
-    return is_outdated;
-}
-
 void inquiry_pass_refusal(void *owner, struct bytes problem)
 {
     struct inquiry *q = owner;
@@ -160,6 +147,18 @@ static bool on_piece(void *arg, size_t held)
     return inquiry_hold(arg, held);
 }
 
+/* Rule 7. */
+static bool restart_outdated(struct inquiry *q)
+{
+    if (!q->query || q->query->quarters_since == q->latest.quarters_since)
+        return false;
+    const struct inquiry old = *q;
+    enum query_kind asked = q->query->asked;
+    q->spec->free(q);
+    old.again(old.req, asked, old.latest.quarters_since, old.again_arg);
+    return true;
+}
+
 static void on_done(
     void *arg, enum source_result result, const struct completeness *complete, const char *why)
 {
@@ -174,7 +173,7 @@ static void on_done(
     } else if (has_lost && q->spec->reset) {
         q->spec->reset(q);
         begin(q);
-    } else if (!step->end || step->end(q)) {
+    } else if (!restart_outdated(q) && (!step->end || step->end(q))) {
         q->n++;
         inquiry_go_on(q);
     }

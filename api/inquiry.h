@@ -19,6 +19,8 @@
  *      all counts are of the same sources. An owner without `reset` goes on.
  * 6. A client that has shut down its sending side counts as gone after 2 seconds, because a closed connection looks the
  *    same. The question in progress then ends with the next piece of a reply, or with the timeout of a silent source.
+ * 7. If the answer to a question has another quarters_since than the query, the owner is freed and `again` is called, so
+ *    that all questions ask for the same periods.
  *
  * Cells: later, an inquiry asks the same questions of several pipelines, and their answers add up. `sources` becomes an
  * array. Each cell has its own question with the rules of source.h, and `end` follows the last answer. The functions for
@@ -62,6 +64,10 @@ struct inquiry_spec {
     const char *hint; /* of a request that needs too much memory */
 };
 
+/* Parses and answers a request again, because the sources that answered have another quarters_since than its query. */
+typedef void inquiry_again_fn(
+    struct http_request *req, enum query_kind kind, int64_t quarters_since, void *arg);
+
 struct inquiry {
     const struct inquiry_spec *spec;
     struct sources *sources;
@@ -69,6 +75,9 @@ struct inquiry {
     bool allows_partial;
     usec_t patience;
     const char *retry;         /* hint of a 503; NULL: according to allows_partial */
+    const struct query *query; /* rule 7; NULL: the query does not depend on quarters_since */
+    inquiry_again_fn *again;
+    void *again_arg;
     struct question *question; /* question in progress; NULL: none */
     size_t step, n;
     usec_t begun;
@@ -79,7 +88,7 @@ struct inquiry {
     struct completeness complete; /* rule 5 */
 };
 
-/* Begins with the first step. The owner has set spec, sources, req, allows_partial, patience and retry. May be called again. */
+/* Begins with the first step. The owner has set the members up to again_arg, except `question`. May be called again. */
 void inquiry_begin(struct inquiry *q);
 void inquiry_go_on(struct inquiry *q);
 /* Counts the owner's memory and `piece`. Returns false if a limit is exceeded; the owner then calls inquiry_fail with
@@ -87,12 +96,6 @@ void inquiry_go_on(struct inquiry *q);
 bool inquiry_hold(struct inquiry *q, size_t piece);
 /* Ends the request with an error reply, unless the owner handles the error. */
 void inquiry_fail(struct inquiry *q, enum source_result result, const char *why);
-/* Parses and answers a request again, because the sources that answered have another quarters_since than its query. */
-typedef void inquiry_again_fn(
-    struct http_request *req, enum query_kind kind, int64_t quarters_since, void *arg);
-/* Returns true, after a call of `again`, if the latest answer has another quarters_since than the query. The owner is
- * freed. */
-bool inquiry_again(struct inquiry *q, const struct query *query, inquiry_again_fn *again, void *arg);
 /* Adds the headers, and returns true if all rows of an answer whose last row ends at `end` are complete. Then
  * complete_until becomes `end`, so that repeated answers have the same text. */
 bool inquiry_settle(struct inquiry *q, int64_t end, bool is_approximate);

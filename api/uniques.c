@@ -200,7 +200,7 @@ static bool end_set(void *arg)
     all->is_not_counted |= latest->is_not_counted;
     if (all->is_not_counted)
         all->until = 0;
-    return !inquiry_again(&a->inquiry, &a->query.query, a->uniques->config.again, a->uniques->config.arg);
+    return true;
 }
 
 static const struct inquiry_step step = {
@@ -221,7 +221,10 @@ void uniques_start(struct uniques *u, struct http_request *req, const struct uni
             .sources = u->config.sources,
             .req = req,
             .allows_partial = q->query.allows_partial,
-            .patience = q->query.patience},
+            .patience = q->query.patience,
+            .query = &a->query.query,
+            .again = u->config.again,
+            .again_arg = u->config.arg},
         .uniques = u,
         .query = *q};
     unique_count_init(&a->count, &a->query);

@@ -33,7 +33,7 @@ class Source(http.server.ThreadingHTTPServer):
 
     def __init__(self, test):
         self.records, self.asked, self.posted, self.act = {}, [], [], None
-        self.complete_until, self.slice, self.since = 4000000000, 0, None
+        self.complete_until, self.slice, self.since, self.quarters_since = 4000000000, 0, None, None
         self.cleared = 0  # last cleared slice, in the answer to a check
         self.check = 200  # status of the answer to a check; 0: none before `released`
         self.released = threading.Event()
@@ -86,6 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.answer(200, s.lines(parts.path, urllib.parse.parse_qs(parts.query)),
                     {"X-Millrace-Slice": s.slice, "X-Millrace-Complete-Until": s.complete_until, "X-Millrace-Stored-Until": s.complete_until,
+                     **({"X-Millrace-Quarters-Since": s.quarters_since} if s.quarters_since else {}),
                      **({"X-Millrace-Counted-Since": s.since} if s.since else {})})
 
     def do_POST(self):

@@ -83,7 +83,7 @@ class Steps(harness.MillraceTest):
         self.assertEqual(reply.status, status, reply)
         return reply.json()
 
-    def fail(self, source, number, act):
+    def answer_with(self, source, number, act):
         """The source answers this question from now on with `act`, and all others as usual."""
         usual, before = source.act, len(source.asked)
         source.act = lambda h: act(h) if len(source.asked) - before == number + 1 else usual and usual(h)
@@ -97,12 +97,12 @@ class Steps(harness.MillraceTest):
             for source, name in ((self.archive, "sortdb"), (self.live, "aggregator")):
                 for number in range(questions):
                     for act, status in ((refuse, 503), (reject, 502), (cut, 503), (garbage, 503)):
-                        restore = self.fail(source, number, act)
+                        restore = self.answer_with(source, number, act)
                         got = self.ask(path, status, **params)
                         restore()
                         self.assertEqual(got["code"], "upstream-refused" if act is reject else "upstream-unavailable")
                         self.assertTrue(got["detail"].startswith("%s at %s: " % (name, source.url)), got)
-                    restore = self.fail(source, number, cut)
+                    restore = self.answer_with(source, number, cut)
                     got = self.ask(path, partial="allow", **params)
                     restore()
                     self.assertEqual([m["source"] for m in got["missing"]], [name], (path, params, number))
@@ -121,11 +121,28 @@ class Steps(harness.MillraceTest):
             whole = self.ask(path, **params)
             for number in range(questions):
                 before = len(self.archive.asked), len(self.live.asked)
-                restore = self.fail(self.live, number, swap)
+                restore = self.answer_with(self.live, number, swap)
                 self.assertEqual(self.ask(path, **params), whole)
                 restore()
                 self.assertEqual((len(self.archive.asked) - before[0], len(self.live.asked) - before[1]), (questions + 1, questions + 1))
                 self.assertIn("&after=%d" % self.archive.through, self.live.asked[before[1] + number + 1])
+
+    def test_quarter_hours_from_a_question_on(self):
+        """A recount has moved the counts of an hour to its last quarter hour. The answer asks for the same periods in all its questions."""
+        hour, records = hour_text(MARCH + HOUR), dict(self.live.records)
+        recounted = {k.replace("." + hour, "." + hour + "3"): v.replace(hour, hour + "3") for k, v in records.items()}
+
+        def recount(h):
+            self.live.records, self.live.quarters_since = recounted, MARCH
+            return False
+        for path, params, questions in REQUESTS:
+            for number in range(questions):
+                self.live.records, self.live.quarters_since = records, None
+                self.ask(path, **params)
+                restore = self.answer_with(self.live, number, recount)
+                got, asked = self.ask(path, **params), self.live.asked[-questions:]
+                restore()
+                self.assertEqual((got, asked), (self.ask(path, **params), self.live.asked[-questions:]), (path, params, number))
 
     def test_each_source_fails_in_another_question(self):
         """A partial answer needs a source that has answered all questions."""
@@ -161,7 +178,7 @@ class Steps(harness.MillraceTest):
         address = urllib.parse.urlsplit(self.api.url)
         for number in range(questions):
             before = len(self.live.asked)
-            restore = self.fail(self.live, number, hold)
+            restore = self.answer_with(self.live, number, hold)
             with socket.create_connection((address.hostname, address.port)) as client:
                 target = "/v1/%s?%s" % (path, query(revenue="hat", **SPAN, **params))
                 client.sendall(b"GET %s HTTP/1.1\r\nHost: h\r\n\r\n" % target.encode())
