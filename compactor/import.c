@@ -19,7 +19,6 @@
 struct import_ns {
     char ns[VALUE_SUM_NS_TEXT];
     bool is_value;        /* the counter has a value */
-    bool is_bounded;      /* the archive gets the sum of its absolute values */
     struct value_sum sum; /* the sum of the namespace alone */
 };
 
@@ -145,17 +144,16 @@ static struct import_ns *find_namespace(struct import_file *f, struct bytes ns)
         if (bytes_equal_str(ns, i->namespaces[k].ns))
             return &i->namespaces[k];
     struct import_ns *n = ARRAY_ADD(i->namespaces, i->n_namespaces, i->room_namespaces);
-    bool is_value = value_sums_find(&i->values, ns) != NULL, is_known = has_counter(f->spec->archive, ns);
-    *n = (struct import_ns){.is_value = is_value, .is_bounded = is_value || !is_known};
+    *n = (struct import_ns){.is_value = value_sums_find(&i->values, ns) != NULL};
     snprintf(n->ns, sizeof n->ns, "%.*s", (int)ns.len, ns.ptr);
-    if (is_value && !is_known && f->spec->counters)
+    if (n->is_value && f->spec->counters && !has_counter(f->spec->archive, ns))
         counters_append_lines(f->spec->counters, ns, &i->new_counters);
     return n;
 }
 
 /* Adds the counts of a record to the sum of its namespace. A rollup that the archive derives from its parts adds
- * nothing. Returns false if the absolute values of a counter with a value exceed 64 bits. */
-static bool add_values(struct import_file *f, const struct record_key *key, struct bytes line)
+ * nothing. Returns NULL, or the reason why the counter cannot have more counts. */
+static const char *add_counts(struct import_file *f, const struct record_key *key, struct bytes line)
 {
     int64_t since = f->spec->archive->quarters_since;
     bool is_derived = key->is_subtotal && key->unit != PERIOD_QUARTER &&
@@ -166,12 +164,15 @@ static bool add_values(struct import_file *f, const struct record_key *key, stru
     struct bytes name;
     int64_t count;
     bool bad;
-    if (!n || !n->is_bounded || !record_split(line, RECORD_SEPARATOR, &r))
-        return true;
+    if (!n || !record_split(line, RECORD_SEPARATOR, &r))
+        return NULL;
     bool fits = true;
     while (record_next_count(&r.value, &name, &count, &bad))
         fits = value_sum_add(&n->sum, value_magnitude(count)) && fits;
-    return fits || !n->is_value;
+    if (n->is_value)
+        return fits ? NULL : "the absolute values of the counter would exceed 64 bits";
+    return n->sum.sum <= VALUE_SUM_IMPORTED_MAX ? NULL
+                                                : "the imported counts of the counter would exceed 2^62";
 }
 
 /* The largest sum of a total and its subtotals bounds all of them. */
@@ -180,8 +181,6 @@ static void join_sums(struct import *i)
     for (size_t k = 0; k < i->n_namespaces; k++) {
         const struct import_ns *n = &i->namespaces[k];
         const char *dot = strchr(n->ns, '.');
-        if (!n->is_bounded)
-            continue;
         struct value_sum *sum = value_sums_at(&i->sums, bytes_str(dot ? dot + 1 : n->ns));
         sum->sum = sum->sum > n->sum.sum ? sum->sum : n->sum.sum;
     }
@@ -199,8 +198,8 @@ static enum compact_result add_record(struct import_file *f, struct bytes line, 
             counters_text_is_other(m->retired, key.ns, key.is_set)))
         wrong = key.is_set ? "a set, but the archive has a subtotal of this name"
                            : "counts, but the archive has a unique counter of this name";
-    if (!wrong && !add_values(f, &key, line))
-        wrong = "the absolute values of the counter would exceed 64 bits";
+    if (!wrong)
+        wrong = add_counts(f, &key, line);
     if (wrong)
         return refuse_line(f, wrong, error);
     i->has_rollups = i->has_rollups || (key.is_subtotal && key.unit != PERIOD_HOUR);

@@ -228,7 +228,7 @@ static bool is_value(const char *counters, struct bytes ns)
     return counters_text_scale(counters, ns, &scale);
 }
 
-/* Adds the values of an import to those of the archive and the slices. */
+/* Adds the counts of an import to the sums of the archive and the slices. */
 static enum compact_result plan_values(struct run *run)
 {
     struct manifest *m = &run->made;
@@ -245,9 +245,12 @@ static enum compact_result plan_values(struct run *run)
         struct bytes ns = bytes_str(sum->ns);
         const struct value_sum *open = value_sums_find(&run->spec->newest.sums, ns);
         struct value_sum *made = value_sums_at(&m->sums, ns);
-        bool fits = value_sum_add(made, sum->sum);
-        if ((!fits || (open && open->sum > VALUE_SUM_MAX - made->sum)) &&
-            (is_value(m->counters, ns) || is_value(m->retired, ns) || is_value(counters, ns)))
+        bool fits = value_sum_add(made, sum->sum),
+             has_value = is_value(m->counters, ns) || is_value(m->retired, ns) || is_value(counters, ns);
+        if (!has_value && made->sum > VALUE_SUM_IMPORTED_MAX)
+            return error_set(run->error, COMPACT_REFUSED,
+                "the imported counts of %s would exceed 2^62; nothing was imported", sum->ns);
+        if (has_value && (!fits || (open && open->sum > VALUE_SUM_MAX - made->sum)))
             return error_set(run->error, COMPACT_REFUSED,
                 "%s would exceed 64 bits: the absolute values of the archive, the slices and the import; "
                 "nothing was imported",

@@ -93,7 +93,7 @@ struct manifest {
     size_t n_imports;
     struct manifest_recount recounted;
     struct counted_since since;
-    struct value_sums sums; /* for each total with a value that the files contain */
+    struct value_sums sums; /* of the totals with a value, and of the imported counts of other totals */
     struct coarse coarse;   /* counts that were imported for whole days or months */
 };
 

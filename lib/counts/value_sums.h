@@ -4,6 +4,9 @@
  * the absolute values. So as long as archive and slices together stay within VALUE_SUM_MAX, every count fits 64 bits.
  * The aggregator rejects an event that would exceed VALUE_SUM_MAX, and an import is refused.
  *
+ * The manifest also has the sum of the imported counts of each total without a value. An import that would exceed
+ * VALUE_SUM_IMPORTED_MAX is refused, so that no number of events makes these counts exceed 64 bits.
+ *
  * 1. The sums bound the subtotals of the total, too.
  * 2. The sums are upper bounds: they do not decrease when counts are dropped or forgotten. A recount computes new sums.
  *
@@ -15,6 +18,7 @@
 #include "base/bytes.h"
 
 #define VALUE_SUM_MAX ((uint64_t)INT64_MAX)
+#define VALUE_SUM_IMPORTED_MAX (UINT64_C(1) << 62)
 #define VALUE_SUM_NS_TEXT 34 /* buffer for the namespace of a total or a subtotal */
 
 struct value_sum {
