@@ -1,6 +1,7 @@
 #include "counts/bucket.h"
 
-#include <inttypes.h>
+#include "counts/key_text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,12 +49,12 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads a decimal of any length. Returns false if the text is not a decimal. */
+/* Reads a decimal of any length from a text that is not empty. Returns false if the text is not a decimal. */
 static bool read_decimal(struct bytes text, struct parts *p)
 {
     const char *at = text.ptr, *end = text.ptr + text.len, *point = NULL;
     int taken = 0, integers = 0;
-    *p = (struct parts){.is_negative = text.len > 0 && *at == '-'};
+    *p = (struct parts){.is_negative = *at == '-'};
     at += p->is_negative;
     for (const char *first = at; at < end; at++) {
         if (*at == '.' && !point && at > first) {
@@ -70,7 +71,7 @@ static bool read_decimal(struct bytes text, struct parts *p)
         if (taken++ < 2)
             p->digits = p->digits * 10 + (*at - '0');
     }
-    if (text.len == 0 || !is_digit(end[-1]))
+    if (!is_digit(end[-1]))
         return false;
     p->digits *= taken == 1 ? 10 : 1;
     p->exponent += integers - 1;
@@ -91,26 +92,14 @@ static struct parts read_double(double value)
 
 const char *bucket_read(const struct json_value *v, int *bucket)
 {
-    char digits[NUMBER_TEXT];
-    struct bytes text = bytes_of(digits, 0);
+    char digits[KEY_TEXT_DIGITS];
+    struct bytes text;
     struct parts p;
-    switch (v->type) {
-    case JSON_STRING:
-        text = v->v.string;
-        break;
-    case JSON_I64:
-        text.len = (size_t)snprintf(digits, sizeof digits, "%" PRId64, v->v.i64);
-        break;
-    case JSON_U64:
-        text.len = (size_t)snprintf(digits, sizeof digits, "%" PRIu64, v->v.u64);
-        break;
-    case JSON_F64:
+    if (v->type == JSON_F64)
         p = read_double(v->v.f64);
-        return join(&p, bucket);
-    default:
+    else if (key_text_of(v, digits, &text) || text.len == 0 || !read_decimal(text, &p))
         return "is not a decimal";
-    }
-    return read_decimal(text, &p) ? join(&p, bucket) : "is not a decimal";
+    return join(&p, bucket);
 }
 
 /* Writes the number digits * 10^(exponent - n + 1), where `digits` has n digits. */

@@ -1,5 +1,7 @@
 #include "counts/decimal.h"
 
+#include "counts/key_text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,21 +121,13 @@ static const char *read_double(double value, struct decimal_rule rule, int64_t *
 
 const char *decimal_read_json(const struct json_value *v, struct decimal_rule rule, int64_t *out)
 {
-    char digits[INTEGER_DIGITS];
-    switch (v->type) {
-    case JSON_STRING:
-        return decimal_read(v->v.string, rule, out);
-    case JSON_I64:
-        return decimal_read(
-            bytes_of(digits, (size_t)snprintf(digits, sizeof digits, "%" PRId64, v->v.i64)), rule, out);
-    case JSON_U64:
-        return decimal_read(
-            bytes_of(digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, v->v.u64)), rule, out);
-    case JSON_F64:
+    char digits[KEY_TEXT_DIGITS];
+    struct bytes text;
+    if (v->type == JSON_F64)
         return read_double(v->v.f64, rule, out);
-    default:
+    if (key_text_of(v, digits, &text) || text.len == 0)
         return MALFORMED;
-    }
+    return decimal_read(text, rule, out);
 }
 
 size_t decimal_print(int64_t n, unsigned scale, char out[DECIMAL_TEXT_MAX])

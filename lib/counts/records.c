@@ -112,12 +112,6 @@ bool total_period_decode(struct bytes text, enum period_unit *unit, int64_t *sec
     return period_decode(text, unit, seconds) && *unit <= PERIOD_HOUR;
 }
 
-bool hour_decode(struct bytes text, int64_t *seconds)
-{
-    enum period_unit unit;
-    return period_decode(text, &unit, seconds) && unit == PERIOD_HOUR;
-}
-
 int64_t period_end(enum period_unit unit, int64_t start)
 {
     char text[HOUR_TEXT_MAX + 1];

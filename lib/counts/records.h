@@ -33,9 +33,6 @@
 /* Converts seconds since 1970 to the text of the hour, with a NUL. Returns the length (4 or 5), or 0 if the year is not
  * 2000 to 2159. */
 size_t hour_encode(int64_t seconds, char out[HOUR_TEXT_MAX + 1]);
-/* Converts the text of an hour to the hour's first second. Returns false if the text is not a valid hour (month 0, 31
- * February, ...). */
-bool hour_decode(struct bytes text, int64_t *seconds);
 
 /* A period is a quarter hour, an hour, a day or a month in UTC. The text of a quarter hour is that of its hour and one
  * more character, `0` to `3`. The text of a day is that of an hour without the last character; the text of a month has

@@ -9,7 +9,8 @@ static void check_hour(struct bytes text)
 {
     char again[HOUR_TEXT_MAX + 1];
     int64_t seconds;
-    if (hour_decode(text, &seconds))
+    enum period_unit unit;
+    if (period_decode(text, &unit, &seconds) && unit == PERIOD_HOUR)
         assert(bytes_equal(text, bytes_of(again, hour_encode(seconds, again))));
 }
 

@@ -547,7 +547,8 @@ static size_t parts_of(const struct rollup_model *m, int person, const char *per
 static bool is_dropped(const char *hour)
 {
     int64_t t;
-    assert_true(hour_decode(bytes_str(hour), &t));
+    enum period_unit unit;
+    assert_true(period_decode(bytes_str(hour), &unit, &t));
     return t < hours_from;
 }
 

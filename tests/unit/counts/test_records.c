@@ -44,6 +44,12 @@ static void test_hour_refuses_other_years(void **state)
     assert_int_equal(hour_encode(INT64_MAX, text), 0);
 }
 
+static bool hour_decode(struct bytes text, int64_t *seconds)
+{
+    enum period_unit unit;
+    return period_decode(text, &unit, seconds) && unit == PERIOD_HOUR;
+}
+
 /* Every hour of 160 years: as the C library's calendar says, back again, and in the order of the text. */
 static void test_every_hour_round_trips_in_order(void **state)
 {
