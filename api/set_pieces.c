@@ -191,7 +191,8 @@ int set_pieces_check(const struct set_pieces *p, struct error *error)
     if (!p->g)
         return 0;
     buf_printf(&key, "%s|%s.0110", p->of->unique->ns, p->of->stored);
-    bool is_whole = generation_is_whole(p->g, generation_shard(p->g, buf_bytes(&key)), error);
+    bool is_whole = generation_is_whole(p->g, generation_shard(p->g, buf_bytes(&key)), error) &&
+                    generation_is_untouched(p->g, error);
     buf_free(&key);
     return is_whole ? 0 : -1;
 }

@@ -628,6 +628,8 @@ static void end_local(struct question *q)
     end_reading(q);
     if (is_whole && ok)
         advance(q);
+    else if (!is_whole && q->restarts < SOURCE_RESTARTS_MAX)
+        restart(q); /* once the file is verified or replaced */
     else {
         q->complete.remedy = is_whole ? NULL : archive_remedy(error.text);
         fail(q, is_whole ? "its records are malformed" : error.text, is_whole && is_too_large ? 413 : 0);

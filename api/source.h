@@ -7,6 +7,9 @@
  * - the aggregator has cleared a needed slice (410)
  * - two pages of a reply are from different generations
  *
+ * A question that has read a mapped file which was modified waits until the archive is open again, which verifies the
+ * file's checksum, and starts again.
+ *
  * With a mapped archive, a question that gets a 410 waits until the archive's current generation is open. This
  * generation includes the cleared slice, because the aggregator clears a slice only after `current` names such a
  * generation.

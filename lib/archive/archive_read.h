@@ -30,7 +30,7 @@ bool archive_read_next(struct archive_read *r, struct bytes *piece);
 struct bytes archive_read_continuation(const struct archive_read *r);
 /* After the end: true if the records of /keys have more bytes than max_search. */
 bool archive_read_is_too_large(const struct archive_read *r);
-/* Returns false if a file was truncated. `error` may be NULL. */
+/* Returns false if a file was truncated or modified. `error` may be NULL. */
 bool archive_read_is_whole(const struct archive_read *r, struct error *error);
 /* Returns the generation, borrowed until archive_read_free. */
 struct generation *archive_read_generation(const struct archive_read *r);

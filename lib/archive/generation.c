@@ -294,10 +294,19 @@ static bool is_file_sound(const struct sorted_file *f, struct error *error)
     return false;
 }
 
+static bool is_file_untouched(const struct sorted_file *f, struct error *error)
+{
+    if (mapping_is_untouched(f->mapping))
+        return is_file_sound(f, error);
+    error_set(error, SORTED_FILE_REFUSED, "%s was written to while it was served", f->path);
+    return false;
+}
+
+/* A file without a manifest has no checksum, so a write in place is no error of its answers. */
 static bool is_file_whole(const struct sorted_file *f, struct error *error)
 {
     if (mapping_is_whole(f->mapping))
-        return is_file_sound(f, error);
+        return f->is_listed ? is_file_untouched(f, error) : is_file_sound(f, error);
     error_set(error, SORTED_FILE_REFUSED, "%s was truncated while it was served", f->path);
     return false;
 }
@@ -322,14 +331,6 @@ bool generation_is_whole(const struct generation *g, uint32_t shard, struct erro
         if (!is_shard_whole(g, i, error) || (g->texts && !is_file_whole(g->texts[i], error)))
             return false;
     return true;
-}
-
-static bool is_file_untouched(const struct sorted_file *f, struct error *error)
-{
-    if (mapping_is_untouched(f->mapping))
-        return is_file_sound(f, error);
-    error_set(error, SORTED_FILE_REFUSED, "%s was written to while it was served", f->path);
-    return false;
 }
 
 bool generation_is_untouched(const struct generation *g, struct error *error)

@@ -4,7 +4,8 @@
  * 2. A generation is reference counted, atomically. generation_open returns the first reference; an answer holds a
  *    reference until its last byte is sent.
  * 3. Records come in the order of whole lines (records.h), across all shards.
- * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards.
+ * 4. Bytes read from a generation are valid only if generation_is_whole of their shard returns true afterwards. Members
+ *    of sets also need generation_is_untouched.
  * 5. A set of the archive is verified at its first use. The texts of sets are records of their shard.
  * 6. A scrub slowly reads the files again. If the scrub finds damage, generation_is_whole and generation_is_untouched
  *    return false for the damaged file. A damaged set makes only generation_has_sound_sets return false; other sets and
@@ -71,8 +72,9 @@ char generation_separator(const struct generation *g);
 /* True for an archive, whose records are lists of counts and lookups. */
 bool generation_is_archive(const struct generation *g);
 
-/* Returns false if the shard's file of records, or a file of its sets, was truncated. With GENERATION_NO_SHARD, checks all files of the
- * generation. The error names the file; `error` may be NULL. */
+/* Returns false if the shard's file of records, or a file of its sets, was truncated, or if the archive's file of records,
+ * or of the texts of sets, was modified after generation_open. With GENERATION_NO_SHARD, checks all shards and texts.
+ * The error names the file; `error` may be NULL. Makes one system call for each file of an archive. */
 bool generation_is_whole(const struct generation *g, uint32_t shard, struct error *error);
 /* Returns false if a file was modified after generation_open. The error names the file; `error` may be NULL. Makes
  * one system call for each file. */

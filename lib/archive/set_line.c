@@ -43,5 +43,6 @@ enum set_line_result set_line_append(const struct generation *g, uint32_t shard,
         buf_append_char(out, '\n');
     set_chunks_free(&chunks);
     set_opened_close(&set);
-    return generation_is_whole(g, shard, error) ? result : SET_LINE_FAILED;
+    bool is_valid = generation_is_whole(g, shard, error) && generation_is_untouched(g, error);
+    return is_valid ? result : SET_LINE_FAILED;
 }

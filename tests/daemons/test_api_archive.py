@@ -145,15 +145,16 @@ class SwitchTest(ArchiveCase):
         self.assertIn("after=2", self.live.asked[-1])
 
     def test_a_file_that_is_written_to_in_place(self):
-        self.begin(self.records(10))
+        self.begin(self.records(10) + [(b"u|y", b"c3p1:1")])
         self.mapped()
         path = os.path.join(self.archive, "current", "shard-0-of-1.csv")
         os.utime(path, (1, 1))
+        self.assertEqual(self.total().json()["total"], 10)
         wait_until(lambda: self.api.log.count("reading the archive") == 2, lambda: self.api.log)
         self.assertEqual(self.total().json()["total"], 10)  # the bytes are the same
         whole = harness.read_file(path)
-        harness.flip(path, whole.index(b":1") + 1)
-        wait_until(lambda: self.total().status == 503, lambda: self.total())
+        harness.flip(path, whole.index(b"u|y") + 2)
+        self.assertEqual(self.total("y").status, 503)  # at once, and not an answer without events
         self.assertIn("shard-0-of-1.csv", self.total().json()["detail"])
         with open(path, "r+b") as f:
             f.write(whole)

@@ -117,6 +117,25 @@ class TestReload(SortdbTest):
         self.assertEqual(daemon.get("/keys?prefix=k&ns=u").status, 503)
         self.wait_unhealthy(daemon, "shard-1-of-2.csv was truncated")
 
+    def test_a_shard_that_is_written_to_in_place(self):
+        """No answer has the new bytes. Reads of the other shard go on."""
+        records = [(b"u|k%05d" % i, b"c413:1") for i in range(3000)]
+        os.mkdir(self.path("archive"))
+        write_generation(self.path("archive"), 1, 1, records, 2)
+        point_at(self.path("archive"), 1)
+        daemon = self.start("sortdb", "--archive", self.path("archive"))
+        path = os.path.join(self.path("archive"), "%012d" % 1, "shard-1-of-2.csv")
+        whole = read_file(path)
+        flip(path, 5000)
+        for key, _ in records[::50]:
+            self.assertEqual(daemon.get("/get?" + query(key=key)).status, 503 if shard_of(key, 2) else 200)
+        self.assertEqual(daemon.get("/fwmatch?key=u%7C").status, 503)
+        self.wait_unhealthy(daemon, "shard-1-of-2.csv was written to")
+        with open(path, "r+b") as f:
+            f.write(whole)
+        self.assertEqual(daemon.post("/reload").status, 200)
+        self.assertEqual(daemon.get("/fwmatch?key=u%7C").status, 200)
+
     def test_a_bit_that_changes_on_the_disk(self):
         """No time of the file shows it: the scrub does. Reads of the other shard go on, and a restored file is served after a reload."""
         records = [(b"u|k%05d" % i, b"c413:1") for i in range(3000)]
