@@ -4,7 +4,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class MillraceError extends Error {
   constructor(status, code, detail, hint = "", members = {}) {
-    super([code, detail, hint].filter(Boolean).join(": "));
+    super([code, detail].filter(Boolean).join(": ") + (hint && ` (${hint})`));
     Object.assign(this, { name: "MillraceError", status, code, detail, hint, members });
   }
 

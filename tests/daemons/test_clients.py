@@ -107,6 +107,9 @@ class Python(Daemons):
         error = caught.exception
         self.assertEqual((error.status, error.code, error.is_temporary), (400, "bad-parameter", False))
         self.assertIn("queue", str(error))
+        self.assertEqual(str(millrace.Error(400, "unknown-parameter", "sit is unknown", "did you mean site?")),
+                         "unknown-parameter: sit is unknown (did you mean site?)")
+        self.assertEqual(str(millrace.Error(500, "", "HTTP status 500")), "HTTP status 500")
         one, two = (millrace.Producer("same", url=self.queue.url) for _ in range(2))
         self.assertEqual(two.mark, 0)
         one.put("x", next=700)
@@ -363,7 +366,8 @@ class JavaScript(Daemons):
     def test_puts_without_a_name_and_errors(self):
         self.start_queue()
         self.assertEqual(self.node.run("errors", url=self.queue.url),
-                         {"wrong": 3, "codes": ["bad-parameter", "mark-conflict"], "mark": "700"})
+                         {"wrong": 3, "codes": ["bad-parameter", "mark-conflict"], "mark": "700",
+                          "text": "unknown-parameter: sit is unknown (did you mean site?)"})
         self.queue.kill9()
         self.assertEqual(self.node.run("refused", url=self.queue.url), {"code": "not-sent"})
 

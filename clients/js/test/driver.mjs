@@ -1,6 +1,6 @@
 // Does one thing with the client and prints the result: node driver.mjs '{"what":"put","url":"...","n":100}'
 
-import { Api, follow, Producer, Queue } from "../millrace.js";
+import { Api, follow, MillraceError, Producer, Queue } from "../millrace.js";
 
 const task = JSON.parse(process.argv[2]);
 const codeOf = (promise) => promise.then(() => "no error", (error) => error.code ?? error.name);
@@ -20,6 +20,7 @@ const acts = {
     await one.put("x", { next: 700 });
     const conflict = await two.put(["y", "z"], { next: 800 }).catch((error) => error);
     return { wrong: wrong.filter((name) => name === "TypeError").length, mark: conflict.members.mark,
+      text: new MillraceError(400, "unknown-parameter", "sit is unknown", "did you mean site?").message,
       codes: [await codeOf(new Producer({ url, queue: "a/b" }).put("x")), conflict.code] };
   },
 

@@ -27,7 +27,7 @@ class Error(Exception):
     """A request failed. status: of the reply; 0 if there was none. code: as in the table of errors of the protocol."""
 
     def __init__(self, status: int, code: str, detail: str, hint: str = "", members: Optional[Dict[str, Any]] = None):
-        super().__init__(": ".join(text for text in (code, detail, hint) if text))
+        super().__init__(": ".join(text for text in (code, detail) if text) + (" (%s)" % hint if hint else ""))
         self.status, self.code, self.detail, self.hint, self.members = status, code, detail, hint, members or {}
 
     @property
