@@ -637,6 +637,7 @@ const checks = {
     await page.getByLabel("Filter").fill("three"); // also the lines that came before
     await page.locator(".lines li", { hasText: "three" }).waitFor();
     assert.equal(await page.locator(".lines li", { hasText: "four" }).count(), 0);
+    await page.getByText(/^1 of the last \d+ lines contains the text; \d+ lines received\./).waitFor();
     await close(page);
   },
 
@@ -648,7 +649,7 @@ const checks = {
     await post({ t, l: "low", status: 200 }, { t, l: "high", status: 503 }, { t, l: "slow", u: `${"a".repeat(40)}!` });
     await line("high").waitFor();
     await filter.fill("status >= 500");
-    await page.getByText("lines for which the condition is true").waitFor();
+    await page.getByText("The last 1 line for which the condition is true").waitFor();
     await line("high").waitFor(); // of the lines that came before
     assert.equal(await line("low").count(), 0);
     await post({ t, l: "low again", status: 404 }, { t, l: "high again", status: "599" });

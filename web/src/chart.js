@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { h, svg } from "./dom.js";
-import { compact, count, middle } from "./format.js";
+import { compact, count, middle, plural } from "./format.js";
 import { dataTable } from "./table.js";
 
 const HEIGHT = 15; // rem
@@ -189,7 +189,7 @@ export function chart({ label, zone, onZoom, lines }) {
     if (isHeld) return;
     const nextShape = `${next.length} ${next[0]?.t} ${next.at(-1)?.t} ${next.some((row) => row.before)}`;
     rows = next;
-    plot.setAttribute("aria-label", `${label}: ${rows.length} units, ${words.now ?? ""}`);
+    plot.setAttribute("aria-label", `${label}: ${plural(rows.length, "unit", "units")}, ${words.now ?? ""}`);
     if (u && shape === nextShape) u.setData(columns());
     else make();
     shape = nextShape;

@@ -4,7 +4,7 @@ import { follow } from "./api.js";
 import { configured } from "./counters.js";
 import { h, select } from "./dom.js";
 import { emptyHint } from "./empty.js";
-import { count } from "./format.js";
+import { count, plural } from "./format.js";
 import { keepFresh } from "./live_update.js";
 import { statsOf, streamsOf, watchPipeline } from "./pipeline_data.js";
 import { share } from "./share.js";
@@ -119,9 +119,9 @@ export function liveView(state) {
   const matches = (line) => Boolean(condition) || line.includes(filter.value);
 
   function showNote() {
-    const shown = condition ? `The last ${count(list.childElementCount)} lines for which the condition is true`
-      : `${count(list.childElementCount)} of the last ${count(seen.length)} lines${filter.value ? " contain the text" : ""}`;
-    note.textContent = `${shown}; ${count(total)} lines received. Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.`;
+    const shown = condition ? `The last ${plural(list.childElementCount, "line", "lines")} for which the condition is true`
+      : `${count(list.childElementCount)} of the last ${plural(seen.length, "line", "lines")}${!filter.value ? "" : list.childElementCount === 1 ? " contains the text" : " contain the text"}`;
+    note.textContent = `${shown}; ${plural(total, "line", "lines")} received. Above ${count(LINES_A_SECOND)} lines a second the page shows a sample.`;
   }
 
   function refill() {
