@@ -259,5 +259,5 @@ int tool_producers(int argc, char **argv)
     static const struct options_spec spec = {.program = "producers",
         .summary = "shows the marks of a stream's or queue's producers; sets, leaves out or removes one",
         .rows = {rows, NULL}};
-    return tool_run(&spec, argc, argv, producers_with);
+    return tool_run_on_stream(&spec, argc, argv, producers_with);
 }

@@ -103,5 +103,5 @@ int tool_tail(int argc, char **argv)
         .summary = "prints the lines of a stream as they arrive",
         .more = "docs/guide/counting.md (Conditions) has the rules of --if.\n",
         .rows = {rows, NULL}};
-    return tool_run(&spec, argc, argv, tail_with);
+    return tool_run_on_stream(&spec, argc, argv, tail_with);
 }

@@ -88,8 +88,20 @@ bool tool_has_queue(const char *url, const char *token, const char *queue)
     return has;
 }
 
+enum reads { READS_FILES, READS_PIPELINE, READS_STREAM };
+
+/* Takes the settings that are inherited from the configuration of the running pipeline. */
+static void adopt_config(struct options *o)
+{
+    struct pipeline p;
+    pipeline_open(&p, NULL, options_string(o, "data_dir"));
+    if (p.config_path)
+        options_adopt(o, p.config_path);
+    pipeline_close(&p);
+}
+
 static int run_with(const struct options_spec *spec, int argc, char **argv,
-    int (*run)(const struct options *o), bool needs_run_file)
+    int (*run)(const struct options *o), enum reads reads)
 {
     struct options *o;
     struct options_spec own = *spec;
@@ -102,8 +114,10 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
     } else if (r == OPTIONS_OK && options_check_only(o)) {
         options_show_settings(o);
     } else if (r == OPTIONS_OK) {
-        bool is_given = needs_run_file && options_is_set(o, "data_dir");
+        bool is_given = reads != READS_FILES && options_is_set(o, "data_dir");
         status = is_given ? tool_check_data_dir(options_string(o, "data_dir")) : EX_OK;
+        if (reads == READS_STREAM && !options_config(o))
+            adopt_config(o);
         if (status == EX_OK)
             status = run(o);
     }
@@ -113,13 +127,19 @@ static int run_with(const struct options_spec *spec, int argc, char **argv,
 
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
 {
-    return run_with(spec, argc, argv, run, true);
+    return run_with(spec, argc, argv, run, READS_PIPELINE);
+}
+
+int tool_run_on_stream(
+    const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
+{
+    return run_with(spec, argc, argv, run, READS_STREAM);
 }
 
 int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o))
 {
-    return run_with(spec, argc, argv, run, false);
+    return run_with(spec, argc, argv, run, READS_FILES);
 }
 
 int tool_request(

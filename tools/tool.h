@@ -50,6 +50,9 @@ bool tool_has_color(const struct options *o, int fd);
 /* Parses the options and calls `run`. Prints errors, answers --check-config, and refuses a --data-dir without a
  * run.json. `spec` must have a row data_dir. */
 int tool_run(const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
+/* Like tool_run. Without --config, the default of the stream is from the configuration that run.json names. */
+int tool_run_on_stream(
+    const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));
 /* Like tool_run, for a tool that asks no daemon, and needs neither a row data_dir nor a run.json. */
 int tool_run_on_files(
     const struct options_spec *spec, int argc, char **argv, int (*run)(const struct options *o));

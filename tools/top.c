@@ -254,5 +254,5 @@ int tool_top(int argc, char **argv)
             "shows the most frequent values of a field over the last minute of a stream, or of a counter",
         .more = "docs/guide/counting.md (Conditions) has the rules of --if.\n",
         .rows = {rows, NULL}};
-    return tool_run(&spec, argc, argv, top_with);
+    return tool_run_on_stream(&spec, argc, argv, top_with);
 }

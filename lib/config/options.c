@@ -699,6 +699,13 @@ enum options_result options_parse(
     return check_effects(o) == 0 ? OPTIONS_OK : OPTIONS_USAGE;
 }
 
+void options_adopt(struct options *o, const char *path)
+{
+    struct error ignored;
+    if (!o->config && config_read(path, &o->config, &ignored) == 0)
+        (void)inherit(o, NULL);
+}
+
 int options_inherit(
     struct options *o, const char *name, const char *text, const char *source, struct error *error)
 {

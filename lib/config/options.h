@@ -118,6 +118,9 @@ bool options_has_effect(const struct options *o, const char *name);
 /* Sets a default that depends on another setting, unless a source has set the value. Returns 0, or -1 with the error if
  * the default is out of bounds. */
 int options_set_default(struct options *o, const char *name, int64_t number, struct error *error);
+/* If no configuration was read, reads this file and takes inherited values from its sections, but no settings from the
+ * program's own section. A file that cannot be read changes nothing. */
+void options_adopt(struct options *o, const char *path);
 /* Sets a default that is a text, unless a source has set the value. --check-config prints `source` as the source. */
 int options_inherit(
     struct options *o, const char *name, const char *text, const char *source, struct error *error);

@@ -116,5 +116,23 @@ class Tail(PubsubTest):
         self.assertRegex(text.splitlines()[1], r"^ +2\d{4} .*  hot$|.*\(other\)$")
 
 
+class RunningPipeline(harness.MillraceTest):
+    def test_the_stream_is_that_of_the_running_pipeline(self):
+        """Without --config, run.json names the configuration."""
+        data = self.path("data")
+        config = self.write("p.conf", harness.pipeline_config(data, harness.USERS_BY_COUNTRY, millrace={"streams": "views more"}, pubsub={"streams": None}))
+        pipeline = harness.Pipeline(self, os.path.basename(config), data)
+        pipeline.wait_ready()
+        self.assertEqual(pipeline.ask("simplequeue", "POST", "/put", LINES[0]).status, 200)
+        where = "--data-dir=" + data
+        self.assertEqual(self.run_program("millrace", "status", "--wait", where).returncode, 0)
+        seen = ("--from=earliest", "--follow=false")
+        self.assertEqual(self.run_program("millrace", "tail", where, *seen).stdout, LINES[0] + b"\n")
+        self.assertRegex(self.run_program("millrace", "top", where, *seen, "--by=l").stdout, rb"^views: 1 lines in .*, 1 values of l\n")
+        self.assertIn(b" mark 2 ", self.run_program("millrace", "producers", where).stdout)
+        other = self.run_program("millrace", "tail", where, "--follow=false", "--stream=clicks")
+        self.assertEqual((other.returncode, other.stderr), (64, b"millrace tail: there is no stream clicks\n"))
+
+
 if __name__ == "__main__":
     harness.main()

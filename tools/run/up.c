@@ -416,7 +416,9 @@ static void write_run_file(struct up *up)
     buf_printf(&path, "%s/" RUN_FILE, up->data_dir);
     char *fresh = mem_printf("%s/" RUN_FILE ".new", up->data_dir);
     buf_printf(&text, "{\"pid\":%d,\"ended\":%s,\"config\":", (int)getpid(), up->ended ? "true" : "false");
-    buf_append_json(&text, bytes_str(up->config->path));
+    char *config = realpath(up->config->path, NULL); /* NULL: it was deleted */
+    buf_append_json(&text, bytes_str(config ? config : up->config->path));
+    free(config);
     buf_append_str(&text, ",\"data_dir\":");
     buf_append_json(&text, bytes_str(up->data_dir));
     buf_append_str(&text, ",\"daemons\":{");
