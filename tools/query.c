@@ -43,8 +43,12 @@ static const char usage[] =
     "  --format F         table (default), json or csv\n"
     "  --show-curl        also print the request as a curl command\n";
 
+#define NEAR_KEYS 1000 /* keys of a lookup that are compared with an unknown key */
+
 struct ask {
     const char *what, *config, *data_dir, *api_url, *format;
+    const char *url;   /* of the API */
+    const char *token; /* NULL: none */
     bool show_curl;
     struct buf target;
 };
@@ -160,6 +164,55 @@ static bool parse_args(struct ask *a, int argc, char **argv)
     return false;
 }
 
+/* Asks the API for keys that begin with the first `len` bytes of `key`. Sets *hint as tool_finds_name does. Returns true if
+ * the search ends: the key is found, a near key is found, or the API does not answer. */
+static bool search_key(const struct ask *a, const char *label, const char *key, size_t len, bool *is_counted,
+    char hint[TOOL_HINT_TEXT])
+{
+    struct buf target = {0}, body = {0};
+    const char *why;
+    buf_printf(&target, "/v1/lookup?limit=%d&counter=", NEAR_KEYS);
+    url_encode(bytes_str(label), &target);
+    buf_append_str(&target, "&prefix=");
+    while (len > 0 && ((unsigned char)key[len] & 0xc0) == 0x80)
+        len--; /* not inside a character */
+    url_encode(bytes_of(key, len), &target);
+    buf_append_char(&target, '\0');
+    const struct http_call_spec call = {.method = "GET", .target = target.ptr};
+    int status = tool_request(a->url, a->token, &call, &body, &why);
+    struct json_doc *d = status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    *is_counted = !d || tool_finds_name(d, "/rows", "key", key, hint);
+    json_doc_free(&d);
+    buf_free(&target);
+    buf_free(&body);
+    return *is_counted || hint[0] != '\0';
+}
+
+/* After an answer without events: says that the key was never counted, and names a similar key. Longer keys than names
+ * are not compared. */
+static void say_unknown_key(const struct ask *a, const struct json_doc *answer)
+{
+    struct json_value total = json_doc_at(answer, "/total");
+    char *label = bytes_dup(json_doc_text(answer, "/label")), *key = bytes_dup(json_doc_text(answer, "/key"));
+    char hint[TOOL_HINT_TEXT] = "";
+    size_t len = strlen(key);
+    bool is_counted =
+        *label == '\0' || len == 0 || len > NAME_LEN_MAX || total.type != JSON_I64 || total.v.i64 != 0;
+    if (!is_counted && !search_key(a, label, key, len, &is_counted, hint) &&
+        !search_key(a, label, key, (len + 1) / 2, &is_counted, hint))
+        search_key(a, label, key, 0, &is_counted, hint);
+    if (!is_counted) {
+        struct buf text = {0};
+        char *raw = mem_printf("%s %s%s", label, key, hint);
+        buf_append_printable(&text, bytes_str(raw));
+        tool_fail(0, "no event has the %.*s", (int)text.len, text.ptr);
+        buf_free(&text);
+        free(raw);
+    }
+    free(label);
+    free(key);
+}
+
 static int print_answer(const struct ask *a, const struct buf *body)
 {
     bool table = strcmp(a->format, "table") == 0, counters = strcmp(a->what, "counters") == 0;
@@ -173,9 +226,10 @@ static int print_answer(const struct ask *a, const struct buf *body)
     buf_free(&quoted);
     if (!d)
         return tool_fail(EX_TEMPFAIL, "the reply of the API is not JSON");
-    if (table)
+    if (table) {
         query_print(a->what, d);
-    else
+        say_unknown_key(a, d);
+    } else
         query_print_counters_csv(d);
     json_doc_free(&d);
     return EX_OK;
@@ -221,20 +275,21 @@ static int ask_api(struct ask *a)
         return EX_CONFIG;
     }
     pipeline_open(&p, config, a->data_dir);
-    const char *url = a->api_url ? a->api_url : pipeline_url(&p, "api");
+    char *token = pipeline_token(&p, "api");
+    a->url = a->api_url ? a->api_url : pipeline_url(&p, "api");
+    a->token = token;
     if (strcmp(a->format, "csv") == 0 && strcmp(a->what, "counters") != 0)
         add_param(a, BYTES_LITERAL("format"), "csv");
     buf_append_char(&a->target, '\0');
     if (a->show_curl)
-        show_curl(url, a->target.ptr);
-    char *token = pipeline_token(&p, "api");
+        show_curl(a->url, a->target.ptr);
     const struct http_call_spec call = {.method = "GET", .target = a->target.ptr};
-    int status = tool_request(url, token, &call, &body, &why);
-    free(token);
+    int status = tool_request(a->url, token, &call, &body, &why);
     if (status == 0)
-        tool_fail(exit_status, "%s: %s", url, why);
+        tool_fail(exit_status, "%s: %s", a->url, why);
     else
         exit_status = status == 200 ? print_answer(a, &body) : print_problem(status, &body);
+    free(token);
     buf_free(&body);
     pipeline_close(&p);
     config_free(&config);

@@ -150,7 +150,20 @@ class WholeTest(harness.MillraceTest):
                          b"bounds=outward: from=2012-03-25T01:00:00Z&to=2012-03-25T02:00:00Z; inward: no whole hour); add --bounds outward\n")
         outward = self.run_program("millrace", *cut, "--bounds", "outward").stdout.decode()
         self.assertRegex(outward, r"(?m)^total +300\nbounds: moved outward to 2012-03-25T01:00:00Z and 2012-03-25T02:00:00Z$")
+        self.check_unknown_keys(span, config)
         self.check_usage(config)
+
+    def check_unknown_keys(self, span, config):
+        """Standard error names a key that was never counted, and one that is written nearly alike. The answer is the same."""
+        for args, said in ((("breakdown", "--user=bitlyy", "--by=country"), b"no event has the user bitlyy (did you mean bitly?)"),
+                           (("series", "--user=Bitl"), b"no event has the user Bitl (did you mean bitly?)"),
+                           (("compare", "--user=zz\x1b[2J"), b"no event has the user zz\\x1b[2J")):
+            done = self.run_program("millrace", "query", *args, *span)
+            self.assertEqual((done.returncode, done.stderr), (0, b"millrace query: " + said + b"\n"), done)
+            as_json = self.run_program("millrace", "query", *args, *span, "--format=json")
+            self.assertEqual((as_json.returncode, as_json.stderr, json.loads(as_json.stdout)["total"]), (0, b"", 0))
+        for args in (("--user=bitly", "--period=24h", "--config", config), ("--user=a, b", *span), ("--user=" + 100 * "x", *span)):
+            self.assertEqual(self.run_program("millrace", "query", "series", *args).stderr, b"")
 
     def check_usage(self, config):
         """Options may stand before the question, as with every other subcommand; an error names the word."""
