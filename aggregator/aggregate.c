@@ -2,6 +2,7 @@
 
 #include "aggregator/chain.h"
 #include "aggregator/storage.h"
+#include "base/amount.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "counts/slice_files.h"
@@ -660,8 +661,8 @@ enum slice_result aggregate_seal(struct aggregate *a, usec_t now, usec_t wall, s
         return SLICE_OK;
     size_t most = a->config.max_sealed ? a->config.max_sealed : SEALED_MAX;
     if (a->sealed.n >= most)
-        return error_set(
-            error, SLICE_FULL, "%zu slices are sealed but not cleared, which is the limit", most);
+        return error_set(error, SLICE_FULL, "%zu %s sealed but not cleared, which is the limit", most,
+            plural(most, "slice is", "slices are"));
     a->turned_at = wall;
     a->phase = PHASE_ENDING;
     start_flush(a, now, true);

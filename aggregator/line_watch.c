@@ -1,5 +1,7 @@
 #include "aggregator/line_watch.h"
 
+#include "base/amount.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,8 +149,8 @@ void line_watch_describe(const struct line_watch *w, struct buf *out)
     const struct line_watch_reason *r = most(w);
     if (!r)
         return;
-    buf_printf(out, "%" PRIu64 " events counted, %" PRIu64 " lines rejected in the last minute: ", sum.events,
-        sum.rejected);
+    buf_printf(out, "%" PRIu64 " %s counted, %" PRIu64 " %s rejected in the last minute: ", sum.events,
+        plural(sum.events, "event", "events"), sum.rejected, plural(sum.rejected, "line", "lines"));
     if (r->lines < sum.rejected)
         append_reasons(w, out);
     else

@@ -1,5 +1,6 @@
 #include "backup/backup_manifest.h"
 
+#include "base/amount.h"
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "base/xxh3.h"
@@ -194,8 +195,8 @@ void backup_manifest_show(const struct backup_manifest *m)
     uint64_t bytes = 0;
     for (size_t i = 0; i < m->files.n; i++)
         bytes += m->files.files[i].bytes;
-    printf("contains everything acknowledged before %s: %zu files, %" PRIu64 " bytes\n",
-        rfc3339_write((int64_t)m->began, when), m->files.n, bytes);
+    printf("contains everything acknowledged before %s: %zu %s, %" PRIu64 " bytes\n",
+        rfc3339_write((int64_t)m->began, when), m->files.n, plural(m->files.n, "file", "files"), bytes);
     for (size_t i = 0; i < m->n_journals; i++) {
         const struct backup_journal *j = &m->journals[i];
         if (j->is_queue)

@@ -1,8 +1,8 @@
 #include "compactor/disk_space.h"
 
-#include <sys/statvfs.h>
+#include "base/amount.h"
 
-#define MEGA 1000000.0
+#include <sys/statvfs.h>
 
 uint64_t disk_space_of(const struct manifest *m)
 {
@@ -21,9 +21,10 @@ enum compact_result disk_space_check(const char *directory, uint64_t needed, str
     uint64_t available = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (needed <= available)
         return COMPACT_OK;
+    char wanted[SIZE_TEXT], is_free[SIZE_TEXT];
     return error_set(error, COMPACT_FAILED,
-        "%.300s: a new generation needs about %.1f MB of disk space, but only %.1f MB are available; free "
-        "space and "
-        "run again",
-        directory, (double)needed / MEGA, (double)available / MEGA);
+        "%.300s: a new generation needs about %s of disk space, but only %s are available; free space and "
+        "run "
+        "again",
+        directory, size_write(wanted, needed), size_write(is_free, available));
 }

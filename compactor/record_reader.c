@@ -1,5 +1,6 @@
 #include "compactor/record_reader.h"
 
+#include "base/amount.h"
 #include "base/io.h"
 #include "base/xxh3.h"
 #include "counts/records.h"
@@ -37,8 +38,9 @@ static enum count_next check_whole(struct record_reader *r)
         return COUNT_END;
     if (f->bytes != f->expected.bytes || f->records != f->expected.records) {
         error_set(&r->base.error, COUNT_DAMAGED,
-            "%.300s: %" PRIu64 " records in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64,
-            f->name, f->records, f->bytes, f->expected.records, f->expected.bytes);
+            "%.300s: %" PRIu64 " %s in %" PRIu64 " bytes; its manifest says %" PRIu64 " in %" PRIu64, f->name,
+            f->records, plural(f->records, "record", "records"), f->bytes, f->expected.records,
+            f->expected.bytes);
         return COUNT_FAILED;
     }
     r->is_checked = XXH3_64bits_digest(f->hash) == f->expected.xxh3;

@@ -1,5 +1,6 @@
 #include "compactor/replace.h"
 
+#include "base/amount.h"
 #include "base/xxh3.h"
 #include "counts/rejects.h"
 
@@ -93,14 +94,15 @@ static enum compact_result check_files(
     if (missing > 0)
         return error_set(error, COMPACT_REFUSED,
             "%.200s lacks %" PRIu64
-            " files that the archive counted with `aggregator --input`, the last with %" PRIu64
-            " bytes; run `millrace recount --from FILE...` with these files",
-            dir, missing, bytes);
+            " %s that the archive counted with `aggregator --input`, the last with %" PRIu64
+            " bytes; run `millrace recount --from FILE...` with %s",
+            dir, missing, plural(missing, "file", "files"), bytes,
+            plural(missing, "this file", "these files"));
     if (more > 0)
         return error_set(error, COMPACT_REFUSED,
-            "%.200s has counts of %" PRIu64 " files that the archive does not include, the last with %" PRIu64
-            " bytes; remove %.200s and recount without them",
-            dir, more, bytes, dir);
+            "%.200s has counts of %" PRIu64 " %s that the archive does not include, the last with %" PRIu64
+            " bytes; remove %.200s and recount without %s",
+            dir, more, plural(more, "file", "files"), bytes, dir, plural(more, "this file", "these files"));
     return COMPACT_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "readers/reader_program.h"
 
+#include "base/amount.h"
 #include "base/log.h"
 #include "config/peers.h"
 
@@ -188,15 +189,14 @@ static void describe_old_destination(const struct reader_program *p, struct buf 
     struct options *o = daemon_options(p->daemon);
     const char *queue = options_string(o, "queue");
     char *options = daemon_tool_options(p->daemon, peer_url(o, "simplequeue"));
-    uint64_t first = old.mark_id ? old.mark_id : 1;
+    uint64_t first = old.mark_id ? old.mark_id : 1, n = old.acked_below - first;
     buf_printf(out,
-        "stream %s is an old copy: %" PRIu64 " messages, ids %" PRIu64 " to %" PRIu64
-        ", were published to it and removed from queue %s, and are missing from the stream. Restore a "
-        "newer copy of "
+        "stream %s is an old copy: %" PRIu64 " %s, ids %" PRIu64 " to %" PRIu64
+        ", published to it and removed from queue %s, %s missing from the stream. Restore a newer copy of "
         "pubsub's directory. To continue without these messages, run: millrace producers --queue=%s --set=%s "
         "--mark=%" PRIu64 "%s%c",
-        options_string(o, "stream"), old.acked_below - first, first, old.acked_below - 1, queue, queue,
-        old.destination, first, options, '\0');
+        options_string(o, "stream"), n, plural(n, "message", "messages"), first, old.acked_below - 1, queue,
+        plural(n, "is", "are"), queue, old.destination, first, options, '\0');
     free(options);
 }
 

@@ -7,6 +7,7 @@
  * 4. Erase the rejects of the aggregator.
  * 5. Merge the slices, and remove the key from the archive.
  * Each step can be repeated. After an interruption, the operator runs the command again. */
+#include "base/amount.h"
 #include "json/json_fields.h"
 #include "counts/counters.h"
 #include "counts/key_function.h"
@@ -219,7 +220,8 @@ static int search_buried(struct forget *f, const char *queue)
         json_doc_free(&doc);
     }
     if (b.read > 0)
-        say("queue", queue, "%" PRIu64 " of %" PRIu64 " buried messages match%s", b.matched, b.read,
+        say("queue", queue, "%" PRIu64 " of %" PRIu64 " buried %s match%s", b.matched, b.read,
+            plural(b.read, "message", "messages"),
             b.matched ? "; POST /kick publishes them; then repeat the command" : "");
     if (b.matched && !f->dry)
         f->remaining = EX_TEMPFAIL;
@@ -345,14 +347,15 @@ static void await_consumers(
 
 static void say_erased(const struct forget *f, const struct forget_stream *s)
 {
-    say("stream", s->stream, "%" PRIu64 " of %" PRIu64 " lines %s, up to offset %" PRIu64, s->erased, s->read,
-        f->dry ? "match" : "erased", s->end);
+    say("stream", s->stream, "%" PRIu64 " of %" PRIu64 " %s %s, up to offset %" PRIu64, s->erased, s->read,
+        plural(s->read, "line", "lines"), f->dry ? "match" : "erased", s->end);
     uint64_t left = s->contained - s->erased_contained;
     if (left > 0)
         say("stream", s->stream,
-            s->contains ? "%" PRIu64 " lines without a key contain the value and are too short to be erased"
-                        : "%" PRIu64 " lines without a key contain the value; --contains erases them",
-            left);
+            s->contains ? "%" PRIu64 " %s the value and %s too short to be erased"
+                        : "%" PRIu64 " %s the value; --contains erases %s",
+            left, plural(left, "line without a key contains", "lines without a key contain"),
+            s->contains ? plural(left, "is", "are") : plural(left, "it", "them"));
 }
 
 /* Erases the lines of the i-th stream. */
@@ -415,11 +418,11 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     else if ((status = forget_rejects_erase(&r)) != EX_OK)
         tool_fail(status, "%s", r.error.text);
     if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)
-        say("rejects", "", "%" PRIu64 " of %" PRIu64 " lines %s", r.matched, r.read,
-            f->dry ? "match" : "erased");
+        say("rejects", "", "%" PRIu64 " of %" PRIu64 " %s %s", r.matched, r.read,
+            plural(r.read, "line", "lines"), f->dry ? "match" : "erased");
     if (status == EX_OK && r.failed) {
-        say("rejects", "", "%" PRIu64 " entries are damaged or too short to be erased: see %s", r.failed,
-            path);
+        say("rejects", "", "%" PRIu64 " %s damaged or too short to be erased: see %s", r.failed,
+            plural(r.failed, "entry is", "entries are"), path);
         f->remaining = EX_DATAERR;
     }
     *from = r.end;
@@ -591,7 +594,7 @@ static int forget_all(struct forget *f)
     uint64_t without = forget_match_lines_without_field(f->match);
     if (without > 0)
         say("warning", "",
-            "none of the %" PRIu64 " searched events has the field of --field=%s: is the name right?",
+            "none of the searched events (%" PRIu64 ") has the field of --field=%s: is the name right?",
             without, f->field);
     if (f->remaining)
         tool_fail(f->remaining, "something remains, as the lines above say; then repeat the command");

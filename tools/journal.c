@@ -1,5 +1,6 @@
 /* millrace journal check|dump|repair DIR: inspects or repairs a journal. The daemon may run during check and dump,
  * but must be stopped for repair. */
+#include "base/amount.h"
 #include "journal/journal_repair.h"
 #include "tools/tool.h"
 
@@ -90,9 +91,9 @@ static int check(const char *dir, bool payload)
                           : r == JOURNAL_OK    ? "intact"
                                                : "a repair is unfinished";
     if (r != JOURNAL_IO)
-        printf("%" PRIu64 " segments, %" PRIu64 " frames, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64
-               ": %s\n",
-            sum.segments, sum.frames, sum.bytes, sum.first, sum.end, verdict);
+        printf("%" PRIu64 " %s, %" PRIu64 " %s, %" PRIu64 " bytes, offsets %" PRIu64 " to %" PRIu64 ": %s\n",
+            sum.segments, plural(sum.segments, "segment", "segments"), sum.frames,
+            plural(sum.frames, "frame", "frames"), sum.bytes, sum.first, sum.end, verdict);
     return exit_status(dir, r, error);
 }
 

@@ -3,6 +3,7 @@
 #include "tools/stream_view.h"
 #include "tools/tool.h"
 
+#include "base/amount.h"
 #include "base/text_hash.h"
 #include "counts/interner.h"
 #include "json/json_path.h"
@@ -160,10 +161,11 @@ static void draw(struct top *t, usec_t now)
         lines += t->lines[i];
     if (!t->once)
         fputs(CLEAR, stdout);
-    printf("%s: %" PRIu64 " lines in %.0f s, %.1f/s", options_string(t->o, "stream"), lines, seconds,
-        (double)lines / seconds);
+    printf("%s: %" PRIu64 " %s in %.0f s, %.1f/s", options_string(t->o, "stream"), lines,
+        plural(lines, "line", "lines"), seconds, (double)lines / seconds);
     if (t->by_field)
-        printf(", %s%zu values of %s", t->is_pruned ? "over " : "", n, options_string(t->o, "by"));
+        printf(", %s%zu %s of %s", t->is_pruned ? "over " : "", n, plural(n, "value", "values"),
+            options_string(t->o, "by"));
     putchar('\n');
     for (size_t i = 0; i < n && i < t->shown; i++) {
         printf("%12" PRIu64 " %10.1f/s %6.2f %%  ", list[i].n, (double)list[i].n / seconds,

@@ -2,6 +2,7 @@
 
 #include "aggregator/aggregate.h"
 #include "aggregator/aggregator_settings.h"
+#include "base/amount.h"
 #include "base/line_source.h"
 #include "base/progress.h"
 #include "base/xxh3.h"
@@ -363,9 +364,9 @@ static int count_files(struct file_input *in, char **files, size_t n)
     aggregate_numbers(in->aggregate, &numbers);
     fprintf(stderr,
         "aggregator: counted %" PRIu64 ", rejected %" PRIu64 ", skipped %" PRIu64 "; %" PRIu64
-        " of %zu files were counted before; %.2f s\n",
+        " of %zu %s counted before; %.2f s\n",
         numbers.committed.events, numbers.committed.rejected, numbers.committed.skipped, in->files_known, n,
-        (double)(clock_monotonic() - began) / USEC_PER_SEC);
+        plural(n, "file was", "files were"), (double)(clock_monotonic() - began) / USEC_PER_SEC);
     if (stopped)
         return print_error("stopped; the same command continues", EXIT_STOPPED);
     return status != 0 ? status : worst;

@@ -1,5 +1,6 @@
 #include "archive/sorted_file.h"
 
+#include "base/amount.h"
 #include "base/xxh3.h"
 
 #include <errno.h>
@@ -49,8 +50,8 @@ static enum sorted_file_result judge(const struct sorted_file *f, const struct s
             !expected && strcmp(p->fault, SORTED_NO_SEPARATOR) == 0 ? " (--field-separator names the byte)"
                                                                     : "");
     if (expected && records != expected->records)
-        return error_set(error, SORTED_FILE_REFUSED,
-            "%s: has %" PRIu64 " records, the manifest says %" PRIu64, f->path, records, expected->records);
+        return error_set(error, SORTED_FILE_REFUSED, "%s: has %" PRIu64 " %s, the manifest says %" PRIu64,
+            f->path, records, plural(records, "record", "records"), expected->records);
     if (expected && xxh3 != expected->xxh3)
         return error_set(error, SORTED_FILE_REFUSED,
             "%s: has checksum %016" PRIx64 "; the manifest says %016" PRIx64, f->path, xxh3, expected->xxh3);

@@ -1,3 +1,4 @@
+#include "base/amount.h"
 #include "base/csv_record.h"
 
 #include "base/rfc3339.h"
@@ -255,8 +256,8 @@ static enum csv_result end_record(struct csv *c)
         c->n_fields--;
     if (c->n_fields != c->n_names) {
         char why[sizeof c->r.wrong];
-        snprintf(why, sizeof why, "the record has %zu fields, and the first line has %zu%s", c->n_fields,
-            c->n_names,
+        snprintf(why, sizeof why, "the record has %zu %s, and the first line has %zu%s", c->n_fields,
+            plural(c->n_fields, "field", "fields"), c->n_names,
             c->n_fields > c->n_names ? "; quotes must enclose a value that contains the delimiter" : "");
         return fail(c, why);
     }

@@ -1,6 +1,7 @@
 /* This file first parses values, then prints settings, and then reads argv, the environment and the configuration
  * file. */
 #include "config/options.h"
+#include "base/amount.h"
 #include "base/log.h"
 #include "base/suggest.h"
 #include <assert.h>
@@ -141,8 +142,8 @@ int option_value_read(const struct option_row *row, const char *text, int64_t *n
     case OPTION_STRING:
         if (row->max == 0 || ((int64_t)n >= row->min && (int64_t)n <= row->max))
             return 0;
-        return error_set(
-            error, -1, "has %zu bytes; allowed are %lld..%lld", n, (long long)row->min, (long long)row->max);
+        return error_set(error, -1, "has %zu %s; allowed are %lld..%lld", n, plural(n, "byte", "bytes"),
+            (long long)row->min, (long long)row->max);
     case OPTION_CHOICE:
         for (const char *p = row->choices; *p != '\0';) {
             size_t length = strcspn(p, "|");

@@ -1,5 +1,6 @@
 #include "daemon/disk_guard.h"
 
+#include "base/amount.h"
 #include "base/log.h"
 #include <event2/event.h>
 #include <inttypes.h>
@@ -22,13 +23,6 @@ struct disk_guard {
     char why[128];
 };
 
-static const char *size_text(uint64_t bytes, char out[32])
-{
-    bool is_large = bytes >= 1000000000;
-    snprintf(out, 32, "%.1f %s", (double)bytes / (is_large ? 1e9 : 1e6), is_large ? "GB" : "MB");
-    return out;
-}
-
 static uint64_t min_free_of(const struct disk_guard *g, uint64_t size)
 {
     const struct options *o = daemon_options(g->config.daemon);
@@ -45,7 +39,7 @@ static bool is_below(uint64_t bytes, uint64_t limit, bool was_below)
 static void look(struct disk_guard *g)
 {
     struct statvfs fs;
-    char is_free[32], wanted[32], notice[160];
+    char is_free[SIZE_TEXT], wanted[SIZE_TEXT], notice[160];
     if (statvfs(g->dir, &fs) != 0)
         return;
     uint64_t min = min_free_of(g, (uint64_t)fs.f_blocks * fs.f_frsize);
@@ -54,10 +48,10 @@ static void look(struct disk_guard *g)
     bool was_refusing = g->refuses;
     g->refuses = is_below(g->free, min, was_refusing);
     bool warns = is_below(g->free, 2 * min, g->warns);
-    size_text(min, wanted);
+    size_write(wanted, min);
     if (g->refuses)
         snprintf(g->why, sizeof g->why, "the disk is full: %s free, min_free is %s",
-            size_text(g->free, is_free), wanted);
+            size_write(is_free, g->free), wanted);
     else
         snprintf(g->why, sizeof g->why, "the disk is full");
     if (warns && !g->warns)

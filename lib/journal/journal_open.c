@@ -8,6 +8,7 @@
  * The journal ends at the first position without a valid frame. If a later intact frame or header, or the newest
  * marker, shows that bytes after this end were synced, the journal is damaged. If the newest marker names a segment
  * above the last segment, the journal is damaged, too. */
+#include "base/amount.h"
 #include "base/log.h"
 #include "journal/journal_internal.h"
 
@@ -234,9 +235,9 @@ static void report_cut(const struct opening *o)
         snprintf(
             count, sizeof count, ", about %llu %s", (unsigned long long)j->cut_count, o->config->counted);
     snprintf(j->cut, sizeof j->cut,
-        "%s: cut %llu bytes at byte %llu (offset %llu)%s: torn by a crash, or damaged after the last commits",
-        path, (unsigned long long)j->cut_bytes, (unsigned long long)o->position, (unsigned long long)o->end,
-        count);
+        "%s: cut %llu %s at byte %llu (offset %llu)%s: torn by a crash, or damaged after the last commits",
+        path, (unsigned long long)j->cut_bytes, plural(j->cut_bytes, "byte", "bytes"),
+        (unsigned long long)o->position, (unsigned long long)o->end, count);
     free(path);
 }
 

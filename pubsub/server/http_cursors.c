@@ -1,5 +1,6 @@
 #include "pubsub/server/pubsub_server.h"
 
+#include "base/amount.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -52,7 +53,8 @@ static void answer_refused(const struct change *c, enum cursors_result r)
         break;
     case CURSORS_TOO_MANY:
         http_problem(c->req, 409, "too-many-cursors", "delete an unused cursor, or raise max_cursors",
-            "max_cursors is reached: %zu cursors exist", cursors_count(c->server->cursors));
+            "max_cursors is reached: %zu %s", cursors_count(c->server->cursors),
+            plural(cursors_count(c->server->cursors), "cursor exists", "cursors exist"));
         break;
     case CURSORS_BUSY:
         http_problem(c->req, 503, "overloaded", "try again", "the cursor is being deleted");

@@ -1,5 +1,6 @@
 #include "pubsub/server/pubsub_server.h"
 
+#include "base/amount.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 
@@ -54,8 +55,9 @@ static struct stream *make_stream(struct pubsub_server *server, struct http_requ
         return s;
     }
     if (r == STREAMS_TOO_MANY) {
-        http_problem(req, 409, "too-many-streams", "raise max_streams",
-            "max_streams is reached: %zu streams exist", streams_count(server->streams));
+        http_problem(req, 409, "too-many-streams", "raise max_streams", "max_streams is reached: %zu %s",
+            streams_count(server->streams),
+            plural(streams_count(server->streams), "stream exists", "streams exist"));
         return NULL;
     }
     log_error("cannot create a stream", LOG_S("stream", name), LOG_S("error", error.text));

@@ -323,7 +323,7 @@ class PutDoorTest(DoorTest):
         self.assertEqual(new, {"time": now, "user": None, "method": "GET", "path": "/a", "protocol": "HTTP/1.1", "status": 200, "bytes": 5,
                                "referrer": None, "agent": AGENT, "visitor": self.visitor(now, "192.0.2.7", AGENT)})
         self.assertEqual((old["agent"], old["visitor"], "host" in old), ("curl", None, False))
-        self.assertIn("1 events have no visitor (1 late)", messages)
+        self.assertIn("1 event has no visitor (1 late)", messages)
         (kept, _), _ = self.put("add = visitor ip\nKEYS\n", lines)
         self.assertEqual((kept["host"], kept["ip"], kept["visitor"]), ("192.0.2.7", "192.0.2.7", new["visitor"]))
         (plain, _), messages = self.put("", lines)

@@ -43,7 +43,7 @@ class FileInput(InputTest):
         self.write("packed.gz", gzip.compress(data))
         self.assertIn("2 of 3 files were counted before", self.count("a.ndjson", "copy.ndjson", "packed.gz"))
         os.rename(self.path("a.ndjson"), self.path("renamed.ndjson"))
-        self.assertIn("counted 0, rejected 0, skipped 0; 1 of 1 files were counted before", self.count("renamed.ndjson"))
+        self.assertIn("counted 0, rejected 0, skipped 0; 1 of 1 file was counted before", self.count("renamed.ndjson"))
         self.check_counted(data)
 
     def test_on_a_full_disk_it_states_what_is_committed(self):
@@ -81,7 +81,7 @@ class FileInput(InputTest):
                     is_whole = line[:n] in (text + end[:-1], line) and (text != b"damaged" or n == len(line))
                     (self.assertNotIn if is_whole else self.assertIn)(half % len(data), self.count(name))
                 data += line
-            self.assertIn("1 of 1 files were counted before", self.count(name))
+            self.assertIn("1 of 1 file was counted before", self.count(name))
             self.assertIn(b"u|%s,c3gi:4\n" % name.encode(), self.counted())
         self.assertEqual(len(self.rejects()), 2)
 
@@ -90,7 +90,7 @@ class FileInput(InputTest):
         self.write("log", data + lines_of(2)[:-1])
         self.assertNotIn("half-written", self.count("log"))
         self.check_counted(data, lines_of(2))
-        self.assertIn("1 of 1 files were counted before", self.count("log"))
+        self.assertIn("1 of 1 file was counted before", self.count("log"))
         self.write("log", data + lines_of(3))
         self.count("log")
         self.check_counted(data, lines_of(3))
@@ -132,7 +132,7 @@ class FileInput(InputTest):
         finally:
             stopping.set()
             thread.join()
-        self.assertIn("1 of 1 files were counted before", self.count("whole"))
+        self.assertIn("1 of 1 file was counted before", self.count("whole"))
         self.check_counted(data)
 
     def test_wrong_files_are_named_before_any_is_counted(self):
@@ -188,13 +188,13 @@ class FileInput(InputTest):
             return done.stdout + done.stderr
         count = ("aggregator", "--config", "clicks.conf", "--input", "log")
         self.assertIn("data_dir = millrace-data/aggregator ; [millrace]", " ".join(millrace(*count, "--check-config").split()))
-        self.assertIn("0 of 1 files were counted before", millrace(*count))
+        self.assertIn("0 of 1 file was counted before", millrace(*count))
         pipeline = harness.Pipeline(self, config, self.path("millrace-data"), "--data-dir=" + self.path("millrace-data")).wait_ready()
         self.assertEqual(pipeline.ask("aggregator", "GET", "/stats?format=json").json()["events_total"], self.expected(data)[1][0])
         millrace("compact", "--config", "clicks.conf", "--data-dir=millrace-data")
         pipeline.interrupt()
         shutil.rmtree(self.path("millrace-data", "aggregator"))  # the archive knows the file too
-        self.assertIn("1 of 1 files were counted before", millrace(*count))
+        self.assertIn("1 of 1 file was counted before", millrace(*count))
 
     @unittest.skipUnless(harness.rounds(1) > 1, "long")
     def test_many_files_are_known_again(self):
@@ -248,7 +248,7 @@ class FileInput(InputTest):
         self.assertEqual(len(self.slices()), 2)
         text = subprocess.run([harness.program("millrace"), "slice", self.slices()[0]], capture_output=True, check=True).stdout
         self.assertEqual(text, self.expected(b"".join(blobs))[0])
-        self.assertIn("1 of 1 files were counted before", self.count("log"))
+        self.assertIn("1 of 1 file was counted before", self.count("log"))
         self.assertEqual(self.counted(), b"")
 
 

@@ -111,7 +111,7 @@ class Forget(harness.MillraceTest):
 
         dry = self.forget("--dry-run")
         self.assertRegex(dry, r"stream +clicks +21 of 63 lines match")
-        self.assertRegex(dry, r"clicks +1 lines without a key contain the value; --contains erases them")
+        self.assertRegex(dry, r"clicks +1 line without a key contains the value; --contains erases it")
         self.assertRegex(dry, r"rejects +2 of 3 lines match")
         self.assertRegex(dry, r"archive +u +with its sub keys: would be removed\n")
         self.assertRegex(dry, r"archive +u.l +as a sub key: counts would move to \(other\)\n")
@@ -121,7 +121,7 @@ class Forget(harness.MillraceTest):
             self.assertEqual(len(re.findall(r"archive .*: nothing found%s\n" % ("; slices are not searched" if option == "--dry-run" else ""), none)), 3, none)
             self.assertNotRegex(none, "removed|\\(other\\)|warning")
         self.assertRegex(self.forget("--dry-run", field="nofield"),
-                         r"(?m)^warning +none of the \d+ searched events has the field of --field=nofield: is the name right\?$")
+                         r"(?m)^warning +none of the searched events \(\d+\) has the field of --field=nofield: is the name right\?$")
         self.assertEqual(self.series(user=NAME.decode()), 20)
 
         text = self.forget("--contains")
@@ -330,7 +330,7 @@ class Forget(harness.MillraceTest):
         self.assertEqual(self.series(user=long.decode()), 10)
         text = self.forget("--contains", value=long.decode())
         self.assertRegex(text, r"stream +clicks +11 of 31 lines erased")
-        self.assertRegex(text, r"rejects +1 of 1 lines erased")
+        self.assertRegex(text, r"rejects +1 of 1 line erased")
         self.forget(field="lower(user)", value=long.decode())
         self.assertEqual(self.series(user=long.decode()), 0)
         self.assertEqual(self.files_with(NAME), [])

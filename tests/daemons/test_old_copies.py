@@ -683,7 +683,7 @@ class OldQueues(RelayTest):
         for _ in range(2):
             relay = self.relay()
             self.assertEqual(relay.process.wait(harness.PATIENCE), 65, relay.log)
-            for word in ["stream clicks is an old copy: %d messages, ids %d to %d" % (missing, first, first + missing - 1), "missing"]:
+            for word in ["stream clicks is an old copy: %d %s, ids %d to %d" % (missing, "message" if missing == 1 else "messages", first, first + missing - 1), "missing"]:
                 self.assertIn(word, relay.log)
             command = re.search(r"millrace (producers --queue=default --set=[0-9a-f]{8} --mark=%d)" % first, relay.log)
             self.assertTrue(command, relay.log)

@@ -47,7 +47,7 @@ class Csv(QueueTest):
         done = self.csv(a)
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"the line at byte 8 of ", done.stderr)
-        self.assertIn(b"the record has 1 fields, and the first line has 2", done.stderr)
+        self.assertIn(b"the record has 1 field, and the first line has 2", done.stderr)
         self.assertIn(b"the first 1 record of ", done.stderr)
         self.assertEqual(self.events(), [{"a": 1, "b": 2}])
         done = self.csv("--rejects=" + self.path("rejects"), self.write("a.csv", 'a,b\n1,2\n"x\ny"\n3,4\n5,\'\n6\n'))

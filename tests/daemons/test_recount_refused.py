@@ -178,7 +178,7 @@ class Inputs(RecountTest):
         before = self.files()
         self.millrace("recount", "--from", one)
         refused = self.millrace("compact", "--replace=" + self.recounted, expect=78)
-        self.assertIn("lacks 1 files that the archive counted with `aggregator --input`, the last with %d bytes" %
+        self.assertIn("lacks 1 file that the archive counted with `aggregator --input`, the last with %d bytes" %
                       os.path.getsize(two), refused)
         packed = self.path("packed.gz")
         with gzip.open(packed, "wb") as f:

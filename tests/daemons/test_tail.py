@@ -128,7 +128,7 @@ class RunningPipeline(harness.MillraceTest):
         self.assertEqual(self.run_program("millrace", "status", "--wait", where).returncode, 0)
         seen = ("--from=earliest", "--follow=false")
         self.assertEqual(self.run_program("millrace", "tail", where, *seen).stdout, LINES[0] + b"\n")
-        self.assertRegex(self.run_program("millrace", "top", where, *seen, "--by=l").stdout, rb"^views: 1 lines in .*, 1 values of l\n")
+        self.assertRegex(self.run_program("millrace", "top", where, *seen, "--by=l").stdout, rb"^views: 1 line in .*, 1 value of l\n")
         self.assertIn(b" mark 2 ", self.run_program("millrace", "producers", where).stdout)
         other = self.run_program("millrace", "tail", where, "--follow=false", "--stream=clicks")
         self.assertEqual((other.returncode, other.stderr), (64, b"millrace tail: there is no stream clicks\n"))

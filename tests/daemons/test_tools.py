@@ -37,6 +37,10 @@ class PutTest(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(b'"host":"::1"', self.stored())
 
+    def test_one_event_is_no_plural(self):
+        self.assertRegex(self.put(input=b"x\n").stderr, rb"^millrace put: 1 event posted, ")
+        self.assertRegex(self.put(input=b"").stderr, rb"^millrace put: 0 events posted, ")
+
     def test_standard_input(self):
         self.assertEqual(self.put(input=b"x\ny\n").returncode, 0)
         self.assertEqual(self.stored().rstrip(b"\n"), b"x\ny")

@@ -7,6 +7,7 @@
 #include "tools/put/put_follow.h"
 #include "tools/put/log_format.h"
 
+#include "base/amount.h"
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "base/url.h"
@@ -126,9 +127,11 @@ static void summary(struct put *p, usec_t began)
     if (options_bool(p->o, "quiet"))
         return;
     progress_show(&p->progress, NULL, p->packed_before, p->packed, p->taken, true, clock_monotonic());
-    fprintf(stderr, "millrace put: %" PRIu64 " events posted", p->numbers.posted);
+    fprintf(stderr, "millrace put: %" PRIu64 " %s posted", p->numbers.posted,
+        plural(p->numbers.posted, "event", "events"));
     if (p->numbers.duplicates > 0)
-        fprintf(stderr, ", %" PRIu64 " were stored before", p->numbers.duplicates);
+        fprintf(stderr, ", %" PRIu64 " %s stored before", p->numbers.duplicates,
+            plural(p->numbers.duplicates, "was", "were"));
     if (p->replaced > 0)
         fprintf(stderr, ", %" PRIu64 " with invalid text", p->replaced);
     if (p->resumed > 0)
@@ -145,9 +148,10 @@ static void print_posted(const struct put *p)
     for (size_t i = 0; i < p->n_done; i++) {
         const struct put_done *d = &p->done[i];
         if (d->lines > 0)
-            fprintf(stderr, "%s%s %" PRIu64 " %s%s of %s", n++ > 0 ? ", " : "",
-                d->is_whole ? "all" : "the first", d->lines, p->form.is_csv ? "record" : "line",
-                d->lines == 1 ? "" : "s", strcmp(d->name, "-") == 0 ? "standard input" : d->name);
+            fprintf(stderr, "%s%s %" PRIu64 " %s of %s", n++ > 0 ? ", " : "",
+                d->is_whole ? "all" : "the first", d->lines,
+                p->form.is_csv ? plural(d->lines, "record", "records") : plural(d->lines, "line", "lines"),
+                strcmp(d->name, "-") == 0 ? "standard input" : d->name);
     }
     fprintf(stderr, n == 0 ? "nothing\n" : "\n");
 }

@@ -1,5 +1,6 @@
 #include "tools/put/put_batch.h"
 
+#include "base/amount.h"
 #include "http/client/http_pool.h"
 #include "stream/publisher.h"
 #include "tools/tool.h"
@@ -144,8 +145,8 @@ static int give_up(const struct put_batch *b, const struct publisher_outcome *o,
     if (!why)
         why = *b->config.stopped ? "stopped" : "no progress within --timeout";
     print_reply(b, o);
-    return tool_fail(o->is_temporary ? EX_TEMPFAIL : EX_DATAERR,
-        "%s; %" PRIu64 " events of this run are stored", why, b->s.numbers.posted);
+    return tool_fail(o->is_temporary ? EX_TEMPFAIL : EX_DATAERR, "%s; %" PRIu64 " %s stored", why,
+        b->s.numbers.posted, plural(b->s.numbers.posted, "event of this run is", "events of this run are"));
 }
 
 static int ask_mark(struct put_batch *b, uint64_t *mark, struct bytes *tag)
@@ -249,8 +250,9 @@ static int drop_stored(struct put_batch *b)
     if (!find_mark(b, mark, &n, &sum) || !bytes_equal_str(stored, b->config.tag(b->config.arg, sum)))
         return tool_fail(EX_TEMPFAIL,
             "another put uses the producer %s; the current batch is not stored; run this put again after the "
-            "other put; %" PRIu64 " events of this run are stored",
-            b->config.producer, b->s.numbers.posted);
+            "other put; %" PRIu64 " %s stored",
+            b->config.producer, b->s.numbers.posted,
+            plural(b->s.numbers.posted, "event of this run is", "events of this run are"));
     drop(b, n, bytes_of_lines(b, n));
     b->s.numbers.duplicates += n;
     b->s.mark = b->begun = mark < b->next ? mark : b->next;

@@ -1,5 +1,6 @@
 #include "tools/put/put_counted.h"
 
+#include "base/amount.h"
 #include "base/csv_record.h"
 
 #include <inttypes.h>
@@ -82,8 +83,8 @@ static void print_absent_fields(const struct put_counted *c)
 int put_counted_report(struct put_counted *c, bool is_posted)
 {
     if (c->rejected > 0 && is_posted)
-        tool_fail(0, "warning: %" PRIu64 " of %" PRIu64 " lines cannot be counted: %s (see millrace rejects)",
-            c->rejected, c->lines, c->first.ptr);
+        tool_fail(0, "warning: %" PRIu64 " of %" PRIu64 " %s cannot be counted: %s (see millrace rejects)",
+            c->rejected, c->lines, plural(c->lines, "line", "lines"), c->first.ptr);
     if (c->rejected > 0 && is_posted)
         print_time_column(c);
     if (c->reader && is_posted)

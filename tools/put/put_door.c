@@ -1,5 +1,6 @@
 #include "tools/put/put_door.h"
 
+#include "base/amount.h"
 #include "tools/tool.h"
 
 #include <ctype.h>
@@ -163,7 +164,7 @@ void put_door_report(const struct put_door *d)
             buf_printf(&reasons, "%s%" PRIu64 " %s", reasons.len > 0 ? ", " : "", n,
                 enrich_missed_name((enum enrich_missed)i));
     }
-    tool_fail(0, "warning: %" PRIu64 " events have no visitor (%s); see millrace help privacy",
-        put_door_missed(d), reasons.ptr);
+    tool_fail(0, "warning: %" PRIu64 " %s no visitor (%s); see millrace help privacy", put_door_missed(d),
+        plural(put_door_missed(d), "event has", "events have"), reasons.ptr);
     buf_free(&reasons);
 }

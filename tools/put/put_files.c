@@ -146,7 +146,9 @@ static int check_taken(const struct put_input *in, uint64_t refused_before, bool
     struct put_batch_numbers n = batch->numbers;
     if (batch->lines + n.posted + n.duplicates + n.refused > 0 || has_earlier || put_stopped)
         return 0;
-    if (refused > 0)
+    if (refused == 1)
+        return tool_fail(EX_DATAERR, "%s: its only line was refused", put_input_name(in));
+    if (refused > 1)
         return tool_fail(
             EX_DATAERR, "%s: each of its %" PRIu64 " lines was refused", put_input_name(in), refused);
     return in->put->form.is_csv ? tool_fail(EX_DATAERR, "%s: the file has no record", put_input_name(in)) : 0;

@@ -1,5 +1,6 @@
 #include "tools/put/put_rejects.h"
 
+#include "base/amount.h"
 #include "base/line_source.h"
 #include "base/progress.h"
 #include "base/rfc3339.h"
@@ -107,10 +108,12 @@ int put_rejects_skip(struct put_rejects *r, const char *file, uint64_t offset, u
 void put_rejects_report(struct put_rejects *r, usec_t now, bool last)
 {
     if (last && r->skipped > 0)
-        say("%" PRIu64 " lines that were too long to be read were skipped", r->skipped);
+        say("%" PRIu64 " %s skipped", r->skipped,
+            plural(r->skipped, "line that was too long to be read was",
+                "lines that were too long to be read were"));
     if (!r->file.path || r->n == r->reported || (!last && now - r->reported_at < PUT_REJECTS_REPORT_EVERY))
         return;
-    say("%" PRIu64 " refused lines are in %s", r->n, r->file.path);
+    say("%" PRIu64 " refused %s in %s", r->n, plural(r->n, "line is", "lines are"), r->file.path);
     r->reported = r->n;
     r->reported_at = now;
 }

@@ -9,6 +9,7 @@
  * slices, so the journals include all lines of the slices. A relay's mark is stored in the frame of the published
  * lines, so each id before the mark is published, buried or deleted. The queue is asked before the journals are read,
  * so accepted ids at or above the mark must still be in the queue. */
+#include "base/amount.h"
 #include "tools/run/doctor.h"
 
 #include "counts/counters.h"
@@ -143,14 +144,15 @@ static void compare_sums(struct doctor *d, const struct slice_state *state, stru
         wrong++;
         doctor_find(d, STATUS_DOWN, CHECK,
             "restore a backup, or count the stream again: millrace recount; see millrace help operations",
-            "slice %" PRIu64 ": counter %.*s adds up to %" PRIu64 ", but %" PRIu64 " events were counted",
-            state->number, (int)ns.len, ns.ptr, sum ? *sum : 0, state->tally.events);
+            "slice %" PRIu64 ": counter %.*s adds up to %" PRIu64 ", but %" PRIu64 " %s counted",
+            state->number, (int)ns.len, ns.ptr, sum ? *sum : 0, state->tally.events,
+            plural(state->tally.events, "event was", "events were"));
     }
     if (wrong == 0)
         doctor_find(d, STATUS_FINE, CHECK, NULL,
-            "slice %" PRIu64 ": %" PRIu64
-            " events counted = the sum of each of %zu totals; every block is intact",
-            state->number, state->tally.events, totals);
+            "slice %" PRIu64 ": %" PRIu64 " %s counted = the sum of each of %zu %s; every block is intact",
+            state->number, state->tally.events, plural(state->tally.events, "event", "events"), totals,
+            plural(totals, "total", "totals"));
 }
 
 static void add_parts(struct law *law, const struct slice_state *state)
@@ -283,6 +285,7 @@ static void compare_lines(const struct law *law)
             buf_printf(
                 &ends, "%s%s %" PRIu64 " to %" PRIu64, ends.len ? ", " : "", p->stream, p->from, p->to);
         }
+        const char *noun = plural(lines, "line", "lines");
         if (s->has_other_input)
             doctor_find(law->d, STATUS_FINE, CHECK, NULL,
                 "slice %" PRIu64 ": lines not compared: it also counts files or rejects that were put back",
@@ -292,9 +295,9 @@ static void compare_lines(const struct law *law)
                 "slice %" PRIu64 ": lines not compared: the streams no longer have them", s->number);
         else if (lines == taken)
             doctor_find(law->d, STATUS_FINE, CHECK, NULL,
-                "slice %" PRIu64 ": %" PRIu64 " lines published = %" PRIu64 " counted + %" PRIu64
+                "slice %" PRIu64 ": %" PRIu64 " %s published = %" PRIu64 " counted + %" PRIu64
                 " skipped + %" PRIu64 " rejected (offsets of %s)",
-                s->number, lines, s->tally.events, s->tally.skipped, s->tally.rejected,
+                s->number, lines, noun, s->tally.events, s->tally.skipped, s->tally.rejected,
                 ends.ptr ? ends.ptr : "no stream");
         else
             doctor_find(law->d, STATUS_DOWN, CHECK,
@@ -302,9 +305,9 @@ static void compare_lines(const struct law *law)
                     ? REPAIRED
                     : "count the stream again: millrace recount; not after a restored copy was accepted: see "
                       "millrace help recovery, \"Copies of single directories\"",
-                "slice %" PRIu64 ": %" PRIu64 " lines published, but %" PRIu64 " counted + %" PRIu64
+                "slice %" PRIu64 ": %" PRIu64 " %s published, but %" PRIu64 " counted + %" PRIu64
                 " skipped + %" PRIu64 " rejected (offsets of %s)",
-                s->number, lines, s->tally.events, s->tally.skipped, s->tally.rejected,
+                s->number, lines, noun, s->tally.events, s->tally.skipped, s->tally.rejected,
                 ends.ptr ? ends.ptr : "no stream");
         buf_free(&ends);
     }
@@ -335,8 +338,8 @@ static void compare_queue(const struct law *law)
         return;
     if (q->published > to - from)
         doctor_find(law->d, STATUS_DOWN, CHECK, "millrace producers shows the marks",
-            "queue %s: %" PRIu64 " lines published for %" PRIu64 " message ids", q->name, q->published,
-            to - from);
+            "queue %s: %" PRIu64 " %s published for %" PRIu64 " message %s", q->name, q->published,
+            plural(q->published, "line", "lines"), to - from, plural(to - from, "id", "ids"));
     else if (gone > q->buried || above > q->depth + q->buried)
         doctor_find(law->d, STATUS_ATTENTION, CHECK,
             law->is_repaired
@@ -382,6 +385,7 @@ static void compare_archive(const struct law *law, const struct manifest *m)
     struct sums *sums = mem_zalloc(sizeof *sums);
     size_t equal = 0, more = 0;
     struct buf less = {0};
+    const char *noun = plural(next->before.events, "event", "events");
     bool ok = add_exported(law->d, sums);
     for (size_t i = 0; ok && i < sums->count; i++) {
         struct bytes ns = bytes_str(sums->ns[i]);
@@ -397,20 +401,20 @@ static void compare_archive(const struct law *law, const struct manifest *m)
             law->d, STATUS_DOWN, CHECK, "millrace compact --verify", "the archive cannot be exported");
     else if (less.len == 0)
         doctor_find(law->d, STATUS_FINE, CHECK, NULL,
-            "archive through slice %" PRIu64 ": %" PRIu64 " events counted = the sum of each of %zu totals",
-            m->through, next->before.events, equal);
+            "archive through slice %" PRIu64 ": %" PRIu64 " %s counted = the sum of each of %zu %s",
+            m->through, next->before.events, noun, equal, plural(equal, "total", "totals"));
     else if (m->recounted.made > 0)
         doctor_find(law->d, STATUS_FINE, CHECK, NULL,
             "archive through slice %" PRIu64 ": not compared: it was recounted", m->through);
     else if (m->n_imports > 0)
         doctor_find(law->d, STATUS_FINE, CHECK, NULL,
-            "archive through slice %" PRIu64 ": not compared: it has %zu imported files", m->through,
-            m->n_imports);
+            "archive through slice %" PRIu64 ": not compared: it has %zu imported %s", m->through,
+            m->n_imports, plural(m->n_imports, "file", "files"));
     else
         doctor_find(law->d, more ? STATUS_DOWN : STATUS_ATTENTION, CHECK,
             "expected after --drop-before, --forget or a counter added later; else restore a backup",
-            "archive through slice %" PRIu64 ": %" PRIu64 " events counted, but the totals add up to %s",
-            m->through, next->before.events, less.ptr);
+            "archive through slice %" PRIu64 ": %" PRIu64 " %s counted, but the totals add up to %s",
+            m->through, next->before.events, noun, less.ptr);
     free(sums);
     buf_free(&less);
 }

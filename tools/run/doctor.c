@@ -1,6 +1,7 @@
 /* millrace doctor: checks disk, permissions, clock, limits, versions, files and the conservation law of a pipeline. */
 #include "tools/run/doctor.h"
 
+#include "base/amount.h"
 #include "base/io.h"
 #include "daemon/daemon.h"
 #include "enrich/door_settings.h"
@@ -60,22 +61,24 @@ static void check_versions(struct doctor *d)
         same += version.len > 0 && !is_other;
     }
     if (same > 0)
-        doctor_find(d, STATUS_FINE, "versions", NULL, "%zu daemons run " MILLRACE_VERSION, same);
+        doctor_find(d, STATUS_FINE, "versions", NULL, "%zu %s " MILLRACE_VERSION, same,
+            plural(same, "daemon runs", "daemons run"));
 }
 
 static void check_disk(struct doctor *d)
 {
     struct statvfs fs;
+    char is_free[SIZE_TEXT], all[SIZE_TEXT];
     if (statvfs(d->data_dir, &fs) != 0)
-        doctor_find(d, STATUS_DOWN, "disk", "name the directory: --data-dir=DIR, or --config=FILE", "%s: %s",
-            d->data_dir, strerror(errno));
+        doctor_find(d, STATUS_DOWN, "disk", "name the directory: --data-dir=DIR, or --config=FILE", "%s: %s", d->data_dir, strerror(errno));
     else if (fs.f_files > 0 && fs.f_favail < INODES_MIN)
         doctor_find(d, STATUS_ATTENTION, "disk", "delete files: df -i shows the file system",
-            "%s has %" PRIu64 " free inodes", d->data_dir, (uint64_t)fs.f_favail);
+            "%s has %" PRIu64 " free %s", d->data_dir, (uint64_t)fs.f_favail,
+            plural(fs.f_favail, "inode", "inodes"));
     else
         doctor_find(d, d->status.is_disk_low ? STATUS_ATTENTION : STATUS_FINE, "disk",
-            d->status.is_disk_low ? DAEMON_DISK_LOW : NULL, "%.1f GB of %.1f GB free",
-            (double)fs.f_bavail * (double)fs.f_frsize / 1e9, (double)fs.f_blocks * (double)fs.f_frsize / 1e9);
+            d->status.is_disk_low ? DAEMON_DISK_LOW : NULL, "%s of %s free",
+            size_write(is_free, fs.f_bavail * fs.f_frsize), size_write(all, fs.f_blocks * fs.f_frsize));
 }
 
 /* Checks the owner and the mode of a file or directory. The daemons cannot write entries of another user; entries
@@ -218,9 +221,9 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
     enum journal_result r = journal_inspect(path, on_inspect, &damage, error, sizeof error);
     char *remedy = mem_printf("stop the daemon, then: millrace journal repair %s", path);
     if (r == JOURNAL_OK)
-        doctor_find(d, STATUS_FINE, "journals", NULL,
-            "%s: %" PRIu64 " frames in %" PRIu64 " segments are intact", path, damage.sum.frames,
-            damage.sum.segments);
+        doctor_find(d, STATUS_FINE, "journals", NULL, "%s: %" PRIu64 " %s in %" PRIu64 " %s, intact", path,
+            damage.sum.frames, plural(damage.sum.frames, "frame", "frames"), damage.sum.segments,
+            plural(damage.sum.segments, "segment", "segments"));
     else
         doctor_find(d, STATUS_DOWN, "journals", r == JOURNAL_DAMAGED ? remedy : doctor_unreadable, "%s",
             damage.first[0] ? damage.first : error);
@@ -299,7 +302,8 @@ static void check_key_file(struct doctor *d, const struct door_settings *s)
         doctor_find(d, STATUS_ATTENTION, "visitors", "start the pipeline, or delete the file",
             "%s has a key that should be deleted, because no door is running", path);
     else
-        doctor_find(d, STATUS_FINE, "visitors", NULL, "%s has %zu keys", path, set.n);
+        doctor_find(
+            d, STATUS_FINE, "visitors", NULL, "%s has %zu %s", path, set.n, plural(set.n, "key", "keys"));
     explicit_bzero(&set, sizeof set);
     buf_free(&text);
     buf_free(&remedy);

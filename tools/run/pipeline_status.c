@@ -1,5 +1,6 @@
 #include "tools/run/pipeline_status.h"
 
+#include "base/amount.h"
 #include "base/io.h"
 #include "base/rfc3339.h"
 #include "counts/manifest.h"
@@ -325,14 +326,14 @@ void status_format_age(char out[STATUS_AGE_TEXT], int64_t seconds)
     static const struct {
         int64_t from, unit;
         const char *name;
-    } units[] = {
-        {172800, 86400, "days"}, {7200, 3600, "hours"}, {120, 60, "minutes"}, {INT64_MIN, 1, "seconds"}};
+    } units[] = {{172800, 86400, "day"}, {7200, 3600, "hour"}, {120, 60, "minute"}, {INT64_MIN, 1, "second"}};
     size_t i = 0;
     if (seconds < 0)
         seconds = 0; /* a clock that is set back is reported as a problem */
     while (seconds < units[i].from)
         i++;
-    snprintf(out, STATUS_AGE_TEXT, "%" PRId64 " %s", seconds / units[i].unit, units[i].name);
+    snprintf(out, STATUS_AGE_TEXT, "%" PRId64 " %s%s", seconds / units[i].unit, units[i].name,
+        plural((uint64_t)(seconds / units[i].unit), "", "s"));
 }
 
 /* Returns "last error 3 minutes ago: TEXT". The caller frees the text. */
@@ -444,8 +445,8 @@ static void add_restarts(struct pipeline_status *s, size_t i)
     char age[STATUS_AGE_TEXT], *error = last_error(p);
     status_format_age(age, clock_wall() / USEC_PER_SEC - p->restarted_at);
     add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
-        "%s was restarted %u time%s, the last %s ago; %s", pipeline_daemon_name(i), p->restarts,
-        p->restarts == 1 ? "" : "s", age, error);
+        "%s was restarted %u %s, the last %s ago; %s", pipeline_daemon_name(i), p->restarts,
+        plural(p->restarts, "time", "times"), age, error);
     free(error);
 }
 
@@ -517,12 +518,6 @@ static bool is_of_disk(const struct pipeline_status *s, const struct status_prob
     return own == device;
 }
 
-static const char *format_bytes(char out[24], double n)
-{
-    snprintf(out, 24, "%.1f %s", n / (n < 1e9 ? 1e6 : 1e9), n < 1e9 ? "MB" : "GB");
-    return out;
-}
-
 #define STOPS "; this stops "
 /* Removes the problems that more space on the disk ends. Appends STOPS and the names of the stopped work to the
  * text. */
@@ -557,14 +552,13 @@ static enum status_level fold_disk(struct pipeline_status *s, dev_t device, stru
 static void look_at_disk(
     struct pipeline_status *s, const char *dir, dev_t device, const struct statvfs *fs, bool fills)
 {
-    char is_free[24], all[24];
+    char is_free[SIZE_TEXT], all[SIZE_TEXT];
     struct buf text = {0};
-    double size = (double)fs->f_blocks * (double)fs->f_frsize,
-           left = (double)fs->f_bavail * (double)fs->f_frsize;
-    buf_printf(&text, "the disk of %s has %s of %s free%s", dir, format_bytes(is_free, left),
-        format_bytes(all, size), fills ? " and is full within three days" : "");
+    uint64_t size = fs->f_blocks * fs->f_frsize, left = fs->f_bavail * fs->f_frsize;
+    buf_printf(&text, "the disk of %s has %s of %s free%s", dir, size_write(is_free, left),
+        size_write(all, size), fills ? " and is full within three days" : "");
     enum status_level level = fold_disk(s, device, &text);
-    bool is_low = left < DISK_FREE_MIN * size, is_full = strstr(text.ptr, STOPS) != NULL;
+    bool is_low = (double)left < DISK_FREE_MIN * (double)size, is_full = strstr(text.ptr, STOPS) != NULL;
     s->is_disk_low = s->is_disk_low || is_low || fills;
     if (is_low || fills || level > STATUS_FINE)
         add_problem(s, level > STATUS_ATTENTION ? level : STATUS_ATTENTION,
@@ -721,7 +715,8 @@ static void add_put(const struct put_report *r, void *arg)
                            : NULL;
     if (is_kept && n > 0)
         add_problem(s, STATUS_ATTENTION, remedy,
-            "millrace put --producer=%s refused %" PRIu64 " lines; the last: %s", r->producer, n, r->why);
+            "millrace put --producer=%s refused %" PRIu64 " %s; the last: %s", r->producer, n,
+            plural(n, "line", "lines"), r->why);
     else if (is_kept && st.st_size > 0)
         add_problem(
             s, STATUS_ATTENTION, remedy, "an earlier millrace put --producer=%s refused lines", r->producer);
@@ -745,7 +740,8 @@ static void add_put(const struct put_report *r, void *arg)
 static void look_at_up(struct pipeline_status *s)
 {
     const struct pipeline *p = &s->pipeline;
-    int64_t minutes = (clock_wall() / USEC_PER_SEC - p->wrong_since) / 60;
+    char age[STATUS_AGE_TEXT];
+    status_format_age(age, clock_wall() / USEC_PER_SEC - p->wrong_since);
     const char *file = p->config_path ? p->config_path : "FILE";
     char *remedy = p->has_ended
                        ? command_after(s, p->end_remedy ? p->end_remedy : "", START)
@@ -765,17 +761,17 @@ static void look_at_up(struct pipeline_status *s)
             s, STATUS_ATTENTION, DAEMON_WAIT, "`millrace up` (process %" PRId64 ") is starting", p->starting);
     else if (p->wrong_since)
         add_problem(s, STATUS_ATTENTION, remedy,
-            "the configuration %s is wrong, so the reload of %" PRId64
-            " minutes ago changed nothing; a daemon that "
-            "restarts cannot start",
-            file, minutes > 0 ? minutes : 0);
+            "the configuration %s is wrong, so the reload of %s ago changed nothing; a daemon that restarts "
+            "cannot "
+            "start",
+            file, age);
     free(remedy);
     if (!is_up_away(s) && p->log_dropped > 0)
         add_problem(s, STATUS_ATTENTION,
             "see the program that reads the log; after a restart of `millrace up` the number is 0",
-            "%" PRIu64 " lines of the log were dropped: the reader of `millrace up`'s standard error was too "
+            "%" PRIu64 " %s of the log %s dropped: the reader of `millrace up`'s standard error was too "
             "slow or has ended, or its disk is full",
-            p->log_dropped);
+            p->log_dropped, plural(p->log_dropped, "line", "lines"), plural(p->log_dropped, "was", "were"));
 }
 
 void pipeline_status_take(struct pipeline_status *s, const struct config *config, const char *data_dir)

@@ -2,6 +2,7 @@
  * counted. */
 #include "tools/run/pipeline_status.h"
 
+#include "base/amount.h"
 #include "base/rfc3339.h"
 
 #include <inttypes.h>
@@ -167,7 +168,7 @@ static void print_rejects(const struct pipeline_status *s)
 
 static void print_facts(const struct pipeline_status *s)
 {
-    char text[RFC3339_TEXT], age[STATUS_AGE_TEXT];
+    char text[RFC3339_TEXT], age[STATUS_AGE_TEXT], disk_free[SIZE_TEXT], disk_size[SIZE_TEXT];
     int64_t now = clock_wall() / USEC_PER_SEC;
     status_format_age(age, now - s->complete_until);
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
@@ -188,8 +189,8 @@ static void print_facts(const struct pipeline_status *s)
     if (next && !s->pipeline.has_ended && !s->pipeline.starting)
         printf("compaction      %s\n", next);
     if (s->disk_size > 0) {
-        printf("disk            %.1f GB of %.1f GB free", (double)s->disk_free / 1e9,
-            (double)s->disk_size / 1e9);
+        printf("disk            %s of %s free", size_write(disk_free, (uint64_t)s->disk_free),
+            size_write(disk_size, (uint64_t)s->disk_size));
         if (s->days_until_full >= 0)
             printf(", full in %.0f days", s->days_until_full);
         putchar('\n');
@@ -302,8 +303,8 @@ static int wait_settled(const struct options *o, struct pipeline_status *s)
         if (!s->daemons[i].ready)
             fprintf(stderr, "%s %s: %s\n", waiting, peers[i].name, s->daemons[i].state);
     if (s->depth > 0)
-        fprintf(stderr, "%s %" PRIu64 " messages on queue %s\n", waiting, s->depth,
-            pipeline_counted_queue(s->config));
+        fprintf(stderr, "%s %" PRIu64 " %s on queue %s\n", waiting, s->depth,
+            plural(s->depth, "message", "messages"), pipeline_counted_queue(s->config));
     if (s->lag > 0)
         fprintf(stderr, "%s %" PRIu64 " uncounted bytes of streams\n", waiting, s->lag);
     return s->level == STATUS_FINE ? STATUS_ATTENTION : (int)s->level;

@@ -42,12 +42,12 @@ static void the_window_moves(void **state)
     all.rejected++;
     line_watch_tick(w, 1000 * USEC_PER_SEC + 1, &all);
     line_watch_describe(w, &text);
-    assert_string_equal(text.ptr, "0 events counted, 1 lines rejected in the last minute: again; first at "
+    assert_string_equal(text.ptr, "0 events counted, 1 line rejected in the last minute: again; first at "
                                   "offset 55 of clicks: `{\"a\":?}`");
     line_watch_hide_lines(w);
     buf_clear(&text);
     line_watch_describe(w, &text);
-    assert_string_equal(text.ptr, "0 events counted, 1 lines rejected in the last minute: again");
+    assert_string_equal(text.ptr, "0 events counted, 1 line rejected in the last minute: again");
     reject(w, "again", 66);
     all.rejected++;
     line_watch_tick(w, 1000 * USEC_PER_SEC + 2, &all);

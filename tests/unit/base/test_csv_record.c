@@ -151,7 +151,7 @@ static void test_wrong_records(void **state)
 {
     (void)state;
     check("a,b\n1\n1,2,3\n4,5\n",
-        "!the record has 1 fields, and the first line has 2!the record has 3 "
+        "!the record has 1 field, and the first line has 2!the record has 3 "
         "fields, and the first line has 2; quotes must enclose a value that contains the delimiter"
         "{\"a\":4,\"b\":5}");
     check("a\nx\"y\nz\n", "!a quote within a value without quotes{\"a\":\"z\"}");
