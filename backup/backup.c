@@ -316,7 +316,10 @@ static enum backup_result begin(struct backup *b)
             r = lock_directory(b, p, b->spec->places[p]);
         }
     if (r == BACKUP_OK && found == 0)
-        return error_set(b->error, BACKUP_MISSING, "no data of a pipeline at %.600s", b->spec->places[0]);
+        return error_set(b->error, BACKUP_MISSING,
+            "no data of a pipeline at %.600s; run this command in the directory of `millrace up`, or name "
+            "the data directory: --data-dir=DIR",
+            b->spec->places[0]);
     if (r == BACKUP_OK)
         r = tree_remove(b->temporary, b->error);
     if (r == BACKUP_OK && io->mkdir(b->temporary, 0700) != 0)

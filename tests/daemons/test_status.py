@@ -111,6 +111,41 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual((done.returncode, text.count("!!")), (2, 1), text)
         self.assertIn("the pipeline of %s is not started: no daemon answers\n -> start it: millrace up" % self.path("data"), text)
 
+    def test_a_relative_directory_that_is_elsewhere(self):
+        """The daemons answer, but their files are not below the working directory."""
+        ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")}
+        self.up(**ports).wait_ready()
+        config = self.write("q.conf", harness.pipeline_config("elsewhere", USERS_BY_COUNTRY, **ports))
+        problem = "the directory %s does not exist, so disk, archive, restarts and puts are not known" % self.path("elsewhere")
+        done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
+        look = json.loads(done.stdout)
+        self.assertEqual(([p["problem"] for p in look["problems"]], look["level"], done.returncode), ([problem], "needs attention", 1))
+        self.assertIn("--data-dir=DIR", look["problems"][0]["remedy"])
+        done = self.run_program("millrace", "doctor", "--fast", "--config", config)
+        self.assertIn("fail  disk          elsewhere: No such file or directory\n   -> run this command in the directory of `millrace up`", done.stdout.decode())
+        done = self.run_program("millrace", "backup", "--config", config, "copy")
+        self.assertEqual((done.returncode, os.path.exists(self.path("copy"))), (66, False))
+        self.assertIn(b"no data of a pipeline at elsewhere/simplequeue; run this command in the directory of `millrace up`", done.stderr)
+
+    def test_a_queue_that_no_reader_takes_from(self):
+        pipeline = self.up().wait_ready()
+        problem = "messages wait in queue other%s, and no reader has taken one since simplequeue started"
+
+        def put(queue):
+            self.assertEqual(pipeline.ask("simplequeue", "POST", "/put?queue=" + queue, b'{"t":1332637200,"l":"a"}').status, 200)
+        put("other")
+        put("default")
+        look = self.look_until(lambda status, look: status == 1 and [p["problem"] for p in look["problems"]] == [problem % ""])
+        self.assertEqual(look["problems"][0]["remedy"], "post events to the queue default, which is counted; or start a reader: "
+                         "millrace help readers")
+        for name, more in (("z1", " and in 1 more queue"), ("z2", " and in 2 more queues")):
+            put(name)
+            self.look_until(lambda status, look: [p["problem"] for p in look["problems"]] == [problem % more])
+        for name in ("z1", "z2", "other"):
+            self.assertEqual(pipeline.ask("simplequeue", "GET", "/get?queue=" + name).status, 200)
+        put("other")
+        self.look_until(lambda status, look: status == 0)
+
     def test_another_program_at_a_daemons_port(self):
         server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
         self.addCleanup(server.server_close)

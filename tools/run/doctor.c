@@ -70,7 +70,7 @@ static void check_disk(struct doctor *d)
     struct statvfs fs;
     char is_free[SIZE_TEXT], all[SIZE_TEXT];
     if (statvfs(d->data_dir, &fs) != 0)
-        doctor_find(d, STATUS_DOWN, "disk", "name the directory: --data-dir=DIR, or --config=FILE", "%s: %s", d->data_dir, strerror(errno));
+        doctor_find(d, STATUS_DOWN, "disk", PIPELINE_PLACE_REMEDY, "%s: %s", d->data_dir, strerror(errno));
     else if (fs.f_files > 0 && fs.f_favail < INODES_MIN)
         doctor_find(d, STATUS_ATTENTION, "disk", "delete files: df -i shows the file system",
             "%s has %" PRIu64 " free %s", d->data_dir, (uint64_t)fs.f_favail,

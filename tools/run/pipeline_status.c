@@ -7,6 +7,7 @@
 #include "counts/slice_files.h"
 #include "daemon/daemon.h"
 #include "tools/put/put_report.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +162,40 @@ static void append_queue(const struct json_doc *stats, struct bytes name, struct
     }
 }
 
+/* True if messages wait in a queue that no reader uses. */
+static bool is_unread(const struct json_doc *stats, const char *queue)
+{
+    return json_doc_number(stats, "/queues/%s/ready", queue) > 0 &&
+           json_doc_number(stats, "/messages_got_total/queue=\"%s\"", queue) == 0 &&
+           json_doc_text(stats, "/queues/%s/follower", queue).len == 0;
+}
+
+/* Adds one problem for all queues that are not counted and that no reader uses. Their names may be mistakes of senders. */
+static void look_at_readers(struct pipeline_status *s, const struct json_doc *stats)
+{
+    const char *counted = pipeline_counted_queue(s->config);
+    char queue[NAME_LEN_MAX + 1], first[NAME_LEN_MAX + 1];
+    size_t unread = 0;
+    for (size_t i = 0; i < json_doc_length(stats, "/queues"); i++) {
+        struct bytes name = json_doc_name(stats, "/queues", i);
+        snprintf(queue, sizeof queue, "%.*s", (int)name.len, name.ptr);
+        if (strcmp(queue, counted) != 0 && is_unread(stats, queue) && unread++ == 0)
+            memcpy(first, queue, sizeof first);
+    }
+    if (unread == 0)
+        return;
+    char *remedy = mem_printf(
+        "post events to the queue %s, which is counted; or start a reader: millrace help readers", counted);
+    char *others = unread > 1
+                       ? mem_printf(" and in %zu more %s", unread - 1, plural(unread - 1, "queue", "queues"))
+                       : NULL;
+    add_problem(s, STATUS_ATTENTION, remedy,
+        "messages wait in queue %s%s, and no reader has taken one since simplequeue started", first,
+        others ? others : "");
+    free(others);
+    free(remedy);
+}
+
 /* Checks all queues. `depth` is the depth of the counted queue, because events of other queues do not reach the
  * counted streams. */
 static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
@@ -178,6 +213,7 @@ static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
         append_queue(d->stats, name, &notes);
         add_notices(s, "", d->stats, 0, "/queues/%.*s/notices", (int)name.len, name.ptr);
     }
+    look_at_readers(s, d->stats);
     d->waiting = ok ? (int64_t)s->depth : -1;
     d->lag = s->depth == 0 ? 0 : -1;
     add_detail(d, "depth %" PRIu64, s->depth);
@@ -680,12 +716,26 @@ static void look_at_clock(struct pipeline_status *s)
         }
 }
 
+/* Adds a problem if the directory of the pipeline does not exist here. */
+static void look_at_place(struct pipeline_status *s)
+{
+    const char *dir = s->pipeline.data_dir;
+    char *here = *dir == '/' ? NULL : getcwd(NULL, 0);
+    if (access(dir, F_OK) != 0 && errno == ENOENT)
+        add_problem(s, STATUS_ATTENTION, PIPELINE_PLACE_REMEDY,
+            "the directory %s%s%s does not exist, so disk, archive, restarts and puts are not known",
+            here ? here : "", here ? "/" : "", dir);
+    free(here);
+}
+
 /* Adds one problem if run.json cannot be read and no daemon answers, because the pipeline is not started. */
 static void judge_unknown(struct pipeline_status *s)
 {
     for (size_t i = 0; i < PEERS; i++)
-        if (strcmp(s->daemons[i].state, "unreachable") != 0)
+        if (strcmp(s->daemons[i].state, "unreachable") != 0) {
+            look_at_place(s);
             return;
+        }
     while (s->n_problems > 0) {
         struct status_problem *p = &s->problems[--s->n_problems];
         free(p->text);
