@@ -1,7 +1,6 @@
 #include "counts/bucket.h"
 
-#include "counts/key_text.h"
-
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #define PLAIN_MAX 9
 #define NUMBER_TEXT 32 /* bytes of an integer, or of a double with 17 digits, with NUL */
 #define SHORT_DIGITS                                                                                         \
-    14 /* digits after the first one; a double preserves each decimal of at most so many digits */
+    14 /* digits after the first one: every decimal with so many digits keeps them in a double */
 #define ALL_DIGITS 16 /* digits after the first one that distinguish all doubles */
 
 struct parts {
@@ -49,12 +48,12 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Reads a decimal of any length from a text that is not empty. Returns false if the text is not a decimal. */
+/* Reads a decimal of any length. Returns false if the text is not a decimal. */
 static bool read_decimal(struct bytes text, struct parts *p)
 {
     const char *at = text.ptr, *end = text.ptr + text.len, *point = NULL;
     int taken = 0, integers = 0;
-    *p = (struct parts){.is_negative = *at == '-'};
+    *p = (struct parts){.is_negative = text.len > 0 && *at == '-'};
     at += p->is_negative;
     for (const char *first = at; at < end; at++) {
         if (*at == '.' && !point && at > first) {
@@ -71,7 +70,7 @@ static bool read_decimal(struct bytes text, struct parts *p)
         if (taken++ < 2)
             p->digits = p->digits * 10 + (*at - '0');
     }
-    if (!is_digit(end[-1]))
+    if (text.len == 0 || !is_digit(end[-1]))
         return false;
     p->digits *= taken == 1 ? 10 : 1;
     p->exponent += integers - 1;
@@ -92,14 +91,26 @@ static struct parts read_double(double value)
 
 const char *bucket_read(const struct json_value *v, int *bucket)
 {
-    char digits[KEY_TEXT_DIGITS];
-    struct bytes text;
+    char digits[NUMBER_TEXT];
+    struct bytes text = bytes_of(digits, 0);
     struct parts p;
-    if (v->type == JSON_F64)
+    switch (v->type) {
+    case JSON_STRING:
+        text = v->v.string;
+        break;
+    case JSON_I64:
+        text.len = (size_t)snprintf(digits, sizeof digits, "%" PRId64, v->v.i64);
+        break;
+    case JSON_U64:
+        text.len = (size_t)snprintf(digits, sizeof digits, "%" PRIu64, v->v.u64);
+        break;
+    case JSON_F64:
         p = read_double(v->v.f64);
-    else if (key_text_of(v, digits, &text) || text.len == 0 || !read_decimal(text, &p))
+        return join(&p, bucket);
+    default:
         return "is not a decimal";
-    return join(&p, bucket);
+    }
+    return read_decimal(text, &p) ? join(&p, bucket) : "is not a decimal";
 }
 
 /* Writes the number digits * 10^(exponent - n + 1), where `digits` has n digits. */

@@ -161,7 +161,6 @@ class Guides(harness.MillraceTest):
             "ln -s /var/lib/millrace/archive archive && cp archive/current/shard-0-of-1.csv /tmp/all.csv"], treat=[
             ("millrace compactor --archive=archive --aggregator-url=none", "(mkdir new && cd new && cp ../clicks-2011.csv . && {raw} && grep -q ann archive/current/*.csv)"),
             ("millrace compact --config clicks.conf --forget-sub='v.u", "printf 'v.u|ann.c3p,=1\\n' | millrace compact --config clicks.conf --import - && {raw}"),
-            ("millrace compact --config clicks.conf --aggregator-url=none --forget", "millrace put --quiet clicks.ndjson; {raw}"),
             ("millrace compact --config clicks.conf --replace=DIR", "millrace compact && millrace recount && eval \"$(echo {} | sed s,DIR,/var/lib/millrace/recount,)\"; [ $? = 78 ]"),
             ("grep ", "cp /tmp/all.csv archive/current/shard-0-of-1.csv; {raw}"),
         ], skipped=("[compactor]", "15 3 ", "systemctl"))
