@@ -572,6 +572,15 @@ void queue_follow_rewind(struct queue *q, uint64_t from)
         q->position = from;
 }
 
+void queue_follow_skip(struct queue *q, uint64_t from)
+{
+    assert(from <= q->state.next_id);
+    if (q->position < from)
+        q->position = from;
+    if (q->state.sent < from)
+        q->state.sent = from;
+}
+
 bool queue_follow_next(struct queue *q, uint64_t *id)
 {
     return next_ready(q, q->position, id);

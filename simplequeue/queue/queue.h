@@ -205,6 +205,8 @@ uint64_t queue_follow(struct queue *q);
 void queue_unfollow(struct queue *q);
 /* Makes the follower's next read begin at id `from`, because the reply with the messages from `from` on was lost. */
 void queue_follow_rewind(struct queue *q, uint64_t from);
+/* Skips the messages before id `from`, which the follower has from an earlier follow. They count as sent. */
+void queue_follow_skip(struct queue *q, uint64_t from);
 /* Finds the next message to send to the follower. */
 bool queue_follow_next(struct queue *q, uint64_t *id);
 /* Appends the ids of the next ready messages whose ids are less than `before` to *out, with the limits of queue_take.

@@ -33,6 +33,8 @@ struct reserve {
  * the daemon). */
 struct settled {
     uint64_t below;
+    uint64_t
+        mark; /* the destination has the messages before `mark`, but may still lose those from `below` on */
     struct bytes opening, destination; /* borrowed from the request */
 };
 
@@ -311,18 +313,20 @@ static void settle_then_reserve(struct reserve *r, struct named_queue *q, const 
     char members[48];
     uint64_t acked = settled_below(q, s->destination);
     struct queue_difference differs;
-    if (!queue_openings_is_past(named_queue_openings(q), queue_state(named_queue_core(q))->next_id, s->below,
+    if (!queue_openings_is_past(named_queue_openings(q), queue_state(named_queue_core(q))->next_id, s->mark,
             s->opening, &differs)) {
         refuse_history(end(r, q), q, &differs, acked);
         return;
     }
-    if (acked > s->below) {
+    if (acked > s->mark) {
         snprintf(members, sizeof members, "\"acked_below\":\"%llu\"", (unsigned long long)acked);
         http_problem_with(end(r, q), 409, "destination-behind", members,
             "the destination has lost messages below id %llu that were settled for it",
             (unsigned long long)acked);
         return;
     }
+    if (s->mark > s->below)
+        queue_follow_skip(named_queue_core(q), s->mark);
     struct pending *p = pending_new(r->server, r->req, q);
     p->reserve = r;
     enum queue_result result = named_queue_settle(q, s->below, s->destination, queue_loop_now(), ack_done, p);
@@ -337,7 +341,7 @@ static void settle_then_reserve(struct reserve *r, struct named_queue *q, const 
 /* Reads the parameters of the follower. Refuses parameters that only the follower, or only other readers, may give. */
 static bool param_follow(struct reserve *r, struct settled *s)
 {
-    static const char *const of_follower[] = {"from", "settle", "opening", "destination", NULL};
+    static const char *const of_follower[] = {"from", "settle", "mark", "opening", "destination", NULL};
     static const char *const of_others[] = {"lease", "reader", "ack", NULL};
     struct http_request *req = r->req;
     struct bytes text;
@@ -356,6 +360,7 @@ static bool param_follow(struct reserve *r, struct settled *s)
     return http_param_u64(req, "follow", 0, 1, UINT64_MAX, &r->follow) &&
            http_param_u64(req, "from", 0, 0, UINT64_MAX, &r->from) &&
            http_param_u64(req, "settle", 0, 0, UINT64_MAX, &s->below) &&
+           http_param_u64(req, "mark", s->below, s->below, UINT64_MAX, &s->mark) &&
            param_destination(req, &s->destination);
 }
 

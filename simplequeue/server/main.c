@@ -335,9 +335,9 @@ static const struct http_route queue_routes[] = {
         "take messages: ?items=&separator="),
     HTTP_ROUTE("/dump", GET_OR_POST, BITLY, http_dump, "queue from", "list the ready messages: ?from="),
     HTTP_ROUTE("/reserve", GET_OR_POST, READY | NO_HEAD, http_reserve,
-        "queue items lease wait reader ack follow from settle opening destination",
+        "queue items lease wait reader ack follow from settle mark opening destination",
         "lease messages: ?items=&lease=&wait=&reader=&ack=; as the follower: "
-        "?follow=&from=&settle=&opening=&items=&wait=&destination="),
+        "?follow=&from=&settle=&mark=&opening=&items=&wait=&destination="),
     HTTP_ROUTE("/ack", GET_OR_POST, READY | NO_HEAD, http_ack, "queue lease id",
         "delete leased messages: ?lease=&id="),
     HTTP_ROUTE("/nack", GET_OR_POST, READY | NO_HEAD, http_nack, "queue lease id delay",

@@ -151,6 +151,22 @@ class Everywhere:
         self.assertEqual(q.post("/kick").json(), {"kicked": 1})
         self.assertEqual(self.read(q, f, 4, "settle=4"), [(4, 2, b"b")])
 
+    def test_what_the_destination_may_still_lose_stays(self):
+        q = self.queue("--max-depth=4", "--overflow-log=" + self.path("overflow"))
+        q.post("/mput", b"a\nb\nc\nd")
+        f = self.follow(q)
+        self.assertEqual(self.ids(q, f, 3, "items=9&settle=0&mark=3"), [3, 4])  # 1 and 2 are of an earlier follow
+        self.assertEqual(self.numbers(q)["depth"], 4)
+        self.expect(q.post("/mput", b"e"), 503, "queue-full")  # 1 and 2 are not evicted
+        self.assertEqual(self.ids(q, f, 5, "settle=2&mark=4&destination=dest"), [])
+        self.assertEqual(self.numbers(q)["depth"], 3)
+        self.assertEqual(q.get("/producer?producer=dest").json()["mark"], "2")
+        problem = self.expect(q.get("/reserve?follow=%s&from=5&settle=0&mark=1&destination=dest" % f), 409, "destination-behind")
+        self.assertEqual(problem.json()["acked_below"], "2")
+        self.expect(q.get("/reserve?follow=%s&from=5&settle=2&mark=6" % f), 409, "other-history")
+        f = self.follow(q)
+        self.assertEqual(self.ids(q, f, 1, "items=9&settle=2&mark=2"), [2, 3, 4])
+
     def test_unfollow(self):
         q = self.queue()
         nobody = {"unfollowed": False, "reader": ""}
@@ -178,7 +194,8 @@ class Everywhere:
                 ("/reserve?from=1", "bad-parameter"), ("/reserve?settle=1", "bad-parameter"),
                 ("/reserve?destination=d", "bad-parameter"), ("/reserve?from=1&lease=9&follow=" + f, "bad-parameter"),
                 ("/reserve?from=1&reader=r&follow=" + f, "bad-parameter"), ("/reserve?from=1&ack=1:1&follow=" + f, "bad-parameter"),
-                ("/reserve?from=1&mark=9&follow=" + f, "unknown-parameter"), ("/reserve?from=x&follow=" + f, "bad-parameter"),
+                ("/reserve?from=1&next=9&follow=" + f, "unknown-parameter"), ("/reserve?mark=9", "bad-parameter"),
+                ("/reserve?from=1&settle=9&mark=8&follow=" + f, "bad-parameter"), ("/reserve?from=x&follow=" + f, "bad-parameter"),
                 ("/reserve?from=1&settle=-1&follow=" + f, "bad-parameter"),
                 ("/bury?follow=" + f, "missing-parameter"), ("/bury?id=1-2&follow=" + f, "bad-parameter"),
                 ("/bury?id=1&lease=1&follow=" + f, "bad-parameter"), ("/bury?follow=x&id=1", "bad-parameter"),
