@@ -290,7 +290,7 @@ static void post(struct queuereader *qr, struct buf *target, queue_call_fn *done
 
 static void append_settled(const struct queuereader *qr, const struct plan_step *step, struct buf *target)
 {
-    buf_printf(target, "&follow=%" PRIu64 "&settle=%" PRIu64, plan_number(qr->plan), step->mark);
+    buf_printf(target, "&follow=%" PRIu64 "&settle=%" PRIu64, plan_number(qr->plan), step->settle);
     if (qr->destination[0])
         buf_printf(target, "&destination=%s", qr->destination);
 }
@@ -312,6 +312,8 @@ static void read_messages(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&wait=%" PRId64 "&from=%" PRIu64, qr->queue,
         qr->config.items, wait / USEC_PER_MSEC, step->from);
     append_settled(qr, step, &target);
+    if (step->settle < step->mark)
+        buf_printf(&target, "&mark=%" PRIu64, step->mark);
     buf_append_str(&target, "&opening=");
     url_encode(bytes_str(step->opening), &target);
     usec_t timeout = wait + qr->config.timeout;
@@ -398,6 +400,11 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id)
 void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era)
 {
     plan_destination_time(qr->plan, time, is_new_era);
+}
+
+void queuereader_set_max_bytes(struct queuereader *qr, size_t max_bytes)
+{
+    plan_set_max_bytes(qr->plan, max_bytes);
 }
 
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening)
@@ -550,6 +557,8 @@ struct queuereader *queuereader_new(const struct queuereader_config *config)
     qr->plan = plan_new(&(struct plan_config){
         .states = config->destination.state != NULL,
         .lines = config->destination.lines,
+        .hand_over = config->destination.hand_over,
+        .settle_after = config->destination.settle_after,
         .items = config->items,
         .max_bytes = config->destination.max_bytes,
         .backoff_min = qr->config.backoff_min,
@@ -594,5 +603,8 @@ bool queuereader_has_unfollowed(const struct queuereader *qr)
 
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)
 {
-    return qr->numbers;
+    struct queuereader_numbers numbers = qr->numbers;
+    numbers.unsettled = plan_unsettled(qr->plan);
+    numbers.backlog = plan_backlog(qr->plan);
+    return numbers;
 }

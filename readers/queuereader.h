@@ -49,6 +49,10 @@ struct queuereader_destination {
      * run->mark. Answer with queuereader_stated, _conflict or _faulted. NULL: the destination does not need `until`. */
     void (*state)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
+    bool hand_over; /* stop by itself, and end the follow, once all delivered messages are settled */
+    /* Only with `state`. The destination may lose messages within this time after it has stored them, and answers the
+     * next run with a conflict after a loss. The queue keeps the messages that long (reader_plan.h, rule 10). */
+    usec_t settle_after;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_bytes; /* maximum bytes in a run with several messages; 0: unlimited */
 };
@@ -94,6 +98,8 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id);
  * `is_new_era`: the destination's clock may have been ahead earlier, and the next run->until is a time of the new
  * era. */
 void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era);
+/* Changes destination.max_bytes of the next runs. */
+void queuereader_set_max_bytes(struct queuereader *qr, size_t max_bytes);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
 void queuereader_delivered(struct queuereader *qr);
 void queuereader_stated(struct queuereader *qr);
@@ -138,6 +144,8 @@ struct queuereader_numbers {
     uint64_t superseded;                  /* takeovers by another process with this reader's name */
     uint64_t acks_refused;                /* acknowledgements that the queue refused permanently */
     uint64_t queue_faults, deliveries_failed;
+    uint64_t unsettled; /* number of ids that are delivered, but not yet settled because of settle_after */
+    uint64_t backlog;   /* number of ids that the queue has and that are not delivered */
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);
 

@@ -24,6 +24,13 @@ struct claim {
     uint64_t last_id;
 };
 
+/* The destination had the messages before `mark` at time `since`. */
+struct stored {
+    uint64_t mark;
+    usec_t since;
+};
+#define STORED_PARTS 256 /* marks of the same part of settle_after are kept as one */
+
 struct plan {
     struct plan_config config;
     enum plan_phase phase;
@@ -53,6 +60,14 @@ struct plan {
     usec_t destination_time,
         time_at_read; /* latest known time of the destination's clock, now and when the READ began; 0: not known */
 
+    uint64_t settled; /* S; marks of `stored` are higher and ascend */
+    uint64_t began;   /* the first M */
+    uint64_t last_id; /* of the last READ's claim */
+    uint64_t
+        floor; /* the queue has settled the messages before this id; the destination has lost some of them */
+    struct stored *stored;
+    size_t n_stored, cap_stored;
+
     uint64_t from;                     /* the first id that the plan has not read */
     struct batch batches[BATCHES_MAX]; /* the first batch is being delivered */
     size_t n_batches;
@@ -79,6 +94,7 @@ void plan_free(struct plan **p)
         return;
     for (size_t i = 0; i < BATCHES_MAX; i++)
         batch_free(&(*p)->batches[i]);
+    free((*p)->stored);
     free(*p);
     *p = NULL;
 }
@@ -118,9 +134,55 @@ static void pop_settled(struct plan *p)
     }
 }
 
+/* Notes at the begin of a delivery or statement that M is stored. */
+static void note_stored(struct plan *p, usec_t now)
+{
+    const struct stored *last = p->n_stored ? &p->stored[p->n_stored - 1] : NULL;
+    usec_t part = p->config.settle_after / STORED_PARTS + 1;
+    if (p->mark <= (last ? last->mark : p->settled))
+        return;
+    if (!last || last->since / part != now / part)
+        p->n_stored++;
+    ARRAY_ROOM(p->stored, p->cap_stored, p->n_stored);
+    p->stored[p->n_stored - 1] = (struct stored){p->mark, now};
+}
+
+/* A delivery or statement that began at time `since` was accepted: raises S (rule 10). */
+static void settle_stored(struct plan *p, usec_t since)
+{
+    size_t n = 0;
+    while (n < p->n_stored && p->stored[n].since + p->config.settle_after <= since)
+        p->settled = p->stored[n++].mark;
+    p->n_stored -= n;
+    if (n && p->n_stored)
+        memmove(p->stored, p->stored + n, p->n_stored * sizeof *p->stored);
+}
+
+/* Forgets the marks that the destination has lost. */
+static void forget_lost(struct plan *p)
+{
+    while (p->n_stored && p->stored[p->n_stored - 1].mark > p->mark)
+        p->n_stored--;
+    if (p->settled > p->mark)
+        p->settled = p->mark;
+}
+
+static uint64_t settle_mark(const struct plan *p)
+{
+    return p->config.settle_after ? p->settled : p->mark;
+}
+
+/* Returns true if the plan reads no more (rule 11). */
+static bool is_handing_over(const struct plan *p)
+{
+    return p->config.hand_over && p->phase == PHASE_WORK && p->is_checked && !p->unresolved;
+}
+
 /* If the plan must stop or start again with FOLLOW, ends the work as soon as both lanes are idle. */
 static void leave_work_if_due(struct plan *p)
 {
+    if (is_handing_over(p) && p->n_batches == 0 && settle_mark(p) == p->mark)
+        p->stopping = true;
     if (p->stopping && p->phase <= PHASE_WORK)
         p->over = true;
     if (!p->over || p->busy[PLAN_QUEUE] || p->busy[PLAN_DESTINATION])
@@ -135,7 +197,8 @@ static void leave_work_if_due(struct plan *p)
     }
     if (!p->is_checked)
         p->mark = 0;
-    p->phase = p->follows && !p->unresolved ? PHASE_UNFOLLOW : PHASE_STOPPED;
+    bool is_settled = settle_mark(p) == p->mark;
+    p->phase = p->follows && !p->unresolved && is_settled ? PHASE_UNFOLLOW : PHASE_STOPPED;
 }
 
 static struct plan_step mark_step(const struct plan *p, uint64_t next, const char *opening)
@@ -242,10 +305,13 @@ static struct plan_step read_step(const struct plan *p)
 {
     bool is_stating = p->busy[PLAN_DESTINATION] && p->doing[PLAN_DESTINATION].action == PLAN_STATE;
     bool more = p->n_batches == 0 || (p->n_batches < BATCHES_MAX && !p->dry);
-    if (!more || is_stating) /* the reply to PLAN_STATE contains a later time */
+    if (!more || is_stating || is_handing_over(p)) /* the reply to PLAN_STATE contains a later time */
         return (struct plan_step){.action = PLAN_WAIT};
-    struct plan_step step = {
-        .action = PLAN_READ, .mark = p->mark, .from = p->from, .wait = p->n_batches == 0 && p->is_checked};
+    struct plan_step step = {.action = PLAN_READ,
+        .mark = p->mark,
+        .settle = settle_mark(p),
+        .from = p->from,
+        .wait = p->n_batches == 0 && p->is_checked};
     memcpy(step.opening, p->opening, sizeof step.opening);
     return step;
 }
@@ -264,7 +330,7 @@ static struct plan_step queue_step(const struct plan *p)
     if (p->over)
         return (struct plan_step){.action = PLAN_WAIT};
     if (p->phase != PHASE_WORK)
-        return (struct plan_step){.action = actions[p->phase], .mark = p->mark};
+        return (struct plan_step){.action = actions[p->phase], .mark = p->mark, .settle = settle_mark(p)};
     if (is_poison(p, first))
         return (struct plan_step){.action = PLAN_BURY, .first = first, .count = 1};
     return read_step(p);
@@ -282,6 +348,8 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     p->busy[lane] = true;
     p->doing[lane] = step;
     p->since[lane] = now;
+    if (p->config.settle_after && (step.action == PLAN_DELIVER || step.action == PLAN_STATE))
+        note_stored(p, now);
     if (step.action == PLAN_READ)
         p->time_at_read = p->destination_time;
     return step;
@@ -304,6 +372,10 @@ void plan_followed(struct plan *p, const struct plan_queue *queue)
 {
     assert(queue->id.len <= NAME_LEN_MAX);
     succeed_step(p, PLAN_QUEUE, PLAN_FOLLOW);
+    if (!bytes_equal_str(queue->id, p->queue_id))
+        p->settled = p->floor = p->began = 0;
+    if (queue->number != p->number + 1) /* another process may have stored M again since then */
+        p->n_stored = 0;
     memcpy(p->queue_id, queue->id.ptr, queue->id.len);
     p->queue_id[queue->id.len] = '\0';
     p->number = queue->number;
@@ -321,8 +393,15 @@ void plan_followed(struct plan *p, const struct plan_queue *queue)
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
-    p->mark = mark;
-    snprintf(p->opening, sizeof p->opening, "%.*s", (int)opening.len, opening.len ? opening.ptr : "");
+    p->mark = mark > p->floor ? mark : p->floor;
+    snprintf(p->opening, sizeof p->opening, "%.*s", mark >= p->floor ? (int)opening.len : 0,
+        opening.len ? opening.ptr : "");
+    if (p->began == 0)
+        p->began = p->mark;
+    if (p->config.settle_after) {
+        p->from = p->mark;
+        forget_lost(p);
+    }
     p->phase = PHASE_WORK;
 }
 
@@ -360,10 +439,13 @@ void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *
     else if (now - p->works_since >= p->config.backoff_max)
         backoff_succeeded(&p->rival);
     add_claim(p, accepted);
+    p->last_id = accepted->last_id;
     size_t n = batch->n;
     if (n && !add_batch(p, batch))
         p->over = true;
     p->dry = n < p->config.items;
+    if (p->config.hand_over && n == 0) /* an earlier delivery has no message that the queue does not have */
+        p->unresolved = false;
     batch_free(batch);
 }
 
@@ -387,7 +469,10 @@ void plan_destination_behind(struct plan *p, uint64_t acked_below)
     succeed_step(p, PLAN_QUEUE, PLAN_READ);
     p->acked_below = acked_below;
     p->over = true;
-    p->end = PHASE_OLD_DESTINATION;
+    if (p->config.settle_after)
+        p->floor = acked_below;
+    else
+        p->end = PHASE_OLD_DESTINATION;
 }
 
 uint64_t plan_acked_below(const struct plan *p)
@@ -398,6 +483,17 @@ uint64_t plan_acked_below(const struct plan *p)
 uint64_t plan_mark(const struct plan *p)
 {
     return p->mark;
+}
+
+uint64_t plan_unsettled(const struct plan *p)
+{
+    uint64_t below = settle_mark(p) > p->began ? settle_mark(p) : p->began;
+    return p->mark > below ? p->mark - below : 0;
+}
+
+uint64_t plan_backlog(const struct plan *p)
+{
+    return p->last_id >= p->mark ? p->last_id - p->mark + 1 : 0;
 }
 
 const char *plan_opening(const struct plan *p)
@@ -418,6 +514,7 @@ void plan_delivered(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
+    settle_stored(p, p->since[PLAN_DESTINATION]);
     if (step->next > p->mark) /* a higher mark excludes earlier deliveries */
         p->unresolved = false;
     p->mark = step->next;
@@ -441,6 +538,7 @@ void plan_destination_time(struct plan *p, usec_t time, bool is_new_era)
 void plan_stated(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_STATE);
+    settle_stored(p, p->since[PLAN_DESTINATION]);
     statement_done(p);
 }
 
@@ -494,6 +592,7 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
     end_step(p, lane, step->action);
     p->pause[lane] = now + (wait >= 0 ? wait : backoff_failed(&p->backoff[lane]));
     p->unresolved |= step->action == PLAN_DELIVER && step->count;
+    p->over |= p->config.settle_after && (step->action == PLAN_DELIVER || step->action == PLAN_STATE);
     if (step->action == PLAN_UNFOLLOW)
         p->phase = PHASE_STOPPED;
 }
@@ -501,6 +600,11 @@ void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait)
 void plan_cancelled(struct plan *p, enum plan_lane lane)
 {
     end_step(p, lane, p->doing[lane].action);
+}
+
+void plan_set_max_bytes(struct plan *p, size_t max_bytes)
+{
+    p->config.max_bytes = max_bytes;
 }
 
 void plan_stop(struct plan *p)

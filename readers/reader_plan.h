@@ -45,7 +45,16 @@
  *    remaining id that the queue accepted before its time. Once M exceeds this id, the earlier of the destination's
  *    time and the queue's time is a watermark, so a clock that is ahead cannot make a watermark too late. The plan
  *    sends the watermark with the delivery that raises M, or without a delivery at least once per second. 0: not known.
- *    A new era of the destination's clock invalidates all earlier times. */
+ *    A new era of the destination's clock invalidates all earlier times.
+ * 10. A destination may lose the messages that it stored less than `settle_after` ago. The queue therefore keeps the
+ *    messages from id S on. The destination proves with each accepted delivery or statement that it still has all
+ *    messages before M, because it refuses a delivery after a loss (plan_conflict). S rises to a former M once a
+ *    delivery succeeds that began settle_after later. After a failure the plan starts again with FOLLOW, so that
+ *    a plan without the present follow never delivers after a loss. If another process has followed in between, M starts
+ *    its settle_after again. A plan with settle_after continues after a loss of settled messages, because the
+ *    consumers of the destination may have these messages: the first mark is then the id before which messages were
+ *    settled. The plan ends the follow only if S is M.
+ * 11. A plan with hand_over reads no more once rule 5 allows it to end the follow, and then stops by itself. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
 
@@ -59,9 +68,9 @@ enum plan_lane { PLAN_QUEUE, PLAN_DESTINATION, PLAN_LANES };
 enum plan_action {
     /* the queue's lane */
     PLAN_FOLLOW, /* become the queue's follower: plan_followed */
-    PLAN_READ, /* settle messages before step.mark, read from id step.from on, and wait if step.wait: plan_read */
+    PLAN_READ, /* settle messages before step.settle, read from id step.from on, and wait if step.wait: plan_read */
     PLAN_BURY,     /* bury message step.first of plan_batch with its reason: plan_buried */
-    PLAN_UNFOLLOW, /* settle messages before step.mark, and end the follow: plan_unfollowed */
+    PLAN_UNFOLLOW, /* settle messages before step.settle, and end the follow: plan_unfollowed */
     /* the destination's lane */
     PLAN_ASK,     /* request the destination's mark of this queue: plan_asked */
     PLAN_DELIVER, /* deliver step.count messages from step.first on, or only the mark: plan_delivered ... */
@@ -78,6 +87,7 @@ struct plan_step {
     enum plan_action action;
     size_t first, count;          /* index of the first message in plan_batch, and number of messages */
     uint64_t mark, next;          /* the known mark and the new mark */
+    uint64_t settle;              /* PLAN_READ, PLAN_UNFOLLOW: S, at most `mark` (rule 10) */
     char opening[MARK_LABEL_MAX]; /* the opening of `next` (PLAN_DELIVER) or of `mark` (PLAN_READ) */
     uint64_t from;                /* PLAN_READ: the first id to read */
     bool wait;                    /* PLAN_READ: wait for messages if the queue has none */
@@ -86,10 +96,12 @@ struct plan_step {
 };
 
 struct plan_config {
-    bool states;      /* the destination keeps watermarks (rule 9) */
-    bool lines;       /* messages are lines: empty messages and messages with an LF are poison */
-    uint64_t items;   /* messages per READ; a reply with fewer messages means that the queue is empty */
-    size_t max_bytes; /* maximum bytes in a delivery with several messages; 0: unlimited */
+    bool states;         /* the destination keeps watermarks (rule 9) */
+    bool lines;          /* messages are lines: empty messages and messages with an LF are poison */
+    uint64_t items;      /* messages per READ; a reply with fewer messages means that the queue is empty */
+    bool hand_over;      /* rule 11 */
+    usec_t settle_after; /* rule 10; 0: the destination never loses stored messages, and S is M */
+    size_t max_bytes;    /* maximum bytes in a delivery with several messages; 0: unlimited */
     usec_t backoff_min, backoff_max;
     uint64_t seed;
 };
@@ -137,6 +149,8 @@ void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
 void plan_bury_lost(struct plan *p); /* the queue has not sent this message: the plan restarts */
 void plan_unfollowed(struct plan *p);
+/* Changes max_bytes of the next deliveries. */
+void plan_set_max_bytes(struct plan *p, size_t max_bytes);
 /* Reports that the step has failed: no connection, no reply, 5xx or 429. The plan retries the step after the time
  * `wait`, or after a backoff if `wait` is negative. */
 void plan_faulted(struct plan *p, enum plan_lane lane, usec_t now, usec_t wait);
@@ -148,7 +162,11 @@ void plan_stop(struct plan *p);
 
 /* After PLAN_OLD_DESTINATION, returns the id before which messages were settled. */
 uint64_t plan_acked_below(const struct plan *p);
-uint64_t plan_mark(const struct plan *p);       /* M */
+uint64_t plan_mark(const struct plan *p); /* M */
+/* The number of ids that the plan has delivered and not settled (rule 10), without those of an earlier plan. */
+uint64_t plan_unsettled(const struct plan *p);
+/* The number of ids from M to the highest id that the queue had at the last READ. */
+uint64_t plan_backlog(const struct plan *p);
 const char *plan_opening(const struct plan *p); /* the opening of M; "": no opening */
 
 const struct batch *plan_batch(const struct plan *p); /* the batch being delivered */

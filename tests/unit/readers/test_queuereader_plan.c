@@ -1338,6 +1338,168 @@ static void a_reader_in_conflict_states_nothing(void **state)
     plan_free(&p);
 }
 
+/* A plan whose destination may lose messages for 100 s, with the mark 3 and the message 3 stored at 10 s. */
+static struct plan *forgetful(bool hands_over)
+{
+    struct plan_config config = usual;
+    config.states = true;
+    config.hand_over = hands_over;
+    config.settle_after = 100 * USEC_PER_SEC;
+    struct plan *p = plan_new(&config);
+    follow_and_ask(p, false, 3);
+    expect_read_at(p, 0, 3, 3, false); /* what the destination has is not read again */
+    give(p, "3 1 1\na\n", 0);
+    expect_run(p, 10 * USEC_PER_SEC, 0, 1, 3, 4);
+    plan_delivered(p);
+    return p;
+}
+
+static void expect_settle(struct plan *p, usec_t now, uint64_t settle)
+{
+    struct plan_step s = next(p, PLAN_QUEUE, now);
+    assert_int_equal(s.action, PLAN_READ);
+    assert_int_equal(s.settle, settle);
+    assert_int_equal(s.mark, 4);
+    give(p, "", now);
+}
+
+static void state_at(struct plan *p, usec_t now)
+{
+    expect(p, PLAN_DESTINATION, now, PLAN_STATE);
+    plan_stated(p);
+}
+
+/* The delivery of 3 shows that the destination had the mark 3 at 10 s, the statement at 20 s that it had the mark 4. */
+static void a_mark_is_settled_after_it_was_seen_again(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    expect_settle(p, 15 * USEC_PER_SEC, 0);
+    state_at(p, 20 * USEC_PER_SEC);
+    state_at(p, 109 * USEC_PER_SEC);
+    expect_settle(p, 110 * USEC_PER_SEC, 0);
+    state_at(p, 111 * USEC_PER_SEC);
+    expect_settle(p, 500 * USEC_PER_SEC, 3); /* time alone settles nothing */
+    state_at(p, 501 * USEC_PER_SEC);
+    expect_settle(p, 502 * USEC_PER_SEC, 4);
+    plan_free(&p);
+}
+
+static void a_mark_that_the_destination_lost_is_not_settled(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    state_at(p, 20 * USEC_PER_SEC);
+    expect(p, PLAN_DESTINATION, 500 * USEC_PER_SEC, PLAN_STATE);
+    plan_conflict(p, 500 * USEC_PER_SEC);
+    expect(p, PLAN_QUEUE, 501 * USEC_PER_SEC, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE});
+    expect(p, PLAN_DESTINATION, 502 * USEC_PER_SEC, PLAN_ASK);
+    plan_asked(p, 3, BYTES_NONE);
+    expect_read_at(p, 502 * USEC_PER_SEC, 3, 3, false);
+    give(p, "3 1 1\na\n", 502 * USEC_PER_SEC);
+    expect_run(p, 503 * USEC_PER_SEC, 0, 1, 3, 4);
+    plan_delivered(p);
+    expect_settle(p, 504 * USEC_PER_SEC, 3);
+    state_at(p, 504 * USEC_PER_SEC);
+    state_at(p, 603 * USEC_PER_SEC);
+    expect_settle(p, 603 * USEC_PER_SEC, 3);
+    state_at(p, 605 * USEC_PER_SEC);
+    expect_settle(p, 606 * USEC_PER_SEC, 4);
+    plan_free(&p);
+}
+
+static void a_follow_of_another_process_begins_the_time_again(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    state_at(p, 20 * USEC_PER_SEC);
+    expect(p, PLAN_DESTINATION, 90 * USEC_PER_SEC, PLAN_STATE);
+    plan_faulted(p, PLAN_DESTINATION, 90 * USEC_PER_SEC, 0);
+    expect(p, PLAN_QUEUE, 91 * USEC_PER_SEC, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE}); /* another had 6 */
+    expect(p, PLAN_DESTINATION, 91 * USEC_PER_SEC, PLAN_ASK);
+    plan_asked(p, 4, BYTES_LITERAL("o"));
+    expect_settle(p, 92 * USEC_PER_SEC, 0);
+    state_at(p, 92 * USEC_PER_SEC);
+    state_at(p, 191 * USEC_PER_SEC);
+    expect_settle(p, 191 * USEC_PER_SEC, 0);
+    state_at(p, 193 * USEC_PER_SEC);
+    expect_settle(p, 193 * USEC_PER_SEC, 4);
+    plan_free(&p);
+}
+
+/* The consumers may have what the queue has no more: the first mark shows them the hole, if they have not. */
+static void after_a_loss_of_settled_messages_the_mark_is_what_was_settled(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    state_at(p, 111 * USEC_PER_SEC);
+    expect_settle(p, 111 * USEC_PER_SEC, 3);
+    expect(p, PLAN_DESTINATION, 115 * USEC_PER_SEC, PLAN_STATE);
+    plan_conflict(p, 115 * USEC_PER_SEC);
+    expect(p, PLAN_QUEUE, 115 * USEC_PER_SEC, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE});
+    expect(p, PLAN_DESTINATION, 115 * USEC_PER_SEC, PLAN_ASK);
+    plan_asked(p, 2, BYTES_NONE);
+    struct plan_step s = next(p, PLAN_QUEUE, 115 * USEC_PER_SEC);
+    assert_int_equal(s.mark, 2);
+    assert_int_equal(s.settle, 2); /* a READ settles nothing after its mark */
+    plan_destination_behind(p, 31);
+    expect(p, PLAN_QUEUE, 120 * USEC_PER_SEC, PLAN_FOLLOW);
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE});
+    expect(p, PLAN_DESTINATION, 120 * USEC_PER_SEC, PLAN_ASK);
+    plan_asked(p, 0, BYTES_NONE);
+    expect_read_at(p, 120 * USEC_PER_SEC, 31, 31, false);
+    give(p, "40 1 1\na\n", 120 * USEC_PER_SEC);
+    expect_run(p, 121 * USEC_PER_SEC, 0, 1, 31, 41);
+    plan_free(&p);
+}
+
+static void a_stop_with_unsettled_messages_keeps_the_follow(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    plan_stop(p);
+    expect(p, PLAN_QUEUE, 20 * USEC_PER_SEC, PLAN_STOPPED);
+    assert_false(plan_has_unfollowed(p));
+    plan_free(&p);
+}
+
+static void a_plan_that_hands_over_waits_and_stops(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(true);
+    expect(p, PLAN_QUEUE, 20 * USEC_PER_SEC, PLAN_WAIT); /* it reads no more */
+    state_at(p, 20 * USEC_PER_SEC);
+    state_at(p, 121 * USEC_PER_SEC);
+    struct plan_step s = next(p, PLAN_QUEUE, 122 * USEC_PER_SEC);
+    assert_int_equal(s.action, PLAN_UNFOLLOW);
+    assert_int_equal(s.settle, 4);
+    plan_unfollowed(p);
+    expect(p, PLAN_QUEUE, 122 * USEC_PER_SEC, PLAN_STOPPED);
+    plan_free(&p);
+}
+
+/* Until a delivery is stored, or the queue shows that no earlier delivery has a message of it. */
+static void a_hand_over_after_a_takeover_reads_on(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.hand_over = true;
+    for (int is_empty = 0; is_empty < 2; is_empty++) {
+        struct plan *p = plan_new(&config);
+        follow_and_ask(p, true, 3);
+        read_batch(p, is_empty ? "" : "3 1 1\na\n");
+        if (!is_empty) {
+            expect_run(p, 0, 0, 1, 3, 4);
+            plan_delivered(p);
+        }
+        expect_unfollow(p, is_empty ? 3 : 4);
+        plan_free(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1397,6 +1559,13 @@ int main(void)
         cmocka_unit_test(an_idle_reader_states_every_second),
         cmocka_unit_test(times_are_dropped_when_ids_or_clocks_change),
         cmocka_unit_test(a_reader_in_conflict_states_nothing),
+        cmocka_unit_test(a_mark_is_settled_after_it_was_seen_again),
+        cmocka_unit_test(a_mark_that_the_destination_lost_is_not_settled),
+        cmocka_unit_test(a_follow_of_another_process_begins_the_time_again),
+        cmocka_unit_test(after_a_loss_of_settled_messages_the_mark_is_what_was_settled),
+        cmocka_unit_test(a_stop_with_unsettled_messages_keeps_the_follow),
+        cmocka_unit_test(a_plan_that_hands_over_waits_and_stops),
+        cmocka_unit_test(a_hand_over_after_a_takeover_reads_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

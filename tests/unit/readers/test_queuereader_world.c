@@ -12,7 +12,10 @@
  * In a world with copies the queue is also started again, copied while it runs, and restored from the copy. In some worlds the copy
  * is opened aside before, while the original goes on. The queue refuses each mark that is not of its past. An operator sets
  * the mark to the place where the copy differs. The queue names this place, but not for certain after an opening aside. Then
- * each message that the last queue has, or had, is in the stream once. */
+ * each message that the last queue has, or had, is in the stream once.
+ *
+ * In a world with a loss the stream loses, once, all that it stored within SETTLE_AFTER. It numbers what it stores, begins
+ * again after the last number that it still has, and refuses a request that expects another last number. */
 #include "support/cm.h"
 #include "readers/reader_plan.h"
 #include "simplequeue/queue/queue_openings.h"
@@ -26,6 +29,8 @@
 #define STEP 1000 /* microseconds */
 #define LATE 60   /* steps */
 #define OPENINGS 60
+#define SETTLE_AFTER 300 /* steps */
+#define STORED_MAX 20000
 
 enum state { READY, BURIED, GONE };
 struct slot {
@@ -51,7 +56,8 @@ struct request {
     int reader; /* -1: it is no more */
     enum plan_lane lane;
     struct plan *plan;
-    uint64_t id, number, from, mark, next, items;
+    uint64_t id, number, from, mark, settle, next, items;
+    size_t expected; /* the stream's last number */
     bool is_takeover;
     int payloads[MESSAGES * 2];
     size_t n;
@@ -75,7 +81,21 @@ struct request {
     int era, of_answer;            /* of the watermark; of the time */
 };
 
+/* A message of the stream, and what it replaced. */
+struct stored_message {
+    long at;
+    uint64_t mark;
+    char opening[MARK_LABEL_MAX];
+    int payloads[MESSAGES];
+    size_t n;
+};
+
 struct world {
+    bool loses;
+    long lost_at; /* 0: not yet */
+    unsigned undone;
+    struct stored_message log[STORED_MAX];
+    size_t n_log, expected[READERS];
     long now;
     struct slot slots[MAX_IDS]; /* by id */
     uint64_t next_id, sequence;
@@ -227,6 +247,53 @@ static int publish(
     return ANSWER_OK;
 }
 
+static void log_message(struct world *w, const struct request *r)
+{
+    assert_true(w->n_log < STORED_MAX);
+    struct stored_message *m = &w->log[w->n_log++];
+    *m = (struct stored_message){.at = w->now, .mark = w->mark, .n = r->n};
+    memcpy(m->payloads, r->payloads, sizeof m->payloads);
+    strcpy(m->opening, w->opening);
+}
+
+/* All connections to the stream break. */
+static void lose_tail(struct world *w)
+{
+    for (size_t i = 0; i < MAX_REQUESTS; i++)
+        if (w->requests[i] && w->requests[i]->lane == PLAN_DESTINATION && !w->requests[i]->done) {
+            w->requests[i]->do_at = -1;
+            w->requests[i]->faulty = true;
+        }
+    long from = w->now - rand() % SETTLE_AFTER;
+    w->lost_at = w->now;
+    while (w->n_log && w->log[w->n_log - 1].at > from) {
+        const struct stored_message *m = &w->log[--w->n_log];
+        w->mark = m->mark;
+        strcpy(w->opening, m->opening);
+        w->n_order -= m->n;
+        w->undone += m->n > 0;
+        for (size_t i = 0; i < m->n; i++)
+            w->stored[m->payloads[i]]--;
+    }
+}
+
+/* Stores the request if it expects the last number. */
+static void store_numbered(struct world *w, struct request *r)
+{
+    struct stored_message before = {0};
+    bool is_next = r->expected == w->n_log;
+    r->answer = is_next ? ANSWER_OK : ANSWER_CONFLICT;
+    if (is_next) {
+        log_message(w, r);
+        before = w->log[w->n_log - 1];
+    }
+    if (is_next && r->action == PLAN_DELIVER)
+        r->answer = publish(w, before.mark, r->next, r->opening, r->payloads, r->n);
+    if (is_next && r->answer == ANSWER_REFUSED)
+        w->n_log--;
+    r->expected = w->n_log;
+}
+
 static bool is_buried(const struct world *w, int payload)
 {
     for (uint64_t id = 1; id < w->next_id; id++)
@@ -260,7 +327,11 @@ static void do_read(struct world *w, struct request *r)
         r->answer = ANSWER_COPY;
         return;
     }
-    settle(w, r->mark);
+    settle(w, r->settle);
+    if (r->settle < r->mark) {
+        w->position = r->mark > w->position ? r->mark : w->position;
+        w->sent = r->mark > w->sent ? r->mark : w->sent;
+    }
     if (r->from < w->position)
         w->position = r->from;
     send_messages(w, r->items ? r->items : 1 + dice() % 8, r, &framed);
@@ -279,7 +350,7 @@ static void do_bury(struct world *w, struct request *r)
 
 static void do_unfollow(struct world *w, const struct request *r)
 {
-    settle(w, r->mark);
+    settle(w, r->settle);
     w->number = w->sent = 0;
     w->is_followed = false;
     w->unfollowed++;
@@ -312,15 +383,21 @@ static void do_request(struct world *w, struct request *r)
         break;
     case PLAN_ASK:
         r->mark = w->mark;
+        r->expected = w->n_log;
         strcpy(r->opening, w->opening);
         break;
     case PLAN_STATE:
         r->answer = w->mark == r->mark ? ANSWER_OK : ANSWER_CONFLICT;
+        if (w->loses)
+            store_numbered(w, r);
         if (r->answer == ANSWER_OK)
             check_watermark(w, r->watermark);
         break;
     default:
-        r->answer = publish(w, r->mark, r->next, r->opening, r->payloads, r->n);
+        if (w->loses)
+            store_numbered(w, r);
+        else
+            r->answer = publish(w, r->mark, r->next, r->opening, r->payloads, r->n);
         if (r->answer == ANSWER_OK)
             check_watermark(w, r->watermark);
     }
@@ -374,6 +451,8 @@ static void tell(struct world *w, const struct request *r)
     w->busy[r->reader][r->lane] = false;
     if (r->lane == PLAN_DESTINATION && !r->faulty)
         tell_time(w, r);
+    if (r->lane == PLAN_DESTINATION && !r->faulty && r->answer == ANSWER_OK)
+        w->expected[r->reader] = r->expected;
     if (r->faulty)
         plan_faulted(r->plan, r->lane, w->now * STEP, -1);
     else if (r->lane == PLAN_QUEUE)
@@ -409,6 +488,8 @@ static void make_request(struct world *w, int reader, enum plan_lane lane, const
     r->from = s->from;
     r->items = w->items[reader];
     r->mark = s->mark;
+    r->settle = s->settle;
+    r->expected = w->expected[reader];
     r->next = s->next;
     r->watermark = s->watermark;
     r->era = w->eras[reader];
@@ -448,6 +529,7 @@ static void start_reader(struct world *w, size_t i)
 {
     struct plan_config mine = config;
     mine.seed = (uint64_t)rand() + 1;
+    mine.settle_after = w->loses ? SETTLE_AFTER * STEP : 0;
     mine.items = rand() % 2 ? 4 : 0; /* 0: a short reply shows nothing */
     w->plans[i] = plan_new(&mine);
     w->items[i] = mine.items;
@@ -631,6 +713,8 @@ static void disturb(struct world *w)
         w->stopping[stops] = true;
         plan_stop(w->plans[stops]);
     }
+    if (w->loses && !w->lost_at && w->now > 50 && dice() < 1)
+        lose_tail(w);
     if (w->moves && dice() < 30)
         move_messages(w);
     if (w->moves && dice() < 10)
@@ -671,7 +755,8 @@ static void run(struct world *w, unsigned seed)
         if (w->now < 4000)
             disturb(w);
         requests_go_on(w);
-        for (size_t i = 0; i < w->n_readers; i++)
+        /* Two readers that take over from each other settle nothing within SETTLE_AFTER: in the end one remains. */
+        for (size_t i = 0; i < (w->loses && w->now > 4000 ? 1 : w->n_readers); i++)
             step_reader(w, i);
     }
     check(w, seed);
@@ -681,21 +766,22 @@ static void run(struct world *w, unsigned seed)
         forget(w, i);
 }
 
-enum copies { NO_COPIES, COPIES, COPIES_OPENED_ASIDE };
+enum copies { NO_COPIES, COPIES, COPIES_OPENED_ASIDE, A_LOSS };
 static void each_exactly_once(size_t readers, bool moves, enum copies copies)
 {
     const char *many = getenv("MILLRACE_STEPS");
     unsigned seeds = many ? (unsigned)strtoul(many, NULL, 10) : 100, old_copies = 0, certain = 0, found = 0,
-             watermarks = 0, unfollowed = 0, moved = 0;
+             watermarks = 0, unfollowed = 0, moved = 0, undone = 0;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         struct world *w = calloc(1, sizeof *w);
         srand(seed);
         w->next_id = 1;
         w->moves = moves;
-        w->copies = copies != NO_COPIES;
+        w->copies = copies == COPIES || copies == COPIES_OPENED_ASIDE;
+        w->loses = copies == A_LOSS;
         w->aside = copies == COPIES_OPENED_ASIDE;
         w->trouble = seed % 40;
-        for (int i = 0; i < MESSAGES && !copies; i++)
+        for (int i = 0; i < MESSAGES && !w->copies; i++)
             w->bad[i] = dice() < seed % 20;
         open_queue(w);
         w->n_readers = readers;
@@ -706,12 +792,15 @@ static void each_exactly_once(size_t readers, bool moves, enum copies copies)
         watermarks += w->watermarks;
         unfollowed += w->unfollowed;
         moved += w->moved;
+        undone += w->undone;
         free(w);
     }
     assert_true(watermarks > 2 * seeds);
     if (moves)
         assert_true(unfollowed > seeds / 4 && moved > seeds / 4);
-    if (copies)
+    if (copies == A_LOSS)
+        assert_true(undone > seeds);
+    else if (copies)
         assert_true(certain > seeds / 10 && found > seeds / 10);
     if (copies == COPIES_OPENED_ASIDE)
         assert_true(old_copies > certain + found);
@@ -749,6 +838,13 @@ static void restored_copies(void **state)
     each_exactly_once(2, false, COPIES_OPENED_ASIDE);
 }
 
+static void a_stream_that_loses_its_tail(void **state)
+{
+    (void)state;
+    each_exactly_once(1, false, A_LOSS);
+    each_exactly_once(2, false, A_LOSS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -757,6 +853,7 @@ int main(void)
         cmocka_unit_test(two_readers_under_one_name),
         cmocka_unit_test(three_readers_and_a_mover),
         cmocka_unit_test(restored_copies),
+        cmocka_unit_test(a_stream_that_loses_its_tail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
