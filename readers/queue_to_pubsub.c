@@ -3,7 +3,6 @@
 #include "readers/reader_program.h"
 #include "stream/publisher.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
 
@@ -15,31 +14,20 @@ struct relay {
     struct reader_program *program;
     struct http_pool *pubsub; /* a pool with one server, which stores the marks */
     struct publisher *publisher;
-    const char *name, *queue; /* if name is NULL, HOST.QUEUE is the name */
     struct buf body;
 };
 
 static const struct option_row option_rows[] = {
     READER_OPTIONS("queue_to_pubsub", "2000"),
     PEER_OPTIONS("pubsub", "pubsub", ""),
-    {.name = "stream",
-        .type = OPTION_STRING,
-        .fallback = "clicks",
-        .inherits = "streams",
-        .flags = OPTION_FIRST,
-        .help = "stream to publish to"},
-    {.name = "name",
-        .type = OPTION_STRING,
-        .help = "name by which people know this producer (default: HOST.QUEUE; HOST is the name of the "
-                "queue's host)"},
+    RELAY_OPTIONS,
     READER_MS("publish_timeout", "3s", 10, 600000, "timeout of a publish"),
     {.name = NULL},
 };
 
 static int check(struct options *o, struct error *error)
 {
-    if (reader_program_check(o, error) || options_check_name(o, "stream", error) ||
-        options_check_name(o, "name", error))
+    if (reader_program_check_relay(o, error) != 0)
         return -1;
     return peer_check(o, "pubsub", error);
 }
@@ -78,15 +66,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
 {
     (void)qr;
     struct relay *r = arg;
-    char name[NAME_LEN_MAX + 1] = "";
-    int host = NAME_LEN_MAX - 1 - (int)strlen(r->queue); /* maximum bytes of the host's name */
-    if (run->host[0] && host > 0)
-        snprintf(name, sizeof name, "%.*s.%s", host, run->host, r->queue);
-    buf_clear(&r->body);
-    for (size_t i = 0; i < run->n; i++) {
-        buf_append_bytes(&r->body, run->messages[i].text);
-        buf_append_char(&r->body, '\n');
-    }
+    const char *name = reader_program_lines(r->program, run, &r->body);
     publisher_send(r->publisher, &(struct publisher_run){.producer = run->queue_id,
                                      .mark = run->mark,
                                      .next = run->next,
@@ -94,7 +74,7 @@ static void publish(struct queuereader *qr, const struct queuereader_run *run, v
                                      .opening = run->opening,
                                      .states = true,
                                      .until = run->until,
-                                     .name = r->name ? r->name : name});
+                                     .name = name});
 }
 
 static int start(struct daemon *d, void **ctx, struct error *error)
@@ -105,8 +85,6 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         .ask = ask, .deliver = publish, .state = publish, .arg = r, .lines = true, .max_bytes = PUBLISH_MAX};
     *ctx = r;
     r->daemon = d;
-    r->name = options_string(o, "name");
-    r->queue = options_string(o, "queue");
     struct http_pool_config pool = {
         .url = peer_url(o, "pubsub"),
         .max_connections = 1,

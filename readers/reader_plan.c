@@ -397,7 +397,7 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     snprintf(p->opening, sizeof p->opening, "%.*s", mark >= p->floor ? (int)opening.len : 0,
         opening.len ? opening.ptr : "");
     if (p->began == 0)
-        p->began = p->mark;
+        p->began = p->mark ? p->mark : 1;
     if (p->config.settle_after) {
         p->from = p->mark;
         forget_lost(p);

@@ -22,6 +22,8 @@ struct reader_program {
     bool redelivers; /* the program stopped too early, and some messages will be delivered again */
     usec_t minute;   /* start of the current minute of burials */
     uint64_t burials, burials_not_logged; /* burials in the current minute */
+    bool may_lose;                        /* the destination is JetStream: no program sets marks there */
+    char name[NAME_LEN_MAX + 1];          /* of the producer */
 };
 
 int reader_program_check(struct options *o, struct error *error)
@@ -43,6 +45,30 @@ int reader_program_check_batch(struct options *o, struct error *error)
     return options_refuse(o, "batch", error,
         "must not exceed items (%lld), because a batch belongs to one lease",
         (long long)options_int(o, "items"));
+}
+
+int reader_program_check_relay(struct options *o, struct error *error)
+{
+    if (reader_program_check(o, error) != 0 || options_check_name(o, "stream", error) != 0)
+        return -1;
+    return options_check_name(o, "name", error);
+}
+
+const char *reader_program_lines(
+    struct reader_program *p, const struct queuereader_run *run, struct buf *lines)
+{
+    const struct options *o = daemon_options(p->daemon);
+    const char *name = options_string(o, "name"), *queue = options_string(o, "queue");
+    int host = NAME_LEN_MAX - 1 - (int)strlen(queue); /* maximum bytes of the host's name */
+    p->name[0] = '\0';
+    if (run->host[0] && host > 0)
+        snprintf(p->name, sizeof p->name, "%.*s.%s", host, run->host, queue);
+    buf_clear(lines);
+    for (size_t i = 0; i < run->n; i++) {
+        buf_append_bytes(lines, run->messages[i].text);
+        buf_append_char(lines, '\n');
+    }
+    return name ? name : p->name;
 }
 
 static struct queuereader_numbers numbers_of(const struct reader_program *p)
@@ -146,23 +172,40 @@ static void warn_unacknowledged(struct reader_program *p)
     buf_free(&ids);
 }
 
-/* Writes the id at which the copies differ, and the command with which the operator continues. Called only for
- * queue_to_pubsub, the only program with a stream. */
+/* Writes how the operator continues with the messages from id `from` on. */
+static void describe_way_on(
+    const struct reader_program *p, const char *queue_id, uint64_t from, struct buf *out)
+{
+    struct options *o = daemon_options(p->daemon);
+    if (p->may_lose) {
+        buf_printf(out,
+            "delete the messages before id %" PRIu64
+            " from the queue, and start simplequeue once with --restored%c",
+            from, '\0');
+        return;
+    }
+    char *options = daemon_tool_options(p->daemon, peer_url(o, "pubsub"));
+    buf_printf(out, "run: millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%s%c",
+        options_string(o, "stream"), queue_id, from, options, '\0');
+    free(options);
+}
+
+/* Writes the id at which the copies differ, and how the operator continues. Called only for a relay: other
+ * programs have no stream. */
 static void describe_old_copy(const struct reader_program *p, struct buf *out)
 {
     struct queuereader_old_copy copy = queuereader_old_copy(p->reader);
     const char *stream = options_string(daemon_options(p->daemon), "stream");
-    char *options = daemon_tool_options(p->daemon, peer_url(daemon_options(p->daemon), "pubsub"));
     uint64_t from = copy.differs_from;
     if (copy.is_ahead) {
         from = copy.acked_below ? copy.acked_below : 1;
         buf_printf(out,
             "the mark of queue %s in stream %s is at id %" PRIu64
             ", ahead of the queue, whose next id is %" PRIu64
-            ". Another program has raised the mark. To look at the mark, run: millrace producers --stream=%s "
-            "--producer=%s%s. To publish the messages from id "
-            "%" PRIu64 " on, which were not settled, run: ",
-            copy.queue_id, stream, copy.mark_id, copy.differs_from, stream, copy.queue_id, options, from);
+            ". Another program has raised the mark (millrace producers shows it). To publish the messages "
+            "from id "
+            "%" PRIu64 " on, which were not settled, ",
+            copy.queue_id, stream, copy.mark_id, copy.differs_from, from);
     } else {
         buf_printf(out,
             "the queue is an old copy: stream %s already has messages up to id %" PRIu64
@@ -175,11 +218,9 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
                 "This id was found by the clocks: compare this time with the time of the restore. "
                 "The openings of this copy: %s. ",
                 copy.openings);
-        buf_append_str(out, "To publish them, run: ");
+        buf_append_str(out, "To publish them, ");
     }
-    buf_printf(out, "millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%s%c", stream, copy.queue_id,
-        from, options, '\0');
-    free(options);
+    describe_way_on(p, copy.queue_id, from, out);
 }
 
 /* Writes the ids of the missing messages, and the command with which the operator continues without these messages. */
@@ -207,6 +248,12 @@ static void on_stopped(enum queuereader_end end, void *arg)
     if (p->reader && !queuereader_has_unfollowed(p->reader))
         log_warn("the queue stays followed (see millrace help readers)",
             LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
+    if (end == QUEUEREADER_STOPPED && !daemon_is_draining(p->daemon)) { /* after hand_over */
+        log_info(
+            "the queue is handed over", LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
+        daemon_begin_stop(p->daemon);
+        return;
+    }
     if (end == QUEUEREADER_STOPPED) {
         warn_unacknowledged(p);
         daemon_set_status(p->daemon, p->redelivers ? EX_TEMPFAIL : EX_OK);
@@ -276,6 +323,8 @@ static struct reader_program *program_new(struct daemon *d, const struct queuere
         p->dispatcher = dispatcher_new(&config);
     } else {
         reader.destination = *destination;
+        reader.destination.hand_over = options_bool(daemon_options(d), "hand_over");
+        p->may_lose = destination->settle_after > 0;
         p->reader = queuereader_new(&reader);
     }
     free(token);

@@ -31,6 +31,15 @@
     READER_MS("queue_timeout", "10s", 10, 600000, "timeout for the queue's answers, in addition to wait"), \
     READER_MS("backoff_min", "50ms", 1, 60000, "delay after the first failure"),                              \
     READER_MS("backoff_max", "2s", 1, 600000, "longest delay between attempts")
+/* Options for relays, whose destination is a stream. */
+#define RELAY_OPTIONS                                                                                        \
+    {.name = "stream", .type = OPTION_STRING, .fallback = "clicks", .inherits = "streams", .flags = OPTION_FIRST, \
+        .help = "stream to publish to"},                                                                     \
+    {.name = "name", .type = OPTION_STRING,                                                                  \
+        .help = "name by which people know this producer (default: HOST.QUEUE; HOST is the name of the "     \
+                "queue's host)"},                                                                            \
+    {.name = "hand_over", .type = OPTION_BOOL, .flags = OPTION_COMMAND_LINE,                                 \
+        .help = "finish what an earlier process of this program began, let other readers use the queue, and exit"}
 /* Options for programs with a dispatcher. ITEMS_HELP names the unit that contains the messages of a batch, such as
  * "POST". */
 #define READER_BATCH_OPTIONS(BATCH, ITEMS_HELP)                                                              \
@@ -60,6 +69,12 @@ struct queuereader *reader_program_reader(struct reader_program *p);
 struct reader_program *reader_program_new_dispatcher(
     struct daemon *d, const struct dispatcher_config *config, struct error *error);
 struct dispatcher *reader_program_dispatcher(struct reader_program *p);
+/* For relays: checks READER_OPTIONS and RELAY_OPTIONS. */
+int reader_program_check_relay(struct options *o, struct error *error);
+/* For relays: copies the messages of the run to *lines, each with an LF, and returns the name of the producer, valid until
+ * the next call. */
+const char *reader_program_lines(
+    struct reader_program *p, const struct queuereader_run *run, struct buf *lines);
 void reader_program_drain(struct reader_program *p); /* stops the reader, and then calls daemon_drained */
 /* Shortens a drain that takes too long. `run` is true if the program has aborted the current run. Returns true if
  * acknowledgements must still be sent; the daemon must then wait for daemon_drained. If the queue accepts these

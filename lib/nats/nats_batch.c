@@ -1,0 +1,80 @@
+#include "nats/nats_batch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#define QUEUE_ID "Millrace-Queue-Id"
+#define MARK "Millrace-Mark"
+#define NEXT "Millrace-Next"
+#define OPENING "Millrace-Opening"
+#define UNTIL "Millrace-Until"
+#define NAME "Millrace-Name"
+#define IDS "Millrace-Ids"
+#define HEADER_BYTES 40   /* the bytes of a header's name, with colon, space and line end, are fewer */
+#define OWN_HEADERS 400   /* bytes of the version line, of the headers of nats.c, and of an acknowledgement's subject */
+
+unsigned nats_partition(const char *queue_id)
+{
+    return (unsigned)(crc32_z(0, (const Bytef *)queue_id, strlen(queue_id)) % NATS_PARTITIONS);
+}
+
+void nats_subject(const char *stream, const char *queue_id, char out[NATS_SUBJECT_MAX])
+{
+    snprintf(out, NATS_SUBJECT_MAX, "%s.%u.%s", stream, nats_partition(queue_id), queue_id);
+}
+
+struct header {
+    const char *name, *value; /* a header without a value is omitted */
+};
+
+natsStatus nats_batch_encode(
+    const struct nats_batch *b, const char *subject, size_t max_payload, natsMsg **out)
+{
+    char mark[24], next[24], until[40] = "";
+    snprintf(mark, sizeof mark, "%" PRIu64, b->mark);
+    snprintf(next, sizeof next, "%" PRIu64, b->next);
+    if (b->until > 0)
+        snprintf(until, sizeof until, "%" PRId64 ".%06" PRId64, b->until / USEC_PER_SEC, b->until % USEC_PER_SEC);
+    const struct header headers[] = {{QUEUE_ID, b->queue_id}, {MARK, mark}, {NEXT, next}, {OPENING, b->opening},
+        {UNTIL, until}, {NAME, b->name}, {IDS, b->ids}};
+    const size_t n = sizeof headers / sizeof *headers;
+    size_t bytes = OWN_HEADERS;
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(headers[i].value) + HEADER_BYTES;
+    if (bytes > NATS_BATCH_HEADERS_MAX)
+        return NATS_INSUFFICIENT_BUFFER;
+    if (bytes + b->lines.len > max_payload)
+        return NATS_MAX_PAYLOAD;
+    natsStatus s = natsMsg_Create(out, subject, NULL, b->lines.ptr, (int)b->lines.len);
+    for (size_t i = 0; i < n && s == NATS_OK; i++)
+        if (headers[i].value[0])
+            s = natsMsgHeader_Set(*out, headers[i].name, headers[i].value);
+    if (s != NATS_OK && *out) {
+        natsMsg_Destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+static const char *header(natsMsg *m, const char *name)
+{
+    const char *value;
+    return natsMsgHeader_Get(m, name, &value) == NATS_OK ? value : "";
+}
+
+bool nats_batch_decode(natsMsg *m, struct nats_batch *out)
+{
+    const char *until = header(m, UNTIL);
+    *out = (struct nats_batch){
+        .queue_id = header(m, QUEUE_ID),
+        .opening = header(m, OPENING),
+        .name = header(m, NAME),
+        .ids = header(m, IDS),
+        .lines = bytes_of(natsMsg_GetData(m), (size_t)natsMsg_GetDataLength(m)),
+    };
+    return bytes_is_name(bytes_str(out->queue_id)) && bytes_to_u64(bytes_str(header(m, MARK)), &out->mark) &&
+           bytes_to_u64(bytes_str(header(m, NEXT)), &out->next) && out->mark <= out->next &&
+           strlen(out->opening) <= NAME_LEN_MAX && (!until[0] || bytes_to_usec(bytes_str(until), &out->until));
+}

@@ -1,0 +1,223 @@
+#include "readers/nats_publisher.h"
+
+#include "base/work_thread.h"
+#include "daemon/loop_notify.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct request {
+    bool asks;
+    struct nats_batch batch; /* if it asks: only the queue_id */
+};
+
+struct nats_publisher {
+    struct nats_publisher_config config;
+    struct work_thread *thread;
+    struct loop_notify *notify;
+    struct request request;
+    bool is_busy;
+    /* Between nats_publisher_ask or _send and the outcome, only the thread uses the following members. */
+    natsConnection *connection;
+    jsCtx *js;
+    uint64_t last; /* sequence of the subject's last message; 0: the subject has none */
+    struct nats_outcome outcome;
+    char opening[NAME_LEN_MAX + 1]; /* of the subject's last message */
+    char why[ERROR_TEXT];
+};
+
+static void disconnect(struct nats_publisher *p)
+{
+    jsCtx_Destroy(p->js);
+    natsConnection_Destroy(p->connection);
+    p->js = NULL;
+    p->connection = NULL;
+}
+
+static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s, const char *what)
+{
+    const char *text = nats_GetLastError(NULL);
+    p->outcome.result = result;
+    snprintf(p->why, sizeof p->why, "%s: %s", what, text && text[0] ? text : natsStatus_GetText(s));
+}
+
+static bool connect_if_needed(struct nats_publisher *p)
+{
+    jsOptions options;
+    if (p->connection && natsConnection_Status(p->connection) == NATS_CONN_STATUS_CONNECTED)
+        return true;
+    disconnect(p);
+    jsOptions_Init(&options);
+    options.Wait = p->config.timeout / USEC_PER_MSEC;
+    natsStatus s = natsConnection_Connect(&p->connection, p->config.options);
+    if (s == NATS_OK)
+        s = natsConnection_JetStream(&p->js, p->connection, &options);
+    if (s != NATS_OK) {
+        fail(p, NATS_FAILED, s, "cannot connect to a nats-server");
+        disconnect(p);
+    }
+    return s == NATS_OK;
+}
+
+static size_t max_payload(const struct nats_publisher *p)
+{
+    return (size_t)natsConnection_GetMaxPayload(p->connection);
+}
+
+static void read_mark(struct nats_publisher *p, natsMsg *m, const char *queue_id)
+{
+    struct nats_batch last;
+    if (!nats_batch_decode(m, &last) || strcmp(last.queue_id, queue_id) != 0) {
+        p->outcome.result = NATS_FAILED;
+        snprintf(p->why, sizeof p->why, "the last message of subject %s is not that of a relay",
+            natsMsg_GetSubject(m));
+        return;
+    }
+    p->last = natsMsg_GetSequence(m);
+    p->outcome.mark = last.next;
+    snprintf(p->opening, sizeof p->opening, "%s", last.opening);
+}
+
+/* Asks the leader of the stream: another replica may not have the last message yet. */
+static void ask(struct nats_publisher *p)
+{
+    const char *stream = p->config.stream.name, *queue_id = p->request.batch.queue_id;
+    char subject[NATS_SUBJECT_MAX];
+    struct error error;
+    natsMsg *m = NULL;
+    p->outcome.result = NATS_ASKED;
+    p->opening[0] = '\0';
+    if (nats_stream_check(p->js, &p->config.stream, &error) != 0) {
+        p->outcome.result = NATS_FAILED;
+        snprintf(p->why, sizeof p->why, "%s", error.text);
+        return;
+    }
+    nats_subject(stream, queue_id, subject);
+    natsStatus s = js_GetLastMsg(&m, p->js, stream, subject, NULL, NULL);
+    p->last = 0;
+    if (s == NATS_OK)
+        read_mark(p, m, queue_id);
+    else if (s != NATS_NOT_FOUND)
+        fail(p, NATS_FAILED, s, "the last message of the queue");
+    natsMsg_Destroy(m);
+    if (max_payload(p) > NATS_BATCH_HEADERS_MAX)
+        p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
+}
+
+static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode code)
+{
+    if (code == JSStreamWrongLastSequenceErr)
+        p->outcome.result = NATS_CONFLICT;
+    else if (code == JSStreamMessageExceedsMaximumErr)
+        fail(p, NATS_REFUSED, s, "longer than the stream's max_msg_size");
+    else
+        fail(p, NATS_FAILED, s, "publish");
+    if (code == 0) /* no answer of JetStream: another server may answer */
+        disconnect(p);
+}
+
+static void publish(struct nats_publisher *p)
+{
+    struct nats_batch *b = &p->request.batch;
+    char subject[NATS_SUBJECT_MAX];
+    natsMsg *m = NULL;
+    jsPubAck *ack = NULL;
+    jsErrCode code = 0;
+    jsPubOptions options;
+    nats_subject(p->config.stream.name, b->queue_id, subject);
+    if (!b->opening[0])
+        b->opening = p->opening;
+    natsStatus s = nats_batch_encode(b, subject, max_payload(p), &m);
+    if (s != NATS_OK) {
+        p->outcome.result = NATS_REFUSED;
+        snprintf(p->why, sizeof p->why,
+            s == NATS_MAX_PAYLOAD ? "longer than the nats-server's max_payload of %zu bytes with its headers"
+                                  : "too many ranges of ids for one message of at most %zu bytes",
+            max_payload(p));
+        return;
+    }
+    jsPubOptions_Init(&options);
+    options.MaxWait = p->config.timeout / USEC_PER_MSEC;
+    options.ExpectStream = p->config.stream.name;
+    options.ExpectLastSubjectSeq = p->last;
+    options.ExpectNoMessage = p->last == 0;
+    s = js_PublishMsg(&ack, p->js, m, &options, &code);
+    natsMsg_Destroy(m);
+    if (s != NATS_OK) {
+        publish_failed(p, s, code);
+        return;
+    }
+    p->outcome.result = NATS_STORED;
+    p->last = ack->Sequence;
+    if (b->opening != p->opening)
+        snprintf(p->opening, sizeof p->opening, "%s", b->opening);
+    jsPubAck_Destroy(ack);
+}
+
+static void run(void *ctx, void *job)
+{
+    struct nats_publisher *p = ctx;
+    const struct request *r = job;
+    p->outcome = (struct nats_outcome){.opening = p->opening, .why = p->why};
+    if (!connect_if_needed(p))
+        return;
+    if (r->asks)
+        ask(p);
+    else
+        publish(p);
+}
+
+static void start(struct nats_publisher *p, const struct request *request)
+{
+    assert(!p->is_busy);
+    p->request = *request;
+    p->is_busy = true;
+    work_thread_start(p->thread, &p->request);
+}
+
+void nats_publisher_ask(struct nats_publisher *p, const char *queue_id)
+{
+    start(p, &(struct request){.asks = true, .batch = {.queue_id = queue_id}});
+}
+
+void nats_publisher_send(struct nats_publisher *p, const struct nats_batch *batch)
+{
+    start(p, &(struct request){.batch = *batch});
+}
+
+static void on_notify(void *arg)
+{
+    struct nats_publisher *p = arg;
+    if (!work_thread_done(p->thread))
+        return;
+    p->is_busy = false;
+    p->config.on_outcome(&p->outcome, p->config.arg);
+}
+
+struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *config)
+{
+    struct nats_publisher *p = mem_zalloc(sizeof *p);
+    p->config = *config;
+    p->notify = loop_notify_new(config->base, on_notify, p);
+    if (p->notify)
+        p->thread = work_thread_new(&(struct work_thread_config){
+            .run = run, .ctx = p, .notify = loop_notify_wake, .notify_arg = p->notify});
+    if (!p->thread)
+        nats_publisher_free(&p);
+    return p;
+}
+
+void nats_publisher_free(struct nats_publisher **pp)
+{
+    struct nats_publisher *p = *pp;
+    if (!p)
+        return;
+    if (p->thread)
+        work_thread_free(&p->thread);
+    loop_notify_free(&p->notify);
+    disconnect(p);
+    natsOptions_Destroy(p->config.options);
+    free(p);
+    *pp = NULL;
+}

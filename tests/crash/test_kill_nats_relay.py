@@ -1,0 +1,139 @@
+"""Queue, relay and nats-server killed with -9 and stopped with SIGSTOP at random while numbered events flow, and the server
+restored to an older copy of its directory: a cell that reads the stream has each event once, in order."""
+# full: MILLRACE_ROUNDS=60
+import signal
+import threading
+
+import harness
+from harness import UNREACHABLE, query, wait_until
+from nats_test import Cell, Client, NatsServer, NatsTest
+
+EVENTS_A_ROUND = 4000
+BATCH = 20
+
+
+class Putter(threading.Thread):
+    """Puts with marks, each batch repeated until it is acknowledged: the queue holds every event once."""
+
+    def __init__(self, url, until):
+        super().__init__(daemon=True)
+        self.url, self.put, self.until = url, 0, until
+
+    def run(self):
+        connection = None
+        while self.put < self.until:
+            connection = connection or harness.connect(self.url, 10)
+            body = b"\n".join(b"event %08d" % i for i in range(self.put, self.put + BATCH))
+            try:
+                connection.request("POST", "/mput?" + query(producer="test", mark=self.put, next=self.put + BATCH), body)
+                reply = connection.getresponse()
+                reply.read()
+                self.put += BATCH if reply.status == 200 else 0
+            except UNREACHABLE:
+                connection.close()
+                connection = None
+        connection.close()
+
+
+class KillNatsRelay(NatsTest):
+    SETTLE = "--settle-after=2s"
+
+    def setUp(self):
+        super().setUp()
+        self.random = harness.seeded()
+        self.server = NatsServer(self, "n1").start()
+        self.queue = self.start_queue()
+        self.running = self.relay(self.server, self.SETTLE).wait_ready()
+
+    def kill_queue(self):
+        self.queue.kill9()
+        self.queue = self.start_queue()
+
+    def kill_relay(self):
+        self.running.kill9()
+        self.running = self.relay(self.server, self.SETTLE)
+
+    def kill_server(self):
+        self.server.kill9()
+        self.server.start()
+
+    def pause_relay(self):
+        """Another relay takes over, and the first one wakes up."""
+        self.running.process.send_signal(signal.SIGSTOP)
+        paused, self.running = self.running, self.relay(self.server, self.SETTLE).wait_ready()
+        paused.process.send_signal(signal.SIGCONT)
+        paused.kill9()
+
+    def pause_server(self):
+        """Until a publish has failed."""
+        failed = self.running.wait_ready().stats()["deliveries_failed_total"]
+        self.server.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: self.running.stats()["deliveries_failed_total"] > failed, "a publish to fail")
+        self.server.process.send_signal(signal.SIGCONT)
+
+    def restore_server(self):
+        """A copy from before some messages that the relay knows to be stored."""
+        self.server.kill9()
+        self.server.copy("older")
+        self.server.start()
+        stored = self.running.wait_ready().stats()["messages_delivered_total"]
+        wait_until(lambda: self.running.stats()["messages_delivered_total"] > stored or self.putter.put == self.putter.until,
+                   "more to be stored")
+        self.server.kill9()
+        self.server.restore("older")
+        self.server.start()
+
+    def test_each_event_is_in_the_stream(self):
+        acts = [self.kill_queue, self.kill_relay, self.kill_server, self.pause_relay, self.pause_server, self.restore_server]
+        n_rounds = harness.rounds(1)
+        self.putter = Putter(self.queue_url, n_rounds * EVENTS_A_ROUND)
+        self.putter.start()
+        for r in range(n_rounds):
+            places = sorted(self.random.randrange(r * EVENTS_A_ROUND, (r + 1) * EVENTS_A_ROUND) for _ in acts)
+            for place, act in zip(places, self.random.sample(acts, len(acts))):
+                wait_until(lambda place=place: self.putter.put >= place, lambda place=place: "event %d to be put" % place, interval=0.001)
+                print(act.__name__, "at", place, flush=True)
+                act()
+        self.putter.join()
+        expected = [b"event %08d" % i for i in range(n_rounds * EVENTS_A_ROUND)]
+        self.wait_stored(self.server, expected)
+        wait_until(lambda: self.depth() == 0, "all to be settled")
+        self.assertEqual(self.stored(self.server).lines, expected)
+
+    def purge(self):
+        self.assertTrue(Client(self.server).api("STREAM.PURGE.clicks")["success"])
+
+    def delete(self):
+        """The relay makes the stream again."""
+        self.assertTrue(Client(self.server).api("STREAM.DELETE.clicks")["success"])
+
+    def test_a_stream_that_lost_all_gets_what_the_queue_still_has(self):
+        lines = [b"line %d" % i for i in range(100)]
+        self.running.stop()
+        for i, act in enumerate((self.purge, self.delete)):
+            with self.subTest(act.__name__):
+                self.running = self.relay(self.server, "--settle-after=1h").wait_ready()
+                self.put(lines[50 * i:50 * i + 50])
+                wait_until(lambda: self.running.stats()["backlog_messages"] == 0, "all to be stored")
+                act()
+                self.wait_stored(self.server, lines[:50 * i + 50])
+                self.running.stop()
+
+    def test_a_loss_of_settled_messages_is_a_hole(self):
+        """A cell that has the lost messages goes on. One that has not sees the hole, because the mark does not pretend."""
+        self.put([b"a", b"b"])
+        self.wait_stored(self.server, [b"a", b"b"])
+        wait_until(lambda: self.depth() == 0, "both to be settled")
+        self.purge()
+        self.put([b"c"])
+        client = Client(self.server)
+        wait_until(lambda: any(body for _, body in client.batches("clicks")), "c to be stored")
+        cell = Cell(self, mark=3)
+        cell.take(client.batches("clicks"))
+        self.assertEqual(cell.lines, [b"c"])
+        with self.assertRaisesRegex(AssertionError, "a hole"):
+            Cell(self, mark=2).take(client.batches("clicks"))
+
+
+if __name__ == "__main__":
+    harness.main()

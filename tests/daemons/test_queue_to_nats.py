@@ -1,0 +1,190 @@
+"""queue_to_nats with a real nats-server: what it publishes, when it settles, what it refuses."""
+import os
+import shutil
+import subprocess
+import zlib
+
+import harness
+from harness import wait_until
+from nats_test import Client, NatsServer, NatsTest
+
+LOGINS = """
+authorization { users = [ {user: "app", password: "secret"} ] }
+"""
+
+
+class QueueToNats(NatsTest):
+    def setUp(self):
+        super().setUp()
+        self.server = NatsServer(self, "n1").start()
+        self.queue = self.start_queue()
+
+    def trouble(self, relay, text):
+        """The relay is not ready, and says why."""
+        relay.wait_listening()
+        wait_until(lambda: text in relay.get("/health").text, lambda: "%s, /health is %s" % (text, relay.get("/health").text))
+        self.assertEqual(relay.get("/health").status, 503)
+
+    def add_stream(self, **config):
+        reply = Client(self.server).api("STREAM.CREATE.clicks", **{
+            "name": "clicks", "subjects": ["clicks.*.*"], "retention": "limits", "storage": "file", "discard": "new",
+            "num_replicas": 1, "max_age": 3600 * 10**9, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, **config})
+        self.assertNotIn("error", reply)
+
+    def test_lines_with_their_ids_and_times(self):
+        lines = [b"line %d" % i for i in range(5000)]
+        self.put(lines[:10])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, lines[:10])
+        self.put(lines[10:])
+        self.wait_stored(self.server, lines)
+        client = Client(self.server)
+        batches = client.batches("clicks")
+        info = client.api("STREAM.INFO.clicks", subjects_filter=">")
+        queue_id = batches[0][0]["Millrace-Queue-Id"]
+        self.assertEqual(set(info["state"]["subjects"]), {"clicks.%d.%s" % (zlib.crc32(queue_id.encode()) % 64, queue_id)})
+        self.assertEqual(info["config"]["discard"], "new")
+        self.assertEqual(info["config"]["max_age"], 7 * 86400 * 10**9)
+        at = 0
+        for head, _ in batches:
+            self.assertEqual((head["Millrace-Queue-Id"], int(head["Millrace-Mark"])), (queue_id, at))
+            self.assertEqual(len(head["Millrace-Opening"]), 24)
+            self.assertTrue(head["Millrace-Name"].endswith(".default"))
+            at = int(head["Millrace-Next"])
+        wait_until(lambda: any("Millrace-Until" in head for head, _ in client.batches("clicks")[-3:]), "a statement of time")
+        self.assertEqual(self.depth(), 5000)
+        stats = relay.stats()
+        self.assertEqual((stats["unsettled_messages"], stats["backlog_messages"], stats["jetstream_up"]), (5000, 0, 1))
+
+    def test_messages_are_settled_after_their_time(self):
+        lines = [b"line %d" % i for i in range(100)]
+        self.put(lines)
+        relay = self.relay(self.server, "--settle-after=300ms").wait_ready()
+        self.wait_stored(self.server, lines)
+        wait_until(lambda: self.depth() == 0, "the queue to be empty")
+        relay.stop()
+
+    def test_a_stop_keeps_the_follow_until_the_queue_is_handed_over(self):
+        self.put([b"a", b"b"])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, [b"a", b"b"])
+        relay.stop()
+        self.assertIn("the queue stays followed", relay.log)
+        other = self.relay(self.server, "--stream=views")  # has another subject: it would publish both messages again
+        self.trouble(other, "the reader queue_to_nats.clicks follows this queue")
+        self.assertEqual(self.depth(), 2)
+        other.stop()
+        last = self.relay(self.server, "--settle-after=500ms", "--hand-over")
+        self.assertEqual(last.process.wait(harness.PATIENCE), 0)
+        self.assertIn("the queue is handed over", last.log)
+        self.assertEqual(self.depth(), 0)
+        self.put([b"c"])
+        other = self.relay(self.server, "--stream=views").wait_ready()
+        self.wait_stored(self.server, [b"c"], stream="views")
+        self.assertEqual(self.stored(self.server).lines, [b"a", b"b"])
+
+    def test_lines_that_are_too_long_are_buried(self):
+        self.server.kill9()
+        self.server = NatsServer(self, "n2", "max_payload: 20000\n").start()
+        long = b"x" * 20000
+        fits = [b"%05d" % i + b"y" * 8000 for i in range(40)]  # one to a batch
+        self.put(fits[:20] + [long] + fits[20:] + [b"end"])
+        self.relay(self.server, "--settle-after=300ms").wait_ready()
+        self.wait_stored(self.server, [*fits, b"end"])
+        wait_until(lambda: self.depth() == 0, "all but the buried message to be settled")
+        dead = self.queue.get("/dead").json()["buried"]
+        self.assertEqual([m["reason"] for m in dead],
+                         ["longer than the nats-server's max_payload of 20000 bytes with its headers"])
+        self.assertEqual(self.queue.post("/kick").status, 200)
+        wait_until(lambda: len(self.queue.get("/dead").json()["buried"]) == 1, "it to be buried again")
+        self.put([b"behind"])
+        self.wait_stored(self.server, [*fits, b"end", b"behind"])
+
+    def test_streams_that_do_not_fit_are_refused(self):
+        for config, text in (({"retention": "workqueue"}, "retention `workqueue`"), ({"retention": "interest"}, "retention `interest`"),
+                             ({"discard": "old", "max_bytes": 10**8}, "discard `old` with a limit"),
+                             ({"discard": "old", "max_msgs": 10**8}, "discard `old` with a limit"),
+                             ({"storage": "memory"}, "storage `memory`"), ({"max_age": 0}, "no max_age"),
+                             ({"max_age": 60 * 10**9}, "shorter than settle_after"), ({"no_ack": True}, "no_ack")):
+            with self.subTest(text):
+                self.add_stream(**config)
+                relay = self.relay(self.server)
+                self.trouble(relay, text)
+                relay.stop()
+                Client(self.server).api("STREAM.DELETE.clicks")
+        relay = self.relay(self.server, "--no-create")
+        self.trouble(relay, "stream clicks of JetStream: Not Found; create it")
+        self.add_stream()  # it goes on by itself
+        relay.wait_ready()
+        relay.stop()
+        self.trouble(self.relay(self.server, "--replicas=3"), "has 1 replicas, but `replicas` is 3")
+
+    def test_settings_are_checked(self):
+        def refused(text, *args):
+            ran = self.run_program("queue_to_nats", "--check-config", *args)
+            self.assertEqual((ran.returncode, text in ran.stderr.decode()), (78, True), ran.stderr)
+        refused("nats_password_file", "--nats-user=u")
+        refused("does not begin with nats://", "--nats-url=http://127.0.0.1:4222")
+        refused("nats_user is also set", "--nats-user=u", "--nats-password-file=/dev/null", "--nats-token-file=/dev/null")
+        refused("No such file", "--nats-creds-file=" + self.path("none"))
+        refused("not a name of JetStream", "--stream=a.b")
+        refused("shorter than settle_after", "--max-age=1m")
+        ran = self.run_program("queue_to_nats", "--check-config", "--stream=views")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn(b"reader = queue_to_nats.views", ran.stdout)
+
+    def test_logins_and_several_servers(self):
+        private = NatsServer(self, "n3", LOGINS)
+        with open(self.path("password"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write("secret")
+        self.put([b"a"])
+        login = ("--nats-user=app", "--nats-password-file=" + self.path("password"))
+        down = "nats://127.0.0.1:" + self.keep_port()
+        relay = self.relay(private, *login, urls=down + " " + private.url)
+        self.trouble(relay, "cannot connect to a nats-server")
+        private.start()
+        relay.wait_ready()
+        self.wait_stored(private, [b"a"], user="app", **{"pass": "secret"})
+        relay.stop()
+        wrong = self.relay(private)
+        self.trouble(wrong, "cannot connect to a nats-server")
+
+    def test_tls(self):
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                               "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", self.path("key"), "-out", self.path("cert")],
+                              capture_output=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        server = NatsServer(self, "n4", 'tls { cert_file: "%s", key_file: "%s" }\n' % (self.path("cert"), self.path("key"))).start()
+        self.put([b"a"])
+        stranger = self.relay(server)
+        self.trouble(stranger, "cannot connect to a nats-server")
+        stranger.stop()
+        relay = self.relay(server, "--nats-ca-file=" + self.path("cert")).wait_ready()
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "the message to be published")
+
+    def test_an_old_copy_of_the_queue_is_refused(self):
+        self.put([b"a"])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, [b"a"])
+        relay.stop()
+        self.queue.stop()
+        shutil.copytree(self.path("q"), self.path("copy"))
+        self.queue = self.start_queue()
+        self.put([b"b"])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, [b"a", b"b"])
+        relay.stop()
+        self.queue.stop()
+        shutil.rmtree(self.path("q"))
+        os.rename(self.path("copy"), self.path("q"))
+        self.start_queue()
+        self.put([b"c"])
+        relay = self.relay(self.server)
+        self.assertEqual(relay.process.wait(harness.PATIENCE), 65)
+        self.assertIn("the queue is an old copy", relay.log)
+        self.assertIn("--restored", relay.log)
+        self.assertEqual(self.stored(self.server).lines, [b"a", b"b"])
+
+
+if __name__ == "__main__":
+    harness.main()
