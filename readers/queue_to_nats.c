@@ -33,7 +33,8 @@ static const struct option_row option_rows[] = {
         .fallback = "12m",
         .max = INT64_C(7) * 86400 * 1000,
         .unit = "ms",
-        .help = "time for which the queue keeps messages after JetStream has acknowledged them; at least twice the "
+        .help = "time for which the queue keeps messages after JetStream has acknowledged them; at least "
+                "twice the "
                 "servers' sync intervals (nats-server 2.9: 5 minutes); 0 only with `sync_interval: always`"},
     {.name = "create", .type = OPTION_BOOL, .help = "create the stream if it does not exist"},
     {.name = "replicas",
@@ -137,18 +138,18 @@ static void write_ids(const struct queuereader_run *run, struct buf *out)
 static void publish(struct relay *r, const struct queuereader_run *run, bool is_stating)
 {
     r->is_stating = is_stating;
-    snprintf(r->opening, sizeof r->opening, "%s", run->opening); /* run->opening does not last until the outcome */
+    snprintf(
+        r->opening, sizeof r->opening, "%s", run->opening); /* run->opening does not last until the outcome */
     const char *name = reader_program_lines(r->program, run, &r->body);
     write_ids(run, &r->ids);
-    nats_publisher_send(r->publisher,
-        &(struct nats_batch){.queue_id = run->queue_id,
-            .mark = run->mark,
-            .next = run->next > run->mark ? run->next : run->mark,
-            .opening = r->opening,
-            .until = run->until,
-            .name = name,
-            .ids = r->ids.ptr,
-            .lines = buf_bytes(&r->body)});
+    nats_publisher_send(r->publisher, &(struct nats_batch){.queue_id = run->queue_id,
+                                          .mark = run->mark,
+                                          .next = run->next > run->mark ? run->next : run->mark,
+                                          .opening = r->opening,
+                                          .until = run->until,
+                                          .name = name,
+                                          .ids = r->ids.ptr,
+                                          .lines = buf_bytes(&r->body)});
 }
 
 static void deliver(struct queuereader *qr, const struct queuereader_run *run, void *arg)
@@ -209,7 +210,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
 {
     static const struct stats_row rows[] = {
         {"backlog_messages", "Messages of the queue that are not published yet", read_backlog},
-        {"unsettled_messages", "Published messages that the queue keeps because of settle_after", read_unsettled},
+        {"unsettled_messages", "Published messages that the queue keeps because of settle_after",
+            read_unsettled},
         {"jetstream_up", "1 if JetStream has answered the last request", read_ready},
         {0},
     };

@@ -1,4 +1,5 @@
-/* millrace queue: lists the buried messages of a queue, and shows, edits, deletes or kicks them.
+/* millrace queue: lists the buried messages of a queue, and shows, edits, deletes or kicks them; and ends the follow of
+ * a relay.
  *
  * A relay buries a message that its destination refuses. A kicked message is delivered again, and buried again if
  * the destination still refuses the message. Therefore `edit` replaces and kicks the message in one request. */
@@ -22,6 +23,12 @@
 static const struct option_row rows[] = {
     TOOL_DATA_DIR_SETTING,
     {.name = "queue", .type = OPTION_STRING, .fallback = "default", .help = "name of the queue"},
+    {.name = "hand_over",
+        .type = OPTION_BOOL,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "let another relay use the queue: run the stopped relay that follows the queue until all "
+                "that it has "
+                "published is settled"},
     {.name = "url", .type = OPTION_STRING, .help = "address of simplequeue (default: the pipeline's)"},
     {.name = "token_file",
         .type = OPTION_STRING,
@@ -212,6 +219,53 @@ static int edit(const struct queue_tool *t, const char *ids)
     return status;
 }
 
+/* Returns the relay with this name at the queue, or NULL. queue_to_nats adds the name of its stream. */
+static const char *relay_named(const struct config *config, const char *follower)
+{
+    static const char *const relays[] = {"queue_to_pubsub", "queue_to_nats"};
+    for (size_t i = 0; i < sizeof relays / sizeof *relays; i++) {
+        const char *reader = config_setting(config, relays[i], "reader");
+        size_t len = strlen(relays[i]);
+        if (reader ? strcmp(reader, follower) == 0
+                   : strncmp(relays[i], follower, len) == 0 && (!follower[len] || follower[len] == '.'))
+            return relays[i];
+    }
+    return NULL;
+}
+
+/* Replaces this process by the relay that follows the queue, with the option --hand-over. */
+static int hand_over(const struct queue_tool *t, const struct config *config)
+{
+    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
+    if (!doc)
+        return EX_TEMPFAIL;
+    char *follower = bytes_dup(json_doc_text(doc, "/queues/%s/follower", t->queue));
+    json_doc_free(&doc);
+    const char *relay = follower[0] ? relay_named(config, follower) : NULL;
+    int status = EX_OK;
+    if (!follower[0]) {
+        printf("queue %s has no follower: any relay may use it\n", t->queue);
+    } else if (!relay) {
+        status = tool_fail(
+            EX_USAGE, "queue %s is followed by %s: run this program with --hand-over", t->queue, follower);
+    } else {
+        struct tool_args a = tool_args_for(relay);
+        tool_add_arg(&a, "--hand-over");
+        tool_add_arg(&a, "--queue=%s", t->queue);
+        tool_add_arg(&a, "--queue-url=%s", t->url);
+        tool_add_arg(&a, "--reader=%s", follower);
+        if (strncmp(follower, "queue_to_nats.", 14) == 0)
+            tool_add_arg(&a, "--stream=%s", follower + 14);
+        if (config)
+            tool_add_arg(&a, "--config=%s", config->path);
+        execv(a.argv[0], a.argv);
+        status = tool_fail(EX_OSERR, "%s: %s", a.argv[0], strerror(errno));
+        tool_free_args(&a);
+    }
+    free(follower);
+    return status;
+}
+
 static const struct act {
     const char *name;
     int (*run)(const struct queue_tool *t, const char *ids);
@@ -237,9 +291,14 @@ static int queue_with(const struct options *o)
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&t.pipeline, options_config(o), options_string(o, "data_dir"));
     t.url = url ? url : pipeline_url(&t.pipeline, "simplequeue");
-    int status = tool_has_queue(t.url, t.token, t.queue)
-                     ? acts[i].run(&t, n == 2 ? words[1] : NULL)
-                     : tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
+    int status;
+    if (!tool_has_queue(t.url, t.token, t.queue))
+        status = tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
+    else if (options_bool(o, "hand_over"))
+        status =
+            n > 0 ? tool_fail(EX_USAGE, "--hand-over takes no operand") : hand_over(&t, options_config(o));
+    else
+        status = acts[i].run(&t, n == 2 ? words[1] : NULL);
     pipeline_close(&t.pipeline);
     free(t.token);
     return status;
@@ -248,7 +307,9 @@ static int queue_with(const struct options *o)
 int tool_queue(int argc, char **argv)
 {
     static const struct options_spec spec = {.program = "queue",
-        .summary = "lists the buried messages of a queue, and shows, edits, deletes or kicks them",
+        .summary =
+            "lists the buried messages of a queue, and shows, edits, deletes or kicks them; --hand-over "
+            "ends the follow of a relay",
         .operands = "[list | show ID | edit ID | delete IDS | kick IDS]",
         .more = "IDS is a list such as 3,7-9, or `all`. `edit` opens the message in $VISUAL or $EDITOR, or "
                 "takes the new\n"

@@ -12,8 +12,9 @@
 #define UNTIL "Millrace-Until"
 #define NAME "Millrace-Name"
 #define IDS "Millrace-Ids"
-#define HEADER_BYTES 40   /* the bytes of a header's name, with colon, space and line end, are fewer */
-#define OWN_HEADERS 400   /* bytes of the version line, of the headers of nats.c, and of an acknowledgement's subject */
+#define HEADER_BYTES 40 /* the bytes of a header's name, with colon, space and line end, are fewer */
+#define OWN_HEADERS                                                                                          \
+    400 /* bytes of the version line, of the headers of nats.c, and of an acknowledgement's subject */
 
 unsigned nats_partition(const char *queue_id)
 {
@@ -36,9 +37,10 @@ natsStatus nats_batch_encode(
     snprintf(mark, sizeof mark, "%" PRIu64, b->mark);
     snprintf(next, sizeof next, "%" PRIu64, b->next);
     if (b->until > 0)
-        snprintf(until, sizeof until, "%" PRId64 ".%06" PRId64, b->until / USEC_PER_SEC, b->until % USEC_PER_SEC);
-    const struct header headers[] = {{QUEUE_ID, b->queue_id}, {MARK, mark}, {NEXT, next}, {OPENING, b->opening},
-        {UNTIL, until}, {NAME, b->name}, {IDS, b->ids}};
+        snprintf(
+            until, sizeof until, "%" PRId64 ".%06" PRId64, b->until / USEC_PER_SEC, b->until % USEC_PER_SEC);
+    const struct header headers[] = {{QUEUE_ID, b->queue_id}, {MARK, mark}, {NEXT, next},
+        {OPENING, b->opening}, {UNTIL, until}, {NAME, b->name}, {IDS, b->ids}};
     const size_t n = sizeof headers / sizeof *headers;
     size_t bytes = OWN_HEADERS;
     for (size_t i = 0; i < n; i++)
@@ -76,5 +78,6 @@ bool nats_batch_decode(natsMsg *m, struct nats_batch *out)
     };
     return bytes_is_name(bytes_str(out->queue_id)) && bytes_to_u64(bytes_str(header(m, MARK)), &out->mark) &&
            bytes_to_u64(bytes_str(header(m, NEXT)), &out->next) && out->mark <= out->next &&
-           strlen(out->opening) <= NAME_LEN_MAX && (!until[0] || bytes_to_usec(bytes_str(until), &out->until));
+           strlen(out->opening) <= NAME_LEN_MAX &&
+           (!until[0] || bytes_to_usec(bytes_str(until), &out->until));
 }

@@ -18,16 +18,17 @@
 #include <nats/nats.h>
 
 #define NATS_PARTITIONS 64
-#define NATS_SUBJECT_MAX 160      /* bytes of a subject, with its NUL */
+#define NATS_SUBJECT_MAX 160        /* bytes of a subject, with its NUL */
 #define NATS_BATCH_HEADERS_MAX 4096 /* bytes of the headers, also of those that nats.c adds */
 
 struct nats_batch {
     const char *queue_id;
     uint64_t mark, next; /* A and B; A == B: no lines, only a statement of `until` */
     const char *opening; /* the opening (journal/opening.h) of message B - 1; "": unknown */
-    usec_t until; /* each message that the queue accepted before this time is in this batch or before; 0: not known */
-    const char *name;  /* name by which people know the queue; "": none */
-    const char *ids;   /* such as "7-9,12-12"; "": see 3 */
+    usec_t
+        until; /* each message that the queue accepted before this time is in this batch or before; 0: not known */
+    const char *name;   /* name by which people know the queue; "": none */
+    const char *ids;    /* such as "7-9,12-12"; "": see 3 */
     struct bytes lines; /* each with its LF */
 };
 

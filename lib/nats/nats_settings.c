@@ -14,8 +14,8 @@
 static const char *const logins[] = {"nats_user", "nats_token_file", "nats_nkey", "nats_creds_file"};
 static const char *const files[] = {
     "nats_nkey_file", "nats_creds_file", "nats_ca_file", "nats_cert_file", "nats_key_file"};
-static const char *const together[][2] = {
-    {"nats_user", "nats_password_file"}, {"nats_nkey", "nats_nkey_file"}, {"nats_cert_file", "nats_key_file"}};
+static const char *const together[][2] = {{"nats_user", "nats_password_file"},
+    {"nats_nkey", "nats_nkey_file"}, {"nats_cert_file", "nats_key_file"}};
 
 static int check_servers(const struct options *o, struct error *error)
 {
@@ -24,8 +24,8 @@ static int check_servers(const struct options *o, struct error *error)
     size_t n = 0;
     for (; bytes_next_word(&rest, SEPARATORS, &url); n++)
         if (!bytes_starts_with(url, bytes_str("nats://")) && !bytes_starts_with(url, bytes_str("tls://")))
-            return options_refuse(o, "nats_url", error, "%.*s does not begin with nats:// or tls://",
-                (int)url.len, url.ptr);
+            return options_refuse(
+                o, "nats_url", error, "%.*s does not begin with nats:// or tls://", (int)url.len, url.ptr);
     if (n == 0 || n > SERVERS_MAX)
         return options_refuse(o, "nats_url", error, "needs 1 to %d addresses", SERVERS_MAX);
     return 0;
@@ -41,8 +41,8 @@ int nats_settings_check(const struct options *o, struct error *error)
     }
     for (size_t i = 0; i < sizeof together / sizeof *together; i++)
         if (!options_text(o, together[i][0]) != !options_text(o, together[i][1]))
-            return options_refuse(o, together[i][options_text(o, together[i][0]) == NULL], error,
-                "needs %s", together[i][options_text(o, together[i][0]) != NULL]);
+            return options_refuse(o, together[i][options_text(o, together[i][0]) == NULL], error, "needs %s",
+                together[i][options_text(o, together[i][0]) != NULL]);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (options_text(o, files[i]) && access(options_text(o, files[i]), R_OK) != 0)
             return options_refuse(o, files[i], error, "%s: %s", options_text(o, files[i]), strerror(errno));
@@ -134,7 +134,8 @@ natsOptions *nats_settings_new(const struct options *o, const char *name, struct
     if (s == NATS_OK)
         return to;
     if (!error->text[0])
-        error_set(error, -1, "settings of nats-server: %s", nats_GetLastError(NULL) ? nats_GetLastError(NULL) : natsStatus_GetText(s));
+        error_set(error, -1, "settings of nats-server: %s",
+            nats_GetLastError(NULL) ? nats_GetLastError(NULL) : natsStatus_GetText(s));
     natsOptions_Destroy(to);
     return NULL;
 }

@@ -183,6 +183,23 @@ class Following(RelayTest):
         self.assertIn("the queue stays followed", relay.log)
         self.assertTrue(self.is_followed())
 
+    def test_a_hand_over_publishes_until_no_publish_may_still_arrive(self):
+        self.start_queue(), self.start_pubsub()
+        config = self.write("hand.conf", "[pubsub]\naddress = %s\n" % self.pubsub_url)
+        for waiting in (b"", b"one\n"):
+            self.start_relay().kill9()
+            if waiting:
+                self.ask_queue("/put", body=b"one")
+            self.assertTrue(self.is_followed())
+            ran = self.run_program("millrace", "queue", "--hand-over", "--url=" + self.queue_url, "--config=" + config)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertFalse(self.is_followed())
+            self.assertEqual(self.stream(), waiting)
+        self.assertEqual(self.ask_queue("/follow?reader=other").status, 200)
+        ran = self.run_program("millrace", "queue", "--hand-over", "--url=" + self.queue_url)
+        self.assertEqual(ran.returncode, 64)
+        self.assertIn(b"followed by other", ran.stderr)
+
     def test_a_relay_of_another_name_is_refused_and_says_why(self):
         self.start_queue(), self.start_pubsub()
         self.start_relay()
