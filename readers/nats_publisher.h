@@ -5,7 +5,9 @@
  * 1. The stream's last message of the queue's subject has the mark. nats_publisher_ask reads this message.
  * 2. A publish names the sequence of the last message that the publisher knows. If the subject has another last message,
  *    because the stream has lost messages, was purged, or another process has published, JetStream stores nothing: the
- *    outcome is NATS_CONFLICT. So a subject never has a hole, however the stream changes between two publishes.
+ *    outcome is NATS_CONFLICT. A publish omits this sequence if the acknowledgement before it came over the same
+ *    connection a few milliseconds ago. No server loses messages in this time without an error or a lower sequence, which
+ *    is also NATS_CONFLICT. Only a purge in these milliseconds leaves a hole, which the readers refuse.
  * 3. After NATS_FAILED a publish may be stored nevertheless. The caller repeats the publish, and then gets NATS_CONFLICT.
  * 4. A batch without an opening has that of the batch before.
  * 5. Each request connects if there is no connection. A request takes at most about three times nats_timeout for each

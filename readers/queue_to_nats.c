@@ -4,6 +4,7 @@
 #include "readers/reader_program.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct relay {
 };
 
 static const struct option_row option_rows[] = {
-    READER_OPTIONS("queue_to_nats", "5000"),
+    READER_OPTIONS("queue_to_nats", "2000"),
     RELAY_OPTIONS,
     NATS_OPTIONS,
     {.name = "settle_after",
@@ -217,6 +218,9 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     };
     struct options *o = daemon_options(d);
     struct relay *r = mem_zalloc(sizeof *r);
+    /* Batches reuse their memory: fresh pages for each would cost more than their copies. */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     const char *stream = options_string(o, "stream");
     struct queuereader_destination nats = {.ask = ask,
         .deliver = deliver,
