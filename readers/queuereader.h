@@ -51,7 +51,7 @@ struct queuereader_destination {
     void *arg;
     bool hand_over; /* stop by itself, and end the follow, once all delivered messages are settled */
     /* Only with `state`. The destination may lose messages within this time after it has stored them, and answers the
-     * next run with a conflict after a loss. The queue keeps the messages that long (reader_plan.h, rule 10). */
+     * next run with a conflict after a loss. The queue keeps the messages that long. */
     usec_t settle_after;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_bytes; /* maximum bytes in a run with several messages; 0: unlimited */

@@ -106,7 +106,7 @@ class Guides(harness.MillraceTest):
         ], skipped=("/var/clicks/2013",))
 
     def test_readers(self):
-        """test_example_readers.py runs the programs."""
+        """test_example_readers.py runs the programs, test_queue_to_nats.py queue_to_nats."""
         delivered = "curl -o /dev/null --data-binary $'%s\\n' http://127.0.0.1:8080/mput && : > /tmp/sink && until_ '[ $(wc -l < /tmp/sink) -ge %d ]' {}"
         ten = r"\n".join('{"user":{"id":%d}}' % i for i in range(10)).replace('"', r'\x22')
         self.walk("readers.md", [
@@ -116,9 +116,10 @@ class Guides(harness.MillraceTest):
             ("curl 'http://127.0.0.1:8081/producer?stream=clicks&producer=2e6da103", "eval \"$(echo {} | sed s/2e6da103f5b70dc38cf9ef95c70ffc5b/$QUEUE_ID/)\""),
             ("millrace queue_to_http --destination='http://127.0.0.1:9000/collect' --batch=500", delivered % (ten, 1)),
             ("millrace queue_to_http", delivered % (ten, 10)),
+            ("millrace queue --hand-over", "echo '[pubsub]' > my.conf; eval {} | grep -q 'no follower'"),
             ("millrace queue_exec --queue=mail", "printf '#!/bin/sh\\necho \"$1\" >> /tmp/mails\\n' > send; chmod 755 send; curl -o /dev/null --data-binary $'a\\nb c\\n' 'http://127.0.0.1:8080/mput?queue=mail'; until_ 'grep -qx \"b c\" /tmp/mails && grep -qx a /tmp/mails' {}"),
             ("millrace queue_exec --batch", "printf '#!/bin/sh\\ncat >> /tmp/loaded\\n' > /usr/local/bin/load; chmod 755 /usr/local/bin/load; curl -o /dev/null -d x http://127.0.0.1:8080/put; until_ 'grep -q x /tmp/loaded' {}"),
-        ], skipped=("#!/bin/sh", "import sys", "def work", "def ask", "def messages", "while True", "cc "), vary=("500",))
+        ], skipped=("millrace queue_to_nats", "#!/bin/sh", "import sys", "def work", "def ask", "def messages", "while True", "cc "), vary=("500",))
 
     def test_logs(self):
         self.need("zstd")
