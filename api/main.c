@@ -33,6 +33,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("queue", "simplequeue", ""),
     PEER_OPTIONS("pubsub", "pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_pubsub", "queue_to_pubsub", ", for the web page"),
+    PEER_OPTIONS("queue_to_nats", "queue_to_nats", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,
         .help = "file in which `millrace up` describes its processes, for the web page (default: none; "
@@ -162,6 +163,8 @@ static int api_check(struct options *o, struct error *error)
         r = peer_check(o, "pubsub", error);
     if (r == 0)
         r = peer_check(o, "queue_to_pubsub", error);
+    if (r == 0)
+        r = peer_check(o, "queue_to_nats", error);
     return r == 0 ? peer_check(o, "simplequeue", error) : r;
 }
 
@@ -271,8 +274,9 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
 static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
     static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
-        {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"},
-        {"aggregator", "aggregator_token_file"}, {"sortdb", "sortdb_token_file"}};
+        {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
+        {"pubsub", "pubsub_token_file"}, {"aggregator", "aggregator_token_file"},
+        {"sortdb", "sortdb_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .run_file = options_text(o, "run_file"),
@@ -292,6 +296,8 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         size_t k = (size_t)(peer_named(token_files[i][0]) - peers);
         if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
             continue;
+        if (!peer_is_wanted(options_config(o), peers[k].name) && !options_text(o, peers[k].setting))
+            continue; /* the other relay */
         members.urls[k] = peer_url(o, peers[k].name);
         members.clients[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
             &(struct http_client_config){

@@ -20,9 +20,11 @@ struct relay {
     struct buf body, ids;
     char opening[NAME_LEN_MAX + 1]; /* of the batch that is being published */
     char destination[QUEUEREADER_DESTINATION_DIGITS + 1];
-    uint64_t clock_jumps; /* known jumps of the wall clock */
-    bool is_ready;        /* JetStream has answered the last request */
-    bool is_stating;      /* the last request is a statement */
+    uint64_t clock_jumps;   /* known jumps of the wall clock */
+    usec_t until;           /* time of the last request; 0: none */
+    usec_t published_until; /* latest time that JetStream has; 0: none */
+    bool is_ready;          /* JetStream has answered the last request */
+    bool is_stating;        /* the last request is a statement */
 };
 
 static const struct option_row option_rows[] = {
@@ -100,6 +102,8 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
         queuereader_asked(reader, o->mark, bytes_str(o->opening));
         return;
     case NATS_STORED:
+        if (r->until > 0)
+            r->published_until = r->until;
         if (r->is_stating)
             queuereader_stated(reader);
         else
@@ -139,6 +143,7 @@ static void write_ids(const struct queuereader_run *run, struct buf *out)
 static void publish(struct relay *r, const struct queuereader_run *run, bool is_stating)
 {
     r->is_stating = is_stating;
+    r->until = run->until;
     snprintf(
         r->opening, sizeof r->opening, "%s", run->opening); /* run->opening does not last until the outcome */
     const char *name = reader_program_lines(r->program, run, &r->body);
@@ -181,6 +186,17 @@ static double read_backlog(void *ctx)
     return (double)numbers(ctx).backlog;
 }
 
+static double read_below(void *ctx)
+{
+    return (double)numbers(ctx).below;
+}
+
+static double read_until_age(void *ctx)
+{
+    usec_t until = ((struct relay *)ctx)->published_until;
+    return until > 0 ? (double)(clock_wall() - until) / USEC_PER_SEC : 0;
+}
+
 static double read_ready(void *ctx)
 {
     return ((struct relay *)ctx)->is_ready;
@@ -211,8 +227,14 @@ static int start(struct daemon *d, void **ctx, struct error *error)
 {
     static const struct stats_row rows[] = {
         {"backlog_messages", "Messages of the queue that are not published yet", read_backlog},
-        {"unsettled_messages", "Published messages that the queue keeps because of settle_after",
+        {"unsettled_messages",
+            "Messages that this process has published, and that the queue keeps for settle_after",
             read_unsettled},
+        {"published_below", "Each message of the queue before this id is published or buried; 0: not known",
+            read_below},
+        {"until_age_seconds",
+            "Age of the time before which each message of the queue is published; 0: not known",
+            read_until_age},
         {"jetstream_up", "1 if JetStream has answered the last request", read_ready},
         {0},
     };

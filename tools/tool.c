@@ -359,6 +359,8 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
         struct pipeline_daemon *d = &p->daemons[i];
         if (run)
             read_daemon(run, pipeline_daemon_name(i), d);
+        if (!run && i < PEERS)
+            d->is_off = !peer_is_wanted(config, peers[i].name);
         if (!d->url && i < PEERS) {
             struct buf url = {0};
             peer_configured_url(&peers[i], config, &url);

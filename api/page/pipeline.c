@@ -20,6 +20,7 @@ static const struct {
 } columns[] = {
     {"queued", "simplequeue", "/queues", "depth"},
     {"delivered", "queue_to_pubsub", NULL, "/messages_delivered_total"},
+    {"unsettled", "queue_to_nats", NULL, "/unsettled_messages"},
     {"published", "pubsub", "/streams", "lines_published"},
     {"counted", "aggregator", NULL, "/events_counted_total"},
     {"rejected", "aggregator", NULL, "/lines_rejected_total"},
@@ -138,6 +139,8 @@ static void take_sample(struct pipeline *p)
     s.taken = now;
     for (size_t i = 0; i < HISTORY_COLUMNS; i++) {
         struct json_doc *d = stats_of(p, columns[i].daemon);
+        if (!d && strcmp(columns[i].daemon, "queue_to_pubsub") == 0)
+            d = stats_of(p, "queue_to_nats"); /* the pipeline's other relay */
         if (d)
             s.numbers[i] = columns[i].list ? sum_of(d, columns[i].list, columns[i].member)
                                            : json_doc_number(d, "%s", columns[i].member);

@@ -7,6 +7,7 @@
 const struct peer peers[PEERS] = {
     {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
     {"queue_to_pubsub", PORT_QUEUE_TO_PUBSUB, "queue_to_pubsub_url"},
+    {"queue_to_nats", PORT_QUEUE_TO_NATS, "queue_to_nats_url"},
     {"pubsub", PORT_PUBSUB, "pubsub_url"},
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},
@@ -19,6 +20,17 @@ const struct peer *peer_named(const char *name)
         if (strcmp(peers[i].name, name) == 0)
             return &peers[i];
     return NULL;
+}
+
+const char *peer_relay(const struct config *config)
+{
+    return config && config_section(config, "queue_to_nats", "") ? "queue_to_nats" : "queue_to_pubsub";
+}
+
+bool peer_is_wanted(const struct config *config, const char *name)
+{
+    bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
+    return !is_relay || strcmp(name, peer_relay(config)) == 0;
 }
 
 void peer_configured_url(const struct peer *peer, const struct config *config, struct buf *out)

@@ -14,6 +14,7 @@
 #define PORT_SORTDB 8083
 #define PORT_QUEUE_TO_PUBSUB                                                                                 \
     8084 /* used only by `millrace up`; otherwise queue_to_pubsub serves HTTP only with --port */
+#define PORT_QUEUE_TO_NATS 8085 /* as PORT_QUEUE_TO_PUBSUB */
 #define PORT_API 8088
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of
@@ -35,9 +36,15 @@ struct peer {
     const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
-#define PEERS 6
+#define PEERS 7
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
+
+/* Returns the name of the relay of the pipeline's queue: queue_to_nats if the configuration has a section [queue_to_nats], else
+ * queue_to_pubsub. A queue has one relay. */
+const char *peer_relay(const struct config *config);
+/* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay. */
+bool peer_is_wanted(const struct config *config, const char *name);
 
 /* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may
  * be NULL. */

@@ -282,7 +282,7 @@ static int check_form(struct put *p)
 /* A follower is watched by other means (put_report.h). */
 static bool is_counted(const struct options *o)
 {
-    const char *counted = config_setting(options_config(o), "queue_to_pubsub", "queue");
+    const char *counted = config_setting(options_config(o), peer_relay(options_config(o)), "queue");
     return !options_bool(o, "follow") && !options_string(o, "queue_url") &&
            strcmp(options_string(o, "queue"), counted ? counted : "default") == 0;
 }

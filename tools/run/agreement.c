@@ -67,6 +67,21 @@ static int check_streams(const struct agreement *a, struct error *error)
     return 0;
 }
 
+/* A queue has one follower, so a second relay would wait for ever. */
+static int check_relays(const struct agreement *a, struct error *error)
+{
+    struct place first = place_of(a->config, "queue_to_pubsub", "queue", "", "default"),
+                 second = place_of(a->config, "queue_to_nats", "queue", "", "default");
+    if (!a->runs(a->arg, "queue_to_pubsub") || !a->runs(a->arg, "queue_to_nats") ||
+        strcmp(first.value, second.value) != 0)
+        return 0;
+    return config_fail(error, a->config, second.line,
+        "[queue_to_nats] queue: queue_to_pubsub also reads queue %s, and a queue has one relay; leave one of "
+        "them "
+        "out of [millrace] run",
+        second.value);
+}
+
 /* True if both files contain the same token, or if one file cannot be read. The daemons report unreadable files. */
 static bool is_same_token(const char *a, const char *b)
 {
@@ -84,12 +99,14 @@ static const struct {
 } tokens[] = {
     {"queue_to_pubsub", "queue_token_file", "simplequeue"},
     {"queue_to_pubsub", "pubsub_token_file", "pubsub"},
+    {"queue_to_nats", "queue_token_file", "simplequeue"},
     {"aggregator", "pubsub_token_file", "pubsub"},
     {"api", "queue_token_file", "simplequeue"},
     {"api", "pubsub_token_file", "pubsub"},
     {"api", "aggregator_token_file", "aggregator"},
     {"api", "sortdb_token_file", "sortdb"},
     {"api", "queue_to_pubsub_token_file", "queue_to_pubsub"},
+    {"api", "queue_to_nats_token_file", "queue_to_nats"},
     {"compactor", "auth_token_file", "aggregator"},
     {"compactor", "auth_token_file", "sortdb"},
 };
@@ -111,5 +128,5 @@ int agreement_check(const struct agreement *a, struct error *error)
                 "[millrace] auth_token_file",
                 tokens[i].client, tokens[i].setting, e->value, server.section, server.value, server.line);
     }
-    return check_streams(a, error);
+    return check_relays(a, error) != 0 ? -1 : check_streams(a, error);
 }

@@ -31,6 +31,7 @@
 enum {
     QUEUE,
     RELAY,
+    NATS_RELAY,
     STREAMS,
     AGGREGATOR,
     SORTDB,
@@ -53,7 +54,7 @@ static struct json_doc *fetch(const struct pipeline_status *s, size_t daemon, co
 
 const char *pipeline_counted_queue(const struct config *config)
 {
-    const char *queue = config_setting(config, "queue_to_pubsub", "queue");
+    const char *queue = config_setting(config, peer_relay(config), "queue");
     return queue ? queue : "default";
 }
 
@@ -235,13 +236,32 @@ static bool look_at_relay(struct pipeline_status *s, struct daemon_status *d)
     return d->stats != NULL;
 }
 
+/* Messages that JetStream has acknowledged stay in the queue for settle_after, and do not wait. The queue was asked first, so a
+ * message of this look that does not wait is published. */
+static bool look_at_nats_relay(struct pipeline_status *s, struct daemon_status *d)
+{
+    struct daemon_status *queue = &s->daemons[QUEUE];
+    double below = number_at(d->stats, "/published_below"), age = number_at(d->stats, "/until_age_seconds");
+    double next =
+        (double)json_doc_number(queue->stats, "/queues/%s/next_id", pipeline_counted_queue(s->config));
+    double waiting = next > below ? next - below : 0;
+    if (below > 0 && waiting < (double)s->depth) {
+        s->unsettled = s->depth - (uint64_t)waiting;
+        s->depth = (uint64_t)waiting;
+        queue->waiting = (int64_t)s->depth;
+        add_detail(queue, "%" PRIu64 " published, not yet settled", s->unsettled);
+    }
+    d->lag = queue->lag = s->depth == 0 ? 0 : age > 0 ? age : -1;
+    return look_at_relay(s, d);
+}
+
 static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
 {
     s->streams = fetch(s, STREAMS, "/streams");
     if (!s->streams)
         return false;
     struct daemon_status *queue = &s->daemons[QUEUE];
-    if (queue->waiting > 0)
+    if (queue->waiting > 0 && !s->daemons[NATS_RELAY].stats)
         queue->lag = metric(d->stats, "producer_until_age_seconds", "", "", false);
     add_detail(d, "streams %zu", json_doc_length(s->streams, "/streams"));
     return true;
@@ -290,6 +310,7 @@ static const struct {
 } rows[PEERS] = {
     [QUEUE] = {look_at_queues, "messages_put_total", "", ""},
     [RELAY] = {look_at_relay, "messages_delivered_total", NULL, NULL},
+    [NATS_RELAY] = {look_at_nats_relay, "messages_delivered_total", NULL, NULL},
     [STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
     [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
     [SORTDB] = {NULL, "total_requests", NULL, NULL},
@@ -732,7 +753,7 @@ static void look_at_place(struct pipeline_status *s)
 static void judge_unknown(struct pipeline_status *s)
 {
     for (size_t i = 0; i < PEERS; i++)
-        if (strcmp(s->daemons[i].state, "unreachable") != 0) {
+        if (strcmp(s->daemons[i].state, "unreachable") != 0 && strcmp(s->daemons[i].state, "off") != 0) {
             look_at_place(s);
             return;
         }

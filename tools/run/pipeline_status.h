@@ -58,9 +58,11 @@ struct pipeline_status {
     enum status_level level; /* level of the worst problem */
     usec_t taken;            /* monotonic time of the look */
     bool all_ready, known;   /* known: depth and lag include all daemons */
-    uint64_t depth, lag;     /* messages in the counted queue; uncounted bytes in streams */
-    int64_t complete_until;  /* Unix seconds; 0: unknown */
-    int64_t archive_made;    /* time of the archive, in Unix seconds */
+    uint64_t depth, lag;     /* messages that wait in the counted queue; uncounted bytes in streams */
+    uint64_t
+        unsettled; /* messages of the counted queue that are in JetStream, and that it keeps for settle_after */
+    int64_t complete_until; /* Unix seconds; 0: unknown */
+    int64_t archive_made;   /* time of the archive, in Unix seconds */
     int64_t archive_generation;
     int64_t disk_free, disk_size; /* free and total bytes of the data directory's file system */
     double days_until_full;

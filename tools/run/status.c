@@ -129,6 +129,12 @@ static const char *cell(char out[24], double n, int decimals, const char *unit)
     return out;
 }
 
+/* Most pipelines have no queue_to_nats. */
+static bool is_shown(const struct pipeline_status *s, size_t i)
+{
+    return !s->pipeline.daemons[i].is_off || strcmp(pipeline_daemon_name(i), "queue_to_nats") != 0;
+}
+
 static void print_daemons(const struct pipeline_status *s, const struct screen *screen)
 {
     char rate[24], waiting[24], lag[24];
@@ -137,6 +143,8 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
         const struct daemon_status *d = &s->daemons[i];
         const struct pipeline_daemon *p = &s->pipeline.daemons[i];
+        if (!is_shown(s, i))
+            continue;
         bool was_asked = d->events >= 0 || d->ready || strcmp(d->state, "unreachable") == 0;
         const char *url = was_asked && !p->is_off && p->url ? p->url : "";
         printf("%-15s %s%-11s%s %8s %8s %7s %8u  %.*s\n", pipeline_daemon_name(i),
@@ -181,6 +189,10 @@ static void print_facts(const struct pipeline_status *s)
     json_doc_u64(s->daemons[peer_named("aggregator") - peers].stats, "/quarters_since", &quarters_since);
     if (quarters_since > 0)
         printf("resolution      15m since %s\n", rfc3339_write((int64_t)quarters_since, text));
+    if (s->unsettled > 0)
+        printf("not settled     %" PRIu64
+               " messages are in JetStream, and stay in the queue for settle_after\n",
+            s->unsettled);
     status_format_age(age, now - s->archive_made);
     if (s->archive_generation >= 0)
         printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
@@ -262,7 +274,8 @@ static void print_json(const struct pipeline_status *s)
     }
     buf_append_str(&out, "],\"daemons\":{");
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
-        append_daemon(&out, s, i);
+        if (is_shown(s, i))
+            append_daemon(&out, s, i);
     buf_append_char(&out, '}');
     append_number(&out, "complete_until", s->complete_until ? (double)s->complete_until : -1, 0);
     struct bytes held_by = json_doc_text(s->daemons[peer_named("aggregator") - peers].stats, "/held_by");
@@ -271,6 +284,8 @@ static void print_json(const struct pipeline_status *s)
     uint64_t quarters_since = 0;
     if (json_doc_u64(s->daemons[peer_named("aggregator") - peers].stats, "/quarters_since", &quarters_since))
         append_number(&out, "quarters_since", quarters_since ? (double)quarters_since : -1, 0);
+    if (s->unsettled > 0)
+        append_number(&out, "unsettled", (double)s->unsettled, 0);
     append_number(&out, "archive_generation", (double)s->archive_generation, 0);
     append_number(&out, "archive_made", s->archive_made ? (double)s->archive_made : -1, 0);
     append_number(&out, "disk_free_bytes", (double)s->disk_free, 0);

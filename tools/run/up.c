@@ -38,7 +38,7 @@
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 5
+#define PEERS_MAX 6
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
@@ -54,7 +54,9 @@ static const struct option_row rows[] = {
         .help = "file with the token of all daemons; unset: no token"},
     {.name = "run",
         .type = OPTION_STRING,
-        .help = "names of the daemons to run, separated by commas or spaces (default: all)"},
+        .help = "names of the daemons to run, separated by commas or spaces (default: all, with one relay: "
+                "queue_to_nats if "
+                "the file has a section [queue_to_nats], else queue_to_pubsub)"},
     {.name = "free_ports",
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
@@ -102,8 +104,9 @@ static const struct daemon_row daemon_rows[] = {
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .read_again = RELOAD_COUNTERS,
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
+    {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR,
-        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub"}},
+        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
@@ -291,7 +294,8 @@ static int add_daemons(struct up *up, struct error *error)
         runs[i] = true;
     }
     for (size_t i = 0; i < N_DAEMONS; i++)
-        if ((all || runs[i]) && is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
+        if ((all ? peer_is_wanted(up->config, daemon_rows[i].name) : runs[i]) &&
+            is_wanted(up, &daemon_rows[i]) && add_daemon(up, &daemon_rows[i], error) != 0)
             return -1;
     handover_end();
     return agreement_check(&(struct agreement){up->config, runs_here, up}, error);

@@ -10,13 +10,16 @@ import { share } from "./share.js";
 import { dataTable } from "./table.js";
 
 const ROLES = {
-  simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events", pubsub: "stores the streams",
+  simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events",
+  queue_to_nats: "publishes the queue's events to JetStream", pubsub: "stores the streams",
   aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", api: "answers queries and this page",
 };
 
 const NUMBERS = {
   simplequeue: (p, s, rate) => [["Puts", rate("put")], ["Waiting", count(p.totals.queued)], ["Buried", count(p.totals.buried)], disk(p, s)],
   queue_to_pubsub: (p, s, rate) => [["Delivered", rate("delivered")], ["In all", count(s.messages_delivered_total)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
+  queue_to_nats: (p, s, rate) => [["Published", rate("delivered")], ["In all", count(s.messages_delivered_total)],
+    ["Not yet settled", count(s.unsettled_messages)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
   pubsub: (p, s, rate) => [["Published", rate("published")], ["Subscribers", count(Object.values(s.streams ?? {}).reduce((n, t) => n + t.subscribers, 0))],
     ["On disk", bytes(Object.values(s.streams ?? {}).reduce((n, t) => n + t.disk_bytes, 0))], disk(p, s)],
   aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
@@ -33,8 +36,9 @@ function disk(p, stats) {
 
 /** What the sparkline of a daemon shows, and its values. */
 const HISTORY = {
-  simplequeue: ["Messages waiting", (p) => p.history.map((s) => s.queued), count],
+  simplequeue: ["Messages waiting", (p) => p.history.map((s) => Math.max(0, s.queued - (s.unsettled ?? 0))), count],
   queue_to_pubsub: ["Delivered", (p) => ratesOf(p, "delivered")],
+  queue_to_nats: ["Published", (p) => ratesOf(p, "delivered")],
   pubsub: ["Published", (p) => ratesOf(p, "published")],
   aggregator: ["Counted", (p) => ratesOf(p, "counted")],
   sortdb: ["Reads", (p) => ratesOf(p, "reads")],

@@ -15,9 +15,9 @@ function totalsOf(daemons) {
   const requests = Object.entries(stats.api?.request_seconds ?? {}).filter(([name]) => QUERIES.test(name));
   return {
     put: sum(stats.simplequeue?.queues, "puts"),
-    queued: sum(stats.simplequeue?.queues, "depth"),
+    queued: stats.simplequeue ? Math.max(0, sum(stats.simplequeue.queues, "depth") - (stats.queue_to_nats?.unsettled_messages ?? 0)) : null,
     buried: sum(stats.simplequeue?.queues, "buried"),
-    delivered: stats.queue_to_pubsub?.messages_delivered_total ?? null,
+    delivered: (stats.queue_to_pubsub ?? stats.queue_to_nats)?.messages_delivered_total ?? null,
     published: sum(stats.pubsub?.streams, "lines_published"),
     counted: stats.aggregator?.events_counted_total ?? null,
     rejected: stats.aggregator?.lines_rejected_total ?? null,

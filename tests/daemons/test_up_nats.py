@@ -1,0 +1,69 @@
+"""`millrace up` with [queue_to_nats], and what status, doctor and the page show of it."""
+import json
+
+import harness
+from harness import wait_until
+from nats_test import NatsServer, NatsTest
+
+
+class UpNats(NatsTest):
+    def setUp(self):
+        super().setUp()
+        self.server = NatsServer(self, "n1").start()
+
+    def up(self, **millrace):
+        config = self.write("p.conf", harness.pipeline_config(self.path("data"), harness.USERS_BY_COUNTRY, millrace=millrace, queue_to_nats={
+            "port": 0, "nats_url": self.server.url, "nats_timeout": "1s", "backoff_max": "200ms", "create": "yes", "replicas": 1, "settle_after": "1h"}))
+        return harness.Pipeline(self, config, self.path("data"))
+
+    def put(self, lines):
+        self.assertEqual(self.pipeline.ask("simplequeue", "POST", "/mput", b"\n".join(lines)).status, 200)
+
+    def look_until(self, holds):
+        def look():
+            done = self.run_program("millrace", "status", "--data-dir", self.path("data"), "--sample=0", "--json")
+            self.shown = done.returncode, json.loads(done.stdout)
+            return holds(*self.shown) and self.shown[1]
+        return wait_until(look, lambda: str(self.shown))
+
+    def test_unsettled_messages_are_no_backlog(self):
+        self.pipeline = self.up(run="simplequeue queue_to_nats").wait_ready()
+        self.put([b"line %d" % i for i in range(100)])
+        self.assertEqual(self.run_program("millrace", "status", "--data-dir", self.path("data"), "--wait").returncode, 0)
+        for published_it in (True, False):
+            if not published_it:
+                pid = self.pipeline.kill9_daemon("queue_to_nats")
+                wait_until(lambda pid=pid: self.pipeline.daemon_pid("queue_to_nats") not in (0, None, pid), "it to run again")
+            look = self.look_until(lambda status, look: look.get("unsettled") == 100 and look["daemons"]["queue_to_nats"]["state"] == "ready")
+            queue = look["daemons"]["simplequeue"]
+            self.assertEqual((queue["waiting"], queue["lag_seconds"], queue["detail"]), (0, 0, "depth 100; 100 published, not yet settled"))
+            self.assertEqual(look["daemons"]["queue_to_pubsub"]["state"], "off")
+        self.server.kill9()
+        self.put([b"behind"])
+        look = self.look_until(lambda status, look: look["daemons"]["simplequeue"]["waiting"] == 1 and
+                               any("cannot connect to a nats-server" in p["problem"] for p in look["problems"]))
+        self.assertEqual((look["level"], look["unsettled"]), ("needs attention", 100))
+        self.server.start()
+        look = self.look_until(lambda status, look: look["unsettled"] == 101)
+        doctor = self.run_program("millrace", "doctor", "--data-dir", self.path("data")).stdout.decode()
+        self.assertIn("queue default: not compared: its messages go to JetStream", doctor)
+        self.pipeline.interrupt()
+
+    def test_a_pipeline_has_one_relay(self):
+        self.pipeline = self.up().wait_ready()
+        self.assertEqual(set(self.pipeline.run_file()["daemons"]), {"pubsub", "simplequeue", "sortdb", "aggregator", "queue_to_nats", "api"})
+        self.put([b"a"])
+
+        def published():
+            daemons = {d["name"]: d for d in self.pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"]}
+            self.assertNotIn("queue_to_pubsub", daemons)
+            return (daemons["queue_to_nats"]["stats"] or {}).get("unsettled_messages") == 1
+        wait_until(published, "the page to show the relay's numbers")
+        self.pipeline.interrupt()
+        both = self.up(run="simplequeue pubsub queue_to_pubsub queue_to_nats")
+        self.assertEqual(both.process.wait(harness.PATIENCE), 78)
+        self.assertIn("queue_to_pubsub also reads queue default, and a queue has one relay", both.log)
+
+
+if __name__ == "__main__":
+    harness.main()
