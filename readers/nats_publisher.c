@@ -1,25 +1,38 @@
 #include "readers/nats_publisher.h"
 
+#include "base/log.h"
 #include "base/work_thread.h"
 #include "daemon/loop_notify.h"
 
 #include <assert.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
 
 /* A publish names the last message only if the acknowledgement before it is older than this time. The server reads the
  * whole last message for the check, which would cost a third of the throughput. */
 #define CHECK_AFTER (10 * USEC_PER_MSEC)
 
+#define SCAN_PARTS 4 /* a restart of the relay begins settle_after again */
+#define NSEC_PER_USEC 1000
+#define SCAN_TIMEOUTS 2
+#define STOP_TIMEOUTS 4     /* longest wait for the request in progress at a stop */
+#define REQUEST_TIMEOUTS 10 /* a request takes less than this number of timeouts for each server */
+#define STOP_POLL (10 * USEC_PER_MSEC)
+
 struct request {
     bool asks;
-    struct nats_batch batch; /* if it asks: only the queue_id */
+    struct nats_batch
+        batch; /* if it asks: only the queue_id, and as `mark` the id before which all is settled */
 };
 
 struct nats_publisher {
     struct nats_publisher_config config;
     struct work_thread *thread;
     struct loop_notify *notify;
+    struct event *stuck; /* fires if the request in progress does not end */
     struct request request;
     bool is_busy;
     /* Between nats_publisher_ask or _send and the outcome, only the thread uses the following members. */
@@ -68,21 +81,59 @@ static bool connect_if_needed(struct nats_publisher *p)
 
 static size_t max_payload(const struct nats_publisher *p)
 {
-    return (size_t)natsConnection_GetMaxPayload(p->connection);
+    int64_t max = natsConnection_GetMaxPayload(p->connection);
+    return max > 0 ? (size_t)max : 0;
 }
 
-static void read_mark(struct nats_publisher *p, natsMsg *m, const char *queue_id)
+/* Raises the mark to the end of a batch, unless messages before the batch are missing. */
+static bool take_batch(struct nats_publisher *p, natsMsg *m)
 {
-    struct nats_batch last;
-    if (!nats_batch_decode(m, &last) || strcmp(last.queue_id, queue_id) != 0) {
+    struct nats_batch b;
+    uint64_t *mark = &p->outcome.mark;
+    if (!nats_batch_decode(m, &b) || strcmp(b.queue_id, p->request.batch.queue_id) != 0) {
         p->outcome.result = NATS_FAILED;
-        snprintf(p->why, sizeof p->why, "the last message of subject %s is not that of a relay",
-            natsMsg_GetSubject(m));
-        return;
+        snprintf(p->why, sizeof p->why, "the subject of queue %s has a message that is not that of a relay",
+            p->request.batch.queue_id);
+        return false;
     }
-    p->last = natsMsg_GetSequence(m);
-    p->outcome.mark = last.next;
-    snprintf(p->opening, sizeof p->opening, "%s", last.opening);
+    if (*mark > 0 && (b.mark > *mark || b.next < *mark))
+        return true;
+    *mark = b.next;
+    snprintf(p->opening, sizeof p->opening, "%s", b.opening);
+    return true;
+}
+
+/* Reads the headers of the subject's messages up to the last one, as a reader of the stream does. */
+static void scan(struct nats_publisher *p, const char *subject, int64_t last_time)
+{
+    jsSubOptions options;
+    natsSubscription *sub = NULL;
+    jsMsgMetaData *meta = NULL;
+    int64_t window = p->config.stream.settle_after * SCAN_PARTS * NSEC_PER_USEC;
+    jsSubOptions_Init(&options);
+    options.Stream = p->config.stream.name;
+    options.Ordered = true;
+    options.Config.HeadersOnly = true;
+    options.Config.DeliverPolicy = js_DeliverByStartTime;
+    options.Config.OptStartTime = last_time > window ? last_time - window : 1;
+    natsStatus s = js_SubscribeSync(&sub, p->js, subject, NULL, &options, NULL);
+    bool is_batch = true;
+    usec_t end = clock_monotonic() + SCAN_TIMEOUTS * p->config.timeout;
+    for (uint64_t at = 0; s == NATS_OK && is_batch && at < p->last;) {
+        natsMsg *m = NULL;
+        usec_t left = end - clock_monotonic();
+        s = left > 0 ? natsSubscription_NextMsg(&m, sub, left / USEC_PER_MSEC + 1) : NATS_TIMEOUT;
+        if (s == NATS_OK)
+            s = natsMsg_GetMetaData(&meta, m);
+        is_batch = s == NATS_OK && take_batch(p, m);
+        at = s == NATS_OK ? meta->Sequence.Stream : 0;
+        jsMsgMetaData_Destroy(meta);
+        meta = NULL;
+        natsMsg_Destroy(m);
+    }
+    if (s != NATS_OK)
+        fail(p, NATS_FAILED, s, "the messages of the queue");
+    natsSubscription_Destroy(sub);
 }
 
 /* Asks the leader of the stream: another replica may not have the last message yet. */
@@ -100,16 +151,22 @@ static void ask(struct nats_publisher *p)
         snprintf(p->why, sizeof p->why, "%s", error.text);
         return;
     }
+    if (max_payload(p) < NATS_PAYLOAD_MIN) {
+        p->outcome.result = NATS_FAILED;
+        snprintf(p->why, sizeof p->why, "max_payload of the nats-server is less than %d bytes: raise it",
+            NATS_PAYLOAD_MIN);
+        return;
+    }
     nats_subject(stream, queue_id, subject);
     natsStatus s = js_GetLastMsg(&m, p->js, stream, subject, NULL, NULL);
-    p->last = 0;
+    p->last = s == NATS_OK ? natsMsg_GetSequence(m) : 0;
+    p->outcome.mark = s == NATS_OK ? p->request.batch.mark : 0;
     if (s == NATS_OK)
-        read_mark(p, m, queue_id);
+        scan(p, subject, natsMsg_GetTime(m));
     else if (s != NATS_NOT_FOUND)
         fail(p, NATS_FAILED, s, "the last message of the queue");
     natsMsg_Destroy(m);
-    if (max_payload(p) > NATS_BATCH_HEADERS_MAX)
-        p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
+    p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
 }
 
 static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode code)
@@ -178,17 +235,31 @@ static void run(void *ctx, void *job)
         publish(p);
 }
 
+/* nats.c has no timeout for a TLS handshake and for DNS. Its thread cannot be stopped, but the process can: it leaves
+ * what a kill leaves. */
+static void on_stuck(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg;
+    log_error(
+        "a request to a nats-server does not end: this process exits, so that the next one connects again");
+    _exit(EX_TEMPFAIL);
+}
+
 static void start(struct nats_publisher *p, const struct request *request)
 {
+    usec_t limit = p->config.timeout * REQUEST_TIMEOUTS * (usec_t)p->config.servers;
     assert(!p->is_busy);
+    event_add(p->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
     p->request = *request;
     p->is_busy = true;
     work_thread_start(p->thread, &p->request);
 }
 
-void nats_publisher_ask(struct nats_publisher *p, const char *queue_id)
+void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled)
 {
-    start(p, &(struct request){.asks = true, .batch = {.queue_id = queue_id}});
+    start(p, &(struct request){.asks = true, .batch = {.queue_id = queue_id, .mark = settled}});
 }
 
 void nats_publisher_send(struct nats_publisher *p, const struct nats_batch *batch)
@@ -202,6 +273,7 @@ static void on_notify(void *arg)
     if (!work_thread_done(p->thread))
         return;
     p->is_busy = false;
+    event_del(p->stuck);
     p->config.on_outcome(&p->outcome, p->config.arg);
 }
 
@@ -209,6 +281,7 @@ struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *co
 {
     struct nats_publisher *p = mem_zalloc(sizeof *p);
     p->config = *config;
+    p->stuck = evtimer_new(config->base, on_stuck, p);
     p->notify = loop_notify_new(config->base, on_notify, p);
     if (p->notify)
         p->thread = work_thread_new(&(struct work_thread_config){
@@ -223,8 +296,16 @@ void nats_publisher_free(struct nats_publisher **pp)
     struct nats_publisher *p = *pp;
     if (!p)
         return;
+    usec_t end = clock_monotonic() + STOP_TIMEOUTS * p->config.timeout;
+    while (p->is_busy && !work_thread_done(p->thread)) {
+        if (clock_monotonic() > end)
+            on_stuck(-1, 0, p);
+        clock_sleep(STOP_POLL);
+    }
     if (p->thread)
         work_thread_free(&p->thread);
+    if (p->stuck)
+        event_free(p->stuck);
     loop_notify_free(&p->notify);
     disconnect(p);
     natsOptions_Destroy(p->config.options);

@@ -75,7 +75,13 @@ static int check(struct options *o, struct error *error)
         return options_refuse(o, "max_age", error, "shorter than settle_after");
     /* The queue stays followed while messages are unsettled. So it refuses a relay to another stream. */
     snprintf(reader, sizeof reader, "queue_to_nats.%s", stream);
-    return options_inherit(o, "reader", reader, "queue_to_nats.STREAM", error);
+    if (options_inherit(o, "reader", reader, "queue_to_nats.STREAM", error) != 0)
+        return -1;
+    size_t len = strlen(options_string(o, "reader")), end = strlen(strchr(reader, '.'));
+    if (len <= end || strcmp(options_string(o, "reader") + len - end, strchr(reader, '.')) != 0)
+        return options_refuse(o, "reader", error,
+            "must end in %s, so that the queue refuses a relay to another stream", strchr(reader, '.'));
+    return 0;
 }
 
 /* Tells the reader the relay's trusted time, which a watermark does not exceed. The reader of the stream also limits the
@@ -122,8 +128,7 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
 
 static void ask(struct queuereader *qr, const char *queue_id, void *arg)
 {
-    (void)qr;
-    nats_publisher_ask(((struct relay *)arg)->publisher, queue_id);
+    nats_publisher_ask(((struct relay *)arg)->publisher, queue_id, queuereader_numbers(qr).settled);
 }
 
 /* Writes the ids of the messages as ranges, unless the ids are mark, mark + 1, and so on. */
@@ -217,6 +222,7 @@ static int start_publisher(struct relay *r, struct options *o, struct error *err
             .max_bytes = options_int(o, "max_bytes"),
             .settle_after = options_int(o, "settle_after") * USEC_PER_MSEC},
         .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
+        .servers = nats_settings_servers(o),
         .on_outcome = on_outcome,
         .arg = r,
     });

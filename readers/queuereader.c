@@ -606,6 +606,7 @@ struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)
     struct queuereader_numbers numbers = qr->numbers;
     numbers.unsettled = plan_unsettled(qr->plan);
     numbers.backlog = plan_backlog(qr->plan);
+    numbers.settled = plan_settled(qr->plan);
     numbers.below = plan_mark(qr->plan);
     return numbers;
 }

@@ -146,6 +146,7 @@ struct queuereader_numbers {
     uint64_t queue_faults, deliveries_failed;
     uint64_t unsettled; /* number of ids that are delivered, but not yet settled because of settle_after */
     uint64_t backlog;   /* number of ids that the queue has and that are not delivered */
+    uint64_t settled;   /* the queue needs to keep no message before this id; 0: not known */
     uint64_t below;     /* each message before this id is delivered or buried; 0: not known */
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);

@@ -30,6 +30,7 @@ struct stored {
     usec_t since;
 };
 #define STORED_PARTS 256 /* marks of the same part of settle_after are kept as one */
+#define ASK_PARTS 16     /* the plan asks for settling at most once in this part of settle_after */
 
 struct plan {
     struct plan_config config;
@@ -67,6 +68,7 @@ struct plan {
         floor; /* the queue has settled the messages before this id; the destination has lost some of them */
     struct stored *stored;
     size_t n_stored, cap_stored;
+    usec_t asked_at; /* time of the last ASK for settling */
 
     uint64_t from;                     /* the first id that the plan has not read */
     struct batch batches[BATCHES_MAX]; /* the first batch is being delivered */
@@ -147,7 +149,7 @@ static void note_stored(struct plan *p, usec_t now)
     p->stored[p->n_stored - 1] = (struct stored){p->mark, now};
 }
 
-/* A delivery or statement that began at time `since` was accepted: raises S (rule 10). */
+/* At time `since` the destination had all messages before M: raises S (rule 10). */
 static void settle_stored(struct plan *p, usec_t since)
 {
     size_t n = 0;
@@ -156,6 +158,13 @@ static void settle_stored(struct plan *p, usec_t since)
     p->n_stored -= n;
     if (n && p->n_stored)
         memmove(p->stored, p->stored + n, p->n_stored * sizeof *p->stored);
+}
+
+/* Returns true if an answer to ASK would raise S. */
+static bool is_ask_due(const struct plan *p, usec_t now)
+{
+    return p->n_stored && p->stored[0].since + p->config.settle_after <= now &&
+           now - p->asked_at >= p->config.settle_after / ASK_PARTS;
 }
 
 /* Forgets the marks that the destination has lost. */
@@ -294,6 +303,8 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
         return wait;
     if (needs_mark(p, &step))
         return step;
+    if (is_ask_due(p, now))
+        return (struct plan_step){.action = PLAN_ASK};
     size_t first = first_unsettled(p);
     if (first == SIZE_MAX)
         return p->config.states ? state_step(p, now) : wait;
@@ -393,6 +404,13 @@ void plan_followed(struct plan *p, const struct plan_queue *queue)
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
+    p->asked_at = p->since[PLAN_DESTINATION];
+    if (p->phase == PHASE_WORK) {
+        if (mark == p->mark)
+            settle_stored(p, p->asked_at);
+        p->over |= mark != p->mark;
+        return;
+    }
     p->mark = mark > p->floor ? mark : p->floor;
     snprintf(p->opening, sizeof p->opening, "%.*s", mark >= p->floor ? (int)opening.len : 0,
         opening.len ? opening.ptr : "");
@@ -401,6 +419,7 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     if (p->config.settle_after) {
         p->from = p->mark;
         forget_lost(p);
+        settle_stored(p, p->asked_at);
     }
     p->phase = PHASE_WORK;
 }
@@ -485,6 +504,11 @@ uint64_t plan_mark(const struct plan *p)
     return p->mark;
 }
 
+uint64_t plan_settled(const struct plan *p)
+{
+    return p->settled > p->floor ? p->settled : p->floor;
+}
+
 uint64_t plan_unsettled(const struct plan *p)
 {
     uint64_t below = settle_mark(p) > p->began ? settle_mark(p) : p->began;
@@ -514,7 +538,6 @@ void plan_delivered(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    settle_stored(p, p->since[PLAN_DESTINATION]);
     if (step->next > p->mark) /* a higher mark excludes earlier deliveries */
         p->unresolved = false;
     p->mark = step->next;
@@ -538,7 +561,6 @@ void plan_destination_time(struct plan *p, usec_t time, bool is_new_era)
 void plan_stated(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_STATE);
-    settle_stored(p, p->since[PLAN_DESTINATION]);
     statement_done(p);
 }
 

@@ -47,9 +47,9 @@
  *    sends the watermark with the delivery that raises M, or without a delivery at least once per second. 0: not known.
  *    A new era of the destination's clock invalidates all earlier times.
  * 10. A destination may lose the messages that it stored less than `settle_after` ago. The queue therefore keeps the
- *    messages from id S on. The destination proves with each accepted delivery or statement that it still has all
- *    messages before M, because it refuses a delivery after a loss (plan_conflict). S rises to a former M once a
- *    delivery succeeds that began settle_after later. After a failure the plan starts again with FOLLOW, so that
+ *    messages from id S on. S rises to a former M once the plan has asked for the destination's mark settle_after later,
+ *    and the mark is still M or higher: the mark is the id before which the destination has all messages from S on. If
+ *    the mark is another than M, the plan starts again with FOLLOW. After a failure the plan starts again with FOLLOW, so that
  *    a plan without the present follow never delivers after a loss. If another process has followed in between, M starts
  *    its settle_after again. A plan with settle_after continues after a loss of settled messages, because the
  *    consumers of the destination may have these messages: the first mark is then the id before which messages were
@@ -163,6 +163,8 @@ void plan_stop(struct plan *p);
 /* After PLAN_OLD_DESTINATION, returns the id before which messages were settled. */
 uint64_t plan_acked_below(const struct plan *p);
 uint64_t plan_mark(const struct plan *p); /* M */
+/* S, or the id before which the queue has settled messages that the destination has lost; 0: not known. */
+uint64_t plan_settled(const struct plan *p);
 /* The number of ids that the plan has delivered and not settled (rule 10), without those of an earlier plan. */
 uint64_t plan_unsettled(const struct plan *p);
 /* The number of ids from M to the highest id that the queue had at the last READ. */

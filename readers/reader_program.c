@@ -248,9 +248,17 @@ static void on_stopped(enum queuereader_end end, void *arg)
     if (p->reader && !queuereader_has_unfollowed(p->reader))
         log_warn("the queue stays followed (see millrace help readers)",
             LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
-    if (end == QUEUEREADER_STOPPED && !daemon_is_draining(p->daemon)) { /* after hand_over */
+    bool hands_over = p->reader && options_bool(daemon_options(p->daemon), "hand_over");
+    if (hands_over && end == QUEUEREADER_STOPPED && !queuereader_has_unfollowed(p->reader)) {
+        log_error("the queue is not handed over: repeat the command",
+            LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
+        p->redelivers = true;
+        daemon_set_status(p->daemon, EX_TEMPFAIL);
+    } else if (hands_over && end == QUEUEREADER_STOPPED) {
         log_info(
             "the queue is handed over", LOG_S("queue", options_string(daemon_options(p->daemon), "queue")));
+    }
+    if (end == QUEUEREADER_STOPPED && !daemon_is_draining(p->daemon)) { /* after hand_over */
         daemon_begin_stop(p->daemon);
         return;
     }

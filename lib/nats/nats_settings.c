@@ -1,6 +1,7 @@
 #include "nats/nats_settings.h"
 
 #include "base/bytes.h"
+#include "base/io.h"
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -10,25 +11,55 @@
 
 #define SEPARATORS " ,\t"
 #define SERVERS_MAX 64
+#define SECRET_MAX ((size_t)64 << 10) /* bytes of a file */
 
 static const char *const logins[] = {"nats_user", "nats_token_file", "nats_nkey", "nats_creds_file"};
-static const char *const files[] = {
-    "nats_nkey_file", "nats_creds_file", "nats_ca_file", "nats_cert_file", "nats_key_file"};
+static const char *const files[] = {"nats_ca_file", "nats_cert_file"};
+static const char *const secrets[] = {"nats_nkey_file", "nats_creds_file", "nats_key_file"};
 static const char *const together[][2] = {{"nats_user", "nats_password_file"},
     {"nats_nkey", "nats_nkey_file"}, {"nats_cert_file", "nats_key_file"}};
+
+static bool is_tls(struct bytes url)
+{
+    return bytes_starts_with(url, bytes_str("tls://"));
+}
 
 static int check_servers(const struct options *o, struct error *error)
 {
     const char *rest = options_string(o, "nats_url");
     struct bytes url;
-    size_t n = 0;
-    for (; bytes_next_word(&rest, SEPARATORS, &url); n++)
-        if (!bytes_starts_with(url, bytes_str("nats://")) && !bytes_starts_with(url, bytes_str("tls://")))
-            return options_refuse(
-                o, "nats_url", error, "%.*s does not begin with nats:// or tls://", (int)url.len, url.ptr);
+    size_t n = 0, n_tls = 0;
+    for (; bytes_next_word(&rest, SEPARATORS, &url); n++) {
+        n_tls += is_tls(url);
+        if (memchr(url.ptr, '@', url.len))
+            return options_refuse(o, "nats_url", error,
+                "has a login: set nats_user and nats_password_file, or nats_token_file");
+        if (!is_tls(url) && !bytes_starts_with(url, bytes_str("nats://")))
+            return options_refuse(o, "nats_url", error, "an address does not begin with nats:// or tls://");
+    }
     if (n == 0 || n > SERVERS_MAX)
         return options_refuse(o, "nats_url", error, "needs 1 to %d addresses", SERVERS_MAX);
+    if (n_tls > 0 && n_tls < n)
+        return options_refuse(
+            o, "nats_url", error, "has addresses with nats:// and with tls://: use one of them");
     return 0;
+}
+
+/* nats.c reads these files itself, and does not look at their modes. */
+static int check_secrets(const struct options *o, struct error *error)
+{
+    int result = 0;
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets && result == 0; i++) {
+        const char *path = options_text(o, secrets[i]);
+        struct buf text = {0};
+        struct error why;
+        if (path && io_read_secret(path, secrets[i], SECRET_MAX, &text, &why) != 0)
+            result = options_refuse(o, secrets[i], error, "%s", why.text);
+        if (text.len > 0)
+            explicit_bzero(text.ptr, text.len);
+        buf_free(&text);
+    }
+    return result;
 }
 
 int nats_settings_check(const struct options *o, struct error *error)
@@ -46,7 +77,17 @@ int nats_settings_check(const struct options *o, struct error *error)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (options_text(o, files[i]) && access(options_text(o, files[i]), R_OK) != 0)
             return options_refuse(o, files[i], error, "%s: %s", options_text(o, files[i]), strerror(errno));
-    return check_servers(o, error);
+    return check_secrets(o, error) != 0 ? -1 : check_servers(o, error);
+}
+
+size_t nats_settings_servers(const struct options *o)
+{
+    const char *rest = options_string(o, "nats_url");
+    struct bytes url;
+    size_t n = 0;
+    while (bytes_next_word(&rest, SEPARATORS, &url))
+        n++;
+    return n;
 }
 
 static natsStatus set_servers(natsOptions *to, const struct options *o)
@@ -89,7 +130,8 @@ static natsStatus set_tls(natsOptions *to, const struct options *o)
 {
     const char *ca = options_text(o, "nats_ca_file"), *cert = options_text(o, "nats_cert_file");
     natsStatus s = NATS_OK;
-    if (ca || cert)
+    /* nats.c ignores the scheme of an address. */
+    if (ca || cert || strstr(options_string(o, "nats_url"), "tls://"))
         s = natsOptions_SetSecure(to, true);
     if (s == NATS_OK && ca)
         s = natsOptions_LoadCATrustedCertificates(to, ca);

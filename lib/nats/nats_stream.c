@@ -34,12 +34,16 @@ static natsStatus create(jsStreamInfo **info, jsCtx *js, const struct nats_strea
 /* Returns the setting of the stream with which messages could be lost, or NULL. */
 static const char *unfit(const jsStreamConfig *c, const struct nats_stream *stream)
 {
-    bool has_limit = c->MaxBytes > 0 || c->MaxMsgs > 0 || c->MaxMsgsPerSubject > 0;
+    bool has_limit = c->MaxBytes > 0 || c->MaxMsgs > 0;
     if (c->Retention != js_LimitsPolicy)
         return c->Retention == js_WorkQueuePolicy ? "retention `workqueue`: set `limits`"
                                                   : "retention `interest`: set `limits`";
     if (c->Storage != js_FileStorage)
         return "storage `memory`: set `file`";
+    if (c->MaxMsgsPerSubject > 0) /* also with discard `new` */
+        return "max_msgs_per_subject, which deletes the oldest messages of a queue: unset it";
+    if (c->MaxMsgSize > 0 && c->MaxMsgSize < NATS_PAYLOAD_MIN)
+        return "a max_msg_size below 64 KiB: raise it";
     if (c->Discard == js_DiscardOld && has_limit)
         return "discard `old` with a limit of messages or bytes: set discard `new`";
     if (c->MaxAge == 0)

@@ -9,6 +9,10 @@
 
 #include <nats/nats.h>
 
+/* Minimum max_payload of a server and max_msg_size of a stream. With a lower limit, set by mistake, all messages of a queue would be
+ * buried. */
+#define NATS_PAYLOAD_MIN 65536
+
 struct nats_stream {
     const char *name;
     bool create;         /* create the stream if it does not exist */

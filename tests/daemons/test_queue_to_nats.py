@@ -1,6 +1,7 @@
 """queue_to_nats with a real nats-server: what it publishes, when it settles, what it refuses."""
 import os
 import shutil
+import socket
 import subprocess
 import zlib
 
@@ -88,16 +89,16 @@ class QueueToNats(NatsTest):
 
     def test_lines_that_are_too_long_are_buried(self):
         self.server.kill9()
-        self.server = NatsServer(self, "n2", "max_payload: 20000\n").start()
-        long = b"x" * 20000
-        fits = [b"%05d" % i + b"y" * 8000 for i in range(40)]  # one to a batch
+        self.server = NatsServer(self, "n2", "max_payload: 70000\n").start()
+        long = b"x" * 70000
+        fits = [b"%05d" % i + b"y" * 40000 for i in range(40)]  # one to a batch
         self.put(fits[:20] + [long] + fits[20:] + [b"end"])
         self.relay(self.server, "--settle-after=300ms").wait_ready()
         self.wait_stored(self.server, [*fits, b"end"])
         wait_until(lambda: self.depth() == 0, "all but the buried message to be settled")
         dead = self.queue.get("/dead").json()["buried"]
         self.assertEqual([m["reason"] for m in dead],
-                         ["longer than the nats-server's max_payload of 20000 bytes with its headers"])
+                         ["longer than the nats-server's max_payload of 70000 bytes with its headers"])
         self.assertEqual(self.queue.post("/kick").status, 200)
         wait_until(lambda: len(self.queue.get("/dead").json()["buried"]) == 1, "it to be buried again")
         self.put([b"behind"])
@@ -108,6 +109,7 @@ class QueueToNats(NatsTest):
                              ({"discard": "old", "max_bytes": 10**8}, "discard `old` with a limit"),
                              ({"discard": "old", "max_msgs": 10**8}, "discard `old` with a limit"),
                              ({"storage": "memory"}, "storage `memory`"), ({"max_age": 0}, "no max_age"),
+                             ({"max_msgs_per_subject": 3}, "max_msgs_per_subject"), ({"max_msg_size": 1000}, "max_msg_size below 64 KiB"),
                              ({"max_age": 60 * 10**9}, "shorter than settle_after"), ({"no_ack": True}, "no_ack")):
             with self.subTest(text):
                 self.add_stream(**config)
@@ -128,6 +130,10 @@ class QueueToNats(NatsTest):
             self.assertEqual((ran.returncode, text in ran.stderr.decode()), (78, True), ran.stderr)
         refused("nats_password_file", "--nats-user=u")
         refused("does not begin with nats://", "--nats-url=http://127.0.0.1:4222")
+        refused("has a login", "--nats-url=nats://u:secret42@127.0.0.1:4222")
+        refused("use one of them", "--nats-url=nats://127.0.0.1:1 tls://127.0.0.1:2")
+        refused("must end in .clicks", "--reader=r")
+        refused("is open to all users", "--nats-creds-file=" + self.write("creds", "x"))
         refused("nats_user is also set", "--nats-user=u", "--nats-password-file=/dev/null", "--nats-token-file=/dev/null")
         refused("No such file", "--nats-creds-file=" + self.path("none"))
         refused("not a name of JetStream", "--stream=a.b")
@@ -164,6 +170,51 @@ class QueueToNats(NatsTest):
         stranger.stop()
         relay = self.relay(server, "--nats-ca-file=" + self.path("cert")).wait_ready()
         wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "the message to be published")
+
+    def test_tls_addresses_send_no_password_without_tls(self):
+        with socket.create_server(("127.0.0.1", 0)) as fake:
+            with open(self.path("password"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+                f.write("secret42")
+            self.relay(self.server, "--nats-user=app", "--nats-password-file=" + self.path("password"),
+                       urls="tls://127.0.0.1:%d" % fake.getsockname()[1])
+            fake.settimeout(harness.PATIENCE)
+            connection, _ = fake.accept()
+            with connection:
+                connection.settimeout(harness.PATIENCE)
+                connection.sendall(b'INFO {"server_id":"x","version":"2.9.10","proto":1,"headers":true,"auth_required":true,"max_payload":1048576}\r\n')
+                try:
+                    got = connection.recv(4096)
+                except ConnectionResetError:
+                    got = b""
+        self.assertNotIn(b"CONNECT", got)
+
+    def test_a_handshake_that_does_not_end(self):
+        with socket.create_server(("127.0.0.1", 0)) as fake:
+            relay = self.relay(self.server, "--nats-timeout=200ms", urls="tls://127.0.0.1:%d" % fake.getsockname()[1])
+            fake.settimeout(harness.PATIENCE)
+            connection, _ = fake.accept()
+            with connection:
+                connection.sendall(b'INFO {"server_id":"x","version":"2.9.10","proto":1,"headers":true,"tls_required":true,"max_payload":1048576}\r\n')
+                self.assertEqual(relay.process.wait(harness.PATIENCE), 75)
+        self.assertIn("a request to a nats-server does not end", relay.log)
+
+    def test_a_small_max_payload_buries_nothing(self):
+        self.server.kill9()
+        self.server = NatsServer(self, "n5", "max_payload: 1024\n").start()
+        self.put([b"x" * 800] * 20)
+        relay = self.relay(self.server)
+        self.trouble(relay, "max_payload of the nats-server is less than 65536 bytes")
+        self.assertEqual(relay.stats()["messages_buried_total"], 0)
+
+    def test_a_hand_over_that_fails_says_so(self):
+        self.put([b"a"])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, [b"a"])
+        relay.stop()
+        relay = self.relay(self.server, "--settle-after=1h", "--hand-over").wait_ready()
+        relay.process.terminate()
+        self.assertEqual(relay.process.wait(harness.PATIENCE), 75)
+        self.assertIn("the queue is not handed over: repeat the command", relay.log)
 
     def test_an_old_copy_of_the_queue_is_refused(self):
         self.put([b"a"])
