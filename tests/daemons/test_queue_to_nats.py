@@ -6,6 +6,7 @@ import subprocess
 import zlib
 
 import harness
+import nats_keys
 from harness import wait_until
 from nats_test import Client, NatsServer, NatsTest
 
@@ -144,10 +145,8 @@ class QueueToNats(NatsTest):
 
     def test_logins_and_several_servers(self):
         private = NatsServer(self, "n3", LOGINS)
-        with open(self.path("password"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
-            f.write("secret")
         self.put([b"a"])
-        login = ("--nats-user=app", "--nats-password-file=" + self.path("password"))
+        login = ("--nats-user=app", "--nats-password-file=" + self.private("password", "secret"))
         down = "nats://127.0.0.1:" + self.keep_port()
         relay = self.relay(private, *login, urls=down + " " + private.url)
         self.trouble(relay, "cannot connect to a nats-server")
@@ -157,6 +156,31 @@ class QueueToNats(NatsTest):
         relay.stop()
         wrong = self.relay(private)
         self.trouble(wrong, "cannot connect to a nats-server")
+
+    def private(self, name, text):
+        """A file that other users may not read."""
+        with open(self.path(name), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+            f.write(text)
+        return self.path(name)
+
+    def publishes(self, server, *login):
+        self.put([b"a"])
+        relay = self.relay(server, *login).wait_ready()
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "the message to be published")
+        relay.stop()
+
+    def test_nkey(self):
+        key, stranger = (nats_keys.Key(self, nats_keys.USER, name) for name in ("key", "stranger"))
+        server = NatsServer(self, "n6", "authorization { users = [ {nkey: %s} ] }\n" % key.public).start()
+        self.trouble(self.relay(server, "--nats-nkey=" + stranger.public, "--nats-nkey-file=" + self.private("other", stranger.seed)),
+                     "cannot connect to a nats-server")
+        self.publishes(server, "--nats-nkey=" + key.public, "--nats-nkey-file=" + self.private("seed", key.seed))
+
+    def test_credentials_file(self):
+        config, credentials = nats_keys.operator_mode(self)
+        server = NatsServer(self, "n7", config).start()
+        self.trouble(self.relay(server), "cannot connect to a nats-server")
+        self.publishes(server, "--nats-creds-file=" + self.private("creds", credentials))
 
     def test_tls(self):
         made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
@@ -173,9 +197,7 @@ class QueueToNats(NatsTest):
 
     def test_tls_addresses_send_no_password_without_tls(self):
         with socket.create_server(("127.0.0.1", 0)) as fake:
-            with open(self.path("password"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
-                f.write("secret42")
-            self.relay(self.server, "--nats-user=app", "--nats-password-file=" + self.path("password"),
+            self.relay(self.server, "--nats-user=app", "--nats-password-file=" + self.private("password", "secret42"),
                        urls="tls://127.0.0.1:%d" % fake.getsockname()[1])
             fake.settimeout(harness.PATIENCE)
             connection, _ = fake.accept()

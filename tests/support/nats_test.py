@@ -198,6 +198,8 @@ class NatsTest(harness.MillraceTest):
             client.close()
 
     def wait_stored(self, server, expected, **kw):
-        wait_until(lambda: len(self.stored(server, **kw).lines) >= len(expected),
-                   lambda: "%d lines, there are %d" % (len(expected), len(self.stored(server, **kw).lines)))
-        self.assertEqual(self.stored(server, **kw).lines, expected)
+        def lines():
+            self.found = self.stored(server, **kw).lines
+            return len(self.found) >= len(expected)
+        wait_until(lines, lambda: "%d lines, there are %d" % (len(expected), len(self.found)), timeout=harness.LONG)
+        self.assertEqual(self.found, expected)
