@@ -56,7 +56,10 @@ static void disconnect(struct nats_publisher *p)
 
 static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s, const char *what)
 {
-    const char *text = nats_GetLastError(NULL);
+    const char *text = nats_GetLastError(NULL), *of_server = NULL;
+    if (p->connection && s == NATS_TIMEOUT &&
+        natsConnection_GetLastError(p->connection, &of_server) != NATS_OK)
+        text = of_server; /* such as a missing permission */
     p->outcome.result = result;
     snprintf(p->why, sizeof p->why, "%s: %s", what, text && text[0] ? text : natsStatus_GetText(s));
 }

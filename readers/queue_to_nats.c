@@ -116,6 +116,7 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
             queuereader_delivered(reader);
         return;
     case NATS_CONFLICT:
+        r->published_until = 0;
         queuereader_conflict(reader);
         return;
     case NATS_REFUSED:

@@ -233,8 +233,16 @@ static const char *relay_named(const struct config *config, const char *follower
     return NULL;
 }
 
+/* True if `millrace up` runs the relay of this queue. It would restart the relay, and both would take over from each other. */
+static bool is_run_by_up(const struct queue_tool *t, const char *relay)
+{
+    const struct pipeline_daemon *d = &t->pipeline.daemons[peer_named(relay) - peers];
+    return t->pipeline.is_known && !t->pipeline.has_ended && d->state &&
+           strcmp(t->url, pipeline_url(&t->pipeline, "simplequeue")) == 0;
+}
+
 /* Replaces this process by the relay that follows the queue, with the option --hand-over. */
-static int hand_over(const struct queue_tool *t, const struct config *config)
+static int hand_over(const struct queue_tool *t, const struct config *config, const char *token_file)
 {
     struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
     if (!doc)
@@ -248,6 +256,10 @@ static int hand_over(const struct queue_tool *t, const struct config *config)
     } else if (!relay) {
         status = tool_fail(
             EX_USAGE, "queue %s is followed by %s: run this program with --hand-over", t->queue, follower);
+    } else if (is_run_by_up(t, relay)) {
+        status = tool_fail(EX_TEMPFAIL,
+            "`millrace up` runs %s: leave it out of `run` in [millrace], restart the pipeline, and repeat",
+            relay);
     } else {
         struct tool_args a = tool_args_for(relay);
         tool_add_arg(&a, "--hand-over");
@@ -256,6 +268,8 @@ static int hand_over(const struct queue_tool *t, const struct config *config)
         tool_add_arg(&a, "--reader=%s", follower);
         if (strncmp(follower, "queue_to_nats.", 14) == 0)
             tool_add_arg(&a, "--stream=%s", follower + 14);
+        if (token_file)
+            tool_add_arg(&a, "--queue-token-file=%s", token_file);
         if (config)
             tool_add_arg(&a, "--config=%s", config->path);
         execv(a.argv[0], a.argv);
@@ -295,8 +309,8 @@ static int queue_with(const struct options *o)
     if (!tool_has_queue(t.url, t.token, t.queue))
         status = tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
     else if (options_bool(o, "hand_over"))
-        status =
-            n > 0 ? tool_fail(EX_USAGE, "--hand-over takes no operand") : hand_over(&t, options_config(o));
+        status = n > 0 ? tool_fail(EX_USAGE, "--hand-over takes no operand")
+                       : hand_over(&t, options_config(o), options_text(o, "token_file"));
     else
         status = acts[i].run(&t, n == 2 ? words[1] : NULL);
     pipeline_close(&t.pipeline);

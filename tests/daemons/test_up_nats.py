@@ -38,6 +38,8 @@ class UpNats(NatsTest):
             queue = look["daemons"]["simplequeue"]
             self.assertEqual((queue["waiting"], queue["lag_seconds"], queue["detail"]), (0, 0, "depth 100; 100 published, not yet settled"))
             self.assertEqual(look["daemons"]["queue_to_pubsub"]["state"], "off")
+        refused = self.run_program("millrace", "queue", "--hand-over", "--config=" + self.path("p.conf"))
+        self.assertEqual((refused.returncode, b"`millrace up` runs queue_to_nats" in refused.stderr), (75, True), refused)
         self.server.kill9()
         self.put([b"behind"])
         look = self.look_until(lambda status, look: look["daemons"]["simplequeue"]["waiting"] == 1 and
