@@ -11,21 +11,26 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-/* A publish names the last message only if the acknowledgement before it is older than this time. The server reads the
- * whole last message for the check, which would cost a third of the throughput. */
-#define CHECK_AFTER (10 * USEC_PER_MSEC)
-
-#define SCAN_PARTS 4 /* a restart of the relay begins settle_after again */
 #define NSEC_PER_USEC 1000
-#define SCAN_TIMEOUTS 2
 #define STOP_TIMEOUTS 4     /* longest wait for the request in progress at a stop */
 #define REQUEST_TIMEOUTS 10 /* a request takes less than this number of timeouts for each server */
 #define STOP_POLL (10 * USEC_PER_MSEC)
 
 struct request {
     bool asks;
-    struct nats_batch
-        batch; /* if it asks: only the queue_id, and as `mark` the id before which all is settled */
+    struct nats_batch batch; /* if it asks: only the queue_id, `settled`, and the sufficient mark as `next` */
+};
+
+/* Reads the subject's messages back. */
+struct scan {
+    bool is_unfinished;
+    uint64_t settled; /* messages before this id were settled */
+    uint64_t mark,
+        aged; /* all messages before these ids were found; `aged`: in messages older than settle_after */
+    uint64_t first; /* sequence of the first message with a later message than `settled`; 0: none was found */
+    uint64_t next, last;            /* sequences: the next to read, and the subject's last */
+    int64_t last_time;              /* of the last message, in nanoseconds */
+    char opening[NAME_LEN_MAX + 1]; /* of the message before `mark` */
 };
 
 struct nats_publisher {
@@ -38,10 +43,10 @@ struct nats_publisher {
     /* Between nats_publisher_ask or _send and the outcome, only the thread uses the following members. */
     natsConnection *connection;
     jsCtx *js;
-    uint64_t last;   /* sequence of the subject's last message; 0: the subject has none */
-    usec_t acked_at; /* time of the last acknowledgement on this connection; 0: none */
+    uint64_t last; /* latest known sequence of the subject's messages; 0: none */
+    struct scan scan;
     struct nats_outcome outcome;
-    char opening[NAME_LEN_MAX + 1]; /* of the subject's last message */
+    char opening[NAME_LEN_MAX + 1]; /* of the message before the mark */
     char why[ERROR_TEXT];
 };
 
@@ -51,7 +56,7 @@ static void disconnect(struct nats_publisher *p)
     natsConnection_Destroy(p->connection);
     p->js = NULL;
     p->connection = NULL;
-    p->acked_at = 0;
+    p->scan.is_unfinished = false;
 }
 
 static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s, const char *what)
@@ -88,95 +93,142 @@ static size_t max_payload(const struct nats_publisher *p)
     return max > 0 ? (size_t)max : 0;
 }
 
-/* Raises the mark to the end of a batch, unless messages before the batch are missing. */
-static bool take_batch(struct nats_publisher *p, natsMsg *m)
+/* Raises the scan's marks to the end of a batch, unless messages before the batch are missing. */
+static bool take_batch(struct nats_publisher *p, natsMsg *m, uint64_t sequence, int64_t time)
 {
+    struct scan *s = &p->scan;
     struct nats_batch b;
-    uint64_t *mark = &p->outcome.mark;
     if (!nats_batch_decode(m, &b) || strcmp(b.queue_id, p->request.batch.queue_id) != 0) {
         p->outcome.result = NATS_FAILED;
         snprintf(p->why, sizeof p->why, "the subject of queue %s has a message that is not that of a relay",
             p->request.batch.queue_id);
         return false;
     }
-    if (*mark > 0 && (b.mark > *mark || b.next < *mark))
-        return true;
-    *mark = b.next;
-    snprintf(p->opening, sizeof p->opening, "%s", b.opening);
+    if (s->first == 0 && b.next > s->settled)
+        s->first = sequence;
+    bool is_aged = time + p->config.stream.settle_after * NSEC_PER_USEC <= s->last_time;
+    if (is_aged && b.mark <= s->aged && b.next > s->aged)
+        s->aged = b.next;
+    if (b.mark <= s->mark && b.next >= s->mark) {
+        s->mark = b.next;
+        snprintf(s->opening, sizeof s->opening, "%s", b.opening);
+    }
     return true;
 }
 
-/* Reads the headers of the subject's messages up to the last one, as a reader of the stream does. */
-static void scan(struct nats_publisher *p, const char *subject, int64_t last_time)
+static natsStatus subscribe(struct nats_publisher *p, natsSubscription **sub)
 {
+    char subject[NATS_SUBJECT_MAX];
     jsSubOptions options;
-    natsSubscription *sub = NULL;
-    jsMsgMetaData *meta = NULL;
-    int64_t window = p->config.stream.settle_after * SCAN_PARTS * NSEC_PER_USEC;
+    nats_subject(p->config.stream.name, p->request.batch.queue_id, subject);
     jsSubOptions_Init(&options);
     options.Stream = p->config.stream.name;
     options.Ordered = true;
     options.Config.HeadersOnly = true;
-    options.Config.DeliverPolicy = js_DeliverByStartTime;
-    options.Config.OptStartTime = last_time > window ? last_time - window : 1;
-    natsStatus s = js_SubscribeSync(&sub, p->js, subject, NULL, &options, NULL);
-    bool is_batch = true;
-    usec_t end = clock_monotonic() + SCAN_TIMEOUTS * p->config.timeout;
-    for (uint64_t at = 0; s == NATS_OK && is_batch && at < p->last;) {
-        natsMsg *m = NULL;
-        usec_t left = end - clock_monotonic();
-        s = left > 0 ? natsSubscription_NextMsg(&m, sub, left / USEC_PER_MSEC + 1) : NATS_TIMEOUT;
-        if (s == NATS_OK)
-            s = natsMsg_GetMetaData(&meta, m);
-        is_batch = s == NATS_OK && take_batch(p, m);
-        at = s == NATS_OK ? meta->Sequence.Stream : 0;
-        jsMsgMetaData_Destroy(meta);
-        meta = NULL;
-        natsMsg_Destroy(m);
-    }
+    options.Config.DeliverPolicy = p->scan.next > 0 ? js_DeliverByStartSequence : js_DeliverAll;
+    options.Config.OptStartSeq = p->scan.next;
+    return js_SubscribeSync(sub, p->js, subject, NULL, &options, NULL);
+}
+
+/* Reads the next message. Returns false if the scan has failed. */
+static bool scan_message(struct nats_publisher *p, natsSubscription *sub)
+{
+    natsMsg *m = NULL;
+    jsMsgMetaData *meta = NULL;
+    natsStatus s = natsSubscription_NextMsg(&m, sub, p->config.timeout / USEC_PER_MSEC);
+    if (s == NATS_OK)
+        s = natsMsg_GetMetaData(&meta, m);
+    bool is_read = s == NATS_OK && take_batch(p, m, meta->Sequence.Stream, meta->Timestamp);
+    if (is_read)
+        p->scan.next = meta->Sequence.Stream + 1;
     if (s != NATS_OK)
         fail(p, NATS_FAILED, s, "the messages of the queue");
+    jsMsgMetaData_Destroy(meta);
+    natsMsg_Destroy(m);
+    return is_read;
+}
+
+/* Reads for the time of one timeout, so that a stop need not wait for a long scan. */
+static void scan(struct nats_publisher *p)
+{
+    struct scan *s = &p->scan;
+    uint64_t enough = p->request.batch.next;
+    natsSubscription *sub = NULL;
+    usec_t end = clock_monotonic() + p->config.timeout;
+    natsStatus status = subscribe(p, &sub);
+    if (status != NATS_OK)
+        fail(p, NATS_FAILED, status, "the messages of the queue");
+    bool reads = status == NATS_OK, is_done = false;
+    while (reads && !is_done && clock_monotonic() < end) {
+        reads = scan_message(p, sub);
+        is_done = s->next > s->last || (enough > 0 && s->mark >= enough);
+    }
+    s->is_unfinished = reads && !is_done;
     natsSubscription_Destroy(sub);
 }
 
-/* Asks the leader of the stream: another replica may not have the last message yet. */
-static void ask(struct nats_publisher *p)
+/* Begins a scan where the last message says. A restored stream has the last message of its own past. */
+static void begin_scan(struct nats_publisher *p, natsMsg *last)
 {
-    const char *stream = p->config.stream.name, *queue_id = p->request.batch.queue_id;
-    char subject[NATS_SUBJECT_MAX];
-    struct error error;
-    natsMsg *m = NULL;
-    p->outcome.result = NATS_ASKED;
-    p->acked_at = 0;
-    p->opening[0] = '\0';
-    if (nats_stream_check(p->js, &p->config.stream, &error) != 0) {
-        p->outcome.result = NATS_FAILED;
-        snprintf(p->why, sizeof p->why, "%s", error.text);
-        return;
+    struct nats_batch b;
+    uint64_t settled = p->request.batch.settled;
+    p->last = natsMsg_GetSequence(last);
+    p->scan = (struct scan){.last = p->last, .last_time = natsMsg_GetTime(last)};
+    bool is_batch = nats_batch_decode(last, &b);
+    if (is_batch) {
+        p->scan.settled = b.settled > settled ? b.settled : settled;
+        p->scan.next = b.settled_at <= p->last ? b.settled_at : 0;
     }
-    if (max_payload(p) < NATS_PAYLOAD_MIN) {
-        p->outcome.result = NATS_FAILED;
+    p->scan.mark = p->scan.aged = p->scan.settled;
+}
+
+/* Returns true if the stream and the server fit. */
+static bool check(struct nats_publisher *p)
+{
+    struct error error;
+    if (nats_stream_check(p->js, &p->config.stream, &error) != 0)
+        snprintf(p->why, sizeof p->why, "%s", error.text);
+    else if (max_payload(p) < NATS_PAYLOAD_MIN)
         snprintf(p->why, sizeof p->why, "max_payload of the nats-server is less than %d bytes: raise it",
             NATS_PAYLOAD_MIN);
-        return;
+    else
+        return true;
+    p->outcome.result = NATS_FAILED;
+    return false;
+}
+
+/* Asks the leader of the stream for the last message: another replica may not have it yet. */
+static void ask(struct nats_publisher *p)
+{
+    char subject[NATS_SUBJECT_MAX];
+    natsMsg *m = NULL;
+    p->outcome.result = NATS_ASKED;
+    if (!p->scan.is_unfinished) {
+        if (!check(p))
+            return;
+        nats_subject(p->config.stream.name, p->request.batch.queue_id, subject);
+        natsStatus s = js_GetLastMsg(&m, p->js, p->config.stream.name, subject, NULL, NULL);
+        p->last = 0;
+        p->scan = (struct scan){.settled = p->request.batch.settled};
+        if (s == NATS_OK)
+            begin_scan(p, m);
+        else if (s != NATS_NOT_FOUND)
+            fail(p, NATS_FAILED, s, "the last message of the queue");
+        natsMsg_Destroy(m);
     }
-    nats_subject(stream, queue_id, subject);
-    natsStatus s = js_GetLastMsg(&m, p->js, stream, subject, NULL, NULL);
-    p->last = s == NATS_OK ? natsMsg_GetSequence(m) : 0;
-    p->outcome.mark = s == NATS_OK ? p->request.batch.mark : 0;
-    if (s == NATS_OK)
-        scan(p, subject, natsMsg_GetTime(m));
-    else if (s != NATS_NOT_FOUND)
-        fail(p, NATS_FAILED, s, "the last message of the queue");
-    natsMsg_Destroy(m);
+    if (p->scan.last > 0)
+        scan(p);
+    if (p->request.batch.next == 0)
+        memcpy(p->opening, p->scan.opening, sizeof p->opening);
+    p->outcome.mark = p->scan.mark;
+    p->outcome.settled = p->scan.settled;
+    p->outcome.aged = p->scan.aged;
     p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
 }
 
 static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode code)
 {
-    if (code == JSStreamWrongLastSequenceErr)
-        p->outcome.result = NATS_CONFLICT;
-    else if (code == JSStreamMessageExceedsMaximumErr)
+    if (code == JSStreamMessageExceedsMaximumErr)
         fail(p, NATS_REFUSED, s, "longer than the stream's max_msg_size");
     else
         fail(p, NATS_FAILED, s, "publish");
@@ -195,6 +247,8 @@ static void publish(struct nats_publisher *p)
     nats_subject(p->config.stream.name, b->queue_id, subject);
     if (!b->opening[0])
         b->opening = p->opening;
+    b->settled = p->scan.settled;
+    b->settled_at = p->scan.first > 0 ? p->scan.first : p->scan.last;
     natsStatus s = nats_batch_encode(b, subject, max_payload(p), &m);
     if (s != NATS_OK) {
         p->outcome.result = NATS_REFUSED;
@@ -207,9 +261,6 @@ static void publish(struct nats_publisher *p)
     jsPubOptions_Init(&options);
     options.MaxWait = p->config.timeout / USEC_PER_MSEC;
     options.ExpectStream = p->config.stream.name;
-    bool checks = p->acked_at == 0 || clock_monotonic() - p->acked_at > CHECK_AFTER;
-    options.ExpectLastSubjectSeq = checks ? p->last : 0;
-    options.ExpectNoMessage = checks && p->last == 0;
     s = js_PublishMsg(&ack, p->js, m, &options, &code);
     natsMsg_Destroy(m);
     if (s != NATS_OK) {
@@ -219,7 +270,6 @@ static void publish(struct nats_publisher *p)
     /* A lower sequence is that of a stream that was made again or restored. */
     p->outcome.result = ack->Sequence > p->last ? NATS_STORED : NATS_CONFLICT;
     p->last = ack->Sequence;
-    p->acked_at = clock_monotonic();
     if (b->opening != p->opening)
         snprintf(p->opening, sizeof p->opening, "%s", b->opening);
     jsPubAck_Destroy(ack);
@@ -236,6 +286,7 @@ static void run(void *ctx, void *job)
         ask(p);
     else
         publish(p);
+    p->outcome.position = p->last;
 }
 
 /* nats.c has no timeout for a TLS handshake and for DNS. Its thread cannot be stopped, but the process can: it leaves
@@ -255,14 +306,17 @@ static void start(struct nats_publisher *p, const struct request *request)
     usec_t limit = p->config.timeout * REQUEST_TIMEOUTS * (usec_t)p->config.servers;
     assert(!p->is_busy);
     event_add(p->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
-    p->request = *request;
+    if (request != &p->request)
+        p->request = *request;
     p->is_busy = true;
     work_thread_start(p->thread, &p->request);
 }
 
-void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled)
+void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled, uint64_t enough)
 {
-    start(p, &(struct request){.asks = true, .batch = {.queue_id = queue_id, .mark = settled}});
+    p->scan.is_unfinished = false;
+    start(p,
+        &(struct request){.asks = true, .batch = {.queue_id = queue_id, .settled = settled, .next = enough}});
 }
 
 void nats_publisher_send(struct nats_publisher *p, const struct nats_batch *batch)
@@ -277,6 +331,10 @@ static void on_notify(void *arg)
         return;
     p->is_busy = false;
     event_del(p->stuck);
+    if (p->outcome.result == NATS_ASKED && p->scan.is_unfinished) {
+        start(p, &p->request);
+        return;
+    }
     p->config.on_outcome(&p->outcome, p->config.arg);
 }
 

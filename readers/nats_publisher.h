@@ -2,14 +2,14 @@
  *
  * nats.c blocks, so a thread performs one request at a time, and calls on_outcome on the loop's thread.
  *
- * 1. The mark is the id before which the stream has all messages that are not settled. A power cut may lose messages in the
- *    middle of a stream, and a publish may be stored behind a loss. So the last message of the subject does not have the
- *    mark: nats_publisher_ask reads the headers of the messages of about the last SCAN_PARTS * settle_after.
- * 2. A publish names the sequence of the last message that the publisher knows. If the subject has another last message,
- *    because the stream has lost messages, was purged, or another process has published, JetStream stores nothing: the
- *    outcome is NATS_CONFLICT. A publish omits this sequence if the acknowledgement before it came over the same
- *    connection a few milliseconds ago. A loss in these milliseconds leaves a hole, which the next nats_publisher_ask finds.
- * 3. After NATS_FAILED a publish may be stored nevertheless. The caller repeats the publish, and then gets NATS_CONFLICT.
+ * 1. The mark is the id before which the stream has all messages that are not settled. An acknowledgement and the last
+ *    message of the subject do not show that those before are still there: a power cut may lose messages in the middle of
+ *    a stream, and a publish may be stored behind a loss, or late. So nats_publisher_ask reads the headers of the messages
+ *    from the place of the settled mark on, as a reader of the stream does. Each batch names this place, so that the next
+ *    process begins there. A wrong place costs only time or a repetition.
+ * 2. After NATS_FAILED a publish may be stored nevertheless, at any later time. A repetition and an overlap are harmless: readers
+ *    ignore what they have (nats_batch.h).
+ * 3. NATS_CONFLICT: the sequence of the acknowledgement shows a stream that was made again or restored.
  * 4. A batch without an opening has that of the batch before.
  * 5. Each request connects if there is no connection. A request takes at most about three times nats_timeout for each
  *    server that does not answer. If a request takes longer, because a TLS handshake does not end, the process exits with
@@ -26,7 +26,7 @@ struct nats_publisher;
 enum nats_result {
     NATS_ASKED,    /* outcome.mark is the mark, and outcome.opening the opening of the message before it */
     NATS_STORED,   /* the stream has acknowledged the batch */
-    NATS_CONFLICT, /* see 2; ask again */
+    NATS_CONFLICT, /* see 3; ask again */
     NATS_REFUSED,  /* the stream can never store the batch */
     NATS_FAILED,   /* repeat the request */
 };
@@ -34,7 +34,9 @@ enum nats_result {
 /* Valid until the next request. */
 struct nats_outcome {
     enum nats_result result;
-    uint64_t mark; /* 0: the subject has no message */
+    uint64_t mark, settled; /* ASKED */
+    uint64_t aged; /* ASKED: the mark of the messages that are older than settle_after by JetStream's clock */
+    uint64_t position; /* latest known sequence of the subject; 0: none */
     const char *opening;
     size_t max_lines; /* maximum bytes of the lines of a batch; 0: not known */
     const char *why;  /* REFUSED, FAILED */
@@ -55,8 +57,8 @@ struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *co
 /* Waits for the request in progress, or ends the process as in 5. */
 void nats_publisher_free(struct nats_publisher **p);
 /* Call the functions below only while no request is in progress. The texts are borrowed until the outcome. */
-/* The messages before id `settled` are settled; 0: not known. */
-void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled);
+/* The messages before id `settled` are settled; 0: not known. The scan ends early if the mark reaches `enough`; 0: it reads all. */
+void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled, uint64_t enough);
 /* Call nats_publisher_send only after an outcome NATS_ASKED for the same queue. */
 void nats_publisher_send(struct nats_publisher *p, const struct nats_batch *batch);
 

@@ -85,7 +85,7 @@ static int check(struct options *o, struct error *error)
 }
 
 /* Tells the reader the relay's trusted time, which a watermark does not exceed. The reader of the stream also limits the
- * watermark to JetStream's timestamp. */
+ * watermark to JetStream's timestamp of message run->until_after. */
 static void set_time(struct relay *r)
 {
     struct queuereader *reader = reader_program_reader(r->program);
@@ -99,12 +99,16 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
 {
     struct relay *r = arg;
     struct queuereader *reader = reader_program_reader(r->program);
-    set_time(r);
+    if (o->position > 0) {
+        set_time(r);
+        queuereader_set_position(reader, o->position);
+    }
     r->is_ready = o->result != NATS_FAILED;
     switch (o->result) {
     case NATS_ASKED:
         queuereader_set_destination(reader, bytes_str(r->destination));
         queuereader_set_max_bytes(reader, o->max_lines);
+        queuereader_set_aged(reader, o->settled, o->aged);
         queuereader_asked(reader, o->mark, bytes_str(o->opening));
         return;
     case NATS_STORED:
@@ -129,7 +133,8 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
 
 static void ask(struct queuereader *qr, const char *queue_id, void *arg)
 {
-    nats_publisher_ask(((struct relay *)arg)->publisher, queue_id, queuereader_numbers(qr).settled);
+    struct queuereader_numbers n = queuereader_numbers(qr);
+    nats_publisher_ask(((struct relay *)arg)->publisher, queue_id, n.settled, n.due);
 }
 
 /* Writes the ids of the messages as ranges, unless the ids are mark, mark + 1, and so on. */
@@ -159,6 +164,7 @@ static void publish(struct relay *r, const struct queuereader_run *run, bool is_
                                           .next = run->next > run->mark ? run->next : run->mark,
                                           .opening = r->opening,
                                           .until = run->until,
+                                          .until_after = run->until_after,
                                           .name = name,
                                           .ids = r->ids.ptr,
                                           .lines = buf_bytes(&r->body)});
@@ -170,7 +176,7 @@ static void deliver(struct queuereader *qr, const struct queuereader_run *run, v
     publish(arg, run, false);
 }
 
-/* Publishes only `until`. Also without `until`, an accepted statement shows that the stream has lost nothing. */
+/* Publishes only `until`. Also without `until`, an accepted statement shows that the stream takes messages. */
 static void state(struct queuereader *qr, const struct queuereader_run *run, void *arg)
 {
     (void)qr;
@@ -234,9 +240,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
 {
     static const struct stats_row rows[] = {
         {"backlog_messages", "Messages of the queue that are not published yet", read_backlog},
-        {"unsettled_messages",
-            "Messages that this process has published, and that the queue keeps for settle_after",
-            read_unsettled},
+        {"unsettled_messages", "Published messages that the queue keeps for settle_after", read_unsettled},
         {"published_below", "Each message of the queue before this id is published or buried; 0: not known",
             read_below},
         {"until_age_seconds",

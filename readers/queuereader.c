@@ -157,6 +157,7 @@ static void followed(enum http_client_result result, const struct http_reply_vie
         .id = queue_id_of(reply),
         .number = number_in(reply, "follow"),
         .opening = queuereader_reply_member(body, "opening"),
+        .next_id = number_in(reply, "next_id"),
     };
     if (!queue.id.len || !queue.number) {
         queue_faulted(qr, "the reply to /follow is not that of a simplequeue");
@@ -312,7 +313,7 @@ static void read_messages(struct queuereader *qr, const struct plan_step *step)
     buf_printf(&target, "/reserve?queue=%s&items=%" PRIu64 "&wait=%" PRId64 "&from=%" PRIu64, qr->queue,
         qr->config.items, wait / USEC_PER_MSEC, step->from);
     append_settled(qr, step, &target);
-    if (step->settle < step->mark)
+    if (qr->config.destination.settle_after > 0)
         buf_printf(&target, "&mark=%" PRIu64, step->mark);
     buf_append_str(&target, "&opening=");
     url_encode(bytes_str(step->opening), &target);
@@ -351,6 +352,7 @@ static struct queuereader_run run_of(const struct queuereader *qr, const struct 
         .next = step->next,
         .opening = step->opening,
         .until = step->watermark,
+        .until_after = step->watermark_after,
     };
 }
 
@@ -400,6 +402,16 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id)
 void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era)
 {
     plan_destination_time(qr->plan, time, is_new_era);
+}
+
+void queuereader_set_position(struct queuereader *qr, uint64_t position)
+{
+    plan_destination_position(qr->plan, position);
+}
+
+void queuereader_set_aged(struct queuereader *qr, uint64_t settled, uint64_t aged)
+{
+    plan_destination_has(qr->plan, settled, aged);
 }
 
 void queuereader_set_max_bytes(struct queuereader *qr, size_t max_bytes)
@@ -607,6 +619,7 @@ struct queuereader_numbers queuereader_numbers(const struct queuereader *qr)
     numbers.unsettled = plan_unsettled(qr->plan);
     numbers.backlog = plan_backlog(qr->plan);
     numbers.settled = plan_settled(qr->plan);
+    numbers.due = plan_due(qr->plan);
     numbers.below = plan_mark(qr->plan);
     return numbers;
 }

@@ -38,7 +38,8 @@ struct queuereader_run {
     /* Only with `state`. Once the run is stored, each message that the queue accepted before time `until` is stored or
      * buried. `until` holds for the clocks of the queue and of the destination. 0: not known. */
     usec_t until;
-    const char *opening; /* stored with `next`, and passed to queuereader_asked; may be "" */
+    uint64_t until_after; /* the value of queuereader_set_position before the READ that showed `until` */
+    const char *opening;  /* stored with `next`, and passed to queuereader_asked; may be "" */
 };
 
 struct queuereader_destination {
@@ -50,8 +51,8 @@ struct queuereader_destination {
     void (*state)(struct queuereader *qr, const struct queuereader_run *run, void *arg);
     void *arg;
     bool hand_over; /* stop by itself, and end the follow, once all delivered messages are settled */
-    /* Only with `state`. The destination may lose messages within this time after it has stored them, and answers the
-     * next run with a conflict after a loss. The queue keeps the messages that long. */
+    /* Only with `state`. The destination may lose messages within this time after it has stored them. The queue keeps the
+     * messages that long, and until the destination has shown in an answer to `ask` that it still has them. */
     usec_t settle_after;
     bool lines;       /* bury empty messages and messages that contain an LF */
     size_t max_bytes; /* maximum bytes in a run with several messages; 0: unlimited */
@@ -98,6 +99,11 @@ void queuereader_set_destination(struct queuereader *qr, struct bytes id);
  * `is_new_era`: the destination's clock may have been ahead earlier, and the next run->until is a time of the new
  * era. */
 void queuereader_set_time(struct queuereader *qr, usec_t time, bool is_new_era);
+/* Passes the destination's present position, which ascends with its time. */
+void queuereader_set_position(struct queuereader *qr, uint64_t position);
+/* Only with settle_after. Call before queuereader_asked: messages before `settled` were settled, perhaps by an earlier
+ * process (0: not known), and the destination has had all messages before `aged` for settle_after by its own clock. */
+void queuereader_set_aged(struct queuereader *qr, uint64_t settled, uint64_t aged);
 /* Changes destination.max_bytes of the next runs. */
 void queuereader_set_max_bytes(struct queuereader *qr, size_t max_bytes);
 void queuereader_asked(struct queuereader *qr, uint64_t mark, struct bytes opening);
@@ -147,7 +153,8 @@ struct queuereader_numbers {
     uint64_t unsettled; /* number of ids that are delivered, but not yet settled because of settle_after */
     uint64_t backlog;   /* number of ids that the queue has and that are not delivered */
     uint64_t settled;   /* the queue needs to keep no message before this id; 0: not known */
-    uint64_t below;     /* each message before this id is delivered or buried; 0: not known */
+    uint64_t due;   /* in `ask`: a mark of this value suffices as answer; 0: the whole mark is asked for */
+    uint64_t below; /* each message before this id is delivered or buried; 0: not known */
 };
 struct queuereader_numbers queuereader_numbers(const struct queuereader *qr);
 

@@ -21,7 +21,7 @@ enum plan_phase {
 /* A time that becomes a watermark once the mark exceeds last_id. */
 struct claim {
     usec_t time; /* 0: no claim */
-    uint64_t last_id;
+    uint64_t last_id, after;
 };
 
 /* The destination had the messages before `mark` at time `since`. */
@@ -60,9 +60,10 @@ struct plan {
     usec_t stated_at;
     usec_t destination_time,
         time_at_read; /* latest known time of the destination's clock, now and when the READ began; 0: not known */
+    uint64_t destination_position, position_at_read; /* likewise */
 
     uint64_t settled; /* S; marks of `stored` are higher and ascend */
-    uint64_t began;   /* the first M */
+    uint64_t aged;    /* argument of plan_destination_has */
     uint64_t last_id; /* of the last READ's claim */
     uint64_t
         floor; /* the queue has settled the messages before this id; the destination has lost some of them */
@@ -73,10 +74,12 @@ struct plan {
     uint64_t from;                     /* the first id that the plan has not read */
     struct batch batches[BATCHES_MAX]; /* the first batch is being delivered */
     size_t n_batches;
-    bool dry;           /* the last read emptied the queue */
-    bool unresolved;    /* an earlier delivery may still reach the destination (rule 5) */
-    size_t limit;       /* messages per delivery */
-    size_t suspect_end; /* end of the refused run, up to which `limit` stays halved */
+    bool dry;        /* the last read emptied the queue */
+    bool unresolved; /* an earlier delivery may still reach the destination (rule 5) */
+    uint64_t
+        unresolved_below; /* with settle_after: earlier deliveries have messages before this id (rule 10) */
+    size_t limit;         /* messages per delivery */
+    size_t suspect_end;   /* end of the refused run, up to which `limit` stays halved */
 };
 
 struct plan *plan_new(const struct plan_config *config)
@@ -149,22 +152,33 @@ static void note_stored(struct plan *p, usec_t now)
     p->stored[p->n_stored - 1] = (struct stored){p->mark, now};
 }
 
-/* At time `since` the destination had all messages before M: raises S (rule 10). */
-static void settle_stored(struct plan *p, usec_t since)
+/* Returns the number of marks that are old enough at time `now`. */
+static size_t count_due(const struct plan *p, usec_t now)
 {
     size_t n = 0;
-    while (n < p->n_stored && p->stored[n].since + p->config.settle_after <= since)
-        p->settled = p->stored[n++].mark;
-    p->n_stored -= n;
-    if (n && p->n_stored)
-        memmove(p->stored, p->stored + n, p->n_stored * sizeof *p->stored);
+    while (n < p->n_stored && p->stored[n].since + p->config.settle_after <= now)
+        n++;
+    return n;
 }
 
-/* Returns true if an answer to ASK would raise S. */
-static bool is_ask_due(const struct plan *p, usec_t now)
+/* Returns the mark that an ASK at time `now` could settle, or 0. */
+static uint64_t due_mark(const struct plan *p, usec_t now)
 {
-    return p->n_stored && p->stored[0].since + p->config.settle_after <= now &&
-           now - p->asked_at >= p->config.settle_after / ASK_PARTS;
+    size_t n = count_due(p, now);
+    return n && now - p->asked_at >= p->config.settle_after / ASK_PARTS ? p->stored[n - 1].mark : 0;
+}
+
+/* Raises S to the marks that were old enough at the last ASK, and that the destination shows (rule 10). */
+static void settle_stored(struct plan *p)
+{
+    size_t n = count_due(p, p->asked_at);
+    while (n && p->stored[n - 1].mark > p->aged)
+        n--;
+    if (n == 0)
+        return;
+    p->settled = p->stored[n - 1].mark;
+    p->n_stored -= n;
+    memmove(p->stored, p->stored + n, p->n_stored * sizeof *p->stored);
 }
 
 /* Forgets the marks that the destination has lost. */
@@ -204,9 +218,9 @@ static void leave_work_if_due(struct plan *p)
         p->follows = false; /* M is of a follow that has ended */
         return;
     }
+    bool is_settled = !p->config.settle_after || (p->is_checked && p->settled == p->mark);
     if (!p->is_checked)
         p->mark = 0;
-    bool is_settled = settle_mark(p) == p->mark;
     p->phase = p->follows && !p->unresolved && is_settled ? PHASE_UNFOLLOW : PHASE_STOPPED;
 }
 
@@ -227,7 +241,7 @@ static const struct claim *reached(const struct plan *p, uint64_t id)
 
 static void claims_clear(struct plan *p)
 {
-    p->oldest = p->newest = (struct claim){0, 0};
+    p->oldest = p->newest = (struct claim){0, 0, 0};
 }
 
 /* Adds the claim of a READ. If a clock was set back, earlier claims are dropped, because messages that the queue
@@ -238,7 +252,7 @@ static void add_claim(struct plan *p, const struct plan_accepted *a)
     usec_t time = a->before < p->time_at_read ? a->before : p->time_at_read;
     if (time < p->newest.time)
         claims_clear(p);
-    p->newest = (struct claim){time, a->last_id};
+    p->newest = (struct claim){time, a->last_id, p->position_at_read};
     if (p->oldest.time == 0)
         p->oldest = p->newest;
 }
@@ -253,6 +267,12 @@ static void statement_done(struct plan *p)
         p->oldest = p->newest;
 }
 
+static void set_watermark(struct plan_step *step, const struct claim *claim)
+{
+    step->watermark = claim ? claim->time : 0;
+    step->watermark_after = claim ? claim->after : 0;
+}
+
 static struct plan_step state_step(const struct plan *p, usec_t now)
 {
     const struct claim *claim = reached(p, p->mark);
@@ -260,8 +280,7 @@ static struct plan_step state_step(const struct plan *p, usec_t now)
     if (now < due)
         return (struct plan_step){.action = PLAN_PAUSE, .until = due};
     struct plan_step step = {.action = PLAN_STATE, .mark = p->mark};
-    if (claim)
-        step.watermark = claim->time;
+    set_watermark(&step, claim);
     return step;
 }
 
@@ -279,9 +298,7 @@ static struct plan_step deliver_step(const struct plan *p, size_t first)
     struct plan_step step = mark_step(p, b->messages[first + count - 1].id + 1, b->opening);
     step.first = first;
     step.count = count;
-    const struct claim *claim = reached(p, step.next);
-    if (claim)
-        step.watermark = claim->time;
+    set_watermark(&step, reached(p, step.next));
     return step;
 }
 
@@ -303,8 +320,8 @@ static struct plan_step destination_step(struct plan *p, usec_t now)
         return wait;
     if (needs_mark(p, &step))
         return step;
-    if (is_ask_due(p, now))
-        return (struct plan_step){.action = PLAN_ASK};
+    if (due_mark(p, now))
+        return (struct plan_step){.action = PLAN_ASK, .next = due_mark(p, now)};
     size_t first = first_unsettled(p);
     if (first == SIZE_MAX)
         return p->config.states ? state_step(p, now) : wait;
@@ -361,8 +378,10 @@ struct plan_step plan_next(struct plan *p, enum plan_lane lane, usec_t now)
     p->since[lane] = now;
     if (p->config.settle_after && (step.action == PLAN_DELIVER || step.action == PLAN_STATE))
         note_stored(p, now);
-    if (step.action == PLAN_READ)
+    if (step.action == PLAN_READ) {
         p->time_at_read = p->destination_time;
+        p->position_at_read = p->destination_position;
+    }
     return step;
 }
 
@@ -384,7 +403,7 @@ void plan_followed(struct plan *p, const struct plan_queue *queue)
     assert(queue->id.len <= NAME_LEN_MAX);
     succeed_step(p, PLAN_QUEUE, PLAN_FOLLOW);
     if (!bytes_equal_str(queue->id, p->queue_id))
-        p->settled = p->floor = p->began = 0;
+        p->settled = p->floor = 0;
     if (queue->number != p->number + 1) /* another process may have stored M again since then */
         p->n_stored = 0;
     memcpy(p->queue_id, queue->id.ptr, queue->id.len);
@@ -396,6 +415,7 @@ void plan_followed(struct plan *p, const struct plan_queue *queue)
         queue->opening.len ? queue->opening.ptr : "");
     p->from = 0;
     p->unresolved |= queue->is_takeover;
+    p->unresolved_below = p->config.settle_after ? queue->next_id : 0;
     claims_clear(p);
     p->works_since = 0;
     p->phase = PHASE_ASK;
@@ -406,22 +426,27 @@ void plan_asked(struct plan *p, uint64_t mark, struct bytes opening)
     succeed_step(p, PLAN_DESTINATION, PLAN_ASK);
     p->asked_at = p->since[PLAN_DESTINATION];
     if (p->phase == PHASE_WORK) {
-        if (mark == p->mark)
-            settle_stored(p, p->asked_at);
-        p->over |= mark != p->mark;
+        settle_stored(p);
+        p->over |= mark < p->doing[PLAN_DESTINATION].next;
         return;
     }
     p->mark = mark > p->floor ? mark : p->floor;
     snprintf(p->opening, sizeof p->opening, "%.*s", mark >= p->floor ? (int)opening.len : 0,
         opening.len ? opening.ptr : "");
-    if (p->began == 0)
-        p->began = p->mark ? p->mark : 1;
     if (p->config.settle_after) {
         p->from = p->mark;
+        p->unresolved &= p->mark < p->unresolved_below;
         forget_lost(p);
-        settle_stored(p, p->asked_at);
+        settle_stored(p);
     }
     p->phase = PHASE_WORK;
+}
+
+void plan_destination_has(struct plan *p, uint64_t settled, uint64_t aged)
+{
+    p->aged = aged;
+    if (p->n_stored == 0 && settled > p->settled)
+        p->settled = settled;
 }
 
 /* Takes over the batch. Messages before the mark become DONE, because the queue repeats messages whose removal failed.
@@ -463,8 +488,8 @@ void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *
     if (n && !add_batch(p, batch))
         p->over = true;
     p->dry = n < p->config.items;
-    if (p->config.hand_over && n == 0) /* an earlier delivery has no message that the queue does not have */
-        p->unresolved = false;
+    if ((p->config.hand_over || p->config.settle_after) && n == 0 && p->n_batches == 0)
+        p->unresolved = false; /* an earlier delivery has no message from M on */
     batch_free(batch);
 }
 
@@ -509,9 +534,14 @@ uint64_t plan_settled(const struct plan *p)
     return p->settled > p->floor ? p->settled : p->floor;
 }
 
+uint64_t plan_due(const struct plan *p)
+{
+    return p->doing[PLAN_DESTINATION].next;
+}
+
 uint64_t plan_unsettled(const struct plan *p)
 {
-    uint64_t below = settle_mark(p) > p->began ? settle_mark(p) : p->began;
+    uint64_t below = settle_mark(p) ? settle_mark(p) : 1;
     return p->mark > below ? p->mark - below : 0;
 }
 
@@ -538,7 +568,8 @@ void plan_delivered(struct plan *p)
 {
     succeed_step(p, PLAN_DESTINATION, PLAN_DELIVER);
     const struct plan_step *step = &p->doing[PLAN_DESTINATION];
-    if (step->next > p->mark) /* a higher mark excludes earlier deliveries */
+    if (step->next > p->mark &&
+        step->next >= p->unresolved_below) /* a higher mark excludes earlier deliveries */
         p->unresolved = false;
     p->mark = step->next;
     memcpy(p->opening, step->opening, sizeof p->opening);
@@ -556,6 +587,11 @@ void plan_destination_time(struct plan *p, usec_t time, bool is_new_era)
         claims_clear(p);
     }
     p->destination_time = time;
+}
+
+void plan_destination_position(struct plan *p, uint64_t position)
+{
+    p->destination_position = position;
 }
 
 void plan_stated(struct plan *p)

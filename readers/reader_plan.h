@@ -47,13 +47,16 @@
  *    sends the watermark with the delivery that raises M, or without a delivery at least once per second. 0: not known.
  *    A new era of the destination's clock invalidates all earlier times.
  * 10. A destination may lose the messages that it stored less than `settle_after` ago. The queue therefore keeps the
- *    messages from id S on. S rises to a former M once the plan has asked for the destination's mark settle_after later,
- *    and the mark is still M or higher: the mark is the id before which the destination has all messages from S on. If
- *    the mark is another than M, the plan starts again with FOLLOW. After a failure the plan starts again with FOLLOW, so that
- *    a plan without the present follow never delivers after a loss. If another process has followed in between, M starts
- *    its settle_after again. A plan with settle_after continues after a loss of settled messages, because the
- *    consumers of the destination may have these messages: the first mark is then the id before which messages were
- *    settled. The plan ends the follow only if S is M.
+ *    messages from id S on. Such a destination stores each delivery, whatever its mark, and its consumers ignore what
+ *    they have. The answer to ASK is what the destination shows: the mark is the id before which it has all messages
+ *    from S on. S rises to a former M if an ASK settle_after later shows that the destination still has these messages,
+ *    and has had them for settle_after by its own clock. If messages before this M are missing, the plan starts again with
+ *    FOLLOW, and delivers from the first missing message on. After a failure the plan also starts again with FOLLOW.
+ *    If another process has followed in between, M starts its settle_after again. A plan with settle_after continues
+ *    after a loss of settled messages, because the consumers of the destination may have these messages: the first mark
+ *    is then the id before which messages were settled. Earlier deliveries may be stored at any time, so the plan ends
+ *    the follow only if S is M, and no earlier delivery has a message from M on: M has reached the id that the queue
+ *    assigned next at the FOLLOW, or a READ found no message from M on.
  * 11. A plan with hand_over reads no more once rule 5 allows it to end the follow, and then stops by itself. */
 #ifndef MILLRACE_READER_PLAN_H
 #define MILLRACE_READER_PLAN_H
@@ -93,6 +96,7 @@ struct plan_step {
     bool wait;                    /* PLAN_READ: wait for messages if the queue has none */
     usec_t until;                 /* PLAN_PAUSE: end of the pause */
     usec_t watermark;             /* PLAN_STATE, and PLAN_DELIVER with messages; 0: not known */
+    uint64_t watermark_after;     /* plan_destination_position before the READ that showed the watermark */
 };
 
 struct plan_config {
@@ -119,11 +123,15 @@ struct plan_queue {
     uint64_t number;      /* number of the new follow */
     bool is_takeover;     /* the former follower, perhaps this plan, did not end its follow */
     struct bytes opening; /* opening of the latest message; empty: unknown */
+    uint64_t next_id;     /* all messages that followers have read have lower ids */
 };
 void plan_followed(struct plan *p, const struct plan_queue *queue);
 /* Reports the mark of the queue at the destination, and the opening that is stored with the mark. `mark` is 0 if the
  * destination has no mark, and `opening` is empty if the mark has no opening. */
 void plan_asked(struct plan *p, uint64_t mark, struct bytes opening);
+/* Call before plan_asked (rule 10): messages before `settled` were settled, perhaps by an earlier plan (0: not known),
+ * and the destination has had all messages before `aged` for settle_after by its own clock. */
+void plan_destination_has(struct plan *p, uint64_t settled, uint64_t aged);
 /* Every message that the queue accepted before time `before` is removed, is buried, or has at most the id `last_id`. */
 struct plan_accepted {
     usec_t before; /* time of the queue's clock; 0: not known */
@@ -144,6 +152,8 @@ void plan_stated(struct plan *p);
 /* Tells the plan the time that a reply of the destination contains (rule 9). `is_new_era`: the destination's clock may have been ahead
  * earlier. */
 void plan_destination_time(struct plan *p, usec_t time, bool is_new_era);
+/* Tells the plan the destination's present position, which ascends with its time. */
+void plan_destination_position(struct plan *p, uint64_t position);
 void plan_conflict(struct plan *p, usec_t now); /* the destination has another mark and stored nothing */
 void plan_refused(struct plan *p, const char *reason);
 void plan_buried(struct plan *p);
@@ -165,7 +175,9 @@ uint64_t plan_acked_below(const struct plan *p);
 uint64_t plan_mark(const struct plan *p); /* M */
 /* S, or the id before which the queue has settled messages that the destination has lost; 0: not known. */
 uint64_t plan_settled(const struct plan *p);
-/* The number of ids that the plan has delivered and not settled (rule 10), without those of an earlier plan. */
+/* During ASK: the mark that is due to be settled. A lower mark of the answer means a loss. 0: the whole mark is asked for. */
+uint64_t plan_due(const struct plan *p);
+/* The number of ids that are delivered and not settled (rule 10). */
 uint64_t plan_unsettled(const struct plan *p);
 /* The number of ids from M to the highest id that the queue had at the last READ. */
 uint64_t plan_backlog(const struct plan *p);

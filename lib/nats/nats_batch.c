@@ -10,6 +10,9 @@
 #define NEXT "Millrace-Next"
 #define OPENING "Millrace-Opening"
 #define UNTIL "Millrace-Until"
+#define UNTIL_AFTER "Millrace-Until-After"
+#define SETTLED "Millrace-Settled"
+#define SETTLED_AT "Millrace-Settled-At"
 #define NAME "Millrace-Name"
 #define IDS "Millrace-Ids"
 #define HEADER_BYTES 40 /* the bytes of a header's name, with colon, space and line end, are fewer */
@@ -26,21 +29,31 @@ void nats_subject(const char *stream, const char *queue_id, char out[NATS_SUBJEC
     snprintf(out, NATS_SUBJECT_MAX, "%s.%u.%s", stream, nats_partition(queue_id), queue_id);
 }
 
+#define NUMBER_TEXT 24
 struct header {
     const char *name, *value; /* a header without a value is omitted */
 };
 
+static const char *number(uint64_t n, char text[NUMBER_TEXT])
+{
+    snprintf(text, NUMBER_TEXT, "%" PRIu64, n);
+    return n > 0 ? text : "";
+}
+
 natsStatus nats_batch_encode(
     const struct nats_batch *b, const char *subject, size_t max_payload, natsMsg **out)
 {
-    char mark[24], next[24], until[40] = "";
+    char mark[NUMBER_TEXT], next[NUMBER_TEXT], until[40] = "", after[NUMBER_TEXT], settled[NUMBER_TEXT],
+                                               at[NUMBER_TEXT];
     snprintf(mark, sizeof mark, "%" PRIu64, b->mark);
     snprintf(next, sizeof next, "%" PRIu64, b->next);
     if (b->until > 0)
         snprintf(
             until, sizeof until, "%" PRId64 ".%06" PRId64, b->until / USEC_PER_SEC, b->until % USEC_PER_SEC);
     const struct header headers[] = {{QUEUE_ID, b->queue_id}, {MARK, mark}, {NEXT, next},
-        {OPENING, b->opening}, {UNTIL, until}, {NAME, b->name}, {IDS, b->ids}};
+        {OPENING, b->opening}, {UNTIL, until}, {NAME, b->name}, {IDS, b->ids},
+        {UNTIL_AFTER, number(b->until_after, after)}, {SETTLED, number(b->settled, settled)},
+        {SETTLED_AT, number(b->settled_at, at)}};
     const size_t n = sizeof headers / sizeof *headers;
     size_t bytes = OWN_HEADERS;
     for (size_t i = 0; i < n; i++)
@@ -66,6 +79,12 @@ static const char *header(natsMsg *m, const char *name)
     return natsMsgHeader_Get(m, name, &value) == NATS_OK ? value : "";
 }
 
+static bool read_number(natsMsg *m, const char *name, uint64_t *out)
+{
+    const char *text = header(m, name);
+    return !text[0] || bytes_to_u64(bytes_str(text), out);
+}
+
 bool nats_batch_decode(natsMsg *m, struct nats_batch *out)
 {
     const char *until = header(m, UNTIL);
@@ -79,5 +98,7 @@ bool nats_batch_decode(natsMsg *m, struct nats_batch *out)
     return bytes_is_name(bytes_str(out->queue_id)) && bytes_to_u64(bytes_str(header(m, MARK)), &out->mark) &&
            bytes_to_u64(bytes_str(header(m, NEXT)), &out->next) && out->mark <= out->next &&
            strlen(out->opening) <= NAME_LEN_MAX &&
-           (!until[0] || bytes_to_usec(bytes_str(until), &out->until));
+           (!until[0] || bytes_to_usec(bytes_str(until), &out->until)) &&
+           read_number(m, UNTIL_AFTER, &out->until_after) && read_number(m, SETTLED, &out->settled) &&
+           read_number(m, SETTLED_AT, &out->settled_at);
 }

@@ -6,7 +6,7 @@
  * 1. A batch with marks A and B has all messages of the queue with an id of at least A and less than B that exist and
  *    are not buried.
  * 2. Exactly once rests on the ids alone. A reader with mark M ignores a batch with B <= M, drops the lines before M of a
- *    batch with A < M, and refuses a batch with A > M.
+ *    batch with A < M, and ignores a batch with A > M: its relay will publish the missing messages again.
  * 3. Each line has an id: `ids` lists the ids of the lines in order. If `ids` is empty, line i has the id A + i.
  * 4. The partition of a queue never changes. */
 #ifndef MILLRACE_NATS_BATCH_H
@@ -27,6 +27,12 @@ struct nats_batch {
     const char *opening; /* the opening (journal/opening.h) of message B - 1; "": unknown */
     usec_t
         until; /* each message that the queue accepted before this time is in this batch or before; 0: not known */
+    /* A reader lowers `until` to JetStream's timestamp of the message with this sequence, which was stored before the relay
+     * asked the queue. 0: not known. */
+    uint64_t until_after;
+    /* For the next relay: messages before id `settled` were settled, and no message of the subject before sequence
+     * `settled_at` has a later id. 0: not known. */
+    uint64_t settled, settled_at;
     const char *name;   /* name by which people know the queue; "": none */
     const char *ids;    /* such as "7-9,12-12"; "": see 3 */
     struct bytes lines; /* each with its LF */

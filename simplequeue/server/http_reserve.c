@@ -34,7 +34,8 @@ struct reserve {
 struct settled {
     uint64_t below;
     uint64_t
-        mark; /* the destination has the messages before `mark`, but may still lose those from `below` on */
+        mark;   /* the destination has the messages before `mark`, but may still lose those from `below` on */
+    bool skips; /* do not send the messages before `mark` */
     struct bytes opening, destination; /* borrowed from the request */
 };
 
@@ -325,7 +326,7 @@ static void settle_then_reserve(struct reserve *r, struct named_queue *q, const 
             (unsigned long long)acked);
         return;
     }
-    if (s->mark > s->below)
+    if (s->skips)
         queue_follow_skip(named_queue_core(q), s->mark);
     struct pending *p = pending_new(r->server, r->req, q);
     p->reserve = r;
@@ -353,6 +354,7 @@ static bool param_follow(struct reserve *r, struct settled *s)
             return false;
         }
     http_param(req, "opening", &s->opening);
+    s->skips = http_param(req, "mark", &text);
     if (follows && !http_param(req, "from", &text)) {
         http_problem(req, 400, "missing-parameter", NULL, "from is missing");
         return false;

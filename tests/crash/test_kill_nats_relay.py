@@ -26,9 +26,9 @@ class KillNatsRelay(NatsTest):
         self.queue.kill9()
         self.queue = self.start_queue()
 
-    def kill_relay(self):
+    def kill_relay(self, settle=SETTLE):
         self.running.kill9()
-        self.running = self.relay(self.server, self.SETTLE)
+        self.running = self.relay(self.server, settle)
 
     def kill_server(self):
         self.server.kill9()
@@ -95,6 +95,7 @@ class KillNatsRelay(NatsTest):
                 self.put(lines[50 * i:50 * i + 50])
                 wait_until(lambda: self.running.stats()["backlog_messages"] == 0, "all to be stored")
                 act()
+                self.kill_relay("--settle-after=1h")
                 self.wait_stored(self.server, lines[:50 * i + 50])
                 self.running.stop()
 
@@ -117,18 +118,28 @@ class KillNatsRelay(NatsTest):
 
     def test_a_loss_in_the_middle_is_found_at_the_next_start(self):
         """The last message is still there, and so is the mark that it names."""
+        self.lose_the_middle("1h", lambda: self.kill_relay("--settle-after=1h"))
+
+    def test_a_loss_in_the_middle_is_found_before_the_queue_deletes(self):
+        """Nothing fails, and the relay goes on. It is stopped meanwhile, so that it cannot settle before the loss."""
+        self.lose_the_middle("10s", lambda: self.running.process.send_signal(signal.SIGCONT))
+        wait_until(lambda: self.depth() == 0, "all to be settled")
+
+    def lose_the_middle(self, settle, then):
         self.running.stop()
-        self.running = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.running = self.relay(self.server, "--settle-after=" + settle).wait_ready()
         lines = [b"line %d" % i for i in range(5)]
         for i, line in enumerate(lines):
             self.put([line])
             self.wait_stored(self.server, lines[:i + 1])
+        self.running.process.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.depth(), len(lines))
         client = Client(self.server)
         last = client.api("STREAM.INFO.clicks")["state"]["last_seq"]
         middle = [seq for seq in range(1, last + 1) if client.message("clicks", seq)[1] == b"line 2\n"]
         self.assertTrue(client.api("STREAM.MSG.DELETE.clicks", seq=middle[0])["success"])
         self.assertEqual(self.stored(self.server).lines, lines[:2])
-        self.kill_relay()
+        then()
         self.wait_stored(self.server, lines)
 
 

@@ -57,7 +57,7 @@ static void a_batch_is_read_as_framed(void **state)
 
 static void followed(struct plan *p, bool is_takeover)
 {
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, is_takeover, BYTES_NONE});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, is_takeover, BYTES_NONE, 0});
 }
 
 static struct plan_step next(struct plan *p, enum plan_lane lane, usec_t now)
@@ -367,7 +367,7 @@ static struct plan *asked(const char *latest, uint64_t mark, const char *opening
 {
     struct plan *p = plan_new(&usual);
     expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, false, bytes_str(latest)});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, false, bytes_str(latest), 0});
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, mark, bytes_str(opening));
     return p;
@@ -973,7 +973,7 @@ static void storing_only_an_opening_ends_no_earlier_delivery(void **state)
     (void)state;
     struct plan *p = plan_new(&usual);
     expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, true, BYTES_LITERAL(A)});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, true, BYTES_LITERAL(A), 0});
     expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
     plan_asked(p, 7, BYTES_NONE);
     read_batch(p, "");
@@ -1372,6 +1372,7 @@ static void state_at(struct plan *p, usec_t now)
 static void ask_at(struct plan *p, usec_t now, uint64_t mark)
 {
     expect(p, PLAN_DESTINATION, now, PLAN_ASK);
+    plan_destination_has(p, 0, mark);
     plan_asked(p, mark, BYTES_LITERAL("o"));
 }
 
@@ -1392,6 +1393,83 @@ static void a_mark_is_settled_after_it_was_asked_for_again(void **state)
     plan_free(&p);
 }
 
+/* A repetition of lost messages may be lost again. */
+static void messages_that_are_young_at_the_destination_are_not_settled(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    state_at(p, 20 * USEC_PER_SEC);
+    expect(p, PLAN_DESTINATION, 500 * USEC_PER_SEC, PLAN_ASK);
+    assert_int_equal(plan_due(p), 4);
+    plan_destination_has(p, 0, 3);
+    plan_asked(p, 4, BYTES_LITERAL("o"));
+    expect_settle(p, 501 * USEC_PER_SEC, 3);
+    ask_at(p, 600 * USEC_PER_SEC, 4);
+    expect_settle(p, 601 * USEC_PER_SEC, 4);
+    plan_free(&p);
+}
+
+/* The next process learns from the destination where an earlier one has settled. */
+static void a_new_plan_knows_what_was_settled(void **state)
+{
+    (void)state;
+    struct plan_config config = usual;
+    config.states = true;
+    config.settle_after = 100 * USEC_PER_SEC;
+    struct plan *p = plan_new(&config);
+    expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+    followed(p, true);
+    expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+    assert_int_equal(plan_due(p), 0);
+    plan_destination_has(p, 40, 60);
+    plan_asked(p, 70, BYTES_LITERAL("o"));
+    assert_int_equal(plan_unsettled(p), 30);
+    struct plan_step s = next(p, PLAN_QUEUE, 0);
+    assert_int_equal(s.settle, 40);
+    assert_int_equal(s.mark, 70);
+    plan_free(&p);
+}
+
+/* A delivery of the former follower may be stored at any time, and has messages before the id that was next at the FOLLOW. */
+static void the_follow_ends_behind_what_an_earlier_follower_read(void **state)
+{
+    (void)state;
+    for (int is_behind = 0; is_behind < 2; is_behind++) {
+        struct plan_config config = usual;
+        config.states = true;
+        config.hand_over = true;
+        config.settle_after = 100 * USEC_PER_SEC;
+        struct plan *p = plan_new(&config);
+        expect(p, PLAN_QUEUE, 0, PLAN_FOLLOW);
+        plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 5, true, BYTES_NONE, is_behind ? 4 : 5});
+        expect(p, PLAN_DESTINATION, 0, PLAN_ASK);
+        plan_asked(p, 3, BYTES_LITERAL("o"));
+        expect_read_at(p, 0, 3, 3, false);
+        give(p, "3 1 1\na\n", 0);
+        expect_run(p, 0, 0, 1, 3, 4);
+        plan_delivered(p);
+        expect(p, PLAN_QUEUE, 0, is_behind ? PLAN_WAIT : PLAN_READ); /* it reads on, or hands over */
+        plan_free(&p);
+    }
+}
+
+/* The destination's position before the READ bounds the time that the READ has shown. */
+static void a_watermark_names_the_position_before_its_read(void **state)
+{
+    (void)state;
+    struct plan *p = forgetful(false);
+    plan_destination_position(p, 77);
+    plan_destination_time(p, 7000, false);
+    expect(p, PLAN_QUEUE, AT(20), PLAN_READ);
+    plan_destination_position(p, 88);
+    plan_read(p, &(struct batch){0}, &(struct plan_accepted){6000, 0}, AT(20));
+    struct plan_step s = next(p, PLAN_DESTINATION, AT(21));
+    assert_int_equal(s.action, PLAN_STATE);
+    assert_int_equal(s.watermark, 6000);
+    assert_int_equal(s.watermark_after, 77);
+    plan_free(&p);
+}
+
 static void a_mark_that_the_destination_lost_is_not_settled(void **state)
 {
     (void)state;
@@ -1399,7 +1477,7 @@ static void a_mark_that_the_destination_lost_is_not_settled(void **state)
     state_at(p, 20 * USEC_PER_SEC);
     ask_at(p, 500 * USEC_PER_SEC, 3);
     expect(p, PLAN_QUEUE, 501 * USEC_PER_SEC, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE, 0});
     expect(p, PLAN_DESTINATION, 502 * USEC_PER_SEC, PLAN_ASK);
     plan_asked(p, 3, BYTES_NONE);
     expect_read_at(p, 502 * USEC_PER_SEC, 3, 3, false);
@@ -1423,7 +1501,7 @@ static void a_follow_of_another_process_begins_the_time_again(void **state)
     expect(p, PLAN_DESTINATION, 90 * USEC_PER_SEC, PLAN_STATE);
     plan_faulted(p, PLAN_DESTINATION, 90 * USEC_PER_SEC, 0);
     expect(p, PLAN_QUEUE, 91 * USEC_PER_SEC, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE}); /* another had 6 */
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE, 0}); /* another had 6 */
     expect(p, PLAN_DESTINATION, 91 * USEC_PER_SEC, PLAN_ASK);
     plan_asked(p, 4, BYTES_LITERAL("o"));
     expect_settle(p, 92 * USEC_PER_SEC, 0);
@@ -1445,7 +1523,7 @@ static void after_a_loss_of_settled_messages_the_mark_is_what_was_settled(void *
     expect(p, PLAN_DESTINATION, 115 * USEC_PER_SEC, PLAN_STATE);
     plan_conflict(p, 115 * USEC_PER_SEC);
     expect(p, PLAN_QUEUE, 115 * USEC_PER_SEC, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 6, true, BYTES_NONE, 0});
     expect(p, PLAN_DESTINATION, 115 * USEC_PER_SEC, PLAN_ASK);
     plan_asked(p, 2, BYTES_NONE);
     struct plan_step s = next(p, PLAN_QUEUE, 115 * USEC_PER_SEC);
@@ -1453,7 +1531,7 @@ static void after_a_loss_of_settled_messages_the_mark_is_what_was_settled(void *
     assert_int_equal(s.settle, 2); /* a READ settles nothing after its mark */
     plan_destination_behind(p, 31);
     expect(p, PLAN_QUEUE, 120 * USEC_PER_SEC, PLAN_FOLLOW);
-    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE});
+    plan_followed(p, &(struct plan_queue){BYTES_LITERAL("q"), 7, true, BYTES_NONE, 0});
     expect(p, PLAN_DESTINATION, 120 * USEC_PER_SEC, PLAN_ASK);
     plan_asked(p, 0, BYTES_NONE);
     expect_read_at(p, 120 * USEC_PER_SEC, 31, 31, false);
@@ -1567,6 +1645,10 @@ int main(void)
         cmocka_unit_test(a_reader_in_conflict_states_nothing),
         cmocka_unit_test(a_mark_is_settled_after_it_was_asked_for_again),
         cmocka_unit_test(a_mark_that_the_destination_lost_is_not_settled),
+        cmocka_unit_test(messages_that_are_young_at_the_destination_are_not_settled),
+        cmocka_unit_test(a_new_plan_knows_what_was_settled),
+        cmocka_unit_test(the_follow_ends_behind_what_an_earlier_follower_read),
+        cmocka_unit_test(a_watermark_names_the_position_before_its_read),
         cmocka_unit_test(a_follow_of_another_process_begins_the_time_again),
         cmocka_unit_test(after_a_loss_of_settled_messages_the_mark_is_what_was_settled),
         cmocka_unit_test(a_stop_with_unsettled_messages_keeps_the_follow),
