@@ -204,7 +204,8 @@ enum queue_result named_queue_follow(
 /* Ends the present follow. QUEUE_NOTHING: the queue has no follower. */
 enum queue_result named_queue_unfollow(
     struct named_queue *q, struct queue_now now, queue_done_fn *done, void *arg);
-/* Removes the messages whose ids are less than `below` and that were sent to the follower. `destination` names the
+/* Removes the first messages, at most 100,000, whose ids are less than `below` and that were sent to the follower.
+ * `destination` names the
  * store that now has these messages (invariant 9); empty: no name. QUEUE_NOTHING: no sent message has such an id. */
 #define QUEUE_DESTINATION_MAX 8 /* bytes; a put reserves space for a REMOVE record with such a destination */
 enum queue_result named_queue_settle(struct named_queue *q, uint64_t below, struct bytes destination,

@@ -77,12 +77,15 @@ enum queue_result named_queue_ack(struct named_queue *q, uint64_t lease, const s
     return r == QUEUE_OK ? settle(o, now, done, arg) : r;
 }
 
+/* Maximum number of messages that one settle removes, so that other requests do not wait for it. */
+#define SETTLE_MAX 100000
+
 enum queue_result named_queue_settle(struct named_queue *q, uint64_t below, struct bytes destination,
     struct queue_now now, queue_done_fn *done, void *arg)
 {
     struct op *o;
     struct id_ranges held = {0};
-    if (below == 0 || queue_hold_sent(q->core, (struct id_range){0, below - 1}, &held) == 0)
+    if (below == 0 || queue_hold_sent(q->core, (struct id_range){0, below - 1}, SETTLE_MAX, &held) == 0)
         return QUEUE_NOTHING;
     enum queue_result r = begin(q, &remove_type, &held, now, &o);
     if (r != QUEUE_OK)
@@ -171,7 +174,7 @@ enum queue_result named_queue_bury_sent(struct named_queue *q, uint64_t id, stru
     struct queue_now now, queue_done_fn *done, void *arg)
 {
     struct id_ranges held = {0};
-    queue_hold_sent(q->core, (struct id_range){id, id}, &held);
+    queue_hold_sent(q->core, (struct id_range){id, id}, 1, &held);
     return bury(q, &held, reason, now, done, arg);
 }
 

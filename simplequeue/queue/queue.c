@@ -47,7 +47,8 @@ struct queue {
     void *owner;
     struct store store;
     struct queue_state state;
-    uint64_t frontier; /* no message before this id is ready */
+    uint64_t frontier;               /* no message before this id is ready */
+    uint64_t sent_count, sent_bytes; /* of the ready messages before state.sent */
     /* Ids of busy messages, from queue_take and queue_block_reserves. The heap may also contain ids of messages that
      * are no longer busy. lowest_taken removes them. */
     struct id_heap taken;
@@ -211,6 +212,14 @@ struct store *queue_store(struct queue *q)
 
 static void set_state(struct queue *q, uint64_t id, struct message *m, enum message_state state)
 {
+    if (id < q->state.sent && m->state == MESSAGE_READY) {
+        q->sent_count--;
+        q->sent_bytes -= m->len;
+    }
+    if (id < q->state.sent && state == MESSAGE_READY) {
+        q->sent_count++;
+        q->sent_bytes += m->len;
+    }
     q->state.n[m->state]--;
     q->state.n[state]++;
     store_set_state(&q->store, id, m, state);
@@ -562,7 +571,7 @@ uint64_t queue_follow(struct queue *q)
 
 void queue_unfollow(struct queue *q)
 {
-    q->position = q->state.sent = q->state.follow = 0;
+    q->position = q->state.sent = q->state.follow = q->sent_count = q->sent_bytes = 0;
     queue_set_follower(q, "");
 }
 
@@ -572,13 +581,24 @@ void queue_follow_rewind(struct queue *q, uint64_t from)
         q->position = from;
 }
 
+/* Raises `sent`, and counts the ready messages that this adds. */
+static void raise_sent(struct queue *q, uint64_t sent)
+{
+    uint64_t id = q->state.sent;
+    for (; id < sent && next_ready(q, id, &id) && id < sent; id++) {
+        q->sent_count++;
+        q->sent_bytes += store_find(&q->store, id)->len;
+    }
+    if (q->state.sent < sent)
+        q->state.sent = sent;
+}
+
 void queue_follow_skip(struct queue *q, uint64_t from)
 {
     assert(from <= q->state.next_id);
     if (q->position < from)
         q->position = from;
-    if (q->state.sent < from)
-        q->state.sent = from;
+    raise_sent(q, from);
 }
 
 bool queue_follow_next(struct queue *q, uint64_t *id)
@@ -594,27 +614,23 @@ void queue_follow_read(
     take(q, MESSAGE_READY, q->position, max_items, max_bytes, taken < before ? taken : before, out);
     if (out->count)
         q->position = out->at[out->n - 1].last + 1;
-    if (q->state.sent < q->position)
-        q->state.sent = q->position;
+    raise_sent(q, q->position);
 }
 
-uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out)
+uint64_t queue_hold_sent(struct queue *q, struct id_range range, uint64_t most, struct id_ranges *out)
 {
     uint64_t before = out->count, end = range.last < q->state.sent ? range.last + 1 : q->state.sent;
-    for (uint64_t id = range.first; next_ready(q, id, &id) && id < end; id++) {
+    for (uint64_t id = range.first; out->count - before < most && next_ready(q, id, &id) && id < end; id++) {
         ready_take(q, id, store_find(&q->store, id), MESSAGE_BUSY);
         id_ranges_add(out, id);
     }
     return out->count - before;
 }
 
-uint64_t queue_count_sent(struct queue *q, uint64_t *bytes)
+uint64_t queue_count_sent(const struct queue *q, uint64_t *bytes)
 {
-    uint64_t n = 0;
-    *bytes = 0;
-    for (uint64_t id = 0; q->state.sent > 0 && next_ready(q, id, &id) && id < q->state.sent; id++, n++)
-        *bytes += store_peek(&q->store, id).len;
-    return n;
+    *bytes = q->sent_bytes;
+    return q->sent_count;
 }
 
 /* Removes the message from its lease, or frees its delay or burial. */

@@ -213,12 +213,11 @@ bool queue_follow_next(struct queue *q, uint64_t *id);
  * The messages stay ready. */
 void queue_follow_read(
     struct queue *q, size_t max_items, size_t max_bytes, uint64_t before, struct id_ranges *out);
-/* Makes those ready messages of the range busy that were sent to the follower, and appends their ids to *out. Returns
- * the number of these messages. */
-uint64_t queue_hold_sent(struct queue *q, struct id_range range, struct id_ranges *out);
-/* Returns the number and the bytes of the ready messages that were sent to the follower. Visits each of these
- * messages. */
-uint64_t queue_count_sent(struct queue *q, uint64_t *bytes);
+/* Makes those ready messages of the range busy that were sent to the follower, at most the first `most`, and appends
+ * their ids to *out. Returns the number of these messages. */
+uint64_t queue_hold_sent(struct queue *q, struct id_range range, uint64_t most, struct id_ranges *out);
+/* Returns the number and the bytes of the ready messages that were sent to the follower. */
+uint64_t queue_count_sent(const struct queue *q, uint64_t *bytes);
 
 /* Call queue_remove, queue_delay or queue_bury when the change of busy messages is committed, and queue_abort when it
  * is refused. */

@@ -78,6 +78,8 @@ struct pending {
     struct reserve *reserve; /* the reserve that continues after its ack */
     uint64_t count, before;  /* EMPTY: number of deleted messages; only ids below `before` are deleted */
     uint64_t follow;         /* UNFOLLOW: number of the follow to end; 0: any. FOLLOW: 1 if the name is new */
+    uint64_t settle;         /* UNFOLLOW: the sent messages before this id are removed first */
+    char destination[QUEUE_DESTINATION_MAX + 1]; /* UNFOLLOW: of these messages */
 };
 struct pending *pending_new(struct queue_server *server, struct http_request *req, struct named_queue *q);
 void pending_free(struct pending *p);

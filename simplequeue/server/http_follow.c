@@ -85,7 +85,16 @@ static void unfollow_done(const struct queue_outcome *outcome, void *arg)
     pending_free(p);
 }
 
-/* Called once the messages that an unfollow settles are removed. The follow may have ended in the meantime. */
+static void settled(const struct queue_outcome *outcome, void *arg);
+
+/* Removes the next messages that an unfollow settles. Returns QUEUE_NOTHING if all are removed. */
+static enum queue_result settle_more(struct pending *p)
+{
+    return named_queue_settle(
+        p->q, p->follow ? p->settle : 0, bytes_str(p->destination), queue_loop_now(), settled, p);
+}
+
+/* Called once messages that an unfollow settles are removed. The follow may have ended in the meantime. */
 static void settled(const struct queue_outcome *outcome, void *arg)
 {
     struct pending *p = arg;
@@ -98,6 +107,11 @@ static void settled(const struct queue_outcome *outcome, void *arg)
         pending_free(p);
         return;
     }
+    if (r == QUEUE_OK)
+        r = settle_more(p);
+    if (r == QUEUE_OK)
+        return;
+    r = r == QUEUE_NOTHING ? QUEUE_OK : r;
     snprintf(reader, sizeof reader, "%s", queue_state(named_queue_core(q))->follower);
     buf_printf(&p->body, "{\"unfollowed\":%s,\"reader\":\"%s\"}\n", reader[0] ? "true" : "false", reader);
     if (r == QUEUE_OK)
@@ -127,11 +141,9 @@ void http_unfollow(struct http_request *req, void *ctx)
     } else {
         struct pending *p = pending_new(ctx, req, q);
         p->follow = follow;
-        enum queue_result r =
-            named_queue_settle(q, follow ? settle : 0, destination, queue_loop_now(), settled, p);
-        if (r == QUEUE_NOTHING)
-            settled(&(struct queue_outcome){.result = QUEUE_OK}, p);
-        else if (r != QUEUE_OK)
-            pending_refuse(p, r, 0);
+        p->settle = settle;
+        snprintf(p->destination, sizeof p->destination, "%.*s", (int)destination.len,
+            destination.len ? destination.ptr : "");
+        settled(&(struct queue_outcome){.result = QUEUE_OK}, p);
     }
 }

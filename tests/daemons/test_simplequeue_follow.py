@@ -167,6 +167,16 @@ class Everywhere:
         f = self.follow(q)
         self.assertEqual(self.ids(q, f, 1, "items=9&settle=2&mark=2"), [2, 3, 4])
 
+    def test_a_settle_is_bounded(self):
+        """An unfollow settles everything, piece by piece."""
+        q = self.queue()
+        self.expect(q.post("/mput", b"\n".join([b"m"] * 250000)), 200)
+        f = self.follow(q)
+        self.assertEqual(self.ids(q, f, 250001, "settle=250001&mark=250001"), [])
+        self.assertEqual(self.numbers(q)["depth"], 150000)
+        self.expect(q.post("/unfollow?follow=%s&settle=250001" % f), 200)
+        self.assertEqual(self.numbers(q)["depth"], 0)
+
     def test_unfollow(self):
         q = self.queue()
         nobody = {"unfollowed": False, "reader": ""}

@@ -189,7 +189,7 @@ static void expect_sent(struct queue *q, uint64_t from, size_t items, uint64_t f
 static uint64_t hold_sent(struct queue *q, uint64_t first, uint64_t last, struct id_ranges *held)
 {
     id_ranges_free(held);
-    return queue_hold_sent(q, (struct id_range){first, last}, held);
+    return queue_hold_sent(q, (struct id_range){first, last}, UINT64_MAX, held);
 }
 
 static void settle(struct queue *q, uint64_t below, uint64_t expected)
@@ -250,6 +250,10 @@ static void each_follow_begins_at_the_lowest_id(void **state)
     uint64_t two = queue_follow(q);
     assert_true(two > one);
     assert_int_equal(queue_state(q)->n[MESSAGE_READY], 4);
+    assert_int_equal(queue_hold_sent(q, (struct id_range){0, 9}, 2, &ids), 2);
+    assert_int_equal(queue_count_sent(q, &bytes), 1);
+    queue_abort(q, &ids);
+    id_ranges_free(&ids);
     assert_int_equal(queue_count_sent(q, &bytes), 3);
     assert_int_equal(bytes, 3);
     queue_evict(q, 9, UINT64_MAX, false, &ids); /* the former follower may still deliver the others */
@@ -271,6 +275,8 @@ static void each_follow_begins_at_the_lowest_id(void **state)
     assert_int_equal(queue_count_sent(q, &bytes), 0);
     settle(q, 9, 0); /* nothing is sent yet */
     expect_sent(q, 1, 9, 5, 6);
+    queue_follow_skip(q, 7); /* counts no message again */
+    assert_int_equal(queue_count_sent(q, &bytes), 2);
     queue_pause(q, QUEUE_PAUSE_OPEN);
     expect_sent(q, 5, 9, 0, 0);
     queue_resume(q);
