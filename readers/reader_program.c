@@ -178,10 +178,12 @@ static void describe_way_on(
 {
     struct options *o = daemon_options(p->daemon);
     if (p->may_lose) {
+        char *options = daemon_tool_options(p->daemon, peer_url(o, "simplequeue"));
         buf_printf(out,
-            "delete the messages before id %" PRIu64
-            " from the queue, and start simplequeue once with --restored%c",
-            from, '\0');
+            "run: millrace queue settle %" PRIu64
+            " --queue=%s%s; then start simplequeue once with --restored%c",
+            from, options_string(o, "queue"), options, '\0');
+        free(options);
         return;
     }
     char *options = daemon_tool_options(p->daemon, peer_url(o, "pubsub"));

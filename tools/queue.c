@@ -219,6 +219,15 @@ static int edit(const struct queue_tool *t, const char *ids)
     return status;
 }
 
+/* Returns the queue's follower, "" if it has none, or NULL after printing the error. */
+static char *follower_of(const struct queue_tool *t)
+{
+    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
+    char *follower = doc ? bytes_dup(json_doc_text(doc, "/queues/%s/follower", t->queue)) : NULL;
+    json_doc_free(&doc);
+    return follower;
+}
+
 /* Returns the relay with this name at the queue, or NULL. queue_to_nats adds the name of its stream. */
 static const char *relay_named(const struct config *config, const char *follower)
 {
@@ -244,11 +253,9 @@ static bool is_run_by_up(const struct queue_tool *t, const char *relay)
 /* Replaces this process by the relay that follows the queue, with the option --hand-over. */
 static int hand_over(const struct queue_tool *t, const struct config *config, const char *token_file)
 {
-    struct json_doc *doc = ask(t, "GET", "/stats?format=json", BYTES_NONE);
-    if (!doc)
+    char *follower = follower_of(t);
+    if (!follower)
         return EX_TEMPFAIL;
-    char *follower = bytes_dup(json_doc_text(doc, "/queues/%s/follower", t->queue));
-    json_doc_free(&doc);
     const char *relay = follower[0] ? relay_named(config, follower) : NULL;
     int status = EX_OK;
     if (!follower[0]) {
@@ -280,10 +287,56 @@ static int hand_over(const struct queue_tool *t, const struct config *config, co
     return status;
 }
 
+/* Takes the follow over, marks the messages before `id` as sent to the follower, deletes them and ends the follow. */
+static int settle_as(const struct queue_tool *t, const char *follower, const char *id)
+{
+    struct buf reply = {0};
+    const char *why;
+    char *target = mem_printf("/follow?queue=%s&reader=%s", t->queue, follower);
+    struct json_doc *doc = ask(t, "POST", target, BYTES_NONE);
+    uint64_t follow = json_doc_number(doc, "/follow");
+    json_doc_free(&doc);
+    free(target);
+    if (!follow)
+        return EX_TEMPFAIL;
+    target = mem_printf(
+        "/reserve?queue=%s&follow=%" PRIu64 "&items=1&from=%s&settle=0&mark=%s", t->queue, follow, id, id);
+    int status = tool_request(
+        t->url, t->token, &(struct http_call_spec){.method = "GET", .target = target}, &reply, &why);
+    buf_free(&reply);
+    free(target);
+    if (status != 200)
+        return tool_fail(EX_USAGE, "queue %s has not assigned the ids before %s", t->queue, id);
+    target = mem_printf("/unfollow?queue=%s&follow=%" PRIu64 "&settle=%s", t->queue, follow, id);
+    doc = ask(t, "POST", target, BYTES_NONE);
+    free(target);
+    if (doc)
+        printf("the messages before id %s are deleted; queue %s has no follower\n", id, t->queue);
+    status = doc ? EX_OK : EX_TEMPFAIL;
+    json_doc_free(&doc);
+    return status;
+}
+
+static int settle(const struct queue_tool *t, const char *ids)
+{
+    uint64_t id;
+    if (!bytes_to_u64(bytes_str(ids), &id) || id == 0)
+        return tool_fail(EX_USAGE, "%s is not an id", ids);
+    char *follower = follower_of(t);
+    int status = EX_TEMPFAIL;
+    if (follower && !follower[0])
+        status = tool_fail(EX_USAGE, "queue %s has no follower", t->queue);
+    else if (follower)
+        status = settle_as(t, follower, ids);
+    free(follower);
+    return status;
+}
+
 static const struct act {
     const char *name;
     int (*run)(const struct queue_tool *t, const char *ids);
-} acts[] = {{"list", list}, {"show", show}, {"edit", edit}, {"delete", delete}, {"kick", kick}};
+} acts[] = {
+    {"list", list}, {"show", show}, {"edit", edit}, {"delete", delete}, {"kick", kick}, {"settle", settle}};
 
 static int queue_with(const struct options *o)
 {
@@ -295,7 +348,7 @@ static int queue_with(const struct options *o)
     while (n > 0 && i < sizeof acts / sizeof *acts && strcmp(acts[i].name, words[0]) != 0)
         i++;
     if (i == sizeof acts / sizeof *acts || (i == 0 ? n > 1 : n != 2))
-        return tool_fail(EX_USAGE, "give list, show ID, edit ID, delete IDS or kick IDS");
+        return tool_fail(EX_USAGE, "give list, show ID, edit ID, delete IDS, kick IDS or settle ID");
     for (const char *c = n == 2 && strcmp(words[1], "all") != 0 ? words[1] : ""; *c; c++)
         if (!strchr("0123456789-,", *c))
             return tool_fail(EX_USAGE, "%s is not a list of ids such as 3,7-9", words[1]);
@@ -324,10 +377,13 @@ int tool_queue(int argc, char **argv)
         .summary =
             "lists the buried messages of a queue, and shows, edits, deletes or kicks them; --hand-over "
             "ends the follow of a relay",
-        .operands = "[list | show ID | edit ID | delete IDS | kick IDS]",
+        .operands = "[list | show ID | edit ID | delete IDS | kick IDS | settle ID]",
         .more = "IDS is a list such as 3,7-9, or `all`. `edit` opens the message in $VISUAL or $EDITOR, or "
                 "takes the new\n"
-                "message from standard input, and kicks the message: it is delivered again.\n",
+                "message from standard input, and kicks the message: it is delivered again.\n"
+                "`settle` ends the follow of a stopped relay, and deletes all messages before ID, which "
+                "another copy of\n"
+                "the queue has published.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, queue_with);
 }
