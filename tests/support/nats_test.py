@@ -188,6 +188,7 @@ class NatsTest(harness.MillraceTest):
     def stored(self, server, stream="clicks", **connect):
         """The lines that a cell that begins now would have."""
         client = Client(server, **connect)
+        client.socket.settimeout(10)  # a request is lost while the stream has no leader; wait_stored repeats it
         try:
             cell = Cell(self)
             cell.take(client.batches(stream))
