@@ -72,12 +72,20 @@ static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s
 static bool connect_if_needed(struct nats_publisher *p)
 {
     jsOptions options;
+    struct error error;
     if (p->connection && natsConnection_Status(p->connection) == NATS_CONN_STATUS_CONNECTED)
         return true;
     disconnect(p);
+    natsOptions *settings = nats_settings_new(p->config.options, p->config.name, &error);
+    if (!settings) {
+        p->outcome.result = NATS_FAILED;
+        snprintf(p->why, sizeof p->why, "%s", error.text);
+        return false;
+    }
     jsOptions_Init(&options);
     options.Wait = p->config.timeout / USEC_PER_MSEC;
-    natsStatus s = natsConnection_Connect(&p->connection, p->config.options);
+    natsStatus s = natsConnection_Connect(&p->connection, settings);
+    natsOptions_Destroy(settings);
     if (s == NATS_OK)
         s = natsConnection_JetStream(&p->js, p->connection, &options);
     if (s != NATS_OK) {
@@ -303,7 +311,7 @@ static void on_stuck(evutil_socket_t fd, short what, void *arg)
 
 static void start(struct nats_publisher *p, const struct request *request)
 {
-    usec_t limit = p->config.timeout * REQUEST_TIMEOUTS * (usec_t)p->config.servers;
+    usec_t limit = p->config.timeout * REQUEST_TIMEOUTS * (usec_t)nats_settings_servers(p->config.options);
     assert(!p->is_busy);
     event_add(p->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
     if (request != &p->request)
@@ -369,7 +377,6 @@ void nats_publisher_free(struct nats_publisher **pp)
         event_free(p->stuck);
     loop_notify_free(&p->notify);
     disconnect(p);
-    natsOptions_Destroy(p->config.options);
     free(p);
     *pp = NULL;
 }

@@ -18,6 +18,7 @@
 #define MILLRACE_NATS_PUBLISHER_H
 
 #include "nats/nats_batch.h"
+#include "nats/nats_settings.h"
 #include "nats/nats_stream.h"
 
 struct event_base;
@@ -44,10 +45,10 @@ struct nats_outcome {
 
 struct nats_publisher_config {
     struct event_base *base;
-    natsOptions *options;      /* destroyed by nats_publisher_free */
-    struct nats_stream stream; /* the texts are borrowed */
-    usec_t timeout;            /* of a request */
-    size_t servers;            /* number of servers */
+    const char *name;              /* of the connections, for the nats-servers */
+    const struct options *options; /* NATS_OPTIONS; each connection reads their files anew */
+    struct nats_stream stream;     /* the texts are borrowed */
+    usec_t timeout;                /* of a request */
     void (*on_outcome)(const struct nats_outcome *outcome, void *arg);
     void *arg;
 };

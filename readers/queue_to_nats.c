@@ -99,6 +99,7 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
 {
     struct relay *r = arg;
     struct queuereader *reader = reader_program_reader(r->program);
+    struct queuereader_numbers n = queuereader_numbers(reader);
     if (o->position > 0) {
         set_time(r);
         queuereader_set_position(reader, o->position);
@@ -106,6 +107,8 @@ static void on_outcome(const struct nats_outcome *o, void *arg)
     r->is_ready = o->result != NATS_FAILED;
     switch (o->result) {
     case NATS_ASKED:
+        if (o->mark < (n.due > 0 ? n.due : n.below)) /* lost messages */
+            r->published_until = 0;
         queuereader_set_destination(reader, bytes_str(r->destination));
         queuereader_set_max_bytes(reader, o->max_lines);
         queuereader_set_aged(reader, o->settled, o->aged);
@@ -216,12 +219,15 @@ static double read_ready(void *ctx)
 
 static int start_publisher(struct relay *r, struct options *o, struct error *error)
 {
-    natsOptions *options = nats_settings_new(o, "millrace queue_to_nats", error);
-    if (!options)
+    static const char name[] = "millrace queue_to_nats";
+    natsOptions *tried = nats_settings_new(o, name, error);
+    if (!tried)
         return EX_CONFIG;
+    natsOptions_Destroy(tried);
     r->publisher = nats_publisher_new(&(struct nats_publisher_config){
         .base = daemon_base(r->daemon),
-        .options = options,
+        .name = name,
+        .options = o,
         .stream = {.name = options_string(o, "stream"),
             .create = options_bool(o, "create"),
             .replicas = options_int(o, "replicas"),
@@ -229,7 +235,6 @@ static int start_publisher(struct relay *r, struct options *o, struct error *err
             .max_bytes = options_int(o, "max_bytes"),
             .settle_after = options_int(o, "settle_after") * USEC_PER_MSEC},
         .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
-        .servers = nats_settings_servers(o),
         .on_outcome = on_outcome,
         .arg = r,
     });
