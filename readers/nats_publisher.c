@@ -14,6 +14,7 @@
 #define NSEC_PER_USEC 1000
 #define STOP_TIMEOUTS 4     /* longest wait for the request in progress at a stop */
 #define REQUEST_TIMEOUTS 10 /* a request takes less than this number of timeouts for each server */
+#define SCAN_MESSAGES 256   /* messages in a request of a scan */
 #define STOP_POLL (10 * USEC_PER_MSEC)
 
 struct request {
@@ -56,7 +57,6 @@ static void disconnect(struct nats_publisher *p)
     natsConnection_Destroy(p->connection);
     p->js = NULL;
     p->connection = NULL;
-    p->scan.is_unfinished = false;
 }
 
 static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s, const char *what)
@@ -131,47 +131,53 @@ static natsStatus subscribe(struct nats_publisher *p, natsSubscription **sub)
     nats_subject(p->config.stream.name, p->request.batch.queue_id, subject);
     jsSubOptions_Init(&options);
     options.Stream = p->config.stream.name;
-    options.Ordered = true;
+    options.Config.AckPolicy = js_AckNone;
     options.Config.HeadersOnly = true;
     options.Config.DeliverPolicy = p->scan.next > 0 ? js_DeliverByStartSequence : js_DeliverAll;
     options.Config.OptStartSeq = p->scan.next;
-    return js_SubscribeSync(sub, p->js, subject, NULL, &options, NULL);
+    return js_PullSubscribe(sub, p->js, subject, NULL, NULL, &options, NULL);
 }
 
-/* Reads the next message. Returns false if the scan has failed. */
-static bool scan_message(struct nats_publisher *p, natsSubscription *sub)
+static bool is_scanned(const struct nats_publisher *p)
 {
-    natsMsg *m = NULL;
-    jsMsgMetaData *meta = NULL;
-    natsStatus s = natsSubscription_NextMsg(&m, sub, p->config.timeout / USEC_PER_MSEC);
-    if (s == NATS_OK)
-        s = natsMsg_GetMetaData(&meta, m);
-    bool is_read = s == NATS_OK && take_batch(p, m, meta->Sequence.Stream, meta->Timestamp);
-    if (is_read)
-        p->scan.next = meta->Sequence.Stream + 1;
+    uint64_t enough = p->request.batch.next;
+    return p->scan.next > p->scan.last || (enough > 0 && p->scan.mark >= enough);
+}
+
+/* Reads the next messages. Returns false if the scan has failed. */
+static bool scan_messages(struct nats_publisher *p, natsSubscription *sub)
+{
+    natsMsgList list = {0};
+    natsStatus s = natsSubscription_Fetch(&list, sub, SCAN_MESSAGES, p->config.timeout / USEC_PER_MSEC, NULL);
+    bool is_read = s == NATS_OK;
+    for (int i = 0; i < list.Count && is_read && !is_scanned(p); i++) {
+        jsMsgMetaData *meta = NULL;
+        s = natsMsg_GetMetaData(&meta, list.Msgs[i]);
+        is_read = s == NATS_OK && take_batch(p, list.Msgs[i], meta->Sequence.Stream, meta->Timestamp);
+        if (is_read)
+            p->scan.next = meta->Sequence.Stream + 1;
+        jsMsgMetaData_Destroy(meta);
+    }
     if (s != NATS_OK)
         fail(p, NATS_FAILED, s, "the messages of the queue");
-    jsMsgMetaData_Destroy(meta);
-    natsMsg_Destroy(m);
+    natsMsgList_Destroy(&list);
     return is_read;
 }
 
 /* Reads for the time of one timeout, so that a stop need not wait for a long scan. */
 static void scan(struct nats_publisher *p)
 {
-    struct scan *s = &p->scan;
-    uint64_t enough = p->request.batch.next;
     natsSubscription *sub = NULL;
     usec_t end = clock_monotonic() + p->config.timeout;
     natsStatus status = subscribe(p, &sub);
     if (status != NATS_OK)
         fail(p, NATS_FAILED, status, "the messages of the queue");
-    bool reads = status == NATS_OK, is_done = false;
-    while (reads && !is_done && clock_monotonic() < end) {
-        reads = scan_message(p, sub);
-        is_done = s->next > s->last || (enough > 0 && s->mark >= enough);
-    }
-    s->is_unfinished = reads && !is_done;
+    bool reads = status == NATS_OK;
+    while (reads && !is_scanned(p) && clock_monotonic() < end)
+        reads = scan_messages(p, sub);
+    p->scan.is_unfinished = reads && !is_scanned(p);
+    /* nats.c before 3.6.1 uses freed memory if a message arrives while its subscription is destroyed. */
+    natsConnection_Close(p->connection);
     natsSubscription_Destroy(sub);
 }
 
@@ -224,6 +230,7 @@ static void ask(struct nats_publisher *p)
             fail(p, NATS_FAILED, s, "the last message of the queue");
         natsMsg_Destroy(m);
     }
+    p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
     if (p->scan.last > 0)
         scan(p);
     if (p->request.batch.next == 0)
@@ -231,7 +238,6 @@ static void ask(struct nats_publisher *p)
     p->outcome.mark = p->scan.mark;
     p->outcome.settled = p->scan.settled;
     p->outcome.aged = p->scan.aged;
-    p->outcome.max_lines = max_payload(p) - NATS_BATCH_HEADERS_MAX;
 }
 
 static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode code)

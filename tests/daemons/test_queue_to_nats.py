@@ -1,4 +1,5 @@
 """queue_to_nats with a real nats-server: what it publishes, when it settles, what it refuses."""
+# parts: 3
 import os
 import re
 import shlex
@@ -15,6 +16,18 @@ from nats_test import Cell, Client, NatsServer, NatsTest
 LOGINS = """
 authorization { users = [ {user: "app", password: "secret"} ] }
 """
+# The permissions that cluster.md lists. The other user creates the stream, and looks at it.
+PERMISSIONS = """
+authorization { users = [
+    {user: "all", password: "secret"}
+    {user: "app", password: "secret", permissions: {
+        publish: ["clicks.>", "$JS.API.STREAM.INFO.clicks", "$JS.API.STREAM.MSG.GET.clicks",
+                  "$JS.API.CONSUMER.CREATE.clicks", "$JS.API.CONSUMER.MSG.NEXT.clicks.*"],
+        subscribe: ["_INBOX.>"]}}
+] }
+"""
+ALL = {"user": "all", "pass": "secret"}
+MANY = 3000
 
 
 class QueueToNats(NatsTest):
@@ -29,8 +42,8 @@ class QueueToNats(NatsTest):
         wait_until(lambda: text in relay.get("/health").text, lambda: "%s, /health is %s" % (text, relay.get("/health").text))
         self.assertEqual(relay.get("/health").status, 503)
 
-    def add_stream(self, **config):
-        reply = Client(self.server).api("STREAM.CREATE.clicks", **{
+    def add_stream(self, login=None, **config):
+        reply = Client(self.server, **(login or {})).api("STREAM.CREATE.clicks", **{
             "name": "clicks", "subjects": ["clicks.*.*"], "retention": "limits", "storage": "file", "discard": "new",
             "num_replicas": 1, "max_age": 3600 * 10**9, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, **config})
         self.assertNotIn("error", reply)
@@ -158,6 +171,40 @@ class QueueToNats(NatsTest):
         relay.stop()
         wrong = self.relay(private)
         self.trouble(wrong, "cannot connect to a nats-server")
+
+    def test_a_password_that_changes_is_read_again(self):
+        password = self.private("password", "secret")
+        server = NatsServer(self, "n8", LOGINS).start()
+        self.put([b"a"])
+        relay = self.relay(server, "--nats-user=app", "--nats-password-file=" + password).wait_ready()
+        server.kill9()
+        self.write("n8.conf", harness.read_file(server.config).decode().replace("secret", "changed"))
+        server.start()
+        self.trouble(relay, "cannot connect to a nats-server")
+        self.private("password", "changed")
+        self.put([b"b"])
+        self.wait_stored(server, [b"a", b"b"], user="app", **{"pass": "changed"})
+
+    def test_permissions(self):
+        """The relay may do no more than it needs, and its scan takes many requests."""
+        self.server.kill9()
+        self.server = NatsServer(self, "n9", PERMISSIONS).start()
+        login = ("--no-create", "--nats-timeout=10s", "--nats-user=app", "--nats-password-file=" + self.private("password", "secret"))
+        self.add_stream(ALL)
+        self.put([b"a"])
+        relay = self.relay(self.server, *login).wait_ready()
+        self.wait_stored(self.server, [b"a"], **ALL)
+        relay.stop()
+        client = Client(self.server, **ALL)
+        subject = next(iter(client.api("STREAM.INFO.clicks", subjects_filter=">")["state"]["subjects"]))
+        head, _ = client.batches("clicks")[-1]
+        header = "NATS/1.0\r\n%s\r\n" % "".join("%s: %s\r\n" % item for item in head.items())
+        repeated = "HPUB %s %d %d\r\n%s\r\n" % (subject, len(header), len(header), header)
+        client.send(repeated.encode() * MANY)
+        wait_until(lambda: client.api("STREAM.INFO.clicks")["state"]["messages"] > MANY, "the repetitions to be stored")
+        self.put([b"b"])
+        relay = self.relay(self.server, *login).wait_ready()
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "b to be published", timeout=harness.LONG)
 
     def private(self, name, text):
         """A file that other users may not read."""
