@@ -261,7 +261,7 @@ class QueueToNats(NatsTest):
 
     def test_a_handshake_that_does_not_end(self):
         with socket.create_server(("127.0.0.1", 0)) as fake:
-            relay = self.relay(self.server, "--nats-timeout=200ms", urls="tls://127.0.0.1:%d" % fake.getsockname()[1])
+            relay = self.relay(self.server, "--nats-timeout=500ms", urls="tls://127.0.0.1:%d" % fake.getsockname()[1])
             fake.settimeout(harness.PATIENCE)
             connection, _ = fake.accept()
             with connection:
