@@ -97,7 +97,7 @@ class KillNatsRelay(NatsTest):
                 act()
                 self.kill_relay("--settle-after=1h")
                 self.wait_stored(self.server, lines[:50 * i + 50])
-                self.running.stop()
+                self.running.wait_ready().stop()
 
     def test_a_loss_of_settled_messages_is_a_hole(self):
         """A cell that has the lost messages goes on. One that has not sees the hole, because the mark does not pretend."""
