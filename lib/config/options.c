@@ -322,24 +322,27 @@ void options_print_settings(const struct options *o, struct buf *out)
     }
 }
 
+static void print_section(const struct config *c, const struct config_section *s, struct buf *out)
+{
+    buf_printf(out, "[%s%s%s]\n", s->kind, *s->name ? " " : "", s->name);
+    for (const struct config_entry *e = s->entries; e < s->entries + s->n_entries; e++) {
+        size_t start = out->len;
+        buf_printf(out, "%s = %s", e->key, e->value);
+        pad_to_source(out, start);
+        buf_printf(out, " ; %s:%d\n", c->path, e->line);
+    }
+}
+
 void options_show_settings(const struct options *o)
 {
     const struct config *c = o->config;
-    const char *kind = o->spec->sections;
+    const char *kinds = o->spec->sections ? o->spec->sections : "";
     struct buf out = {0};
     options_print_settings(o, &out);
-    for (size_t i = 0; kind && c && i < c->n_sections; i++) {
-        const struct config_section *s = &c->sections[i];
-        if (strcmp(s->kind, kind) != 0)
-            continue;
-        buf_printf(&out, "[%s%s%s]\n", s->kind, *s->name ? " " : "", s->name);
-        for (const struct config_entry *e = s->entries; e < s->entries + s->n_entries; e++) {
-            size_t start = out.len;
-            buf_printf(&out, "%s = %s", e->key, e->value);
-            pad_to_source(&out, start);
-            buf_printf(&out, " ; %s:%d\n", c->path, e->line);
-        }
-    }
+    for (struct bytes kind; bytes_next_word(&kinds, " ", &kind);)
+        for (size_t i = 0; c && i < c->n_sections; i++)
+            if (bytes_equal_str(kind, c->sections[i].kind))
+                print_section(c, &c->sections[i], &out);
     fwrite(out.ptr, 1, out.len, stdout);
     fflush(stdout);
     buf_free(&out);

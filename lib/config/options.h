@@ -87,7 +87,8 @@ struct options_spec {
     const char *settings; /* the section in --help; NULL: `program` */
     const char *more;     /* whole lines that --help prints last; NULL: nothing */
     bool is_tool; /* people write the command line, so an address on the command line inherits no token */
-    const char *sections; /* a further kind of section that --check-config prints; NULL: none */
+    const char
+        *sections; /* further kinds of sections that --check-config prints, separated by spaces; NULL: none */
     const struct option_row
         *rows[OPTIONS_TABLES_MAX]; /* tables; a row with a NULL name ends each table; NULL ends the list */
 };
