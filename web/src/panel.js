@@ -48,7 +48,10 @@ export function tile(name, { request, rows }) {
   return {
     element: h("section", { class: "tile" }, h("div", { class: "panel-head" }, h("h2", {}, name), share({ name, request, rows })), value, note),
     show(text, words = "") {
-      if (value.textContent !== text) value.textContent = text;
+      if (value.textContent !== text) {
+        value.textContent = text;
+        value.style.setProperty("--length", text.length);
+      }
       const next = h("p", { class: "muted", title: typeof words === "string" ? words : "" }, words); // it may be cut off
       if (!note.isEqualNode(next)) {
         note.replaceChildren(...next.childNodes);
