@@ -1,7 +1,7 @@
 """The web page in a real browser, over a running pipeline: tests/page/check.mjs does what a person would do."""
 # label: surface
 # seconds: 240
-# parts: 3
+# parts: 6
 # processors: 2
 # full: MILLRACE_ROUNDS=80
 import collections
@@ -187,7 +187,7 @@ class Page(PageCase):
 
     def test_a_restart_of_the_api(self):
         self.check("survives a restart of the API", *["stays level in memory"] * FULL,
-                   open_pages=10, open_seconds=3 * harness.rounds(1), **self.put_recent())
+                   open_seconds=3 * harness.rounds(1), **self.put_recent())
 
     def test_events_a_second(self):
         self.check("shows events a second live", **self.put_recent())
