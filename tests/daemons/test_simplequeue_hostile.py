@@ -18,7 +18,7 @@ STRANGE = [
     ("/reserve?lesae=30", "lease"), ("/reserve?item=5", "items"), ("/reserve?lease=60000&producer=p", None), ("/reserve?wiat=9", "wait"),
     ("/ack?lease=LEASE&id=1&extend=no", None), ("/ack?lease=LEASE&ids=1", "id"), ("/nack?lease=LEASE&id=1&dealy=5", "delay"),
     ("/bury?lease=LEASE&id=1&raeson=x", "reason"), ("/touch?lease=LEASE&extnd=60000", "extend"), ("/touch?lease=LEASE&id=1", None),
-    ("/release?raeder=r", "reader"), ("/release?queu=new", "queue"), ("/reserve?folow=1", "follow"), ("/reserve?epoch=1", None), ("/reserve?mark=1", None),
+    ("/release?raeder=r", "reader"), ("/release?queu=new", "queue"), ("/reserve?folow=1", "follow"), ("/reserve?epoch=1", None), ("/reserve?next=1", None),
     ("/ack?lease=LEASE&id=1&destination=d", None), ("/release?destination=d", None), ("/follow?raeder=r", "reader"),
     ("/unfollow?setle=1", "settle"), ("/unfollow?reader=r", None), ("/producer?producer=p&quue=other", "queue"), ("/dead?form=5", "from"),
     ("/kick?item=1", "items"), ("/pause?fro=0", "for"), ("/pause?quueue=other", "queue"), ("/empty?queu=other", "queue"),
