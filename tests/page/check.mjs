@@ -16,7 +16,6 @@ const settings = JSON.parse(process.argv[2]);
 const patience = settings.patience * 1000;
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SIDE_BY_SIDE = 3;
-const TRIES = 20;
 const HOSTILE = ["<img src=x onerror=\"window.attacked=1\">", "\"'`&lt;script>alert(1)</script>", "\u202Ertl \u05D0\u05D1\u05D2 \u2069", "x".repeat(10000)];
 
 const browser = await chromium.launch({ executablePath: settings.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
@@ -108,9 +107,9 @@ async function within(limit, what, measure) {
     console.log(`${what}: ${Math.round(await measure())} ms`);
     return;
   }
-  const took = [];
+  const took = [], end = Date.now() + 2 * patience; // a busy machine needs more tries
   do took.push(Math.round(await measure()));
-  while (Math.min(...took) >= limit && took.length < TRIES);
+  while (Math.min(...took) >= limit && Date.now() < end);
   console.log(`${what}: ${took.join(", ")} ms`);
   assert.ok(Math.min(...took) < limit, `${what}: ${took.join(", ")} ms`);
 }
