@@ -67,7 +67,8 @@ static void look(struct disk_guard *g)
             g->refuses ? DAEMON_FREE_DISK : DAEMON_DISK_LOW, warns ? notice : NULL);
     }
     g->warns = warns;
-    g->config.on_look(g->config.arg, !g->refuses && !g->was_full);
+    if (g->config.on_look)
+        g->config.on_look(g->config.arg, !g->refuses && !g->was_full);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

@@ -27,7 +27,7 @@ struct disk_guard_config {
     struct daemon *daemon;                     /* a daemon with the row DISK_GUARD_SETTING */
     const char *dir;                           /* a directory on the disk; copied */
     const char *what;                          /* the refused events in warnings, such as "puts"; borrowed */
-    void (*on_look)(void *arg, bool has_room); /* called after each check of the disk */
+    void (*on_look)(void *arg, bool has_room); /* called after each check of the disk; may be NULL */
     void *arg;
 };
 
