@@ -46,7 +46,7 @@
  * 10. The hashes of each file have a random seed, so clients cannot choose texts that share counters.
  *
  * A filter belongs to one thread at a time, but several threads may call filter_check while no thread calls another
- * function. No function keeps a text. */
+ * function except filter_sync. No function keeps a text. */
 #ifndef MILLRACE_FILTER_H
 #define MILLRACE_FILTER_H
 
