@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const char *const known_kinds[] = {"millrace", "simplequeue", "queue_to_pubsub", "queue_to_nats",
-    "queue_to_http", "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "api", "ps_to_file",
+    "queue_to_http", "queue_exec", "pubsub", "aggregator", "compactor", "sortdb", "spamfilter", "api", "ps_to_file",
     "ps_to_http", "pubsub_filtered", "file_to_queue", "door", "stream", "input", "counters", "total",
     "subtotal", "unique"};
 

@@ -15,6 +15,7 @@
 #define PORT_QUEUE_TO_PUBSUB                                                                                 \
     8084 /* used only by `millrace up`; otherwise queue_to_pubsub serves HTTP only with --port */
 #define PORT_QUEUE_TO_NATS 8085 /* as PORT_QUEUE_TO_PUBSUB */
+#define PORT_SPAMFILTER 8087
 #define PORT_API 8088
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of

@@ -151,6 +151,9 @@ class Guides(harness.MillraceTest):
             ("millrace sortdb --db-file=names.tab", "end $pid_serve; {raw} poll 'curl localhost:8083/health'"),
         ])
 
+    def test_filter(self):
+        self.walk("filter.md", guide.INSTALL, treat=[("millrace spamfilter", "serve {}")])
+
     def test_protocol(self):
         self.walk("protocol.md", guide.pipeline(), skipped=('{"state":', '{"type":', "queue=clicks", '{"status":', '{"l":"a"}', "1332633600.250000"))
 

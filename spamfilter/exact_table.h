@@ -1,0 +1,33 @@
+/* exact_table: a table of texts, each with its last update, in the order of the updates.
+ *
+ * The table keeps the updates of the last `window` bytes of the journal, so its memory is bounded for any number of updates.
+ * The table follows from the journal alone: a start builds the same table again. */
+#ifndef MILLRACE_SPAMFILTER_EXACT_TABLE_H
+#define MILLRACE_SPAMFILTER_EXACT_TABLE_H
+
+#include "base/bytes.h"
+#include "base/text_hash.h"
+
+#include <uthash.h>
+
+struct exact_entry {
+    UT_hash_handle hh; /* hh.next: the next newer entry; hh.keylen: bytes of the text */
+    uint64_t id, offset;
+    bool is_added; /* false: the update removed the text */
+    char text[];
+};
+
+struct exact_table {
+    struct exact_entry *oldest;
+    uint64_t window; /* UINT64_MAX: unlimited */
+    size_t bytes;    /* of all texts */
+};
+
+/* Returns NULL if the table does not have the text. The entry is valid until the text's next update. */
+struct exact_entry *exact_table_find(const struct exact_table *t, struct bytes text);
+/* Replaces the text's entry. Offsets rise. */
+void exact_table_put(struct exact_table *t, struct bytes text, uint64_t id, bool is_added, uint64_t offset);
+void exact_table_drop(struct exact_table *t, struct exact_entry *e);
+void exact_table_clear(struct exact_table *t);
+
+#endif

@@ -1,0 +1,167 @@
+/* spamfilter: connects the store of marks and the HTTP server to the event loop. */
+#include "base/log.h"
+#include "config/peers.h"
+#include "daemon/loop_notify.h"
+#include "spamfilter/spamfilter_server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#define SHADOW_LOG_RATE 10 /* lines a second */
+#define TICK_MAX USEC_PER_SEC
+
+struct wiring {
+    struct spamfilter server;
+    struct loop_notify *notify;
+    struct event *tick;
+};
+static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
+
+static const char damaged[] = "delete the directory and add the marks again, or restore it from a backup";
+
+static void on_opened(void *arg, const struct error *error)
+{
+    struct wiring *w = arg;
+    struct daemon *d = w->server.daemon;
+    if (error) {
+        daemon_give_up(d, error->code == FILTER_FAILED ? EX_TEMPFAIL : EX_CONFIG, "cannot open the marks",
+            error->code == FILTER_FAILED ? DAEMON_REPAIR_DISK : damaged, error->text);
+        return;
+    }
+    struct marks *m = mark_store_marks(w->server.store);
+    struct filter_stats s = filter_stats(m->filter);
+    log_info("marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
+    daemon_set_ready(d);
+}
+
+static void on_store(void *arg)
+{
+    struct wiring *w = arg;
+    if (w->server.store)
+        mark_store_poll(w->server.store);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    struct wiring *w = arg;
+    (void)fd, (void)what;
+    mark_store_tick(w->server.store, clock_monotonic());
+    const char *failure = mark_store_failure(w->server.store);
+    if (failure)
+        daemon_set_storage_failed(w->server.daemon, failure);
+}
+
+static struct filter_stats stats_of(void *ctx)
+{
+    const struct spamfilter *server = ctx;
+    const struct marks *m = mark_store_marks(server->store);
+    return m ? filter_stats(m->filter) : (struct filter_stats){0};
+}
+
+static double elements(void *ctx)
+{
+    return (double)stats_of(ctx).members;
+}
+
+static double false_positive_rate(void *ctx)
+{
+    return stats_of(ctx).rate;
+}
+
+static double exceptions(void *ctx)
+{
+    const struct spamfilter *server = ctx;
+    const struct marks *m = mark_store_marks(server->store);
+    return m ? (double)HASH_COUNT(m->exceptions.oldest) : 0;
+}
+
+static void register_stats(struct spamfilter *server)
+{
+    static const struct stats_row rows[] = {
+        {"elements", "marks in the filter", elements},
+        {"false_positive_rate", "estimated rate of false positives for each host or path that a check asks",
+            false_positive_rate},
+        {"exceptions", "hosts, paths and URLs that are exempt from marks", exceptions},
+        {0},
+    };
+    struct stats *s = daemon_stats(server->daemon);
+    server->checks = stats_counter(s, "checks_total", NULL, "checked URLs");
+    server->marked = stats_counter(s, "marked_total", NULL, "checked URLs that are marked");
+    server->exact = stats_counter(s, "exact_total", NULL, "matches that the exact table confirms");
+    server->allowed = stats_counter(s, "allowed_total", NULL, "checked URLs that an exception exempts");
+    server->shadowed =
+        stats_counter(s, "shadow_total", NULL, "checked URLs that would be marked without shadow mode");
+    for (size_t i = 0; i < MARK_ACTIONS; i++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "action=\"%s\"", mark_actions[i]);
+        server->updates[i] = stats_counter(s, "updates_total", labels, "updates that changed marks or exceptions");
+    }
+    stats_gauges(s, rows, NULL, server);
+}
+
+static int start(struct daemon *d, void **ctx, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    struct mark_store_config config = {.sync_every = options_int(o, "sync_every") * USEC_PER_MSEC,
+        .notify = loop_notify_defer,
+        .opened = on_opened};
+    usec_t tick = config.sync_every < TICK_MAX ? config.sync_every : TICK_MAX;
+    if (spamfilter_read_settings(o, &config.marks, error) != 0)
+        return EX_CONFIG;
+    if (daemon_lock_directory(config.marks.dir, error) != 0)
+        return daemon_start_status(errno);
+    struct wiring *w = mem_zalloc(sizeof *w);
+    *ctx = w;
+    w->server.daemon = d;
+    w->server.is_shadow = options_bool(o, "shadow");
+    rate_limit_init(&w->server.log_limit, SHADOW_LOG_RATE);
+    w->notify = loop_notify_new(daemon_base(d), on_store, w);
+    config.notify_arg = w->notify;
+    config.arg = w;
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "opening the marks");
+    w->server.store = mark_store_new(&config, error);
+    if (!w->server.store)
+        return EX_TEMPFAIL;
+    register_stats(&w->server);
+    w->server.guard = disk_guard_new(
+        &(struct disk_guard_config){.daemon = d, .dir = config.marks.dir, .what = "updates of marks"});
+    w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
+    event_add(w->tick, &(struct timeval){tick / USEC_PER_SEC, tick % USEC_PER_SEC});
+    return 0;
+}
+
+static void stop(void *ctx)
+{
+    struct wiring *w = ctx;
+    if (!w)
+        return;
+    if (w->tick)
+        event_free(w->tick);
+    disk_guard_free(&w->server.guard);
+    mark_store_free(&w->server.store);
+    loop_notify_free(&w->notify);
+    url_form_free(&w->server.form);
+    free(w);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "spamfilter",
+        .summary = "answers whether a link, its host or its path is marked",
+        .options = spamfilter_settings,
+        .is_service = true,
+        .default_port = PORT_SPAMFILTER,
+        .routes = spamfilter_routes,
+        .check = spamfilter_check_settings,
+        .start = start,
+        .stop = stop,
+        .extra_stats = spamfilter_extra_stats,
+    };
+    return daemon_main(&spec, argc, argv);
+}

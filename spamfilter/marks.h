@@ -1,0 +1,92 @@
+/* marks: the marked URLs, hosts and paths, and the exceptions from them.
+ *
+ * A mark or an exception is the first parent of a URL's form (url_form.h), and applies to everything below it: `bad.example`
+ * to all its paths and subdomains, `bad.example/x` to all paths below /x. Marks are in a filter, so a check may find a text
+ * that is not marked. Exceptions are exact.
+ *
+ * 1. marks_check asks the URL's texts from the most specific to the least. The first mark or exception decides. If a text is
+ *    both, the exception decides.
+ * 2. A URL below a mark is always found, unless an exception decides. For each other text, the error rate is the filter's.
+ * 3. The number of an update is the journal's offset of its end. Each file has all updates up to a number that is in the
+ *    file, and ignores a repetition of these updates. A start therefore repeats all updates that the journal still has.
+ * 4. Updates are in the files only after marks_sync.
+ * 5. A repeated add or removal, with the id of the text's last update, changes nothing while `recent` has the last update.
+ *
+ * The owner's thread makes all calls except marks_sync. During marks_sync in another thread, the owner calls neither
+ * marks_apply nor marks_begin_sync. */
+#ifndef MILLRACE_SPAMFILTER_MARKS_H
+#define MILLRACE_SPAMFILTER_MARKS_H
+
+#include "base/error.h"
+#include "filter/filter.h"
+#include "spamfilter/exact_table.h"
+#include "url/url_form.h"
+
+#define MARK_ID_MAX ((UINT64_C(1) << 53) - 1)  /* exact as a JSON number */
+#define MARKS_EXCEPTIONS_MAX ((size_t)8 << 20) /* bytes of all exceptions; the caller checks this limit */
+
+struct marks_config {
+    const char *dir;
+    uint64_t capacity, recent; /* filter_config; window of the exact table (bytes) */
+    double rate;
+};
+
+struct marks {
+    struct filter *filter;
+    struct exact_table recent;     /* the latest adds and removals */
+    struct exact_table exceptions; /* all exceptions */
+    char *exceptions_path;
+    uint64_t exceptions_through; /* number of the last update in the file of exceptions */
+    bool exceptions_changed;
+    struct buf snapshot; /* that marks_sync writes to the file of exceptions; empty: the file is up to date */
+    uint64_t last_id;    /* returned by marks_new_id */
+};
+
+enum mark_action { MARK_ADD, MARK_REMOVE, MARK_ALLOW, MARK_DISALLOW, MARK_ACTIONS };
+extern const char *const mark_actions[MARK_ACTIONS]; /* names */
+
+struct mark_update {
+    enum mark_action action;
+    uint64_t id; /* 0 for exceptions */
+    struct bytes text;
+};
+
+/* An update is a line of the journal: ACTION, ID and TEXT, separated by spaces. mark_update_read returns false for a
+ * malformed line. The text points into the line. */
+void mark_update_append(const struct mark_update *u, struct buf *out);
+bool mark_update_read(struct bytes line, struct mark_update *out);
+
+/* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error. The caller calls
+ * marks_close also after an error. */
+int marks_open(struct marks *m, const struct marks_config *config, struct error *error);
+void marks_close(struct marks *m);
+
+enum mark_result {
+    MARK_DONE,
+    MARK_REPEATED, /* the update was made before; nothing changed */
+    MARK_ABSENT,   /* the mark or exception does not exist; nothing changed */
+    MARK_FAILED    /* storage failed; all further adds, removals and syncs fail */
+};
+/* Makes an update. If the layer of an add's id is full, the add gets an id above all others, which is stored in *u. */
+enum mark_result marks_apply(
+    struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
+/* Prepares a sync of all updates up to `number`, which marks_sync makes durable. marks_sync returns 0, or -1 with the
+ * error. */
+void marks_begin_sync(struct marks *m, uint64_t number);
+int marks_sync(struct marks *m, struct error *error);
+
+/* The mark or the exception that decided; both are empty if none did. The texts point into the form. A match is exact if it
+ * is not a false positive, because the table `recent` has the mark. */
+struct mark_verdict {
+    struct bytes match, allowed;
+    bool is_exact;
+};
+struct mark_verdict marks_check(const struct marks *m, const struct url_form *form);
+
+/* Returns an id for an add without one: the time, or more than all ids so far. */
+uint64_t marks_new_id(struct marks *m, uint64_t time);
+/* Returns the id of a mark, or 0 if `recent` does not have the mark. */
+uint64_t marks_recent_id(const struct marks *m, struct bytes text);
+void marks_append_exceptions(const struct marks *m, struct buf *out); /* one a line */
+
+#endif

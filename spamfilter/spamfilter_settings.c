@@ -1,0 +1,80 @@
+#include "spamfilter/spamfilter_server.h"
+
+#include "daemon/disk_guard.h"
+#include "daemon/service.h"
+
+#include <stdlib.h>
+
+const struct option_row spamfilter_settings[] = {
+    {.name = "data_dir",
+        .type = OPTION_STRING,
+        .min = 1,
+        .max = 4096,
+        .help = "directory of the marks; default: spamfilter below [millrace] data_dir"},
+    {.name = "capacity",
+        .type = OPTION_INT,
+        .fallback = "1000000",
+        .min = 1,
+        .max = (int64_t)FILTER_CAPACITY_MAX,
+        .help = "marks in the first layer of a new filter; each further layer has twice as many"},
+    {.name = "rate",
+        .type = OPTION_STRING,
+        .fallback = "0.001",
+        .help = "false positives of a new filter, as a share of the checked hosts and paths: 0.0001 to 0.1"},
+    {.name = "recent",
+        .type = OPTION_SIZE,
+        .fallback = "4M",
+        .min = 64 << 10,
+        .max = INT64_C(1) << 30,
+        .unit = "bytes",
+        .help = "latest updates that the exact table keeps, as bytes of the journal; the table needs up to "
+                "eight times as much memory"},
+    {.name = "sync_every",
+        .type = OPTION_DURATION,
+        .fallback = "10s",
+        .min = 10,
+        .max = 3600000,
+        .unit = "s",
+        .help = "time between two writes of the filter's changed pages; the journal makes each update durable"},
+    {.name = "shadow",
+        .type = OPTION_BOOL,
+        .help = "answer that no link is marked, and log and count the links that would be"},
+    DISK_GUARD_SETTING,
+    SERVICE_SETTINGS,
+    {0},
+};
+
+int spamfilter_read_settings(const struct options *o, struct marks_config *m, struct error *error)
+{
+    const char *rate = options_string(o, "rate");
+    char *end;
+    *m = (struct marks_config){.dir = options_string(o, "data_dir"),
+        .capacity = (uint64_t)options_int(o, "capacity"),
+        .rate = strtod(rate, &end),
+        .recent = (uint64_t)options_int(o, "recent")};
+    if (*rate == '\0' || *end != '\0' || !(m->rate >= FILTER_RATE_MIN && m->rate <= FILTER_RATE_MAX))
+        return options_refuse(
+            o, "rate", error, "%s is not a number from %g to %g", rate, FILTER_RATE_MIN, FILTER_RATE_MAX);
+    return 0;
+}
+
+/* Without data_dir, uses the directory below that of `millrace up`. */
+static int inherit_dir(struct options *o, struct error *error)
+{
+    const struct config *config = options_config(o);
+    const char *pipeline = config ? config_setting(config, "millrace", "data_dir") : NULL;
+    if (options_is_set(o, "data_dir"))
+        return 0;
+    if (!pipeline)
+        return error_set(error, -1, "data_dir is missing; set it to a directory for the marks");
+    char *own = mem_printf("%s/spamfilter", pipeline);
+    int r = options_inherit(o, "data_dir", own, "[millrace]", error);
+    free(own);
+    return r;
+}
+
+int spamfilter_check_settings(struct options *o, struct error *error)
+{
+    struct marks_config m;
+    return inherit_dir(o, error) != 0 ? -1 : spamfilter_read_settings(o, &m, error);
+}

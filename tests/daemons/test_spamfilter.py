@@ -1,0 +1,264 @@
+"""spamfilter: marks, exceptions and lines beside a model, also through kills, and the answers to bad requests."""
+# full: MILLRACE_ROUNDS=20
+import json
+import os
+import threading
+
+from harness import UNREACHABLE, MillraceTest, main, query, request, rounds, seeded
+
+LINES = "application/x-ndjson"
+
+
+def parents(url):
+    """The texts that a check of such a URL asks, the most specific first."""
+    path, question, text = url.partition("?")
+    host, _, path = path.partition("/")
+    segments = [s for s in path.split("/") if s]
+    labels = host.split(".")
+    return [url] * bool(question) + [host + "".join("/" + s for s in segments[:n]) for n in range(len(segments), -1, -1)] + \
+        [".".join(labels[n:]) for n in range(1, len(labels) - 1)]
+
+
+class SpamfilterTest(MillraceTest):
+    def serve(self, *args, **kw):
+        return self.start("spamfilter", "--data-dir=marks", *args, **kw)
+
+    def lines(self, daemon, target, *lines):
+        reply = daemon.post(target, "\n".join(lines))
+        self.assertEqual((reply.status, reply.header("Content-Type")), (200, LINES), reply)
+        return [json.loads(line) for line in reply.text.splitlines()]
+
+    def check(self, daemon, url):
+        reply = daemon.get("/check?" + query(url=url))
+        self.assertEqual(reply.status, 200, reply)
+        return reply.json()
+
+
+class TestOneUrl(SpamfilterTest):
+    def test_a_mark_applies_to_all_below_it(self):
+        d = self.serve()
+        added = d.post("/add?" + query(url="http://Bad.Example/")).json()
+        self.assertEqual((added["result"], added["mark"]), ("added", "bad.example"))
+        d.post("/add?" + query(url="good.example/a/b/", id=7))
+        d.post("/add?" + query(url="good.example/?q=1"))
+        for url, match in (("https://bad.example:8443/x", "bad.example"), ("www.bad.example", "bad.example"),
+                           ("good.example/a/b/c?d", "good.example/a/b"), ("GOOD.example/a/%62", "good.example/a/b"),
+                           ("good.example?q=1", "good.example/?q=1")):
+            self.assertEqual(self.check(d, url), {"marked": True, "match": match, "exact": True}, url)
+        for url in ("notbad.example", "example", "good.example/a/bb", "good.example/a", "good.example/?q=2", "good.example"):
+            self.assertEqual(self.check(d, url), {"marked": False}, url)
+
+    def test_the_most_specific_of_marks_and_exceptions_decides(self):
+        d = self.serve()
+        self.lines(d, "/add", "bad.example", "ok.bad.example/x", "both.example")
+        self.assertEqual(self.lines(d, "/allow", "ok.bad.example", "both.example"),
+                         [{"result": "allowed", "mark": "ok.bad.example"}, {"result": "allowed", "mark": "both.example"}])
+        self.assertEqual(self.check(d, "a.ok.bad.example/y"), {"marked": False, "allowed": "ok.bad.example"})
+        self.assertEqual(self.check(d, "ok.bad.example/x/y")["match"], "ok.bad.example/x")
+        self.assertEqual(self.check(d, "both.example"), {"marked": False, "allowed": "both.example"})
+        self.assertEqual(self.check(d, "bad.example")["match"], "bad.example")
+        self.assertEqual(d.get("/allowed").text, "ok.bad.example\nboth.example\n")
+        self.assertEqual(d.post("/allow?url=both.example").json()["result"], "repeated")
+        for status, code in ((200, None), (404, "absent")):
+            reply = request(d.url, "DELETE", "/allow?url=both.example")
+            self.assertEqual((reply.status, reply.json().get("code")), (status, code))
+        self.assertEqual(self.check(d, "both.example")["match"], "both.example")
+
+    def test_a_removal_needs_the_id_of_its_add(self):
+        d = self.serve()
+        d.post("/add?url=a.example&id=5")
+        self.assertEqual(d.post("/add?url=a.example&id=5").json()["result"], "repeated")
+        self.assertEqual(d.post("/remove?url=b.example&id=5").status, 404)
+        self.assertEqual(d.post("/remove?url=b.example").json()["code"], "id-required")
+        self.assertTrue(self.check(d, "a.example")["marked"])
+        self.assertEqual(d.post("/remove?url=a.example").json(), {"result": "removed", "mark": "a.example", "id": 5})
+        self.assertEqual(self.check(d, "a.example"), {"marked": False})
+        self.assertEqual(d.post("/remove?url=a.example&id=5").status, 404)
+        self.assertEqual(d.stats()["elements"], 0)
+
+    def test_ids_without_id_rise(self):
+        d = self.serve()
+        d.post("/add?url=future.example&id=9007199254740000")
+        ids = [line["id"] for line in self.lines(d, "/add", *("a%d.example" % i for i in range(50)))]
+        self.assertEqual(ids, sorted(set(ids)))
+        self.assertGreater(ids[0], 9007199254740000)
+
+    def test_an_add_with_the_id_of_a_full_layer_gets_another_id(self):
+        d = self.serve("--capacity=10")
+        answers = self.lines(d, "/add", *("a%d.example\t1" % i for i in range(30)))
+        self.assertEqual({a["result"] for a in answers}, {"added"})
+        self.assertGreater(max(a["id"] for a in answers), 1)
+        self.lines(d, "/remove", *("%s\t%d" % (a["mark"], a["id"]) for a in answers))
+        self.assertEqual(d.stats()["elements"], 0)
+
+    def test_bad_requests(self):
+        d = self.serve()
+        for target, status, code in (("/check?url=ftp://a", 400, "bad-url"), ("/check", 400, "missing-url"),
+                                     ("/check?url=", 400, "bad-url"), ("/add?url=a.example&id=0", 400, "bad-parameter"),
+                                     ("/add?url=a.example&id=9007199254740992", 400, "bad-parameter"),
+                                     ("/add?url=http://%20", 400, "bad-url"), ("/add", 400, "missing-url")):
+            reply = d.post(target)
+            self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
+        self.assertEqual(d.get("/add?url=a.example").status, 405)
+        self.assertEqual(d.post("/check", b"a" * (1 << 20 | 1)).status, 413)
+        self.assertEqual(d.stats()["elements"], 0)
+
+    def test_shadow_mode(self):
+        d = self.serve("--shadow")
+        self.lines(d, "/add", "bad.example")
+        self.assertEqual(self.check(d, "bad.example/x"), {"marked": False, "match": "bad.example", "exact": True, "shadow": True})
+        self.assertEqual((d.stats()["shadow_total"], d.stats()["marked_total"]), (1, 0))
+        self.assertRegex(d.log, "would be marked match=bad.example link=bad.example/x")
+
+    def test_writes_need_a_token_of_their_own(self):
+        self.write("tokens", "door read readtoken123\nstaff write writetoken12\n")
+        os.chmod(self.path("tokens"), 0o600)
+        d = self.serve("--tokens-file=tokens")
+        read, write = ({"Authorization": "Bearer " + t} for t in ("readtoken123", "writetoken12"))
+        self.assertEqual(d.post("/add?url=a.example").status, 401)
+        self.assertEqual(d.post("/add?url=a.example", headers=read).status, 403)
+        self.assertEqual(d.post("/add?url=a.example", headers=write).status, 200)
+        self.assertTrue(d.get("/check?url=a.example", headers=read).json()["marked"])
+
+    def test_settings(self):
+        for option, said in (("--rate=1", "rate"), ("--rate=x", "rate"), ("--rate=", "rate"), ("--capacity=0", "capacity"),
+                             ("--recent=1", "recent")):
+            r = self.run_program("spamfilter", "--data-dir=marks", "--check-config", option)
+            self.assertIn(r.returncode, (64, 78), r)
+            self.assertIn(said.encode(), r.stderr)
+        self.assertIn(b"data_dir is missing", self.run_program("spamfilter", "--check-config").stderr)
+        path = self.write("c.conf", "[millrace]\ndata_dir = all\n[spamfilter]\nrate = 0.01\n")
+        self.assertRegex(self.run_program("spamfilter", "--config", path, "--check-config").stdout.decode(),
+                         r"data_dir = all/spamfilter *; \[millrace\]")
+
+
+class TestLines(SpamfilterTest):
+    def test_a_bad_line_has_its_own_error(self):
+        d = self.serve()
+        answers = self.lines(d, "/add", "a.example\t3", "", "no url", "b.example\tx", "c.example\t0", "d.example\r", "ftp://e")
+        self.assertEqual([a.get("mark", a.get("code")) for a in answers],
+                         ["a.example", "bad-url", "bad-url", "bad-id", "bad-id", "d.example", "bad-url"])
+        self.assertEqual([a["marked"] if "marked" in a else a["code"] for a in
+                          self.lines(d, "/check", "x", "a.example", "", "d.example/x", "b.example")],
+                         [False, True, "bad-url", True, False])
+        self.assertEqual([a.get("result", a.get("code")) for a in self.lines(d, "/remove", "x.example\t9", "a.example\t3", "d.example", "y.example")],
+                         ["absent", "removed", "removed", "id-required"])
+        self.assertEqual([a["code"] for a in self.lines(d, "/add", "", "a b")], ["bad-url", "bad-url"])
+        self.assertEqual(d.stats()["elements"], 0)
+
+
+class Model:
+    """Marks as {text: live ids} and exceptions, updated by the lines of a batch whose answer is known."""
+
+    def __init__(self):
+        self.marks, self.exceptions, self.last_id = {}, set(), 0
+
+    def batch(self, rng, url):
+        """A target and its lines; each text is in it once, so that a repetition of the batch changes nothing."""
+        target = rng.choice(["/add", "/add", "/add", "/remove", "/allow", "/disallow"])
+        texts = {parents(url())[0] for _ in range(rng.randrange(1, 60))}
+        if target == "/remove":
+            texts = rng.sample(sorted(self.marks), min(len(self.marks), rng.randrange(1, 40)))
+            return target, [(t, rng.choice(sorted(self.marks[t]))) for t in texts]
+        if target == "/disallow":
+            return target, [(t, 0) for t in rng.sample(sorted(self.exceptions), min(len(self.exceptions), 10))]
+        if target == "/allow":
+            return target, [(t, 0) for t in sorted(texts)[:3]]
+        self.last_id += 100
+        return target, [(t, self.last_id + i) for i, t in enumerate(sorted(texts))]
+
+    def update(self, target, lines):
+        for text, number in lines:
+            if target == "/add":
+                self.marks.setdefault(text, set()).add(number)
+            elif target == "/remove":
+                self.marks[text].discard(number)
+                self.marks = {k: v for k, v in self.marks.items() if v} if not self.marks[text] else self.marks
+            else:
+                (self.exceptions.add if target == "/allow" else self.exceptions.discard)(text)
+
+    def expect(self, url):
+        """The member and the text that decide, or None."""
+        for text in parents(url):
+            if text in self.exceptions:
+                return "allowed", text
+            if text in self.marks:
+                return "match", text
+        return None
+
+
+class TestModel(SpamfilterTest):
+    def post(self, daemon, target, lines):
+        method, target = ("DELETE", "/allow") if target == "/disallow" else ("POST", target)
+        body = "\n".join("%s\t%d" % line if line[1] else line[0] for line in lines)
+        return request(daemon.url, method, target, body)
+
+    def compare(self, daemon, model, urls):
+        """Every mark and exception decides as in the model. Returns the number of false positives."""
+        wrong = 0
+        for url, answer in zip(urls, self.lines(daemon, "/check", *urls)):
+            expected = model.expect(url)
+            got = next(((k, answer[k]) for k in ("match", "allowed") if k in answer), None)
+            if got != expected:
+                texts = parents(url)
+                self.assertEqual((got or [None])[0], "match", (url, expected, answer))
+                self.assertFalse(answer["exact"], (url, expected, answer))
+                self.assertTrue(expected is None or texts.index(got[1]) < texts.index(expected[1]), (url, expected, answer))
+                wrong += 1
+        return wrong
+
+    def kill_during(self, daemon, rng, target, lines):
+        """Kills the daemon during a request. Returns the reply, or None if there was none."""
+        replies = []
+
+        def ask():
+            try:
+                replies.append(self.post(daemon, target, lines))
+            except UNREACHABLE:
+                pass
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for _ in range(rng.randrange(3)):
+            try:
+                daemon.get("/ping")
+            except UNREACHABLE:
+                break
+        daemon.kill9()
+        thread.join()
+        return replies[0] if replies else None
+
+    def test_random_updates_and_kills_equal_a_model(self):
+        rng = seeded()
+        def url():
+            host = "".join(rng.choice(["", "a.", "b.", "c."]) for _ in range(2)) + "h%d.example" % rng.randrange(300)
+            path = "".join("/" + rng.choice("pqr") for _ in range(rng.randrange(4)))
+            return host + (path or "/") + "?x=%d" % rng.randrange(9) if rng.random() < 0.3 else host + path
+
+        options = ("--capacity=300", "--rate=0.001", "--recent=64K", "--sync-every=50ms")
+        daemon, model, wrong, asked = self.serve(*options), Model(), 0, 0
+        for _ in range(rounds(1)):
+            for _ in range(50):
+                target, lines = model.batch(rng, url)
+                if not lines:
+                    continue
+                reply = None
+                if rng.random() < 0.12:
+                    reply = self.kill_during(daemon, rng, target, lines)
+                    daemon = self.serve(*options)
+                if not reply or rng.random() < 0.5:  # the second time, no line changes anything
+                    reply = self.post(daemon, target, lines)
+                self.assertEqual(reply.status, 200, reply)
+                model.update(target, lines)
+            urls = [url() for _ in range(800)] + sorted(model.marks) + sorted(model.exceptions)
+            wrong += self.compare(daemon, model, urls)
+            asked += sum(len(parents(u)) for u in urls)
+            self.assertEqual(daemon.stats()["elements"], sum(map(len, model.marks.values())))
+            self.assertEqual(sorted(daemon.get("/allowed").text.split()), sorted(model.exceptions))
+        self.assertGreater(len(daemon.stats()["layer_list"]), 1)
+        self.assertLess(wrong, 5 + asked * 0.004)
+        self.post(daemon, "/remove", [(text, number) for text, ids in sorted(model.marks.items()) for number in ids])
+        self.assertEqual(daemon.stats()["elements"], 0)
+
+
+if __name__ == "__main__":
+    main()
