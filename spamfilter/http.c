@@ -187,7 +187,8 @@ static void refuse(struct spamfilter *server, struct http_request *req, enum jou
     if (failure)
         daemon_set_storage_failed(server->daemon, failure);
     if (req && failure)
-        http_problem(req, 503, "storage-failed", "restart spamfilter, then repeat the request", "%s", failure);
+        http_problem(
+            req, 503, "storage-failed", "restart spamfilter, then repeat the request", "%s", failure);
     else if (req && r == JOURNAL_NO_SPACE)
         http_problem(req, 503, "storage-full", DAEMON_FREE_DISK, "%s", disk_guard_why(server->guard));
     else if (req)

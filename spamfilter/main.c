@@ -35,7 +35,8 @@ static void on_opened(void *arg, const struct error *error)
     }
     struct marks *m = mark_store_marks(w->server.store);
     struct filter_stats s = filter_stats(m->filter);
-    log_info("marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
+    log_info(
+        "marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
     daemon_set_ready(d);
 }
 
@@ -99,7 +100,8 @@ static void register_stats(struct spamfilter *server)
     for (size_t i = 0; i < MARK_ACTIONS; i++) {
         char labels[32];
         snprintf(labels, sizeof labels, "action=\"%s\"", mark_actions[i]);
-        server->updates[i] = stats_counter(s, "updates_total", labels, "updates that changed marks or exceptions");
+        server->updates[i] =
+            stats_counter(s, "updates_total", labels, "updates that changed marks or exceptions");
     }
     stats_gauges(s, rows, NULL, server);
 }

@@ -2,7 +2,7 @@
 
 #include "base/work_thread.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 struct job {
@@ -34,8 +34,8 @@ static bool make_lines(struct mark_store *s, struct bytes lines, uint64_t start,
         const char *line = lines.ptr + at, *end = memchr(line, '\n', lines.len - at);
         struct mark_update u;
         if (!end || !mark_update_read(bytes_of(line, (size_t)(end - line)), &u)) {
-            error_set(&s->failure, FILTER_DAMAGED, "%.500s/journal: no update at offset %llu",
-                s->config.marks.dir, (unsigned long long)(start + at));
+            error_set(&s->failure, FILTER_DAMAGED, "%.500s/journal: no update at offset %" PRIu64,
+                s->config.marks.dir, start + at);
             return false;
         }
         at = (size_t)(end + 1 - lines.ptr);
@@ -60,8 +60,9 @@ static bool scan(const struct journal_scanned *frame, void *arg)
 static int open_journal(struct mark_store *s, struct error *error)
 {
     char *dir = mem_printf("%s/journal", s->config.marks.dir), text[JOURNAL_ERROR_TEXT];
-    enum journal_result r = journal_open(s->set,
-        &(struct journal_config){.dir = dir, .segment_bytes = s->config.marks.recent}, &s->journal, text, sizeof text);
+    enum journal_result r =
+        journal_open(s->set, &(struct journal_config){.dir = dir, .segment_bytes = s->config.marks.recent},
+            &s->journal, text, sizeof text);
     if (r != JOURNAL_OK)
         error_set(error, FILTER_DAMAGED, "%s", text);
     else if ((r = journal_scan(s->journal, journal_earliest(s->journal), scan, s)) != JOURNAL_OK)
@@ -77,8 +78,8 @@ static void run(void *ctx, void *arg)
     struct mark_store *s = ctx;
     struct job *job = arg;
     if (job->opens)
-        job->has_failed = marks_open(&s->marks, &s->config.marks, &job->error) != 0 ||
-                          open_journal(s, &job->error) != 0;
+        job->has_failed =
+            marks_open(&s->marks, &s->config.marks, &job->error) != 0 || open_journal(s, &job->error) != 0;
     else
         job->has_failed = marks_sync(&s->marks, &job->error) != 0;
 }

@@ -37,7 +37,8 @@ struct mark_change {
     struct mark_store *store;
     struct buf lines; /* the updates, as mark_update_append writes them */
     uint64_t start;   /* the journal's offset of the first line */
-    void (*made)(struct mark_change *c, const struct mark_update *u, enum mark_result r); /* for each line, in order */
+    void (*made)(
+        struct mark_change *c, const struct mark_update *u, enum mark_result r); /* for each line, in order */
     /* Called once. JOURNAL_OK: all updates are made. After a failure, a restart may make some of the updates. */
     void (*done)(struct mark_change *c, enum journal_result r);
 };

@@ -111,8 +111,7 @@ static enum mark_result change_exception(struct marks *m, const struct mark_upda
     return MARK_DONE;
 }
 
-enum mark_result marks_apply(
-    struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
+enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
 {
     bool is_mark = u->action == MARK_ADD || u->action == MARK_REMOVE;
     return is_mark ? change_mark(m, u, number, error) : change_exception(m, u, number);

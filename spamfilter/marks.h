@@ -68,8 +68,7 @@ enum mark_result {
     MARK_FAILED    /* storage failed; all further adds, removals and syncs fail */
 };
 /* Makes an update. If the layer of an add's id is full, the add gets an id above all others, which is stored in *u. */
-enum mark_result marks_apply(
-    struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
+enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
 /* Prepares a sync of all updates up to `number`, which marks_sync makes durable. marks_sync returns 0, or -1 with the
  * error. */
 void marks_begin_sync(struct marks *m, uint64_t number);

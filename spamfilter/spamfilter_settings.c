@@ -35,7 +35,8 @@ const struct option_row spamfilter_settings[] = {
         .min = 10,
         .max = 3600000,
         .unit = "s",
-        .help = "time between two writes of the filter's changed pages; the journal makes each update durable"},
+        .help =
+            "time between two writes of the filter's changed pages; the journal makes each update durable"},
     {.name = "shadow",
         .type = OPTION_BOOL,
         .help = "answer that no link is marked, and log and count the links that would be"},
