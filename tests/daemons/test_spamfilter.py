@@ -1,5 +1,5 @@
 """spamfilter: marks, exceptions and lines beside a model, also through kills, and the answers to bad requests."""
-# full: MILLRACE_ROUNDS=20
+# full: MILLRACE_ROUNDS=12
 import json
 import os
 import threading
