@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #define BODY_MAX ((size_t)1 << 20) /* the event loop reads the whole body at once */
-#define LINES_TYPE "application/x-ndjson"
 
 /* Errors of a line: an enum url_error, or one of these. */
 enum { LINE_BAD_ID = URL_PORT + 1, LINE_NO_ID, LINE_ABSENT, LINE_FULL };
@@ -22,51 +21,27 @@ static const struct {
     [LINE_FULL] = {409, "full", "the exceptions have 8 MiB; remove exceptions first"},
 };
 
-/* Appends the error as a line, and returns its status. */
-static int append_error(struct buf *out, int error)
+/* A request in progress. */
+struct call {
+    struct mark_change change; /* first */
+    struct spamfilter *server;
+    struct http_request *req; /* NULL: the client has disconnected */
+    struct marks *marks;
+    enum mark_action action; /* MARK_ACTIONS: a check */
+    bool is_single;
+    int status;        /* of the last line */
+    struct buf errors; /* a byte for each line of an update; URL_OK: the line is in `change` */
+    size_t at;         /* next line in `errors` */
+    struct buf out;
+};
+
+static void append_error(struct call *call, int error)
 {
     bool is_url = error < LINE_BAD_ID;
-    int status = is_url ? 400 : line_errors[error].status;
-    buf_printf(out, "{\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\"}\n", status,
+    call->status = is_url ? 400 : line_errors[error].status;
+    buf_printf(&call->out, "{\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\"}\n", call->status,
         is_url ? "bad-url" : line_errors[error].code,
         is_url ? url_strerror((enum url_error)error) : line_errors[error].detail);
-    return status;
-}
-
-static void reply_lines(struct http_request *req, bool is_single, int status, struct buf *out)
-{
-    const char *type = status == 200 ? "application/json" : "application/problem+json";
-    http_reply_buf(req, is_single ? status : 200, is_single ? type : LINES_TYPE, out);
-}
-
-/* Takes the next line without its line end. */
-static bool next_line(struct bytes *text, struct bytes *line)
-{
-    if (text->len == 0)
-        return false;
-    const char *end = memchr(text->ptr, '\n', text->len);
-    size_t len = end ? (size_t)(end - text->ptr) + 1 : text->len;
-    *line = bytes_without_line_end(bytes_of(text->ptr, len));
-    *text = bytes_of(text->ptr + len, text->len - len);
-    return true;
-}
-
-/* Stores url=, or the body, and returns the marks. Replies with the error and returns NULL if the marks are not open yet, or
- * the request has no URL. */
-static struct marks *begin_request(
-    struct spamfilter *server, struct http_request *req, struct bytes *urls, bool *is_single)
-{
-    struct marks *m = mark_store_marks(server->store);
-    *is_single = http_param(req, "url", urls);
-    if (!*is_single)
-        *urls = http_body(req);
-    if (!m)
-        http_problem(req, 503, "not-ready", "try again", "opening the marks");
-    else if (!*is_single && urls->len == 0)
-        http_problem(req, 400, "missing-url", "give url=, or a URL in each line of the body", "no URL");
-    else
-        return m;
-    return NULL;
 }
 
 static void append_member(struct buf *out, const char *name, struct bytes text)
@@ -86,89 +61,96 @@ static void note_shadow(struct spamfilter *server, const struct mark_verdict *v)
         LOG_B("link", buf_bytes(&server->form.text)));
 }
 
-/* Appends the verdict on a URL, and returns the status. */
-static int check_url(struct spamfilter *server, const struct marks *m, struct bytes url, struct buf *out)
+static void append_verdict(struct call *call)
 {
-    enum url_error error = url_normalize(url, &server->form);
-    stats_add(server->checks, 1);
-    if (error != URL_OK)
-        return append_error(out, error);
-    struct mark_verdict v = marks_check(m, &server->form);
+    struct spamfilter *server = call->server;
+    struct mark_verdict v = marks_check(call->marks, &server->form);
     bool is_found = v.match.len > 0, is_marked = is_found && !server->is_shadow;
     stats_add(server->marked, is_marked);
     stats_add(server->exact, v.is_exact);
     stats_add(server->allowed, v.allowed.len > 0);
-    buf_append_str(out, is_marked ? "{\"marked\":true" : "{\"marked\":false");
+    buf_append_str(&call->out, is_marked ? "{\"marked\":true" : "{\"marked\":false");
     if (is_found) {
-        append_member(out, "match", v.match);
-        buf_append_str(out, v.is_exact ? ",\"exact\":true" : ",\"exact\":false");
+        append_member(&call->out, "match", v.match);
+        buf_append_str(&call->out, v.is_exact ? ",\"exact\":true" : ",\"exact\":false");
     }
     if (is_found && !is_marked) {
-        buf_append_str(out, ",\"shadow\":true");
+        buf_append_str(&call->out, ",\"shadow\":true");
         note_shadow(server, &v);
     }
     if (v.allowed.len > 0)
-        append_member(out, "allowed", v.allowed);
-    buf_append_str(out, "}\n");
-    return 200;
+        append_member(&call->out, "allowed", v.allowed);
+    buf_append_str(&call->out, "}\n");
 }
 
-static void check(struct http_request *req, void *ctx)
+/* Appends the update of a form to the change. Returns URL_OK, or the error of the line. */
+static int append_update(struct call *call, const struct url_form *form, uint64_t id)
 {
-    struct spamfilter *server = ctx;
-    struct bytes urls, url;
-    struct buf out = {0};
-    bool is_single;
-    int status = 200;
-    const struct marks *m = begin_request(server, req, &urls, &is_single);
-    if (!m)
+    struct bytes parents[URL_PARENTS_MAX];
+    url_parents(form, parents);
+    if (call->action == MARK_ADD && id == 0)
+        id = marks_new_id(call->marks, (uint64_t)clock_wall());
+    if (call->action == MARK_REMOVE && id == 0 && (id = marks_recent_id(call->marks, parents[0])) == 0)
+        return LINE_NO_ID;
+    if (call->action == MARK_ALLOW && call->marks->exceptions.bytes >= MARKS_EXCEPTIONS_MAX)
+        return LINE_FULL;
+    mark_update_append(&(struct mark_update){call->action, id, parents[0]}, &call->change.lines);
+    return URL_OK;
+}
+
+/* Answers a check, or adds an update to the change. */
+static void take_url(struct call *call, struct bytes url, uint64_t id, bool is_bad_id)
+{
+    struct url_form *form = &call->server->form;
+    int error = is_bad_id ? LINE_BAD_ID : (int)url_normalize(url, form);
+    if (call->action < MARK_ACTIONS) {
+        error = error == URL_OK ? append_update(call, form, id) : error;
+        buf_append_char(&call->errors, (char)error);
         return;
-    if (is_single)
-        status = check_url(server, m, urls, &out);
+    }
+    stats_add(call->server->checks, 1);
+    if (error == URL_OK)
+        append_verdict(call);
     else
-        while (next_line(&urls, &url))
-            check_url(server, m, url, &out);
-    reply_lines(req, is_single, status, &out);
-    buf_free(&out);
+        append_error(call, error);
 }
 
-/* A request that updates marks. */
-struct update_call {
-    struct mark_change change; /* first */
-    struct spamfilter *server;
-    struct http_request *req; /* NULL: the client has disconnected */
-    enum mark_action action;
-    bool is_single;
-    int status;        /* of the last line */
-    struct buf errors; /* a byte for each line; URL_OK: the line is an update of `change` */
-    size_t at;         /* next line in `errors` */
-    struct buf out;
-};
-
-static void free_call(struct update_call *call)
+/* In an add or a removal, a tab and the id may follow the URL. */
+static void take_line(struct call *call, struct bytes line)
 {
-    buf_free(&call->change.lines);
-    buf_free(&call->errors);
-    buf_free(&call->out);
-    free(call);
+    uint64_t id = 0;
+    bool has_ids = call->action == MARK_ADD || call->action == MARK_REMOVE;
+    const char *tab = has_ids && line.len > 0 ? memrchr(line.ptr, '\t', line.len) : NULL;
+    struct bytes text = tab ? bytes_of(tab + 1, (size_t)(line.ptr + line.len - tab - 1)) : BYTES_NONE;
+    bool is_bad = tab && (!bytes_to_u64(text, &id) || id == 0 || id > MARK_ID_MAX);
+    take_url(call, tab ? bytes_of(line.ptr, (size_t)(tab - line.ptr)) : line, id, is_bad);
+}
+
+static void take_lines(struct call *call, struct bytes text)
+{
+    for (size_t len; text.len > 0; text = bytes_of(text.ptr + len, text.len - len)) {
+        const char *end = memchr(text.ptr, '\n', text.len);
+        len = end ? (size_t)(end - text.ptr) + 1 : text.len;
+        take_line(call, bytes_without_line_end(bytes_of(text.ptr, len)));
+    }
 }
 
 /* Appends the errors of the lines before the next update. */
-static void append_errors(struct update_call *call)
+static void append_errors(struct call *call)
 {
     for (; call->at < call->errors.len && call->errors.ptr[call->at] != URL_OK; call->at++)
-        call->status = append_error(&call->out, call->errors.ptr[call->at]);
+        append_error(call, call->errors.ptr[call->at]);
 }
 
 static void on_made(struct mark_change *change, const struct mark_update *u, enum mark_result r)
 {
     static const char *const made[MARK_ACTIONS] = {"added", "removed", "allowed", "disallowed"};
-    struct update_call *call = (struct update_call *)change;
+    struct call *call = (struct call *)change;
     append_errors(call);
     call->at++;
     stats_add(call->server->updates[u->action], r == MARK_DONE);
     if (r == MARK_ABSENT) {
-        call->status = append_error(&call->out, LINE_ABSENT);
+        append_error(call, LINE_ABSENT);
         return;
     }
     call->status = 200;
@@ -195,119 +177,85 @@ static void refuse(struct spamfilter *server, struct http_request *req, enum jou
         http_problem(req, 503, "overloaded", "try again", "%s", journal_strerror(r));
 }
 
+/* Replies and frees the call. */
 static void on_done(struct mark_change *change, enum journal_result r)
 {
-    struct update_call *call = (struct update_call *)change;
+    struct call *call = (struct call *)change;
     append_errors(call);
     if (r != JOURNAL_OK)
         refuse(call->server, call->req, r);
+    else if (call->req && !call->is_single)
+        http_reply_buf(call->req, 200, "application/x-ndjson", &call->out);
     else if (call->req)
-        reply_lines(call->req, call->is_single, call->status, &call->out);
-    free_call(call);
+        http_reply_buf(call->req, call->status,
+            call->status == 200 ? "application/json" : "application/problem+json", &call->out);
+    buf_free(&call->change.lines);
+    buf_free(&call->errors);
+    buf_free(&call->out);
+    free(call);
 }
 
 static void on_gone(struct http_request *req, void *arg)
 {
     (void)req;
-    ((struct update_call *)arg)->req = NULL;
+    ((struct call *)arg)->req = NULL;
 }
 
-/* Cuts off and stores the id after the last tab of a line. *id stays 0 without an id. */
-static bool take_id(struct bytes *line, uint64_t *id)
+static void store_change(struct call *call)
 {
-    size_t tab = line->len;
-    while (tab > 0 && line->ptr[tab - 1] != '\t')
-        tab--;
-    if (tab == 0)
-        return true;
-    struct bytes text = bytes_of(line->ptr + tab, line->len - tab);
-    line->len = tab - 1;
-    return bytes_to_u64(text, id) && *id > 0 && *id <= MARK_ID_MAX;
-}
-
-/* Appends the update of a URL to the change. Returns URL_OK, or the error of the line. */
-static int append_update(struct update_call *call, struct marks *m, struct bytes url, uint64_t id)
-{
-    struct url_form *form = &call->server->form;
-    struct bytes parents[URL_PARENTS_MAX];
-    enum url_error error = url_normalize(url, form);
-    if (error != URL_OK)
-        return error;
-    url_parents(form, parents);
-    if (call->action == MARK_ADD && id == 0)
-        id = marks_new_id(m, (uint64_t)clock_wall());
-    if (call->action == MARK_REMOVE && id == 0 && (id = marks_recent_id(m, parents[0])) == 0)
-        return LINE_NO_ID;
-    if (call->action == MARK_ALLOW && m->exceptions.bytes >= MARKS_EXCEPTIONS_MAX)
-        return LINE_FULL;
-    mark_update_append(&(struct mark_update){call->action, id, parents[0]}, &call->change.lines);
-    return URL_OK;
-}
-
-static void append_updates(struct update_call *call, struct marks *m, struct bytes urls)
-{
-    struct bytes line;
-    bool has_ids = call->action == MARK_ADD || call->action == MARK_REMOVE;
-    while (next_line(&urls, &line)) {
-        uint64_t id = 0;
-        bool is_good = !has_ids || take_id(&line, &id);
-        buf_append_char(&call->errors, (char)(is_good ? append_update(call, m, line, id) : LINE_BAD_ID));
-    }
-}
-
-static void update(struct http_request *req, struct spamfilter *server, enum mark_action action)
-{
-    struct bytes urls;
-    bool is_single;
-    uint64_t id = 0;
-    struct marks *m = begin_request(server, req, &urls, &is_single);
-    if (!m || !http_param_u64(req, "id", 0, 1, MARK_ID_MAX, &id))
-        return;
-    struct update_call *call = mem_zalloc(sizeof *call);
-    *call = (struct update_call){.change = {.made = on_made, .done = on_done},
-        .server = server,
-        .req = req,
-        .action = action,
-        .is_single = is_single};
-    if (is_single)
-        buf_append_char(&call->errors, (char)append_update(call, m, urls, id));
-    else
-        append_updates(call, m, urls);
-    enum journal_result r = JOURNAL_OK;
-    if (call->change.lines.len == 0) {
-        on_done(&call->change, r);
-        return;
-    }
-    http_on_gone(req, on_gone, call);
-    r = disk_guard_refuses(server->guard) ? JOURNAL_NO_SPACE
-                                          : mark_store_change(server->store, &call->change, clock_wall());
+    struct spamfilter *server = call->server;
+    enum journal_result r = JOURNAL_NO_SPACE;
+    http_on_gone(call->req, on_gone, call);
+    if (!disk_guard_refuses(server->guard))
+        r = mark_store_change(server->store, &call->change, clock_wall());
     if (r != JOURNAL_OK)
         on_done(&call->change, r);
 }
 
-static void add(struct http_request *req, void *ctx)
+/* Returns the action with the name of the route, or MARK_ACTIONS. */
+static enum mark_action action_of(const struct http_request *req)
 {
-    update(req, ctx, MARK_ADD);
+    size_t i = 0;
+    while (i < MARK_ACTIONS && strcmp(http_path(req) + 1, mark_actions[i]) != 0)
+        i++;
+    return (enum mark_action)i;
 }
 
-static void remove_mark(struct http_request *req, void *ctx)
-{
-    update(req, ctx, MARK_REMOVE);
-}
-
-static void allow(struct http_request *req, void *ctx)
+static void serve_urls(struct http_request *req, void *ctx)
 {
     struct spamfilter *server = ctx;
-    update(req, server, http_method(req) == HTTP_POST_ ? MARK_ALLOW : MARK_DISALLOW);
+    struct bytes url;
+    uint64_t id;
+    bool is_single = http_param(req, "url", &url);
+    if (!is_single && http_body(req).len == 0) {
+        http_problem(req, 400, "missing-url", "give url=, or a URL in each line of the body", "no URL");
+        return;
+    }
+    if (!http_param_u64(req, "id", 0, 1, MARK_ID_MAX, &id))
+        return;
+    struct call *call = mem_zalloc(sizeof *call);
+    *call = (struct call){.change = {.made = on_made, .done = on_done},
+        .server = server,
+        .req = req,
+        .marks = mark_store_marks(server->store),
+        .action = action_of(req),
+        .is_single = is_single,
+        .status = 200};
+    if (is_single)
+        take_url(call, url, id, false);
+    else
+        take_lines(call, http_body(req));
+    if (call->change.lines.len > 0)
+        store_change(call);
+    else
+        on_done(&call->change, JOURNAL_OK);
 }
 
 static void allowed(struct http_request *req, void *ctx)
 {
     struct spamfilter *server = ctx;
-    const struct marks *m = mark_store_marks(server->store);
     struct buf out = {0};
-    if (m)
-        marks_append_exceptions(m, &out);
+    marks_append_exceptions(mark_store_marks(server->store), &out);
     http_reply_buf(req, 200, NULL, &out);
     buf_free(&out);
 }
@@ -315,12 +263,12 @@ static void allowed(struct http_request *req, void *ctx)
 void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
 {
     const struct spamfilter *server = ctx;
-    const struct marks *m = server ? mark_store_marks(server->store) : NULL;
-    if (!m || !json)
+    if (!server || !json)
         return;
+    const struct filter *f = mark_store_marks(server->store)->filter;
     buf_append_str(out, ",\"layer_list\":[");
-    for (size_t i = 0; i < filter_stats(m->filter).layers; i++) {
-        struct filter_layer_stats l = filter_layer_stats(m->filter, i);
+    for (size_t i = 0; i < filter_stats(f).layers; i++) {
+        struct filter_layer_stats l = filter_layer_stats(f, i);
         buf_printf(out,
             "%s{\"first_id\":%" PRIu64 ",\"elements\":%" PRIu64 ",\"capacity\":%" PRIu64 ",\"bytes\":%" PRIu64
             ",\"false_positive_rate\":%.9f}",
@@ -329,21 +277,22 @@ void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
     buf_append_char(out, ']');
 }
 
-#define LINES_ROUTE(path_, methods_, flags_, handler_, params_, help_)                                       \
+#define URLS_ROUTE(path_, methods_, flags_, params_, help_)                                                  \
     {                                                                                                        \
         .path = (path_), .methods = (methods_), .flags = (flags_) | HTTP_ROUTE_DECODES_BODY,                 \
-        .max_body = BODY_MAX, .handler = (handler_), .params = (params_), .help = (help_)                    \
+        .max_body = BODY_MAX, .handler = serve_urls, .params = (params_), .help = (help_)                    \
     }
 
 const struct http_route spamfilter_routes[] = {
-    LINES_ROUTE("/check", HTTP_GET_ | HTTP_POST_, 0, check, "url",
-        "whether url= is marked; POST: each line of the body"),
-    LINES_ROUTE("/add", HTTP_POST_, HTTP_ROUTE_WRITES, add, "url id",
+    URLS_ROUTE(
+        "/check", HTTP_GET_ | HTTP_POST_, 0, "url", "whether url= is marked; POST: each line of the body"),
+    URLS_ROUTE("/add", HTTP_POST_, HTTP_ROUTE_WRITES, "url id",
         "mark url=; id= rises with time; or lines URL or URL<TAB>ID in the body"),
-    LINES_ROUTE("/remove", HTTP_POST_, HTTP_ROUTE_WRITES, remove_mark, "url id",
+    URLS_ROUTE("/remove", HTTP_POST_, HTTP_ROUTE_WRITES, "url id",
         "remove the mark of url= that was added with id=; or lines as for /add"),
-    LINES_ROUTE("/allow", HTTP_POST_ | HTTP_DELETE_, HTTP_ROUTE_WRITES, allow, "url",
-        "exempt url= or each line of the body from marks; DELETE ends exceptions"),
+    URLS_ROUTE(
+        "/allow", HTTP_POST_, HTTP_ROUTE_WRITES, "url", "exempt url= or each line of the body from marks"),
+    URLS_ROUTE("/disallow", HTTP_POST_, HTTP_ROUTE_WRITES, "url", "end the exception of url= or each line"),
     HTTP_ROUTE("/allowed", HTTP_GET_, 0, allowed, "", "the exceptions, one a line"),
     {.path = NULL},
 };

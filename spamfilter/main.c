@@ -22,24 +22,6 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
 
-static const char damaged[] = "delete the directory and add the marks again, or restore it from a backup";
-
-static void on_opened(void *arg, const struct error *error)
-{
-    struct wiring *w = arg;
-    struct daemon *d = w->server.daemon;
-    if (error) {
-        daemon_give_up(d, error->code == FILTER_FAILED ? EX_TEMPFAIL : EX_CONFIG, "cannot open the marks",
-            error->code == FILTER_FAILED ? DAEMON_REPAIR_DISK : damaged, error->text);
-        return;
-    }
-    struct marks *m = mark_store_marks(w->server.store);
-    struct filter_stats s = filter_stats(m->filter);
-    log_info(
-        "marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
-    daemon_set_ready(d);
-}
-
 static void on_store(void *arg)
 {
     struct wiring *w = arg;
@@ -57,28 +39,25 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         daemon_set_storage_failed(w->server.daemon, failure);
 }
 
-static struct filter_stats stats_of(void *ctx)
+static struct marks *marks_of(void *ctx)
 {
-    const struct spamfilter *server = ctx;
-    const struct marks *m = mark_store_marks(server->store);
-    return m ? filter_stats(m->filter) : (struct filter_stats){0};
+    struct spamfilter *server = ctx;
+    return mark_store_marks(server->store);
 }
 
 static double elements(void *ctx)
 {
-    return (double)stats_of(ctx).members;
+    return (double)filter_stats(marks_of(ctx)->filter).members;
 }
 
 static double false_positive_rate(void *ctx)
 {
-    return stats_of(ctx).rate;
+    return filter_stats(marks_of(ctx)->filter).rate;
 }
 
 static double exceptions(void *ctx)
 {
-    const struct spamfilter *server = ctx;
-    const struct marks *m = mark_store_marks(server->store);
-    return m ? (double)HASH_COUNT(m->exceptions.oldest) : 0;
+    return (double)HASH_COUNT(marks_of(ctx)->exceptions.oldest);
 }
 
 static void register_stats(struct spamfilter *server)
@@ -106,34 +85,45 @@ static void register_stats(struct spamfilter *server)
     stats_gauges(s, rows, NULL, server);
 }
 
-static int start(struct daemon *d, void **ctx, struct error *error)
+static int open_store(struct wiring *w, struct options *o, struct error *error)
 {
-    struct options *o = daemon_options(d);
     struct mark_store_config config = {.sync_every = options_int(o, "sync_every") * USEC_PER_MSEC,
         .notify = loop_notify_defer,
-        .opened = on_opened};
-    usec_t tick = config.sync_every < TICK_MAX ? config.sync_every : TICK_MAX;
+        .notify_arg = w->notify};
     if (spamfilter_read_settings(o, &config.marks, error) != 0)
         return EX_CONFIG;
     if (daemon_lock_directory(config.marks.dir, error) != 0)
         return daemon_start_status(errno);
+    w->server.store = mark_store_open(&config, error);
+    if (w->server.store || error->code == FILTER_FAILED)
+        return w->server.store ? 0 : EX_TEMPFAIL;
+    error_set(error, FILTER_DAMAGED,
+        "%s; restore the directory from a backup, or delete it and add the marks again", error->text);
+    return EX_CONFIG;
+}
+
+static int start(struct daemon *d, void **ctx, struct error *error)
+{
+    struct options *o = daemon_options(d);
     struct wiring *w = mem_zalloc(sizeof *w);
     *ctx = w;
     w->server.daemon = d;
     w->server.is_shadow = options_bool(o, "shadow");
     rate_limit_init(&w->server.log_limit, SHADOW_LOG_RATE);
     w->notify = loop_notify_new(daemon_base(d), on_store, w);
-    config.notify_arg = w->notify;
-    config.arg = w;
-    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "opening the marks");
-    w->server.store = mark_store_new(&config, error);
-    if (!w->server.store)
-        return EX_TEMPFAIL;
+    int status = open_store(w, o, error);
+    if (status != 0)
+        return status;
     register_stats(&w->server);
-    w->server.guard = disk_guard_new(
-        &(struct disk_guard_config){.daemon = d, .dir = config.marks.dir, .what = "updates of marks"});
+    w->server.guard = disk_guard_new(&(struct disk_guard_config){
+        .daemon = d, .dir = options_string(o, "data_dir"), .what = "updates of marks"});
+    usec_t every = options_int(o, "sync_every") * USEC_PER_MSEC, tick = every < TICK_MAX ? every : TICK_MAX;
     w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
     event_add(w->tick, &(struct timeval){tick / USEC_PER_SEC, tick % USEC_PER_SEC});
+    struct filter_stats s = filter_stats(marks_of(w)->filter);
+    log_info(
+        "marks opened", LOG_U("elements", s.members), LOG_U("layers", s.layers), LOG_U("bytes", s.bytes));
+    daemon_set_ready(d);
     return 0;
 }
 
@@ -145,7 +135,7 @@ static void stop(void *ctx)
     if (w->tick)
         event_free(w->tick);
     disk_guard_free(&w->server.guard);
-    mark_store_free(&w->server.store);
+    mark_store_close(&w->server.store);
     loop_notify_free(&w->notify);
     url_form_free(&w->server.form);
     free(w);

@@ -5,23 +5,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct job {
-    bool opens; /* false: a sync */
-    bool has_failed;
-    uint64_t through; /* offset up to which the sync makes updates durable */
-    struct error error;
-};
-
 struct mark_store {
     struct mark_store_config config;
     struct marks marks;
     struct journal_set *set;
     struct journal *journal;
     struct work_thread *thread;
-    struct job job;
-    bool is_working, is_open;
+    bool is_syncing;
+    struct error sync_error;              /* of the sync in progress; code 0: none */
     STAILQ_HEAD(, mark_change) committed; /* not yet made */
-    uint64_t made, synced;                /* offsets */
+    uint64_t made, synced, syncing;       /* offsets: `syncing` is the end of the sync in progress */
     uint64_t unsynced;                    /* updates */
     usec_t synced_at;
     struct error failure; /* code 0: none */
@@ -63,35 +56,27 @@ static int open_journal(struct mark_store *s, struct error *error)
     enum journal_result r =
         journal_open(s->set, &(struct journal_config){.dir = dir, .segment_bytes = s->config.marks.recent},
             &s->journal, text, sizeof text);
+    bool is_open = r == JOURNAL_OK;
+    if (is_open)
+        r = journal_scan(s->journal, journal_earliest(s->journal), scan, s);
     if (r != JOURNAL_OK)
-        error_set(error, FILTER_DAMAGED, "%s", text);
-    else if ((r = journal_scan(s->journal, journal_earliest(s->journal), scan, s)) != JOURNAL_OK)
-        error_set(error, FILTER_DAMAGED, "%.500s: %s", dir, journal_strerror(r));
+        error_set(error, r == JOURNAL_DAMAGED || r == JOURNAL_VERSION ? FILTER_DAMAGED : FILTER_FAILED,
+            "%.500s: %s", dir, is_open ? journal_strerror(r) : text);
     else if (s->failure.code != 0)
         *error = s->failure;
     free(dir);
     return r != JOURNAL_OK || s->failure.code != 0;
 }
 
-static void run(void *ctx, void *arg)
+static void sync_marks(void *ctx, void *arg)
 {
     struct mark_store *s = ctx;
-    struct job *job = arg;
-    if (job->opens)
-        job->has_failed =
-            marks_open(&s->marks, &s->config.marks, &job->error) != 0 || open_journal(s, &job->error) != 0;
-    else
-        job->has_failed = marks_sync(&s->marks, &job->error) != 0;
+    (void)arg;
+    s->sync_error.code = 0;
+    marks_sync(&s->marks, &s->sync_error);
 }
 
-static void begin(struct mark_store *s, bool opens)
-{
-    s->job = (struct job){.opens = opens, .through = s->made};
-    s->is_working = true;
-    work_thread_start(s->thread, &s->job);
-}
-
-struct mark_store *mark_store_new(const struct mark_store_config *config, struct error *error)
+struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error)
 {
     struct mark_store *s = mem_zalloc(sizeof *s);
     s->config = *config;
@@ -99,34 +84,33 @@ struct mark_store *mark_store_new(const struct mark_store_config *config, struct
     s->set = journal_set_new(
         &(struct journal_set_config){.notify = config->notify, .notify_arg = config->notify_arg});
     s->thread = work_thread_new(&(struct work_thread_config){
-        .run = run, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
-    if (s->thread) {
-        begin(s, true);
-    } else {
-        error_errno(error, -1, "cannot start a thread");
-        mark_store_free(&s);
-    }
-    return s;
+        .run = sync_marks, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
+    if (!s->thread)
+        error_errno(error, FILTER_FAILED, "cannot start a thread");
+    else if (marks_open(&s->marks, &config->marks, error) == 0 && open_journal(s, error) == 0)
+        return s;
+    mark_store_close(&s);
+    return NULL;
 }
 
 /* Makes the committed changes, unless a sync reads the marks. */
 static void make_changes(struct mark_store *s)
 {
     struct mark_change *c;
-    while (!s->is_working && (c = STAILQ_FIRST(&s->committed))) {
+    while (!s->is_syncing && (c = STAILQ_FIRST(&s->committed))) {
         STAILQ_REMOVE_HEAD(&s->committed, link);
         bool is_made = s->failure.code == 0 && make_lines(s, buf_bytes(&c->lines), c->start, c);
         c->done(c, is_made ? JOURNAL_OK : JOURNAL_LATCHED);
     }
 }
 
-void mark_store_free(struct mark_store **sp)
+void mark_store_close(struct mark_store **sp)
 {
     struct mark_store *s = *sp;
     if (!s)
         return;
     work_thread_free(&s->thread);
-    s->is_working = false;
+    s->is_syncing = false;
     journal_set_free(&s->set);
     make_changes(s);
     marks_close(&s->marks);
@@ -161,48 +145,41 @@ static void trim(struct mark_store *s)
     journal_trim(s->journal, recent < s->synced ? recent : s->synced);
 }
 
-static void end_job(struct mark_store *s)
-{
-    s->is_working = false;
-    if (s->job.opens) {
-        s->is_open = !s->job.has_failed;
-        s->config.opened(s->config.arg, s->is_open ? NULL : &s->job.error);
-    } else if (s->job.has_failed) {
-        s->failure = s->job.error;
-    } else {
-        s->synced = s->job.through;
-        trim(s);
-    }
-}
-
 void mark_store_poll(struct mark_store *s)
 {
-    if (work_thread_done(s->thread))
-        end_job(s);
-    if (s->is_open)
-        journal_set_poll(s->set);
+    if (s->is_syncing && work_thread_done(s->thread)) {
+        s->is_syncing = false;
+        s->failure = s->sync_error;
+        if (s->failure.code == 0) {
+            s->synced = s->syncing;
+            trim(s);
+        }
+    }
+    journal_set_poll(s->set);
     make_changes(s);
 }
 
 void mark_store_tick(struct mark_store *s, usec_t now)
 {
     bool is_due = s->unsynced >= MARK_STORE_UNSYNCED || now - s->synced_at >= s->config.sync_every;
-    if (!s->is_open || s->is_working || s->failure.code != 0 || s->unsynced == 0 || !is_due)
+    if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due)
         return;
     s->unsynced = 0;
     s->synced_at = now;
+    s->syncing = s->made;
+    s->is_syncing = true;
     marks_begin_sync(&s->marks, s->made);
-    begin(s, false);
+    work_thread_start(s->thread, s);
 }
 
 struct marks *mark_store_marks(struct mark_store *s)
 {
-    return s->is_open ? &s->marks : NULL;
+    return &s->marks;
 }
 
 const char *mark_store_failure(const struct mark_store *s)
 {
     if (s->failure.code != 0)
         return s->failure.text;
-    return s->is_open && journal_is_latched(s->journal) ? journal_failure(s->journal) : NULL;
+    return journal_is_latched(s->journal) ? journal_failure(s->journal) : NULL;
 }

@@ -22,13 +22,10 @@
 struct mark_store;
 
 struct mark_store_config {
-    struct marks_config marks; /* the texts are valid until mark_store_free */
+    struct marks_config marks; /* the texts are valid until mark_store_close */
     usec_t sync_every;
     void (*notify)(void *arg); /* makes the loop call mark_store_poll */
     void *notify_arg;
-    /* Called once by mark_store_poll. error NULL: the store is open. */
-    void (*opened)(void *arg, const struct error *error);
-    void *arg;
 };
 
 /* A request to update marks. The caller owns the struct until `done`, which may free it. */
@@ -43,16 +40,16 @@ struct mark_change {
     void (*done)(struct mark_change *c, enum journal_result r);
 };
 
-/* Opens the files in a thread. */
-struct mark_store *mark_store_new(const struct mark_store_config *config, struct error *error);
+/* Returns NULL with the error, whose code is an enum filter_result. Blocks while it makes the journal's updates again. */
+struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error);
 /* Commits and answers pending changes, but does not sync the marks. *s may be NULL. */
-void mark_store_free(struct mark_store **s);
+void mark_store_close(struct mark_store **s);
 /* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. */
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now);
 void mark_store_poll(struct mark_store *s);
 /* Starts a sync if one is due. Call about once a second with the monotonic time. */
 void mark_store_tick(struct mark_store *s, usec_t now);
-struct marks *mark_store_marks(struct mark_store *s); /* NULL: not open yet */
+struct marks *mark_store_marks(struct mark_store *s);
 /* The reason why updates fail until a restart, or NULL. */
 const char *mark_store_failure(const struct mark_store *s);
 

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 
-from harness import UNREACHABLE, MillraceTest, main, query, request, rounds, seeded
+from harness import UNREACHABLE, MillraceTest, main, query, rounds, seeded
 
 LINES = "application/x-ndjson"
 
@@ -60,7 +60,7 @@ class TestOneUrl(SpamfilterTest):
         self.assertEqual(d.get("/allowed").text, "ok.bad.example\nboth.example\n")
         self.assertEqual(d.post("/allow?url=both.example").json()["result"], "repeated")
         for status, code in ((200, None), (404, "absent")):
-            reply = request(d.url, "DELETE", "/allow?url=both.example")
+            reply = d.post("/disallow?url=both.example")
             self.assertEqual((reply.status, reply.json().get("code")), (status, code))
         self.assertEqual(self.check(d, "both.example")["match"], "both.example")
 
@@ -189,9 +189,8 @@ class Model:
 
 class TestModel(SpamfilterTest):
     def post(self, daemon, target, lines):
-        method, target = ("DELETE", "/allow") if target == "/disallow" else ("POST", target)
         body = "\n".join("%s\t%d" % line if line[1] else line[0] for line in lines)
-        return request(daemon.url, method, target, body)
+        return daemon.post(target, body)
 
     def compare(self, daemon, model, urls):
         """Every mark and exception decides as in the model. Returns the number of false positives."""
