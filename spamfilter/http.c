@@ -6,19 +6,21 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BODY_MAX ((size_t)1 << 20) /* the event loop reads the whole body at once */
+#define BODY_MAX ((size_t)1 << 20)
+#define LINES_MAX 10000 /* the event loop reads all lines at once */
 
 /* Errors of a line: an enum url_error, or one of these. */
-enum { LINE_BAD_ID = URL_PORT + 1, LINE_NO_ID, LINE_ABSENT, LINE_FULL };
+enum { LINE_FORM = URL_PORT + 1, LINE_BAD_ID, LINE_NO_ID, LINE_ABSENT, LINE_FULL };
 
 static const struct {
     int status;
     const char *code, *detail;
 } line_errors[] = {
-    [LINE_BAD_ID] = {400, "bad-id", "the id is not a number from 1 to 9007199254740991"},
+    [LINE_FORM] = {400, "bad-url", "a line of the body is a URL without url="},
+    [LINE_BAD_ID] = {400, "bad-id", "the id is not a number from 1 to 4503599627370496 (2^52)"},
     [LINE_NO_ID] = {409, "id-required", "the exact table does not have this mark; give the id of its add"},
     [LINE_ABSENT] = {404, "absent", "this mark with this id, or this exception, does not exist"},
-    [LINE_FULL] = {409, "full", "the exceptions have 8 MiB; remove exceptions first"},
+    [LINE_FULL] = {409, "full", "the exceptions take 64 MiB of memory; remove exceptions first"},
 };
 
 /* A request in progress. */
@@ -37,7 +39,7 @@ struct call {
 
 static void append_error(struct call *call, int error)
 {
-    bool is_url = error < LINE_BAD_ID;
+    bool is_url = error < LINE_FORM;
     call->status = is_url ? 400 : line_errors[error].status;
     buf_printf(&call->out, "{\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\"}\n", call->status,
         is_url ? "bad-url" : line_errors[error].code,
@@ -58,7 +60,7 @@ static void note_shadow(struct spamfilter *server, const struct mark_verdict *v)
         return;
     rate_limit_spend(&server->log_limit, 1, now);
     log_info("shadow: a link would be marked", LOG_B("match", v->match),
-        LOG_B("link", buf_bytes(&server->form.text)));
+        LOG_B("host", bytes_of(server->form.text.ptr, server->form.host)));
 }
 
 static void append_verdict(struct call *call)
@@ -67,13 +69,15 @@ static void append_verdict(struct call *call)
     struct mark_verdict v = marks_check(call->marks, &server->form);
     bool is_found = v.match.len > 0, is_marked = is_found && !server->is_shadow;
     stats_add(server->marked, is_marked);
-    stats_add(server->exact, v.is_exact);
+    stats_add(server->exact, v.id > 0);
     stats_add(server->allowed, v.allowed.len > 0);
     buf_append_str(&call->out, is_marked ? "{\"marked\":true" : "{\"marked\":false");
     if (is_found) {
         append_member(&call->out, "match", v.match);
-        buf_append_str(&call->out, v.is_exact ? ",\"exact\":true" : ",\"exact\":false");
+        buf_append_str(&call->out, v.id > 0 ? ",\"exact\":true" : ",\"exact\":false");
     }
+    if (v.id > 0)
+        buf_printf(&call->out, ",\"id\":%" PRIu64, v.id);
     if (is_found && !is_marked) {
         buf_append_str(&call->out, ",\"shadow\":true");
         note_shadow(server, &v);
@@ -83,26 +87,38 @@ static void append_verdict(struct call *call)
     buf_append_str(&call->out, "}\n");
 }
 
+static bool takes_ids(enum mark_action action)
+{
+    return action == MARK_ADD || action == MARK_REMOVE;
+}
+
+static uint64_t id_max(enum mark_action action)
+{
+    return action == MARK_ADD ? MARK_NEW_ID_MAX : MARK_ID_MAX;
+}
+
 /* Appends the update of a form to the change. Returns URL_OK, or the error of the line. */
 static int append_update(struct call *call, const struct url_form *form, uint64_t id)
 {
     struct bytes parents[URL_PARENTS_MAX];
     url_parents(form, parents);
+    if (takes_ids(call->action) && id == 0)
+        id = marks_recent_id(call->marks, parents[0]);
+    if (call->action == MARK_REMOVE && id == 0)
+        return LINE_NO_ID;
     if (call->action == MARK_ADD && id == 0)
         id = marks_new_id(call->marks, (uint64_t)clock_wall());
-    if (call->action == MARK_REMOVE && id == 0 && (id = marks_recent_id(call->marks, parents[0])) == 0)
-        return LINE_NO_ID;
     if (call->action == MARK_ALLOW && call->marks->exceptions.bytes >= MARKS_EXCEPTIONS_MAX)
         return LINE_FULL;
     mark_update_append(&(struct mark_update){call->action, id, parents[0]}, &call->change.lines);
     return URL_OK;
 }
 
-/* Answers a check, or adds an update to the change. */
-static void take_url(struct call *call, struct bytes url, uint64_t id, bool is_bad_id)
+/* Answers a check, or adds an update to the change. `error`: of the line, or URL_OK. */
+static void take_url(struct call *call, struct bytes url, uint64_t id, int error)
 {
     struct url_form *form = &call->server->form;
-    int error = is_bad_id ? LINE_BAD_ID : (int)url_normalize(url, form);
+    error = error == URL_OK ? (int)url_normalize(url, form) : error;
     if (call->action < MARK_ACTIONS) {
         error = error == URL_OK ? append_update(call, form, id) : error;
         buf_append_char(&call->errors, (char)error);
@@ -115,24 +131,17 @@ static void take_url(struct call *call, struct bytes url, uint64_t id, bool is_b
         append_error(call, error);
 }
 
-/* In an add or a removal, a tab and the id may follow the URL. */
-static void take_line(struct call *call, struct bytes line)
+/* In an add or a removal, a tab and the id may follow the URL; `id` is the id of lines without one. */
+static void take_line(struct call *call, struct bytes line, uint64_t id)
 {
-    uint64_t id = 0;
-    bool has_ids = call->action == MARK_ADD || call->action == MARK_REMOVE;
-    const char *tab = has_ids && line.len > 0 ? memrchr(line.ptr, '\t', line.len) : NULL;
+    const char *tab = takes_ids(call->action) && line.len > 0 ? memrchr(line.ptr, '\t', line.len) : NULL;
     struct bytes text = tab ? bytes_of(tab + 1, (size_t)(line.ptr + line.len - tab - 1)) : BYTES_NONE;
-    bool is_bad = tab && (!bytes_to_u64(text, &id) || id == 0 || id > MARK_ID_MAX);
-    take_url(call, tab ? bytes_of(line.ptr, (size_t)(tab - line.ptr)) : line, id, is_bad);
-}
-
-static void take_lines(struct call *call, struct bytes text)
-{
-    for (size_t len; text.len > 0; text = bytes_of(text.ptr + len, text.len - len)) {
-        const char *end = memchr(text.ptr, '\n', text.len);
-        len = end ? (size_t)(end - text.ptr) + 1 : text.len;
-        take_line(call, bytes_without_line_end(bytes_of(text.ptr, len)));
-    }
+    int error = URL_OK;
+    if (tab && (!bytes_to_u64(text, &id) || id == 0 || id > id_max(call->action)))
+        error = LINE_BAD_ID;
+    else if (bytes_starts_with(line, BYTES_LITERAL("url=")))
+        error = LINE_FORM;
+    take_url(call, tab ? bytes_of(line.ptr, (size_t)(tab - line.ptr)) : line, id, error);
 }
 
 /* Appends the errors of the lines before the next update. */
@@ -155,7 +164,7 @@ static void on_made(struct mark_change *change, const struct mark_update *u, enu
     }
     call->status = 200;
     buf_printf(&call->out, "{\"result\":\"%s\"", r == MARK_DONE ? made[u->action] : "repeated");
-    append_member(&call->out, "mark", u->text);
+    append_member(&call->out, "url", u->text);
     if (u->id > 0)
         buf_printf(&call->out, ",\"id\":%" PRIu64, u->id);
     buf_append_str(&call->out, "}\n");
@@ -166,8 +175,6 @@ static void refuse(struct spamfilter *server, struct http_request *req, enum jou
     const char *failure = mark_store_failure(server->store);
     if (r == JOURNAL_NO_SPACE)
         disk_guard_note_full(server->guard);
-    if (failure)
-        daemon_set_storage_failed(server->daemon, failure);
     if (req && failure)
         http_problem(
             req, 503, "storage-failed", "restart spamfilter, then repeat the request", "%s", failure);
@@ -224,27 +231,33 @@ static enum mark_action action_of(const struct http_request *req)
 static void serve_urls(struct http_request *req, void *ctx)
 {
     struct spamfilter *server = ctx;
-    struct bytes url;
+    struct bytes url, line, lines = http_body(req);
     uint64_t id;
+    enum mark_action action = action_of(req);
     bool is_single = http_param(req, "url", &url);
-    if (!is_single && http_body(req).len == 0) {
-        http_problem(req, 400, "missing-url", "give url=, or a URL in each line of the body", "no URL");
+    if (is_single == (lines.len > 0)) {
+        http_problem(req, 400, is_single ? "two-urls" : "missing-url",
+            "give either url=, or a URL in each line of the body", is_single ? "url= and a body" : "no URL");
         return;
     }
-    if (!http_param_u64(req, "id", 0, 1, MARK_ID_MAX, &id))
+    if (bytes_count_lines(lines) > LINES_MAX) {
+        http_problem(req, 413, "too-large", "send fewer lines", "more than %d lines", LINES_MAX);
+        return;
+    }
+    if (!http_param_u64(req, "id", 0, 1, id_max(action), &id))
         return;
     struct call *call = mem_zalloc(sizeof *call);
     *call = (struct call){.change = {.made = on_made, .done = on_done},
         .server = server,
         .req = req,
         .marks = mark_store_marks(server->store),
-        .action = action_of(req),
+        .action = action,
         .is_single = is_single,
         .status = 200};
     if (is_single)
-        take_url(call, url, id, false);
-    else
-        take_lines(call, http_body(req));
+        take_url(call, url, id, URL_OK);
+    while (mark_line_take(&lines, &line))
+        take_line(call, line, id);
     if (call->change.lines.len > 0)
         store_change(call);
     else
@@ -267,7 +280,7 @@ void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
         return;
     const struct filter *f = mark_store_marks(server->store)->filter;
     buf_append_str(out, ",\"layer_list\":[");
-    for (size_t i = 0; i < filter_stats(f).layers; i++) {
+    for (size_t i = 0, n = filter_stats(f).layers; i < n; i++) {
         struct filter_layer_stats l = filter_layer_stats(f, i);
         buf_printf(out,
             "%s{\"first_id\":%" PRIu64 ",\"elements\":%" PRIu64 ",\"capacity\":%" PRIu64 ",\"bytes\":%" PRIu64

@@ -36,7 +36,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     mark_store_tick(w->server.store, clock_monotonic());
     const char *failure = mark_store_failure(w->server.store);
     if (failure)
-        daemon_set_storage_failed(w->server.daemon, failure);
+        daemon_set_notice(w->server.daemon, "storage", NOTICE_ALARM, DAEMON_REPAIR_DISK, failure);
 }
 
 static struct marks *marks_of(void *ctx)
@@ -95,8 +95,10 @@ static int open_store(struct wiring *w, struct options *o, struct error *error)
     if (daemon_lock_directory(config.marks.dir, error) != 0)
         return daemon_start_status(errno);
     w->server.store = mark_store_open(&config, error);
-    if (w->server.store || error->code == FILTER_FAILED)
-        return w->server.store ? 0 : EX_TEMPFAIL;
+    if (w->server.store)
+        return 0;
+    if (error->code != FILTER_DAMAGED)
+        return EX_TEMPFAIL;
     error_set(error, FILTER_DAMAGED,
         "%s; restore the directory from a backup, or delete it and add the marks again", error->text);
     return EX_CONFIG;

@@ -1,9 +1,12 @@
 #include "spamfilter/mark_store.h"
 
+#include "base/io.h"
 #include "base/work_thread.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+#define JOURNAL_DIR "journals/marks"
 
 struct mark_store {
     struct mark_store_config config;
@@ -11,61 +14,89 @@ struct mark_store {
     struct journal_set *set;
     struct journal *journal;
     struct work_thread *thread;
-    bool is_syncing;
+    bool is_open, is_syncing;
     struct error sync_error;              /* of the sync in progress; code 0: none */
     STAILQ_HEAD(, mark_change) committed; /* not yet made */
-    uint64_t made, synced, syncing;       /* offsets: `syncing` is the end of the sync in progress */
+    uint64_t made, syncing;               /* offsets: all updates before `made` are made */
     uint64_t unsynced;                    /* updates */
+    size_t waiting;                       /* bytes of lines that are not made yet */
     usec_t synced_at;
     struct error failure; /* code 0: none */
 };
 
-/* Makes the updates of the lines from the offset `start` on. `c` may be NULL. Returns false after a failure. */
-static bool make_lines(struct mark_store *s, struct bytes lines, uint64_t start, struct mark_change *c)
+/* Makes the first update of the lines, which end at the offset `end`, and removes it from the lines. `c` may be NULL. Returns
+ * false with the error if the update is not made. */
+static bool make_next(
+    struct mark_store *s, struct bytes *lines, uint64_t end, struct mark_change *c, struct error *error)
 {
-    for (size_t at = 0; at < lines.len; s->unsynced++) {
-        const char *line = lines.ptr + at, *end = memchr(line, '\n', lines.len - at);
-        struct mark_update u;
-        if (!end || !mark_update_read(bytes_of(line, (size_t)(end - line)), &u)) {
-            error_set(&s->failure, FILTER_DAMAGED, "%.500s/journal: no update at offset %" PRIu64,
-                s->config.marks.dir, start + at);
-            return false;
-        }
-        at = (size_t)(end + 1 - lines.ptr);
-        struct error error;
-        enum mark_result r = marks_apply(&s->marks, &u, start + at, &error);
-        if (r == MARK_FAILED) {
-            s->failure = error;
-            return false;
-        }
-        if (c)
-            c->made(c, &u, r);
+    struct bytes line, rest = *lines;
+    struct mark_update u;
+    if (!mark_line_take(&rest, &line) || !mark_update_read(line, &u)) {
+        error_set(error, FILTER_DAMAGED, "%.500s/" JOURNAL_DIR ": no update at offset %" PRIu64,
+            s->config.marks.dir, end - lines->len);
+        return false;
     }
-    s->made = start + lines.len;
+    enum mark_result r = marks_apply(&s->marks, &u, end - rest.len, error);
+    if (r == MARK_FAILED)
+        return false;
+    *lines = rest;
+    s->made = end - rest.len;
+    s->unsynced++;
+    if (c)
+        c->made(c, &u, r);
     return true;
 }
 
 static bool scan(const struct journal_scanned *frame, void *arg)
 {
-    return make_lines(arg, frame->payload, frame->offset, NULL);
+    struct mark_store *s = arg;
+    struct bytes lines = frame->payload;
+    struct error error;
+    while (lines.len > 0) {
+        if (!make_next(s, &lines, frame->offset + frame->payload.len, NULL, &error)) {
+            s->failure = error;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Returns 0, or an enum filter_result. */
+static int check_journal(const struct mark_store *s, const char *dir, struct error *error)
+{
+    uint64_t filter = filter_sequence(s->marks.filter), end = journal_committed_end(s->journal);
+    if (journal_earliest(s->journal) > s->marks.synced)
+        return error_set(error, FILTER_DAMAGED, "%.500s: begins after the last sync of the marks", dir);
+    if (end < s->marks.synced || end < filter)
+        return error_set(error, FILTER_DAMAGED, "%.500s: ends before the last sync of the marks", dir);
+    return 0;
 }
 
 static int open_journal(struct mark_store *s, struct error *error)
 {
-    char *dir = mem_printf("%s/journal", s->config.marks.dir), text[JOURNAL_ERROR_TEXT];
+    char *dir = mem_printf("%s/" JOURNAL_DIR, s->config.marks.dir), text[JOURNAL_ERROR_TEXT];
+    if (io_make_dirs(dir) != 0) {
+        int failed = error_errno(error, FILTER_FAILED, dir);
+        free(dir);
+        return failed;
+    }
     enum journal_result r =
         journal_open(s->set, &(struct journal_config){.dir = dir, .segment_bytes = s->config.marks.recent},
             &s->journal, text, sizeof text);
-    bool is_open = r == JOURNAL_OK;
-    if (is_open)
-        r = journal_scan(s->journal, journal_earliest(s->journal), scan, s);
+    int code = 0;
     if (r != JOURNAL_OK)
-        error_set(error, r == JOURNAL_DAMAGED || r == JOURNAL_VERSION ? FILTER_DAMAGED : FILTER_FAILED,
-            "%.500s: %s", dir, is_open ? journal_strerror(r) : text);
-    else if (s->failure.code != 0)
+        code = error_set(
+            error, r == JOURNAL_DAMAGED || r == JOURNAL_VERSION ? FILTER_DAMAGED : FILTER_FAILED, "%s", text);
+    else
+        code = check_journal(s, dir, error);
+    if (code == 0 && (r = journal_scan(s->journal, journal_earliest(s->journal), scan, s)) != JOURNAL_OK)
+        code = error_set(error, FILTER_FAILED, "%.500s: %s", dir, journal_strerror(r));
+    if (code == 0 && s->failure.code == FILTER_DAMAGED) {
         *error = s->failure;
+        code = FILTER_DAMAGED;
+    }
     free(dir);
-    return r != JOURNAL_OK || s->failure.code != 0;
+    return code;
 }
 
 static void sync_marks(void *ctx, void *arg)
@@ -73,7 +104,7 @@ static void sync_marks(void *ctx, void *arg)
     struct mark_store *s = ctx;
     (void)arg;
     s->sync_error.code = 0;
-    marks_sync(&s->marks, &s->sync_error);
+    marks_sync(&s->marks, s->syncing, &s->sync_error);
 }
 
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error)
@@ -87,32 +118,55 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
         .run = sync_marks, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
     if (!s->thread)
         error_errno(error, FILTER_FAILED, "cannot start a thread");
-    else if (marks_open(&s->marks, &config->marks, error) == 0 && open_journal(s, error) == 0)
-        return s;
-    mark_store_close(&s);
-    return NULL;
+    else
+        s->is_open = marks_open(&s->marks, &config->marks, error) == 0 && open_journal(s, error) == 0;
+    if (!s->is_open)
+        mark_store_close(&s);
+    return s;
 }
 
-/* Makes the committed changes, unless a sync reads the marks. */
+static void finish(struct mark_store *s, struct mark_change *c, enum journal_result r)
+{
+    STAILQ_REMOVE_HEAD(&s->committed, link);
+    s->waiting -= c->lines.len;
+    c->done(c, r);
+}
+
+/* Makes committed updates, unless a sync reads the marks. On a full disk, the updates wait for the next tick. */
 static void make_changes(struct mark_store *s)
 {
     struct mark_change *c;
-    while (!s->is_syncing && (c = STAILQ_FIRST(&s->committed))) {
-        STAILQ_REMOVE_HEAD(&s->committed, link);
-        bool is_made = s->failure.code == 0 && make_lines(s, buf_bytes(&c->lines), c->start, c);
-        c->done(c, is_made ? JOURNAL_OK : JOURNAL_LATCHED);
+    struct error error;
+    for (size_t n = 0; !s->is_syncing && (c = STAILQ_FIRST(&s->committed)); n++) {
+        if (n == MARK_STORE_TURN) {
+            s->config.notify(s->config.notify_arg);
+            return;
+        }
+        if (c->left.len == 0)
+            finish(s, c, JOURNAL_OK);
+        else if (s->failure.code != 0)
+            finish(s, c, JOURNAL_LATCHED);
+        else if (!make_next(s, &c->left, c->end, c, &error)) {
+            if (error.code == FILTER_NO_SPACE)
+                return;
+            s->failure = error;
+        }
     }
 }
 
 void mark_store_close(struct mark_store **sp)
 {
     struct mark_store *s = *sp;
+    struct mark_change *c;
+    struct error ignored;
     if (!s)
         return;
     work_thread_free(&s->thread);
-    s->is_syncing = false;
     journal_set_free(&s->set);
-    make_changes(s);
+    while ((c = STAILQ_FIRST(&s->committed)))
+        finish(s, c, JOURNAL_CLOSED);
+    if (s->is_open && s->failure.code == 0)
+        marks_sync(&s->marks, s->made, &ignored);
     marks_close(&s->marks);
     free(s);
     *sp = NULL;
@@ -121,39 +175,48 @@ void mark_store_close(struct mark_store **sp)
 static void on_commit(const struct journal_commit *commit, void *arg)
 {
     struct mark_change *c = arg;
-    c->start = commit->start;
-    if (commit->result == JOURNAL_OK)
-        STAILQ_INSERT_TAIL(&c->store->committed, c, link);
-    else
-        c->done(c, commit->result);
+    struct mark_store *s = c->store;
+    c->left = buf_bytes(&c->lines);
+    c->end = commit->end;
+    if (commit->result == JOURNAL_OK) {
+        STAILQ_INSERT_TAIL(&s->committed, c, link);
+        return;
+    }
+    s->waiting -= c->lines.len;
+    c->done(c, commit->result);
 }
 
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now)
 {
     struct bytes lines = buf_bytes(&c->lines);
+    struct journal_append append = {.pieces = &lines, .n_pieces = 1};
     c->store = s;
     if (s->failure.code != 0)
         return JOURNAL_LATCHED;
-    return journal_append(
-        s->journal, &(struct journal_append){.pieces = &lines, .n_pieces = 1}, now, on_commit, c, NULL);
+    if (s->waiting > MARK_STORE_WAITING_MAX)
+        return JOURNAL_BUSY;
+    enum journal_result r = journal_append(s->journal, &append, now, on_commit, c, NULL);
+    s->waiting += r == JOURNAL_OK ? lines.len : 0;
+    return r;
 }
 
 /* Frees the updates that neither the marks nor the table `recent` need after a start. */
 static void trim(struct mark_store *s)
 {
-    uint64_t window = s->config.marks.recent, recent = s->made > window ? s->made - window : 0;
-    journal_trim(s->journal, recent < s->synced ? recent : s->synced);
+    uint64_t window = s->config.marks.recent, synced = s->marks.synced;
+    journal_trim(s->journal, synced > window ? synced - window : 0);
 }
 
 void mark_store_poll(struct mark_store *s)
 {
     if (s->is_syncing && work_thread_done(s->thread)) {
         s->is_syncing = false;
-        s->failure = s->sync_error;
-        if (s->failure.code == 0) {
-            s->synced = s->syncing;
+        if (s->sync_error.code == 0)
             trim(s);
-        }
+        else if (s->sync_error.code == FILTER_NO_SPACE)
+            s->unsynced++; /* the next sync tries again */
+        else
+            s->failure = s->sync_error;
     }
     journal_set_poll(s->set);
     make_changes(s);
@@ -162,13 +225,13 @@ void mark_store_poll(struct mark_store *s)
 void mark_store_tick(struct mark_store *s, usec_t now)
 {
     bool is_due = s->unsynced >= MARK_STORE_UNSYNCED || now - s->synced_at >= s->config.sync_every;
+    make_changes(s);
     if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due)
         return;
     s->unsynced = 0;
     s->synced_at = now;
     s->syncing = s->made;
     s->is_syncing = true;
-    marks_begin_sync(&s->marks, s->made);
     work_thread_start(s->thread, s);
 }
 

@@ -2,10 +2,13 @@
  *
  * 1. An update is first committed in the journal, then made in the marks, then answered. All are made in the journal's order.
  * 2. A thread syncs the marks every `sync_every` or MARK_STORE_UNSYNCED updates. Updates wait during a sync; checks do not.
- * 3. A start makes all updates of the journal again (marks.h, rule 3). After a kill or a power cut, the marks therefore have
- *    all answered updates, and possibly unanswered ones.
- * 4. The journal keeps the updates since the last sync, and those of the table `recent`.
- * 5. After a failed update or sync, all updates fail until a restart. Checks continue.
+ *    mark_store_poll makes at most MARK_STORE_TURN updates, so that checks do not wait for many updates.
+ * 3. A start makes all updates of the journal again (marks.h, rules 3 and 5). After a kill or a power cut, the marks
+ *    therefore have all answered updates, and possibly unanswered ones.
+ * 4. The journal keeps the updates since the last sync, and before them those of the table `recent`. If the journal and the
+ *    marks do not belong together, the store does not open.
+ * 5. While the disk is full, updates wait or are refused. After another failed update or sync, all updates fail until a
+ *    restart. Checks continue.
  *
  * The loop's thread makes all calls. `notify` is called in any thread. */
 #ifndef MILLRACE_SPAMFILTER_MARK_STORE_H
@@ -17,7 +20,9 @@
 
 #include <sys/queue.h>
 
-#define MARK_STORE_UNSYNCED (1 << 18)
+#define MARK_STORE_UNSYNCED (1 << 16)
+#define MARK_STORE_TURN 1000
+#define MARK_STORE_WAITING_MAX ((size_t)64 << 20) /* bytes of lines */
 
 struct mark_store;
 
@@ -32,17 +37,19 @@ struct mark_store_config {
 struct mark_change {
     STAILQ_ENTRY(mark_change) link;
     struct mark_store *store;
-    struct buf lines; /* the updates, as mark_update_append writes them */
-    uint64_t start;   /* the journal's offset of the first line */
+    struct buf lines;  /* the updates, as mark_update_append writes them */
+    struct bytes left; /* lines that are not made yet */
+    uint64_t end;      /* offset of the end of the lines */
     void (*made)(
         struct mark_change *c, const struct mark_update *u, enum mark_result r); /* for each line, in order */
     /* Called once. JOURNAL_OK: all updates are made. After a failure, a restart may make some of the updates. */
     void (*done)(struct mark_change *c, enum journal_result r);
 };
 
-/* Returns NULL with the error, whose code is an enum filter_result. Blocks while it makes the journal's updates again. */
+/* Returns NULL with the error, whose code is an enum filter_result. Blocks while it makes the journal's updates again. If the
+ * disk has no space for an update of the journal, the store opens with a failure. */
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error);
-/* Commits and answers pending changes, but does not sync the marks. *s may be NULL. */
+/* Commits pending changes and syncs the marks. Changes that are not made yet get JOURNAL_CLOSED. *s may be NULL. */
 void mark_store_close(struct mark_store **s);
 /* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. */
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now);

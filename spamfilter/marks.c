@@ -1,11 +1,12 @@
 #include "spamfilter/marks.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define EXCEPTIONS_TITLE "exceptions-1"
+#define SYNCED_TITLE "spamfilter-1"
 
 const char *const mark_actions[MARK_ACTIONS] = {"add", "remove", "allow", "disallow"};
 
@@ -26,30 +27,53 @@ bool mark_update_read(struct bytes line, struct mark_update *out)
     return i < MARK_ACTIONS && bytes_to_u64(id, &out->id) && line.len > 0;
 }
 
-/* Reads the file of exceptions: a line with the title and the number of the last update, then an exception a line. */
-static bool parse_exceptions(struct marks *m, struct bytes text)
+bool mark_line_take(struct bytes *text, struct bytes *line)
 {
-    bool is_whole = false;
-    for (const char *end; (end = text.len > 0 ? memchr(text.ptr, '\n', text.len) : NULL); is_whole = true) {
-        struct bytes line = bytes_of(text.ptr, (size_t)(end - text.ptr));
-        text = bytes_of(end + 1, text.len - line.len - 1);
-        if (is_whole)
-            exact_table_put(&m->exceptions, line, 0, true, m->exceptions_through);
-        else if (!bytes_equal_str(bytes_take_word(&line), EXCEPTIONS_TITLE) ||
-                 !bytes_to_u64(line, &m->exceptions_through))
-            return false;
-    }
-    return is_whole && text.len == 0;
+    if (text->len == 0)
+        return false;
+    const char *end = memchr(text->ptr, '\n', text->len);
+    size_t len = end ? (size_t)(end - text->ptr) + 1 : text->len;
+    *line = bytes_without_line_end(bytes_of(text->ptr, len));
+    *text = bytes_of(text->ptr + len, text->len - len);
+    return true;
 }
 
+static int fail(const char *path, struct error *error)
+{
+    return error_errno(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, path);
+}
+
+/* A line for each exception. */
 static int read_exceptions(struct marks *m, struct error *error)
 {
     struct buf text = {0};
+    int r = io_read_file(m->exceptions_path, SIZE_MAX, &text) == 0 || errno == ENOENT
+                ? 0
+                : fail(m->exceptions_path, error);
+    struct bytes rest = buf_bytes(&text), line;
+    while (r == 0 && mark_line_take(&rest, &line))
+        exact_table_put(&m->exceptions, line, 0, true, 0);
+    buf_free(&text);
+    return r;
+}
+
+/* Reads the file `synced`: the title, the number of the last sync, and the filter's sequence at that sync. */
+static int read_synced(struct marks *m, struct error *error)
+{
+    struct buf text = {0};
+    uint64_t sequence = 0;
     int r = 0;
-    if (io_read_file(m->exceptions_path, SIZE_MAX, &text) != 0)
-        r = errno == ENOENT ? 0 : error_errno(error, FILTER_FAILED, m->exceptions_path);
-    else if (!parse_exceptions(m, buf_bytes(&text)))
-        r = error_set(error, FILTER_DAMAGED, "%.500s: not a file of exceptions", m->exceptions_path);
+    if (io_read_file(m->synced_path, SIZE_MAX, &text) == 0) {
+        struct bytes rest = bytes_without_line_end(buf_bytes(&text)), title = bytes_take_word(&rest),
+                     number = bytes_take_word(&rest);
+        if (!bytes_equal_str(title, SYNCED_TITLE) || !bytes_to_u64(number, &m->synced) ||
+            !bytes_to_u64(rest, &sequence))
+            r = error_set(error, FILTER_DAMAGED, "%.500s: not a file of spamfilter", m->synced_path);
+    } else if (errno != ENOENT) {
+        r = fail(m->synced_path, error);
+    }
+    if (r == 0 && filter_sequence(m->filter) < sequence)
+        r = error_set(error, FILTER_DAMAGED, "%.500s: the filter is older than this file", m->synced_path);
     buf_free(&text);
     return r;
 }
@@ -59,11 +83,14 @@ int marks_open(struct marks *m, const struct marks_config *config, struct error 
     char *path = mem_printf("%s/marks", config->dir);
     struct filter_config filter = {.path = path, .capacity = config->capacity, .rate = config->rate};
     *m = (struct marks){.exceptions_path = mem_printf("%s/exceptions", config->dir),
+        .synced_path = mem_printf("%s/synced", config->dir),
         .recent.window = config->recent,
         .exceptions.window = UINT64_MAX};
     int r = filter_open(&filter, &m->filter, error);
     free(path);
-    return r == FILTER_OK ? read_exceptions(m, error) : r;
+    if (r == FILTER_OK)
+        r = read_exceptions(m, error);
+    return r == FILTER_OK ? read_synced(m, error) : r;
 }
 
 void marks_close(struct marks *m)
@@ -71,40 +98,40 @@ void marks_close(struct marks *m)
     filter_close(&m->filter);
     exact_table_clear(&m->recent);
     exact_table_clear(&m->exceptions);
-    buf_free(&m->snapshot);
     free(m->exceptions_path);
+    free(m->synced_path);
 }
 
+/* Each update is in `recent`, also one without an effect, so that `recent` follows from the journal alone. */
 static enum mark_result change_mark(
     struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
 {
     bool adds = u->action == MARK_ADD;
     const struct exact_entry *last = exact_table_find(&m->recent, u->text);
-    if (last && last->id == u->id && last->is_added == adds)
-        return adds ? MARK_REPEATED : MARK_ABSENT;
-    enum filter_result r = (adds ? filter_add : filter_remove)(m->filter, u->text, u->id, number, error);
+    bool is_repeated = last && last->id == u->id && last->is_added == adds;
+    uint64_t id = is_repeated ? last->granted : u->id;
+    enum filter_result r = FILTER_REPEATED;
+    if (!is_repeated)
+        r = (adds ? filter_add : filter_remove)(m->filter, u->text, id, number, error);
     if (adds && r == FILTER_FULL) {
-        u->id = filter_last_id(m->filter) + 1;
-        r = filter_add(m->filter, u->text, u->id, number, error);
+        id = filter_last_id(m->filter) + 1;
+        r = filter_add(m->filter, u->text, id, number, error);
     }
-    if (r == FILTER_ABSENT)
-        return MARK_ABSENT;
-    if (r != FILTER_OK && r != FILTER_REPEATED)
+    if (r != FILTER_OK && r != FILTER_REPEATED && r != FILTER_ABSENT)
         return MARK_FAILED;
-    exact_table_put(&m->recent, u->text, u->id, adds, number);
-    return r == FILTER_OK ? MARK_DONE : MARK_REPEATED;
+    exact_table_put(&m->recent, u->text, u->id, adds, number)->granted = id;
+    u->id = id;
+    return r == FILTER_OK ? MARK_DONE : adds ? MARK_REPEATED : MARK_ABSENT;
 }
 
-static enum mark_result change_exception(struct marks *m, const struct mark_update *u, uint64_t number)
+static enum mark_result change_exception(struct marks *m, const struct mark_update *u)
 {
     struct exact_entry *e = exact_table_find(&m->exceptions, u->text);
     bool allows = u->action == MARK_ALLOW;
-    if (number <= m->exceptions_through || (allows && e))
-        return MARK_REPEATED;
-    if (!allows && !e)
-        return MARK_ABSENT;
+    if (allows == (e != NULL))
+        return allows ? MARK_REPEATED : MARK_ABSENT;
     if (allows)
-        exact_table_put(&m->exceptions, u->text, 0, true, number);
+        exact_table_put(&m->exceptions, u->text, 0, true, 0);
     else
         exact_table_drop(&m->exceptions, e);
     m->exceptions_changed = true;
@@ -114,7 +141,7 @@ static enum mark_result change_exception(struct marks *m, const struct mark_upda
 enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
 {
     bool is_mark = u->action == MARK_ADD || u->action == MARK_REMOVE;
-    return is_mark ? change_mark(m, u, number, error) : change_exception(m, u, number);
+    return is_mark ? change_mark(m, u, number, error) : change_exception(m, u);
 }
 
 void marks_append_exceptions(const struct marks *m, struct buf *out)
@@ -125,22 +152,28 @@ void marks_append_exceptions(const struct marks *m, struct buf *out)
     }
 }
 
-void marks_begin_sync(struct marks *m, uint64_t number)
+int marks_sync(struct marks *m, uint64_t number, struct error *error)
 {
-    buf_clear(&m->snapshot);
-    if (!m->exceptions_changed)
-        return;
-    buf_printf(&m->snapshot, EXCEPTIONS_TITLE " %llu\n", (unsigned long long)number);
-    marks_append_exceptions(m, &m->snapshot);
-    m->exceptions_changed = false;
-}
-
-int marks_sync(struct marks *m, struct error *error)
-{
-    if (m->snapshot.len > 0 &&
-        io_replace_file(m->exceptions_path, buf_bytes(&m->snapshot), IO_PRIVATE_MODE) != 0)
-        return error_errno(error, -1, m->exceptions_path);
-    return filter_sync(m->filter, error) == FILTER_OK ? 0 : -1;
+    struct buf exceptions = {0}, synced = {0};
+    if (m->exceptions_changed)
+        marks_append_exceptions(m, &exceptions);
+    buf_printf(&synced, SYNCED_TITLE " %llu %llu\n", (unsigned long long)number,
+        (unsigned long long)filter_sequence(m->filter));
+    int r = 0;
+    if (m->exceptions_changed &&
+        io_replace_file(m->exceptions_path, buf_bytes(&exceptions), IO_PRIVATE_MODE) != 0)
+        r = fail(m->exceptions_path, error);
+    if (r == 0)
+        r = filter_sync(m->filter, error);
+    if (r == 0 && io_replace_file(m->synced_path, buf_bytes(&synced), IO_PRIVATE_MODE) != 0)
+        r = fail(m->synced_path, error);
+    if (r == 0) {
+        m->exceptions_changed = false;
+        m->synced = number;
+    }
+    buf_free(&exceptions);
+    buf_free(&synced);
+    return r;
 }
 
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form)
@@ -154,7 +187,7 @@ struct mark_verdict marks_check(const struct marks *m, const struct url_form *fo
         else if (filter_check(m->filter, parents[i]))
             v.match = parents[i];
     }
-    v.is_exact = v.match.len > 0 && marks_recent_id(m, v.match) > 0;
+    v.id = v.match.len > 0 ? marks_recent_id(m, v.match) : 0;
     return v;
 }
 
@@ -167,5 +200,5 @@ uint64_t marks_new_id(struct marks *m, uint64_t time)
 uint64_t marks_recent_id(const struct marks *m, struct bytes text)
 {
     const struct exact_entry *e = exact_table_find(&m->recent, text);
-    return e && e->is_added ? e->id : 0;
+    return e && e->is_added ? e->granted : 0;
 }

@@ -7,13 +7,15 @@
  * 1. marks_check asks the URL's texts from the most specific to the least. The first mark or exception decides. If a text is
  *    both, the exception decides.
  * 2. A URL below a mark is always found, unless an exception decides. For each other text, the error rate is the filter's.
- * 3. The number of an update is the journal's offset of its end. Each file has all updates up to a number that is in the
- *    file, and ignores a repetition of these updates. A start therefore repeats all updates that the journal still has.
- * 4. Updates are in the files only after marks_sync.
+ * 3. The number of an update is the journal's offset of its end. A start repeats the journal's updates in order. The filter
+ *    ignores the updates that it has. An exception is in the table or not, so a repetition ends in the same table.
+ * 4. Updates are in the files only after marks_sync. marks_sync writes the file `synced` last, with the numbers up to which
+ *    the directory and the filter have all updates.
  * 5. A repeated add or removal, with the id of the text's last update, changes nothing while `recent` has the last update.
+ *    `recent` has the same entries when a start repeats an update, so the update has the same result.
  *
- * The owner's thread makes all calls except marks_sync. During marks_sync in another thread, the owner calls neither
- * marks_apply nor marks_begin_sync. */
+ * The owner's thread makes all calls except marks_sync. During marks_sync in another thread, the owner does not call
+ * marks_apply. */
 #ifndef MILLRACE_SPAMFILTER_MARKS_H
 #define MILLRACE_SPAMFILTER_MARKS_H
 
@@ -22,8 +24,9 @@
 #include "spamfilter/exact_table.h"
 #include "url/url_form.h"
 
-#define MARK_ID_MAX ((UINT64_C(1) << 53) - 1)  /* exact as a JSON number */
-#define MARKS_EXCEPTIONS_MAX ((size_t)8 << 20) /* bytes of all exceptions; the caller checks this limit */
+#define MARK_ID_MAX ((UINT64_C(1) << 53) - 1)   /* exact as a JSON number */
+#define MARK_NEW_ID_MAX (UINT64_C(1) << 52)     /* of an add, so that further ids remain */
+#define MARKS_EXCEPTIONS_MAX ((size_t)64 << 20) /* memory of all exceptions; the caller checks this limit */
 
 struct marks_config {
     const char *dir;
@@ -35,11 +38,10 @@ struct marks {
     struct filter *filter;
     struct exact_table recent;     /* the latest adds and removals */
     struct exact_table exceptions; /* all exceptions */
-    char *exceptions_path;
-    uint64_t exceptions_through; /* number of the last update in the file of exceptions */
-    bool exceptions_changed;
-    struct buf snapshot; /* that marks_sync writes to the file of exceptions; empty: the file is up to date */
-    uint64_t last_id;    /* returned by marks_new_id */
+    char *exceptions_path, *synced_path;
+    bool exceptions_changed; /* since the last sync */
+    uint64_t synced;         /* number of the last sync in the file `synced` */
+    uint64_t last_id;        /* returned by marks_new_id */
 };
 
 enum mark_action { MARK_ADD, MARK_REMOVE, MARK_ALLOW, MARK_DISALLOW, MARK_ACTIONS };
@@ -56,8 +58,11 @@ struct mark_update {
 void mark_update_append(const struct mark_update *u, struct buf *out);
 bool mark_update_read(struct bytes line, struct mark_update *out);
 
-/* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error. The caller calls
- * marks_close also after an error. */
+/* Removes the first line from *text and stores it without its line end. Returns false if *text is empty. */
+bool mark_line_take(struct bytes *text, struct bytes *line);
+
+/* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error, such as
+ * FILTER_DAMAGED if the filter is older than the last sync. The caller calls marks_close also after an error. */
 int marks_open(struct marks *m, const struct marks_config *config, struct error *error);
 void marks_close(struct marks *m);
 
@@ -65,20 +70,19 @@ enum mark_result {
     MARK_DONE,
     MARK_REPEATED, /* the update was made before; nothing changed */
     MARK_ABSENT,   /* the mark or exception does not exist; nothing changed */
-    MARK_FAILED    /* storage failed; all further adds, removals and syncs fail */
+    MARK_FAILED /* nothing changed; error->code is FILTER_NO_SPACE, or all further adds, removals and syncs fail */
 };
 /* Makes an update. If the layer of an add's id is full, the add gets an id above all others, which is stored in *u. */
 enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
-/* Prepares a sync of all updates up to `number`, which marks_sync makes durable. marks_sync returns 0, or -1 with the
- * error. */
-void marks_begin_sync(struct marks *m, uint64_t number);
-int marks_sync(struct marks *m, struct error *error);
+/* Makes all updates durable; `number` is that of the last one. Returns 0, or an enum filter_result with the error. After
+ * FILTER_NO_SPACE, marks_sync may be called again. */
+int marks_sync(struct marks *m, uint64_t number, struct error *error);
 
-/* The mark or the exception that decided; both are empty if none did. The texts point into the form. A match is exact if it
- * is not a false positive, because the table `recent` has the mark. */
+/* The mark or the exception that decided; both are empty if none did. The texts point into the form. With an id, the match is
+ * not a false positive, because the table `recent` has the mark. */
 struct mark_verdict {
     struct bytes match, allowed;
-    bool is_exact;
+    uint64_t id; /* 0: `recent` does not have the mark */
 };
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form);
 

@@ -25,10 +25,11 @@ const struct option_row spamfilter_settings[] = {
         .type = OPTION_SIZE,
         .fallback = "4M",
         .min = 64 << 10,
-        .max = INT64_C(1) << 30,
+        .max = 64 << 20,
         .unit = "bytes",
-        .help = "latest updates that the exact table keeps, as bytes of the journal; the table needs up to "
-                "eight times as much memory"},
+        .help =
+            "latest updates that the exact table keeps, as bytes of the journal: about 25 and the URL for "
+            "each; the table takes up to ten times as much memory"},
     {.name = "sync_every",
         .type = OPTION_DURATION,
         .fallback = "10s",

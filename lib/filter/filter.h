@@ -37,7 +37,8 @@
  *    state are lost. The caller repeats each update with a sequence above filter_sequence.
  * 6. An update whose sequence is not above filter_sequence changes nothing. Repeated updates therefore never raise or
  *    lower a counter twice.
- * 7. After a failed sync, all updates and syncs fail until the filter is opened again.
+ * 7. After a failed sync, all updates and syncs fail until the filter is opened again. FILTER_NO_SPACE is not a failure: a
+ *    later sync writes the same updates.
  * 8. Other processes may read the file while one writes. During a sync, and after a power cut until the next filter_open,
  *    a reader sees each text as before or as after the sync. A text that is a member before and after the sync is always
  *    found. The file must not be truncated while it is open.
@@ -45,8 +46,8 @@
  *    two syncs, the writer needs memory for a copy of each changed page. A layer takes its whole space when it opens.
  * 10. The hashes of each file have a random seed, so clients cannot choose texts that share counters.
  *
- * A filter belongs to one thread at a time, but several threads may call filter_check while no thread calls another
- * function except filter_sync. No function keeps a text. */
+ * A filter belongs to one thread at a time. Several threads may call filter_check, filter_sequence, filter_last_id and the
+ * functions for statistics while no thread calls another function except filter_sync. No function keeps a text. */
 #ifndef MILLRACE_FILTER_H
 #define MILLRACE_FILTER_H
 
@@ -70,7 +71,8 @@ enum filter_result {
     FILTER_INVALID, /* a setting is outside its limits */
     FILTER_BUSY,    /* another process writes the file */
     FILTER_DAMAGED, /* the file is damaged, is not a filter, or has an unknown version */
-    FILTER_FAILED,  /* a system call failed */
+    FILTER_NO_SPACE, /* the disk is full, and nothing has changed: try again later */
+    FILTER_FAILED,   /* another system call failed */
 };
 
 struct filter_config {
@@ -92,8 +94,8 @@ enum filter_result filter_open_reader(const char *path, struct filter **out, str
 void filter_close(struct filter **f);
 
 /* Adds a text, also if the text is a member already. `sequence` numbers the caller's updates, for example by their
- * offsets in a stream; each update has a higher one. FILTER_FULL and FILTER_FAILED change nothing and do not count as
- * an update. FILTER_FAILED: the next layer needs space on the disk, or an earlier sync failed. */
+ * offsets in a stream; each update has a higher one. FILTER_FULL, FILTER_NO_SPACE and FILTER_FAILED change nothing and
+ * do not count as an update. FILTER_NO_SPACE: the next layer needs space on the disk. */
 enum filter_result filter_add(
     struct filter *f, struct bytes text, uint64_t id, uint64_t sequence, struct error *error);
 /* Removes a text that was added with this id, once. FILTER_ABSENT changes nothing and does not count as an update. */

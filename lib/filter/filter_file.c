@@ -1,5 +1,6 @@
 #include "filter/filter_file.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "filter/filter_log.h"
 
@@ -14,8 +15,8 @@
 
 static enum filter_result failed(const struct filter *f, const char *what, struct error *error)
 {
-    return (enum filter_result)error_set(
-        error, FILTER_FAILED, "%.500s: cannot %s: %s", f->path, what, strerror(errno));
+    return (enum filter_result)error_set(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED,
+        "%.500s: cannot %s: %s", f->path, what, strerror(errno));
 }
 
 static enum filter_result damaged(const struct filter *f, const char *why, struct error *error)
@@ -252,9 +253,13 @@ enum filter_result filter_file_sync(struct filter *f, struct error *error)
     filter_header_seal(&f->h);
     for (size_t i = 0; i < f->h.n_layers; i++)
         append_runs(&f->layers[i], filter_header_place(&f->h, i), &log);
-    const char *step = filter_log_write(f->log, &log) == 0 ? apply(f, &log) : "write the log";
-    f->has_failed = step != NULL;
+    bool is_logged = filter_log_write(f->log, &log) == 0;
+    const char *step = is_logged ? apply(f, &log) : "write the log";
     enum filter_result r = step ? failed(f, step, error) : FILTER_OK;
+    bool is_undone = r == FILTER_NO_SPACE && !is_logged && io->ftruncate(f->log, 0) == 0;
+    f->has_failed = step && !is_undone;
+    if (f->has_failed)
+        r = FILTER_FAILED;
     if (r == FILTER_OK)
         release(f, &log);
     free(log.runs);

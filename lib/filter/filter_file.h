@@ -35,7 +35,7 @@ enum filter_result filter_file_open_reader(struct filter *f, struct error *error
 /* Reads the header of a reader again, and maps new layers. */
 enum filter_result filter_file_refresh(struct filter *f, struct error *error);
 void filter_file_close(struct filter *f);
-/* Appends a layer. FILTER_FAILED: the disk has no space, and nothing has changed. */
+/* Appends a layer. FILTER_NO_SPACE: nothing has changed. */
 enum filter_result filter_file_add_layer(
     struct filter *f, const struct filter_range *range, struct error *error);
 enum filter_result filter_file_sync(struct filter *f, struct error *error);

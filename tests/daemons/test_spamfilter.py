@@ -2,9 +2,11 @@
 # full: MILLRACE_ROUNDS=12
 import json
 import os
+import shutil
 import threading
 
-from harness import UNREACHABLE, MillraceTest, main, query, rounds, seeded
+from harness import UNREACHABLE, MillraceTest, main, query, rounds, seeded, wait_until
+from small_disk import SmallDisk
 
 LINES = "application/x-ndjson"
 
@@ -38,13 +40,15 @@ class TestOneUrl(SpamfilterTest):
     def test_a_mark_applies_to_all_below_it(self):
         d = self.serve()
         added = d.post("/add?" + query(url="http://Bad.Example/")).json()
-        self.assertEqual((added["result"], added["mark"]), ("added", "bad.example"))
+        self.assertEqual((added["result"], added["url"]), ("added", "bad.example"))
         d.post("/add?" + query(url="good.example/a/b/", id=7))
         d.post("/add?" + query(url="good.example/?q=1"))
         for url, match in (("https://bad.example:8443/x", "bad.example"), ("www.bad.example", "bad.example"),
                            ("good.example/a/b/c?d", "good.example/a/b"), ("GOOD.example/a/%62", "good.example/a/b"),
                            ("good.example?q=1", "good.example/?q=1")):
-            self.assertEqual(self.check(d, url), {"marked": True, "match": match, "exact": True}, url)
+            answer = self.check(d, url)
+            self.assertEqual((answer["marked"], answer["match"], answer["exact"]), (True, match, True), url)
+        self.assertEqual(self.check(d, "good.example/a/b")["id"], 7)
         for url in ("notbad.example", "example", "good.example/a/bb", "good.example/a", "good.example/?q=2", "good.example"):
             self.assertEqual(self.check(d, url), {"marked": False}, url)
 
@@ -52,7 +56,7 @@ class TestOneUrl(SpamfilterTest):
         d = self.serve()
         self.lines(d, "/add", "bad.example", "ok.bad.example/x", "both.example")
         self.assertEqual(self.lines(d, "/allow", "ok.bad.example", "both.example"),
-                         [{"result": "allowed", "mark": "ok.bad.example"}, {"result": "allowed", "mark": "both.example"}])
+                         [{"result": "allowed", "url": "ok.bad.example"}, {"result": "allowed", "url": "both.example"}])
         self.assertEqual(self.check(d, "a.ok.bad.example/y"), {"marked": False, "allowed": "ok.bad.example"})
         self.assertEqual(self.check(d, "ok.bad.example/x/y")["match"], "ok.bad.example/x")
         self.assertEqual(self.check(d, "both.example"), {"marked": False, "allowed": "both.example"})
@@ -71,44 +75,46 @@ class TestOneUrl(SpamfilterTest):
         self.assertEqual(d.post("/remove?url=b.example&id=5").status, 404)
         self.assertEqual(d.post("/remove?url=b.example").json()["code"], "id-required")
         self.assertTrue(self.check(d, "a.example")["marked"])
-        self.assertEqual(d.post("/remove?url=a.example").json(), {"result": "removed", "mark": "a.example", "id": 5})
+        self.assertEqual(d.post("/remove?url=a.example").json(), {"result": "removed", "url": "a.example", "id": 5})
         self.assertEqual(self.check(d, "a.example"), {"marked": False})
         self.assertEqual(d.post("/remove?url=a.example&id=5").status, 404)
         self.assertEqual(d.stats()["elements"], 0)
 
     def test_ids_without_id_rise(self):
         d = self.serve()
-        d.post("/add?url=future.example&id=9007199254740000")
+        d.post("/add?url=future.example&id=4503599627370496")
         ids = [line["id"] for line in self.lines(d, "/add", *("a%d.example" % i for i in range(50)))]
         self.assertEqual(ids, sorted(set(ids)))
-        self.assertGreater(ids[0], 9007199254740000)
+        self.assertGreater(ids[0], 4503599627370496)
 
     def test_an_add_with_the_id_of_a_full_layer_gets_another_id(self):
         d = self.serve("--capacity=10")
         answers = self.lines(d, "/add", *("a%d.example\t1" % i for i in range(30)))
         self.assertEqual({a["result"] for a in answers}, {"added"})
         self.assertGreater(max(a["id"] for a in answers), 1)
-        self.lines(d, "/remove", *("%s\t%d" % (a["mark"], a["id"]) for a in answers))
+        self.lines(d, "/remove", *("%s\t%d" % (a["url"], a["id"]) for a in answers))
         self.assertEqual(d.stats()["elements"], 0)
 
     def test_bad_requests(self):
         d = self.serve()
         for target, status, code in (("/check?url=ftp://a", 400, "bad-url"), ("/check", 400, "missing-url"),
                                      ("/check?url=", 400, "bad-url"), ("/add?url=a.example&id=0", 400, "bad-parameter"),
-                                     ("/add?url=a.example&id=9007199254740992", 400, "bad-parameter"),
+                                     ("/add?url=a.example&id=4503599627370497", 400, "bad-parameter"),
                                      ("/add?url=http://%20", 400, "bad-url"), ("/add", 400, "missing-url")):
             reply = d.post(target)
             self.assertEqual((reply.status, reply.json()["code"]), (status, code), target)
         self.assertEqual(d.get("/add?url=a.example").status, 405)
-        self.assertEqual(d.post("/check", b"a" * (1 << 20 | 1)).status, 413)
+        self.assertEqual(d.post("/check?url=a.example", b"b.example").json()["code"], "two-urls")
+        for body in (b"a" * (1 << 20 | 1), b"a.example\n" * 10001):
+            self.assertEqual(d.post("/add", body).status, 413)
         self.assertEqual(d.stats()["elements"], 0)
 
     def test_shadow_mode(self):
         d = self.serve("--shadow")
-        self.lines(d, "/add", "bad.example")
-        self.assertEqual(self.check(d, "bad.example/x"), {"marked": False, "match": "bad.example", "exact": True, "shadow": True})
+        self.lines(d, "/add", "bad.example\t9")
+        self.assertEqual(self.check(d, "bad.example/x"), {"marked": False, "match": "bad.example", "exact": True, "id": 9, "shadow": True})
         self.assertEqual((d.stats()["shadow_total"], d.stats()["marked_total"]), (1, 0))
-        self.assertRegex(d.log, "would be marked match=bad.example link=bad.example/x")
+        self.assertRegex(d.log, "would be marked match=bad.example host=bad.example")
 
     def test_writes_need_a_token_of_their_own(self):
         self.write("tokens", "door read readtoken123\nstaff write writetoken12\n")
@@ -135,9 +141,9 @@ class TestOneUrl(SpamfilterTest):
 class TestLines(SpamfilterTest):
     def test_a_bad_line_has_its_own_error(self):
         d = self.serve()
-        answers = self.lines(d, "/add", "a.example\t3", "", "no url", "b.example\tx", "c.example\t0", "d.example\r", "ftp://e")
-        self.assertEqual([a.get("mark", a.get("code")) for a in answers],
-                         ["a.example", "bad-url", "bad-url", "bad-id", "bad-id", "d.example", "bad-url"])
+        answers = self.lines(d, "/add", "a.example\t3", "", "no url", "b.example\tx", "c.example\t0", "d.example\r", "ftp://e", "url=e")
+        self.assertEqual([a.get("url", a.get("code")) for a in answers],
+                         ["a.example", "bad-url", "bad-url", "bad-id", "bad-id", "d.example", "bad-url", "bad-url"])
         self.assertEqual([a["marked"] if "marked" in a else a["code"] for a in
                           self.lines(d, "/check", "x", "a.example", "", "d.example/x", "b.example")],
                          [False, True, "bad-url", True, False])
@@ -145,6 +151,82 @@ class TestLines(SpamfilterTest):
                          ["absent", "removed", "removed", "id-required"])
         self.assertEqual([a["code"] for a in self.lines(d, "/add", "", "a b")], ["bad-url", "bad-url"])
         self.assertEqual(d.stats()["elements"], 0)
+
+
+    def test_id_is_the_id_of_lines_without_one(self):
+        d = self.serve()
+        answers = self.lines(d, "/add?id=5", "a.example", "b.example\t6")
+        self.assertEqual([a["id"] for a in answers], [5, 6])
+
+    def test_an_add_without_an_id_is_not_added_twice(self):
+        d = self.serve()
+        first, again = self.lines(d, "/add", "a.example", "b.example"), self.lines(d, "/add", "a.example", "b.example")
+        self.assertEqual([(a["result"], a["id"]) for a in again], [("repeated", a["id"]) for a in first])
+        self.assertEqual(d.stats()["elements"], 2)
+
+
+class TestFiles(SpamfilterTest):
+    def test_a_start_decides_as_before(self):
+        """Updates that the daemon makes again after a kill have the results of the first time."""
+        d = self.serve("--capacity=10", "--sync-every=1h")
+        self.lines(d, "/add", *("f%d.example\t%d" % (i, i + 1) for i in range(10)))
+        self.lines(d, "/add", "x.example\t20", "x.example\t21", "y.example\t22")
+        self.lines(d, "/remove", "x.example\t21", "z.example\t1")
+        d.stop()  # syncs
+        d = self.serve("--capacity=10", "--sync-every=1h")
+        answers = [self.lines(d, target, line)[0] for target, line in (
+            ("/remove", "x.example\t21"), ("/add", "y.example\t22"), ("/remove", "z.example\t1"), ("/add", "z.example\t30"),
+            ("/add", "z.example\t30"), ("/remove", "y.example\t22"), ("/remove", "y.example\t22"), ("/add", "late.example\t1"))]
+        self.assertEqual([a.get("result", a.get("code")) for a in answers],
+                         ["absent", "repeated", "absent", "added", "repeated", "removed", "absent", "added"])
+        checks = [self.check(d, name + ".example") for name in ("x", "y", "z", "late")]
+        self.assertEqual([c["marked"] for c in checks], [True, False, True, True])
+        before = d.stats()["elements"]
+        d.kill9()
+        d = self.serve("--capacity=10", "--sync-every=1h")
+        self.assertEqual(([self.check(d, name + ".example") for name in ("x", "y", "z", "late")], d.stats()["elements"]), (checks, before))
+
+    def refused(self, *text):
+        r = self.run_program("spamfilter", "--data-dir=copy", "--port=0")
+        self.assertEqual(r.returncode, 78, r)
+        for each in text:
+            self.assertIn(each.encode(), r.stderr)
+        shutil.rmtree(self.path("copy"))
+
+    def test_files_that_do_not_belong_together_are_refused(self):
+        d = self.serve("--recent=64K")
+        shutil.copytree(self.path("marks"), self.path("empty"))
+        for n in range(20):
+            self.lines(d, "/add", *("m%d-%d.example" % (n, i) for i in range(500)))
+        d.stop()
+        for name in ("marks", "journals"):
+            shutil.copytree(self.path("marks"), self.path("copy"))
+            path = self.path("copy", name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+            self.refused({"marks": "filter is older", "journals": "ends before the last sync"}[name], "restore the directory")
+        shutil.copytree(self.path("marks"), self.path("copy"))
+        for name in ("marks", "marks.log", "synced"):  # of an older copy
+            if os.path.exists(self.path("empty", name)):
+                shutil.copy(self.path("empty", name), self.path("copy", name))
+            else:
+                os.unlink(self.path("copy", name))
+        self.refused("begins after the last sync")
+
+    def test_a_full_disk(self):
+        """Updates are refused or wait, checks go on, and all heals with space."""
+        disk = SmallDisk(self, "24m")
+        d = self.start("spamfilter", "--data-dir=" + disk.path("marks"), "--sync-every=50ms", "--min-free=0", "--capacity=100000")
+        self.lines(d, "/add", "a.example\t1")
+        disk.take_the_rest()
+        refused = wait_until(lambda: next((r for r in [d.post("/add?id=2", "\n".join("b%d.example" % i for i in range(5000)))]
+                                           if r.status != 200), None), lambda: d.log)
+        self.assertEqual((refused.status, refused.json()["code"]), (503, "storage-full"))
+        self.assertTrue(self.check(d, "a.example")["marked"])
+        disk.give_back()
+        wait_until(lambda: d.post("/add?url=c.example&id=3").status == 200, lambda: d.log)
+        d.kill9()
+        d = self.start("spamfilter", "--data-dir=" + disk.path("marks"))
+        self.assertTrue(self.check(d, "a.example")["marked"] and self.check(d, "c.example")["marked"])
 
 
 class Model:

@@ -570,6 +570,35 @@ static ssize_t maybe_pwrite(int fd, const void *p, size_t n, off_t at)
     return -1;
 }
 
+static ssize_t full_pwritev(int fd, const struct iovec *parts, int n, off_t at)
+{
+    if (!pwrite_fails)
+        return io_system.pwritev(fd, parts, n, at);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void test_a_sync_on_a_full_disk_can_be_repeated(void **state)
+{
+    struct world *w = *state;
+    w->ops.pwritev = full_pwritev;
+    io = &w->ops;
+    open_filter(w, 100);
+    assert_int_equal(add(w, "a", 1), FILTER_OK);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_int_equal(add(w, "b", 1), FILTER_OK);
+    pwrite_fails = true;
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_NO_SPACE);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_NO_SPACE);
+    pwrite_fails = false;
+    assert_int_equal(size_of(w->log), 0);
+    assert_int_equal(add(w, "c", 1), FILTER_OK);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    open_filter(w, 100);
+    assert_true(has(w, "a") && has(w, "b") && has(w, "c"));
+    assert_int_equal(filter_sequence(w->f), 3);
+}
+
 /* Changes the low bit of a byte. */
 static void flip(const char *path, off_t at)
 {
@@ -662,6 +691,7 @@ int main(void)
         TEST(test_repeated_updates_change_nothing),
         TEST(test_updates_without_a_sync_are_lost_as_a_whole),
         TEST(test_a_failed_sync_stops_updates_until_the_next_opening),
+        TEST(test_a_sync_on_a_full_disk_can_be_repeated),
         TEST(test_a_reader_sees_each_sync),
         TEST(test_a_reader_misses_no_member_during_a_sync),
         TEST(test_only_one_writer),
