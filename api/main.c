@@ -34,6 +34,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("pubsub", "pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_pubsub", "queue_to_pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_nats", "queue_to_nats", ", for the web page"),
+    PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,
         .help = "file in which `millrace up` describes its processes, for the web page (default: none; "
@@ -165,6 +166,8 @@ static int api_check(struct options *o, struct error *error)
         r = peer_check(o, "queue_to_pubsub", error);
     if (r == 0)
         r = peer_check(o, "queue_to_nats", error);
+    if (r == 0)
+        r = peer_check(o, "spamfilter", error);
     return r == 0 ? peer_check(o, "simplequeue", error) : r;
 }
 
@@ -276,7 +279,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
         {"pubsub", "pubsub_token_file"}, {"aggregator", "aggregator_token_file"},
-        {"sortdb", "sortdb_token_file"}};
+        {"sortdb", "sortdb_token_file"}, {"spamfilter", "spamfilter_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .run_file = options_text(o, "run_file"),
@@ -297,7 +300,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
             continue;
         if (!peer_is_wanted(options_config(o), peers[k].name) && !options_text(o, peers[k].setting))
-            continue; /* the other relay */
+            continue; /* the other relay, or no spamfilter */
         members.urls[k] = peer_url(o, peers[k].name);
         members.clients[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
             &(struct http_client_config){

@@ -2,6 +2,7 @@
 
 #include "backup/counts_copy.h"
 #include "backup/journal_copy.h"
+#include "backup/filter_copy.h"
 #include "base/clock.h"
 #include "base/io.h"
 
@@ -20,7 +21,8 @@
 #define QUEUE_ID_FILE "queue-id"
 #define CURSORS_READS 100
 
-const char *const backup_place_names[BACKUP_PLACES] = {"simplequeue", "pubsub", "aggregator", "archive"};
+const char *const backup_place_names[BACKUP_PLACES] = {
+    "simplequeue", "pubsub", "aggregator", "spamfilter", "archive"};
 
 struct journals {
     struct journal_copy *list;
@@ -35,7 +37,7 @@ struct backup {
         [BACKUP_PLACES];      /* directory in `temporary`, or PLACE/.backup; NULL: the place does not exist */
     int locks[BACKUP_PLACES]; /* descriptors that lock the places; -1: not locked */
     bool is_ours;             /* this process has created `temporary` */
-    struct journals queues, streams;
+    struct journals queues, streams, marks;
     struct counts_copy counts;
     struct backup_manifest manifest;
     uint64_t total, done; /* numbers of bytes, for on_progress */
@@ -117,6 +119,18 @@ static enum backup_result copy_cursors(struct backup *b)
             b->error, BACKUP_CHANGED, "%.600s changed during each of %d reads", from, CURSORS_READS);
     free(from);
     free(to);
+    return r;
+}
+
+/* Copies the files of spamfilter. Its journal is pinned before the files and extended after them, so that the copy of the
+ * journal has all updates that the files do not have. */
+static enum backup_result copy_marks(struct backup *b)
+{
+    enum backup_result r = pin_journals(b, BACKUP_SPAMFILTER, "journals", &b->marks);
+    if (r == BACKUP_OK && b->marks.n > 0)
+        r = filter_copy(b->spec->places[BACKUP_SPAMFILTER], b->stages[BACKUP_SPAMFILTER], b->error);
+    for (size_t i = 0; r == BACKUP_OK && i < b->marks.n; i++)
+        r = journal_copy_extend(&b->marks.list[i], NULL, NULL, b->error);
     return r;
 }
 
@@ -229,6 +243,7 @@ static enum backup_result copy_in_order(struct backup *b)
     progress(b, "copy");
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
+        (r = copy_marks(b)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {
@@ -237,6 +252,8 @@ static enum backup_result copy_in_order(struct backup *b)
     }
     if (r == BACKUP_OK)
         r = cut_journals(b, &b->queues);
+    if (r == BACKUP_OK)
+        r = cut_journals(b, &b->marks);
     if (r == BACKUP_OK && b->counts.aggregator)
         r = counts_copy_verify(&b->counts, b->error);
     return r;
@@ -268,6 +285,7 @@ static enum backup_result attempt(struct backup *b)
             return r;
         free_journals(&b->queues);
         free_journals(&b->streams);
+        free_journals(&b->marks);
         clock_sleep(i * ATTEMPT_PAUSE);
     }
 }
@@ -480,6 +498,7 @@ static void end(struct backup *b)
     }
     free_journals(&b->queues);
     free_journals(&b->streams);
+    free_journals(&b->marks);
     counts_copy_free(&b->counts);
     free(b->temporary);
 }

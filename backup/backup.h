@@ -17,7 +17,14 @@
 
 #include "backup/backup_manifest.h"
 
-enum backup_place { BACKUP_SIMPLEQUEUE, BACKUP_PUBSUB, BACKUP_AGGREGATOR, BACKUP_ARCHIVE, BACKUP_PLACES };
+enum backup_place {
+    BACKUP_SIMPLEQUEUE,
+    BACKUP_PUBSUB,
+    BACKUP_AGGREGATOR,
+    BACKUP_SPAMFILTER,
+    BACKUP_ARCHIVE,
+    BACKUP_PLACES
+};
 /* The name of each place's directory in a backup. */
 extern const char *const backup_place_names[BACKUP_PLACES];
 

@@ -45,6 +45,7 @@ static const struct place {
     {"aggregator", "slices/[0-9]*.db", 0, NULL},
     {"aggregator", "slices/[0-9]*.db-*", 0, NULL},
     {"aggregator", "rejects/[0-9]*.ndjson", 0, NULL},
+    {"spamfilter", "*", 0, NULL},
     {"archive", "lock", 0, NULL},
     {"archive", "current", 0, NULL},
     {"archive", "newest", 0, NULL},

@@ -11,6 +11,7 @@ const struct peer peers[PEERS] = {
     {"pubsub", PORT_PUBSUB, "pubsub_url"},
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},
+    {"spamfilter", PORT_SPAMFILTER, "spamfilter_url"},
     {"api", PORT_API, "api_url"},
 };
 
@@ -30,6 +31,8 @@ const char *peer_relay(const struct config *config)
 bool peer_is_wanted(const struct config *config, const char *name)
 {
     bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
+    if (strcmp(name, "spamfilter") == 0)
+        return config_section(config, name, "") != NULL;
     return !is_relay || strcmp(name, peer_relay(config)) == 0;
 }
 

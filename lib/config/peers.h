@@ -37,14 +37,15 @@ struct peer {
     const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
-#define PEERS 7
+#define PEERS 8
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
 /* Returns the name of the relay of the pipeline's queue: queue_to_nats if the configuration has a section [queue_to_nats], else
  * queue_to_pubsub. A queue has one relay. */
 const char *peer_relay(const struct config *config);
-/* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay. */
+/* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay,
+ * or spamfilter without its section. */
 bool peer_is_wanted(const struct config *config, const char *name);
 
 /* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may

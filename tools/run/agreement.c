@@ -107,6 +107,7 @@ static const struct {
     {"api", "sortdb_token_file", "sortdb"},
     {"api", "queue_to_pubsub_token_file", "queue_to_pubsub"},
     {"api", "queue_to_nats_token_file", "queue_to_nats"},
+    {"api", "spamfilter_token_file", "spamfilter"},
     {"compactor", "auth_token_file", "aggregator"},
     {"compactor", "auth_token_file", "sortdb"},
 };

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "daemon/daemon.h"
 #include "enrich/door_settings.h"
+#include "filter/filter.h"
 #include "journal/journal_repair.h"
 #include <dirent.h>
 #include <errno.h>
@@ -230,10 +231,30 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
     free(remedy);
 }
 
+static void check_marks(struct doctor *d, const char *path, const char *name)
+{
+    struct filter *f;
+    struct error error;
+    if (strcmp(name, "marks") != 0)
+        return;
+    if (filter_open_reader(path, &f, &error) == FILTER_OK)
+        doctor_find(d, STATUS_FINE, "marks", NULL, "%s: %" PRIu64 " marks in %zu layers", path,
+            filter_stats(f).members, filter_stats(f).layers);
+    else
+        doctor_find(d, STATUS_DOWN, "marks",
+            error.code == FILTER_DAMAGED
+                ? "restore the directory of spamfilter from a backup, or delete it and add the marks again"
+                : doctor_unreadable,
+            "%s", error.text);
+    filter_close(&f);
+}
+
 static void check_journals(struct doctor *d)
 {
     doctor_each_entry(d, "simplequeue", "/queues", check_journal);
     doctor_each_entry(d, "pubsub", "/streams", check_journal);
+    doctor_each_entry(d, "spamfilter", "/journals", check_journal);
+    doctor_each_entry(d, "spamfilter", "", check_marks);
 }
 
 /* Returns the text after "TIME LEVEL compactor " in a line of the log. */

@@ -35,6 +35,7 @@ enum {
     STREAMS,
     AGGREGATOR,
     SORTDB,
+    SPAMFILTER,
     API,
     COMPACTOR
 }; /* indexes of the daemons, in the order of peers[], then the compactor */
@@ -303,6 +304,13 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     return ok;
 }
 
+static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    add_detail(d, "%" PRIu64 " marks", json_doc_number(d->stats, "/elements"));
+    return true;
+}
+
 /* Requests to each daemon. `events`: the counter from which the rate is computed. */
 static const struct {
     bool (*look)(struct pipeline_status *s, struct daemon_status *d);
@@ -314,6 +322,7 @@ static const struct {
     [STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
     [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
     [SORTDB] = {NULL, "total_requests", NULL, NULL},
+    [SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
@@ -581,7 +590,7 @@ static bool is_of_disk(const struct pipeline_status *s, const struct status_prob
 static enum status_level fold_disk(struct pipeline_status *s, dev_t device, struct buf *text)
 {
     static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay", "publishes",
-        "the storage of counts", "sortdb", "queries", "compactions"};
+        "the storage of counts", "sortdb", "updates of marks", "queries", "compactions"};
     enum status_level level = STATUS_FINE;
     size_t kept = 0, before = PIPELINE_DAEMONS;
     for (size_t i = 0; i < s->n_problems; i++) {

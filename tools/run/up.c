@@ -38,7 +38,7 @@
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 6
+#define PEERS_MAX 7
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
@@ -101,12 +101,13 @@ static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
     {"sortdb", .uses_archive = true, .optional = true},
+    {"spamfilter", .keeps_data = true, .optional = true},
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .read_again = RELOAD_COUNTERS,
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
     {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR,
-        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats"}},
+        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats", "spamfilter"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)

@@ -12,7 +12,7 @@ import { dataTable } from "./table.js";
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events",
   queue_to_nats: "publishes the queue's events to JetStream", pubsub: "stores the streams",
-  aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", api: "answers queries and this page",
+  aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", spamfilter: "marks bad links", api: "answers queries and this page",
 };
 
 const NUMBERS = {
@@ -25,6 +25,7 @@ const NUMBERS = {
   aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
     ["Complete until", clock(s.complete_until)], ["Resolution", s.resolution ?? "1h"], disk(p, s)],
   sortdb: (p, s, rate) => [["Reads", rate("reads")], ["Records", count(s.records)], ["Size", bytes(s.bytes)]],
+  spamfilter: (p, s, rate) => [["Checks", rate("checks")], ["Marked", count(s.marked_total)], ["Marks", count(s.elements)], disk(p, s)],
   api: (p, s, rate) => [["Queries", rate("queries")], ["In all", count(p.totals.queries)], ["Memory", bytes(s.resident_memory_bytes)]],
 };
 

@@ -23,6 +23,7 @@ function totalsOf(daemons) {
     rejected: stats.aggregator?.lines_rejected_total ?? null,
     lag: stats.aggregator?.lag_bytes ?? null,
     reads: stats.sortdb?.total_requests ?? null,
+    checks: stats.spamfilter?.checks_total ?? null,
     queries: stats.api ? sum(Object.fromEntries(requests), "count") : null,
   };
 }

@@ -1,0 +1,120 @@
+"""spamfilter as a daemon of `millrace up`: status, doctor, the page's data, and backups beside updates."""
+import json
+import os
+import shutil
+import threading
+
+from harness import UNREACHABLE, MillraceTest, Pipeline, main, pipeline_config, wait_until
+
+
+class SpamfilterPipelineTest(MillraceTest):
+    def up(self, data="data", **sections):
+        self.config = self.write(data + ".conf", pipeline_config(self.path(data), **sections))
+        return Pipeline(self, self.config, self.path(data)).wait_ready()
+
+    def status(self):
+        r = self.run_program("millrace", "status", "--json", "--sample=0", "--config", self.config)
+        return json.loads(r.stdout)
+
+    def lines(self, pipeline, target, *lines):
+        reply = pipeline.ask("spamfilter", "POST", target, "\n".join(lines))
+        self.assertEqual(reply.status, 200, reply)
+        return [json.loads(line) for line in reply.text.splitlines()]
+
+
+class TestUp(SpamfilterPipelineTest):
+    def test_the_section_starts_it(self):
+        pipeline = self.up(spamfilter={"port": 0})
+        self.lines(pipeline, "/add", "bad.example\t1", "worse.example\t2")
+        self.assertTrue(os.path.exists(self.path("data", "spamfilter", "marks")))
+        daemon = self.status()["daemons"]["spamfilter"]
+        self.assertEqual((daemon["state"], daemon["detail"]), ("ready", "2 marks"))
+        self.assertIn("spamfilter", self.run_program("millrace", "status", "--sample=0", "--config", self.config).stdout.decode())
+        pipeline.kill9_daemon("spamfilter")
+        wait_until(lambda: self.status()["daemons"]["spamfilter"]["detail"] == "2 marks", self.status)
+        found = self.run_program("millrace", "doctor", "--config", self.config).stdout.decode()
+        self.assertRegex(found, r"ok +journals +\S+/spamfilter/journals/marks: \d frames")
+        self.assertRegex(found, r"ok +marks +\S+/spamfilter/marks: \d marks in \d layers")
+        def shown():
+            daemons = {d["name"]: d for d in pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"]}
+            return (daemons["spamfilter"]["stats"] or {}).get("elements") == 2 and daemons["spamfilter"]["state"] == "ready"
+        wait_until(shown, lambda: pipeline.log)
+        pipeline.stop()
+        self.assertEqual(self.status()["daemons"]["spamfilter"]["state"], "stopped")
+
+    def test_without_the_section_it_is_not_shown(self):
+        pipeline = self.up()
+        self.assertNotIn("spamfilter", pipeline.run_file()["daemons"])
+        self.assertNotIn("spamfilter", self.status()["daemons"])
+        self.assertNotIn("spamfilter", self.run_program("millrace", "status", "--sample=0", "--config", self.config).stdout.decode())
+        self.assertNotIn("spamfilter", [d["name"] for d in pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"]])
+        pipeline.stop()
+        self.assertNotIn("spamfilter", self.status()["daemons"])
+
+    def test_a_damaged_filter_is_found(self):
+        pipeline = self.up(spamfilter={"port": 0})
+        self.lines(pipeline, "/add", "bad.example\t1")
+        pipeline.stop()
+        with open(self.path("data", "spamfilter", "marks"), "r+b") as f:
+            f.seek(100)
+            f.write(b"damage")
+        r = self.run_program("millrace", "doctor", "--config", self.config)
+        self.assertRegex(r.stdout.decode(), r"(?m)^\w+ +marks +\S+/spamfilter/marks: .*\n   -> restore the directory of spamfilter")
+        r = self.run_program("millrace", "backup", "--config", self.config, self.path("backup"))
+        self.assertEqual(r.returncode, 65, r)
+        self.assertIn(b"spamfilter/marks", r.stderr)
+
+
+class TestBackup(SpamfilterPipelineTest):
+    def test_a_backup_beside_updates_has_all_before_it(self):
+        """Marks are added, removed and synced all the time. The restored marks have every update acknowledged before the backup."""
+        settings = {"port": 0, "sync_every": "20ms", "recent": "64K", "capacity": 2000}
+        pipeline = self.up(spamfilter=settings)
+        sent, over = [], threading.Event()
+
+        def feed():
+            for n in range(10**6):
+                texts = ["m%d-%d.example\t%d" % (n, i, n * 10 + i + 1) for i in range(10)]
+                try:
+                    self.lines(pipeline, "/add", *texts)
+                    self.lines(pipeline, "/remove", texts[0])
+                    if n % 10 == 0:
+                        self.lines(pipeline, "/allow", "a.m%d-1.example" % n)
+                except UNREACHABLE:
+                    return
+                sent.append(n)
+                if over.is_set():
+                    return
+
+        thread = threading.Thread(target=feed)
+        thread.start()
+        try:
+            for number in range(3):
+                wait_until(lambda: len(sent) > 40 * (number + 1), lambda: pipeline.log)
+                before = len(sent)
+                to = self.path("backup%d" % number)
+                r = self.run_program("millrace", "backup", "--config", self.config, to)
+                self.assertEqual(r.returncode, 0, r)
+                self.assertTrue(os.path.exists(os.path.join(to, "spamfilter", "marks")))
+                self.check_copy(to, before, settings)
+        finally:
+            over.set()
+            thread.join()
+
+    def check_copy(self, backup, before, settings):
+        r = self.run_program("millrace", "restore", backup, "--to", self.path("restored"))
+        self.assertEqual(r.returncode, 0, r)
+        d = self.start("spamfilter", "--data-dir=restored/spamfilter", *("--%s=%s" % (k.replace("_", "-"), v) for k, v in settings.items() if k != "port"))
+        for n in range(before):
+            answers = [json.loads(line) for line in d.post("/check", "\n".join(
+                ["m%d-%d.example" % (n, i) for i in range(10)] + ["x.a.m%d-1.example" % n])).text.splitlines()]
+            self.assertEqual([a["marked"] for a in answers[1:10]], [True] * 9, n)
+            self.assertEqual("allowed" in answers[10], n % 10 == 0, (n, answers[10]))
+        elements = d.stats()["elements"]
+        self.assertGreaterEqual(elements, before * 9)
+        d.stop()
+        shutil.rmtree(self.path("restored"))
+
+
+if __name__ == "__main__":
+    main()
