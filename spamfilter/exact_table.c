@@ -16,21 +16,23 @@ void exact_table_drop(struct exact_table *t, struct exact_entry *e)
     free(e);
 }
 
-struct exact_entry *exact_table_put(
-    struct exact_table *t, struct bytes text, uint64_t id, bool is_added, uint64_t offset)
+void exact_table_put(struct exact_table *t, struct bytes text, uint64_t id, bool is_added, uint64_t offset)
 {
     struct exact_entry *old = exact_table_find(t, text), *e = mem_alloc(sizeof *e + text.len);
     if (old)
         exact_table_drop(t, old);
-    e->id = e->granted = id;
+    e->id = id;
     e->offset = offset;
     e->is_added = is_added;
     memcpy(e->text, text.ptr, text.len);
     HASH_ADD(hh, t->oldest, text, (unsigned)text.len, e);
     t->bytes += sizeof *e + text.len + EXACT_TABLE_COST;
-    while (offset - t->oldest->offset > t->window)
+}
+
+void exact_table_drop_before(struct exact_table *t, uint64_t offset)
+{
+    while (t->oldest && t->oldest->offset < offset)
         exact_table_drop(t, t->oldest);
-    return e;
 }
 
 void exact_table_clear(struct exact_table *t)

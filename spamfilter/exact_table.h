@@ -1,7 +1,7 @@
 /* exact_table: a table of texts, each with its last update, in the order of the updates.
  *
- * The table keeps the updates of the last `window` bytes of the journal, so its memory is bounded for any number of updates.
- * Text, id, is_added and offset follow from the journal alone: a start builds the same table again. */
+ * The table keeps the updates of a window of the journal, so its memory is bounded for any number of updates. The table
+ * follows from the journal alone: a start builds the same table again. */
 #ifndef MILLRACE_SPAMFILTER_EXACT_TABLE_H
 #define MILLRACE_SPAMFILTER_EXACT_TABLE_H
 
@@ -15,23 +15,21 @@
 struct exact_entry {
     UT_hash_handle hh;   /* hh.next: the next newer entry; hh.keylen: bytes of the text */
     uint64_t id, offset; /* id of the update */
-    uint64_t granted; /* id in the filter; differs from `id` if the layer of `id` was full, until a restart */
-    bool is_added;    /* false: the update removed the text, or tried it */
+    bool is_added;       /* false: the update removed the text, or tried it */
     char text[];
 };
 
 struct exact_table {
     struct exact_entry *oldest;
-    uint64_t window; /* UINT64_MAX: unlimited */
-    size_t bytes;    /* memory of all entries */
+    size_t bytes; /* memory of all entries */
 };
 
 /* Returns NULL if the table does not have the text. The entry is valid until the text's next update. */
 struct exact_entry *exact_table_find(const struct exact_table *t, struct bytes text);
-/* Replaces the text's entry, and drops entries outside the window. Offsets rise. */
-struct exact_entry *exact_table_put(
-    struct exact_table *t, struct bytes text, uint64_t id, bool is_added, uint64_t offset);
+/* Replaces the text's entry. Offsets rise. */
+void exact_table_put(struct exact_table *t, struct bytes text, uint64_t id, bool is_added, uint64_t offset);
 void exact_table_drop(struct exact_table *t, struct exact_entry *e);
+void exact_table_drop_before(struct exact_table *t, uint64_t offset);
 void exact_table_clear(struct exact_table *t);
 
 #endif

@@ -10,7 +10,7 @@
 #define LINES_MAX 10000 /* the event loop reads all lines at once */
 
 /* Errors of a line: an enum url_error, or one of these. */
-enum { LINE_FORM = URL_PORT + 1, LINE_BAD_ID, LINE_NO_ID, LINE_ABSENT, LINE_FULL };
+enum { LINE_FORM = URL_PORT + 1, LINE_BAD_ID, LINE_NO_ID, LINE_ABSENT, LINE_LAYER_FULL, LINE_FULL };
 
 static const struct {
     int status;
@@ -20,6 +20,8 @@ static const struct {
     [LINE_BAD_ID] = {400, "bad-id", "the id is not a number from 1 to 4503599627370496 (2^52)"},
     [LINE_NO_ID] = {409, "id-required", "the exact table does not have this mark; give the id of its add"},
     [LINE_ABSENT] = {404, "absent", "this mark with this id, or this exception, does not exist"},
+    [LINE_LAYER_FULL] = {409, "layer-full",
+        "too many adds had this id or earlier ones; add with a higher id"},
     [LINE_FULL] = {409, "full", "the exceptions take 64 MiB of memory; remove exceptions first"},
 };
 
@@ -158,8 +160,8 @@ static void on_made(struct mark_change *change, const struct mark_update *u, enu
     append_errors(call);
     call->at++;
     stats_add(call->server->updates[u->action], r == MARK_DONE);
-    if (r == MARK_ABSENT) {
-        append_error(call, LINE_ABSENT);
+    if (r == MARK_ABSENT || r == MARK_FULL) {
+        append_error(call, r == MARK_FULL ? LINE_LAYER_FULL : LINE_ABSENT);
         return;
     }
     call->status = 200;

@@ -84,8 +84,7 @@ int marks_open(struct marks *m, const struct marks_config *config, struct error 
     struct filter_config filter = {.path = path, .capacity = config->capacity, .rate = config->rate};
     *m = (struct marks){.exceptions_path = mem_printf("%s/exceptions", config->dir),
         .synced_path = mem_printf("%s/synced", config->dir),
-        .recent.window = config->recent,
-        .exceptions.window = UINT64_MAX};
+        .window = config->recent};
     int r = filter_open(&filter, &m->filter, error);
     free(path);
     if (r == FILTER_OK)
@@ -104,24 +103,21 @@ void marks_close(struct marks *m)
 
 /* Each update is in `recent`, also one without an effect, so that `recent` follows from the journal alone. */
 static enum mark_result change_mark(
-    struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
+    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error)
 {
     bool adds = u->action == MARK_ADD;
     const struct exact_entry *last = exact_table_find(&m->recent, u->text);
-    bool is_repeated = last && last->id == u->id && last->is_added == adds;
-    uint64_t id = is_repeated ? last->granted : u->id;
+    bool is_repeated = last && last->id == u->id && last->is_added == adds &&
+                       (!adds || filter_check(m->filter, u->text)); /* FILTER_FULL refused an add */
     enum filter_result r = FILTER_REPEATED;
     if (!is_repeated)
-        r = (adds ? filter_add : filter_remove)(m->filter, u->text, id, number, error);
-    if (adds && r == FILTER_FULL) {
-        id = filter_last_id(m->filter) + 1;
-        r = filter_add(m->filter, u->text, id, number, error);
-    }
-    if (r != FILTER_OK && r != FILTER_REPEATED && r != FILTER_ABSENT)
+        r = (adds ? filter_add : filter_remove)(m->filter, u->text, u->id, number, error);
+    if (r == FILTER_NO_SPACE || r == FILTER_FAILED)
         return MARK_FAILED;
-    exact_table_put(&m->recent, u->text, u->id, adds, number)->granted = id;
-    u->id = id;
-    return r == FILTER_OK ? MARK_DONE : adds ? MARK_REPEATED : MARK_ABSENT;
+    exact_table_put(&m->recent, u->text, u->id, adds, number);
+    if (r == FILTER_OK || r == FILTER_FULL)
+        return r == FILTER_OK ? MARK_DONE : MARK_FULL;
+    return adds ? MARK_REPEATED : MARK_ABSENT;
 }
 
 static enum mark_result change_exception(struct marks *m, const struct mark_update *u)
@@ -138,9 +134,11 @@ static enum mark_result change_exception(struct marks *m, const struct mark_upda
     return MARK_DONE;
 }
 
-enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
+enum mark_result marks_apply(
+    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error)
 {
     bool is_mark = u->action == MARK_ADD || u->action == MARK_REMOVE;
+    exact_table_drop_before(&m->recent, number > m->window ? number - m->window : 0);
     return is_mark ? change_mark(m, u, number, error) : change_exception(m, u);
 }
 
@@ -200,5 +198,5 @@ uint64_t marks_new_id(struct marks *m, uint64_t time)
 uint64_t marks_recent_id(const struct marks *m, struct bytes text)
 {
     const struct exact_entry *e = exact_table_find(&m->recent, text);
-    return e && e->is_added ? e->granted : 0;
+    return e && e->is_added ? e->id : 0;
 }

@@ -36,7 +36,8 @@ struct marks_config {
 
 struct marks {
     struct filter *filter;
-    struct exact_table recent;     /* the latest adds and removals */
+    struct exact_table recent; /* the adds and removals of the last `window` bytes of the journal */
+    uint64_t window;
     struct exact_table exceptions; /* all exceptions */
     char *exceptions_path, *synced_path;
     bool exceptions_changed; /* since the last sync */
@@ -70,10 +71,12 @@ enum mark_result {
     MARK_DONE,
     MARK_REPEATED, /* the update was made before; nothing changed */
     MARK_ABSENT,   /* the mark or exception does not exist; nothing changed */
+    MARK_FULL,     /* the layer of the add's id is full; nothing changed */
     MARK_FAILED /* nothing changed; error->code is FILTER_NO_SPACE, or all further adds, removals and syncs fail */
 };
-/* Makes an update. If the layer of an add's id is full, the add gets an id above all others, which is stored in *u. */
-enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
+/* Makes an update. */
+enum mark_result marks_apply(
+    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error);
 /* Makes all updates durable; `number` is that of the last one. Returns 0, or an enum filter_result with the error. After
  * FILTER_NO_SPACE, marks_sync may be called again. */
 int marks_sync(struct marks *m, uint64_t number, struct error *error);

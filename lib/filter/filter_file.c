@@ -258,8 +258,8 @@ enum filter_result filter_file_sync(struct filter *f, struct error *error)
     enum filter_result r = step ? failed(f, step, error) : FILTER_OK;
     bool is_undone = r == FILTER_NO_SPACE && !is_logged && io->ftruncate(f->log, 0) == 0;
     f->has_failed = step && !is_undone;
-    if (f->has_failed)
-        r = FILTER_FAILED;
+    if (f->has_failed) /* after step 1, also without space */
+        r = (enum filter_result)error_set(error, FILTER_FAILED, "%s", error->text);
     if (r == FILTER_OK)
         release(f, &log);
     free(log.runs);

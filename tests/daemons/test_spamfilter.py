@@ -87,13 +87,13 @@ class TestOneUrl(SpamfilterTest):
         self.assertEqual(ids, sorted(set(ids)))
         self.assertGreater(ids[0], 4503599627370496)
 
-    def test_an_add_with_the_id_of_a_full_layer_gets_another_id(self):
+    def test_an_add_with_the_id_of_a_full_layer_is_refused(self):
         d = self.serve("--capacity=10")
         answers = self.lines(d, "/add", *("a%d.example\t1" % i for i in range(30)))
-        self.assertEqual({a["result"] for a in answers}, {"added"})
-        self.assertGreater(max(a["id"] for a in answers), 1)
-        self.lines(d, "/remove", *("%s\t%d" % (a["url"], a["id"]) for a in answers))
-        self.assertEqual(d.stats()["elements"], 0)
+        self.assertEqual([a.get("result", a.get("code")) for a in answers], ["added"] * 10 + ["layer-full"] * 20)
+        self.assertEqual(d.post("/add?url=a20.example&id=2").json()["result"], "added")
+        self.assertEqual(d.post("/add?url=a21.example&id=1").status, 409)
+        self.assertEqual(d.stats()["elements"], 11)
 
     def test_bad_requests(self):
         d = self.serve()
@@ -178,13 +178,24 @@ class TestFiles(SpamfilterTest):
             ("/remove", "x.example\t21"), ("/add", "y.example\t22"), ("/remove", "z.example\t1"), ("/add", "z.example\t30"),
             ("/add", "z.example\t30"), ("/remove", "y.example\t22"), ("/remove", "y.example\t22"), ("/add", "late.example\t1"))]
         self.assertEqual([a.get("result", a.get("code")) for a in answers],
-                         ["absent", "repeated", "absent", "added", "repeated", "removed", "absent", "added"])
+                         ["absent", "repeated", "absent", "added", "repeated", "removed", "absent", "layer-full"])
         checks = [self.check(d, name + ".example") for name in ("x", "y", "z", "late")]
-        self.assertEqual([c["marked"] for c in checks], [True, False, True, True])
+        self.assertEqual([c["marked"] for c in checks], [True, False, True, False])
         before = d.stats()["elements"]
         d.kill9()
         d = self.serve("--capacity=10", "--sync-every=1h")
         self.assertEqual(([self.check(d, name + ".example") for name in ("x", "y", "z", "late")], d.stats()["elements"]), (checks, before))
+
+    def test_exceptions_move_the_window_of_the_exact_table(self):
+        """An entry that the journal does not have any more decides nothing."""
+        options = ("--recent=64K", "--sync-every=20ms")
+        d = self.serve(*options)
+        self.lines(d, "/add", "x.example\t5")
+        for n in range(10):
+            self.lines(d, "/allow", *("e%d-%d.example" % (n, i) for i in range(1000)))
+        self.assertEqual(d.post("/add?url=x.example&id=5").json()["result"], "added")
+        d.kill9()
+        self.assertEqual(self.serve(*options).stats()["elements"], 2)
 
     def refused(self, *text):
         r = self.run_program("spamfilter", "--data-dir=copy", "--port=0")
