@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "spamfilter/spamfilter_server.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define BODY_MAX ((size_t)1 << 20)
 #define LINES_MAX 10000 /* the event loop reads all lines at once */
@@ -136,14 +138,12 @@ static void take_url(struct call *call, struct bytes url, uint64_t id, int error
 /* In an add or a removal, a tab and the id may follow the URL; `id` is the id of lines without one. */
 static void take_line(struct call *call, struct bytes line, uint64_t id)
 {
-    const char *tab = takes_ids(call->action) && line.len > 0 ? memrchr(line.ptr, '\t', line.len) : NULL;
-    struct bytes text = tab ? bytes_of(tab + 1, (size_t)(line.ptr + line.len - tab - 1)) : BYTES_NONE;
     int error = URL_OK;
-    if (tab && (!bytes_to_u64(text, &id) || id == 0 || id > id_max(call->action)))
+    if (takes_ids(call->action) && !mark_line_cut_id(&line, id_max(call->action), &id))
         error = LINE_BAD_ID;
     else if (bytes_starts_with(line, BYTES_LITERAL("url=")))
         error = LINE_FORM;
-    take_url(call, tab ? bytes_of(line.ptr, (size_t)(tab - line.ptr)) : line, id, error);
+    take_url(call, line, id, error);
 }
 
 /* Appends the errors of the lines before the next update. */
@@ -155,7 +155,7 @@ static void append_errors(struct call *call)
 
 static void on_made(struct mark_change *change, const struct mark_update *u, enum mark_result r)
 {
-    static const char *const made[MARK_ACTIONS] = {"added", "removed", "allowed", "disallowed"};
+    static const char *const made[MARK_ACTIONS] = {"added", "removed", "allowed", "disallowed", "started"};
     struct call *call = (struct call *)change;
     append_errors(call);
     call->at++;
@@ -166,7 +166,7 @@ static void on_made(struct mark_change *change, const struct mark_update *u, enu
     }
     call->status = 200;
     buf_printf(&call->out, "{\"result\":\"%s\"", r == MARK_DONE ? made[u->action] : "repeated");
-    append_member(&call->out, "url", u->text);
+    append_member(&call->out, u->action == MARK_LOAD ? "file" : "url", u->text);
     if (u->id > 0)
         buf_printf(&call->out, ",\"id\":%" PRIu64, u->id);
     buf_append_str(&call->out, "}\n");
@@ -230,6 +230,40 @@ static enum mark_action action_of(const struct http_request *req)
     return (enum mark_action)i;
 }
 
+static struct call *new_call(
+    struct spamfilter *server, struct http_request *req, enum mark_action action, bool is_single)
+{
+    struct call *call = mem_zalloc(sizeof *call);
+    *call = (struct call){.change = {.made = on_made, .done = on_done},
+        .server = server,
+        .req = req,
+        .marks = mark_store_marks(server->store),
+        .action = action,
+        .is_single = is_single,
+        .status = 200};
+    return call;
+}
+
+static void load(struct http_request *req, void *ctx)
+{
+    struct spamfilter *server = ctx;
+    char name[NAME_LEN_MAX + 1];
+    if (!http_param_name(req, "file", NULL, name))
+        return;
+    char *path = mark_load_path(&server->marks, name);
+    if (mark_store_load(server->store)->state == MARK_LOAD_RUNNING) {
+        http_problem(req, 409, "loading", "wait until /stats shows its end", "a load is running");
+    } else if (access(path, R_OK) != 0) {
+        http_problem(req, 404, "absent", "put the file there", "%s: %s", path, strerror(errno));
+    } else {
+        struct call *call = new_call(server, req, MARK_LOAD, true);
+        buf_append_char(&call->errors, URL_OK);
+        mark_update_append(&(struct mark_update){MARK_LOAD, 0, bytes_str(name)}, &call->change.lines);
+        store_change(call);
+    }
+    free(path);
+}
+
 static void serve_urls(struct http_request *req, void *ctx)
 {
     struct spamfilter *server = ctx;
@@ -248,14 +282,7 @@ static void serve_urls(struct http_request *req, void *ctx)
     }
     if (!http_param_u64(req, "id", 0, 1, id_max(action), &id))
         return;
-    struct call *call = mem_zalloc(sizeof *call);
-    *call = (struct call){.change = {.made = on_made, .done = on_done},
-        .server = server,
-        .req = req,
-        .marks = mark_store_marks(server->store),
-        .action = action,
-        .is_single = is_single,
-        .status = 200};
+    struct call *call = new_call(server, req, action, is_single);
     if (is_single)
         take_url(call, url, id, URL_OK);
     while (mark_line_take(&lines, &line))
@@ -275,6 +302,17 @@ static void allowed(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
+static void append_load(const struct mark_load *l, struct buf *out)
+{
+    static const char *const states[] = {"none", "running", "done", "failed"};
+    buf_printf(out,
+        ",\"load\":{\"state\":\"%s\",\"file\":\"%s\",\"lines\":%" PRIu64 ",\"bad_lines\":%" PRIu64
+        ",\"bytes\":%" PRIu64 ",\"file_bytes\":%" PRIu64 ",\"error\":",
+        states[l->state], l->name, l->lines, l->bad_lines, l->bytes, l->size);
+    buf_append_json(out, bytes_str(l->state == MARK_LOAD_FAILED ? l->error.text : ""));
+    buf_append_char(out, '}');
+}
+
 void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
 {
     const struct spamfilter *server = ctx;
@@ -290,6 +328,7 @@ void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
             i > 0 ? "," : "", l.first_id, l.members, l.capacity, l.bytes, l.rate);
     }
     buf_append_char(out, ']');
+    append_load(mark_store_load(server->store), out);
 }
 
 #define URLS_ROUTE(path_, methods_, flags_, params_, help_)                                                  \
@@ -308,6 +347,8 @@ const struct http_route spamfilter_routes[] = {
     URLS_ROUTE(
         "/allow", HTTP_POST_, HTTP_ROUTE_WRITES, "url", "exempt url= or each line of the body from marks"),
     URLS_ROUTE("/disallow", HTTP_POST_, HTTP_ROUTE_WRITES, "url", "end the exception of url= or each line"),
+    HTTP_ROUTE("/load", HTTP_POST_, HTTP_ROUTE_WRITES, load, "file",
+        "replace all marks by the lines of a file in the directory `load`; /stats shows the progress"),
     HTTP_ROUTE("/allowed", HTTP_GET_, 0, allowed, "", "the exceptions, one a line"),
     {.path = NULL},
 };

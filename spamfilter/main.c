@@ -1,4 +1,5 @@
 /* spamfilter: connects the store of marks and the HTTP server to the event loop. */
+#include "base/io.h"
 #include "base/log.h"
 #include "config/peers.h"
 #include "daemon/loop_notify.h"
@@ -94,6 +95,14 @@ static int open_store(struct wiring *w, struct options *o, struct error *error)
         return EX_CONFIG;
     if (daemon_lock_directory(config.marks.dir, error) != 0)
         return daemon_start_status(errno);
+    w->server.marks = config.marks;
+    char *lists = mark_load_path(&config.marks, "");
+    int made = io_make_dirs(lists);
+    free(lists);
+    if (made != 0) {
+        error_errno(error, FILTER_FAILED, config.marks.dir);
+        return EX_TEMPFAIL;
+    }
     w->server.store = mark_store_open(&config, error);
     if (w->server.store)
         return 0;

@@ -4,6 +4,7 @@
 #include "base/work_thread.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define JOURNAL_DIR "journals/marks"
@@ -15,7 +16,8 @@ struct mark_store {
     struct journal *journal;
     struct work_thread *thread;
     bool is_open, is_syncing;
-    struct error sync_error;              /* of the sync in progress; code 0: none */
+    struct error sync_error; /* of the sync in progress; code 0: none */
+    struct mark_load load;
     STAILQ_HEAD(, mark_change) committed; /* not yet made */
     uint64_t made, syncing;               /* offsets: all updates before `made` are made */
     uint64_t unsynced;                    /* updates */
@@ -23,6 +25,45 @@ struct mark_store {
     usec_t synced_at;
     struct error failure; /* code 0: none */
 };
+
+static void run(void *ctx, void *arg)
+{
+    struct mark_store *s = ctx;
+    (void)arg;
+    s->sync_error.code = 0;
+    if (s->load.state == MARK_LOAD_RUNNING)
+        mark_load_run(&s->load, &s->config.marks, s->syncing);
+    else
+        marks_sync(&s->marks, s->syncing, &s->sync_error);
+}
+
+static void begin(struct mark_store *s)
+{
+    s->syncing = s->made;
+    s->is_syncing = true;
+    work_thread_start(s->thread, s);
+}
+
+static void begin_load(struct mark_store *s, struct bytes name)
+{
+    s->load = (struct mark_load){.state = MARK_LOAD_RUNNING};
+    snprintf(s->load.name, sizeof s->load.name, "%.*s", (int)name.len, name.ptr);
+    begin(s);
+}
+
+static void end_load(struct mark_store *s)
+{
+    if (s->load.filter) {
+        filter_close(&s->marks.filter);
+        s->marks.filter = s->load.filter;
+        s->load.filter = NULL;
+        s->load.state = MARK_LOAD_DONE;
+    } else {
+        s->load.state = MARK_LOAD_FAILED;
+        if (s->load.is_half)
+            s->failure = s->load.error;
+    }
+}
 
 /* Makes the first update of the lines, which end at the offset `end`, and removes it from the lines. `c` may be NULL. Returns
  * false with the error if the update is not made. */
@@ -44,6 +85,8 @@ static bool make_next(
     s->unsynced++;
     if (c)
         c->made(c, &u, r);
+    if (c && u.action == MARK_LOAD)
+        begin_load(s, u.text);
     return true;
 }
 
@@ -99,14 +142,6 @@ static int open_journal(struct mark_store *s, struct error *error)
     return code;
 }
 
-static void sync_marks(void *ctx, void *arg)
-{
-    struct mark_store *s = ctx;
-    (void)arg;
-    s->sync_error.code = 0;
-    marks_sync(&s->marks, s->syncing, &s->sync_error);
-}
-
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error)
 {
     struct mark_store *s = mem_zalloc(sizeof *s);
@@ -115,7 +150,7 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
     s->set = journal_set_new(
         &(struct journal_set_config){.notify = config->notify, .notify_arg = config->notify_arg});
     s->thread = work_thread_new(&(struct work_thread_config){
-        .run = sync_marks, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
+        .run = run, .ctx = s, .notify = config->notify, .notify_arg = config->notify_arg});
     if (!s->thread)
         error_errno(error, FILTER_FAILED, "cannot start a thread");
     else
@@ -137,7 +172,7 @@ static void make_changes(struct mark_store *s)
 {
     struct mark_change *c;
     struct error error;
-    for (size_t n = 0; !s->is_syncing && (c = STAILQ_FIRST(&s->committed)); n++) {
+    for (size_t n = 0; (c = STAILQ_FIRST(&s->committed)) && (c->left.len == 0 || !s->is_syncing); n++) {
         if (n == MARK_STORE_TURN) {
             s->config.notify(s->config.notify_arg);
             return;
@@ -161,7 +196,9 @@ void mark_store_close(struct mark_store **sp)
     struct error ignored;
     if (!s)
         return;
-    work_thread_free(&s->thread);
+    s->load.stops = true;
+    if (work_thread_free(&s->thread) && s->load.state == MARK_LOAD_RUNNING)
+        end_load(s);
     journal_set_free(&s->set);
     while ((c = STAILQ_FIRST(&s->committed)))
         finish(s, c, JOURNAL_CLOSED);
@@ -193,7 +230,7 @@ enum journal_result mark_store_change(struct mark_store *s, struct mark_change *
     c->store = s;
     if (s->failure.code != 0)
         return JOURNAL_LATCHED;
-    if (s->waiting > MARK_STORE_WAITING_MAX)
+    if (s->waiting > MARK_STORE_WAITING_MAX || s->load.state == MARK_LOAD_RUNNING)
         return JOURNAL_BUSY;
     enum journal_result r = journal_append(s->journal, &append, now, on_commit, c, NULL);
     s->waiting += r == JOURNAL_OK ? lines.len : 0;
@@ -211,7 +248,9 @@ void mark_store_poll(struct mark_store *s)
 {
     if (s->is_syncing && work_thread_done(s->thread)) {
         s->is_syncing = false;
-        if (s->sync_error.code == 0)
+        if (s->load.state == MARK_LOAD_RUNNING)
+            end_load(s);
+        else if (s->sync_error.code == 0)
             trim(s);
         else if (s->sync_error.code == FILTER_NO_SPACE)
             s->unsynced++; /* the next sync tries again */
@@ -230,14 +269,17 @@ void mark_store_tick(struct mark_store *s, usec_t now)
         return;
     s->unsynced = 0;
     s->synced_at = now;
-    s->syncing = s->made;
-    s->is_syncing = true;
-    work_thread_start(s->thread, s);
+    begin(s);
 }
 
 struct marks *mark_store_marks(struct mark_store *s)
 {
     return &s->marks;
+}
+
+const struct mark_load *mark_store_load(const struct mark_store *s)
+{
+    return &s->load;
 }
 
 const char *mark_store_failure(const struct mark_store *s)

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "journal/journal.h"
-#include "spamfilter/marks.h"
+#include "spamfilter/mark_load.h"
 
 #include <sys/queue.h>
 
@@ -57,6 +57,8 @@ void mark_store_poll(struct mark_store *s);
 /* Starts a sync if one is due. Call about once a second with the monotonic time. */
 void mark_store_tick(struct mark_store *s, usec_t now);
 struct marks *mark_store_marks(struct mark_store *s);
+/* The latest load. A change with MARK_LOAD starts a load, during which changes get JOURNAL_BUSY. */
+const struct mark_load *mark_store_load(const struct mark_store *s);
 /* The reason why updates fail until a restart, or NULL. */
 const char *mark_store_failure(const struct mark_store *s);
 

@@ -8,7 +8,7 @@
 
 #define SYNCED_TITLE "spamfilter-1"
 
-const char *const mark_actions[MARK_ACTIONS] = {"add", "remove", "allow", "disallow"};
+const char *const mark_actions[MARK_ACTIONS] = {"add", "remove", "allow", "disallow", "load"};
 
 void mark_update_append(const struct mark_update *u, struct buf *out)
 {
@@ -36,6 +36,16 @@ bool mark_line_take(struct bytes *text, struct bytes *line)
     *line = bytes_without_line_end(bytes_of(text->ptr, len));
     *text = bytes_of(text->ptr + len, text->len - len);
     return true;
+}
+
+bool mark_line_cut_id(struct bytes *line, uint64_t max, uint64_t *id)
+{
+    const char *tab = line->len > 0 ? memrchr(line->ptr, '\t', line->len) : NULL;
+    if (!tab)
+        return true;
+    struct bytes text = bytes_of(tab + 1, (size_t)(line->ptr + line->len - tab - 1));
+    line->len = (size_t)(tab - line->ptr);
+    return bytes_to_u64(text, id) && *id > 0 && *id <= max;
 }
 
 static int fail(const char *path, struct error *error)
@@ -139,6 +149,10 @@ enum mark_result marks_apply(
 {
     bool is_mark = u->action == MARK_ADD || u->action == MARK_REMOVE;
     exact_table_drop_before(&m->recent, number > m->window ? number - m->window : 0);
+    if (u->action == MARK_LOAD) {
+        exact_table_clear(&m->recent);
+        return MARK_DONE;
+    }
     return is_mark ? change_mark(m, u, number, error) : change_exception(m, u);
 }
 

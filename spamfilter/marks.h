@@ -45,13 +45,13 @@ struct marks {
     uint64_t last_id;        /* returned by marks_new_id */
 };
 
-enum mark_action { MARK_ADD, MARK_REMOVE, MARK_ALLOW, MARK_DISALLOW, MARK_ACTIONS };
+enum mark_action { MARK_ADD, MARK_REMOVE, MARK_ALLOW, MARK_DISALLOW, MARK_LOAD, MARK_ACTIONS };
 extern const char *const mark_actions[MARK_ACTIONS]; /* names */
 
 struct mark_update {
     enum mark_action action;
-    uint64_t id; /* 0 for exceptions */
-    struct bytes text;
+    uint64_t id;       /* 0 for exceptions and loads */
+    struct bytes text; /* of a load: the name of the file */
 };
 
 /* An update is a line of the journal: ACTION, ID and TEXT, separated by spaces. mark_update_read returns false for a
@@ -61,6 +61,8 @@ bool mark_update_read(struct bytes line, struct mark_update *out);
 
 /* Removes the first line from *text and stores it without its line end. Returns false if *text is empty. */
 bool mark_line_take(struct bytes *text, struct bytes *line);
+/* Cuts a tab and an id off the line. Without a tab, *id stays as it is. Returns false if the id is outside its limits. */
+bool mark_line_cut_id(struct bytes *line, uint64_t max, uint64_t *id);
 
 /* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error, such as
  * FILTER_DAMAGED if the filter is older than the last sync. The caller calls marks_close also after an error. */
@@ -74,7 +76,7 @@ enum mark_result {
     MARK_FULL,     /* the layer of the add's id is full; nothing changed */
     MARK_FAILED /* nothing changed; error->code is FILTER_NO_SPACE, or all further adds, removals and syncs fail */
 };
-/* Makes an update. */
+/* Makes an update. A load only clears `recent`, because another filter follows. */
 enum mark_result marks_apply(
     struct marks *m, const struct mark_update *u, uint64_t number, struct error *error);
 /* Makes all updates durable; `number` is that of the last one. Returns 0, or an enum filter_result with the error. After

@@ -10,6 +10,7 @@
 struct spamfilter {
     struct daemon *daemon;
     struct mark_store *store;
+    struct marks_config marks;
     struct disk_guard *guard;
     bool is_shadow;              /* no answer says `marked`; matches are logged and counted */
     struct rate_limit log_limit; /* of these log lines */

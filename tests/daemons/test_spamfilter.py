@@ -240,6 +240,79 @@ class TestFiles(SpamfilterTest):
         self.assertTrue(self.check(d, "a.example")["marked"] and self.check(d, "c.example")["marked"])
 
 
+class TestLoad(SpamfilterTest):
+    def file(self, name, *lines):
+        return self.write(os.path.join("marks", "load", name), "".join(line + "\n" for line in lines))
+
+    def load(self, daemon, name):
+        reply = daemon.post("/load?file=" + name)
+        self.assertEqual((reply.status, reply.json()), (200, {"result": "started", "file": name}))
+
+    def ended(self, daemon):
+        return wait_until(lambda: next((s for s in [daemon.stats()["load"]] if s["state"] != "running"), None), lambda: daemon.log)
+
+    def marked(self, daemon, *urls):
+        return [answer["marked"] for answer in self.lines(daemon, "/check", *urls)]
+
+    def test_the_lines_of_a_file_replace_the_marks(self):
+        d = self.serve("--sync-every=1h")
+        self.assertEqual(d.stats()["load"]["state"], "none")
+        self.lines(d, "/add", "old.example\t1", "both.example\t2")
+        self.lines(d, "/allow", "ok.new.example")
+        self.file("list", "new.example\t5", "both.example", "no url", "", "HTTP://Path.Example/a/../b\t6", "x.example\t0")
+        self.load(d, "list")
+        load = self.ended(d)
+        self.assertEqual((load["state"], load["lines"], load["bad_lines"], load["bytes"]), ("done", 3, 3, load["file_bytes"]), load)
+        urls = ("old.example", "both.example", "a.new.example", "ok.new.example", "path.example/b/c")
+        for _ in range(2):  # the second time after a kill
+            self.assertEqual(self.marked(d, *urls), [False, True, True, False, True])
+            self.assertEqual(d.stats()["elements"], 3)
+            self.assertEqual(d.post("/remove?url=old.example").json()["code"], "id-required")
+            d.kill9()
+            d = self.serve("--sync-every=1h")
+        self.lines(d, "/remove", "new.example\t5")
+        self.lines(d, "/add", "later.example\t9")
+        d.kill9()
+        d = self.serve()
+        self.assertEqual(self.marked(d, "new.example", "later.example", "both.example"), [False, True, True])
+        self.assertEqual(d.stats()["elements"], 3)
+
+    def test_a_load_that_is_killed_keeps_the_old_marks(self):
+        d = self.serve()
+        self.lines(d, "/add", "old.example\t1")
+        os.mkfifo(self.path("marks", "load", "pipe"))
+        self.load(d, "pipe")
+        with open(self.path("marks", "load", "pipe"), "w") as pipe:
+            pipe.write("new.example\t5\n" * 100000)
+            pipe.flush()
+            wait_until(lambda: d.stats()["load"]["lines"] > 1000, d.stats)
+            self.assertEqual(d.stats()["load"]["state"], "running")
+            second = d.post("/load?file=pipe")
+            self.assertEqual((second.status, second.json()["code"]), (409, "loading"))
+            self.assertEqual(d.post("/add?url=late.example&id=7").status, 503)
+            self.assertEqual(self.marked(d, "old.example", "new.example"), [True, False])
+            d.kill9()
+        os.unlink(self.path("marks", "load", "pipe"))
+        self.file("pipe", "newer.example")
+        d = self.serve()
+        self.assertEqual(self.marked(d, "old.example", "new.example"), [True, False])
+        self.load(d, "pipe")
+        self.assertEqual(self.ended(d)["state"], "done")
+        self.assertEqual(self.marked(d, "old.example", "new.example", "newer.example"), [False, False, True])
+
+    def test_a_file_without_marks_replaces_nothing(self):
+        d = self.serve()
+        self.lines(d, "/add", "old.example\t1")
+        self.file("empty", "no url")
+        self.load(d, "empty")
+        load = self.ended(d)
+        self.assertEqual((load["state"], load["error"]), ("failed", "the file has no URL"))
+        self.assertEqual(self.marked(d, "old.example"), [True])
+        self.lines(d, "/add", "more.example\t2")
+        for target, status in (("/load?file=none", 404), ("/load?file=..%2Fmarks", 400), ("/load", 400)):
+            self.assertEqual(d.post(target).status, status, target)
+
+
 class Model:
     """Marks as {text: live ids} and exceptions, updated by the lines of a batch whose answer is known."""
 
