@@ -25,9 +25,10 @@ static int add_line(struct mark_load *l, struct url_form *form, struct bytes lin
     url_parents(form, parents);
     if (id == 0)
         id = now > last ? now : last + 1;
-    int r = filter_add(l->filter, parents[0], id, FILTER_UNNUMBERED, &l->error);
+    uint64_t next = filter_sequence(l->filter) + 1;
+    int r = filter_add(l->filter, parents[0], id, next, &l->error);
     if (r == FILTER_FULL)
-        r = filter_add(l->filter, parents[0], last + 1, FILTER_UNNUMBERED, &l->error);
+        r = filter_add(l->filter, parents[0], last + 1, next, &l->error);
     return r;
 }
 
@@ -40,7 +41,8 @@ static int add_lines(struct mark_load *l, struct line_source *source)
     line_source_limit(source, LINE_MAX_BYTES);
     while (r == 0 && (got = line_source_next(source, false, &line, &l->error)) != LINE_SOURCE_END) {
         if (got == LINE_SOURCE_FAILED || l->stops)
-            r = got == LINE_SOURCE_FAILED ? FILTER_FAILED : error_set(&l->error, FILTER_FAILED, "interrupted");
+            r = got == LINE_SOURCE_FAILED ? FILTER_FAILED
+                                          : error_set(&l->error, FILTER_FAILED, "interrupted");
         else if (got == LINE_SOURCE_LINE)
             r = add_line(l, &form, bytes_without_line_end(line));
         l->lines += r == 0 && got == LINE_SOURCE_LINE;

@@ -17,8 +17,8 @@ struct mark_load {
     enum mark_load_state state;
     char name[NAME_LEN_MAX + 1]; /* a file of the directory `load` */
     _Atomic uint64_t lines, bad_lines, bytes, size;
-    atomic_bool stops; /* the load fails soon */
-    struct error error; /* of a failed load */
+    atomic_bool stops;     /* the load fails soon */
+    struct error error;    /* of a failed load */
     bool is_half;          /* failed between the renames: the old filter has no log any more */
     struct filter *filter; /* of a complete load */
 };

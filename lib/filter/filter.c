@@ -134,7 +134,7 @@ enum filter_result filter_add(
     filter_layer_change(&f->layers[i], &place, 1);
     f->h.layers[i].members++;
     f->h.last_id = id > f->h.last_id ? id : f->h.last_id;
-    f->h.sequence = sequence != FILTER_UNNUMBERED ? sequence : f->h.sequence;
+    f->h.sequence = sequence;
     return FILTER_OK;
 }
 
@@ -151,13 +151,13 @@ enum filter_result filter_remove(
             "%.500s: no such text in the layer of id %llu", f->path, (unsigned long long)id);
     filter_layer_change(&f->layers[i], &place, -1);
     f->h.layers[i].members--;
-    f->h.sequence = sequence != FILTER_UNNUMBERED ? sequence : f->h.sequence;
+    f->h.sequence = sequence;
     return FILTER_OK;
 }
 
 void filter_number(struct filter *f, uint64_t sequence)
 {
-    assert(f->log >= 0 && sequence > f->h.sequence);
+    assert(f->log >= 0 && sequence != f->synced);
     f->h.sequence = sequence;
 }
 

@@ -93,8 +93,6 @@ enum filter_result filter_open_reader(const char *path, struct filter **out, str
 /* Discards updates since the last sync. *f may be NULL. */
 void filter_close(struct filter **f);
 
-#define FILTER_UNNUMBERED                                                                                    \
-    UINT64_MAX /* sequence of an update that is never FILTER_REPEATED, until filter_number */
 /* Adds a text, also if the text is a member already. `sequence` numbers the caller's updates, for example by their
  * offsets in a stream; each update has a higher one. FILTER_FULL, FILTER_NO_SPACE and FILTER_FAILED change nothing and
  * do not count as an update. FILTER_NO_SPACE: the next layer needs space on the disk. */
@@ -103,7 +101,7 @@ enum filter_result filter_add(
 /* Removes a text that was added with this id, once. FILTER_ABSENT changes nothing and does not count as an update. */
 enum filter_result filter_remove(
     struct filter *f, struct bytes text, uint64_t id, uint64_t sequence, struct error *error);
-/* Numbers the updates without a sequence. The sequence is above filter_sequence. */
+/* Replaces filter_sequence, for a filter whose members are from a list. `sequence` differs from that of the last sync. */
 void filter_number(struct filter *f, uint64_t sequence);
 bool filter_check(const struct filter *f, struct bytes text);
 /* Makes all updates durable. Blocks until the disk has them. */

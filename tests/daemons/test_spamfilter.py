@@ -1,5 +1,6 @@
 """spamfilter: marks, exceptions and lines beside a model, also through kills, and the answers to bad requests."""
 # full: MILLRACE_ROUNDS=12
+import itertools
 import json
 import os
 import shutil
@@ -205,10 +206,12 @@ class TestFiles(SpamfilterTest):
         shutil.rmtree(self.path("copy"))
 
     def test_files_that_do_not_belong_together_are_refused(self):
-        d = self.serve("--recent=64K")
+        d = self.serve("--recent=64K", "--sync-every=10ms")
         shutil.copytree(self.path("marks"), self.path("empty"))
-        for n in range(20):
-            self.lines(d, "/add", *("m%d-%d.example" % (n, i) for i in range(500)))
+        journal = self.path("marks", "journals", "marks")
+        numbers = itertools.count()
+        wait_until(lambda: self.lines(d, "/add", *("m%d-%d.example" % (next(numbers), i) for i in range(500))) and
+                   "0000000000000001.seg" not in os.listdir(journal), lambda: os.listdir(journal))
         d.stop()
         for name in ("marks", "journals"):
             shutil.copytree(self.path("marks"), self.path("copy"))

@@ -277,6 +277,20 @@ static void test_a_file_of_more_than_4_gib(void **state)
     }
 }
 
+static void test_a_filter_may_be_numbered_anew(void **state)
+{
+    struct world *w = *state;
+    open_filter(w, 100);
+    assert_int_equal(filter_add(w->f, bytes_str("a"), 1, 10, &w->error), FILTER_OK);
+    filter_number(w->f, 5);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    open_filter(w, 100);
+    assert_int_equal(filter_sequence(w->f), 5);
+    assert_int_equal(filter_add(w->f, bytes_str("b"), 1, 5, &w->error), FILTER_REPEATED);
+    assert_int_equal(filter_add(w->f, bytes_str("b"), 1, 6, &w->error), FILTER_OK);
+    assert_true(has(w, "a") && has(w, "b"));
+}
+
 static void test_repeated_updates_change_nothing(void **state)
 {
     struct world *w = *state;
@@ -689,6 +703,7 @@ int main(void)
         TEST(test_no_counter_passes_0),
         TEST(test_a_file_of_more_than_4_gib),
         TEST(test_repeated_updates_change_nothing),
+        TEST(test_a_filter_may_be_numbered_anew),
         TEST(test_updates_without_a_sync_are_lost_as_a_whole),
         TEST(test_a_failed_sync_stops_updates_until_the_next_opening),
         TEST(test_a_sync_on_a_full_disk_can_be_repeated),
