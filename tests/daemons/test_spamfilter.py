@@ -187,6 +187,24 @@ class TestFiles(SpamfilterTest):
         d = self.serve("--capacity=10", "--sync-every=1h")
         self.assertEqual(([self.check(d, name + ".example") for name in ("x", "y", "z", "late")], d.stats()["elements"]), (checks, before))
 
+    def test_a_removal_without_an_effect_decides_as_before(self):
+        d = self.serve("--capacity=10", "--sync-every=2s")
+        updates = [("add", "f%d.example" % i, i + 1) for i in range(10)] + \
+            [("add", "x.example", 20), ("add", "x.example", 21), ("remove", "x.example", 20), ("remove", "x.example", 1), ("add", "y.example", 30)]
+        results = [self.lines(d, "/" + action, "%s\t%d" % (url, number))[0] for action, url, number in updates]
+        self.assertEqual([r.get("code") for r in results], [None] * 13 + ["absent", None])
+        end = sum(len("%s %d %s\n" % (action, number, url)) for action, url, number in updates)
+
+        def is_synced():
+            with open(self.path("marks", "synced")) as f:
+                return int(f.read().split()[1]) == end
+        wait_until(lambda: os.path.exists(self.path("marks", "synced")) and is_synced(), lambda: d.log)
+        self.lines(d, "/remove", "x.example\t20")
+        before = self.check(d, "x.example"), d.stats()["elements"]
+        d.kill9()
+        d = self.serve("--capacity=10")
+        self.assertEqual((self.check(d, "x.example"), d.stats()["elements"]), before)
+
     def test_exceptions_move_the_window_of_the_exact_table(self):
         """An entry that the journal does not have any more decides nothing."""
         options = ("--recent=64K", "--sync-every=20ms")
