@@ -74,7 +74,7 @@ class TestBackup(SpamfilterPipelineTest):
 
         def feed():
             for n in range(10**6):
-                texts = ["m%d-%d.example\t%d" % (n, i, n * 10 + i + 1) for i in range(10)]
+                texts = ["m%d-%d.example\t%d" % (n, i, n * 100 + i + 1) for i in range(100)]
                 try:
                     self.lines(pipeline, "/add", *texts)
                     self.lines(pipeline, "/remove", texts[0])
@@ -90,12 +90,13 @@ class TestBackup(SpamfilterPipelineTest):
         thread.start()
         try:
             for number in range(3):
-                wait_until(lambda: len(sent) > 40 * (number + 1), lambda: pipeline.log)
+                wait_until(lambda: len(sent) > 100 * (number + 1), lambda: pipeline.log)
                 before = len(sent)
                 to = self.path("backup%d" % number)
                 r = self.run_program("millrace", "backup", "--config", self.config, to)
                 self.assertEqual(r.returncode, 0, r)
-                self.assertTrue(os.path.exists(os.path.join(to, "spamfilter", "marks")))
+                journal = os.listdir(os.path.join(to, "spamfilter", "journals", "marks"))
+                self.assertNotIn("0000000000000001.seg", journal, "the files have updates that the journal does not have")
                 self.check_copy(to, before, settings)
         finally:
             over.set()
@@ -107,11 +108,11 @@ class TestBackup(SpamfilterPipelineTest):
         d = self.start("spamfilter", "--data-dir=restored/spamfilter", *("--%s=%s" % (k.replace("_", "-"), v) for k, v in settings.items() if k != "port"))
         for n in range(before):
             answers = [json.loads(line) for line in d.post("/check", "\n".join(
-                ["m%d-%d.example" % (n, i) for i in range(10)] + ["x.a.m%d-1.example" % n])).text.splitlines()]
-            self.assertEqual([a["marked"] for a in answers[1:10]], [True] * 9, n)
-            self.assertEqual("allowed" in answers[10], n % 10 == 0, (n, answers[10]))
+                ["m%d-%d.example" % (n, i) for i in range(100)] + ["x.a.m%d-1.example" % n])).text.splitlines()]
+            self.assertEqual([a["marked"] for a in answers[1:100]], [True] * 99, n)
+            self.assertEqual("allowed" in answers[100], n % 10 == 0, (n, answers[100]))
         elements = d.stats()["elements"]
-        self.assertGreaterEqual(elements, before * 9)
+        self.assertGreaterEqual(elements, before * 99)
         d.stop()
         shutil.rmtree(self.path("restored"))
 
