@@ -107,7 +107,8 @@ static const struct daemon_row daemon_rows[] = {
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
     {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR,
-        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats", "spamfilter"}},
+        .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
+            "spamfilter"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)
