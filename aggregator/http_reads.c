@@ -14,7 +14,6 @@
 #define WORK_KEY (WORK_MAX / 2) /* counts per key of a request with few keys, which API questions share */
 #define WORK_TINY 4096 /* counts of each key of such a request that the loop reads even in a full turn */
 #define TINY_KEYS 9    /* limit of keys that the API combines in one request */
-#define MINUTE_ROWS_MAX 10000 /* limit of keys of a read by minute */
 #define TURN (50 * USEC_PER_MSEC)
 #define TURN_READS (20 * USEC_PER_MSEC) /* part of TURN for small reads */
 
@@ -423,7 +422,7 @@ static bool read_minutes(struct http_request *req, const struct counters *c, str
     const struct counter *counter = ns.len > 0 ? counters_find(c, ns) : NULL;
     bool is_total = counter && counter >= c->totals && counter < c->totals + c->n_totals;
     if (!read_minute(req, "from", &q->from) || !read_minute(req, "to", &q->to) ||
-        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, MINUTE_ROWS_MAX, &q->limit))
+        !http_param_u64(req, "limit", READ_KEYS_MAX, 1, READ_MINUTES_MAX, &q->limit))
         return false;
     if (!counter)
         http_problem(req, 404, "unknown-counter", NULL, "ns= must be a total or a subtotal");

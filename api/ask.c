@@ -515,6 +515,7 @@ static bool end_counts(void *arg)
     complete->is_not_counted = latest->is_not_counted;
     complete->coarse = latest->coarse;
     complete->by_minute = a->query.by_minute;
+    complete->not_counted_by = latest->not_counted_by;
     complete->is_not_counted &= !a->query.is_former;
     if (complete->is_not_counted)
         complete->until = 0;
@@ -671,7 +672,7 @@ void ask_start(
     *a = (struct ask){.magic = ASK_MAGIC,
         .asks = asks,
         .inquiry = {.spec = &spec,
-            .sources = asks->config.sources,
+            .cells = asks->config.cells,
             .req = req,
             .allows_partial = query->allows_partial && !query->by_minute,
             .patience = query->by_minute ? 0 : query->patience,
@@ -681,8 +682,9 @@ void ask_start(
             .again_arg = asks->config.arg},
         .number = asks->n_asked++,
         .texts_max = LOOKUPS_MAX,
-        .is_kept = series_cache_takes(query)};
+        .is_kept = asks->config.cells->n == 1 && series_cache_takes(query)};
     query_copy(&a->query, query);
+    a->query.n_cells = asks->config.cells->n;
     if (unknown) {
         a->unknown = mem_alloc(sizeof *unknown);
         *a->unknown = *unknown;

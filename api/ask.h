@@ -24,7 +24,7 @@ struct asks;
 
 struct asks_config {
     struct event_base *base;
-    struct sources *sources;
+    struct cells *cells;
     struct stats *stats;
     uint64_t max_rows;
     int64_t max_age; /* seconds for which caches may repeat an answer if all rows are complete */
@@ -32,7 +32,7 @@ struct asks_config {
     void *arg;
 };
 struct asks *asks_new(const struct asks_config *config);
-/* Call asks_free after sources_free. */
+/* Call asks_free after the sources are freed. */
 void asks_free(struct asks **a);
 /* Answers the request. The query's texts are borrowed until the request ends. `unknown` is NULL if the counter is
  * configured. If the counter is not configured, `unknown` is the error to send if the sources have no records of

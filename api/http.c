@@ -64,7 +64,7 @@ static void handle_query_of(
 
 static void handle_query(struct http_request *req, struct api *api, enum query_kind kind)
 {
-    handle_query_of(req, api, kind, sources_quarters_since(api->sources), true);
+    handle_query_of(req, api, kind, cells_quarters_since(&api->cells), true);
 }
 
 /* Answers a query for sets, or refuses the query if the token may not see one of the keys. */
@@ -89,7 +89,7 @@ static void handle_sets_of(
 
 static void handle_sets(struct http_request *req, struct api *api, enum query_kind kind)
 {
-    handle_sets_of(req, api, kind, sources_quarters_since(api->sources), true);
+    handle_sets_of(req, api, kind, cells_quarters_since(&api->cells), true);
 }
 
 void api_ask_again(struct http_request *req, enum query_kind kind, int64_t quarters_since, void *api)
@@ -139,8 +139,8 @@ static void handle_quantile(struct http_request *req, void *ctx)
 
 static void handle_lookup(struct http_request *req, void *ctx)
 {
-    const struct api *api = ctx;
-    lookup_start(api->sources, api->counters, api->max_search, req);
+    struct api *api = ctx;
+    lookup_start(&api->cells, api->counters, api->max_search, req);
 }
 
 static void handle_counters(struct http_request *req, void *ctx)
@@ -156,7 +156,7 @@ static void handle_counters(struct http_request *req, void *ctx)
 
 static void handle_freshness(struct http_request *req, void *ctx)
 {
-    freshness_ask(((struct api *)ctx)->sources, req);
+    freshness_ask(&((struct api *)ctx)->cells, req);
 }
 
 static void handle_openapi(struct http_request *req, void *ctx)

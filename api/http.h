@@ -6,6 +6,8 @@
 #include "http/client/http_client.h"
 #include "http/server/http_server.h"
 #include "api/ask.h"
+#include "api/cell_sections.h"
+#include "api/cells.h"
 #include "api/door.h"
 #include "api/uniques.h"
 #include "api/event_body.h"
@@ -21,8 +23,9 @@
 struct api {
     struct daemon *daemon;
     struct counters *counters;
-    struct local_archive *archive; /* NULL: not mapped by this process */
-    struct sources *sources;
+    struct local_archive *archive; /* of the only cell; NULL: not mapped by this process */
+    struct cells cells;
+    struct cell_section sections[CELLS_MAX]; /* of each cell */
     struct readiness *readiness;
     struct asks *asks;
     struct uniques *uniques;

@@ -25,7 +25,7 @@ static void on_gone(struct http_request *req, void *arg)
     assert(q->req == req);
     q->req = NULL;
     if (q->question)
-        source_cancel(q->question); /* on_done frees the owner */
+        cells_cancel(q->question); /* on_done frees the owner */
     else
         q->spec->free(q);
 }
@@ -106,15 +106,6 @@ void inquiry_fail(struct inquiry *q, enum source_result result, const char *why)
     q->spec->free(q);
 }
 
-static void note_missing(struct completeness *all, const struct source_missing *missing)
-{
-    size_t at = 0;
-    while (at < all->n_missing && strcmp(all->missing[at].name, missing->name) != 0)
-        at++;
-    all->missing[at] = *missing;
-    all->n_missing += at == all->n_missing;
-}
-
 /* Returns true if the answer misses more sources than before. */
 static bool note(struct inquiry *q, const struct completeness *latest)
 {
@@ -130,7 +121,7 @@ static bool note(struct inquiry *q, const struct completeness *latest)
         memcpy(all->held_by, latest->held_by, sizeof all->held_by);
     }
     for (size_t i = 0; i < latest->n_missing; i++)
-        note_missing(all, &latest->missing[i]);
+        completeness_miss(all, &latest->missing[i]);
     all->remedy = latest->remedy;
     return had_answers && all->n_missing > missed;
 }
@@ -190,7 +181,7 @@ static void ask(struct inquiry *q, struct source_question question, struct buf *
     question.on_piece = on_piece;
     question.on_done = on_done;
     if (inquiry_hold(q, 0))
-        q->question = source_ask(q->sources, &question);
+        q->question = cells_ask(q->cells, &question);
     else
         inquiry_fail(q, SOURCE_STOPPED, NULL);
 }

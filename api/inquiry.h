@@ -21,21 +21,16 @@
  *    same. The question in progress then ends with the next piece of a reply, or with the timeout of a silent source.
  * 7. If the answer to a question has another quarters_since than the query, the owner is freed and `again` is called, so
  *    that all questions ask for the same periods.
- *
- * Cells: later, an inquiry asks the same questions of several pipelines, and their answers add up. `sources` becomes an
- * array. Each cell has its own question with the rules of source.h, and `end` follows the last answer. The functions for
- * records get the number of the cell, because series, sets and keys keep the records of each source apart. If a question
- * starts again in one cell, all cells are asked again, because sums cannot discard the records of one cell. Rule 5 holds
- * for cells as for questions. Only /minutes sends a cut list, and needs all keys of each cell. A kept series
- * (series_cache.h) needs the generations of all cells.
+ * 8. A question is to all cells (cells.h). The records of different cells are passed on in any order, and `end` follows
+ *    the last answer.
  *
  * Ownership: the inquiry calls `free` after an error reply, or if the client has disconnected. After `answer`, or if a
  * function has returned without an answer (INQUIRY_WAIT, false), the owner ends the request and frees itself. */
 #ifndef MILLRACE_INQUIRY_H
 #define MILLRACE_INQUIRY_H
 
+#include "api/cells.h"
 #include "api/query.h"
-#include "api/source.h"
 #include "http/server/http_server.h"
 
 enum inquiry_next {
@@ -70,7 +65,7 @@ typedef void inquiry_again_fn(
 
 struct inquiry {
     const struct inquiry_spec *spec;
-    struct sources *sources;
+    struct cells *cells;
     struct http_request *req; /* NULL: the client has disconnected */
     bool allows_partial;
     usec_t patience;
@@ -78,7 +73,7 @@ struct inquiry {
     const struct query *query; /* rule 7; NULL: the query does not depend on quarters_since */
     inquiry_again_fn *again;
     void *again_arg;
-    struct question *question; /* question in progress; NULL: none */
+    struct cells_question *question; /* question in progress; NULL: none */
     size_t step, n;
     usec_t begun;
     bool has_answers;             /* `complete` is set */

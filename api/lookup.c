@@ -42,20 +42,19 @@ struct lookup {
     const struct counter *only; /* NULL: all totals */
     uint64_t limit;
     bool is_csv;
-    struct source_keys sources[SOURCES_MAX];
-    size_t n_sources;  /* number of sources that have answered */
+    struct source_keys *sources; /* by cells_source */
+    size_t n_sources;
     bool is_too_large; /* a sum of the answer exceeds 64 bits */
 };
 
 static void clear_answers(void *arg)
 {
     struct lookup *l = arg;
-    for (size_t i = 0; i < SOURCES_MAX; i++) {
+    for (size_t i = 0; i < l->n_sources; i++) {
         buf_free(&l->sources[i].lines);
         buf_free(&l->sources[i].next);
         l->sources[i] = (struct source_keys){0};
     }
-    l->n_sources = 0;
 }
 
 static void lookup_free(void *arg)
@@ -63,6 +62,7 @@ static void lookup_free(void *arg)
     struct lookup *l = arg;
     assert(l->magic == LOOKUP_MAGIC);
     clear_answers(l);
+    free(l->sources);
     buf_free(&l->start);
     buf_free(&l->rows);
     l->magic = 0;
@@ -79,7 +79,7 @@ static struct bytes first_line(const struct source_keys *s)
 static bool on_record(void *arg, const struct record *r)
 {
     struct lookup *l = arg;
-    struct source_keys *s = &l->sources[l->n_sources];
+    struct source_keys *s = &l->sources[cells_source(l->inquiry.question)];
     struct bytes last = bytes_of(s->lines.ptr + s->last, s->lines.len - s->last);
     if (last.len > r->key.len && bytes_starts_with(last, r->key) &&
         last.ptr[r->key.len] == RECORD_SEPARATOR) {
@@ -103,7 +103,7 @@ static bool on_record(void *arg, const struct record *r)
 static void on_source(void *arg, struct bytes next)
 {
     struct lookup *l = arg;
-    struct source_keys *s = &l->sources[l->n_sources++];
+    struct source_keys *s = &l->sources[cells_source(l->inquiry.question)];
     s->has_more = next.len > 0;
     text_key_encode(next, &s->next);
 }
@@ -111,8 +111,8 @@ static void on_source(void *arg, struct bytes next)
 static size_t bytes(const void *arg)
 {
     const struct lookup *l = arg;
-    size_t n = sizeof *l + l->rows.cap;
-    for (size_t i = 0; i < SOURCES_MAX; i++)
+    size_t n = sizeof *l + l->n_sources * sizeof *l->sources + l->rows.cap;
+    for (size_t i = 0; i < l->n_sources; i++)
         n += l->sources[i].lines.cap;
     return n;
 }
@@ -388,16 +388,18 @@ static const struct inquiry_spec spec = {.steps = &step,
     .hint = "ask for fewer keys, or raise --max-buffered"};
 
 void lookup_start(
-    struct sources *sources, const struct counters *counters, uint64_t max_search, struct http_request *req)
+    struct cells *cells, const struct counters *counters, uint64_t max_search, struct http_request *req)
 {
     struct lookup *l = mem_zalloc(sizeof *l);
     *l = (struct lookup){.magic = LOOKUP_MAGIC,
         .inquiry = {.spec = &spec,
-            .sources = sources,
+            .cells = cells,
             .req = req,
             .retry = "try again; answers are never partial"},
+        .n_sources = cells->n * SOURCES_MAX,
         .counters = counters,
         .max_search = max_search};
+    l->sources = mem_zalloc(l->n_sources * sizeof *l->sources);
     if (read_params(l, req))
         inquiry_begin(&l->inquiry);
     else

@@ -20,11 +20,11 @@
 #ifndef MILLRACE_API_LOOKUP_H
 #define MILLRACE_API_LOOKUP_H
 
-#include "api/source.h"
+#include "api/cells.h"
 #include "counts/counters.h"
 #include "http/server/http_server.h"
 
 void lookup_start(
-    struct sources *sources, const struct counters *counters, uint64_t max_search, struct http_request *req);
+    struct cells *cells, const struct counters *counters, uint64_t max_search, struct http_request *req);
 
 #endif

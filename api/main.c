@@ -141,9 +141,13 @@ static int api_check(struct options *o, struct error *error)
 {
     struct counters *c = NULL;
     struct door_settings *door = NULL;
+    struct cell_section sections[CELLS_MAX];
+    size_t n_cells;
     char dir[PATH_MAX];
     int r = read_counters(o, &c, error);
     counters_free(&c);
+    if (r == 0)
+        r = cell_sections_read(options_config(o), sections, &n_cells, error);
     if (r == 0)
         r = door_settings_read(options_config(o), data_dir_of(o, dir), &door, error);
     if (r == 0 && door && options_check_only(o))
@@ -175,8 +179,10 @@ static void api_stop(void *ctx)
 {
     struct api *api = ctx;
     readiness_free(&api->readiness);
-    sources_free(&api->sources);
-    local_archive_free(&api->archive);
+    for (size_t i = 0; i < api->cells.n; i++) {
+        sources_free(&api->cells.list[i].sources);
+        local_archive_free(&api->cells.list[i].archive);
+    }
     asks_free(&api->asks);
     uniques_free(&api->uniques);
     http_client_free(&api->queue);
@@ -219,40 +225,79 @@ static int open_door(struct daemon *d, struct api *api, struct error *error)
     return r == 0 ? 0 : EX_CONFIG;
 }
 
-static int add_source(struct sources_config *sources, struct options *o, const char *name,
-    const char *token_file, char **token, struct error *error)
+static int add_source(struct api *api, const struct cell_section *cell, struct sources_config *sources,
+    const char *kind, const char *url, const char *token_file, struct error *error)
 {
-    int status = daemon_read_token(options_text(o, token_file), token, error);
-    sources->names[sources->n] = name;
-    sources->urls[sources->n] = peer_url(o, name);
-    sources->tokens[sources->n++] = *token;
+    char *token = NULL, *name = mem_printf("%s%s%s", cell->name, *cell->name ? "/" : "", kind);
+    int status = daemon_read_token(token_file, &token, error);
+    struct options *o = daemon_options(api->daemon);
+    sources->names[sources->n] = options_keep(o, bytes_str(name));
+    sources->urls[sources->n] = url;
+    sources->tokens[sources->n++] = token ? options_keep(o, bytes_str(token)) : NULL;
+    free(token);
+    free(name);
     return status;
 }
 
-static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, struct error *error)
+static int add_cell(
+    struct api *api, const struct cell_section *section, struct sources_config *sources, struct error *error)
+{
+    struct daemon *d = api->daemon;
+    struct cell *cell = &api->cells.list[api->cells.n++];
+    int status = 0;
+    cell->name = section->name;
+    if (section->archive) {
+        cell->archive = local_archive_new(section->archive, daemon_base(d), daemon_stats(d), on_archive, api);
+        sources->local = cell->archive;
+        status = add_source(api, section, sources, "archive", NULL, NULL, error);
+    } else if (section->sortdb_url) {
+        status = add_source(
+            api, section, sources, "sortdb", section->sortdb_url, section->sortdb_token_file, error);
+    }
+    if (status == 0)
+        status = add_source(api, section, sources, "aggregator", section->aggregator_url,
+            section->aggregator_token_file, error);
+    if (status == 0)
+        cell->sources = sources_new(sources);
+    return status;
+}
+
+/* Reads the sections of the cells, or makes the only cell of the daemon's settings. */
+static int add_cells(struct api *api, struct sources_config *sources, struct error *error)
+{
+    struct options *o = daemon_options(api->daemon);
+    const struct sources_config empty = sources[0];
+    size_t n;
+    int status = cell_sections_read(options_config(o), api->sections, &n, error);
+    if (status == 0 && n == 0)
+        api->sections[n++] = (struct cell_section){.name = "",
+            .aggregator_url = peer_url(o, "aggregator"),
+            .aggregator_token_file = options_text(o, "aggregator_token_file"),
+            .sortdb_url = has_sortdb(o) ? peer_url(o, "sortdb") : NULL,
+            .sortdb_token_file = options_text(o, "sortdb_token_file"),
+            .archive = options_text(o, "archive")};
+    for (size_t i = 0; i < n && status == 0; i++) {
+        sources[i] = empty;
+        status = add_cell(api, &api->sections[i], &sources[i], error);
+    }
+    if (n == 1)
+        api->archive = api->cells.list[0].archive;
+    return status;
+}
+
+static int connect_cells(struct daemon *d, struct api *api, usec_t timeout, struct error *error)
 {
     struct options *o = daemon_options(d);
-    struct sources_config sources = {.base = daemon_base(d), .timeout = timeout, .stats = daemon_stats(d)};
-    char *sortdb = NULL, *aggregator = NULL;
-    int status = 0;
-    if (options_text(o, "archive")) {
-        api->archive =
-            local_archive_new(options_text(o, "archive"), daemon_base(d), daemon_stats(d), on_archive, api);
-        sources.local = api->archive;
-        sources.names[sources.n++] = "archive";
-    } else if (has_sortdb(o))
-        status = add_source(&sources, o, "sortdb", "sortdb_token_file", &sortdb, error);
+    struct sources_config sources[CELLS_MAX] = {{.base = daemon_base(d),
+        .timeout = timeout,
+        .quarters_since = api->counters->has_quarters ? HOUR_FIRST : 0,
+        .stats = daemon_stats(d)}};
+    int status = add_cells(api, sources, error);
     if (status == 0)
-        status = add_source(&sources, o, "aggregator", "aggregator_token_file", &aggregator, error);
-    if (status == 0)
-        sources.quarters_since = api->counters->has_quarters ? HOUR_FIRST : 0;
-    if (status == 0)
-        api->sources = sources_new(&sources);
-    if (status == 0)
-        api->readiness = readiness_new(d, &sources);
+        api->readiness = readiness_new(d, &api->cells, sources);
     if (status == 0)
         api->asks = asks_new(&(struct asks_config){.base = daemon_base(d),
-            .sources = api->sources,
+            .cells = &api->cells,
             .stats = daemon_stats(d),
             .max_rows = api->max_rows,
             .max_age = options_int(o, "max_age") / 1000,
@@ -260,7 +305,7 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
             .arg = api});
     if (status == 0)
         api->uniques = uniques_new(&(struct uniques_config){.base = daemon_base(d),
-            .sources = api->sources,
+            .cells = &api->cells,
             .max_rows = api->max_rows,
             .again = api_ask_again,
             .arg = api,
@@ -268,18 +313,36 @@ static int connect_sources(struct daemon *d, struct api *api, usec_t timeout, st
             .max_age = options_int(o, "max_age") / 1000});
     if (status == 0 && !api->uniques)
         status = error_set(error, EX_OSERR, "cannot start a thread");
-    free(sortdb);
-    free(aggregator);
     return status;
+}
+
+static int add_member(struct daemon *d, struct pipeline_config *config, const char *name, const char *cell,
+    const char *url, const char *token_file, struct error *error)
+{
+    const struct http_client_config client = {.url = url, .max_connections = 2, .timeout = POLL_TIMEOUT};
+    struct pipeline_member *m = &config->members[config->n_members];
+    *m = (struct pipeline_member){
+        .name = name, .cell = cell, .url = url, .client = daemon_client_new(d, token_file, &client, error)};
+    config->n_members += m->client != NULL;
+    return m->client ? 0 : EX_CONFIG;
+}
+
+/* Adds a daemon of the pipeline, unless the pipeline runs without it. */
+static int add_peer(struct daemon *d, struct pipeline_config *config, const char *name,
+    const char *token_file, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    if (!peer_is_wanted(options_config(o), name) && !options_text(o, peer_named(name)->setting))
+        return 0;
+    return add_member(d, config, name, "", peer_url(o, name), options_text(o, token_file), error);
 }
 
 /* Opens the objects that only the web page needs. */
 static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
-    static const char *const token_files[PEERS][2] = {{"simplequeue", "queue_token_file"},
+    static const char *const token_files[][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
-        {"pubsub", "pubsub_token_file"}, {"aggregator", "aggregator_token_file"},
-        {"sortdb", "sortdb_token_file"}, {"spamfilter", "spamfilter_token_file"}};
+        {"pubsub", "pubsub_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .run_file = options_text(o, "run_file"),
@@ -295,19 +358,17 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         return EX_CONFIG;
     api->live = live_new(daemon_base(d), api->pubsub);
     int status = 0;
-    for (size_t i = 0; i < PEERS && token_files[i][0] && status == 0; i++) {
-        size_t k = (size_t)(peer_named(token_files[i][0]) - peers);
-        if (strcmp(peers[k].name, "sortdb") == 0 && !has_sortdb(o))
-            continue;
-        if (!peer_is_wanted(options_config(o), peers[k].name) && !options_text(o, peers[k].setting))
-            continue; /* the other relay, or no spamfilter */
-        members.urls[k] = peer_url(o, peers[k].name);
-        members.clients[k] = daemon_client_new(d, options_text(o, token_files[i][1]),
-            &(struct http_client_config){
-                .url = members.urls[k], .max_connections = 2, .timeout = POLL_TIMEOUT},
-            error);
-        status = members.clients[k] ? 0 : EX_CONFIG;
+    for (size_t i = 0; i < sizeof token_files / sizeof *token_files && status == 0; i++)
+        status = add_peer(d, &members, token_files[i][0], token_files[i][1], error);
+    for (size_t i = 0; i < api->cells.n && status == 0; i++) {
+        const struct cell_section *c = &api->sections[i];
+        status = add_member(
+            d, &members, "aggregator", c->name, c->aggregator_url, c->aggregator_token_file, error);
+        if (status == 0 && c->sortdb_url)
+            status = add_member(d, &members, "sortdb", c->name, c->sortdb_url, c->sortdb_token_file, error);
     }
+    if (status == 0)
+        status = add_peer(d, &members, "spamfilter", "spamfilter_token_file", error);
     api->pipeline = pipeline_new(&members);
     return status;
 }
@@ -338,7 +399,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
     if (status == 0)
         status = open_door(d, api, error);
     if (status == 0)
-        status = connect_sources(d, api, timeout, error);
+        status = connect_cells(d, api, timeout, error);
     if (status == 0) {
         api->queue = daemon_client_new(d, options_text(o, "queue_token_file"),
             &(struct http_client_config){
@@ -374,8 +435,9 @@ static bool api_check_health(struct http_request *req, void *ctx)
 static void api_hangup(void *ctx)
 {
     struct api *api = ctx;
-    if (api->archive)
-        local_archive_look(api->archive);
+    for (size_t i = 0; i < api->cells.n; i++)
+        if (api->cells.list[i].archive)
+            local_archive_look(api->cells.list[i].archive);
 }
 
 static void api_drain(void *ctx)
@@ -391,7 +453,10 @@ static const struct daemon_spec spec = {
     .summary = "answers queries: series and breakdowns of the counts",
     .options = options,
     .default_port = PORT_API,
-    .sections = "door",
+    .more =
+        "A section [cell NAME] of the configuration names a pipeline. Answers are the sums of all cells.\n"
+        "Settings: aggregator_url, sortdb_url or archive, token_file (`millrace help scaling`).\n",
+    .sections = "door cell",
     .has_public_port = true,
     .is_service = true,
     .routes = api_routes,

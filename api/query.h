@@ -87,6 +87,7 @@ struct query {
     int64_t quantiles[QUERY_QUANTILES_MAX]; /* of QUERY_QUANTILE: each from 0 to QUERY_QUANTILE_ONE */
     bool is_over_time;                      /* of QUERY_QUANTILE: a row for each unit */
     enum query_format format;
+    size_t n_cells;      /* number of cells whose counts are added; 0: as 1 */
     bool by_minute;      /* from the aggregator's ring of minutes; `from` and `to` are whole minutes */
     bool is_all;         /* period=all: `from` and `to` are the limits of the times that can be counted */
     bool cuts_hours;     /* a bound or a unit of the answer begins within a UTC hour */

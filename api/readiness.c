@@ -6,10 +6,12 @@
 #include "daemon/daemon.h"
 #include <event2/event.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #define CHECK_EVERY USEC_PER_SEC
+#define CELLS_EVERY 10 /* seconds between checks of several cells */
 #define PATIENCE (1500 * USEC_PER_MSEC)
 #define CHECK "/mget?k=lookup%7CAAAAAAAAAAA%3D"
 
@@ -19,27 +21,35 @@ struct waiter {
     TAILQ_ENTRY(waiter) link;
 };
 
+/* The state of one cell. */
+struct cell_check {
+    const char *name;
+    struct local_archive *archive; /* NULL: none is mapped */
+    uint64_t through;              /* last slice of the archive, in the check in progress */
+    uint64_t cleared;              /* last cleared slice, in the check in progress */
+    uint64_t cleared_before;       /* `cleared` of the previous check */
+    bool has_failed;               /* a source has failed in the check in progress */
+    bool has_no_archive;           /* the aggregator is the only source */
+    bool is_behind;                /* slices that the archive does not include were cleared */
+    bool is_ready;                 /* after the last check */
+};
+
 /* A connection of its own, so that a check does not wait for questions. */
 struct check {
     struct readiness *readiness;
+    struct cell_check *cell;
     const char *name, *url;
     struct http_client *client;
 };
 
 struct readiness {
     struct daemon *daemon;
-    struct local_archive *archive; /* NULL: none is mapped */
-    struct check checks[SOURCES_MAX];
-    size_t n;
+    struct cell_check cells[CELLS_MAX];
+    struct check checks[CELLS_MAX * SOURCES_MAX];
+    size_t n_cells, n;
     size_t unanswered; /* number of checks in progress */
     struct event *again;
     usec_t checked;           /* end of the last check; 0: none has ended */
-    uint64_t through;         /* last slice of the archive, in the check in progress */
-    uint64_t cleared;         /* last cleared slice, in the check in progress */
-    uint64_t cleared_before;  /* `cleared` of the previous check */
-    bool has_failed;          /* a source has failed in the check in progress */
-    bool has_no_archive;      /* the aggregator is the only source */
-    bool is_behind;           /* slices that the archive does not include were cleared */
     struct buf failing, next; /* sources that failed: in the last check, and in the check in progress */
     char *error;
     TAILQ_HEAD(, waiter) waiters;
@@ -50,23 +60,42 @@ const char *readiness_error(const struct readiness *r)
     return r->error;
 }
 
+static bool has_archive(const struct cell_check *c)
+{
+    return !c->archive || local_archive_generation(c->archive);
+}
+
+/* Returns the cell that decides the remedy: one without an archive, or else one whose archive cannot be opened or is
+ * behind. */
+static const struct cell_check *worst_cell(const struct readiness *r)
+{
+    const struct cell_check *worst = &r->cells[0];
+    for (const struct cell_check *c = r->cells; c < r->cells + r->n_cells; c++)
+        if (!has_archive(c) ||
+            (has_archive(worst) && ((c->archive && *local_archive_error(c->archive)) || c->is_behind)))
+            worst = c;
+    return worst;
+}
+
 void readiness_judge(struct readiness *r)
 {
-    bool has_archive = !r->archive || local_archive_generation(r->archive) != NULL;
-    const char *error = r->archive ? local_archive_error(r->archive) : "";
+    const struct cell_check *c = worst_cell(r);
+    const char *error = c->archive ? local_archive_error(c->archive) : "", *of = *c->name ? " of cell " : "";
+    bool is_open = has_archive(c);
     free(r->error);
-    r->error = !has_archive && *error ? mem_printf("cannot open the archive: %s", error)
-               : !has_archive         ? mem_strdup("opening the archive")
+    r->error = !is_open && *error ? mem_printf("cannot open the archive%s%s: %s", of, c->name, error)
+               : !is_open         ? mem_printf("opening the archive%s%s", of, c->name)
                : r->failing.len > 0
                    ? mem_printf("%.*s; events are stored", (int)r->failing.len, r->failing.ptr)
                    : NULL;
-    const char *remedy = has_archive && r->is_behind ? MANIFEST_BEHIND_REMEDY
-                         : has_archive ? "mend the source that the reason names; queries then work again"
-                         : *error      ? archive_remedy(error)
-                                       : DAEMON_WAIT;
+    const char *remedy = is_open && c->is_behind ? MANIFEST_BEHIND_REMEDY
+                         : is_open ? "mend the source that the reason names; queries then work again"
+                         : *error  ? archive_remedy(error)
+                                   : DAEMON_WAIT;
     daemon_set_refusing(r->daemon, "queries", remedy, r->error);
-    char *notice = has_archive && *error
-                       ? mem_printf("cannot open the archive, the former generation stays in use: %s", error)
+    char *notice = is_open && *error
+                       ? mem_printf("cannot open the archive%s%s, the former generation stays in use: %s", of,
+                             c->name, error)
                        : NULL;
     daemon_set_notice(r->daemon, "archive", NOTICE_WARNING, archive_remedy(error), notice);
     free(notice);
@@ -89,6 +118,8 @@ static void end_check(struct readiness *r)
     readiness_judge(r);
     if (r->failing.len > 0)
         evtimer_add(r->again, &(struct timeval){.tv_sec = CHECK_EVERY / USEC_PER_SEC});
+    else if (r->n_cells > 1)
+        evtimer_add(r->again, &(struct timeval){.tv_sec = CELLS_EVERY});
     while ((w = TAILQ_FIRST(&r->waiters))) {
         struct http_request *req = w->req;
         on_gone(req, w);
@@ -100,23 +131,36 @@ static void begin_check(struct readiness *r);
 
 /* The aggregator clears a slice only after the archive includes the slice. So an archive that was asked after the
  * aggregator has shown a cleared slice, and does not include this slice, is behind. Returns false to ask again. */
-static bool compare_slices(struct readiness *r)
+static bool compare_slices(struct readiness *r, struct cell_check *c)
 {
     struct manifest m;
-    if (r->archive) /* the mapped generation may be older than the current generation */
-        r->through = UINT64_MAX;
-    if (r->archive && manifest_read_current(local_archive_dir(r->archive), &m, NULL) == MANIFEST_OK) {
-        r->through = m.through;
+    if (c->archive) /* the mapped generation may be older than the current generation */
+        c->through = UINT64_MAX;
+    if (c->archive && manifest_read_current(local_archive_dir(c->archive), &m, NULL) == MANIFEST_OK) {
+        c->through = m.through;
         manifest_free(&m);
     }
-    r->is_behind = r->through < r->cleared_before;
-    bool is_new = !r->is_behind && r->through < r->cleared;
-    r->cleared_before = r->cleared;
-    if (r->is_behind)
+    c->is_behind = c->through < c->cleared_before;
+    bool is_new = !c->is_behind && c->through < c->cleared;
+    c->cleared_before = c->cleared;
+    if (c->is_behind)
         buf_printf(&r->next,
-            "%sthe archive goes to slice %" PRIu64 ", but slices up to %" PRIu64 " were cleared",
-            r->next.len ? "; " : "", r->through, r->cleared);
+            "%sthe archive%s%s goes to slice %" PRIu64 ", but slices up to %" PRIu64 " were cleared",
+            r->next.len ? "; " : "", *c->name ? " of cell " : "", c->name, c->through, c->cleared);
     return !is_new;
+}
+
+/* Returns false to ask again. */
+static bool compare_cells(struct readiness *r)
+{
+    bool is_done = true;
+    for (struct cell_check *c = r->cells; c < r->cells + r->n_cells; c++) {
+        bool has_both = !c->has_failed && !c->has_no_archive;
+        c->is_behind = c->is_behind && has_both;
+        is_done &= !has_both || compare_slices(r, c);
+        c->is_ready = !c->has_failed && !c->is_behind;
+    }
+    return is_done;
 }
 
 static void on_checked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
@@ -133,16 +177,14 @@ static void on_checked(enum http_client_result result, const struct http_reply_v
             buf_printf(&r->next, "answered with status %d)", reply->status);
         else
             buf_printf(&r->next, "%s)", http_client_strerror(result));
-        r->has_failed = true;
+        check->cell->has_failed = true;
     } else {
-        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &r->cleared);
-        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &r->through);
+        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &check->cell->cleared);
+        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &check->cell->through);
     }
     if (--r->unanswered > 0)
         return;
-    bool has_both = !r->has_failed && !r->has_no_archive;
-    r->is_behind = r->is_behind && has_both;
-    if (!has_both || compare_slices(r))
+    if (compare_cells(r))
         end_check(r);
     else
         begin_check(r);
@@ -151,8 +193,10 @@ static void on_checked(enum http_client_result result, const struct http_reply_v
 static void begin_check(struct readiness *r)
 {
     buf_clear(&r->next);
-    r->through = r->cleared = 0;
-    r->has_failed = false;
+    for (struct cell_check *c = r->cells; c < r->cells + r->n_cells; c++) {
+        c->through = c->cleared = 0;
+        c->has_failed = false;
+    }
     for (; r->unanswered < r->n; r->unanswered++) {
         struct check *check = &r->checks[r->unanswered];
         const struct http_call_spec call = {.method = "GET",
@@ -191,20 +235,41 @@ bool readiness_answers(struct readiness *r, struct http_request *req)
     return true;
 }
 
-struct readiness *readiness_new(struct daemon *daemon, const struct sources_config *config)
+static double read_ready(void *arg)
 {
-    struct readiness *r = mem_zalloc(sizeof *r);
-    r->daemon = daemon;
-    r->archive = config->local;
-    r->has_no_archive = config->n < SOURCES_MAX;
-    for (size_t i = config->local ? 1 : 0; i < config->n; i++) {
+    const struct cell_check *c = arg;
+    return c->is_ready && has_archive(c);
+}
+
+static void add_cell(struct readiness *r, const struct cell *cell, const struct sources_config *config)
+{
+    struct cell_check *c = &r->cells[r->n_cells++];
+    *c = (struct cell_check){
+        .name = cell->name, .archive = cell->archive, .has_no_archive = config->n < SOURCES_MAX};
+    for (size_t i = cell->archive ? 1 : 0; i < config->n; i++) {
         const struct http_client_config client = {.base = config->base,
             .url = config->urls[i],
             .max_connections = 1,
             .auth_token = config->tokens[i]};
-        r->checks[r->n++] = (struct check){r, config->names[i], config->urls[i], http_client_new(&client)};
+        r->checks[r->n++] = (struct check){r, c, config->names[i], config->urls[i], http_client_new(&client)};
     }
+    char labels[NAME_LEN_MAX + 16];
+    snprintf(labels, sizeof labels, "cell=\"%s\"", c->name);
+    if (*c->name)
+        stats_gauge(daemon_stats(r->daemon), "cell_ready", labels,
+            "1 if all sources of the cell have answered the last check", read_ready, c);
+}
+
+struct readiness *readiness_new(
+    struct daemon *daemon, const struct cells *cells, const struct sources_config *config)
+{
+    struct readiness *r = mem_zalloc(sizeof *r);
+    r->daemon = daemon;
+    for (size_t i = 0; i < cells->n; i++)
+        add_cell(r, &cells->list[i], &config[i]);
     r->again = evtimer_new(config->base, on_again, r);
+    if (r->n_cells > 1)
+        evtimer_add(r->again, &(struct timeval){.tv_sec = 0});
     TAILQ_INIT(&r->waiters);
     readiness_judge(r);
     return r;
@@ -216,6 +281,8 @@ void readiness_free(struct readiness **rp)
     *rp = NULL;
     if (!r)
         return;
+    for (size_t i = 0; i < r->n_cells; i++)
+        stats_remove_gauges(daemon_stats(r->daemon), &r->cells[i]);
     for (size_t i = 0; i < r->n; i++)
         http_client_free(&r->checks[i].client);
     event_free(r->again);

@@ -65,6 +65,16 @@ void render_missing(const struct completeness *complete, struct buf *out)
     buf_append_str(out, complete->n_missing ? "]" : "[]");
 }
 
+void render_not_counted(const struct completeness *complete, struct buf *out)
+{
+    const char *cell = complete->not_counted_by ? complete->not_counted_by : "";
+    if (complete->is_not_counted)
+        buf_printf(out,
+            "\"note\":\"the aggregator%s%s does not count this counter; restart it with this "
+            "configuration\",",
+            *cell ? " of cell " : "", cell);
+}
+
 void render_head(const struct query *q, const struct completeness *complete, struct buf *out)
 {
     buf_append_char(out, '{');
@@ -82,8 +92,8 @@ void render_head(const struct query *q, const struct completeness *complete, str
     if (q->is_former)
         render_member(out, "note",
             BYTES_LITERAL("this counter is not configured; it counted these events before it was removed"));
-    else if (complete->is_not_counted)
-        render_member(out, "note", BYTES_LITERAL(RENDER_NOT_COUNTED));
+    else
+        render_not_counted(complete, out);
 }
 
 /* If a counter has max_keys, the answer always contains the number of events over max_keys, even 0. */

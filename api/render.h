@@ -35,7 +35,8 @@ void render_number(const struct counter *c, int64_t n, struct buf *out);
 void render_member(struct buf *out, const char *name, struct bytes text);
 /* Appends the beginning of a row: its time and date. */
 void render_row_begin(const struct query *q, int64_t t, struct buf *out);
-#define RENDER_NOT_COUNTED "the aggregator does not count this counter; restart it with this configuration"
+/* Appends the member `note` if an aggregator does not count the counter. */
+void render_not_counted(const struct completeness *complete, struct buf *out);
 /* Appends the members of the time zone, and of bounds and hours that are not exactly those of the question. */
 void render_zone(const struct query *q, struct buf *out);
 /* Appends the names of the columns. The column `approximate` follows `complete` if the answer is approximate. `of`:

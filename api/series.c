@@ -17,12 +17,13 @@ void series_reset(struct series *s)
 {
     for (size_t i = 0; i < s->n_runs; i++)
         free(s->runs[i].counts);
+    free(s->runs);
     series_init(s, s->query);
 }
 
 size_t series_bytes(const struct series *s)
 {
-    size_t bytes = 0;
+    size_t bytes = s->runs_cap * sizeof *s->runs;
     for (size_t i = 0; i < s->n_runs; i++)
         bytes += s->runs[i].cap * sizeof *s->runs[i].counts;
     return bytes;
@@ -33,8 +34,11 @@ void series_copy(struct series *to, const struct series *from)
     const struct query *q = to->query;
     *to = *from;
     to->query = q;
+    to->runs_cap = to->n_runs;
+    to->runs = mem_alloc(to->n_runs * sizeof *to->runs);
     for (size_t i = 0; i < to->n_runs; i++) {
         struct series_run *r = &to->runs[i];
+        *r = from->runs[i];
         r->cap = r->n;
         r->counts = mem_alloc(r->n * sizeof *r->counts);
         memcpy(r->counts, from->runs[i].counts, r->n * sizeof *r->counts);
@@ -75,6 +79,26 @@ static int hour_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'n' ? c - 'a' + 10 : -1;
 }
 
+/* Adds `n` to a count of the nearest run, or of a new run. Returns false if too many runs are needed. */
+static bool add_to_runs(struct series *s, int64_t unit, int64_t n)
+{
+    size_t best = s->n_runs;
+    for (size_t i = 0; i < s->n_runs; i++) {
+        int64_t last = s->runs[i].counts[s->runs[i].n - 1].unit;
+        if (last <= unit && (best == s->n_runs || last > s->runs[best].counts[s->runs[best].n - 1].unit))
+            best = i;
+    }
+    for (s->run = 0; best == s->n_runs && s->run < s->n_runs; s->run++) /* the order of a date that repeats */
+        if (run_add(&s->runs[s->run], unit, n))
+            return true;
+    s->run = best;
+    if (best == SERIES_RUNS_MAX * (s->query->n_cells > 1 ? s->query->n_cells : 1))
+        return false;
+    if (best == s->n_runs)
+        *ARRAY_ADD(s->runs, s->n_runs, s->runs_cap) = (struct series_run){.n = 0};
+    return run_add(&s->runs[best], unit, n);
+}
+
 /* Adds `n` events that begin at `hour`. All of these events are before part_end, or none is. */
 static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
 {
@@ -83,14 +107,12 @@ static bool add_to_unit(struct series *s, int64_t unit, int64_t hour, int64_t n)
         return true;
     s->total += n;
     s->so_far += hour < s->query->part_end ? n : 0;
-    struct series_run *run = s->n_runs > 0 ? &s->runs[s->n_runs - 1] : NULL;
-    if (run && run->n > 0 && run->counts[run->n - 1].unit == unit) {
+    struct series_run *run = s->n_runs > 0 ? &s->runs[s->run] : NULL;
+    if (run && run->counts[run->n - 1].unit == unit) {
         run->counts[run->n - 1].n += n;
         return true;
     }
-    if (run && run_add(run, unit, n))
-        return true;
-    return s->n_runs < SERIES_RUNS_MAX && run_add(&s->runs[s->n_runs++], unit, n);
+    return add_to_runs(s, unit, n);
 }
 
 static void note_hour(struct series *s, int64_t hour)

@@ -8,16 +8,16 @@
  *    Only hours that start in [from, to) are counted, so the first and the last row may cover only a part of their
  *    units.
  * 2. The total is the sum of the rows.
- * 3. Each source sends its hours in ascending order. For each source, a run stores the counts in the order of their
- *    units.
- */
+ * 3. Each source sends its hours in ascending order, and the counts of several sources are added in any order. A run
+ *    stores counts in the order of their units. A count is added to the run whose latest unit is nearest before it, so
+ *    there are at most as many runs as sources. */
 #ifndef MILLRACE_SERIES_H
 #define MILLRACE_SERIES_H
 
 #include "api/query.h"
 #include "counts/records.h"
 
-#define SERIES_RUNS_MAX 4
+#define SERIES_RUNS_MAX 4 /* of each cell: twice the number of its sources */
 
 struct series_row {
     int64_t start, end; /* start of the unit, and start of the next unit */
@@ -39,9 +39,9 @@ struct series_run {
 };
 struct series {
     const struct query *query;
-    struct series_run runs[SERIES_RUNS_MAX];
-    size_t n_runs;
-    struct series_span latest; /* span of the unit of the latest count */
+    struct series_run *runs;
+    size_t n_runs, runs_cap, run; /* `run`: run of the latest count */
+    struct series_span latest;    /* span of the unit of the latest count */
     int64_t total;
     int64_t so_far;       /* counts before the query's part_end */
     int64_t taken;        /* counts of the rows that series_next has returned */

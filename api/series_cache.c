@@ -205,7 +205,10 @@ static bool print_all(struct entry *e, const struct series *s, const struct comp
     struct series walk = *s; /* a copy: the position in `s` stays as it is */
     struct series_row row = {.end = walk.next};
     size_t room = 0;
-    while (series_next(&walk, &row)) {
+    walk.runs = mem_alloc(s->n_runs * sizeof *s->runs);
+    for (size_t i = 0; i < s->n_runs; i++)
+        walk.runs[i] = s->runs[i];
+    while (e->text.len <= SERIES_CACHE_TEXT_BYTES && series_next(&walk, &row)) {
         render_series_row(&walk, &row, complete, &e->text);
         keep_row(e, &room,
             (struct kept_row){.start = row.start,
@@ -214,12 +217,11 @@ static bool print_all(struct entry *e, const struct series *s, const struct comp
                 .end = (uint32_t)e->text.len,
                 .state = render_row_state(&row, complete)});
         e->n_rows++;
-        if (e->text.len > SERIES_CACHE_TEXT_BYTES)
-            return false;
     }
+    free(walk.runs);
     keep_row(e, &room, (struct kept_row){.start = row.end});
     e->rows = mem_realloc(e->rows, (e->n_rows + 1) * sizeof *e->rows);
-    return true;
+    return e->text.len <= SERIES_CACHE_TEXT_BYTES;
 }
 
 /* Appends the text of the rows from `first` to before `end`. */

@@ -22,6 +22,7 @@
 #define READ_SIZE                                                                                            \
     ((size_t)64 << 10) /* maximum number of bytes of a connection that the loop handles in one turn */
 #define REPLY_MAX ((size_t)64 << 10) /* maximum size of a reply that refuses the request */
+#define WHY_MAX 256
 #define LOCAL_TURN                                                                                           \
     (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
@@ -42,6 +43,7 @@ struct sources {
     struct watch watches[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
+    char why[SOURCES_MAX][WHY_MAX];                  /* reason of the latest failure */
     int64_t failing_since[SOURCES_MAX][SOURCE_USES]; /* Unix seconds; 0: the last request was answered */
     struct local_archive *local;    /* mapped archive, which is the first source; NULL: none */
     TAILQ_HEAD(, question) reading; /* questions to the mapped archive, which take turns */
@@ -189,9 +191,9 @@ struct source_missing sources_fail(struct sources *s, size_t source, enum source
     for (size_t i = 0; i < SOURCE_USES; i++)
         if (since[i] > 0 && (first == 0 || since[i] < first))
             first = since[i];
-    struct source_missing m = {.name = s->names[source], .url = s->urls[source], .since = first};
-    snprintf(m.why, sizeof m.why, "%s", why);
-    return m;
+    snprintf(s->why[source], WHY_MAX, "%s", why);
+    return (struct source_missing){
+        .name = s->names[source], .url = s->urls[source], .why = s->why[source], .since = first};
 }
 
 void sources_succeed(struct sources *s, size_t source, enum source_use use)
@@ -484,7 +486,7 @@ static void fail(struct question *q, const char *what, int status)
         finish(q, SOURCE_TOO_LARGE);
         return;
     }
-    char text[sizeof missing->why];
+    char text[WHY_MAX];
     snprintf(text, sizeof text, "answered with status %d%s%s", status, *what ? ": " : "", what);
     if (status == 400) {
         snprintf(q->error, sizeof q->error, "%s at %s: %s", name, url, text);
@@ -737,9 +739,15 @@ static void ask(struct question *q)
     buf_free(&target);
 }
 
-bool source_is_archive(const struct question *q)
+size_t source_at(const struct question *q)
 {
-    return q->at + 1 < q->sources->n;
+    return q->at;
+}
+
+const struct completeness *source_progress(const struct question *q, int *restarts)
+{
+    *restarts = q->restarts;
+    return &q->complete;
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
@@ -757,13 +765,30 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
         0);
 }
 
+static bool is_missing(const struct sources *s, size_t source, const struct completeness *c, size_t *at)
+{
+    for (*at = 0; *at < c->n_missing; ++*at)
+        if (c->missing[*at].name == s->names[source])
+            return true;
+    return false;
+}
+
+bool sources_are_missing(const struct sources *s, const struct completeness *c)
+{
+    size_t n = 0, at;
+    while (n < s->n && is_missing(s, n, c, &at))
+        n++;
+    return n == s->n;
+}
+
 static void omit_missing(struct question *q, const struct completeness *without)
 {
-    for (size_t i = 0; i < q->sources->n; i++)
-        for (size_t k = 0; without && k < without->n_missing; k++)
-            q->is_missing[i] |= without->missing[k].name == q->sources->names[i];
-    for (size_t k = 0; without && k < without->n_missing; k++)
-        q->complete.missing[q->complete.n_missing++] = without->missing[k];
+    size_t at;
+    for (size_t i = 0; without && i < q->sources->n; i++) {
+        q->is_missing[i] = is_missing(q->sources, i, without, &at);
+        if (q->is_missing[i])
+            q->complete.missing[q->complete.n_missing++] = without->missing[at];
+    }
     while (q->is_missing[q->at])
         q->at++;
 }
@@ -775,6 +800,7 @@ struct question *source_ask(struct sources *s, const struct source_question *spe
         .sources = s,
         .spec = *spec,
         .share = {.on_body = on_body, .on_done = on_done, .arg = q},
+        .restarts = spec->restarts,
         .complete = {.until = INT64_MAX}};
     q->target = mem_strdup(spec->target);
     q->next = s->open;

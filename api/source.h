@@ -43,6 +43,7 @@
 #include "http/client/http_client.h"
 
 #define SOURCES_MAX 2
+#define CELLS_MAX 64
 #define SOURCE_RECORD_MAX ((size_t)64 << 20)
 #define SOURCE_RESTARTS_MAX 5
 #define SOURCE_SILENT_PATIENCE USEC_PER_SEC
@@ -80,13 +81,14 @@ void sources_free(struct sources **s); /* open questions end with SOURCE_CANCELL
 
 struct source_missing {
     const char *name, *url; /* name and URL of the source; valid until sources_free */
+    const char *why;        /* reason of the latest failure; valid until sources_free */
     int64_t since; /* time of the first failed request after the last successful request (Unix seconds) */
-    char why[256];
 };
 
 struct completeness {
     int64_t until; /* Unix seconds; 0: not known, or no archive. Without the aggregator: end of the archive */
-    char held_by[2 * NAME_LEN_MAX + 2]; /* STREAM/PRODUCER that holds back `until`; "": none */
+    char held_by[3 * NAME_LEN_MAX +
+                 3]; /* STREAM/PRODUCER or CELL/STREAM/PRODUCER that holds back `until`; "": none */
     int64_t
         counted_since; /* Unix time when the counter was added; earlier events are not counted; 0: all are */
     int64_t events_since; /* counted_since of the events by which means divide; INT64_MAX: not counted */
@@ -94,10 +96,11 @@ struct completeness {
     int64_t quarters_since;       /* counts from this time on are of quarter hours; 0: none */
     bool by_minute;               /* the counted periods are minutes */
     bool is_not_counted;          /* the aggregator's configuration does not have the counter */
+    const char *not_counted_by;   /* cell of this aggregator; "": the only cell; NULL: none */
     bool is_approximate;          /* units have part hours, but counts are by UTC hour: no row is complete */
     const char *remedy;           /* remedy for SOURCE_UNAVAILABLE; NULL: try again */
     size_t n_missing;
-    struct source_missing missing[SOURCES_MAX];
+    struct source_missing missing[CELLS_MAX * SOURCES_MAX];
 };
 
 /* True if the counted periods that begin before `end` are complete. */
@@ -121,6 +124,7 @@ struct source_question {
     bool skips_archive;                 /* ask only the aggregator */
     bool allows_partial;                /* omit a source that fails, unless all sources fail */
     const struct completeness *without; /* omit its missing sources; NULL: none; read by source_ask */
+    int restarts;                       /* number of restarts of the question that this question replaces */
     usec_t patience; /* timeout, if shorter than the sources' timeout; 0: the sources' timeout */
     void (*on_restart)(void *arg); /* the question starts again; discard all records. NULL: no call */
     /* Gets a record, valid during the call. Return false if the record does not belong to the question, so that the
@@ -158,8 +162,13 @@ enum source_use { SOURCE_READS, SOURCE_STATE, SOURCE_USES };
 struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why);
 void sources_succeed(struct sources *s, size_t source, enum source_use use);
 
-/* During on_record: true if the record is the archive's. */
-bool source_is_archive(const struct question *q);
+/* True if an answer misses all sources. */
+bool sources_are_missing(const struct sources *s, const struct completeness *c);
+
+/* During a callback: the source of the record or reply, of which the last is the aggregator. */
+size_t source_at(const struct question *q);
+/* During on_restart: the sources that the question misses, and its number of restarts. */
+const struct completeness *source_progress(const struct question *q, int *restarts);
 struct question *source_ask(struct sources *s, const struct source_question *q);
 void source_cancel(struct question *q); /* on_done is called before source_cancel returns */
 

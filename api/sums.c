@@ -1,5 +1,7 @@
 #include "api/sums.h"
 
+#include "read/read_protocol.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -26,6 +28,8 @@ void sums_reset(struct sums *s)
     series_set_reset(&s->set);
     breakdown_reset(&s->breakdown);
     s->bounds.has_records = s->minutes.is_selected = false;
+    s->minutes.total = 0;
+    s->minutes.distinct = 0;
 }
 
 void sums_free(struct sums **sp)
@@ -52,6 +56,8 @@ static bool add_minute(struct sums *s, const struct record *r)
     struct breakdown *b = &s->breakdown;
     int64_t n, t;
     if (bytes_starts_with(r->key, BYTES_LITERAL("lookup|"))) {
+        if (s->query.n_cells > 1)
+            return true;
         while (!s->minutes.is_selected)
             s->minutes.is_selected = breakdown_select(b);
         return breakdown_add_lookup(b, r);
@@ -61,7 +67,7 @@ static bool add_minute(struct sums *s, const struct record *r)
     if (s->shape == SUMS_SERIES)
         return bytes_to_i64(r->key, &t) && series_add_count(&s->series, t, n);
     if (bytes_equal_str(r->key, "|total"))
-        s->minutes.total = n;
+        count_sum_add(&s->minutes.total, n);
     else if (bytes_equal_str(r->key, "|distinct"))
         s->minutes.distinct = (size_t)n;
     else
@@ -94,7 +100,7 @@ bool sums_finish(struct sums *s, uint64_t max_rows)
     histogram_finish(&s->histogram);
     if (s->query.by_minute) {
         s->breakdown.total = s->minutes.total;
-        s->breakdown.distinct = s->minutes.distinct;
+        s->breakdown.distinct = s->query.n_cells > 1 ? s->breakdown.distinct : s->minutes.distinct;
         s->breakdown.is_too_large |= s->minutes.total == COUNT_SUM_TOO_LARGE;
     }
     return s->shape == SUMS_SET ? series_set_trim(&s->set, max_rows) : series_trim(&s->series, max_rows);
@@ -149,8 +155,9 @@ static void append_param(struct buf *target, const char *name, struct bytes full
 
 static void append_minutes(struct buf *target, const struct query *q)
 {
+    uint64_t limit = q->n_cells > 1 ? READ_MINUTES_MAX : q->limit;
     buf_printf(target, "/minutes?ns=%s&from=%" PRId64 "&to=%" PRId64 "&limit=%" PRIu64, query_counter(q)->ns,
-        q->from, q->to, q->limit);
+        q->from, q->to, limit);
     append_param(target, "&key=", q->key, q->stored);
     append_param(target, "&sub=", q->sub_key, q->stored_sub);
 }

@@ -2,6 +2,7 @@
  *
  * 1. Sums have a copy of their query, so a further question may have a changed query: another counter or span.
  * 2. Counts by minute come from /minutes of the aggregator (docs/guide/protocol.md), which sends only the largest keys.
+ *    If the counts of several cells are added, each aggregator sends all keys, and the texts are looked up afterwards.
  * 3. Only the parts of the shape get counts. Reset sums are empty, but a set keeps its names. */
 #ifndef MILLRACE_SUMS_H
 #define MILLRACE_SUMS_H

@@ -8,17 +8,23 @@
 #define ROOM_MORE ((size_t)1 << 20)
 #define SMALL_MAX 4096 /* members that are united one by one, because set_union_size visits all chunks */
 
-void unique_count_init(struct unique_count *c, const struct unique_query *query)
+void unique_count_init(struct unique_count *c, const struct unique_query *query, size_t n_cells)
 {
-    *c = (struct unique_count){.query = query, .daily = -1};
-    c->sets = mem_zalloc(query->n_sets * sizeof *c->sets);
-    for (size_t i = 0; i < query->n_sets; i++)
-        set_pieces_init(&c->sets[i], &query->sets[i]);
+    *c = (struct unique_count){
+        .query = query, .n_cells = n_cells, .n_pieces = query->n_sets * n_cells, .daily = -1};
+    c->sets = mem_zalloc(c->n_pieces * sizeof *c->sets);
+    for (size_t i = 0; i < c->n_pieces; i++)
+        set_pieces_init(&c->sets[i], &query->sets[i / n_cells]);
+}
+
+struct set_pieces *unique_count_pieces(const struct unique_count *c, size_t set, size_t cell)
+{
+    return &c->sets[set * c->n_cells + cell];
 }
 
 void unique_count_free(struct unique_count *c)
 {
-    for (size_t i = 0; i < c->query->n_sets; i++)
+    for (size_t i = 0; i < c->n_pieces; i++)
         set_pieces_reset(&c->sets[i]);
     free(c->sets);
     free(c->rows);
@@ -28,8 +34,8 @@ void unique_count_free(struct unique_count *c)
 
 size_t unique_count_bytes(const struct unique_count *c)
 {
-    size_t bytes = sizeof *c + c->room + c->query->n_sets * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
-    for (size_t i = 0; i < c->query->n_sets; i++)
+    size_t bytes = sizeof *c + c->room + c->n_pieces * sizeof *c->sets + c->rows_cap * sizeof *c->rows;
+    for (size_t i = 0; i < c->n_pieces; i++)
         bytes += set_pieces_bytes(&c->sets[i]);
     return bytes;
 }
@@ -48,7 +54,7 @@ static void trim(struct unique_count *c)
 {
     const struct query *q = &c->query->query;
     int64_t first = q->now, last = q->now;
-    for (size_t i = 0; i < c->query->n_sets; i++) {
+    for (size_t i = 0; i < c->n_pieces; i++) {
         for (size_t l = 0; l < PIECES_LISTS; l++) {
             const struct set_list *list = &c->sets[i].lists[l];
             if (list->n > 0 && first_start(list) < first)
@@ -152,7 +158,7 @@ static uint64_t unite_few(const struct views *v)
 static bool find_pieces(struct unique_count *c, size_t first, size_t end, int64_t from, int64_t to)
 {
     c->cover.n = 0;
-    for (size_t i = first; i < end; i++)
+    for (size_t i = first * c->n_cells; i < end * c->n_cells; i++)
         set_pieces_cover(&c->sets[i], from, to, &c->cover);
     return !c->cover.is_cut || fail(c, UNIQUE_CUT);
 }
@@ -286,12 +292,12 @@ bool unique_count_run(struct unique_count *c, usec_t end)
             return true;
         }
         if (c->opened > OPENED_MAX || !more || !ok) {
-            for (size_t i = 0; i < c->query->n_sets; i++)
+            for (size_t i = 0; i < c->n_pieces; i++)
                 set_pieces_close(&c->sets[i]);
             c->opened = 0;
         }
     }
-    for (size_t i = 0; i < c->query->n_sets && ok && !more; i++)
+    for (size_t i = 0; i < c->n_pieces && ok && !more; i++)
         if (set_pieces_check(&c->sets[i], &c->error) != 0)
             ok = fail(c, UNIQUE_DAMAGED);
     return more && ok;

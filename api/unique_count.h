@@ -26,7 +26,8 @@ enum unique_result { UNIQUE_OK, UNIQUE_CUT, UNIQUE_DAMAGED };
 
 struct unique_count {
     const struct unique_query *query;
-    struct set_pieces *sets; /* one for each named set */
+    struct set_pieces *sets; /* of each named set, one for each cell (unique_count_pieces) */
+    size_t n_cells, n_pieces;
     int64_t from, to;        /* of the answer */
     struct unique_row *rows; /* units of the answer; for a retention with those of the lookback */
     size_t n_rows, rows_cap, at;
@@ -41,7 +42,9 @@ struct unique_count {
     size_t room;   /* bytes of memory for opened sets; 0 at first */
 };
 
-void unique_count_init(struct unique_count *c, const struct unique_query *query);
+void unique_count_init(struct unique_count *c, const struct unique_query *query, size_t n_cells);
+/* Returns the pieces of a named set in a cell. */
+struct set_pieces *unique_count_pieces(const struct unique_count *c, size_t set, size_t cell);
 void unique_count_free(struct unique_count *c);
 size_t unique_count_bytes(const struct unique_count *c);
 /* Makes the rows, once all pieces are known. Returns false if there are more than max_rows. */

@@ -52,8 +52,7 @@ static void append_notes(const struct unique_count *c, const struct completeness
     int64_t key_seconds, int64_t from, int64_t to, struct buf *out)
 {
     bool is_visitor = strcmp(c->query->sets[0].unique->key_text, "visitor") == 0;
-    if (complete->is_not_counted)
-        render_member(out, "note", BYTES_LITERAL(RENDER_NOT_COUNTED));
+    render_not_counted(complete, out);
     if (is_visitor && has_two_keys(from, to, key_seconds))
         render_member(out, "visitor_key", BYTES_LITERAL(KEY_NOTE));
     render_member(out, "hash", BYTES_LITERAL(HASH_NOTE));

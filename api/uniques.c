@@ -142,23 +142,23 @@ static void begin_count(void *arg)
 static void on_restart(void *arg)
 {
     struct answer *a = arg;
-    set_pieces_reset(&a->count.sets[a->inquiry.n]);
+    for (size_t i = 0; i < a->count.n_cells; i++)
+        set_pieces_reset(unique_count_pieces(&a->count, a->inquiry.n, i));
 }
 
 static bool on_record(void *arg, const struct record *r)
 {
     struct answer *a = arg;
-    bool is_archive = source_is_archive(a->inquiry.question),
-         is_mapped = sources_local(a->uniques->config.sources) != NULL;
-    return set_pieces_add(
-        &a->count.sets[a->inquiry.n], is_archive ? PIECES_ARCHIVE : PIECES_LIVE, is_archive && is_mapped, r);
+    const struct cells_question *q = a->inquiry.question;
+    return set_pieces_add(unique_count_pieces(&a->count, a->inquiry.n, cells_at(q)),
+        cells_is_archive(q) ? PIECES_ARCHIVE : PIECES_LIVE, cells_is_mapped(q), r);
 }
 
 static void on_archive(void *arg, const struct source_generation *g, struct generation *mapped)
 {
     struct answer *a = arg;
     (void)g;
-    set_pieces_map(&a->count.sets[a->inquiry.n], mapped);
+    set_pieces_map(unique_count_pieces(&a->count, a->inquiry.n, cells_at(a->inquiry.question)), mapped);
 }
 
 /* Returns the longest period that is within every time of the answer. sortdb sends such periods without their parts. */
@@ -197,6 +197,8 @@ static bool end_set(void *arg)
     struct completeness *all = &a->inquiry.complete, *latest = &a->inquiry.latest;
     if (latest->counted_since > all->counted_since)
         all->counted_since = latest->counted_since;
+    if (latest->is_not_counted && !all->is_not_counted)
+        all->not_counted_by = latest->not_counted_by;
     all->is_not_counted |= latest->is_not_counted;
     if (all->is_not_counted)
         all->until = 0;
@@ -218,7 +220,7 @@ void uniques_start(struct uniques *u, struct http_request *req, const struct uni
     struct answer *a = mem_zalloc(sizeof *a);
     *a = (struct answer){.magic = UNIQUE_MAGIC,
         .inquiry = {.spec = &spec,
-            .sources = u->config.sources,
+            .cells = u->config.cells,
             .req = req,
             .allows_partial = q->query.allows_partial,
             .patience = q->query.patience,
@@ -227,7 +229,7 @@ void uniques_start(struct uniques *u, struct http_request *req, const struct uni
             .again_arg = u->config.arg},
         .uniques = u,
         .query = *q};
-    unique_count_init(&a->count, &a->query);
+    unique_count_init(&a->count, &a->query, u->config.cells->n);
     inquiry_begin(&a->inquiry);
 }
 

@@ -29,7 +29,7 @@ struct uniques;
 
 struct uniques_config {
     struct event_base *base;
-    struct sources *sources;
+    struct cells *cells;
     uint64_t max_rows;
     inquiry_again_fn *again;
     void *arg;
@@ -39,7 +39,7 @@ struct uniques_config {
 
 /* Returns NULL if the thread cannot be started. */
 struct uniques *uniques_new(const struct uniques_config *config);
-/* Call uniques_free after sources_free. */
+/* Call uniques_free after the sources are freed. */
 void uniques_free(struct uniques **u);
 /* Answers the request. `q` is copied; its texts are borrowed until the request ends. */
 void uniques_start(struct uniques *u, struct http_request *req, const struct unique_query *q);

@@ -76,6 +76,7 @@ static const struct topic {
     {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},
+    {"scaling", "docs/guide/scaling.md", "several hosts: answers that are sums of pipelines"},
     {"exactness", "docs/guide/exactness.md", "each failure, and what is lost"},
     {"privacy", "docs/guide/privacy.md", "visitors without a user id; delete personal data"},
     {"security", "docs/guide/security.md", "permissions, tokens, web pages"},

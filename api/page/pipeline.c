@@ -13,8 +13,8 @@
 #define RUN_FILE_MAX ((size_t)1 << 20)
 #define ASKED_FOR (5 * USEC_PER_SEC) /* time after a request during which daemons are polled every second */
 
-/* The numbers of a sample. Each number is from the statistics of one daemon: a single member, or the sum of a
- * member over all objects of a list. */
+/* The numbers of a sample. Each number is from the statistics of one daemon, or the sum over the cells' daemons: a single
+ * member, or the sum of a member over all objects of a list. */
 static const struct {
     const char *name, *daemon, *list, *member;
 } columns[] = {
@@ -40,8 +40,7 @@ struct sample {
 /* One daemon. `next` collects the answers of the poll in progress; `shown` is from the last complete poll. */
 struct member {
     struct pipeline *pipeline;
-    struct http_client *client; /* NULL: the daemon is not polled */
-    char *url;
+    struct pipeline_member is;
     struct answer {
         const char *state;
         struct buf detail, stats; /* JSON texts; an empty text means null */
@@ -53,7 +52,8 @@ struct pipeline {
     struct daemon *daemon; /* this process */
     struct readiness *readiness;
     const char *run_file; /* run.json of `millrace up`; NULL: none */
-    struct member members[PEERS];
+    struct member members[PIPELINE_MEMBERS_MAX];
+    size_t n;
     unsigned unanswered; /* number of unanswered calls of the poll in progress */
     bool is_ending;
     usec_t asked;                       /* monotonic time of the last request; 0: never */
@@ -84,19 +84,15 @@ static void append_own_stats(const struct pipeline *p, struct buf *out)
     buf_append_char(out, '}');
 }
 
-static struct json_doc *stats_of(const struct pipeline *p, const char *name)
+/* Returns the statistics of this process, or of a member. */
+static struct json_doc *stats_of(const struct pipeline *p, const struct member *m)
 {
-    if (strcmp(name, "api") == 0) {
-        struct buf text = {0};
+    struct buf text = {0};
+    if (!m)
         append_own_stats(p, &text);
-        struct json_doc *d = json_doc_parse(buf_bytes(&text));
-        buf_free(&text);
-        return d;
-    }
-    for (size_t i = 0; i < PEERS; i++)
-        if (strcmp(peers[i].name, name) == 0 && p->members[i].shown.stats.len > 0)
-            return json_doc_parse(buf_bytes(&p->members[i].shown.stats));
-    return NULL;
+    struct json_doc *d = json_doc_parse(m ? buf_bytes(&m->shown.stats) : buf_bytes(&text));
+    buf_free(&text);
+    return d;
 }
 
 /* False for endpoints that web pages poll for their own display. Requests to these endpoints are not counted as
@@ -127,6 +123,33 @@ static uint64_t sum_of(const struct json_doc *d, const char *list, const char *m
     return sum;
 }
 
+/* A pipeline has one of two relays. */
+static bool is_of(const struct member *m, const char *daemon)
+{
+    return strcmp(m->is.name, daemon) == 0 ||
+           (strcmp(daemon, "queue_to_pubsub") == 0 && strcmp(m->is.name, "queue_to_nats") == 0);
+}
+
+/* Sets the number of a column. Returns false without the statistics of each daemon with the column's name. */
+static bool read_column(const struct pipeline *p, size_t column, uint64_t *number)
+{
+    const char *list = columns[column].list, *member = columns[column].member;
+    bool is_own = strcmp(columns[column].daemon, "api") == 0, is_known = false;
+    *number = 0;
+    for (size_t i = 0; i < (is_own ? 1 : p->n); i++) {
+        if (!is_own && !is_of(&p->members[i], columns[column].daemon))
+            continue;
+        struct json_doc *d = stats_of(p, is_own ? NULL : &p->members[i]);
+        if (d)
+            *number += list ? sum_of(d, list, member) : (uint64_t)json_doc_number(d, "%s", member);
+        is_known = d != NULL;
+        json_doc_free(&d);
+        if (!is_known)
+            break;
+    }
+    return is_known;
+}
+
 /* If a daemon sends no statistics, the sample repeats the last numbers, so that totals do not fall to 0 and rise
  * again. */
 static void take_sample(struct pipeline *p)
@@ -137,15 +160,9 @@ static void take_sample(struct pipeline *p)
         return;
     s.at = clock_wall() / USEC_PER_SEC;
     s.taken = now;
-    for (size_t i = 0; i < HISTORY_COLUMNS; i++) {
-        struct json_doc *d = stats_of(p, columns[i].daemon);
-        if (!d && strcmp(columns[i].daemon, "queue_to_pubsub") == 0)
-            d = stats_of(p, "queue_to_nats"); /* the pipeline's other relay */
-        if (d)
-            s.numbers[i] = columns[i].list ? sum_of(d, columns[i].list, columns[i].member)
-                                           : json_doc_number(d, "%s", columns[i].member);
-        json_doc_free(&d);
-    }
+    uint64_t number;
+    for (size_t i = 0; i < HISTORY_COLUMNS; i++)
+        s.numbers[i] = read_column(p, i, &number) ? number : s.numbers[i];
     p->newest = (p->newest + 1) % HISTORY_MAX;
     p->history[p->newest] = s;
 }
@@ -154,7 +171,7 @@ static void finish_call(struct pipeline *p)
 {
     if (--p->unanswered > 0 || p->is_ending)
         return;
-    for (size_t i = 0; i < PEERS; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         struct answer last = p->members[i].shown;
         p->members[i].shown = p->members[i].next;
         p->members[i].next = last;
@@ -210,18 +227,16 @@ static void poll_all(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     p->unanswered = 1;
-    for (size_t i = 0; i < PEERS; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         struct member *m = &p->members[i];
         struct http_call_spec call = {.method = "GET", .target = "/health", .may_resend = true, .arg = m};
         answer_clear(&m->next);
-        if (!m->client)
-            continue;
         p->unanswered += 2;
         call.on_done = on_health;
-        http_client_request(m->client, &call);
+        http_client_request(m->is.client, &call);
         call.target = "/stats?format=json";
         call.on_done = on_stats;
-        http_client_request(m->client, &call);
+        http_client_request(m->is.client, &call);
     }
     finish_call(p);
 }
@@ -233,10 +248,9 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
     p->daemon = config->daemon;
     p->run_file = config->run_file;
     p->readiness = config->readiness;
-    for (size_t i = 0; i < PEERS; i++) {
-        p->members[i] = (struct member){.pipeline = p,
-            .client = config->clients[i],
-            .url = mem_strdup(config->urls[i] ? config->urls[i] : "")};
+    for (; p->n < config->n_members; p->n++) {
+        const size_t i = p->n;
+        p->members[i] = (struct member){.pipeline = p, .is = config->members[i]};
         answer_clear(&p->members[i].shown);
         p->members[i].shown.state = "unknown";
     }
@@ -251,10 +265,9 @@ void pipeline_free(struct pipeline **pp)
     if (!p)
         return;
     p->is_ending = true;
-    for (size_t i = 0; i < PEERS; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         struct member *m = &p->members[i];
-        http_client_free(&m->client);
-        free(m->url);
+        http_client_free(&m->is.client);
         buf_free(&m->next.detail);
         buf_free(&m->next.stats);
         buf_free(&m->shown.detail);
@@ -281,10 +294,13 @@ static void append_history(const struct pipeline *p, struct buf *out)
 }
 
 static void append_daemon(
-    struct buf *out, const char *name, const char *url, const char *state, struct bytes detail)
+    struct buf *out, const struct pipeline_member *m, const char *state, struct bytes detail)
 {
-    buf_printf(out, "{\"name\":\"%s\",\"url\":", name);
-    buf_append_json(out, bytes_str(url));
+    buf_printf(out, "{\"name\":\"%s\",", m->name);
+    if (*m->cell)
+        buf_printf(out, "\"cell\":\"%s\",", m->cell);
+    buf_append_str(out, "\"url\":");
+    buf_append_json(out, bytes_str(m->url));
     buf_printf(out, ",\"state\":\"%s\",\"detail\":", state);
     buf_append_json(out, detail);
     buf_append_str(out, ",\"stats\":");
@@ -314,11 +330,9 @@ void pipeline_reply(struct pipeline *p, struct http_request *req)
     if (!was_asked && p->unanswered == 0)
         schedule(p);
     buf_printf(&out, "{\"time\":%.3f,\"daemons\":[", (double)clock_wall() / USEC_PER_SEC);
-    for (size_t i = 0; i < PEERS; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         const struct answer *a = &p->members[i].shown;
-        if (!p->members[i].client)
-            continue;
-        append_daemon(&out, peers[i].name, p->members[i].url, a->state, buf_bytes(&a->detail));
+        append_daemon(&out, &p->members[i].is, a->state, buf_bytes(&a->detail));
         if (a->stats.len > 0)
             buf_append_bytes(&out, buf_bytes(&a->stats));
         else
@@ -326,7 +340,8 @@ void pipeline_reply(struct pipeline *p, struct http_request *req)
         buf_append_str(&out, "},");
     }
     const char *error = readiness_error(p->readiness);
-    append_daemon(&out, "api", "", error ? "not ready" : "ready", bytes_str(error ? error : ""));
+    const struct pipeline_member own = {.name = "api", .cell = "", .url = ""};
+    append_daemon(&out, &own, error ? "not ready" : "ready", bytes_str(error ? error : ""));
     append_own_stats(p, &out);
     buf_append_str(&out, "}],\"run\":");
     append_run_file(p, &out);

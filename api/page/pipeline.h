@@ -12,6 +12,7 @@
 #ifndef MILLRACE_API_PIPELINE_H
 #define MILLRACE_API_PIPELINE_H
 
+#include "api/source.h"
 #include "base/bytes.h"
 #include "base/stats.h"
 #include "config/peers.h"
@@ -20,25 +21,33 @@
 
 #define PIPELINE_REST 10 /* seconds */
 
+/* The daemons before the cells, and an aggregator and a sortdb of each cell. */
+#define PIPELINE_MEMBERS_MAX (PEERS + SOURCES_MAX * CELLS_MAX)
+
 struct daemon;
 struct event_base;
 struct pipeline;
 
 struct pipeline_config {
     struct event_base *base;
-    struct http_client *clients[PEERS]; /* owned by the pipeline; NULL: the daemon is not polled */
-    const char *urls[PEERS];            /* URLs of the clients; copied */
-    const char *run_file;               /* run.json of `millrace up`; NULL: none; borrowed */
-    struct daemon *daemon;              /* this process; borrowed */
-    struct readiness *readiness;        /* of this process; borrowed */
+    struct pipeline_member {
+        const char *name, *cell;    /* borrowed; `cell` "": of no cell or the only one */
+        const char *url;            /* of the client; borrowed */
+        struct http_client *client; /* owned by the pipeline */
+    } members[PIPELINE_MEMBERS_MAX];
+    size_t n_members;
+    const char *run_file;        /* run.json of `millrace up`; NULL: none; borrowed */
+    struct daemon *daemon;       /* this process; borrowed */
+    struct readiness *readiness; /* of this process; borrowed */
 };
 struct pipeline *pipeline_new(const struct pipeline_config *config);
 void pipeline_free(struct pipeline **p);
 /* Answers GET /v1/pipeline: {"time":T,"daemons":[{"name","url","state","detail","stats"}],"run":RUN_FILE,
  * "history":[{"t","queued","delivered","published","counted","rejected","lag","reads","queries"}]}. A daemon's
  * state is "ready", "not ready", "unreachable", or "unknown" before the first poll. `stats` is the daemon's own
- * JSON, or null. The last daemon is this API. In the history, `queued` (messages) and `lag` (bytes) are the values
- * at time t. The other members are totals since the start of the daemons. RUN_FILE is null without `millrace up`. */
+ * JSON, or null. A daemon of a cell also has the member `cell`. The last daemon is this API. In the history, of all cells
+ * together, `queued` (messages) and `lag` (bytes) are the values at time t. The other members are totals since the start
+ * of the daemons. RUN_FILE is null without `millrace up`. */
 void pipeline_reply(struct pipeline *p, struct http_request *req);
 
 #endif

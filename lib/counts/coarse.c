@@ -53,6 +53,12 @@ void coarse_join(struct coarse *c, const struct coarse *more)
                 coarse_add(c, bytes_str(more->list[i].ns), (enum coarse_unit)u, &more->list[i].counter.of[u]);
 }
 
+void coarse_counter_join(struct coarse_counter *counter, const struct coarse_counter *more)
+{
+    for (int u = 0; u < COARSE_UNITS; u++)
+        join(&counter->of[u], &more->of[u]);
+}
+
 void coarse_drop_before(struct coarse_counter *counter, int64_t time)
 {
     static const int64_t shortest[] = {[COARSE_DAY] = 23 * 3600, [COARSE_MONTH] = 28 * 86400};

@@ -41,6 +41,8 @@ const char *coarse_unit_name(enum coarse_unit unit);
 void coarse_add(struct coarse *c, struct bytes ns, enum coarse_unit unit, const struct coarse_span *span);
 /* Adds all spans of another list. */
 void coarse_join(struct coarse *c, const struct coarse *more);
+/* Joins the spans of one counter in two archives. */
+void coarse_counter_join(struct coarse_counter *counter, const struct coarse_counter *more);
 /* Shortens the spans of a counter whose counts before `time` are dropped. A remainder that is shorter than the
  * shortest day (23 hours) or month (28 days) is dropped, too, because its unit began before `time`. */
 void coarse_drop_before(struct coarse_counter *counter, int64_t time);

@@ -947,6 +947,8 @@ int daemon_main(const struct daemon_spec *spec, int argc, char **argv)
     for (const struct http_route *r = spec->routes; r && r->path; r++)
         if (r->help)
             buf_printf(&endpoints, "  %-12s %s\n", r->path, r->help);
+    if (spec->more)
+        buf_printf(&endpoints, "\n%s", spec->more);
     buf_append_char(&endpoints, '\0');
     daemon_settings_rows(spec, rows, port);
     struct options_spec options = {.program = spec->name,

@@ -59,6 +59,7 @@ struct daemon_spec {
     const char *name;     /* name of the daemon, such as "simplequeue" */
     const char *summary;  /* description of the daemon in one line */
     const char *operands; /* the operands in --help; NULL: operands are errors */
+    const char *more;     /* whole lines of --help after the endpoints; NULL: none */
     const struct option_row
         *options;         /* the daemon's own settings, ended by a row with a NULL name; may be NULL */
     const char *sections; /* see options_spec */

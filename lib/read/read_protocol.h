@@ -69,6 +69,7 @@ bool read_protocol_range(struct http_request *req, char separator, bool has_plac
 
 #define READ_TOTALS_MAX 256
 #define READ_KEYS_MAX 1000
+#define READ_MINUTES_MAX 10000000 /* keys of an answer of /minutes; the memory of the minutes holds fewer */
 
 struct read_keys {
     struct bytes prefix, start, contains; /* unescaped texts */

@@ -63,7 +63,7 @@ static void append_differences(
 {
     for (size_t i = 0; i < a->n_sections; i++) {
         const struct config_section *s = &a->sections[i], *other = config_section(b, s->kind, s->name);
-        if (kinds ? !is_of(s, kinds) : is_of(s, RELOAD_COUNTERS " " RELOAD_DOOR))
+        if (kinds ? !is_of(s, kinds) : is_of(s, RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS))
             continue;
         append_section(s, other, only_missing, out);
         if (kinds && !other)

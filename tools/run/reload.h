@@ -13,6 +13,7 @@ int reload_judge(const struct supervisor_program *programs, size_t n);
 /* Kinds of sections that daemons read again at a reload: those of the counters, and that of the door. */
 #define RELOAD_COUNTERS "input counters total subtotal unique"
 #define RELOAD_DOOR "door"
+#define RELOAD_CELLS "cell"
 
 /* True if a section of these kinds differs. */
 bool reload_changes(const struct config *before, const struct config *after, const char *kinds);

@@ -106,7 +106,7 @@ static const struct daemon_row daemon_rows[] = {
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
     {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
-    {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR,
+    {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
             "spamfilter"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},

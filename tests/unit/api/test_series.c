@@ -107,12 +107,41 @@ static void test_hours_without_order_are_refused(void **state)
     series_reset(&s);
 }
 
+static void test_sources_of_many_cells_may_send_in_turn(void **state)
+{
+    (void)state;
+    enum { CELLS = 30, SOURCES = 2 * CELLS, HOURS = 400 };
+    struct series s;
+    struct series_row row;
+    int64_t at[SOURCES] = {0}, expected[HOURS] = {0};
+    size_t left = SOURCES;
+    unsigned random = 1;
+    query.n_cells = CELLS;
+    begin(&s, "UTC", UNIT_HOUR, APRIL, APRIL + HOURS * HOUR_SECONDS);
+    while (left > 0) {
+        random = random * 1103515245 + 12345;
+        int64_t *hour = &at[random / 65536 % SOURCES];
+        if (*hour >= HOURS)
+            continue;
+        assert_true(series_add_count(&s, APRIL + *hour * HOUR_SECONDS, random % 1000));
+        expected[*hour] += random % 1000;
+        *hour += 1 + random / 1024 % 3;
+        left -= *hour >= HOURS;
+    }
+    assert_in_range(s.n_runs, 2, SOURCES);
+    for (size_t i = 0; series_next(&s, &row); i++)
+        assert_int_equal(row.n, expected[i]);
+    series_reset(&s);
+    query.n_cells = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_the_sums_of_their_hours),
         cmocka_unit_test(test_a_long_series_of_few_counts_takes_little_memory),
         cmocka_unit_test(test_hours_without_order_are_refused),
+        cmocka_unit_test(test_sources_of_many_cells_may_send_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

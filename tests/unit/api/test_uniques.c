@@ -155,7 +155,7 @@ static void rows_are_unions_of_both_sources(void **state)
     make_query(&q, QUERY_UNIQUES, &by_day, UNIT_DAY, APRIL, APRIL + 4 * DAY);
     q.window = 2;
     q.sets[0].from = APRIL - DAY;
-    unique_count_init(&c, &q);
+    unique_count_init(&c, &q, 1);
     add_numbers(&c.sets[0], PIECES_ARCHIVE, "v.u|k.c3v", 5000, 5010);
     add_numbers(&c.sets[0], PIECES_ARCHIVE, "v.u|k.c41", 0, 9000);
     assert_true(add(&c.sets[0], PIECES_ARCHIVE, "v.u|k.c42", "=1 9001"));
@@ -191,6 +191,25 @@ static void rows_are_unions_of_both_sources(void **state)
     unique_count_free(&c);
 }
 
+static void sets_of_cells_unite(void **state)
+{
+    (void)state;
+    struct unique_query q;
+    struct unique_count c;
+    make_query(&q, QUERY_UNIQUES, &by_day, UNIT_DAY, APRIL, APRIL + 2 * DAY);
+    unique_count_init(&c, &q, 3);
+    add_numbers(unique_count_pieces(&c, 0, 0), PIECES_ARCHIVE, "v.u|k.c41", 0, 9000);
+    assert_true(add(unique_count_pieces(&c, 0, 1), PIECES_ARCHIVE, "v.u|k.c41", "=8999 9000"));
+    add_numbers(unique_count_pieces(&c, 0, 2), PIECES_LIVE, "v.u|k.c41", 8000, 9001);
+    assert_true(add(unique_count_pieces(&c, 0, 0), PIECES_LIVE, "v.u|k.c42", "=7"));
+    assert_true(add(unique_count_pieces(&c, 0, 2), PIECES_LIVE, "v.u|k.c42", "=7 90000"));
+    finish(&c);
+    assert_int_equal(c.rows[0].n, 9001);
+    assert_int_equal(c.rows[1].n, 2);
+    assert_int_equal(c.total, 9002);
+    unique_count_free(&c);
+}
+
 static void too_many_rows_are_refused(void **state)
 {
     (void)state;
@@ -199,7 +218,7 @@ static void too_many_rows_are_refused(void **state)
     make_query(&q, QUERY_UNIQUES, &by_day, UNIT_DAY, HOUR_FIRST, HOUR_END);
     q.query.is_all = true;
     q.query.now = APRIL + 5 * DAY;
-    unique_count_init(&c, &q);
+    unique_count_init(&c, &q, 1);
     assert_true(add(&c.sets[0], PIECES_LIVE, "v.u|k.c41", "=1"));
     assert_false(unique_count_begin(&c, 5));
     c.n_rows = 0;
@@ -219,7 +238,7 @@ static void all_time_begins_with_the_first_day(void **state)
         make_query(&q, QUERY_UNIQUES, &by_day, UNIT_DAY, HOUR_FIRST, HOUR_END);
         q.query.is_all = q.is_sticky = true;
         q.query.now = APRIL + 15 * DAY;
-        unique_count_init(&c, &q);
+        unique_count_init(&c, &q, 1);
         for (size_t i = skipped; i < 3; i++)
             assert_true(add(&c.sets[0], PIECES_ARCHIVE, text[i][0], text[i][1]));
         finish(&c);
@@ -301,7 +320,7 @@ static void a_retention_excludes_the_lookback(void **state)
     make_query(&q, QUERY_RETENTION, &by_day, UNIT_DAY, APRIL + DAY, APRIL + 4 * DAY);
     q.lookback = 1;
     q.sets[0].from = APRIL;
-    unique_count_init(&c, &q);
+    unique_count_init(&c, &q, 1);
     assert_true(add(&c.sets[0], PIECES_LIVE, "v.u|k.c41", "=1"));
     assert_true(add(&c.sets[0], PIECES_LIVE, "v.u|k.c42", "=1 2 3"));
     assert_true(add(&c.sets[0], PIECES_LIVE, "v.u|k.c43", "=2 4"));
@@ -333,7 +352,7 @@ static void a_cohort_combines_its_sets(void **state)
     q.sets[1].role = SET_ANY;
     q.sets[2].role = SET_NOT;
     q.sets[2].from = APRIL + DAY;
-    unique_count_init(&c, &q);
+    unique_count_init(&c, &q, 1);
     add_numbers(&c.sets[0], PIECES_LIVE, "v.u|k.c41", 0, 100);
     add_numbers(&c.sets[1], PIECES_ARCHIVE, "v.u|k.c41", 50, 200);
     assert_true(add(&c.sets[1], PIECES_LIVE, "v.u|k.c42", "=7"));
@@ -362,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_set_may_come_in_parts),
         cmocka_unit_test(other_records_are_refused),
         cmocka_unit_test(rows_are_unions_of_both_sources),
+        cmocka_unit_test(sets_of_cells_unite),
         cmocka_unit_test(too_many_rows_are_refused),
         cmocka_unit_test(all_time_begins_with_the_first_day),
         cmocka_unit_test(retention_equals_masks),

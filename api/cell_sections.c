@@ -1,0 +1,82 @@
+#include "api/cell_sections.h"
+
+#include "base/url.h"
+
+static int check_address(
+    const struct config *c, const struct config_section *s, const char *key, struct error *error)
+{
+    struct url_address address;
+    const char *url = config_value(s, key);
+    if (!url || url_address_parse(url, 80, &address) == 0)
+        return 0;
+    return config_fail(error, c, config_line(s, key),
+        "%s \"%s\" is not an address (http://HOST:PORT or unix:PATH)", key, url);
+}
+
+/* Refuses a value of an earlier cell, because its counts would be added twice. */
+static int check_unique(
+    const struct config *c, const struct config_section *s, const char *key, struct error *error)
+{
+    const char *value = config_value(s, key);
+    for (const struct config_section *other = c->sections; value && other < s; other++) {
+        const char *same = strcmp(other->kind, "cell") == 0 ? config_value(other, key) : NULL;
+        if (same && strcmp(same, value) == 0)
+            return config_fail(error, c, config_line(s, key),
+                "%s is also that of [cell %s]; each cell has its own", key, other->name);
+    }
+    return 0;
+}
+
+static int read_section(
+    const struct config *c, const struct config_section *s, struct cell_section *out, struct error *error)
+{
+    static const char *const known[] = {"aggregator_url", "sortdb_url", "archive", "token_file", NULL};
+    *out = (struct cell_section){.name = s->name,
+        .aggregator_url = config_value(s, "aggregator_url"),
+        .sortdb_url = config_value(s, "sortdb_url"),
+        .archive = config_value(s, "archive"),
+        .aggregator_token_file = config_value(s, "token_file"),
+        .sortdb_token_file = config_value(s, "token_file")};
+    if (!bytes_is_name(bytes_str(s->name)))
+        return config_fail(
+            error, c, s->line, "[cell NAME] needs a name of letters, digits, '.', '_' and '-'");
+    if (config_check_keys(c, s, known, error) != 0)
+        return -1;
+    if (!out->aggregator_url)
+        return config_fail(error, c, s->line, "[cell %s] needs aggregator_url", s->name);
+    if (!out->sortdb_url == !out->archive)
+        return config_fail(error, c, s->line, "[cell %s] needs either sortdb_url or archive", s->name);
+    int status = 0;
+    for (size_t i = 0; i < 3 && status == 0; i++)
+        status = check_unique(c, s, known[i], error);
+    for (size_t i = 0; i < 2 && status == 0; i++)
+        status = check_address(c, s, known[i], error);
+    return status;
+}
+
+/* Refuses a setting that the cells replace. */
+static int refuse(const struct config *c, const char *key, struct error *error)
+{
+    const struct config_section *api = config_section(c, "api", "");
+    if (!config_entry(api, key))
+        return 0;
+    return config_fail(error, c, config_line(api, key), "%s has no effect with [cell NAME]; remove it", key);
+}
+
+int cell_sections_read(
+    const struct config *c, struct cell_section out[CELLS_MAX], size_t *n, struct error *error)
+{
+    static const char *const replaced[] = {"archive", "sortdb_url", "aggregator_url", "sql"};
+    int status = 0;
+    *n = 0;
+    for (size_t i = 0; c && i < c->n_sections && status == 0; i++) {
+        const struct config_section *s = &c->sections[i];
+        if (strcmp(s->kind, "cell") != 0)
+            continue;
+        status = *n < CELLS_MAX ? read_section(c, s, &out[(*n)++], error)
+                                : config_fail(error, c, s->line, "more than %d cells", CELLS_MAX);
+    }
+    for (size_t i = 0; i<sizeof replaced / sizeof *replaced && * n> 0 && status == 0; i++)
+        status = refuse(c, replaced[i], error);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* cell_sections: the sections [cell NAME] of the configuration, of which each names the daemons of one cell (cells.h).
+ *
+ *     [cell east]
+ *     aggregator_url = http://east:8082
+ *     sortdb_url = http://east:8083     or archive = DIR, which this process maps
+ *     token_file = FILE                 the token of both daemons; without it, none is sent
+ *
+ * With a section [cell NAME], the settings archive, sortdb_url and aggregator_url of [api] and the setting sql are
+ * refused, because the answers are only those of the cells. */
+#ifndef MILLRACE_CELL_SECTIONS_H
+#define MILLRACE_CELL_SECTIONS_H
+
+#include "api/source.h"
+#include "config/config.h"
+
+/* The texts are borrowed from the configuration. NULL: the setting is missing. */
+struct cell_section {
+    const char *name;
+    const char *aggregator_url, *aggregator_token_file;
+    const char *sortdb_url, *sortdb_token_file;
+    const char *archive;
+};
+
+/* Returns 0, or -1 with the error. *n is 0 without such a section. */
+int cell_sections_read(
+    const struct config *c, struct cell_section out[CELLS_MAX], size_t *n, struct error *error);
+
+#endif
