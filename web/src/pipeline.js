@@ -4,7 +4,7 @@ import { sparkline } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, clock, count, duration, moment } from "./format.js";
 import { watchOld } from "./live_update.js";
-import { historySpan, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
+import { historySpan, nameOf, rateOf, ratesOf, statsOf, watchPipeline } from "./pipeline_data.js";
 import { diskOf, problems } from "./problems.js";
 import { share } from "./share.js";
 import { dataTable } from "./table.js";
@@ -64,9 +64,9 @@ function reasons(stats) {
 }
 
 /** `isOld`: the API does not answer, so the state of now is not known. */
-function card(name, state, isGood, isOld, ...parts) {
+function card(name, title, state, isGood, isOld, ...parts) {
   return h("section", { class: isGood || isOld ? "panel daemon" : "panel daemon bad" },
-    h("div", { class: "panel-head" }, h("h2", {}, name), h("p", { class: isOld ? "state" : isGood ? "state good" : "state bad" }, isOld ? `was ${state}` : state)),
+    h("div", { class: "panel-head" }, h("h2", {}, title), h("p", { class: isOld ? "state" : isGood ? "state good" : "state bad" }, isOld ? `was ${state}` : state)),
     h("p", { class: "muted" }, ROLES[name] ?? ""), parts);
 }
 
@@ -74,12 +74,12 @@ const numbers = (rows) => h("dl", {}, rows.filter(Boolean).map(([name, value]) =
 
 function daemonCard(d, p, isOld) {
   const rate = (total) => {
-    const n = rateOf(p, total);
+    const n = d.cell ? null : rateOf(p, total); // the rate is that of all cells
     return n === null ? "–" : perSecond(n);
   };
-  return card(d.name, d.state, d.state === "ready", isOld,
+  return card(d.name, nameOf(d), d.state, d.state === "ready", isOld,
     d.stats ? numbers(NUMBERS[d.name]?.(p, d.stats, rate) ?? []) : h("p", {}, d.detail),
-    d.name === "aggregator" && d.stats ? reasons(d.stats) : null, spark(d.name, p));
+    d.name === "aggregator" && d.stats ? reasons(d.stats) : null, d.cell ? null : spark(d.name, p));
 }
 
 let archive = null; // its state in the latest answer that has one
@@ -103,7 +103,7 @@ function compactorCard(p, isOld) {
     ["Next compaction", next ? moment(Date.parse(next) / 1000) : "–"],
   ];
   const state = process?.state === "ready" || process?.state === "running" ? "ready" : process?.state ?? "not run by millrace up";
-  return card("compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), isOld, numbers(rows), spark("compactor", p));
+  return card("compactor", "compactor", state, !process || (state === "ready" && !/failed/.test(process.said)), isOld, numbers(rows), spark("compactor", p));
 }
 
 function cards(p, isOld) {

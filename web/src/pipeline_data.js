@@ -9,6 +9,12 @@ const RATE_OVER = 5; // seconds
 const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, o) => total + Number(o[name] ?? 0), 0) : null);
 const QUERIES = /"\/v1\/(?!pipeline|live)/;
 
+/** The sum of a number over the daemons with a name, one in each cell; null if one has no statistics. */
+function sumOf(daemons, name, member) {
+  const own = daemons.filter((d) => d.name === name);
+  return own.length && own.every((d) => d.stats) ? own.reduce((total, d) => total + d.stats[member], 0) : null;
+}
+
 /** The totals since the daemons' start, from the daemons' own statistics; null without them. */
 function totalsOf(daemons) {
   const stats = Object.fromEntries(daemons.map((d) => [d.name, d.stats]));
@@ -19,10 +25,10 @@ function totalsOf(daemons) {
     buried: sum(stats.simplequeue?.queues, "buried"),
     delivered: (stats.queue_to_pubsub ?? stats.queue_to_nats)?.messages_delivered_total ?? null,
     published: sum(stats.pubsub?.streams, "lines_published"),
-    counted: stats.aggregator?.events_counted_total ?? null,
-    rejected: stats.aggregator?.lines_rejected_total ?? null,
-    lag: stats.aggregator?.lag_bytes ?? null,
-    reads: stats.sortdb?.total_requests ?? null,
+    counted: sumOf(daemons, "aggregator", "events_counted_total"),
+    rejected: sumOf(daemons, "aggregator", "lines_rejected_total"),
+    lag: sumOf(daemons, "aggregator", "lag_bytes"),
+    reads: sumOf(daemons, "sortdb", "total_requests"),
     checks: stats.spamfilter?.checks_total ?? null,
     queries: stats.api ? sum(Object.fromEntries(requests), "count") : null,
   };
@@ -76,7 +82,9 @@ export const historySpan = ({ history }) => (history.length > 1 ? history.at(-1)
 /** The number of events that the aggregator has counted; null: not known. */
 export const countedTotal = () => recent.at(-1)?.totals.counted ?? null;
 
+/** The name of a daemon, with that of its cell. */
+export const nameOf = (d) => (d.cell ? `${d.name} ${d.cell}` : d.name);
 export const daemonOf = (pipeline, name) => pipeline.daemons.find((d) => d.name === name);
 export const statsOf = (pipeline, name) => daemonOf(pipeline, name)?.stats ?? null;
-export const isDown = (pipeline, name) => ["unreachable", "not ready"].includes(daemonOf(pipeline, name)?.state);
+export const isDown = (pipeline, name) => pipeline.daemons.some((d) => d.name === name && ["unreachable", "not ready"].includes(d.state));
 export const streamsOf = (pipeline) => Object.keys(statsOf(pipeline, "pubsub")?.streams ?? {});

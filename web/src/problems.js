@@ -1,7 +1,7 @@
 // What is wrong in the pipeline, each with the command that mends it: the rules of `millrace status`.
 
 import { bytes, count, duration, plural } from "./format.js";
-import { daemonOf, statsOf } from "./pipeline_data.js";
+import { daemonOf, nameOf } from "./pipeline_data.js";
 
 const LATE = 60; // seconds
 const DISK_LOW = 0.05; // of its size
@@ -25,10 +25,10 @@ export function diskOf(p, stats) {
 
 /** A daemon words its problems and remedies itself, also those of its queues. Without its token, only /health is known. */
 function said(d) {
-  if (d.state === "unreachable") return [[`${d.name} is unreachable.`, UNREACHABLE]];
+  if (d.state === "unreachable") return [[`${nameOf(d)} is unreachable.`, UNREACHABLE]];
   const notices = [d.stats?.health, ...Object.values(d.stats?.queues ?? {})].flatMap((of) => of?.notices ?? []);
-  if (d.state !== "not ready" || notices.length) return notices.map(({ text, remedy }) => [`${d.name}: ${text}`, remedy]);
-  return [[`${d.name} is not ready: ${d.detail}`, "millrace status names the remedy"]];
+  if (d.state !== "not ready" || notices.length) return notices.map(({ text, remedy }) => [`${nameOf(d)}: ${text}`, remedy]);
+  return [[`${nameOf(d)} is not ready: ${d.detail}`, "millrace status names the remedy"]];
 }
 
 /** Unless the aggregator itself warns, because it rejects most lines. */
@@ -48,10 +48,10 @@ const lastError = (p, { error, error_at }) => `last error${error_at ? ` ${durati
 const RULES = [
   (p) => p.daemons.flatMap(said),
   rejects,
-  (p) => {
-    const { complete_age_seconds: age, held_by: by } = statsOf(p, "aggregator") ?? {};
-    return age > LATE ? [[`Counts are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
-  },
+  (p) => p.daemons.filter((d) => d.name === "aggregator").flatMap((d) => {
+    const { complete_age_seconds: age, held_by: by } = d.stats ?? {};
+    return age > LATE ? [[`${d.cell ? `In cell ${d.cell}, counts` : "Counts"} are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
+  }),
   (p) => Object.entries(p.run?.daemons ?? {}).filter(([, d]) => d.restarted_at > p.time - RESTARTED).map(([name, d]) =>
     [`${name} was restarted ${plural(d.restarts, "time", "times")}, the last ${duration(p.time - d.restarted_at)} ago; ${lastError(p, d)}`, "see the log of millrace up"]),
   (p) => {
@@ -68,9 +68,9 @@ function diskProblems(p, found) {
   return sizes.flatMap((size, i) => {
     const own = daemons.filter((d) => d.stats.disk_size_bytes === size);
     const { left, days } = diskOf(p, own[0].stats);
-    const folded = found.filter(([words]) => (i ? own.some((d) => words.startsWith(d.name)) : !daemons.some((d) => !own.includes(d) && words.startsWith(d.name))));
+    const folded = found.filter(([words]) => (i ? own.some((d) => words.startsWith(nameOf(d))) : !daemons.some((d) => !own.includes(d) && words.startsWith(nameOf(d)))));
     const fills = sizes.length === 1 && days !== null && days < DAYS_MIN;
-    const of = sizes.length === 1 && p.run?.data_dir ? p.run.data_dir : own.map((d) => d.name).join(", ");
+    const of = sizes.length === 1 && p.run?.data_dir ? p.run.data_dir : own.map(nameOf).join(", ");
     return folded.length || fills || left < DISK_LOW * size
       ? [[`The disk of ${of} has ${bytes(left)} of ${bytes(size)} free${fills ? ` and is full in ${duration(days * 86400)}` : ""}.`,
         folded.some(([, mend]) => mend !== DISK_LOW_MEND) ? DISK_FULL_MEND : DISK_LOW_MEND, folded.map(([words]) => words)]] : [];
