@@ -1,7 +1,7 @@
 """An API over three cells, with events divided by a hash of the user, answers each question as one pipeline with all events: before,
 between and after compactions of single cells, and while daemons are killed. A cell that is away, slow, or counts otherwise is named."""
 # seconds: 60
-# parts: 4
+# parts: 5
 # processors: 2
 import json
 import os
@@ -12,6 +12,9 @@ import zlib
 
 import harness
 from harness import query, seeded, wait_until
+from test_api import MARCH, Source, hour_text
+from test_api_partial import refuse, short
+from test_api_sources import Archive
 
 COUNTERS = """
 [input]
@@ -384,6 +387,126 @@ class Cells(harness.MillraceTest):
         done = self.run_program("api", "--check-config", "--config", config)
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stdout.decode(), r"(?s)\[cell east\]\naggregator_url = http://east:8082.*\[cell west\]\n.*archive = /srv/west")
+
+
+class PlayedCells(harness.MillraceTest):
+    """Two cells whose sortdb and aggregator this test plays."""
+    SPAN = {"from_": MARCH, "to": MARCH + 7200, "unit": "hour"}
+
+    def setUp(self):
+        super().setUp()
+        self.cells = {name: (Archive(self), Source(self)) for name in ("east", "west")}
+        for n, sources in zip((3, 30), self.cells.values()):
+            for i, source in enumerate(sources):
+                source.records = {"u|k": "%s:%d" % (hour_text(MARCH), n + i), "c.u|k." + hour_text(MARCH): "US:%d JP:%d" % (n + i, n)}
+        self.begin()
+
+    def begin(self, counters=None):
+        sections = "".join("[cell %s]\nsortdb_url = %s\naggregator_url = %s\n" % (name, archive.url, live.url)
+                           for name, (archive, live) in self.cells.items())
+        self.api = self.start("api", "--config", self.write("cells.conf", sections + (counters or harness.sample_counters())))
+
+    def ask(self, path="series", status=200, **params):
+        reply = self.api.get("/v1/%s?%s" % (path, query(**{"user": "k", **self.SPAN, **params})))
+        self.assertEqual(reply.status, status, reply)
+        return reply.json()
+
+    def check(self, counts, **params):
+        """`counts`: those of US, and of JP, which are of half as many sources."""
+        self.assertEqual(self.ask(**params)["total"], counts[0])
+        got = self.ask("breakdown", unit=None, by="country", **params)
+        self.assertEqual({r["key"]: r["n"] for r in got["rows"]}, dict(zip(("US", "JP"), counts)))
+        return got
+
+    def test_a_cell_that_starts_again_doubles_no_count(self):
+        for restarts in range(4):
+            for name, (_, live) in self.cells.items():
+                left = [restarts]
+
+                def cleared(h):
+                    if left[0] == 0 or "after=" not in h.path:
+                        return False
+                    left[0] -= 1
+                    h.answer(410, b"", {"X-Millrace-Cleared": 3})
+                    return True
+                live.act = cleared
+                self.assertEqual(self.ask()["total"], 68, name)
+                self.assertEqual(left, [0])
+                left[0] = restarts
+                self.check((68, 66))
+                live.act = None
+
+    def test_two_cells_that_always_start_again_end(self):
+        def cleared(h):
+            if "after=" not in h.path:
+                return False
+            h.answer(410, b"", {"X-Millrace-Cleared": 9})
+            return True
+        for _, live in self.cells.values():
+            live.act = cleared
+        got = self.ask(status=503)
+        self.assertRegex(got["detail"], "the archive of http://127.0.0.1:[0-9]+ goes to slice 3, but slices up to 9 were cleared")
+        self.assertLess(sum(len(live.asked) for _, live in self.cells.values()), 40)
+        self.cells["east"][1].act = None
+        got = self.ask(partial="allow")
+        self.assertEqual((got["total"], {m["source"] for m in got["missing"]}), (7, {"west/sortdb", "west/aggregator"}))
+        self.assertIn("goes to slice 3", got["missing"][0]["error"])
+
+    def test_half_a_reply_is_in_no_sum(self):
+        archive, live = self.cells["west"]
+        for act in (short, refuse):
+            live.act, archive.act = act, archive.reply
+            self.ask(status=503)
+            got = self.check((37, 36), partial="allow")
+            self.assertEqual([m["source"] for m in got["missing"]], ["west/aggregator"])
+            for archive.act in (short, refuse):
+                got = self.check((7, 6), partial="allow")
+                self.assertEqual([m["source"] for m in got["missing"]], ["west/sortdb", "west/aggregator"])
+                self.assertIsNone(got["complete_until"])
+            self.cells["east"][1].act, archive.act = act, archive.reply
+            got = self.check((33, 33), partial="allow")  # one of the failures begins both cells again
+            self.assertEqual({m["source"] for m in got["missing"]}, {"east/aggregator", "west/aggregator"})
+            self.cells["east"][1].act = None
+        archive.act = refuse
+        for source in self.cells["east"]:
+            source.act = refuse
+        self.assertEqual(len(self.ask(status=503, partial="allow")["missing"]), 4)
+
+    def test_completeness_is_the_least_of_the_cells(self):
+        (_, east), (_, west) = self.cells.values()
+        east.complete_until, west.complete_until, east.since, west.since = MARCH + 7200, MARCH + 3600, MARCH + 1800, MARCH - 3600
+        got = self.ask()
+        self.assertEqual((got["complete_until"], got["counted_since"]), (MARCH + 3600, MARCH + 1800))
+        self.assertEqual([r["complete"] for r in got["rows"]], [False, False])
+        east.since = None
+        self.assertEqual([r["complete"] for r in self.ask()["rows"]], [True, False])
+
+        def held(h):
+            h.answer(200, b"", {"X-Millrace-Complete-Until": MARCH, "X-Millrace-Held-By": "clicks/web2"})
+            return True
+        west.act = held
+        self.assertEqual(self.ask()["held_by"], "west/clicks/web2")
+
+    def test_quarter_hours_are_known_once_every_cell_counts_them(self):
+        since = {}
+
+        def answers(name, source):
+            def act(h):
+                if not h.path.startswith(("/mget", "/range")):
+                    return False
+                h.answer(200, b"", {"X-Millrace-Complete-Until": MARCH, **({"X-Millrace-Quarters-Since": since[name]} if name in since else {})})
+                return True
+            source.act = act
+        for name, (_, live) in self.cells.items():
+            answers(name, live)
+        self.api.stop()
+        self.begin(harness.sample_counters().replace("[input]", "[input]\nresolution = 15m"))
+        zone = {"timezone": "Asia/Kolkata", "from_": MARCH + 1800, "to": MARCH + 5400}
+        for times, status in (({}, 422), ({"east": MARCH}, 422), ({"east": MARCH, "west": MARCH}, 200), ({"east": MARCH, "west": MARCH + 3600}, 422),
+                              ({"west": MARCH}, 422), ({"east": MARCH - 3600, "west": MARCH}, 200)):
+            since.clear()
+            since.update(times)
+            self.ask(status=status, **zone)
 
 
 if __name__ == "__main__":
