@@ -2,6 +2,7 @@
 between and after compactions of single cells, and while daemons are killed. A cell that is away, slow, or counts otherwise is named."""
 # seconds: 60
 # parts: 5
+# full: MILLRACE_ROUNDS=100
 # processors: 2
 import json
 import os
@@ -176,7 +177,10 @@ class Cells(harness.MillraceTest):
         return settled(reply.json())
 
     def check(self):
-        for path, params in questions(self.minutes()):
+        minutes = self.minutes()
+        target = "/v1/series?" + query(feed="", unit="minute", **minutes)
+        wait_until(lambda: self.api.get(target).status == 200, "the minutes to be held, also after a restart", timeout=harness.LONG)
+        for path, params in questions(minutes):
             with self.subTest(path=path, **params):
                 got = self.ask(path, **params).json()
                 self.assertEqual(settled(got), self.expected(path, params))
