@@ -102,3 +102,53 @@ bool nats_batch_decode(natsMsg *m, struct nats_batch *out)
            read_number(m, UNTIL_AFTER, &out->until_after) && read_number(m, SETTLED, &out->settled) &&
            read_number(m, SETTLED_AT, &out->settled_at);
 }
+
+/* Reads "7-9". */
+static bool read_range(struct bytes text, uint64_t *first, uint64_t *last)
+{
+    const char *dash = memchr(text.ptr, '-', text.len);
+    return dash && bytes_to_u64(bytes_of(text.ptr, (size_t)(dash - text.ptr)), first) &&
+           bytes_to_u64(bytes_of(dash + 1, text.len - (size_t)(dash - text.ptr) - 1), last);
+}
+
+/* Returns `text` without its first n lines. */
+static struct bytes without_lines(struct bytes text, uint64_t n)
+{
+    for (; n > 0; n--) {
+        size_t line = (size_t)((const char *)memchr(text.ptr, '\n', text.len) - text.ptr) + 1;
+        text = bytes_of(text.ptr + line, text.len - line);
+    }
+    return text;
+}
+
+bool nats_batch_lines(const struct nats_batch *b, uint64_t from, struct buf *out)
+{
+    char plain[48] = "";
+    const char *rest = b->ids[0] ? b->ids : plain;
+    uint64_t n = 0, before = 0, first, last, end = b->mark;
+    struct bytes range;
+    if (b->lines.len > 0)
+        snprintf(plain, sizeof plain, "%" PRIu64 "-%" PRIu64, b->mark, b->next - 1);
+    while (bytes_next_word(&rest, ",", &range)) {
+        if (!read_range(range, &first, &last) || first < end || last < first || last >= b->next)
+            return false;
+        n += last - first + 1;
+        before += from > last ? last - first + 1 : from > first ? from - first : 0;
+        end = last + 1;
+    }
+    if (bytes_count_lines(b->lines) != n || (n > 0 && b->lines.ptr[b->lines.len - 1] != '\n'))
+        return false;
+    if (out)
+        buf_append_bytes(out, without_lines(b->lines, before));
+    return b->lines.len == 0 || n > 0;
+}
+
+uint64_t nats_batch_first_id(const struct nats_batch *b)
+{
+    struct bytes ids = bytes_str(b->ids);
+    const char *dash = ids.len ? memchr(ids.ptr, '-', ids.len) : NULL;
+    uint64_t first = b->mark;
+    if (dash)
+        (void)bytes_to_u64(bytes_of(ids.ptr, (size_t)(dash - ids.ptr)), &first);
+    return first;
+}

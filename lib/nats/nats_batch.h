@@ -47,5 +47,10 @@ natsStatus nats_batch_encode(
     const struct nats_batch *b, const char *subject, size_t max_payload, natsMsg **out);
 /* Reads a message. The texts of `out` belong to the message. Returns false if a header is missing or invalid. */
 bool nats_batch_decode(natsMsg *m, struct nats_batch *out);
+/* Appends the lines with an id of at least `from` to *out, unless `out` is NULL. Returns false if the lines do not fit the
+ * ids (3). */
+bool nats_batch_lines(const struct nats_batch *b, uint64_t from, struct buf *out);
+/* Returns the id of the first line of a batch with lines that fit the ids. */
+uint64_t nats_batch_first_id(const struct nats_batch *b);
 
 #endif

@@ -1,0 +1,127 @@
+"""Queues, relays, nats-server, pubsubs and copiers killed with -9 and stopped with SIGSTOP at random while numbered events flow,
+and the server restored to an older copy of its directory: the cells together have each event once, in the order of its queue."""
+# full: MILLRACE_ROUNDS=30
+# parts: 2
+import time
+
+import harness
+from cell_test import Cell, CellTest, Host, Putter
+from harness import wait_until
+from nats_test import Client
+
+EVENTS_A_ROUND = 3000
+SETTLE_SECONDS = 5
+
+
+class KillCells(CellTest):
+    def setUp(self):
+        super().setUp()
+        self.random = harness.seeded()
+
+    def restore_server(self):
+        """A copy from before some messages that the relays know to be stored."""
+        self.server.kill9()
+        copied = time.monotonic()
+        self.server.copy("older")
+        self.server.start()
+        relay, putter = self.hosts[0].relay.wait_ready(), self.putters[0]
+        stored = relay.stats()["messages_delivered_total"]
+        wait_until(lambda: relay.stats()["messages_delivered_total"] > stored or putter.n == putter.until, "more to be stored")
+        self.server.kill9()
+        if time.monotonic() - copied < SETTLE_SECONDS:  # else the queues may rightly have deleted what the copy has not
+            self.server.restore("older")
+        self.server.start()
+
+    def acts(self):
+        yield self.kill_server
+        yield self.restore_server
+        yield self.pause_server
+        for host in self.hosts:
+            yield host.kill_queue
+            yield host.kill_relay
+        for cell in self.cells:
+            yield cell.restart_copier
+            yield cell.kill_pubsub
+            yield cell.pause_copier
+
+    def disturb(self):
+        n_rounds = harness.rounds(1)
+        self.putters = [Putter(host, n_rounds * EVENTS_A_ROUND) for host in self.hosts]
+        for putter in self.putters:
+            putter.start()
+        for r in range(n_rounds):
+            acts = list(self.acts())
+            places = sorted(self.random.randrange(r * EVENTS_A_ROUND, (r + 1) * EVENTS_A_ROUND) for _ in acts)
+            for place, act in zip(places, self.random.sample(acts, len(acts))):
+                wait_until(lambda place=place: self.putters[0].n >= place, "event %d to be put" % place, interval=0.001)
+                print(act.__name__, "at", place, flush=True)
+                act()
+        for putter in self.putters:
+            putter.join()
+
+    def check(self):
+        n = sum(len(putter.events) for putter in self.putters)
+        wait_until(lambda: sum(len(cell.lines) for cell in self.cells) >= n,
+                   lambda: "%d lines, there are %s\n%s" % (n, [len(cell.lines) for cell in self.cells],
+                                                          "\n".join(cell.copier.log for cell in self.cells)))
+        for host, putter in zip(self.hosts, self.putters):
+            name = b'"%s"' % host.name.encode()
+            found = [lines for lines in ([line for line in cell.lines if name in line] for cell in self.cells) if lines]
+            self.assertEqual(len(found), 1)
+            self.assertEqual(found[0], putter.events)
+        self.assertEqual(self.totals(self.cells), {host.name: putter.until for host, putter in zip(self.hosts, self.putters)})
+
+    def test_one_queue_into_one_cell(self):
+        self.hosts = [Host(self, "app1", "--settle-after=%ds" % SETTLE_SECONDS)]
+        self.cells = [Cell(self, "cell1")]
+        self.disturb()
+        self.check()
+
+    def test_three_queues_into_two_cells(self):
+        self.hosts = [Host(self, "app%d" % i, "--settle-after=%ds" % SETTLE_SECONDS) for i in range(3)]
+        self.cells = [Cell(self, "cell1", "0-31"), Cell(self, "cell2", "32-63")]
+        self.disturb()
+        self.check()
+
+    def test_a_purge_and_a_stream_that_is_made_again(self):
+        """Exact, although the cell had not read the lost messages: the queue still has them."""
+        host, cell = Host(self, "app1", "--settle-after=1h"), Cell(self, "cell1")
+        lines = [b"line %d" % i for i in range(150)]
+        host.put(lines[:50])
+        cell.wait_lines(lines[:50])
+        for i, verb in ((1, "STREAM.PURGE.clicks"), (2, "STREAM.DELETE.clicks")):
+            cell.copier.kill9()
+            host.put(lines[50 * i:50 * i + 50])
+            host.wait_published()
+            host.relay.kill9()
+            self.api(verb)
+            host.start_relay()
+            cell.start_copier()
+            cell.wait_lines(lines[:50 * i + 50])
+
+    def test_an_expiry_of_messages_that_are_not_copied(self):
+        """The hole stays: it is named at each start, until the operator accepts it."""
+        self.add_stream(max_age=2 * 10**9, duplicate_window=10**9)
+        host = Host(self, "app1", "--settle-after=1s", "--max-age=2s")
+        cell = Cell(self, "cell1")
+        host.put([b"1", b"2"])
+        cell.wait_lines([b"1", b"2"])
+        cell.copier.kill9()
+        host.put([b"3", b"4"])
+        host.wait_published()
+        wait_until(lambda: host.queue.stats()["queues"]["default"]["depth"] == 0, "all to be settled")
+        host.kill_relay()
+        wait_until(lambda: not any(body for _, body in self.batches()), "the lines to expire")
+        host.put([b"5"])
+        host.wait_published()
+        cell.start_copier()
+        cell.wait_trouble("messages 3 to 4 of queue " + host.id)
+        cell.restart_copier("--accept-loss=%s:3-5" % host.id)
+        wait_until(lambda: cell.health().status == 200, "/health to be well")
+
+    def batches(self):
+        return Client(self.server).batches("clicks")
+
+
+if __name__ == "__main__":
+    harness.main()
