@@ -23,7 +23,8 @@
  * 5. At a hole the partition waits. The copier reads the queue's own subject, from the cursor that was stored with M,
  *    then from the beginning, to its end, and beyond the batch with the hole, because a relay publishes lost messages
  *    again behind newer ones. The partition continues once M has reached A. Otherwise the hole is reported, and new
- *    messages of the queue are read. The cursor stays before the batch, so that each start finds the hole again.
+ *    messages of the queue are read. The cursor stays before the batch, so each start searches again, and finds the
+ *    hole if it is still there.
  * 6. An old copy of a queue gives used ids to other messages. A batch with lines before M whose opening cannot be that
  *    of M's past is refused, and the partition waits. A message that is not a batch is refused in the same way.
  * 7. An operator accepts a loss with the queue and both ids, A to B. A hole with exactly these ids is passed, and a

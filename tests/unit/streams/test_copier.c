@@ -1,0 +1,295 @@
+/* A model of queues, a stream that loses, repeats and renumbers messages, a reader that skips messages, and a pubsub with
+ * marks. Whatever happens, each line is stored once, in the order of its queue. */
+#include "support/cm.h"
+#include "streams/nats/copier.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUES 5
+#define MESSAGES_MAX 4000
+#define READ_MAX 7
+#define TEXT_MAX 16384
+
+/* Two partitions. */
+static const char *const names[QUEUES] = {"q0", "q15", "q133", "q1", "q14"};
+
+struct message {
+    bool exists;
+    unsigned queue;
+    uint64_t mark, next;
+    usec_t time;
+};
+
+struct world {
+    uint64_t random;
+    struct message stream[MESSAGES_MAX]; /* the message with sequence i is stream[i] */
+    uint64_t n;                          /* the last sequence */
+    usec_t now;
+    uint64_t published[QUEUES]; /* the relay's next mark */
+    uint64_t highest[QUEUES];   /* of all ids that were published */
+    /* pubsub */
+    uint64_t marks[QUEUES], lines[QUEUES];
+    char openings[QUEUES][NAME_LEN_MAX + 1];
+    /* the cell */
+    struct copier *copier;
+    struct copy_message read[READ_MAX];
+    char texts[READ_MAX][TEXT_MAX], ids[READ_MAX][TEXT_MAX];
+    unsigned skips; /* one of so many messages is skipped; 0: none */
+    unsigned losses;
+};
+
+static uint64_t below(struct world *w, uint64_t n)
+{
+    w->random = w->random * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (w->random >> 33) % n;
+}
+
+/* Some ids have no message: they were buried. */
+static bool has_line(unsigned queue, uint64_t id)
+{
+    return id > 0 && (id * 7 + queue) % 5 != 0;
+}
+
+static uint64_t partitions(void)
+{
+    uint64_t set = 0;
+    for (unsigned i = 0; i < QUEUES; i++)
+        set |= UINT64_C(1) << nats_partition(names[i]);
+    return set;
+}
+
+static void append(struct world *w, unsigned queue, uint64_t mark, uint64_t next)
+{
+    assert_true(w->n + 1 < MESSAGES_MAX);
+    w->now += 1 + (usec_t)below(w, 30 * USEC_PER_SEC);
+    if (next > w->highest[queue])
+        w->highest[queue] = next;
+    w->stream[++w->n] = (struct message){true, queue, mark, next, w->now};
+}
+
+/* The relay publishes its next batch, a statement, or an earlier batch again. */
+static void publish(struct world *w, unsigned queue)
+{
+    uint64_t mark = w->published[queue];
+    if (below(w, 4) == 0 && mark > 0) {
+        uint64_t earlier = below(w, mark);
+        append(w, queue, earlier, earlier + below(w, 4));
+        return;
+    }
+    if (mark == 0 || below(w, 3) > 0)
+        w->published[queue] += mark == 0 ? 1 : 1 + below(w, 6);
+    append(w, queue, mark, w->published[queue]);
+}
+
+/* The relay of each queue begins again at a mark of which the stream has everything before. */
+static void notice_loss(struct world *w, unsigned queue, uint64_t mark)
+{
+    if (mark < w->published[queue])
+        w->published[queue] = mark;
+    w->losses++;
+}
+
+static void lose(struct world *w)
+{
+    uint64_t from = 1 + below(w, w->n + 1), to = below(w, 2) ? w->n : from;
+    if (below(w, 6) == 0)
+        from = 1, to = w->n; /* the stream is made again */
+    for (uint64_t i = from; i <= to && i <= w->n; i++) {
+        if (w->stream[i].exists)
+            notice_loss(w, w->stream[i].queue, w->stream[i].mark);
+        w->stream[i].exists = false;
+    }
+    if (to == w->n)
+        w->n = from - 1;
+}
+
+/* Fills read[n] as the reader does. */
+static void give(struct world *w, size_t n, uint64_t sequence)
+{
+    static const char opening[] = "018bcfe56800aaaaaaaaaaaa";
+    const struct message *m = &w->stream[sequence];
+    char *text = w->texts[n], *ids = w->ids[n];
+    text[0] = ids[0] = '\0';
+    for (uint64_t id = m->mark; id < m->next; id++)
+        if (has_line(m->queue, id)) {
+            sprintf(text + strlen(text), "%" PRIu64 "\n", id);
+            sprintf(ids + strlen(ids), "%s%" PRIu64 "-%" PRIu64, ids[0] ? "," : "", id, id);
+        }
+    w->read[n] = (struct copy_message){.is_batch = true,
+        .place = {sequence, m->time},
+        .batch = {.queue_id = names[m->queue],
+            .mark = m->mark,
+            .next = m->next,
+            .opening = opening,
+            .until = m->time,
+            .name = "",
+            .ids = ids,
+            .lines = bytes_str(text)}};
+}
+
+/* True if a later message shows that the cell lacks this one. */
+static bool is_followed(const struct world *w, uint64_t sequence)
+{
+    const struct message *m = &w->stream[sequence];
+    for (uint64_t i = sequence + 1; i <= w->n; i++)
+        if (w->stream[i].exists && w->stream[i].queue == m->queue && w->stream[i].mark >= m->next)
+            return true;
+    return false;
+}
+
+static void read_next(struct world *w)
+{
+    struct copy_source s = copier_source(w->copier);
+    struct copy_read read = {.messages = w->read, .began = w->now};
+    if (s.is_idle)
+        return;
+    const struct message *at = s.after.sequence <= w->n ? &w->stream[s.after.sequence] : NULL;
+    read.is_lost = s.after.sequence > 0 && (!at || !at->exists || at->time != s.after.time);
+    for (uint64_t i = s.after.sequence + 1; i <= w->n && !read.is_lost; i++) {
+        const struct message *m = &w->stream[i];
+        if (!m->exists || nats_partition(names[m->queue]) != s.partition ||
+            (s.queue_id && strcmp(s.queue_id, names[m->queue]) != 0) ||
+            (w->skips && below(w, w->skips) == 0 && is_followed(w, i)))
+            continue;
+        if (read.n == READ_MAX)
+            read.pending++;
+        else
+            give(w, read.n++, i);
+    }
+    copier_read(w->copier, &read);
+}
+
+/* pubsub stores a run. Returns false if the run has another mark. */
+static bool store(struct world *w, const struct copy_run *run)
+{
+    unsigned q = 0;
+    while (strcmp(names[q], run->queue_id) != 0)
+        q++;
+    if (run->next > run->mark && w->marks[q] >= run->next)
+        return true; /* a duplicate */
+    if (run->mark != w->marks[q])
+        return false;
+    struct bytes rest = run->lines;
+    for (uint64_t id = run->mark; id < run->next; id++) {
+        char line[24];
+        int len = snprintf(line, sizeof line, "%" PRIu64 "\n", id);
+        if (!has_line(q, id))
+            continue;
+        assert_true(bytes_starts_with(rest, bytes_of(line, (size_t)len)));
+        rest = bytes_of(rest.ptr + len, rest.len - (size_t)len);
+        w->lines[q]++;
+    }
+    assert_int_equal(rest.len, 0);
+    assert_true(run->until <= w->now);
+    w->marks[q] = run->next;
+    if (run->opening[0])
+        snprintf(w->openings[q], sizeof w->openings[q], "%s", run->opening);
+    return true;
+}
+
+static void list(struct world *w)
+{
+    copier_begin(w->copier);
+    for (unsigned q = 0; q < QUEUES; q++)
+        if (w->marks[q] > 0)
+            copier_listed(w->copier, bytes_str(names[q]), w->marks[q], bytes_str(w->openings[q]));
+}
+
+static void restart(struct world *w)
+{
+    copier_free(&w->copier);
+    w->copier = copier_new(partitions(), "", w->now);
+    list(w);
+}
+
+/* One read with its runs. With `faults`, replies are lost and the process is killed. */
+static void copy(struct world *w, bool faults)
+{
+    struct copy_run run;
+    read_next(w);
+    while (copier_run(w->copier, &run)) {
+        if (faults && below(w, 30) == 0) {
+            if (below(w, 2))
+                (void)store(w, &run);
+            restart(w);
+            return;
+        }
+        if (faults && below(w, 10) == 0)
+            (void)store(w, &run); /* the reply is lost: the run is repeated */
+        if (!store(w, &run)) {
+            list(w);
+            return;
+        }
+        (void)copier_stored(w->copier);
+    }
+}
+
+static uint64_t lines_before(unsigned queue, uint64_t end)
+{
+    uint64_t n = 0;
+    for (uint64_t id = 1; id < end; id++)
+        n += has_line(queue, id);
+    return n;
+}
+
+/* The relays publish what is lost. Without a loss the queues publish nothing more. Then everything is stored. */
+static void settle(struct world *w)
+{
+    const char *why;
+    w->skips = 0;
+    if (below(w, 2))
+        restart(w);
+    for (unsigned q = 0; q < QUEUES && w->losses; q++) {
+        append(w, q, w->published[q], w->highest[q] + 3);
+        append(w, q, w->highest[q], w->highest[q]);
+    }
+    for (int i = 0; i < 3000; i++) {
+        if (i == 1500 && copier_waiting(w->copier, &why) > 0)
+            restart(w); /* the search skipped messages, too */
+        copy(w, false);
+    }
+    assert_int_equal(copier_waiting(w->copier, &why), 0);
+    for (unsigned q = 0; q < QUEUES; q++) {
+        assert_int_equal(w->marks[q], w->highest[q]);
+        assert_int_equal(w->lines[q], lines_before(q, w->highest[q]));
+    }
+}
+
+static void each_line_is_stored_once_whatever_happens(void **state)
+{
+    (void)state;
+    unsigned losses = 0;
+    const char *steps = getenv("MILLRACE_STEPS");
+    for (uint64_t seed = 1; seed <= (steps ? (uint64_t)atoi(steps) : 1000); seed++) {
+        struct world *w = calloc(1, sizeof *w);
+        w->random = seed;
+        w->now = 1700000000 * USEC_PER_SEC;
+        w->skips = seed % 3 == 0 ? 0 : 20;
+        restart(w);
+        for (int i = 0; i < 300; i++) {
+            uint64_t act = below(w, 100);
+            if (act < 40)
+                publish(w, (unsigned)below(w, QUEUES));
+            else if (act < 42 && seed % 2 == 0)
+                lose(w);
+            else
+                copy(w, true);
+        }
+        settle(w);
+        losses += w->losses;
+        copier_free(&w->copier);
+        free(w);
+    }
+    assert_true(losses > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_line_is_stored_once_whatever_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
