@@ -135,19 +135,22 @@ class NatsToPubsub(CellTest):
         cell.wait_lines([b"1", b"2"])
 
     def test_another_stream_with_the_same_sequences(self):
-        """The stream is deleted and made again while the cell is away, and longer than before."""
+        """The stream is deleted and made again while the cell is away, and longer than before. Its first message is the only
+        one of a queue, so that no later one shows a hole."""
         self.add_stream()
-        self.publish("q1", 1, 2, [b"1"])
-        self.publish("q1", 2, 3, [b"2"])
         cell = Cell(self, "cell")
-        cell.wait_lines([b"1", b"2"])
+        for i in range(1, 6):
+            self.publish("q0", i, i + 1, [b"%d" % i])
+            cell.wait_lines([b"%d" % k for k in range(1, i + 1)])
         cell.copier.kill9()
         self.api("STREAM.DELETE.clicks")
         self.add_stream()
-        for i in range(2, 9):
-            self.publish("q1", i, i + 1, [b"%d" % i])
+        self.publish("q15", 1, 2, [b"of another queue of the partition"])
+        for i in range(5, 15):
+            self.publish("q0", i, i + 1, [b"%d" % i])
         cell.start_copier()
-        cell.wait_lines([b"%d" % i for i in range(1, 9)])
+        wait_until(lambda: len(cell.lines) == 15, lambda: "15 lines, there are %s" % cell.lines)
+        self.assertEqual([line for line in cell.lines if b"of" not in line], [b"%d" % i for i in range(1, 15)])
 
     def test_the_stream_is_made_again_while_the_cell_reads(self):
         self.add_stream()
