@@ -101,8 +101,8 @@ class KillCells(CellTest):
 
     def test_an_expiry_of_messages_that_are_not_copied(self):
         """The hole stays: it is named at each start, until the operator accepts it."""
-        self.add_stream(max_age=2 * 10**9, duplicate_window=10**9)
-        host = Host(self, "app1", "--settle-after=1s", "--max-age=2s")
+        self.add_stream()
+        host = Host(self, "app1", "--settle-after=1s")
         cell = Cell(self, "cell1")
         host.put([b"1", b"2"])
         cell.wait_lines([b"1", b"2"])
@@ -110,14 +110,20 @@ class KillCells(CellTest):
         host.put([b"3", b"4"])
         host.wait_published()
         wait_until(lambda: host.queue.stats()["queues"]["default"]["depth"] == 0, "all to be settled")
-        host.kill_relay()
+        self.set_max_age(2)
         wait_until(lambda: not any(body for _, body in self.batches()), "the lines to expire")
+        self.set_max_age(3600)
         host.put([b"5"])
         host.wait_published()
         cell.start_copier()
         cell.wait_trouble("messages 3 to 4 of queue " + host.id)
         cell.restart_copier("--accept-loss=%s:3-5" % host.id)
+        cell.wait_lines([b"1", b"2", b"5"])
         wait_until(lambda: cell.health().status == 200, "/health to be well")
+
+    def set_max_age(self, seconds):
+        config = self.api("STREAM.INFO.clicks")["config"]
+        self.api("STREAM.UPDATE.clicks", **{**config, "max_age": seconds * 10**9, "duplicate_window": 10**9})
 
     def batches(self):
         return Client(self.server).batches("clicks")
