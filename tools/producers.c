@@ -46,6 +46,11 @@ static const struct option_row rows[] = {
         .needs = "set",
         .help = "new mark: everything below the mark counts as stored. For queue_to_pubsub, the id of the "
                 "next message to publish"},
+    {.name = "from",
+        .type = OPTION_STRING,
+        .needs = "set",
+        .excludes = "queue",
+        .help = "present mark of a stream's producer; if it has another mark, nothing changes"},
     {.name = "new", .type = OPTION_BOOL, .help = "let --set create a producer that does not exist"},
     {.name = "remove",
         .type = OPTION_STRING,
@@ -147,10 +152,10 @@ static void print_all(const struct json_doc *doc, const char *prefix, bool json)
 /* Appends the parameters of --set and --remove. Returns false after printing an error. */
 static bool append_set(const struct options *o, struct buf *target)
 {
-    const char *mark = options_string(o, "mark");
+    const char *mark = options_string(o, "mark"), *from = options_string(o, "from");
     const char *producer = options_string(o, "set"), *removed = options_string(o, "remove");
     const char *left_out = options_string(o, "leave_out"), *other = removed ? removed : left_out;
-    uint64_t number;
+    uint64_t number, present = 0;
     if (other && (producer || mark || (removed && left_out) || !bytes_is_name(bytes_str(other)))) {
         tool_fail(EX_USAGE, "--remove and --leave-out need a producer's name, and no other change");
         return false;
@@ -165,10 +170,12 @@ static bool append_set(const struct options *o, struct buf *target)
     }
     if (!mark || !bytes_is_name(bytes_str(producer)))
         tool_fail(EX_USAGE, "--set needs a producer's name and --mark");
-    else if (!bytes_to_u64(bytes_str(mark), &number))
-        tool_fail(EX_USAGE, "--mark is not a number");
+    else if (!bytes_to_u64(bytes_str(mark), &number) || (from && !bytes_to_u64(bytes_str(from), &present)))
+        tool_fail(EX_USAGE, "--mark and --from take a number");
     else {
         buf_printf(target, "&producer=%s&mark=%" PRIu64, producer, number);
+        if (from)
+            buf_printf(target, "&from=%" PRIu64, present);
         return true;
     }
     return false;

@@ -26,6 +26,7 @@ static natsStatus create(jsStreamInfo **info, jsCtx *js, const struct nats_strea
     config.MaxAge = stream->max_age * NSEC_PER_USEC;
     config.MaxBytes = stream->max_bytes > 0 ? stream->max_bytes : -1;
     config.Replicas = stream->replicas;
+    config.AllowDirect = true; /* cells read with direct gets */
     natsStatus s = js_AddStream(info, js, &config, NULL, NULL);
     free(subject);
     return s;

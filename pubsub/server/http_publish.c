@@ -517,8 +517,8 @@ static void change_producer(struct pubsub_server *server, struct http_request *r
 {
     char producer[NAME_LEN_MAX + 1];
     struct bytes text;
-    uint64_t mark;
-    bool leaves_out;
+    uint64_t mark, from;
+    bool leaves_out, known;
     if (!http_param_bool(req, "left_out", false, &leaves_out))
         return;
     if (http_method(req) == HTTP_DELETE_) {
@@ -531,7 +531,13 @@ static void change_producer(struct pubsub_server *server, struct http_request *r
         http_problem(req, 400, "missing-parameter", NULL, "mark is missing");
     } else if (http_param_name(req, "producer", NULL, producer) &&
                http_param_u64(req, "mark", 0, 0, UINT64_MAX, &mark)) {
-        set_mark(server, req, s, producer, mark);
+        uint64_t present = journal_mark(stream_journal(s), bytes_str(producer), &known);
+        if (!http_param_u64(req, "from", present, 0, UINT64_MAX, &from))
+            return;
+        if (from == present)
+            set_mark(server, req, s, producer, mark);
+        else
+            reply_conflict(req, present);
     }
 }
 

@@ -8,360 +8,329 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CURSOR_EVERY (60 * USEC_PER_SEC) /* at which statements store the cursor */
-#define REFUSED_TURNS 20 /* turns of a partition after which it reads a refused message again */
-#define FIRST_ID 1       /* of a queue */
-#define LOSS_SEPARATORS " ,"
+#define PLACE_EVERY (60 * USEC_PER_SEC) /* at which statements store the place */
+#define REFUSED_TURNS 20                /* turns of a queue after which it reads a refused message again */
+#define DOUBTS_MAX 3                    /* reads that do not find the place before it is dropped */
+#define FIRST_ID 1                      /* of a queue */
 
-struct copy_queue {
-    char id[NAME_LEN_MAX + 1];
-    uint64_t mark, planned;     /* planned: the mark once the read is in effect */
-    struct copy_place place;    /* the cursor that is stored with the mark */
-    char opening[OPENING_TEXT]; /* of message planned - 1; "": not known */
-};
-
-struct partition {
-    unsigned number;
-    struct copy_place cursor, stored; /* `stored`: the latest cursor that pubsub has */
-    struct copy_queue *repaired;      /* has a hole before hole_end (rule 5); NULL: none */
-    uint64_t hole_end;
-    struct copy_place at; /* in the subject of `repaired` */
-    bool is_whole;        /* this subject is read from the beginning */
-    bool waits;           /* because of `why`, until a message comes into effect */
-    char why[400];
-    unsigned rest; /* turns to skip */
+struct queue {
+    char id[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
+    bool exists;   /* the stream has messages of the queue */
+    bool has_mark; /* false: pubsub must be asked */
+    uint64_t mark;
+    char opening[OPENING_TEXT];      /* of message mark - 1; "": not known */
+    struct copy_place place, stored; /* `stored`: the place that pubsub has */
+    uint64_t at;                     /* sequence behind which the next read begins */
+    bool is_checked;                 /* the stream has the place */
+    unsigned doubts;
+    uint64_t hole_end; /* least id of the batches that were ignored (rule 5); 0: no hole */
+    bool is_whole;     /* the search reads from the beginning */
+    char *why;         /* the queue waits because of it; NULL: it does not wait */
+    unsigned rest;     /* turns to skip */
     usec_t copied_until;
-    uint64_t pending, mean_bytes; /* mean_bytes: of a message */
 };
 
 struct copier {
-    struct partition partitions[NATS_PARTITIONS];
-    size_t n, turn, n_idle; /* n_idle: reads in a row that found nothing */
-    struct name_table queues;
-    const char *losses;        /* see copier_new */
-    struct partition *reading; /* NULL: no read is in progress */
-    struct copy_source source;
-    struct copy_read read;
-    struct copy_queue **takes;  /* for each message of the read: its queue, or NULL if it is in effect */
-    size_t n_takes;             /* the read ends before a hole or a refused message */
-    struct copy_queue *running; /* its messages are in `run` */
-    struct copy_run run;
+    uint64_t partitions;
+    struct queue **queues;
+    size_t n, cap, turn, n_idle; /* n_idle: turns in a row that found nothing */
+    struct name_table by_id;
+    char foreign[NATS_SUBJECT_MAX + 80]; /* why a subject of the stream is refused; "": there is none */
+    struct copy_stream stream;
+    struct queue *queue; /* of the step in progress; NULL: none */
+    /* The outcome of a read. */
+    struct publisher_run run;
+    bool has_run;
+    struct copy_place place; /* the queue's place and `at` once the run is stored */
+    uint64_t at;
+    uint64_t hole; /* the read ends at a hole before this id; 0: none */
     struct buf body;
-    char opening[NAME_LEN_MAX + 1]; /* of the run */
+    char opening[NAME_LEN_MAX + 1];     /* of the run */
+    char message_opening[OPENING_TEXT]; /* of message run.next - 1 */
 };
 
-static struct copy_queue *queue_named(struct copier *c, const char *id)
+static struct queue *queue_named(struct copier *c, const char *id)
 {
-    struct copy_queue *q = name_table_find(&c->queues, id);
+    struct queue *q = name_table_find(&c->by_id, id);
     if (q)
         return q;
     q = mem_zalloc(sizeof *q);
     snprintf(q->id, sizeof q->id, "%s", id);
-    name_table_add(&c->queues, q->id, q);
-    return q;
+    q->copied_until = c->stream.time;
+    name_table_add(&c->by_id, q->id, q);
+    ARRAY_ROOM(c->queues, c->cap, c->n + 1);
+    return c->queues[c->n++] = q;
 }
 
-static void set_opening(struct copy_queue *q, struct bytes opening)
+static void set_why(struct queue *q, char *why)
 {
-    bool is_valid = opening_is_valid(opening);
-    snprintf(
-        q->opening, sizeof q->opening, "%.*s", is_valid ? (int)opening.len : 0, is_valid ? opening.ptr : "");
+    free(q->why);
+    q->why = why;
 }
 
 void copier_begin(struct copier *c)
 {
-    c->reading = NULL;
-    c->running = NULL;
-    c->n_takes = 0;
-    for (size_t i = 0; i < c->queues.n; i++) {
-        struct copy_queue *q = name_table_at(&c->queues, i);
-        q->mark = 0;
-        q->opening[0] = '\0';
-        q->place = (struct copy_place){0};
-    }
+    c->queue = NULL;
+    for (size_t i = 0; i < c->n; i++)
+        c->queues[i]->has_mark = false;
+}
+
+/* Reads again from the place, which is checked first. */
+static void rewind_queue(struct queue *q)
+{
+    q->at = q->place.sequence > 0 ? q->place.sequence - 1 : 0;
+    q->is_checked = q->place.sequence == 0;
+    q->doubts = 0;
+}
+
+void copier_see(struct copier *c, const struct copy_stream *stream)
+{
+    bool is_other = stream->created != c->stream.created && c->stream.created != 0;
+    bool is_doubtful = stream->connection != c->stream.connection || stream->last < c->stream.last;
+    c->stream = *stream;
     for (size_t i = 0; i < c->n; i++) {
-        struct partition *p = &c->partitions[i];
-        p->cursor = p->stored = (struct copy_place){0};
-        p->repaired = NULL;
-        p->waits = false;
+        struct queue *q = c->queues[i];
+        if (is_other)
+            q->place = (struct copy_place){0};
+        if (is_other || is_doubtful)
+            rewind_queue(q);
     }
 }
 
-/* Reads "OPENING.SEQUENCE.TIME". The opening of another program has no dots. */
-static void read_opening(struct copy_queue *q, struct bytes text)
+void copier_find(struct copier *c)
 {
-    struct copy_place place;
+    c->foreign[0] = '\0';
+    for (size_t i = 0; i < c->n; i++)
+        c->queues[i]->exists = false;
+}
+
+/* Reads STREAM.PARTITION.QUEUEID. */
+void copier_found(struct copier *c, const char *subject)
+{
+    const char *number = strchr(subject, '.'), *dot = number ? strchr(number + 1, '.') : NULL;
+    uint64_t partition = NATS_PARTITIONS;
+    bool is_valid = dot && bytes_is_name(bytes_str(dot + 1)) &&
+                    bytes_to_u64(bytes_of(number + 1, (size_t)(dot - number) - 1), &partition);
+    if (partition < NATS_PARTITIONS && !(c->partitions >> partition & 1))
+        return;
+    if (is_valid && partition == nats_partition(dot + 1))
+        queue_named(c, dot + 1)->exists = true;
+    else
+        snprintf(c->foreign, sizeof c->foreign,
+            "subject %s of JetStream is not that of a relay; purge its messages", subject);
+}
+
+struct copy_step copier_next(struct copier *c)
+{
+    for (; !c->queue && c->n_idle < c->n; c->n_idle++) {
+        struct queue *q = c->queues[c->turn++ % c->n];
+        if (q->exists && q->rest == 0) {
+            c->queue = q;
+            break;
+        }
+        q->rest -= q->rest > 0;
+    }
+    struct queue *q = c->queue;
+    if (!q) {
+        c->n_idle = 0;
+        return (struct copy_step){.action = COPY_IDLE};
+    }
+    return (struct copy_step){
+        .action = q->has_mark ? COPY_READ : COPY_ASK, .queue_id = q->id, .after = q->at};
+}
+
+static void set_opening(char out[OPENING_TEXT], struct bytes opening)
+{
+    bool is_valid = opening_is_valid(opening);
+    snprintf(out, OPENING_TEXT, "%.*s", is_valid ? (int)opening.len : 0, is_valid ? opening.ptr : "");
+}
+
+/* Reads "OPENING.SEQUENCE.TIME". The opening of another program has no dots. */
+void copier_asked(struct copier *c, uint64_t mark, struct bytes opening)
+{
+    struct queue *q = c->queue;
+    struct copy_place place = {0};
     struct bytes parts[3] = {BYTES_NONE};
     char copy[NAME_LEN_MAX + 1];
     const char *rest = copy;
     size_t n = 0;
-    snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.len ? text.ptr : "");
+    snprintf(copy, sizeof copy, "%.*s", (int)opening.len, opening.len ? opening.ptr : "");
     while (n < 3 && bytes_next_word(&rest, ".", &parts[n]))
         n++;
-    set_opening(q, parts[0]);
-    if (n == 3 && bytes_to_u64(parts[1], &place.sequence) && bytes_to_i64(parts[2], &place.time))
-        q->place = place;
+    if (n < 3 || !bytes_to_u64(parts[1], &place.sequence) || !bytes_to_i64(parts[2], &place.time))
+        place = (struct copy_place){0};
+    q->has_mark = true;
+    c->queue = NULL;
+    if (q->hole_end > 0 && q->why && mark == q->mark)
+        return; /* the search goes on */
+    set_opening(q->opening, parts[0]);
+    q->mark = mark;
+    q->place = q->stored = place;
+    rewind_queue(q);
+    q->hole_end = 0;
 }
 
-void copier_listed(struct copier *c, struct bytes producer, uint64_t mark, struct bytes opening)
+static bool refuse(struct queue *q, char *why)
 {
-    char *id = bytes_dup(producer);
-    for (size_t i = 0; i < c->n; i++) {
-        struct partition *p = &c->partitions[i];
-        if (producer.len > NAME_LEN_MAX || p->number != nats_partition(id))
-            continue;
-        struct copy_queue *q = queue_named(c, id);
-        q->mark = mark;
-        read_opening(q, opening);
-        if (q->place.time > p->cursor.time)
-            p->cursor = p->stored = q->place;
-    }
-    free(id);
-}
-
-struct copy_source copier_source(struct copier *c)
-{
-    struct partition *p = c->reading;
-    while (!p && c->n_idle < c->n) {
-        p = &c->partitions[c->turn++ % c->n];
-        if (p->rest > 0) {
-            p->rest--;
-            c->n_idle++;
-            p = NULL;
-        }
-    }
-    c->reading = p;
-    if (!p) {
-        c->n_idle = 0;
-        return (struct copy_source){.is_idle = true};
-    }
-    c->source = (struct copy_source){.partition = p->number,
-        .queue_id = p->repaired ? p->repaired->id : NULL,
-        .after = p->repaired ? p->at : p->cursor};
-    return c->source;
-}
-
-/* Reads QUEUEID:A-B. */
-static bool read_loss(struct bytes text, struct bytes *queue_id, uint64_t *first, uint64_t *end)
-{
-    const char *colon = memchr(text.ptr, ':', text.len), *stop = text.ptr + text.len;
-    const char *dash = colon ? memchr(colon, '-', (size_t)(stop - colon)) : NULL;
-    *queue_id = bytes_of(text.ptr, colon ? (size_t)(colon - text.ptr) : 0);
-    return dash && bytes_is_name(*queue_id) &&
-           bytes_to_u64(bytes_of(colon + 1, (size_t)(dash - colon) - 1), first) &&
-           bytes_to_u64(bytes_of(dash + 1, (size_t)(stop - dash) - 1), end) && *first < *end;
-}
-
-bool copier_check_losses(const char *losses)
-{
-    struct bytes word, id;
-    uint64_t first, end;
-    while (bytes_next_word(&losses, LOSS_SEPARATORS, &word))
-        if (!read_loss(word, &id, &first, &end))
-            return false;
-    return true;
-}
-
-/* True if the operator accepts the loss of these ids, or of more unless `is_exact`. */
-static bool is_accepted(
-    const struct copier *c, const char *queue_id, uint64_t first, uint64_t end, bool is_exact)
-{
-    const char *rest = c->losses;
-    struct bytes word, id;
-    uint64_t a, b;
-    while (bytes_next_word(&rest, LOSS_SEPARATORS, &word))
-        if (read_loss(word, &id, &a, &b) && bytes_equal_str(id, queue_id) &&
-            (is_exact ? a == first && b == end : a <= first && end <= b))
-            return true;
+    set_why(q, why);
+    q->rest = REFUSED_TURNS;
+    q->has_mark = false;
     return false;
 }
 
-static void wait_at(struct partition *p, const struct copy_message *m, bool is_copy)
-{
-    const struct nats_batch *b = &m->batch;
-    p->waits = true;
-    p->rest = REFUSED_TURNS;
-    p->repaired = NULL;
-    if (is_copy)
-        snprintf(p->why, sizeof p->why,
-            "queue %s (%s) is an old copy: message %" PRIu64
-            " of JetStream has other lines for ids that are stored; accept_loss=%s:%" PRIu64 "-%" PRIu64
-            " drops these lines",
-            b->queue_id, b->name, m->place.sequence, b->queue_id, b->mark, b->next);
-    else
-        snprintf(p->why, sizeof p->why,
-            "message %" PRIu64 " of JetStream (partition %u) is not a batch of a relay; delete this message",
-            m->place.sequence, p->number);
-}
-
-static void repair(struct partition *p, struct copy_queue *q, const struct nats_batch *b)
-{
-    p->repaired = q;
-    p->hole_end = b->mark;
-    p->at = q->place;
-    p->is_whole = q->place.sequence == 0;
-    snprintf(p->why, sizeof p->why,
-        "messages %" PRIu64 " to %" PRIu64 " of queue %s (%s) are not in JetStream; accept_loss=%s:%" PRIu64
-        "-%" PRIu64 " continues without them",
-        q->planned, b->mark - 1, q->id, b->name, q->id, q->planned, b->mark);
-}
-
 /* True if lines of the batch are before M, and belong to another past than M (rule 6). */
-static bool is_of_copy(const struct copy_queue *q, const struct nats_batch *b)
+static bool is_of_copy(const struct copier *c, const struct nats_batch *b)
 {
-    if (b->lines.len == 0 || nats_batch_first_id(b) >= q->planned ||
-        !opening_is_valid(bytes_str(b->opening)) || !q->opening[0])
+    uint64_t mark = c->run.next;
+    if (b->lines.len == 0 || nats_batch_first_id(b) >= mark || !opening_is_valid(bytes_str(b->opening)) ||
+        !c->message_opening[0])
         return false;
-    return b->next <= q->planned ? opening_is_after(b->opening, bytes_str(q->opening))
-                                 : strcmp(b->opening, q->opening) != 0;
+    return b->next <= mark ? opening_is_after(b->opening, bytes_str(c->message_opening))
+                           : strcmp(b->opening, c->message_opening) != 0;
 }
 
-/* Sets *take to the queue of a message that changes something. Returns false if the read ends before the message. */
-static bool judge(
-    struct copier *c, struct partition *p, const struct copy_message *m, struct copy_queue **take)
+/* The first hole ends the read. In a search, the batch is ignored. */
+static bool meet_hole(struct copier *c, uint64_t id)
+{
+    struct queue *q = c->queue;
+    if (q->hole_end == 0)
+        c->hole = id;
+    else if (id < q->hole_end)
+        q->hole_end = id;
+    return q->hole_end > 0;
+}
+
+static void add_to_run(struct copier *c, const struct copy_message *m)
 {
     const struct nats_batch *b = &m->batch;
-    bool is_valid = m->is_batch && nats_partition(b->queue_id) == p->number && nats_batch_lines(b, 0, NULL);
-    struct copy_queue *q = is_valid ? queue_named(c, b->queue_id) : NULL;
-    bool is_copy = q && is_of_copy(q, b) && !is_accepted(c, q->id, b->mark, b->next, false);
-    *take = NULL;
-    if (!is_valid || is_copy) {
-        wait_at(p, m, is_copy);
-        return false;
-    }
-    if (b->mark > (q->planned ? q->planned : FIRST_ID)) {
-        if (!c->source.queue_id)
-            repair(p, q, b);
-        return c->source.queue_id != NULL; /* a batch behind the hole that is repaired is ignored */
-    }
-    if (b->next == 0 || b->next < q->planned || (b->next == q->planned && b->mark < b->next))
-        return true;
-    *take = q;
-    q->planned = b->next;
+    (void)nats_batch_lines(b, c->run.next, &c->body);
+    c->has_run = true;
+    c->run.next = b->next;
+    c->run.name = b->name;
     if (b->lines.len > 0)
-        set_opening(q, bytes_str(b->opening));
+        set_opening(c->message_opening, bytes_str(b->opening));
+    if (b->until > 0 && m->limit > 0)
+        c->run.until = b->until < m->limit ? b->until : m->limit;
+}
+
+/* Adds a message to the run if it changes something. Returns false if the read ends before the message. */
+static bool take(struct copier *c, const struct copy_message *m)
+{
+    struct queue *q = c->queue;
+    const struct nats_batch *b = &m->batch;
+    uint64_t mark = c->run.next;
+    if (!m->is_batch || strcmp(b->queue_id, q->id) != 0 || !nats_batch_lines(b, 0, NULL))
+        return refuse(q, mem_printf("message %" PRIu64
+                                    " of JetStream (queue %s) is not a batch of a relay; delete this message",
+                             m->place.sequence, q->id));
+    snprintf(q->name, sizeof q->name, "%s", b->name);
+    if (is_of_copy(c, b))
+        return refuse(q,
+            mem_printf("queue %s (%s) is an old copy: message %" PRIu64
+                       " of JetStream has other lines for ids that are stored; millrace producers --set=%s "
+                       "--from=%" PRIu64 " --mark=%" PRIu64 " drops these lines",
+                q->id, b->name, m->place.sequence, q->id, mark, b->next > mark ? b->next : mark));
+    if (b->mark > (mark ? mark : FIRST_ID))
+        return meet_hole(c, b->mark);
+    if (b->next > mark || (b->next == mark && b->mark == mark && mark > 0))
+        add_to_run(c, m);
     return true;
 }
 
-static void find_end(struct copier *c, struct partition *p)
+/* A search goes on from the beginning, or is complete. */
+static void search_ended(struct copier *c)
 {
-    if (c->source.queue_id && !p->is_whole) {
-        p->is_whole = true;
-        p->at = (struct copy_place){0};
+    struct queue *q = c->queue;
+    if (!q->is_whole) {
+        q->is_whole = true;
+        c->at = 0;
         return;
     }
-    c->n_idle++;
-    p->waits = c->source.queue_id != NULL;
-    if (p->waits)
-        return;
-    p->copied_until = c->read.began;
-    p->pending = 0;
+    refuse(q, mem_printf("messages %" PRIu64 " to %" PRIu64
+                         " of queue %s (%s) are not in JetStream; millrace producers --set=%s --from=%" PRIu64
+                         " --mark=%" PRIu64 " continues without them",
+                  q->mark, q->hole_end - 1, q->id, q->name, q->id, q->mark, q->hole_end));
 }
 
-static void lose_place(struct partition *p)
+/* True if the stream has the place. */
+static bool check_place(struct copier *c, const struct copy_read *read)
 {
-    p->is_whole = true;
-    *(p->repaired ? &p->at : &p->cursor) = (struct copy_place){0};
+    struct queue *q = c->queue;
+    const struct copy_place *first = read->n > 0 ? &read->messages[0].place : NULL;
+    q->is_checked = q->place.sequence < c->stream.first ||
+                    (first && first->sequence == q->place.sequence && first->time == q->place.time);
+    if (q->is_checked)
+        return true;
+    if (++q->doubts < DOUBTS_MAX) {
+        q->rest = REFUSED_TURNS;
+        return false;
+    }
+    q->place = (struct copy_place){0};
+    rewind_queue(q);
+    return false;
 }
 
 void copier_read(struct copier *c, const struct copy_read *read)
 {
-    struct partition *p = c->reading;
-    c->read = *read;
-    c->n_takes = 0;
-    if (read->n == 0) {
-        if (read->is_lost)
-            lose_place(p);
-        else
-            find_end(c, p);
+    struct queue *q = c->queue;
+    size_t n = 0;
+    if (!q->is_checked && !check_place(c, read)) {
+        c->queue = NULL;
+        c->n_idle++;
         return;
     }
-    for (size_t i = 0; i < c->queues.n; i++) {
-        struct copy_queue *q = name_table_at(&c->queues, i);
-        q->planned = q->mark;
-    }
-    c->takes = mem_realloc(c->takes, read->n * sizeof *c->takes);
-    while (c->n_takes < read->n && judge(c, p, &read->messages[c->n_takes], &c->takes[c->n_takes]))
-        c->n_takes++;
-    c->n_idle = c->n_takes > 0 ? 0 : c->n_idle + 1;
+    if (q->hole_end == 0)
+        set_why(q, NULL);
+    c->run = (struct publisher_run){
+        .producer = q->id, .mark = q->mark, .next = q->mark, .states = true, .opening = "", .name = q->name};
+    c->has_run = false;
+    c->hole = 0;
+    buf_clear(&c->body);
+    memcpy(c->message_opening, q->opening, sizeof q->opening);
+    while (n < read->n && take(c, &read->messages[n]))
+        n++;
+    c->run.lines = buf_bytes(&c->body);
+    c->place = n > 0 && q->hole_end == 0 ? read->messages[n - 1].place : q->place;
+    c->at = n > 0 ? read->messages[n - 1].place.sequence : q->at;
+    c->n_idle = n > 0 ? 0 : c->n_idle + 1;
+    if (q->hole_end > 0 && read->n == 0)
+        search_ended(c);
+    else if (read->is_end && n == read->n && q->hole_end == 0)
+        c->at = c->stream.last > c->at ? c->stream.last : c->at;
+    if (q->hole_end == 0 && n == read->n)
+        q->copied_until = read->is_end ? read->began : c->place.time;
 }
 
-/* Moves the place of the source behind the messages that are in effect. */
+/* All messages of the read are in effect. */
 static void finish(struct copier *c)
 {
-    struct partition *p = c->reading;
-    size_t n = c->n_takes;
-    struct copy_place last = n > 0 ? c->read.messages[n - 1].place : c->source.after;
-    uint64_t bytes = 0;
-    c->reading = NULL;
-    if (c->source.queue_id && p->repaired) {
-        if (n > 0)
-            p->at = last;
-        if (p->repaired->mark >= p->hole_end)
-            p->repaired = NULL;
+    struct queue *q = c->queue;
+    c->queue = NULL;
+    q->place = c->place;
+    q->at = c->at;
+    if (c->hole > 0) {
+        q->hole_end = c->hole;
+        q->is_whole = false;
+        rewind_queue(q);
+    } else if (q->hole_end > 0 && q->mark >= q->hole_end) {
+        q->hole_end = 0;
+        rewind_queue(q);
+        set_why(q, NULL);
     }
-    if (c->source.queue_id || n == 0)
-        return;
-    for (size_t i = 0; i < n; i++)
-        bytes += c->read.messages[i].batch.lines.len;
-    p->cursor = last;
-    p->mean_bytes = bytes / n;
-    p->pending = c->read.pending + (c->read.n - n);
-    p->copied_until = p->pending > 0 ? last.time : c->read.began;
-    p->waits = p->waits && p->rest > 0;
 }
 
-/* Adds the queue's messages of the read to the run. */
-static void gather(struct copier *c, const struct copy_queue *q)
+bool copier_run(struct copier *c, struct publisher_run *run)
 {
-    struct copy_run *run = &c->run;
-    for (size_t i = 0; i < c->n_takes; i++) {
-        const struct copy_message *m = &c->read.messages[i];
-        if (c->takes[i] != q)
-            continue;
-        (void)nats_batch_lines(&m->batch, run->next, &c->body);
-        run->next = m->batch.next;
-        run->name = m->batch.name;
-        if (m->batch.until > 0)
-            run->until = m->batch.until < m->place.time ? m->batch.until : m->place.time;
-    }
-    run->lines = buf_bytes(&c->body);
-}
-
-/* Returns the queue of the next run, or NULL. */
-static struct copy_queue *next_queue(const struct copier *c)
-{
-    const struct partition *p = c->reading;
-    for (size_t i = 0; i < c->n_takes; i++)
-        if (c->takes[i])
-            return c->takes[i];
-    if (c->read.n == 0 && p->repaired && p->waits && p->repaired->mark < p->hole_end &&
-        is_accepted(c, p->repaired->id, p->repaired->mark, p->hole_end, true))
-        return p->repaired;
-    return NULL;
-}
-
-bool copier_run(struct copier *c, struct copy_run *run)
-{
-    struct partition *p = c->reading;
-    struct copy_queue *q = p ? next_queue(c) : NULL;
-    if (!q) {
-        if (p)
+    struct queue *q = c->queue;
+    if (!q || !c->has_run) {
+        if (q)
             finish(c);
         return false;
     }
-    c->running = q;
-    buf_clear(&c->body);
-    c->run =
-        (struct copy_run){.queue_id = q->id, .mark = q->mark, .next = q->mark, .opening = "", .name = ""};
-    gather(c, q);
-    if (c->read.n == 0) { /* passes an accepted hole */
-        c->run.next = p->hole_end;
-        q->opening[0] = '\0';
-    }
-    if (c->run.next > c->run.mark || p->cursor.time - p->stored.time >= CURSOR_EVERY) {
-        snprintf(c->opening, sizeof c->opening, "%s.%" PRIu64 ".%" PRId64, q->opening[0] ? q->opening : "-",
-            p->cursor.sequence, p->cursor.time);
+    usec_t since = c->place.time - q->stored.time;
+    if (c->run.next > q->mark || since >= PLACE_EVERY || since < 0) {
+        snprintf(c->opening, sizeof c->opening, "%s.%" PRIu64 ".%" PRId64,
+            c->message_opening[0] ? c->message_opening : "-", c->place.sequence, c->place.time);
         c->run.opening = c->opening;
     }
     *run = c->run;
@@ -370,51 +339,54 @@ bool copier_run(struct copier *c, struct copy_run *run)
 
 uint64_t copier_stored(struct copier *c)
 {
-    struct copy_queue *q = c->running;
+    struct queue *q = c->queue;
     assert(q);
     q->mark = c->run.next;
+    memcpy(q->opening, c->message_opening, sizeof q->opening);
     if (c->run.opening[0])
-        q->place = c->reading->stored = c->reading->cursor;
-    for (size_t i = 0; i < c->n_takes; i++)
-        if (c->takes[i] == q)
-            c->takes[i] = NULL;
-    c->running = NULL;
+        q->stored = c->place;
+    finish(c);
     return bytes_count_lines(c->run.lines);
+}
+
+void copier_refused(struct copier *c, const char *why)
+{
+    struct queue *q = c->queue;
+    c->queue = NULL;
+    refuse(q, mem_printf("pubsub refuses messages %" PRIu64 " to %" PRIu64 " of queue %s (%s): %s",
+                  c->run.mark, c->run.next - 1, q->id, q->name, why));
 }
 
 size_t copier_waiting(const struct copier *c, const char **why)
 {
-    size_t n = 0;
-    *why = NULL;
-    for (size_t i = c->n; i-- > 0;) {
-        const struct partition *p = &c->partitions[i];
-        n += p->waits;
-        *why = p->waits ? p->why : *why;
-    }
+    size_t n = c->foreign[0] != '\0';
+    *why = n > 0 ? c->foreign : NULL;
+    for (size_t i = c->n; i-- > 0;)
+        if (c->queues[i]->why) {
+            n++;
+            *why = c->queues[i]->why;
+        }
     return n;
 }
 
 struct copy_lag copier_lag(const struct copier *c, usec_t now)
 {
-    struct copy_lag lag = {0};
+    struct copy_lag lag = {.time = now - c->stream.time};
     for (size_t i = 0; i < c->n; i++) {
-        const struct partition *p = &c->partitions[i];
-        lag.messages += p->pending;
-        lag.bytes += p->pending * p->mean_bytes;
-        if (now - p->copied_until > lag.time)
-            lag.time = now - p->copied_until;
+        const struct queue *q = c->queues[i];
+        uint64_t messages = q->exists && c->stream.last > q->at ? c->stream.last - q->at : 0;
+        usec_t time = q->exists ? now - q->copied_until : 0;
+        lag.messages = messages > lag.messages ? messages : lag.messages;
+        lag.time = time > lag.time ? time : lag.time;
     }
     return lag;
 }
 
-struct copier *copier_new(uint64_t partitions, const char *losses, usec_t now)
+struct copier *copier_new(uint64_t partitions, usec_t now)
 {
     struct copier *c = mem_zalloc(sizeof *c);
-    for (unsigned i = 0; i < NATS_PARTITIONS; i++)
-        if (partitions >> i & 1)
-            c->partitions[c->n++] = (struct partition){.number = i, .copied_until = now};
-    assert(c->n > 0);
-    c->losses = losses;
+    c->partitions = partitions;
+    c->stream.time = now;
     return c;
 }
 
@@ -423,10 +395,12 @@ void copier_free(struct copier **cc)
     struct copier *c = *cc;
     if (!c)
         return;
-    for (size_t i = 0; i < c->queues.n; i++)
-        free(name_table_at(&c->queues, i));
-    name_table_free(&c->queues);
-    free(c->takes);
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->queues[i]->why);
+        free(c->queues[i]);
+    }
+    free(c->queues);
+    name_table_free(&c->by_id);
     buf_free(&c->body);
     free(c);
     *cc = NULL;

@@ -1,10 +1,8 @@
 #include "base/backoff.h"
 #include "base/log.h"
-#include "base/url.h"
 #include "config/peers.h"
 #include "daemon/daemon.h"
 #include "http/client/http_pool.h"
-#include "json/json_fields.h"
 #include "nats/nats_settings.h"
 #include "stream/publisher.h"
 #include "streams/nats/nats_reader.h"
@@ -16,8 +14,9 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define POLL (100 * USEC_PER_MSEC) /* between two looks at partitions without new messages */
+#define POLL (100 * USEC_PER_MSEC) /* between two looks at queues without new messages */
 #define ASK_EVERY USEC_PER_SEC     /* an idle cell looks whether pubsub has restarted */
+#define FIND_EVERY USEC_PER_SEC    /* a cell looks for new queues */
 #define STREAM_NAME_MAX 48         /* as in queue_to_nats */
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)
@@ -27,31 +26,23 @@
 #define OF_HOLE "hole"
 #define OF_LAG "lag"
 
-enum step {
-    STEP_ASK,     /* learns pubsub's era */
-    STEP_LIST,    /* reads the marks */
-    STEP_READ,    /* reads from JetStream */
-    STEP_PUBLISH, /* publishes what was read */
-};
-
 struct cell {
     struct daemon *daemon;
     struct http_pool *pubsub; /* a pool with one server, which stores the marks */
     struct publisher *publisher;
     struct nats_reader *reader;
     struct copier *copier;
-    struct event *timer;  /* starts the next step */
-    struct event *ticker; /* reports the state each second */
-    struct http_call *list;
-    enum step step;
-    bool is_busy; /* the step is in progress */
+    struct event *timer; /* starts the next request */
+    bool is_busy;        /* a request is in progress */
     bool is_stopping;
-    bool has_marks; /* the copier has pubsub's marks */
-    bool has_run;   /* `run` is not stored yet */
-    usec_t asked_at;
-    struct copy_run run;
+    bool has_run;              /* `run` is not stored yet */
+    usec_t asked_at, found_at; /* 0: pubsub was not asked yet, the subjects are not listed yet */
+    usec_t reported_at;
+    struct copy_step step;
+    struct publisher_run run;
     struct backoff backoff;
     usec_t lag_limit;
+    uint64_t mean_bytes; /* of the stream's messages */
     struct stats_counter *lines, *batches;
 };
 
@@ -64,9 +55,6 @@ static const struct option_row option_rows[] = {
         .help = "stream of JetStream to read (default: the name of `stream`)"},
     {.name = "partitions", .type = OPTION_STRING, .fallback = "0-63", .flags = OPTION_LIST,
         .help = "partitions that this cell copies, such as 0-15 or 0-7,32; no other cell may copy them"},
-    {.name = "accept_loss", .type = OPTION_STRING, .flags = OPTION_LIST,
-        .help = "QUEUEID:A-B, separated by spaces or commas: continue without the messages A to B - 1 of a queue, as "
-                "/health proposes"},
     {.name = "lag_limit", .type = OPTION_DURATION, .fallback = "10m", .max = INT64_C(7) * 86400 * 1000, .unit = "ms",
         .help = "lag at which /health becomes 503; keep it below settle_after of queue_to_nats; 0: unlimited"},
     NATS_OPTIONS,
@@ -113,8 +101,6 @@ static int check(struct options *o, struct error *error)
     if (!bytes_is_name(bytes_str(nats)) || strlen(nats) > STREAM_NAME_MAX || strchr(nats, '.'))
         return options_refuse(
             o, "nats_stream", error, "not a name of JetStream: [A-Za-z0-9_-]{1,%d}", STREAM_NAME_MAX);
-    if (!copier_check_losses(options_string(o, "accept_loss")))
-        return options_refuse(o, "accept_loss", error, "not of the form QUEUEID:A-B");
     return 0;
 }
 
@@ -124,191 +110,21 @@ static void set_timer(struct cell *c, usec_t wait)
     evtimer_add(c->timer, &tv);
 }
 
-/* Ends a step. The next step follows after `wait`. */
-static void step_done(struct cell *c, enum step next, usec_t wait)
+/* Reports queues that wait, and the lag, at most once a second. */
+static void report(struct cell *c)
 {
-    c->is_busy = false;
-    c->step = next;
-    if (c->is_stopping)
-        daemon_drained(c->daemon);
-    else
-        set_timer(c, wait);
-}
-
-static void step_failed(struct cell *c, enum step next, const char *of, const char *why)
-{
-    char text[ERROR_TEXT];
-    snprintf(text, sizeof text, "%s: %s", of, why);
-    daemon_set_notice(c->daemon, of, NOTICE_REFUSING, PEER_REMEDY, text);
-    step_done(c, next, backoff_failed(&c->backoff));
-}
-
-static void set_up(struct cell *c, const char *of)
-{
-    daemon_set_notice(c->daemon, of, NOTICE_REFUSING, NULL, NULL);
-    backoff_succeeded(&c->backoff);
-}
-
-static bool see_producer(const struct json_doc *producer, size_t i, void *arg)
-{
-    struct cell *c = arg;
-    uint64_t mark = 0;
-    (void)i;
-    if (json_doc_u64(producer, "/mark", &mark))
-        copier_listed(
-            c->copier, json_doc_text(producer, "/producer"), mark, json_doc_text(producer, "/opening"));
-    return true;
-}
-
-static void on_list(enum http_client_result result, const struct http_reply_view *reply, void *arg)
-{
-    struct cell *c = arg;
-    struct json_doc *doc = NULL;
-    c->list = NULL;
-    if (result == HTTP_CLIENT_CANCELLED)
-        return;
-    copier_begin(c->copier);
-    bool is_known = result == HTTP_CLIENT_OK && reply->status == 200;
-    bool is_new = result == HTTP_CLIENT_OK && reply->status == 404; /* pubsub has no such stream yet */
-    if (is_known)
-        doc = json_doc_parse(reply->body);
-    if (is_new || (doc && json_doc_at(doc, "/producers").type == JSON_ARRAY &&
-                      json_doc_each(doc, "/producers", see_producer, c))) {
-        c->has_marks = true;
-        step_done(c, STEP_READ, 0);
-    } else {
-        step_failed(c, STEP_ASK, OF_PUBSUB, "it does not list the producers of the stream");
-    }
-    json_doc_free(&doc);
-}
-
-static void start_list(struct cell *c)
-{
-    struct buf target = {0};
-    buf_append_str(&target, "/producers?stream=");
-    url_encode(bytes_str(options_string(daemon_options(c->daemon), "stream")), &target);
-    buf_append_char(&target, '\0');
-    c->list = http_pool_request(http_pool_single(c->pubsub),
-        &(struct http_call_spec){.method = "GET", .target = target.ptr, .arg = c, .on_done = on_list});
-    buf_free(&target);
-}
-
-static void on_read(const struct nats_read_outcome *o, void *arg)
-{
-    struct cell *c = arg;
-    if (o->result == NATS_READ_FAILED) {
-        step_failed(c, STEP_READ, OF_NATS, o->why);
-        return;
-    }
-    set_up(c, OF_NATS);
-    stats_add(c->batches, o->read.n);
-    if (!daemon_is_ready(c->daemon))
-        daemon_set_ready(c->daemon);
-    copier_read(c->copier, &o->read);
-    step_done(c, STEP_PUBLISH, 0);
-}
-
-static void start_read(struct cell *c)
-{
-    struct copy_source source = copier_source(c->copier);
-    if (source.is_idle) {
-        bool asks = clock_monotonic() - c->asked_at > ASK_EVERY;
-        step_done(c, asks ? STEP_ASK : STEP_READ, POLL);
-        return;
-    }
-    nats_reader_read(c->reader, &source);
-}
-
-/* The time that is stated: no later than this host's trusted time. */
-static usec_t until_of(struct cell *c)
-{
-    usec_t now = daemon_trusted_time(c->daemon);
-    return c->run.until < now ? c->run.until : now;
-}
-
-static void start_publish(struct cell *c)
-{
-    if (!c->has_run && !copier_run(c->copier, &c->run)) {
-        step_done(c, STEP_READ, 0);
-        return;
-    }
-    c->has_run = true;
-    publisher_send(c->publisher, &(struct publisher_run){.producer = c->run.queue_id,
-                                     .mark = c->run.mark,
-                                     .next = c->run.next,
-                                     .lines = c->run.lines,
-                                     .opening = c->run.opening,
-                                     .states = true,
-                                     .until = until_of(c),
-                                     .name = c->run.name});
-}
-
-/* Forgets the marks and what was read, because pubsub has other marks or has restarted, perhaps from a backup. */
-static void begin_again(struct cell *c, const char *why)
-{
-    log_info("reads the marks again", LOG_S("reason", why));
-    c->has_run = c->has_marks = false;
-    step_done(c, STEP_ASK, backoff_failed(&c->backoff));
-}
-
-static void on_outcome(const struct publisher_outcome *o, void *arg)
-{
-    struct cell *c = arg;
-    if (o->result == PUBLISHER_FAILED || o->result == PUBLISHER_REFUSED) {
-        step_failed(c, c->step, OF_PUBSUB, o->why);
-    } else if (o->result == PUBLISHER_ASKED) {
-        c->asked_at = clock_monotonic();
-        c->has_marks = c->has_marks && !o->is_new_era;
-        set_up(c, OF_PUBSUB);
-        step_done(c, c->has_marks ? STEP_READ : STEP_LIST, 0);
-    } else if (o->result == PUBLISHER_CONFLICT || o->is_new_era) {
-        begin_again(c, o->is_new_era ? "pubsub has a new era" : o->why);
-    } else {
-        set_up(c, OF_PUBSUB);
-        c->has_run = false;
-        stats_add(c->lines, copier_stored(c->copier));
-        step_done(c, STEP_PUBLISH, 0);
-    }
-}
-
-static void on_timer(evutil_socket_t fd, short events, void *arg)
-{
-    struct cell *c = arg;
-    (void)fd;
-    (void)events;
-    c->is_busy = true;
-    switch (c->step) {
-    case STEP_ASK:
-        publisher_ask(c->publisher, "nats_to_pubsub");
-        return;
-    case STEP_LIST:
-        start_list(c);
-        return;
-    case STEP_READ:
-        start_read(c);
-        return;
-    case STEP_PUBLISH:
-        start_publish(c);
-    }
-}
-
-static struct copy_lag lag(const struct cell *c)
-{
-    return copier_lag(c->copier, clock_wall());
-}
-
-/* Reports partitions that wait, and the lag. */
-static void on_ticker(evutil_socket_t fd, short events, void *arg)
-{
-    struct cell *c = arg;
     char text[100] = "";
     const char *why;
-    (void)fd;
-    (void)events;
+    usec_t now = clock_monotonic();
+    if (now - c->reported_at < USEC_PER_SEC)
+        return;
+    c->reported_at = now;
     (void)copier_waiting(c->copier, &why);
     daemon_set_notice(c->daemon, OF_HOLE, NOTICE_REFUSING,
-        "wait until the relay publishes the messages again, or restart with this accept_loss", why);
-    usec_t behind = lag(c).time;
+        "if messages are missing, wait for twice settle_after: the relay publishes again what JetStream has "
+        "lost",
+        why);
+    usec_t behind = copier_lag(c->copier, clock_wall()).time;
     bool is_far = c->lag_limit > 0 && behind > c->lag_limit;
     snprintf(text, sizeof text, "%" PRId64 " s behind the JetStream stream, more than lag_limit",
         behind / USEC_PER_SEC);
@@ -317,35 +133,167 @@ static void on_ticker(evutil_socket_t fd, short events, void *arg)
         is_far ? text : NULL);
 }
 
-static double read_lag_messages(void *c)
+/* Ends a request. The next one follows after `wait`. */
+static void request_done(struct cell *c, usec_t wait)
 {
-    return (double)lag(c).messages;
+    c->is_busy = false;
+    report(c);
+    if (c->is_stopping)
+        daemon_drained(c->daemon);
+    else
+        set_timer(c, wait);
 }
 
-static double read_lag_bytes(void *c)
+static void request_failed(struct cell *c, const char *of, const char *why)
 {
-    return (double)lag(c).bytes;
+    char text[ERROR_TEXT];
+    snprintf(text, sizeof text, "%s: %s", of, why);
+    daemon_set_notice(c->daemon, of, NOTICE_REFUSING, PEER_REMEDY, text);
+    request_done(c, backoff_failed(&c->backoff));
 }
 
-static double read_lag_seconds(void *c)
+static void set_up(struct cell *c, const char *of)
 {
-    return (double)lag(c).time / USEC_PER_SEC;
+    daemon_set_notice(c->daemon, of, NOTICE_REFUSING, NULL, NULL);
+    backoff_succeeded(&c->backoff);
 }
 
-static double read_waiting(void *c)
+static void see_stream(struct cell *c, const struct nats_read_outcome *o)
+{
+    const jsStreamState *state = &o->info->State;
+    c->found_at = clock_monotonic();
+    c->mean_bytes = state->Msgs > 0 ? state->Bytes / state->Msgs : 0;
+    copier_see(c->copier, &(struct copy_stream){.first = state->FirstSeq,
+                              .last = state->LastSeq,
+                              .created = o->info->Created,
+                              .connection = o->connection,
+                              .time = o->read.began});
+    if (o->subjects)
+        copier_find(c->copier);
+    for (int i = 0; o->subjects && i < o->subjects->Count; i++)
+        copier_found(c->copier, o->subjects->List[i].Subject);
+    if (!daemon_is_ready(c->daemon))
+        daemon_set_ready(c->daemon);
+}
+
+static void on_read(const struct nats_read_outcome *o, void *arg)
+{
+    struct cell *c = arg;
+    if (o->error[0]) {
+        c->found_at = 0;
+        request_failed(c, OF_NATS, o->error);
+        return;
+    }
+    set_up(c, OF_NATS);
+    if (c->found_at == 0) {
+        see_stream(c, o);
+    } else {
+        stats_add(c->batches, o->read.n);
+        copier_read(c->copier, &o->read);
+        c->has_run = copier_run(c->copier, &c->run);
+        usec_t now = daemon_trusted_time(c->daemon); /* no later time is stated */
+        c->run.until = c->run.until < now ? c->run.until : now;
+    }
+    request_done(c, 0);
+}
+
+/* pubsub has another mark, or has restarted, perhaps from a backup. */
+static void begin_again(struct cell *c, const char *why)
+{
+    if (c->asked_at > 0)
+        log_info("asks for the marks again", LOG_S("reason", why));
+    copier_begin(c->copier);
+    c->has_run = false;
+}
+
+static void on_outcome(const struct publisher_outcome *o, void *arg)
+{
+    struct cell *c = arg;
+    bool is_refused = o->result == PUBLISHER_REFUSED ||
+                      (o->result == PUBLISHER_FAILED && (o->status == 409 || o->status == 413));
+    if (o->result == PUBLISHER_FAILED && !is_refused) {
+        request_failed(c, OF_PUBSUB, o->why);
+        return;
+    }
+    set_up(c, OF_PUBSUB);
+    if (o->is_new_era || o->result == PUBLISHER_CONFLICT) {
+        begin_again(c, o->is_new_era ? "pubsub has a new era" : o->why);
+    } else if (o->result == PUBLISHER_ASKED) {
+        if (c->step.action == COPY_ASK)
+            copier_asked(c->copier, o->mark, o->opening);
+    } else if (is_refused) {
+        copier_refused(c->copier, o->why);
+        c->has_run = false;
+    } else {
+        stats_add(c->lines, copier_stored(c->copier));
+        c->has_run = false;
+    }
+    c->asked_at = clock_monotonic();
+    request_done(c, o->result == PUBLISHER_CONFLICT ? backoff_failed(&c->backoff) : 0);
+}
+
+/* Starts the next request. */
+static void on_timer(evutil_socket_t fd, short events, void *arg)
+{
+    struct cell *c = arg;
+    usec_t now = clock_monotonic();
+    (void)fd;
+    (void)events;
+    c->is_busy = true;
+    c->step = (struct copy_step){.action = COPY_IDLE};
+    if (c->has_run) {
+        publisher_send(c->publisher, &c->run);
+    } else if (c->asked_at > 0 && now - c->found_at > FIND_EVERY) {
+        c->found_at = 0;
+        nats_reader_find(c->reader);
+    } else {
+        if (c->asked_at > 0)
+            c->step = copier_next(c->copier);
+        if (c->step.action == COPY_READ)
+            nats_reader_read(c->reader, &c->step);
+        else if (c->step.action == COPY_ASK)
+            publisher_ask(c->publisher, c->step.queue_id);
+        else if (c->asked_at == 0 || now - c->asked_at > ASK_EVERY)
+            publisher_ask(c->publisher, "nats_to_pubsub"); /* shows the era */
+        else
+            request_done(c, POLL);
+    }
+}
+
+static struct copy_lag lag(void *cell)
+{
+    return copier_lag(((struct cell *)cell)->copier, clock_wall());
+}
+
+static double read_lag_messages(void *cell)
+{
+    return (double)lag(cell).messages;
+}
+
+static double read_lag_bytes(void *cell)
+{
+    return (double)(lag(cell).messages * ((struct cell *)cell)->mean_bytes);
+}
+
+static double read_lag_seconds(void *cell)
+{
+    return (double)lag(cell).time / USEC_PER_SEC;
+}
+
+static double read_waiting(void *cell)
 {
     const char *why;
-    return (double)copier_waiting(((struct cell *)c)->copier, &why);
+    return (double)copier_waiting(((struct cell *)cell)->copier, &why);
 }
 
 static void register_stats(struct cell *c)
 {
     static const struct stats_row rows[] = {
-        {"lag_messages", "Messages of JetStream that are not copied yet", read_lag_messages},
-        {"lag_bytes", "Bytes of these messages, estimated from the messages that were copied",
-            read_lag_bytes},
-        {"lag_seconds", "Age of the time up to which all partitions are copied", read_lag_seconds},
-        {"waiting_partitions", "Partitions that wait because of a hole or a refused message", read_waiting},
+        {"lag_messages", "Messages of the JetStream stream behind the position of the slowest queue",
+            read_lag_messages},
+        {"lag_bytes", "Bytes of these messages, estimated from the mean of the stream", read_lag_bytes},
+        {"lag_seconds", "Age of the time up to which all queues are copied", read_lag_seconds},
+        {"waiting_queues", "Queues that wait because of a hole or a refused message", read_waiting},
         {0},
     };
     struct stats *stats = daemon_stats(c->daemon);
@@ -363,8 +311,7 @@ static int start_reader(struct cell *c, struct options *o, struct error *error)
         .options = options,
         .stream = options_string(o, "nats_stream"),
         .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
-        .consumers_made = stats_counter(
-            daemon_stats(c->daemon), "consumers_made_total", NULL, "Consumers made at a cursor"),
+        .servers = nats_settings_servers(o),
         .on_outcome = on_read,
         .arg = c});
     return c->reader ? EX_OK : error_set(error, EX_OSERR, "thread: %s", strerror(errno));
@@ -383,7 +330,6 @@ static int start_publisher(struct cell *c, struct options *o, struct error *erro
 
 static int start(struct daemon *d, void **ctx, struct error *error)
 {
-    static const struct timeval second = {.tv_sec = 1};
     struct options *o = daemon_options(d);
     struct cell *c = mem_zalloc(sizeof *c);
     uint64_t partitions;
@@ -393,7 +339,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     backoff_init(&c->backoff, BACKOFF_MIN, BACKOFF_MAX, (uint64_t)clock_wall());
     if (read_partitions(o, &partitions, error) != 0)
         return EX_CONFIG;
-    c->copier = copier_new(partitions, options_string(o, "accept_loss"), clock_wall());
+    c->copier = copier_new(partitions, clock_wall());
     int status = start_publisher(c, o, error);
     if (status == EX_OK)
         status = start_reader(c, o, error);
@@ -401,8 +347,6 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         return status;
     register_stats(c);
     c->timer = evtimer_new(daemon_base(d), on_timer, c);
-    c->ticker = event_new(daemon_base(d), -1, EV_PERSIST, on_ticker, c);
-    event_add(c->ticker, &second);
     set_timer(c, 0);
     return EX_OK;
 }
@@ -424,14 +368,10 @@ static void stop(void *ctx)
     stats_remove_gauges(daemon_stats(c->daemon), c);
     nats_reader_free(&c->reader);
     nats_Close();
-    if (c->list)
-        http_call_cancel(c->list);
     publisher_free(&c->publisher);
     http_pool_free(&c->pubsub);
     if (c->timer)
         event_free(c->timer);
-    if (c->ticker)
-        event_free(c->ticker);
     copier_free(&c->copier);
     free(c);
 }

@@ -25,7 +25,7 @@ class NatsToPubsub(CellTest):
         self.assertEqual((producer["mark"], producer["name"]), ("3001", "app1"))
         self.assertRegex(producer["opening"], r"^[0-9a-f]{24}\.\d+\.\d+$")
         stats = cell.copier.wait_ready().stats()
-        self.assertEqual((stats["lines_stored_total"], stats["lag_messages"], stats["waiting_partitions"]), (3000, 0, 0))
+        self.assertEqual((stats["lines_stored_total"], stats["waiting_queues"]), (3000, 0))
         cell.copier.stop()
 
     def test_two_cells_share_the_queues(self):
@@ -52,17 +52,34 @@ class NatsToPubsub(CellTest):
         cell = Cell(self, "cell")
         cell.wait_lines([b"1", b"2", b"3", b"5", b"6", b"8", b"9"])
 
-    def test_a_time_is_not_later_than_the_message(self):
+    def until(self, cell, queue_id):
+        return request(cell.url, "GET", "/producer?stream=clicks&producer=" + queue_id).json().get("until")
+
+    def test_a_clock_that_is_ahead_moves_no_time(self):
+        """The time that JetStream gave to the message before the question to the queue limits a statement, however long its
+        batch waited. A message of another queue, and a message that is gone, limit nothing, so the time is ignored."""
         self.add_stream()
-        self.publish("q1", 0, 1, [])
-        before = time.time()
-        self.publish("q1", 1, 2, [b"1"], Until="%.6f" % (before + 3600))
+        first = self.publish("q1", 0, 1, [])
         after = time.time()
+        other = self.publish("q2", 0, 1, [])
+        lost = self.publish("q1", 1, 2, [b"1"])
         cell = Cell(self, "cell")
         cell.wait_lines([b"1"])
-        until = request(cell.url, "GET", "/producer?stream=clicks&producer=q1").json()["until"]
-        self.assertGreaterEqual(until, before - 0.001)
-        self.assertLessEqual(until, after + 0.001)
+        self.delete_message(lost)
+        ahead = "%.6f" % (time.time() + 3600)
+        wait_until(lambda: time.time() > after + 0.2, "time to pass")
+        for named in (other, lost, 99, 0):
+            self.publish("q1", 2, 2, [], Until=ahead, Until_After=named)
+        self.publish("q1", 2, 3, [b"2"])
+        cell.wait_lines([b"1", b"2"])
+        self.assertIsNone(self.until(cell, "q1"))
+        self.publish("q1", 3, 4, [b"3"], Until=ahead, Until_After=first)
+        cell.wait_lines([b"1", b"2", b"3"])
+        self.assertLessEqual(self.until(cell, "q1"), after)
+        self.publish("q1", 4, 4, [], Until="%.6f" % (after - 60), Until_After=first)
+        self.publish("q1", 4, 5, [b"4"])
+        cell.wait_lines([b"1", b"2", b"3", b"4"])
+        self.assertLess(self.until(cell, "q1"), after - 59)
 
     def test_a_start_continues_at_the_cursor(self):
         self.add_stream()
@@ -77,7 +94,7 @@ class NatsToPubsub(CellTest):
         self.assertLess(cell.copier.wait_ready().stats()["messages_read_total"], 5)
 
     def make_hole(self):
-        """The cell lacks 3 and 4; another queue of the partition has lines behind the hole."""
+        """The cell lacks 3 and 4."""
         self.add_stream()
         self.publish("q1", 1, 3, [b"1", b"2"])
         lost = self.publish("q1", 3, 5, [b"3", b"4"])
@@ -87,19 +104,28 @@ class NatsToPubsub(CellTest):
         self.cell = Cell(self, "cell")
         self.cell.wait_trouble("messages 3 to 4 of queue q1")
         self.assertEqual(self.cell.lines, [b"1", b"2"])
-        self.assertEqual(self.cell.copier.stats()["waiting_partitions"], 1)
+        self.assertEqual(self.cell.copier.stats()["waiting_queues"], 1)
 
-    def test_a_hole_is_found_at_each_start_until_it_is_accepted(self):
+    def test_a_hole_is_found_at_each_start_until_the_operator_passes_it(self):
         self.make_hole()
-        for accepted in ("q1:3-6", "q1:2-5", "q2:3-5"):
-            self.cell.restart_copier("--accept-loss=" + accepted)
-            self.cell.wait_trouble("accept_loss=q1:3-5 ")
-        self.cell.restart_copier("--accept-loss=q2:1-2,q1:3-5")
-        self.cell.wait_lines([b"1", b"2", b"5", b"6"])
+        self.publish("q9", 1, 2, [b"another queue"])
+        self.cell.wait_lines([b"1", b"2", b"another queue"])
+        self.cell.restart_copier()
+        self.cell.wait_trouble("millrace producers --set=q1 --from=3 --mark=5 ")
+        self.assertNotEqual(self.cell.set_mark("q1", 2, 5), 0)
+        self.assertEqual(self.cell.set_mark("q1", 3, 5), 0)
+        self.cell.wait_lines([b"1", b"2", b"another queue", b"5", b"6"])
         wait_until(lambda: self.cell.health().status == 200, "/health to be well")
         self.cell.restart_copier()
         self.publish("q1", 7, 8, [b"7"])
-        self.cell.wait_lines([b"1", b"2", b"5", b"6", b"7"])
+        self.cell.wait_lines([b"1", b"2", b"another queue", b"5", b"6", b"7"])
+
+    def test_batches_in_any_order(self):
+        self.add_stream()
+        for mark in (5, 3, 4, 1, 2):
+            self.publish("q1", mark, mark + 1, [b"%d" % mark])
+        cell = Cell(self, "cell")
+        cell.wait_lines([b"1", b"2", b"3", b"4", b"5"])
 
     def test_a_hole_is_filled_by_a_later_message(self):
         self.make_hole()
@@ -115,8 +141,8 @@ class NatsToPubsub(CellTest):
         self.publish("q1", 3, 5, [b"x", b"y"], opening=LATER)
         cell.wait_trouble("queue q1 (")
         cell.restart_copier()
-        cell.wait_trouble("accept_loss=q1:3-5 drops these lines")
-        cell.restart_copier("--accept-loss=q1:1-5")
+        cell.wait_trouble("millrace producers --set=q1 --from=5 --mark=5 drops these lines")
+        self.assertEqual(cell.set_mark("q1", 5, 5), 0)
         self.publish("q1", 5, 6, [b"5"], opening=LATER)
         cell.wait_lines([b"1", b"2", b"3", b"4", b"5"])
 
@@ -125,12 +151,15 @@ class NatsToPubsub(CellTest):
         self.publish("q1", 1, 2, [b"1"])
         cell = Cell(self, "cell")
         cell.wait_lines([b"1"])
-        for wrong in ({"queue_id": "q1", "mark": 2, "next_": 4, "lines": [b"2"]},
-                      {"queue_id": "q1", "mark": 2, "next_": 3, "lines": [b"2"], "partition": 3}):
-            seq = self.publish(**wrong)
+        for wrong in ({"next_": 4, "lines": [b"2"]}, {"next_": 3, "lines": [b"2"], "Ids": "2-1"}, {"next_": 3, "lines": [b"2"], "Until": "x"}):
+            seq = self.publish("q1", 2, **wrong)
             cell.wait_trouble("message %d of JetStream" % seq)
             self.delete_message(seq)
             wait_until(lambda: cell.health().status == 200, "/health to be well")
+        self.publish("q1", 2, 3, [b"2"], partition=3)
+        cell.wait_trouble("subject clicks.3.q1 of JetStream is not that of a relay")
+        self.api("STREAM.PURGE.clicks", filter="clicks.3.q1")
+        wait_until(lambda: cell.health().status == 200, "/health to be well")
         self.publish("q1", 2, 3, [b"2"])
         cell.wait_lines([b"1", b"2"])
 
@@ -180,6 +209,25 @@ class NatsToPubsub(CellTest):
         cell.start_pubsub()
         cell.wait_lines([b"1", b"2"])
 
+    def test_lines_that_pubsub_refuses(self):
+        """The queue waits; others continue."""
+        self.add_stream()
+        cell = Cell(self, "cell")
+        cell.pubsub.stop()
+        cell.start_pubsub("--max-line=10")
+        self.publish("q1", 1, 2, [b"much too long a line"])
+        cell.wait_trouble("pubsub refuses messages 0 to 1 of queue q1")
+        self.publish("q2", 1, 2, [b"short"])
+        cell.wait_lines([b"short"])
+        cell.pubsub.stop()
+        cell.start_pubsub()
+        cell.wait_lines([b"short", b"much too long a line"])
+
+    def test_a_stream_without_direct_gets(self):
+        self.add_stream(allow_direct=False)
+        cell = Cell(self, "cell")
+        cell.wait_trouble("no allow_direct")
+
     def test_lag(self):
         self.add_stream()
         self.publish("q1", 1, 2, [b"1"])
@@ -195,8 +243,7 @@ class NatsToPubsub(CellTest):
 
     def test_wrong_settings_are_refused(self):
         for setting, why in (("--partitions=0-64", "not a range"), ("--partitions=5-3", "not a range"), ("--partitions= ", "no partition"),
-                             ("--accept-loss=q1:5", "not of the form"), ("--accept-loss=q1:5-5", "not of the form"),
-                             ("--accept-loss=5-7", "not of the form"), ("--nats-stream=a.b", "not a name of JetStream")):
+                             ("--nats-stream=a.b", "not a name of JetStream")):
             with self.subTest(setting):
                 r = self.run_program("nats_to_pubsub", "--check-config", setting)
                 self.assertIn(why, r.stderr.decode())

@@ -88,8 +88,8 @@ class Cell:
         self.start_pubsub()
         self.start_copier()
 
-    def start_pubsub(self):
-        self.pubsub = self.test.start("pubsub", "--data-dir=" + self.test.path(self.name), "--sync=never", listen=self.url)
+    def start_pubsub(self, *args):
+        self.pubsub = self.test.start("pubsub", "--data-dir=" + self.test.path(self.name), "--sync=never", *args, listen=self.url)
 
     def start_copier(self, *args):
         self.copier = self.test.daemon("nats_to_pubsub", "--pubsub-url=" + self.url, "--nats-url=" + self.test.server.url,
@@ -125,6 +125,12 @@ class Cell:
 
     def producer(self, host):
         return request(self.url, "GET", "/producer?" + query(stream="clicks", producer=host.id)).json()
+
+    def set_mark(self, producer, from_, mark):
+        """As /health proposes."""
+        r = self.test.run_program("millrace", "producers", "--url=" + self.url, "--set=" + producer, "--from=%d" % from_,
+                                  "--mark=%d" % mark)
+        return r.returncode
 
     def health(self):
         return self.copier.wait_listening().get("/health")
@@ -175,7 +181,7 @@ class CellTest(NatsTest):
     def add_stream(self, **config):
         self.api("STREAM.CREATE.clicks", **{
             "name": "clicks", "subjects": ["clicks.*.*"], "retention": "limits", "storage": "file", "discard": "new",
-            "num_replicas": 1, "max_age": 3600 * 10**9, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, **config})
+            "num_replicas": 1, "allow_direct": True, "max_age": 3600 * 10**9, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, **config})
 
     def publish(self, queue_id, mark, next_, lines, opening="0" * 24, partition=None, **headers):
         """A batch as of a relay."""

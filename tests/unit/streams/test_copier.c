@@ -1,5 +1,5 @@
-/* A model of queues, a stream that loses, repeats and renumbers messages, a reader that skips messages, and a pubsub with
- * marks. Whatever happens, each line is stored once, in the order of its queue. */
+/* A model of queues, a stream that loses, repeats and renumbers messages, replicas that lag, and a pubsub with marks, which
+ * is restored to an older copy. Whatever happens, each line is stored once, in the order of its queue. */
 #include "support/cm.h"
 #include "streams/nats/copier.h"
 
@@ -27,17 +27,21 @@ struct world {
     uint64_t random;
     struct message stream[MESSAGES_MAX]; /* the message with sequence i is stream[i] */
     uint64_t n;                          /* the last sequence */
+    uint64_t life, connection;
     usec_t now;
     uint64_t published[QUEUES]; /* the relay's next mark */
     uint64_t highest[QUEUES];   /* of all ids that were published */
     /* pubsub */
-    uint64_t marks[QUEUES], lines[QUEUES];
-    char openings[QUEUES][NAME_LEN_MAX + 1];
+    struct pubsub {
+        uint64_t marks[QUEUES], lines[QUEUES];
+        char openings[QUEUES][NAME_LEN_MAX + 1];
+    } pubsub, copy;
+    bool is_new_era;
     /* the cell */
     struct copier *copier;
     struct copy_message read[READ_MAX];
     char texts[READ_MAX][TEXT_MAX], ids[READ_MAX][TEXT_MAX];
-    unsigned skips; /* one of so many messages is skipped; 0: none */
+    unsigned skips; /* one of so many messages is missing in a replica; 0: none */
     unsigned losses;
 };
 
@@ -96,7 +100,9 @@ static void lose(struct world *w)
 {
     uint64_t from = 1 + below(w, w->n + 1), to = below(w, 2) ? w->n : from;
     if (below(w, 6) == 0)
-        from = 1, to = w->n; /* the stream is made again */
+        from = 1, to = w->n, w->life++; /* the stream is made again */
+    else
+        w->connection++;
     for (uint64_t i = from; i <= to && i <= w->n; i++) {
         if (w->stream[i].exists)
             notice_loss(w, w->stream[i].queue, w->stream[i].mark);
@@ -140,37 +146,61 @@ static bool is_followed(const struct world *w, uint64_t sequence)
     return false;
 }
 
+static unsigned number_of(const char *queue_id)
+{
+    unsigned q = 0;
+    while (strcmp(names[q], queue_id) != 0)
+        q++;
+    return q;
+}
+
+static void find(struct world *w)
+{
+    char subject[NATS_SUBJECT_MAX];
+    copier_see(w->copier, &(struct copy_stream){.first = w->n > 0,
+                              .last = w->n,
+                              .created = (usec_t)w->life,
+                              .connection = w->connection,
+                              .time = w->now});
+    copier_find(w->copier);
+    for (uint64_t i = 1; i <= w->n; i++) {
+        nats_subject("clicks", names[w->stream[i].queue], subject);
+        if (w->stream[i].exists)
+            copier_found(w->copier, subject);
+    }
+}
+
 static void read_next(struct world *w)
 {
-    struct copy_source s = copier_source(w->copier);
-    struct copy_read read = {.messages = w->read, .began = w->now};
-    if (s.is_idle)
+    struct copy_step s = copier_next(w->copier);
+    struct copy_read read = {.messages = w->read, .began = w->now, .is_end = true};
+    if (s.action == COPY_IDLE)
         return;
-    const struct message *at = s.after.sequence <= w->n ? &w->stream[s.after.sequence] : NULL;
-    read.is_lost = s.after.sequence > 0 && (!at || !at->exists || at->time != s.after.time);
-    for (uint64_t i = s.after.sequence + 1; i <= w->n && !read.is_lost; i++) {
-        const struct message *m = &w->stream[i];
-        if (!m->exists || nats_partition(names[m->queue]) != s.partition ||
-            (s.queue_id && strcmp(s.queue_id, names[m->queue]) != 0) ||
+    unsigned q = number_of(s.queue_id);
+    if (s.action == COPY_ASK) {
+        copier_asked(w->copier, w->pubsub.marks[q], bytes_str(w->pubsub.openings[q]));
+        return;
+    }
+    for (uint64_t i = s.after + 1; i <= w->n; i++) {
+        if (!w->stream[i].exists || w->stream[i].queue != q ||
             (w->skips && below(w, w->skips) == 0 && is_followed(w, i)))
             continue;
-        if (read.n == READ_MAX)
-            read.pending++;
-        else
-            give(w, read.n++, i);
+        if (read.n == READ_MAX) {
+            read.is_end = false;
+            break;
+        }
+        give(w, read.n++, i);
     }
     copier_read(w->copier, &read);
 }
 
 /* pubsub stores a run. Returns false if the run has another mark. */
-static bool store(struct world *w, const struct copy_run *run)
+static bool store(struct world *w, const struct publisher_run *run)
 {
-    unsigned q = 0;
-    while (strcmp(names[q], run->queue_id) != 0)
-        q++;
-    if (run->next > run->mark && w->marks[q] >= run->next)
+    unsigned q = number_of(run->producer);
+    if (run->next > run->mark && w->pubsub.marks[q] >= run->next)
         return true; /* a duplicate */
-    if (run->mark != w->marks[q])
+    if (run->mark != w->pubsub.marks[q])
         return false;
     struct bytes rest = run->lines;
     for (uint64_t id = run->mark; id < run->next; id++) {
@@ -180,51 +210,62 @@ static bool store(struct world *w, const struct copy_run *run)
             continue;
         assert_true(bytes_starts_with(rest, bytes_of(line, (size_t)len)));
         rest = bytes_of(rest.ptr + len, rest.len - (size_t)len);
-        w->lines[q]++;
+        w->pubsub.lines[q]++;
     }
     assert_int_equal(rest.len, 0);
     assert_true(run->until <= w->now);
-    w->marks[q] = run->next;
+    w->pubsub.marks[q] = run->next;
     if (run->opening[0])
-        snprintf(w->openings[q], sizeof w->openings[q], "%s", run->opening);
+        snprintf(w->pubsub.openings[q], sizeof w->pubsub.openings[q], "%s", run->opening);
     return true;
-}
-
-static void list(struct world *w)
-{
-    copier_begin(w->copier);
-    for (unsigned q = 0; q < QUEUES; q++)
-        if (w->marks[q] > 0)
-            copier_listed(w->copier, bytes_str(names[q]), w->marks[q], bytes_str(w->openings[q]));
 }
 
 static void restart(struct world *w)
 {
     copier_free(&w->copier);
-    w->copier = copier_new(partitions(), "", w->now);
-    list(w);
+    w->copier = copier_new(partitions(), w->now);
+    find(w);
 }
 
-/* One read with its runs. With `faults`, replies are lost and the process is killed. */
+/* One read with its run. With `faults`, replies are lost, and processes are killed. */
 static void copy(struct world *w, bool faults)
 {
-    struct copy_run run;
+    struct publisher_run run;
+    if (below(w, 4) == 0)
+        find(w);
     read_next(w);
-    while (copier_run(w->copier, &run)) {
-        if (faults && below(w, 30) == 0) {
-            if (below(w, 2))
-                (void)store(w, &run);
-            restart(w);
-            return;
-        }
-        if (faults && below(w, 10) == 0)
-            (void)store(w, &run); /* the reply is lost: the run is repeated */
-        if (!store(w, &run)) {
-            list(w);
-            return;
-        }
-        (void)copier_stored(w->copier);
+    if (!copier_run(w->copier, &run))
+        return;
+    if (faults && below(w, 30) == 0) {
+        if (below(w, 2))
+            (void)store(w, &run);
+        restart(w);
+        return;
     }
+    if (faults && below(w, 10) == 0)
+        (void)store(w, &run); /* the reply is lost: the run is repeated */
+    if (store(w, &run))
+        (void)copier_stored(w->copier);
+    else
+        copier_begin(w->copier);
+}
+
+/* pubsub is restored to a copy. The cell learns of it by a conflict or, later, by the new era. */
+static void restore(struct world *w)
+{
+    if (below(w, 2)) {
+        w->copy = w->pubsub;
+        return;
+    }
+    w->pubsub = w->copy;
+    w->is_new_era = true;
+}
+
+static void see_era(struct world *w)
+{
+    if (w->is_new_era)
+        copier_begin(w->copier);
+    w->is_new_era = false;
 }
 
 static uint64_t lines_before(unsigned queue, uint64_t end)
@@ -246,6 +287,8 @@ static void settle(struct world *w)
         append(w, q, w->published[q], w->highest[q] + 3);
         append(w, q, w->highest[q], w->highest[q]);
     }
+    see_era(w);
+    find(w);
     for (int i = 0; i < 3000; i++) {
         if (i == 1500 && copier_waiting(w->copier, &why) > 0)
             restart(w); /* the search skipped messages, too */
@@ -253,8 +296,8 @@ static void settle(struct world *w)
     }
     assert_int_equal(copier_waiting(w->copier, &why), 0);
     for (unsigned q = 0; q < QUEUES; q++) {
-        assert_int_equal(w->marks[q], w->highest[q]);
-        assert_int_equal(w->lines[q], lines_before(q, w->highest[q]));
+        assert_int_equal(w->pubsub.marks[q], w->highest[q]);
+        assert_int_equal(w->pubsub.lines[q], lines_before(q, w->highest[q]));
     }
 }
 
@@ -266,6 +309,7 @@ static void each_line_is_stored_once_whatever_happens(void **state)
     for (uint64_t seed = 1; seed <= (steps ? (uint64_t)atoi(steps) : 1000); seed++) {
         struct world *w = calloc(1, sizeof *w);
         w->random = seed;
+        w->life = 1;
         w->now = 1700000000 * USEC_PER_SEC;
         w->skips = seed % 3 == 0 ? 0 : 20;
         restart(w);
@@ -275,6 +319,10 @@ static void each_line_is_stored_once_whatever_happens(void **state)
                 publish(w, (unsigned)below(w, QUEUES));
             else if (act < 42 && seed % 2 == 0)
                 lose(w);
+            else if (act < 44)
+                restore(w);
+            else if (act < 46)
+                see_era(w);
             else
                 copy(w, true);
         }

@@ -1,0 +1,160 @@
+#include "nats/nats_client.h"
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/work_thread.h"
+#include "daemon/loop_notify.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define STOP_TIMEOUTS 4     /* longest wait for the request in progress at a stop */
+#define REQUEST_TIMEOUTS 10 /* a request takes less than this number of timeouts for each server */
+#define STOP_POLL (10 * USEC_PER_MSEC)
+
+struct nats_client {
+    struct nats_client_config config;
+    struct work_thread *thread;
+    struct loop_notify *notify;
+    struct event *stuck; /* fires if the request in progress does not end */
+    bool is_busy;
+    natsConnection *connection;
+    jsCtx *js;
+    uint64_t number; /* see nats_client_number */
+    char why[ERROR_TEXT];
+};
+
+void nats_client_disconnect(struct nats_client *c)
+{
+    jsCtx_Destroy(c->js);
+    natsConnection_Destroy(c->connection);
+    c->js = NULL;
+    c->connection = NULL;
+}
+
+void nats_client_fail(struct nats_client *c, natsStatus s, const char *what)
+{
+    const char *text = nats_GetLastError(NULL), *of_server = NULL;
+    if (c->connection && s == NATS_TIMEOUT &&
+        natsConnection_GetLastError(c->connection, &of_server) != NATS_OK)
+        text = of_server; /* such as a missing permission */
+    text = text && text[0] ? text : natsStatus_GetText(s);
+    snprintf(c->why, sizeof c->why, "%s%s%s", what, s == NATS_OK ? "" : ": ", s == NATS_OK ? "" : text);
+}
+
+static bool connect_if_needed(struct nats_client *c)
+{
+    jsOptions options;
+    if (c->connection && natsConnection_Status(c->connection) == NATS_CONN_STATUS_CONNECTED)
+        return true;
+    nats_client_disconnect(c);
+    jsOptions_Init(&options);
+    options.Wait = c->config.timeout / USEC_PER_MSEC;
+    natsStatus s = natsConnection_Connect(&c->connection, c->config.options);
+    if (s == NATS_OK)
+        s = natsConnection_JetStream(&c->js, c->connection, &options);
+    if (s != NATS_OK) {
+        nats_client_fail(c, s, "cannot connect to a nats-server");
+        nats_client_disconnect(c);
+    }
+    c->number++;
+    return s == NATS_OK;
+}
+
+static void run(void *ctx, void *job)
+{
+    struct nats_client *c = ctx;
+    (void)job;
+    c->why[0] = '\0';
+    if (connect_if_needed(c))
+        c->config.perform(c->config.arg);
+}
+
+static void on_stuck(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd;
+    (void)what;
+    (void)arg;
+    log_error(
+        "a request to a nats-server does not end: this process exits, so that the next one connects again");
+    _exit(EX_TEMPFAIL);
+}
+
+void nats_client_start(struct nats_client *c)
+{
+    usec_t limit = c->config.timeout * REQUEST_TIMEOUTS * (usec_t)c->config.servers;
+    assert(!c->is_busy);
+    event_add(c->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
+    c->is_busy = true;
+    work_thread_start(c->thread, c);
+}
+
+static void on_notify(void *arg)
+{
+    struct nats_client *c = arg;
+    if (!work_thread_done(c->thread))
+        return;
+    c->is_busy = false;
+    event_del(c->stuck);
+    c->config.on_done(c->config.arg);
+}
+
+natsConnection *nats_client_connection(struct nats_client *c)
+{
+    return c->connection;
+}
+
+jsCtx *nats_client_js(struct nats_client *c)
+{
+    return c->js;
+}
+
+uint64_t nats_client_number(const struct nats_client *c)
+{
+    return c->number;
+}
+
+const char *nats_client_error(const struct nats_client *c)
+{
+    return c->why;
+}
+
+struct nats_client *nats_client_new(const struct nats_client_config *config)
+{
+    struct nats_client *c = mem_zalloc(sizeof *c);
+    c->config = *config;
+    c->stuck = evtimer_new(config->base, on_stuck, c);
+    c->notify = loop_notify_new(config->base, on_notify, c);
+    if (c->notify)
+        c->thread = work_thread_new(&(struct work_thread_config){
+            .run = run, .ctx = c, .notify = loop_notify_wake, .notify_arg = c->notify});
+    if (!c->thread)
+        nats_client_free(&c);
+    return c;
+}
+
+void nats_client_free(struct nats_client **cc)
+{
+    struct nats_client *c = *cc;
+    if (!c)
+        return;
+    usec_t end = clock_monotonic() + STOP_TIMEOUTS * c->config.timeout;
+    while (c->is_busy && !work_thread_done(c->thread)) {
+        if (clock_monotonic() > end)
+            on_stuck(-1, 0, c);
+        clock_sleep(STOP_POLL);
+    }
+    if (c->thread)
+        work_thread_free(&c->thread);
+    if (c->stuck)
+        event_free(c->stuck);
+    loop_notify_free(&c->notify);
+    nats_client_disconnect(c);
+    natsOptions_Destroy(c->config.options);
+    free(c);
+    *cc = NULL;
+}

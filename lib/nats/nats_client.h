@@ -1,0 +1,46 @@
+/* nats_client: performs the requests of a program to nats-servers, one at a time.
+ *
+ * nats.c blocks, so a thread performs the requests.
+ *
+ * 1. Each request connects if there is no connection. If this fails, the request fails.
+ * 2. nats.c has no timeout for a TLS handshake and for DNS. If a request takes ten timeouts for each server, the process
+ *    exits with status 75 (EX_TEMPFAIL): its thread cannot be stopped. The owner must be able to continue after a kill.
+ * 3. The connection, nats_client_fail and nats_client_disconnect belong to the thread while it performs a request. */
+#ifndef MILLRACE_NATS_CLIENT_H
+#define MILLRACE_NATS_CLIENT_H
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <nats/nats.h>
+
+struct event_base;
+struct nats_client;
+
+struct nats_client_config {
+    struct event_base *base;
+    natsOptions *options;       /* destroyed by nats_client_free */
+    usec_t timeout;             /* of a request to the server */
+    size_t servers;             /* number of servers */
+    void (*perform)(void *arg); /* on the thread, with a connection */
+    void (*on_done)(void *arg); /* on the loop's thread; may start the next request */
+    void *arg;
+};
+
+/* Returns NULL with errno if the thread cannot be started. */
+struct nats_client *nats_client_new(const struct nats_client_config *config);
+/* Waits for the request in progress, or ends the process as in 2. */
+void nats_client_free(struct nats_client **c);
+/* Call only while no request is in progress. */
+void nats_client_start(struct nats_client *c);
+
+natsConnection *nats_client_connection(struct nats_client *c);
+jsCtx *nats_client_js(struct nats_client *c);
+uint64_t nats_client_number(const struct nats_client *c); /* of the connection; each connection has another */
+/* The request in progress has failed: sets the error "WHAT: nats.c's last error", or "WHAT" if `s` is NATS_OK. */
+void nats_client_fail(struct nats_client *c, natsStatus s, const char *what);
+/* Returns why the latest request has failed, or "". The text is valid until the next request. */
+const char *nats_client_error(const struct nats_client *c);
+void nats_client_disconnect(struct nats_client *c);
+
+#endif
