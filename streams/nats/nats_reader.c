@@ -1,66 +1,71 @@
 #include "streams/nats/nats_reader.h"
 
-#include "nats/nats_client.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
 #define NSEC_PER_USEC 1000
 #define LIST_EVERY (600 * USEC_PER_SEC)
 
-struct nats_reader {
-    struct nats_reader_config config;
-    struct nats_client *client;
-    bool finds; /* the request lists the subjects */
-    struct copy_step step;
-    /* While a request is in progress, only the thread uses the following members. */
-    char subject[NATS_SUBJECT_MAX]; /* of the queue */
-    jsStreamInfo *info;
-    uint64_t connection; /* of `info` */
-    int64_t n_subjects;
-    usec_t listed_at; /* 0: not yet */
-    natsMsg *raw[NATS_READ_MESSAGES];
-    struct copy_message messages[NATS_READ_MESSAGES];
-    struct nats_read_outcome outcome;
-};
+void nats_reader_forget(struct nats_reader *r)
+{
+    for (size_t i = 0; i < r->read.n; i++)
+        natsMsg_Destroy(r->raw[i]);
+    jsStreamInfo_Destroy(r->info);
+    r->info = NULL;
+    r->subjects = NULL;
+    r->read = (struct copy_read){.messages = r->messages, .began = clock_wall()};
+}
 
-static natsStatus ask_info(struct nats_reader *r, const char *subjects)
+static natsStatus ask_info(struct nats_reader *r, struct nats_client *c, const char *subjects)
 {
     jsOptions options;
     jsStreamInfo_Destroy(r->info);
     r->info = NULL;
     jsOptions_Init(&options);
     options.Stream.Info.SubjectsFilter = subjects;
-    return js_GetStreamInfo(&r->info, nats_client_js(r->client), r->config.stream, &options, NULL);
+    return js_GetStreamInfo(&r->info, nats_client_js(c), r->stream, &options, NULL);
 }
 
-static void find(struct nats_reader *r)
+static void see(struct nats_reader *r, struct nats_client *c)
+{
+    const jsStreamState *state = &r->info->State;
+    r->mean_bytes = state->Msgs > 0 ? state->Bytes / state->Msgs : 0;
+    r->state = (struct copy_stream){.first = state->FirstSeq,
+        .last = state->LastSeq,
+        .created = r->info->Created,
+        .connection = nats_client_number(c),
+        .time = r->read.began};
+}
+
+void nats_reader_find(struct nats_reader *r, struct nats_client *c)
 {
     static const jsStreamStateSubjects none;
     usec_t now = clock_monotonic();
-    natsStatus s = ask_info(r, NULL);
+    nats_reader_forget(r);
+    natsStatus s = ask_info(r, c, NULL);
     bool lists = r->listed_at == 0 || now - r->listed_at > LIST_EVERY ||
                  (s == NATS_OK && r->info->State.NumSubjects != r->n_subjects);
     if (s == NATS_OK && lists)
-        s = ask_info(r, ">");
+        s = ask_info(r, c, ">");
     if (s != NATS_OK) {
-        nats_client_fail(r->client, s, r->config.stream);
-    } else if (!r->info->Config->AllowDirect) {
-        nats_client_fail(r->client, NATS_OK, "the stream has no allow_direct: set it");
-    } else if (lists) {
+        nats_client_fail(c, s, r->stream);
+        return;
+    }
+    if (!r->info->Config->AllowDirect) {
+        nats_client_fail(c, NATS_OK, "the stream has no allow_direct: set it");
+        return;
+    }
+    see(r, c);
+    if (lists) {
         r->listed_at = now;
         r->n_subjects = r->info->State.NumSubjects;
-        r->outcome.subjects = r->info->State.Subjects ? r->info->State.Subjects : &none;
+        r->subjects = r->info->State.Subjects ? r->info->State.Subjects : &none;
     }
-    r->outcome.info = r->info;
-    r->outcome.connection = r->connection = nats_client_number(r->client);
 }
 
-/* Gets the next message of the queue from a sequence on, or the message with this sequence. */
-static natsStatus get(struct nats_reader *r, natsMsg **m, const char *subject, uint64_t sequence)
+/* Gets the next message of a subject from a sequence on, or the message with this sequence. */
+static natsStatus get(
+    const struct nats_reader *r, struct nats_client *c, const char *subject, uint64_t sequence, natsMsg **m)
 {
     jsDirectGetMsgOptions options = {.Sequence = sequence, .NextBySubject = subject};
-    return js_DirectGetMsg(m, nats_client_js(r->client), r->config.stream, NULL, &options);
+    return js_DirectGetMsg(m, nats_client_js(c), r->stream, NULL, &options);
 }
 
 static usec_t time_of(natsMsg *m)
@@ -70,123 +75,61 @@ static usec_t time_of(natsMsg *m)
 
 /* Returns JetStream's timestamp of the message that limits the time of message i, or 0. This message is usually that of
  * the place, or part of the read. */
-static usec_t limit_of(struct nats_reader *r, size_t i)
+static usec_t limit_of(
+    const struct nats_reader *r, struct nats_client *c, const struct copy_place *place, size_t i)
 {
-    struct copy_message *m = &r->messages[i];
+    const struct copy_message *m = &r->messages[i];
     uint64_t sequence = m->is_batch && m->batch.until > 0 ? m->batch.until_after : 0;
     natsMsg *found = NULL;
     if (sequence == 0 || sequence >= m->place.sequence)
         return 0;
-    if (sequence == r->step.place.sequence)
-        return r->step.place.time;
-    while (i-- > 0)
-        if (r->messages[i].place.sequence == sequence)
-            return r->messages[i].place.time;
-    (void)get(r, &found, NULL, sequence);
-    usec_t time = found && strcmp(natsMsg_GetSubject(found), r->subject) == 0 ? time_of(found) : 0;
+    if (sequence == place->sequence)
+        return place->time;
+    for (size_t k = i; k-- > 0;)
+        if (r->messages[k].place.sequence == sequence)
+            return r->messages[k].place.time;
+    (void)get(r, c, NULL, sequence, &found);
+    bool is_own = found && strcmp(natsMsg_GetSubject(found), natsMsg_GetSubject(r->raw[i])) == 0;
+    usec_t time = is_own ? time_of(found) : 0;
     natsMsg_Destroy(found);
     return time;
 }
 
-static void read_next(struct nats_reader *r)
+/* Adds a message to the read. Returns false if the message has another form: its sequence may then be forged. */
+static bool add(struct nats_reader *r, natsMsg *raw, uint64_t after)
 {
-    struct copy_read *read = &r->outcome.read;
-    uint64_t sequence = r->step.after;
-    size_t bytes = 0;
+    struct copy_message *m = &r->messages[r->read.n];
+    r->raw[r->read.n++] = raw;
+    m->place = (struct copy_place){natsMsg_GetSequence(raw), time_of(raw)};
+    m->is_batch = m->place.sequence > after && nats_batch_decode(raw, &m->batch);
+    return m->is_batch;
+}
+
+void nats_reader_read(struct nats_reader *r, struct nats_client *c, const struct copy_step *step)
+{
+    char subject[NATS_SUBJECT_MAX];
+    uint64_t after = step->after;
     natsStatus s = NATS_OK;
-    nats_subject(r->config.stream, r->step.queue_id, r->subject);
-    while (read->n < NATS_READ_MESSAGES && bytes < NATS_READ_BYTES) {
-        struct copy_message *m = &r->messages[read->n];
-        natsMsg *raw = NULL;
-        s = get(r, &raw, r->subject, sequence + 1);
-        if (s != NATS_OK)
-            break;
-        r->raw[read->n++] = raw;
-        m->place = (struct copy_place){natsMsg_GetSequence(raw), time_of(raw)};
-        m->is_batch = m->place.sequence > sequence && nats_batch_decode(raw, &m->batch);
-        if (!m->is_batch)
-            break; /* the sequence may be a header of a forged message */
-        sequence = m->place.sequence;
-        bytes += (size_t)natsMsg_GetDataLength(raw);
-    }
-    read->is_end = s == NATS_NOT_FOUND;
-    if (s != NATS_OK && !read->is_end) {
-        nats_client_fail(r->client, s, "the messages of the queue");
-        nats_client_disconnect(r->client);
-    }
-    for (size_t i = 0; i < read->n; i++)
-        r->messages[i].limit = limit_of(r, i);
-}
-
-static void perform(void *arg)
-{
-    struct nats_reader *r = arg;
-    if (r->finds)
-        find(r);
-    else if (r->connection == nats_client_number(r->client))
-        read_next(r);
-    else
-        nats_client_fail(r->client, NATS_OK, "the connection is new");
-}
-
-static void forget_messages(struct nats_reader *r)
-{
-    for (size_t i = 0; i < r->outcome.read.n; i++)
-        natsMsg_Destroy(r->raw[i]);
-    r->outcome.read.n = 0;
-}
-
-static void start(struct nats_reader *r)
-{
-    forget_messages(r);
-    r->outcome = (struct nats_read_outcome){.read = {.messages = r->messages, .began = clock_wall()}};
-    nats_client_start(r->client);
-}
-
-void nats_reader_read(struct nats_reader *r, const struct copy_step *step)
-{
-    r->step = *step;
-    r->finds = false;
-    start(r);
-}
-
-void nats_reader_find(struct nats_reader *r)
-{
-    r->finds = true;
-    start(r);
-}
-
-static void on_done(void *arg)
-{
-    struct nats_reader *r = arg;
-    r->outcome.error = nats_client_error(r->client);
-    r->config.on_outcome(&r->outcome, r->config.arg);
-}
-
-struct nats_reader *nats_reader_new(const struct nats_reader_config *config)
-{
-    struct nats_reader *r = mem_zalloc(sizeof *r);
-    r->config = *config;
-    r->client = nats_client_new(&(struct nats_client_config){.base = config->base,
-        .options = config->options,
-        .timeout = config->timeout,
-        .servers = config->servers,
-        .perform = perform,
-        .on_done = on_done,
-        .arg = r});
-    if (!r->client)
-        nats_reader_free(&r);
-    return r;
-}
-
-void nats_reader_free(struct nats_reader **rr)
-{
-    struct nats_reader *r = *rr;
-    if (!r)
+    nats_reader_forget(r);
+    if (r->state.connection != nats_client_number(c)) {
+        nats_client_fail(c, NATS_OK, "the connection is new");
         return;
-    nats_client_free(&r->client);
-    forget_messages(r);
-    jsStreamInfo_Destroy(r->info);
-    free(r);
-    *rr = NULL;
+    }
+    nats_subject(r->stream, step->queue_id, subject);
+    for (size_t bytes = 0; r->read.n < NATS_READ_MESSAGES && bytes < NATS_READ_BYTES;) {
+        natsMsg *raw = NULL;
+        s = get(r, c, subject, after + 1, &raw);
+        if (s != NATS_OK || !add(r, raw, after))
+            break;
+        bytes += (size_t)natsMsg_GetDataLength(raw);
+        after = natsMsg_GetSequence(raw);
+    }
+    r->read.is_end = s == NATS_NOT_FOUND;
+    if (s != NATS_OK && !r->read.is_end) {
+        nats_client_fail(c, s, "the messages of the queue");
+        nats_client_disconnect(c);
+        return;
+    }
+    for (size_t i = 0; i < r->read.n; i++)
+        r->messages[i].limit = limit_of(r, c, &step->place, i);
 }

@@ -1,6 +1,5 @@
-/* nats_reader: reads the messages of a queue from a JetStream stream, in order, and lists the stream's queues.
- *
- * nats.c blocks, so a thread performs one request at a time (nats/nats_client.h), and calls on_outcome on the loop's thread.
+/* nats_reader: reads the messages of a queue from a JetStream stream, in order, and lists the stream's queues. The functions
+ * block, so they are called on the thread of a nats_client. If they fail, they set the client's error.
  *
  * 1. A read asks for the next message of a subject after a sequence (a direct get), again and again. There is no consumer
  *    that could skip, repeat or lose messages. Any replica of the stream answers. One message is in flight.
@@ -10,40 +9,31 @@
 #ifndef MILLRACE_NATS_READER_H
 #define MILLRACE_NATS_READER_H
 
+#include "nats/nats_client.h"
 #include "streams/nats/copier.h"
 
 #define NATS_READ_MESSAGES 100
 #define NATS_READ_BYTES ((size_t)3 << 20) /* a read ends with the message that reaches this size */
 
-struct event_base;
-struct nats_reader;
-
-/* Valid until the next request. */
-struct nats_read_outcome {
-    const char *error; /* "": none; otherwise repeat the request */
+/* Zeroed, with `stream` set. The results are valid until the next call. */
+struct nats_reader {
+    const char *stream;
     struct copy_read read;
-    /* Of nats_reader_find. */
-    const jsStreamInfo *info;
-    uint64_t connection;                   /* nats_client_number */
+    struct copy_stream state;
+    uint64_t mean_bytes;                   /* of the stream's messages */
     const jsStreamStateSubjects *subjects; /* NULL: as before */
+    /* private */
+    jsStreamInfo *info;
+    int64_t n_subjects;
+    usec_t listed_at; /* 0: not yet */
+    natsMsg *raw[NATS_READ_MESSAGES];
+    struct copy_message messages[NATS_READ_MESSAGES];
 };
 
-struct nats_reader_config {
-    struct event_base *base;
-    natsOptions *options; /* destroyed by nats_reader_free */
-    const char *stream;   /* borrowed */
-    usec_t timeout;       /* of a request */
-    size_t servers;       /* number of servers */
-    void (*on_outcome)(const struct nats_read_outcome *outcome, void *arg);
-    void *arg;
-};
-
-/* Returns NULL with errno if the thread cannot be started. */
-struct nats_reader *nats_reader_new(const struct nats_reader_config *config);
-/* Waits for the request in progress, or ends the process (nats/nats_client.h). */
-void nats_reader_free(struct nats_reader **r);
-/* Call the functions below only while no request is in progress. The step's text is borrowed until the outcome. */
-void nats_reader_read(struct nats_reader *r, const struct copy_step *step);
-void nats_reader_find(struct nats_reader *r);
+/* Sets `read`. */
+void nats_reader_read(struct nats_reader *r, struct nats_client *c, const struct copy_step *step);
+/* Sets `state`, `mean_bytes` and `subjects`. */
+void nats_reader_find(struct nats_reader *r, struct nats_client *c);
+void nats_reader_forget(struct nats_reader *r); /* frees the results */
 
 #endif

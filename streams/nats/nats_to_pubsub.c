@@ -30,7 +30,8 @@ struct cell {
     struct daemon *daemon;
     struct http_pool *pubsub; /* a pool with one server, which stores the marks */
     struct publisher *publisher;
-    struct nats_reader *reader;
+    struct nats_client *nats;
+    struct nats_reader reader;
     struct copier *copier;
     struct event *timer; /* starts the next request */
     bool is_busy;        /* a request is in progress */
@@ -42,7 +43,7 @@ struct cell {
     struct publisher_run run;
     struct backoff backoff;
     usec_t lag_limit;
-    uint64_t mean_bytes; /* of the stream's messages */
+    uint64_t mean_bytes; /* of the messages of the JetStream stream */
     struct stats_counter *lines, *batches;
 };
 
@@ -158,42 +159,53 @@ static void set_up(struct cell *c, const char *of)
     backoff_succeeded(&c->backoff);
 }
 
-static void see_stream(struct cell *c, const struct nats_read_outcome *o)
+/* On the thread of nats_client. */
+static void perform(void *arg)
 {
-    const jsStreamState *state = &o->info->State;
+    struct cell *c = arg;
+    if (c->step.action == COPY_READ)
+        nats_reader_read(&c->reader, c->nats, &c->step);
+    else
+        nats_reader_find(&c->reader, c->nats);
+}
+
+static void see_stream(struct cell *c)
+{
+    const jsStreamStateSubjects *subjects = c->reader.subjects;
     c->found_at = clock_monotonic();
-    c->mean_bytes = state->Msgs > 0 ? state->Bytes / state->Msgs : 0;
-    copier_see(c->copier, &(struct copy_stream){.first = state->FirstSeq,
-                              .last = state->LastSeq,
-                              .created = o->info->Created,
-                              .connection = o->connection,
-                              .time = o->read.began});
-    if (o->subjects)
+    c->mean_bytes = c->reader.mean_bytes;
+    copier_see(c->copier, &c->reader.state);
+    if (subjects)
         copier_find(c->copier);
-    for (int i = 0; o->subjects && i < o->subjects->Count; i++)
-        copier_found(c->copier, o->subjects->List[i].Subject);
+    for (int i = 0; subjects && i < subjects->Count; i++)
+        copier_found(c->copier, subjects->List[i].Subject);
     if (!daemon_is_ready(c->daemon))
         daemon_set_ready(c->daemon);
 }
 
-static void on_read(const struct nats_read_outcome *o, void *arg)
+static void see_read(struct cell *c)
+{
+    usec_t now = daemon_trusted_time(c->daemon);
+    stats_add(c->batches, c->reader.read.n);
+    copier_read(c->copier, &c->reader.read);
+    c->has_run = copier_run(c->copier, &c->run);
+    c->run.until = c->run.until < now ? c->run.until : now;
+}
+
+static void on_nats(void *arg)
 {
     struct cell *c = arg;
-    if (o->error[0]) {
+    const char *error = nats_client_error(c->nats);
+    if (error[0]) {
         c->found_at = 0;
-        request_failed(c, OF_NATS, o->error);
+        request_failed(c, OF_NATS, error);
         return;
     }
     set_up(c, OF_NATS);
-    if (c->found_at == 0) {
-        see_stream(c, o);
-    } else {
-        stats_add(c->batches, o->read.n);
-        copier_read(c->copier, &o->read);
-        c->has_run = copier_run(c->copier, &c->run);
-        usec_t now = daemon_trusted_time(c->daemon); /* no later time is stated */
-        c->run.until = c->run.until < now ? c->run.until : now;
-    }
+    if (c->step.action == COPY_READ)
+        see_read(c);
+    else
+        see_stream(c);
     request_done(c, 0);
 }
 
@@ -241,23 +253,19 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
     (void)events;
     c->is_busy = true;
     c->step = (struct copy_step){.action = COPY_IDLE};
-    if (c->has_run) {
+    bool finds = !c->has_run && c->asked_at > 0 && now - c->found_at > FIND_EVERY;
+    if (!c->has_run && c->asked_at > 0 && !finds)
+        c->step = copier_next(c->copier);
+    if (c->has_run)
         publisher_send(c->publisher, &c->run);
-    } else if (c->asked_at > 0 && now - c->found_at > FIND_EVERY) {
-        c->found_at = 0;
-        nats_reader_find(c->reader);
-    } else {
-        if (c->asked_at > 0)
-            c->step = copier_next(c->copier);
-        if (c->step.action == COPY_READ)
-            nats_reader_read(c->reader, &c->step);
-        else if (c->step.action == COPY_ASK)
-            publisher_ask(c->publisher, c->step.queue_id);
-        else if (c->asked_at == 0 || now - c->asked_at > ASK_EVERY)
-            publisher_ask(c->publisher, "nats_to_pubsub"); /* shows the era */
-        else
-            request_done(c, POLL);
-    }
+    else if (finds || c->step.action == COPY_READ)
+        nats_client_start(c->nats);
+    else if (c->step.action == COPY_ASK)
+        publisher_ask(c->publisher, c->step.queue_id);
+    else if (c->asked_at == 0 || now - c->asked_at > ASK_EVERY)
+        publisher_ask(c->publisher, "nats_to_pubsub"); /* shows the era */
+    else
+        request_done(c, POLL);
 }
 
 static struct copy_lag lag(void *cell)
@@ -302,19 +310,20 @@ static void register_stats(struct cell *c)
     c->batches = stats_counter(stats, "messages_read_total", NULL, "Messages read from JetStream");
 }
 
-static int start_reader(struct cell *c, struct options *o, struct error *error)
+static int start_nats(struct cell *c, struct options *o, struct error *error)
 {
     natsOptions *options = nats_settings_new(o, "millrace nats_to_pubsub", error);
     if (!options)
         return EX_CONFIG;
-    c->reader = nats_reader_new(&(struct nats_reader_config){.base = daemon_base(c->daemon),
+    c->reader.stream = options_string(o, "nats_stream");
+    c->nats = nats_client_new(&(struct nats_client_config){.base = daemon_base(c->daemon),
         .options = options,
-        .stream = options_string(o, "nats_stream"),
         .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
         .servers = nats_settings_servers(o),
-        .on_outcome = on_read,
+        .perform = perform,
+        .on_done = on_nats,
         .arg = c});
-    return c->reader ? EX_OK : error_set(error, EX_OSERR, "thread: %s", strerror(errno));
+    return c->nats ? EX_OK : error_set(error, EX_OSERR, "thread: %s", strerror(errno));
 }
 
 static int start_publisher(struct cell *c, struct options *o, struct error *error)
@@ -342,7 +351,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     c->copier = copier_new(partitions, clock_wall());
     int status = start_publisher(c, o, error);
     if (status == EX_OK)
-        status = start_reader(c, o, error);
+        status = start_nats(c, o, error);
     if (status != EX_OK)
         return status;
     register_stats(c);
@@ -366,7 +375,8 @@ static void stop(void *ctx)
     if (!c)
         return;
     stats_remove_gauges(daemon_stats(c->daemon), c);
-    nats_reader_free(&c->reader);
+    nats_client_free(&c->nats);
+    nats_reader_forget(&c->reader);
     nats_Close();
     publisher_free(&c->publisher);
     http_pool_free(&c->pubsub);
