@@ -35,6 +35,7 @@ static const struct option_row options[] = {
     PEER_OPTIONS("queue_to_pubsub", "queue_to_pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_nats", "queue_to_nats", ", for the web page"),
     PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
+    PEER_OPTIONS("nats_to_pubsub", "nats_to_pubsub", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,
         .help = "file in which `millrace up` describes its processes, for the web page (default: none; "
@@ -172,6 +173,8 @@ static int api_check(struct options *o, struct error *error)
         r = peer_check(o, "queue_to_nats", error);
     if (r == 0)
         r = peer_check(o, "spamfilter", error);
+    if (r == 0)
+        r = peer_check(o, "nats_to_pubsub", error);
     return r == 0 ? peer_check(o, "simplequeue", error) : r;
 }
 
@@ -342,7 +345,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
 {
     static const char *const token_files[][2] = {{"simplequeue", "queue_token_file"},
         {"queue_to_pubsub", "queue_to_pubsub_token_file"}, {"queue_to_nats", "queue_to_nats_token_file"},
-        {"pubsub", "pubsub_token_file"}};
+        {"nats_to_pubsub", "nats_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
         .run_file = options_text(o, "run_file"),

@@ -8,6 +8,7 @@ const struct peer peers[PEERS] = {
     {"simplequeue", PORT_SIMPLEQUEUE, "queue_url"},
     {"queue_to_pubsub", PORT_QUEUE_TO_PUBSUB, "queue_to_pubsub_url"},
     {"queue_to_nats", PORT_QUEUE_TO_NATS, "queue_to_nats_url"},
+    {"nats_to_pubsub", PORT_NATS_TO_PUBSUB, "nats_to_pubsub_url"},
     {"pubsub", PORT_PUBSUB, "pubsub_url"},
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},
@@ -31,8 +32,8 @@ const char *peer_relay(const struct config *config)
 bool peer_is_wanted(const struct config *config, const char *name)
 {
     bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
-    if (strcmp(name, "spamfilter") == 0)
-        return config_section(config, name, "") != NULL;
+    if (strcmp(name, "nats_to_pubsub") == 0 || strcmp(name, "spamfilter") == 0)
+        return config && config_section(config, name, "");
     return !is_relay || strcmp(name, peer_relay(config)) == 0;
 }
 

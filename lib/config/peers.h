@@ -14,7 +14,8 @@
 #define PORT_SORTDB 8083
 #define PORT_QUEUE_TO_PUBSUB                                                                                 \
     8084 /* used only by `millrace up`; otherwise queue_to_pubsub serves HTTP only with --port */
-#define PORT_QUEUE_TO_NATS 8085 /* as PORT_QUEUE_TO_PUBSUB */
+#define PORT_QUEUE_TO_NATS 8085  /* as PORT_QUEUE_TO_PUBSUB */
+#define PORT_NATS_TO_PUBSUB 8086 /* as PORT_QUEUE_TO_PUBSUB */
 #define PORT_SPAMFILTER 8087
 #define PORT_API 8088
 
@@ -37,7 +38,7 @@ struct peer {
     const char *setting; /* name of the setting that overrides the URL, such as "pubsub_url" */
 };
 
-#define PEERS 8
+#define PEERS 9
 extern const struct peer peers[PEERS];           /* all daemons, in the order of the data flow */
 const struct peer *peer_named(const char *name); /* returns NULL if no daemon has this name */
 
@@ -45,7 +46,7 @@ const struct peer *peer_named(const char *name); /* returns NULL if no daemon ha
  * queue_to_pubsub. A queue has one relay. */
 const char *peer_relay(const struct config *config);
 /* Returns false if the pipeline runs without the daemon unless the operator names it: a relay that is not peer_relay,
- * or spamfilter without its section. */
+ * or nats_to_pubsub or spamfilter without its section. */
 bool peer_is_wanted(const struct config *config, const char *name);
 
 /* Appends the daemon's URL from the daemon's section in `config`: "http://127.0.0.1:8081" or "unix:PATH". `config` may

@@ -272,7 +272,7 @@ static const struct http_route routes[] = {
     HTTP_ROUTE(
         "/producer", HTTP_GET_, 0, http_producer, "stream producer", "the mark of producer= in stream="),
     HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
-        "stream producer mark stating left_out",
+        "stream producer mark from stating left_out",
         "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
         "mark= sets a mark, left_out=1 excludes a producer; DELETE producer= removes a producer"),
     {.path = "/erase",

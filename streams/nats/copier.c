@@ -219,10 +219,6 @@ static bool take(struct copier *c, const struct copy_message *m)
     struct queue *q = c->queue;
     const struct nats_batch *b = &m->batch;
     uint64_t mark = c->run.next;
-    if (!m->is_batch || strcmp(b->queue_id, q->id) != 0 || !nats_batch_lines(b, 0, NULL))
-        return refuse(q, mem_printf("message %" PRIu64
-                                    " of JetStream (queue %s) is not a batch of a relay; delete this message",
-                             m->place.sequence, q->id));
     snprintf(q->name, sizeof q->name, "%s", b->name);
     if (is_of_copy(c, b))
         return refuse(q,
@@ -289,15 +285,19 @@ void copier_read(struct copier *c, const struct copy_read *read)
     memcpy(c->message_opening, q->opening, sizeof q->opening);
     while (n < read->n && take(c, &read->messages[n]))
         n++;
+    c->at = n > 0 ? read->messages[n - 1].place.sequence : q->at;
+    if (n == read->n && read->is_bad)
+        refuse(q, mem_printf("the message of queue %s in JetStream after sequence %" PRIu64
+                             " is not a batch of a relay; delete it",
+                      q->id, c->at));
     c->run.lines = buf_bytes(&c->body);
     c->place = n > 0 && q->hole_end == 0 ? read->messages[n - 1].place : q->place;
-    c->at = n > 0 ? read->messages[n - 1].place.sequence : q->at;
     c->n_idle = n > 0 ? 0 : c->n_idle + 1;
-    if (q->hole_end > 0 && read->n == 0)
+    if (q->hole_end > 0 && read->n == 0 && read->is_end)
         search_ended(c);
     else if (read->is_end && n == read->n && q->hole_end == 0)
         c->at = c->stream.last > c->at ? c->stream.last : c->at;
-    if (q->hole_end == 0 && n == read->n)
+    if (q->hole_end == 0 && n == read->n && (n > 0 || read->is_end))
         q->copied_until = read->is_end ? read->began : c->place.time;
 }
 

@@ -46,7 +46,6 @@ struct copy_place {
 
 struct copy_message {
     struct nats_batch batch;
-    bool is_batch; /* false: the message has another form */
     struct copy_place place;
     usec_t limit; /* JetStream's timestamp of message batch.until_after; 0: not known */
 };
@@ -68,6 +67,7 @@ struct copy_read {
     const struct copy_message *messages;
     size_t n;
     bool is_end;  /* the queue has no more messages */
+    bool is_bad;  /* the next message is not a batch of this queue, or its lines do not fit its ids */
     usec_t began; /* wall clock before the read */
 };
 

@@ -79,7 +79,7 @@ static usec_t limit_of(
     const struct nats_reader *r, struct nats_client *c, const struct copy_place *place, size_t i)
 {
     const struct copy_message *m = &r->messages[i];
-    uint64_t sequence = m->is_batch && m->batch.until > 0 ? m->batch.until_after : 0;
+    uint64_t sequence = m->batch.until > 0 ? m->batch.until_after : 0;
     natsMsg *found = NULL;
     if (sequence == 0 || sequence >= m->place.sequence)
         return 0;
@@ -95,14 +95,18 @@ static usec_t limit_of(
     return time;
 }
 
-/* Adds a message to the read. Returns false if the message has another form: its sequence may then be forged. */
-static bool add(struct nats_reader *r, natsMsg *raw, uint64_t after)
+/* Adds a message to the read, unless it is bad. The sequence of a forged message may be wrong. */
+static bool add(struct nats_reader *r, natsMsg *raw, const char *queue_id, uint64_t after)
 {
     struct copy_message *m = &r->messages[r->read.n];
-    r->raw[r->read.n++] = raw;
     m->place = (struct copy_place){natsMsg_GetSequence(raw), time_of(raw)};
-    m->is_batch = m->place.sequence > after && nats_batch_decode(raw, &m->batch);
-    return m->is_batch;
+    if (m->place.sequence <= after || !nats_batch_decode(raw, &m->batch) ||
+        strcmp(m->batch.queue_id, queue_id) != 0 || !nats_batch_lines(&m->batch, 0, NULL)) {
+        natsMsg_Destroy(raw);
+        return false;
+    }
+    r->raw[r->read.n++] = raw;
+    return true;
 }
 
 void nats_reader_read(struct nats_reader *r, struct nats_client *c, const struct copy_step *step)
@@ -119,13 +123,14 @@ void nats_reader_read(struct nats_reader *r, struct nats_client *c, const struct
     for (size_t bytes = 0; r->read.n < NATS_READ_MESSAGES && bytes < NATS_READ_BYTES;) {
         natsMsg *raw = NULL;
         s = get(r, c, subject, after + 1, &raw);
-        if (s != NATS_OK || !add(r, raw, after))
+        r->read.is_bad = s == NATS_ERR || (s == NATS_OK && !add(r, raw, step->queue_id, after));
+        if (s != NATS_OK || r->read.is_bad)
             break;
         bytes += (size_t)natsMsg_GetDataLength(raw);
         after = natsMsg_GetSequence(raw);
     }
     r->read.is_end = s == NATS_NOT_FOUND;
-    if (s != NATS_OK && !r->read.is_end) {
+    if (s != NATS_OK && !r->read.is_end && !r->read.is_bad) {
         nats_client_fail(c, s, "the messages of the queue");
         nats_client_disconnect(c);
         return;

@@ -18,6 +18,7 @@
 #define ASK_EVERY USEC_PER_SEC     /* an idle cell looks whether pubsub has restarted */
 #define FIND_EVERY USEC_PER_SEC    /* a cell looks for new queues */
 #define STREAM_NAME_MAX 48         /* as in queue_to_nats */
+#define PUBLISH_TIMEOUT (5 * USEC_PER_SEC)
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)
 /* The subjects of the notices. */
@@ -149,7 +150,10 @@ static void request_failed(struct cell *c, const char *of, const char *why)
 {
     char text[ERROR_TEXT];
     snprintf(text, sizeof text, "%s: %s", of, why);
-    daemon_set_notice(c->daemon, of, NOTICE_REFUSING, PEER_REMEDY, text);
+    if (daemon_is_ready(c->daemon))
+        daemon_set_notice(c->daemon, of, NOTICE_REFUSING, PEER_REMEDY, text);
+    else
+        daemon_set_not_ready(c->daemon, NOTICE_RECOVERING, PEER_REMEDY, text);
     request_done(c, backoff_failed(&c->backoff));
 }
 
@@ -328,7 +332,8 @@ static int start_nats(struct cell *c, struct options *o, struct error *error)
 
 static int start_publisher(struct cell *c, struct options *o, struct error *error)
 {
-    struct http_pool_config pool = {.url = peer_url(o, "pubsub"), .max_connections = 1};
+    struct http_pool_config pool = {
+        .url = peer_url(o, "pubsub"), .max_connections = 1, .timeout = PUBLISH_TIMEOUT};
     c->pubsub = daemon_pool_new(c->daemon, options_string(o, "pubsub_token_file"), &pool, error);
     if (!c->pubsub)
         return EX_CONFIG;

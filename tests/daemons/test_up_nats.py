@@ -1,7 +1,9 @@
-"""`millrace up` with [queue_to_nats], and what status, doctor and the page show of it."""
+"""`millrace up` with [queue_to_nats] and with [nats_to_pubsub], and what status, doctor and the page show of them."""
 import json
+import os
 
 import harness
+from cell_test import CellTest
 from harness import wait_until
 from nats_test import NatsServer, NatsTest
 
@@ -65,6 +67,40 @@ class UpNats(NatsTest):
         both = self.up(run="simplequeue pubsub queue_to_pubsub queue_to_nats")
         self.assertEqual(both.process.wait(harness.PATIENCE), 78)
         self.assertIn("queue_to_pubsub also reads queue default, and a queue has one relay", both.log)
+
+
+class UpCell(CellTest):
+    def test_a_cell(self):
+        self.add_stream()
+        config = self.write("p.conf", harness.pipeline_config(
+            self.path("data"), harness.USERS_BY_COUNTRY, millrace={"run": "nats_to_pubsub pubsub aggregator compactor sortdb api"},
+            nats_to_pubsub={"port": 0, "nats_url": self.server.url, "nats_timeout": "1s", "partitions": "0-63"}))
+        pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
+        self.publish("q1", 1, 3, [b"{}", b"{}"])
+
+        def status():
+            done = self.run_program("millrace", "status", "--data-dir", self.path("data"), "--sample=0", "--json")
+            return json.loads(done.stdout)
+
+        def shown(events):
+            daemon = {d["name"]: d for d in pipeline.ask("api", "GET", "/v1/pipeline").json()["daemons"]}["nats_to_pubsub"]
+            return (daemon["stats"] or {}).get("lines_stored_total") == events
+        wait_until(lambda: shown(2), "the page to show the lines")
+        look = wait_until(lambda: (s := status())["level"] == "fine" and s, lambda: str(status()))
+        self.assertEqual((look["daemons"]["nats_to_pubsub"]["state"], look["daemons"]["simplequeue"]["state"]), ("ready", "off"))
+        doctor = self.run_program("millrace", "doctor", "--data-dir", self.path("data"))
+        self.assertIn(doctor.returncode, (0, 1), doctor)
+        self.assertNotIn(b"DOWN", doctor.stdout)
+        self.publish("q1", 4, 5, [b"{}"])
+        wait_until(lambda: any("millrace producers --set=q1 --from=3 --mark=4 " in p["problem"] for p in status()["problems"]),
+                   lambda: "status to name the hole: %s" % status())
+        pipeline.interrupt()
+
+    def test_the_sample_of_a_cell(self):
+        sample = harness.read_file(os.path.join(harness.ROOT, "etc", "cell.conf")).decode()
+        r = self.run_program("nats_to_pubsub", "--check-config", "--config=" + self.write("s.conf", sample))
+        self.assertEqual(r.returncode, 0, r)
+        self.assertIn(b"0-31", r.stdout)
 
 
 if __name__ == "__main__":

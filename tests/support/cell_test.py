@@ -183,11 +183,11 @@ class CellTest(NatsTest):
             "name": "clicks", "subjects": ["clicks.*.*"], "retention": "limits", "storage": "file", "discard": "new",
             "num_replicas": 1, "allow_direct": True, "max_age": 3600 * 10**9, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, **config})
 
-    def publish(self, queue_id, mark, next_, lines, opening="0" * 24, partition=None, **headers):
+    def publish(self, queue_id, mark, next_, lines, opening="0" * 24, partition=None, other=b"", **headers):
         """A batch as of a relay."""
         partition = zlib.crc32(queue_id.encode()) % 64 if partition is None else partition
         head = b"NATS/1.0\r\n" + b"".join(b"Millrace-%s: %s\r\n" % (k.replace("_", "-").encode(), str(v).encode()) for k, v in {
-            "Queue_Id": queue_id, "Mark": mark, "Next": next_, "Opening": opening, **headers}.items()) + b"\r\n"
+            "Queue_Id": queue_id, "Mark": mark, "Next": next_, "Opening": opening, **headers}.items()) + other + b"\r\n"
         body = b"".join(line + b"\n" for line in lines)
         client = Client(self.server)
         client.n += 1

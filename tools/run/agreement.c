@@ -44,13 +44,13 @@ static int refuse_stream(const struct config *c, const struct place *from, struc
         from->section, from->key, (int)name.len, name.ptr, list->section, list->key, list->value, at);
 }
 
-static int check_streams(const struct agreement *a, struct error *error)
+static int check_streams(const struct agreement *a, const char *relay, struct error *error)
 {
     const struct config *c = a->config;
     struct place kept = place_of(c, "pubsub", "streams", "streams", NULL),
-                 relayed = place_of(c, "queue_to_pubsub", "stream", "streams", "clicks"),
+                 relayed = place_of(c, relay, "stream", "streams", "clicks"),
                  counted = place_of(c, "aggregator", "streams", "streams", "clicks");
-    bool has_relay = a->runs(a->arg, "queue_to_pubsub"), has_counts = a->runs(a->arg, "aggregator"),
+    bool has_relay = a->runs(a->arg, relay), has_counts = a->runs(a->arg, "aggregator"),
          has_list = kept.value && a->runs(a->arg, "pubsub");
     const char *rest = relayed.value;
     struct bytes first = BYTES_NONE, word;
@@ -100,6 +100,7 @@ static const struct {
     {"queue_to_pubsub", "queue_token_file", "simplequeue"},
     {"queue_to_pubsub", "pubsub_token_file", "pubsub"},
     {"queue_to_nats", "queue_token_file", "simplequeue"},
+    {"nats_to_pubsub", "pubsub_token_file", "pubsub"},
     {"aggregator", "pubsub_token_file", "pubsub"},
     {"api", "queue_token_file", "simplequeue"},
     {"api", "pubsub_token_file", "pubsub"},
@@ -108,6 +109,7 @@ static const struct {
     {"api", "queue_to_pubsub_token_file", "queue_to_pubsub"},
     {"api", "queue_to_nats_token_file", "queue_to_nats"},
     {"api", "spamfilter_token_file", "spamfilter"},
+    {"api", "nats_to_pubsub_token_file", "nats_to_pubsub"},
     {"compactor", "auth_token_file", "aggregator"},
     {"compactor", "auth_token_file", "sortdb"},
 };
@@ -129,5 +131,7 @@ int agreement_check(const struct agreement *a, struct error *error)
                 "[millrace] auth_token_file",
                 tokens[i].client, tokens[i].setting, e->value, server.section, server.value, server.line);
     }
-    return check_relays(a, error) != 0 ? -1 : check_streams(a, error);
+    if (check_relays(a, error) != 0 || check_streams(a, "queue_to_pubsub", error) != 0)
+        return -1;
+    return check_streams(a, "nats_to_pubsub", error);
 }

@@ -32,6 +32,7 @@ enum {
     QUEUE,
     RELAY,
     NATS_RELAY,
+    NATS_COPIER,
     STREAMS,
     AGGREGATOR,
     SORTDB,
@@ -256,6 +257,16 @@ static bool look_at_nats_relay(struct pipeline_status *s, struct daemon_status *
     return look_at_relay(s, d);
 }
 
+static bool look_at_nats_copier(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    if (!d->stats)
+        return false;
+    d->waiting = (int64_t)number_at(d->stats, "/lag_messages");
+    d->lag = number_at(d->stats, "/lag_seconds");
+    return true;
+}
+
 static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
 {
     s->streams = fetch(s, STREAMS, "/streams");
@@ -319,6 +330,7 @@ static const struct {
     [QUEUE] = {look_at_queues, "messages_put_total", "", ""},
     [RELAY] = {look_at_relay, "messages_delivered_total", NULL, NULL},
     [NATS_RELAY] = {look_at_nats_relay, "messages_delivered_total", NULL, NULL},
+    [NATS_COPIER] = {look_at_nats_copier, "lines_stored_total", NULL, NULL},
     [STREAMS] = {look_at_streams, "published_lines_total", NULL, NULL},
     [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
     [SORTDB] = {NULL, "total_requests", NULL, NULL},

@@ -129,12 +129,11 @@ static const char *cell(char out[24], double n, int decimals, const char *unit)
     return out;
 }
 
-/* Most pipelines have neither queue_to_nats nor spamfilter. */
+/* Most pipelines have no queue_to_nats, nats_to_pubsub and spamfilter. */
 static bool is_shown(const struct pipeline_status *s, size_t i)
 {
     const char *name = pipeline_daemon_name(i);
-    return !s->pipeline.daemons[i].is_off ||
-           (strcmp(name, "queue_to_nats") != 0 && strcmp(name, "spamfilter") != 0);
+    return !s->pipeline.daemons[i].is_off || (!strstr(name, "nats") && strcmp(name, "spamfilter") != 0);
 }
 
 static void print_daemons(const struct pipeline_status *s, const struct screen *screen)

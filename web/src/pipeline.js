@@ -11,7 +11,7 @@ import { dataTable } from "./table.js";
 
 const ROLES = {
   simplequeue: "takes events from apps", queue_to_pubsub: "publishes the queue's events",
-  queue_to_nats: "publishes the queue's events to JetStream", pubsub: "stores the streams",
+  queue_to_nats: "publishes the queue's events to JetStream", nats_to_pubsub: "copies the events of queues from JetStream", pubsub: "stores the streams",
   aggregator: "counts the streams", compactor: "merges the counts into the archive", sortdb: "serves the archive", spamfilter: "marks bad links", api: "answers queries and this page",
 };
 
@@ -20,6 +20,8 @@ const NUMBERS = {
   queue_to_pubsub: (p, s, rate) => [["Delivered", rate("delivered")], ["In all", count(s.messages_delivered_total)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
   queue_to_nats: (p, s, rate) => [["Published", rate("delivered")], ["In all", count(s.messages_delivered_total)],
     ["Not yet settled", count(s.unsettled_messages)], ["Failed", count(s.deliveries_failed_total ?? 0)]],
+  nats_to_pubsub: (p, s) => [["Stored in all", count(s.lines_stored_total)], ["Behind", count(s.lag_messages)], ["Lag", duration(s.lag_seconds)],
+    ["Queues that wait", count(s.waiting_queues)]],
   pubsub: (p, s, rate) => [["Published", rate("published")], ["Subscribers", count(Object.values(s.streams ?? {}).reduce((n, t) => n + t.subscribers, 0))],
     ["On disk", bytes(Object.values(s.streams ?? {}).reduce((n, t) => n + t.disk_bytes, 0))], disk(p, s)],
   aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],

@@ -124,8 +124,7 @@ static void give(struct world *w, size_t n, uint64_t sequence)
             sprintf(text + strlen(text), "%" PRIu64 "\n", id);
             sprintf(ids + strlen(ids), "%s%" PRIu64 "-%" PRIu64, ids[0] ? "," : "", id, id);
         }
-    w->read[n] = (struct copy_message){.is_batch = true,
-        .place = {sequence, m->time},
+    w->read[n] = (struct copy_message){.place = {sequence, m->time},
         .batch = {.queue_id = names[m->queue],
             .mark = m->mark,
             .next = m->next,
@@ -231,7 +230,7 @@ static void restart(struct world *w)
 static void copy(struct world *w, bool faults)
 {
     struct publisher_run run;
-    if (below(w, 4) == 0)
+    if (below(w, 12) == 0)
         find(w);
     read_next(w);
     if (!copier_run(w->copier, &run))
@@ -284,7 +283,11 @@ static void settle(struct world *w)
     if (below(w, 2))
         restart(w);
     for (unsigned q = 0; q < QUEUES && w->losses; q++) {
-        append(w, q, w->published[q], w->highest[q] + 3);
+        uint64_t middle = (w->published[q] + w->highest[q]) / 2;
+        append(w, q, middle, w->highest[q] + 3);
+        if (below(w, 2))
+            copy(w, true);
+        append(w, q, w->published[q], middle);
         append(w, q, w->highest[q], w->highest[q]);
     }
     see_era(w);
