@@ -292,7 +292,7 @@ void copier_read(struct copier *c, const struct copy_read *read)
                       q->id, c->at));
     c->run.lines = buf_bytes(&c->body);
     c->place = n > 0 && q->hole_end == 0 ? read->messages[n - 1].place : q->place;
-    c->n_idle = n > 0 ? 0 : c->n_idle + 1;
+    c->n_idle = n > 0 || c->hole > 0 ? 0 : c->n_idle + 1;
     if (q->hole_end > 0 && read->n == 0 && read->is_end)
         search_ended(c);
     else if (read->is_end && n == read->n && q->hole_end == 0)

@@ -337,9 +337,87 @@ static void each_line_is_stored_once_whatever_happens(void **state)
     assert_true(losses > 0);
 }
 
+/* A copier that has stored message 1 of queue q1, which is the stream's message 11. */
+static struct copier *copier_at_message_11(void)
+{
+    struct publisher_run run;
+    char subject[NATS_SUBJECT_MAX];
+    struct copier *c = copier_new(UINT64_MAX, 1);
+    struct copy_message m = {
+        .batch = {"q1", 1, 2, .opening = "", .name = "", .ids = "", .lines = BYTES_LITERAL("1\n")},
+        .place = {11, 1000}};
+    copier_see(c, &(struct copy_stream){.first = 1, .last = 11, .created = 1, .connection = 1});
+    nats_subject("clicks", "q1", subject);
+    copier_found(c, subject);
+    assert_int_equal(copier_next(c).action, COPY_ASK);
+    copier_asked(c, 0, BYTES_NONE);
+    assert_int_equal(copier_next(c).action, COPY_READ);
+    copier_read(c, &(struct copy_read){.messages = &m, .n = 1});
+    assert_true(copier_run(c, &run));
+    assert_int_equal(copier_stored(c), 1);
+    return c;
+}
+
+static void a_stream_that_was_made_again_is_read_from_its_beginning(void **state)
+{
+    (void)state;
+    struct copier *c = copier_at_message_11();
+    assert_int_equal(copier_next(c).after, 11);
+    copier_free(&c);
+    c = copier_at_message_11();
+    copier_see(c, &(struct copy_stream){.first = 1, .last = 20, .created = 2, .connection = 1});
+    assert_int_equal(copier_next(c).after, 0);
+    copier_free(&c);
+}
+
+/* So a queue that is silent costs the servers nothing, however much other queues publish. */
+static void a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream(void **state)
+{
+    (void)state;
+    struct publisher_run run;
+    struct copier *c = copier_at_message_11();
+    copier_see(c, &(struct copy_stream){.first = 1, .last = 99, .created = 1, .connection = 1});
+    assert_int_equal(copier_next(c).after, 11);
+    copier_read(c, &(struct copy_read){.is_end = true});
+    assert_false(copier_run(c, &run));
+    while (copier_next(c).action == COPY_IDLE)
+        continue;
+    assert_int_equal(copier_next(c).after, 99);
+    assert_int_equal(copier_next(c).place.sequence, 11);
+    copier_free(&c);
+}
+
+static void the_least_batch_that_was_ignored_is_read_again(void **state)
+{
+    (void)state;
+    static const uint64_t marks[][2] = {{1, 2}, {7, 8}, {5, 7}, {2, 5}};
+    struct publisher_run run;
+    struct copier *c = copier_at_message_11();
+    struct copy_message m[4];
+    for (size_t i = 0; i < 4; i++)
+        m[i] = (struct copy_message){
+            .batch = {"q1", marks[i][0], marks[i][1], .opening = "", .name = "", .ids = ""},
+            .place = {11 + i, (usec_t)(1000 + i)}};
+    assert_int_equal(copier_next(c).after, 11);
+    copier_read(c, &(struct copy_read){.messages = m + 1, .n = 3});
+    assert_false(copier_run(c, &run));
+    assert_int_equal(copier_next(c).after, 10); /* the search begins with the place */
+    copier_read(c, &(struct copy_read){.messages = m, .n = 4});
+    assert_true(copier_run(c, &run));
+    assert_int_equal(run.next, 5);
+    copier_stored(c);
+    assert_int_equal(copier_next(c).after, 10);
+    copier_read(c, &(struct copy_read){.messages = m, .n = 4});
+    assert_false(copier_run(c, &run));
+    copier_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_that_was_made_again_is_read_from_its_beginning),
+        cmocka_unit_test(a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream),
+        cmocka_unit_test(the_least_batch_that_was_ignored_is_read_again),
         cmocka_unit_test(each_line_is_stored_once_whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
