@@ -1,21 +1,12 @@
 #include "readers/nats_publisher.h"
 
-#include "base/log.h"
-#include "base/work_thread.h"
-#include "daemon/loop_notify.h"
+#include "nats/nats_client.h"
 
-#include <assert.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sysexits.h>
-#include <unistd.h>
 
 #define NSEC_PER_USEC 1000
-#define STOP_TIMEOUTS 4     /* longest wait for the request in progress at a stop */
-#define REQUEST_TIMEOUTS 10 /* a request takes less than this number of timeouts for each server */
-#define SCAN_MESSAGES 256   /* messages in a request of a scan */
-#define STOP_POLL (10 * USEC_PER_MSEC)
+#define SCAN_MESSAGES 256 /* messages in a request of a scan */
 
 struct request {
     bool asks;
@@ -36,14 +27,9 @@ struct scan {
 
 struct nats_publisher {
     struct nats_publisher_config config;
-    struct work_thread *thread;
-    struct loop_notify *notify;
-    struct event *stuck; /* fires if the request in progress does not end */
+    struct nats_client *client;
     struct request request;
-    bool is_busy;
     /* Between nats_publisher_ask or _send and the outcome, only the thread uses the following members. */
-    natsConnection *connection;
-    jsCtx *js;
     uint64_t last; /* latest known sequence of the subject's messages; 0: none */
     struct scan scan;
     struct nats_outcome outcome;
@@ -51,53 +37,21 @@ struct nats_publisher {
     char why[ERROR_TEXT];
 };
 
-static void disconnect(struct nats_publisher *p)
+static jsCtx *js(struct nats_publisher *p)
 {
-    jsCtx_Destroy(p->js);
-    natsConnection_Destroy(p->connection);
-    p->js = NULL;
-    p->connection = NULL;
+    return nats_client_js(p->client);
 }
 
 static void fail(struct nats_publisher *p, enum nats_result result, natsStatus s, const char *what)
 {
-    const char *text = nats_GetLastError(NULL), *of_server = NULL;
-    if (p->connection && s == NATS_TIMEOUT &&
-        natsConnection_GetLastError(p->connection, &of_server) != NATS_OK)
-        text = of_server; /* such as a missing permission */
+    nats_client_fail(p->client, s, what);
     p->outcome.result = result;
-    snprintf(p->why, sizeof p->why, "%s: %s", what, text && text[0] ? text : natsStatus_GetText(s));
+    snprintf(p->why, sizeof p->why, "%s", nats_client_error(p->client));
 }
 
-static bool connect_if_needed(struct nats_publisher *p)
+static size_t max_payload(struct nats_publisher *p)
 {
-    jsOptions options;
-    struct error error;
-    if (p->connection && natsConnection_Status(p->connection) == NATS_CONN_STATUS_CONNECTED)
-        return true;
-    disconnect(p);
-    natsOptions *settings = nats_settings_new(p->config.options, p->config.name, &error);
-    if (!settings) {
-        p->outcome.result = NATS_FAILED;
-        snprintf(p->why, sizeof p->why, "%s", error.text);
-        return false;
-    }
-    jsOptions_Init(&options);
-    options.Wait = p->config.timeout / USEC_PER_MSEC;
-    natsStatus s = natsConnection_Connect(&p->connection, settings);
-    natsOptions_Destroy(settings);
-    if (s == NATS_OK)
-        s = natsConnection_JetStream(&p->js, p->connection, &options);
-    if (s != NATS_OK) {
-        fail(p, NATS_FAILED, s, "cannot connect to a nats-server");
-        disconnect(p);
-    }
-    return s == NATS_OK;
-}
-
-static size_t max_payload(const struct nats_publisher *p)
-{
-    int64_t max = natsConnection_GetMaxPayload(p->connection);
+    int64_t max = natsConnection_GetMaxPayload(nats_client_connection(p->client));
     return max > 0 ? (size_t)max : 0;
 }
 
@@ -135,7 +89,7 @@ static natsStatus subscribe(struct nats_publisher *p, natsSubscription **sub)
     options.Config.HeadersOnly = true;
     options.Config.DeliverPolicy = p->scan.next > 0 ? js_DeliverByStartSequence : js_DeliverAll;
     options.Config.OptStartSeq = p->scan.next;
-    return js_PullSubscribe(sub, p->js, subject, NULL, NULL, &options, NULL);
+    return js_PullSubscribe(sub, js(p), subject, NULL, NULL, &options, NULL);
 }
 
 static bool is_scanned(const struct nats_publisher *p)
@@ -148,7 +102,8 @@ static bool is_scanned(const struct nats_publisher *p)
 static bool scan_messages(struct nats_publisher *p, natsSubscription *sub)
 {
     natsMsgList list = {0};
-    natsStatus s = natsSubscription_Fetch(&list, sub, SCAN_MESSAGES, p->config.timeout / USEC_PER_MSEC, NULL);
+    natsStatus s = natsSubscription_Fetch(
+        &list, sub, SCAN_MESSAGES, nats_client_timeout(p->client) / USEC_PER_MSEC, NULL);
     bool is_read = s == NATS_OK;
     for (int i = 0; i < list.Count && is_read && !is_scanned(p); i++) {
         jsMsgMetaData *meta = NULL;
@@ -168,7 +123,7 @@ static bool scan_messages(struct nats_publisher *p, natsSubscription *sub)
 static void scan(struct nats_publisher *p)
 {
     natsSubscription *sub = NULL;
-    usec_t end = clock_monotonic() + p->config.timeout;
+    usec_t end = clock_monotonic() + nats_client_timeout(p->client);
     natsStatus status = subscribe(p, &sub);
     if (status != NATS_OK)
         fail(p, NATS_FAILED, status, "the messages of the queue");
@@ -177,7 +132,7 @@ static void scan(struct nats_publisher *p)
         reads = scan_messages(p, sub);
     p->scan.is_unfinished = reads && !is_scanned(p);
     /* nats.c before 3.6.1 uses freed memory if a message arrives while its subscription is destroyed. */
-    natsConnection_Close(p->connection);
+    natsConnection_Close(nats_client_connection(p->client));
     natsSubscription_Destroy(sub);
 }
 
@@ -200,7 +155,7 @@ static void begin_scan(struct nats_publisher *p, natsMsg *last)
 static bool check(struct nats_publisher *p)
 {
     struct error error;
-    if (nats_stream_check(p->js, &p->config.stream, &error) != 0)
+    if (nats_stream_check(js(p), &p->config.stream, &error) != 0)
         snprintf(p->why, sizeof p->why, "%s", error.text);
     else if (max_payload(p) < NATS_PAYLOAD_MIN)
         snprintf(p->why, sizeof p->why, "max_payload of the nats-server is less than %d bytes: raise it",
@@ -221,7 +176,7 @@ static void ask(struct nats_publisher *p)
         if (!check(p))
             return;
         nats_subject(p->config.stream.name, p->request.batch.queue_id, subject);
-        natsStatus s = js_GetLastMsg(&m, p->js, p->config.stream.name, subject, NULL, NULL);
+        natsStatus s = js_GetLastMsg(&m, js(p), p->config.stream.name, subject, NULL, NULL);
         p->last = 0;
         p->scan = (struct scan){.settled = p->request.batch.settled};
         if (s == NATS_OK)
@@ -247,7 +202,7 @@ static void publish_failed(struct nats_publisher *p, natsStatus s, jsErrCode cod
     else
         fail(p, NATS_FAILED, s, "publish");
     if (code == 0) /* no answer of JetStream: another server may answer */
-        disconnect(p);
+        nats_client_disconnect(p->client);
 }
 
 static void publish(struct nats_publisher *p)
@@ -273,9 +228,9 @@ static void publish(struct nats_publisher *p)
         return;
     }
     jsPubOptions_Init(&options);
-    options.MaxWait = p->config.timeout / USEC_PER_MSEC;
+    options.MaxWait = nats_client_timeout(p->client) / USEC_PER_MSEC;
     options.ExpectStream = p->config.stream.name;
-    s = js_PublishMsg(&ack, p->js, m, &options, &code);
+    s = js_PublishMsg(&ack, js(p), m, &options, &code);
     natsMsg_Destroy(m);
     if (s != NATS_OK) {
         publish_failed(p, s, code);
@@ -289,41 +244,23 @@ static void publish(struct nats_publisher *p)
     jsPubAck_Destroy(ack);
 }
 
-static void run(void *ctx, void *job)
+static void perform(void *arg)
 {
-    struct nats_publisher *p = ctx;
-    const struct request *r = job;
+    struct nats_publisher *p = arg;
     p->outcome = (struct nats_outcome){.opening = p->opening, .why = p->why};
-    if (!connect_if_needed(p))
-        return;
-    if (r->asks)
+    if (p->request.asks)
         ask(p);
     else
         publish(p);
     p->outcome.position = p->last;
 }
 
-/* nats.c has no timeout for a TLS handshake and for DNS. Its thread cannot be stopped, but the process can: it leaves
- * what a kill leaves. */
-static void on_stuck(evutil_socket_t fd, short what, void *arg)
-{
-    (void)fd;
-    (void)what;
-    (void)arg;
-    log_error(
-        "a request to a nats-server does not end: this process exits, so that the next one connects again");
-    _exit(EX_TEMPFAIL);
-}
-
 static void start(struct nats_publisher *p, const struct request *request)
 {
-    usec_t limit = p->config.timeout * REQUEST_TIMEOUTS * (usec_t)nats_settings_servers(p->config.options);
-    assert(!p->is_busy);
-    event_add(p->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
     if (request != &p->request)
         p->request = *request;
-    p->is_busy = true;
-    work_thread_start(p->thread, &p->request);
+    p->outcome = (struct nats_outcome){.result = NATS_FAILED, .why = nats_client_error(p->client)};
+    nats_client_start(p->client);
 }
 
 void nats_publisher_ask(struct nats_publisher *p, const char *queue_id, uint64_t settled, uint64_t enough)
@@ -338,30 +275,27 @@ void nats_publisher_send(struct nats_publisher *p, const struct nats_batch *batc
     start(p, &(struct request){.batch = *batch});
 }
 
-static void on_notify(void *arg)
+static void on_done(void *arg)
 {
     struct nats_publisher *p = arg;
-    if (!work_thread_done(p->thread))
-        return;
-    p->is_busy = false;
-    event_del(p->stuck);
-    if (p->outcome.result == NATS_ASKED && p->scan.is_unfinished) {
+    if (p->outcome.result == NATS_ASKED && p->scan.is_unfinished)
         start(p, &p->request);
-        return;
-    }
-    p->config.on_outcome(&p->outcome, p->config.arg);
+    else
+        p->config.on_outcome(&p->outcome, p->config.arg);
 }
 
-struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *config)
+struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *config, struct error *error)
 {
     struct nats_publisher *p = mem_zalloc(sizeof *p);
     p->config = *config;
-    p->stuck = evtimer_new(config->base, on_stuck, p);
-    p->notify = loop_notify_new(config->base, on_notify, p);
-    if (p->notify)
-        p->thread = work_thread_new(&(struct work_thread_config){
-            .run = run, .ctx = p, .notify = loop_notify_wake, .notify_arg = p->notify});
-    if (!p->thread)
+    p->client = nats_client_new(&(struct nats_client_config){.base = config->base,
+                                    .name = config->name,
+                                    .options = config->options,
+                                    .perform = perform,
+                                    .on_done = on_done,
+                                    .arg = p},
+        error);
+    if (!p->client)
         nats_publisher_free(&p);
     return p;
 }
@@ -371,18 +305,7 @@ void nats_publisher_free(struct nats_publisher **pp)
     struct nats_publisher *p = *pp;
     if (!p)
         return;
-    usec_t end = clock_monotonic() + STOP_TIMEOUTS * p->config.timeout;
-    while (p->is_busy && !work_thread_done(p->thread)) {
-        if (clock_monotonic() > end)
-            on_stuck(-1, 0, p);
-        clock_sleep(STOP_POLL);
-    }
-    if (p->thread)
-        work_thread_free(&p->thread);
-    if (p->stuck)
-        event_free(p->stuck);
-    loop_notify_free(&p->notify);
-    disconnect(p);
+    nats_client_free(&p->client);
     free(p);
     *pp = NULL;
 }

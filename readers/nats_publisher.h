@@ -1,6 +1,6 @@
 /* nats_publisher: stores the messages of a queue in a JetStream stream, in order and without a hole.
  *
- * nats.c blocks, so a thread performs one request at a time, and calls on_outcome on the loop's thread.
+ * A thread performs one request at a time (nats/nats_client.h). on_outcome is called on the loop's thread.
  *
  * 1. The mark is the id before which the stream has all messages that are not settled. An acknowledgement and the last
  *    message of the subject do not show that those before are still there: a power cut may lose messages in the middle of
@@ -11,9 +11,8 @@
  *    ignore what they have (nats_batch.h).
  * 3. NATS_CONFLICT: the sequence of the acknowledgement shows a stream that was made again or restored.
  * 4. A batch without an opening has that of the batch before.
- * 5. Each request connects if there is no connection. A request takes at most about three times nats_timeout for each
- *    server that does not answer. If a request takes longer, because a TLS handshake does not end, the process exits with
- *    status 75 (EX_TEMPFAIL). */
+ * 5. A request takes at most about three times nats_timeout for each server that does not answer. A request that does not
+ *    end ends the process (nats/nats_client.h). */
 #ifndef MILLRACE_NATS_PUBLISHER_H
 #define MILLRACE_NATS_PUBLISHER_H
 
@@ -48,14 +47,13 @@ struct nats_publisher_config {
     const char *name;              /* of the connections, for the nats-servers */
     const struct options *options; /* NATS_OPTIONS; each connection reads their files anew */
     struct nats_stream stream;     /* the texts are borrowed */
-    usec_t timeout;                /* of a request */
     void (*on_outcome)(const struct nats_outcome *outcome, void *arg);
     void *arg;
 };
 
-/* Returns NULL with errno if the thread cannot be started. */
-struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *config);
-/* Waits for the request in progress, or ends the process as in 5. */
+/* Returns NULL with the error if the settings are invalid, or if the thread cannot be started. */
+struct nats_publisher *nats_publisher_new(const struct nats_publisher_config *config, struct error *error);
+/* Waits for the request in progress, or ends the process (5). */
 void nats_publisher_free(struct nats_publisher **p);
 /* Call the functions below only while no request is in progress. The texts are borrowed until the outcome. */
 /* The messages before id `settled` are settled; 0: not known. The scan ends early if the mark reaches `enough`; 0: it reads all. */

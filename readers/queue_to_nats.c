@@ -3,7 +3,6 @@
 #include "readers/nats_publisher.h"
 #include "readers/reader_program.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -219,26 +218,22 @@ static double read_ready(void *ctx)
 
 static int start_publisher(struct relay *r, struct options *o, struct error *error)
 {
-    static const char name[] = "millrace queue_to_nats";
-    natsOptions *tried = nats_settings_new(o, name, error);
-    if (!tried)
-        return EX_CONFIG;
-    natsOptions_Destroy(tried);
-    r->publisher = nats_publisher_new(&(struct nats_publisher_config){
-        .base = daemon_base(r->daemon),
-        .name = name,
-        .options = o,
-        .stream = {.name = options_string(o, "stream"),
-            .create = options_bool(o, "create"),
-            .replicas = options_int(o, "replicas"),
-            .max_age = options_int(o, "max_age") * USEC_PER_MSEC,
-            .max_bytes = options_int(o, "max_bytes"),
-            .settle_after = options_int(o, "settle_after") * USEC_PER_MSEC},
-        .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
-        .on_outcome = on_outcome,
-        .arg = r,
-    });
-    return r->publisher ? EX_OK : error_set(error, EX_OSERR, "thread: %s", strerror(errno));
+    r->publisher = nats_publisher_new(
+        &(struct nats_publisher_config){
+            .base = daemon_base(r->daemon),
+            .name = "millrace queue_to_nats",
+            .options = o,
+            .stream = {.name = options_string(o, "stream"),
+                .create = options_bool(o, "create"),
+                .replicas = options_int(o, "replicas"),
+                .max_age = options_int(o, "max_age") * USEC_PER_MSEC,
+                .max_bytes = options_int(o, "max_bytes"),
+                .settle_after = options_int(o, "settle_after") * USEC_PER_MSEC},
+            .on_outcome = on_outcome,
+            .arg = r,
+        },
+        error);
+    return r->publisher ? EX_OK : EX_CONFIG;
 }
 
 static int start(struct daemon *d, void **ctx, struct error *error)

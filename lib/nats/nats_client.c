@@ -6,6 +6,7 @@
 #include "daemon/loop_notify.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +50,19 @@ void nats_client_fail(struct nats_client *c, natsStatus s, const char *what)
 static bool connect_if_needed(struct nats_client *c)
 {
     jsOptions options;
+    struct error error;
     if (c->connection && natsConnection_Status(c->connection) == NATS_CONN_STATUS_CONNECTED)
         return true;
     nats_client_disconnect(c);
+    natsOptions *settings = nats_settings_new(c->config.options, c->config.name, &error);
+    if (!settings) {
+        snprintf(c->why, sizeof c->why, "%s", error.text);
+        return false;
+    }
     jsOptions_Init(&options);
-    options.Wait = c->config.timeout / USEC_PER_MSEC;
-    natsStatus s = natsConnection_Connect(&c->connection, c->config.options);
+    options.Wait = nats_client_timeout(c) / USEC_PER_MSEC;
+    natsStatus s = natsConnection_Connect(&c->connection, settings);
+    natsOptions_Destroy(settings);
     if (s == NATS_OK)
         s = natsConnection_JetStream(&c->js, c->connection, &options);
     if (s != NATS_OK) {
@@ -86,7 +94,8 @@ static void on_stuck(evutil_socket_t fd, short what, void *arg)
 
 void nats_client_start(struct nats_client *c)
 {
-    usec_t limit = c->config.timeout * REQUEST_TIMEOUTS * (usec_t)c->config.servers;
+    usec_t limit =
+        nats_client_timeout(c) * REQUEST_TIMEOUTS * (usec_t)nats_settings_servers(c->config.options);
     assert(!c->is_busy);
     event_add(c->stuck, &(struct timeval){.tv_sec = limit / USEC_PER_SEC + 1});
     c->is_busy = true;
@@ -101,6 +110,11 @@ static void on_notify(void *arg)
     c->is_busy = false;
     event_del(c->stuck);
     c->config.on_done(c->config.arg);
+}
+
+usec_t nats_client_timeout(const struct nats_client *c)
+{
+    return options_int(c->config.options, "nats_timeout") * USEC_PER_MSEC;
 }
 
 natsConnection *nats_client_connection(struct nats_client *c)
@@ -123,8 +137,12 @@ const char *nats_client_error(const struct nats_client *c)
     return c->why;
 }
 
-struct nats_client *nats_client_new(const struct nats_client_config *config)
+struct nats_client *nats_client_new(const struct nats_client_config *config, struct error *error)
 {
+    natsOptions *tried = nats_settings_new(config->options, config->name, error);
+    if (!tried)
+        return NULL;
+    natsOptions_Destroy(tried);
     struct nats_client *c = mem_zalloc(sizeof *c);
     c->config = *config;
     c->stuck = evtimer_new(config->base, on_stuck, c);
@@ -132,8 +150,10 @@ struct nats_client *nats_client_new(const struct nats_client_config *config)
     if (c->notify)
         c->thread = work_thread_new(&(struct work_thread_config){
             .run = run, .ctx = c, .notify = loop_notify_wake, .notify_arg = c->notify});
-    if (!c->thread)
+    if (!c->thread) {
+        error_set(error, -1, "thread: %s", strerror(errno));
         nats_client_free(&c);
+    }
     return c;
 }
 
@@ -142,7 +162,7 @@ void nats_client_free(struct nats_client **cc)
     struct nats_client *c = *cc;
     if (!c)
         return;
-    usec_t end = clock_monotonic() + STOP_TIMEOUTS * c->config.timeout;
+    usec_t end = clock_monotonic() + STOP_TIMEOUTS * nats_client_timeout(c);
     while (c->is_busy && !work_thread_done(c->thread)) {
         if (clock_monotonic() > end)
             on_stuck(-1, 0, c);
@@ -154,7 +174,6 @@ void nats_client_free(struct nats_client **cc)
         event_free(c->stuck);
     loop_notify_free(&c->notify);
     nats_client_disconnect(c);
-    natsOptions_Destroy(c->config.options);
     free(c);
     *cc = NULL;
 }

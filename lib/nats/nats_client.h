@@ -10,30 +10,28 @@
 #define MILLRACE_NATS_CLIENT_H
 
 #include "base/clock.h"
-#include "base/error.h"
-
-#include <nats/nats.h>
+#include "nats/nats_settings.h"
 
 struct event_base;
 struct nats_client;
 
 struct nats_client_config {
     struct event_base *base;
-    natsOptions *options;       /* destroyed by nats_client_free */
-    usec_t timeout;             /* of a request to the server */
-    size_t servers;             /* number of servers */
-    void (*perform)(void *arg); /* on the thread, with a connection */
-    void (*on_done)(void *arg); /* on the loop's thread; may start the next request */
+    const char *name;              /* of the connections, for the nats-servers; borrowed */
+    const struct options *options; /* NATS_OPTIONS; each connection reads their files anew; borrowed */
+    void (*perform)(void *arg);    /* on the thread, with a connection */
+    void (*on_done)(void *arg);    /* on the loop's thread; may start the next request */
     void *arg;
 };
 
-/* Returns NULL with errno if the thread cannot be started. */
-struct nats_client *nats_client_new(const struct nats_client_config *config);
+/* Returns NULL with the error if the settings are invalid, or if the thread cannot be started. */
+struct nats_client *nats_client_new(const struct nats_client_config *config, struct error *error);
 /* Waits for the request in progress, or ends the process as in 2. */
 void nats_client_free(struct nats_client **c);
 /* Call only while no request is in progress. */
 void nats_client_start(struct nats_client *c);
 
+usec_t nats_client_timeout(const struct nats_client *c); /* nats_timeout */
 natsConnection *nats_client_connection(struct nats_client *c);
 jsCtx *nats_client_js(struct nats_client *c);
 uint64_t nats_client_number(const struct nats_client *c); /* of the connection; each connection has another */

@@ -7,7 +7,6 @@
 #include "stream/publisher.h"
 #include "streams/nats/nats_reader.h"
 
-#include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -314,22 +313,6 @@ static void register_stats(struct cell *c)
     c->batches = stats_counter(stats, "messages_read_total", NULL, "Messages read from JetStream");
 }
 
-static int start_nats(struct cell *c, struct options *o, struct error *error)
-{
-    natsOptions *options = nats_settings_new(o, "millrace nats_to_pubsub", error);
-    if (!options)
-        return EX_CONFIG;
-    c->reader.stream = options_string(o, "nats_stream");
-    c->nats = nats_client_new(&(struct nats_client_config){.base = daemon_base(c->daemon),
-        .options = options,
-        .timeout = options_int(o, "nats_timeout") * USEC_PER_MSEC,
-        .servers = nats_settings_servers(o),
-        .perform = perform,
-        .on_done = on_nats,
-        .arg = c});
-    return c->nats ? EX_OK : error_set(error, EX_OSERR, "thread: %s", strerror(errno));
-}
-
 static int start_publisher(struct cell *c, struct options *o, struct error *error)
 {
     struct http_pool_config pool = {
@@ -355,10 +338,18 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         return EX_CONFIG;
     c->copier = copier_new(partitions, clock_wall());
     int status = start_publisher(c, o, error);
-    if (status == EX_OK)
-        status = start_nats(c, o, error);
     if (status != EX_OK)
         return status;
+    c->reader.stream = options_string(o, "nats_stream");
+    c->nats = nats_client_new(&(struct nats_client_config){.base = daemon_base(d),
+                                  .name = "millrace nats_to_pubsub",
+                                  .options = o,
+                                  .perform = perform,
+                                  .on_done = on_nats,
+                                  .arg = c},
+        error);
+    if (!c->nats)
+        return EX_CONFIG;
     register_stats(c);
     c->timer = evtimer_new(daemon_base(d), on_timer, c);
     set_timer(c, 0);
