@@ -39,6 +39,8 @@ struct cell {
     bool has_run;              /* `run` is not stored yet */
     usec_t asked_at, found_at; /* 0: pubsub was not asked yet, the subjects are not listed yet */
     usec_t reported_at;
+    size_t n_waiting; /* queues that waited then */
+    bool is_failing;  /* the latest request failed */
     struct copy_step step;
     struct publisher_run run;
     struct backoff backoff;
@@ -120,7 +122,10 @@ static void report(struct cell *c)
     if (now - c->reported_at < USEC_PER_SEC)
         return;
     c->reported_at = now;
-    (void)copier_waiting(c->copier, &why);
+    size_t n = copier_waiting(c->copier, &why);
+    if (n > c->n_waiting)
+        log_warn("a queue waits", LOG_S("error", why));
+    c->n_waiting = n;
     daemon_set_notice(c->daemon, OF_HOLE, NOTICE_REFUSING,
         "if messages are missing, wait for twice settle_after: the relay publishes again what JetStream has "
         "lost",
@@ -153,6 +158,9 @@ static void request_failed(struct cell *c, const char *of, const char *why)
         daemon_set_notice(c->daemon, of, NOTICE_REFUSING, PEER_REMEDY, text);
     else
         daemon_set_not_ready(c->daemon, NOTICE_RECOVERING, PEER_REMEDY, text);
+    if (!c->is_failing)
+        log_warn("waiting", LOG_S("error", text));
+    c->is_failing = true;
     request_done(c, backoff_failed(&c->backoff));
 }
 
@@ -160,6 +168,7 @@ static void set_up(struct cell *c, const char *of)
 {
     daemon_set_notice(c->daemon, of, NOTICE_REFUSING, NULL, NULL);
     backoff_succeeded(&c->backoff);
+    c->is_failing = false;
 }
 
 /* On the thread of nats_client. */
@@ -224,9 +233,10 @@ static void begin_again(struct cell *c, const char *why)
 static void on_outcome(const struct publisher_outcome *o, void *arg)
 {
     struct cell *c = arg;
-    bool is_refused = o->result == PUBLISHER_REFUSED ||
-                      (o->result == PUBLISHER_FAILED && (o->status == 409 || o->status == 413));
-    if (o->result == PUBLISHER_FAILED && !is_refused) {
+    bool is_failed = o->result == PUBLISHER_FAILED;
+    bool is_refused =
+        o->result == PUBLISHER_REFUSED || (is_failed && c->has_run && (o->status == 409 || o->status == 413));
+    if (is_failed && !is_refused) {
         request_failed(c, OF_PUBSUB, o->why);
         return;
     }
