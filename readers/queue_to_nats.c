@@ -10,8 +10,6 @@
 #include <sysexits.h>
 #include <zlib.h>
 
-#define STREAM_NAME_MAX 48 /* so that the names of the subjects and of the reader fit */
-
 struct relay {
     struct daemon *daemon;
     struct reader_program *program;
@@ -65,11 +63,9 @@ static int check(struct options *o, struct error *error)
 {
     const char *stream = options_string(o, "stream");
     char reader[NAME_LEN_MAX + 1];
-    if (reader_program_check_relay(o, error) != 0 || nats_settings_check(o, error) != 0)
+    if (reader_program_check_relay(o, error) != 0 || nats_settings_check(o, error) != 0 ||
+        nats_settings_check_stream(o, "stream", error) != 0)
         return -1;
-    if (strlen(stream) > STREAM_NAME_MAX || strchr(stream, '.'))
-        return options_refuse(
-            o, "stream", error, "not a name of JetStream: [A-Za-z0-9_-]{1,%d}", STREAM_NAME_MAX);
     if (options_int(o, "max_age") < options_int(o, "settle_after"))
         return options_refuse(o, "max_age", error, "shorter than settle_after");
     /* The queue stays followed while messages are unsettled. So it refuses a relay to another stream. */

@@ -11,6 +11,7 @@
 
 #define SEPARATORS " ,\t"
 #define SERVERS_MAX 64
+#define STREAM_NAME_MAX 48 /* a reader's name at a queue ends in it, and a subject begins with it */
 #define SECRET_MAX ((size_t)64 << 10) /* bytes of a file */
 
 static const char *const logins[] = {"nats_user", "nats_token_file", "nats_nkey", "nats_creds_file"};
@@ -78,6 +79,14 @@ int nats_settings_check(const struct options *o, struct error *error)
         if (options_text(o, files[i]) && access(options_text(o, files[i]), R_OK) != 0)
             return options_refuse(o, files[i], error, "%s: %s", options_text(o, files[i]), strerror(errno));
     return check_secrets(o, error) != 0 ? -1 : check_servers(o, error);
+}
+
+int nats_settings_check_stream(const struct options *o, const char *option, struct error *error)
+{
+    const char *stream = options_string(o, option);
+    if (bytes_is_name(bytes_str(stream)) && strlen(stream) <= STREAM_NAME_MAX && !strchr(stream, '.'))
+        return 0;
+    return options_refuse(o, option, error, "not a name of JetStream: [A-Za-z0-9_-]{1,%d}", STREAM_NAME_MAX);
 }
 
 size_t nats_settings_servers(const struct options *o)

@@ -30,6 +30,8 @@
 
 /* Checks NATS_OPTIONS. Returns 0, or -1 with the error. */
 int nats_settings_check(const struct options *o, struct error *error);
+/* Checks that the option is a name of a JetStream stream. */
+int nats_settings_check_stream(const struct options *o, const char *option, struct error *error);
 size_t nats_settings_servers(const struct options *o); /* number of addresses in nats_url */
 /* Returns the options of a connection, which the caller destroys, or NULL with the error. Reads the files. */
 natsOptions *nats_settings_new(const struct options *o, const char *name, struct error *error);

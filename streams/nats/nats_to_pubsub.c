@@ -16,7 +16,6 @@
 #define POLL (100 * USEC_PER_MSEC) /* between two looks at queues without new messages */
 #define ASK_EVERY USEC_PER_SEC     /* an idle cell looks whether pubsub has restarted */
 #define FIND_EVERY USEC_PER_SEC    /* a cell looks for new queues */
-#define STREAM_NAME_MAX 48         /* as in queue_to_nats */
 #define PUBLISH_TIMEOUT (5 * USEC_PER_SEC)
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)
@@ -98,13 +97,9 @@ static int check(struct options *o, struct error *error)
     if (options_check_name(o, "stream", error) != 0 ||
         options_inherit(o, "nats_stream", options_string(o, "stream"), "stream", error) != 0 ||
         read_partitions(o, &partitions, error) != 0 || nats_settings_check(o, error) != 0 ||
-        peer_check(o, "pubsub", error) != 0)
+        nats_settings_check_stream(o, "nats_stream", error) != 0)
         return -1;
-    const char *nats = options_string(o, "nats_stream");
-    if (!bytes_is_name(bytes_str(nats)) || strlen(nats) > STREAM_NAME_MAX || strchr(nats, '.'))
-        return options_refuse(
-            o, "nats_stream", error, "not a name of JetStream: [A-Za-z0-9_-]{1,%d}", STREAM_NAME_MAX);
-    return 0;
+    return peer_check(o, "pubsub", error);
 }
 
 static void set_timer(struct cell *c, usec_t wait)
