@@ -37,6 +37,7 @@ struct copier {
     struct name_table by_id;
     char foreign[NATS_SUBJECT_MAX + 80]; /* why a subject of the stream is refused; "": there is none */
     struct copy_stream stream;
+    uint64_t end; /* the stream's last sequence at the look before, which a replica that lags has, too */
     struct queue *queue; /* of the step in progress; NULL: none */
     /* The outcome of a read. */
     struct publisher_run run;
@@ -87,6 +88,7 @@ void copier_see(struct copier *c, const struct copy_stream *stream)
 {
     bool is_other = stream->created != c->stream.created && c->stream.created != 0;
     bool is_doubtful = stream->connection != c->stream.connection || stream->last < c->stream.last;
+    c->end = is_other || is_doubtful ? 0 : c->stream.last;
     c->stream = *stream;
     for (size_t i = 0; i < c->n; i++) {
         struct queue *q = c->queues[i];
@@ -296,7 +298,7 @@ void copier_read(struct copier *c, const struct copy_read *read)
     if (q->hole_end > 0 && read->n == 0 && read->is_end)
         search_ended(c);
     else if (read->is_end && n == read->n && q->hole_end == 0)
-        c->at = c->stream.last > c->at ? c->stream.last : c->at;
+        c->at = c->end > c->at ? c->end : c->at;
     if (q->hole_end == 0 && n == read->n && (n > 0 || read->is_end))
         q->copied_until = read->is_end ? read->began : c->place.time;
 }

@@ -377,6 +377,7 @@ static void a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream(void **st
     struct publisher_run run;
     struct copier *c = copier_at_message_11();
     copier_see(c, &(struct copy_stream){.first = 1, .last = 99, .created = 1, .connection = 1});
+    copier_see(c, &(struct copy_stream){.first = 1, .last = 120, .created = 1, .connection = 1});
     assert_int_equal(copier_next(c).after, 11);
     copier_read(c, &(struct copy_read){.is_end = true});
     assert_false(copier_run(c, &run));
