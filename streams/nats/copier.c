@@ -138,7 +138,7 @@ struct copy_step copier_next(struct copier *c)
         return (struct copy_step){.action = COPY_IDLE};
     }
     return (struct copy_step){
-        .action = q->has_mark ? COPY_READ : COPY_ASK, .queue_id = q->id, .after = q->at};
+        .action = q->has_mark ? COPY_READ : COPY_ASK, .queue_id = q->id, .after = q->at, .place = q->place};
 }
 
 static void set_opening(char out[OPENING_TEXT], struct bytes opening)
