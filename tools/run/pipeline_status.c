@@ -601,8 +601,9 @@ static bool is_of_disk(const struct pipeline_status *s, const struct status_prob
  * text. */
 static enum status_level fold_disk(struct pipeline_status *s, dev_t device, struct buf *text)
 {
-    static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay", "publishes",
-        "the storage of counts", "sortdb", "updates of marks", "queries", "compactions"};
+    static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay",
+        "the copies from JetStream", "publishes", "the storage of counts", "sortdb", "updates of marks",
+        "queries", "compactions"};
     enum status_level level = STATUS_FINE;
     size_t kept = 0, before = PIPELINE_DAEMONS;
     for (size_t i = 0; i < s->n_problems; i++) {
