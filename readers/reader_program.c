@@ -203,11 +203,15 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
         from = copy.acked_below ? copy.acked_below : 1;
         buf_printf(out,
             "the mark of queue %s in stream %s is at id %" PRIu64
-            ", ahead of the queue, whose next id is %" PRIu64
-            ". Another program has raised the mark (millrace producers shows it). To publish the messages "
-            "from id "
-            "%" PRIu64 " on, which were not settled, ",
-            copy.queue_id, stream, copy.mark_id, copy.differs_from, from);
+            ", ahead of the queue, whose next id is %" PRIu64 ". Another program has raised the mark. ",
+            copy.queue_id, stream, copy.mark_id, copy.differs_from);
+        if (!p->may_lose) {
+            char *options = daemon_tool_options(p->daemon, peer_url(daemon_options(p->daemon), "pubsub"));
+            buf_printf(out, "To look at the mark, run: millrace producers --stream=%s --producer=%s%s. ",
+                stream, copy.queue_id, options);
+            free(options);
+        }
+        buf_printf(out, "To publish the messages from id %" PRIu64 " on, which were not settled, ", from);
     } else {
         buf_printf(out,
             "the queue is an old copy: stream %s already has messages up to id %" PRIu64
