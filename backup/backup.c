@@ -364,8 +364,8 @@ static void describe(struct backup *b)
     struct backup_manifest *m = &b->manifest;
     const struct journals *kinds[2] = {&b->queues, &b->streams};
     m->made = (uint64_t)(clock_wall() / USEC_PER_SEC);
-    m->generation = b->counts.generation;
-    m->through = b->counts.through;
+    m->generation = b->counts.archived.generation;
+    m->through = b->counts.archived.through;
     m->first_slice = b->counts.slices.first;
     m->last_slice = b->counts.slices.last;
     m->journals = mem_zalloc((b->queues.n + b->streams.n + 1) * sizeof *m->journals);
@@ -461,6 +461,8 @@ static enum backup_result write_files(struct backup *b)
     for (size_t p = 0; p < BACKUP_PLACES; p++) {
         for (size_t i = 0; i < files[p].n && r == BACKUP_OK; i++)
             r = take_file(b, p, &files[p].files[i]);
+        if (r == BACKUP_OK && p == BACKUP_ARCHIVE)
+            r = counts_copy_verify_archive(&b->counts, &files[p], b->error);
         tree_list_free(&files[p]);
     }
     return r;

@@ -1,8 +1,6 @@
 #include "backup/counts_copy.h"
 
-#include "backup/file_tree.h"
 #include "base/io.h"
-#include "counts/manifest.h"
 #include "counts/slice_copy.h"
 
 #include <dirent.h>
@@ -10,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,18 +42,14 @@ static bool is_there(const char *path)
 
 static enum backup_result copy_archive(struct counts_copy *c, struct error *error)
 {
-    struct manifest m;
     char name[MANIFEST_NAME_TEXT];
     struct error why;
-    enum manifest_result found = manifest_read_current(c->archive, &m, &why);
+    enum manifest_result found = manifest_read_current(c->archive, &c->archived, &why);
     if (found == MANIFEST_ABSENT)
         return BACKUP_OK;
     if (found != MANIFEST_OK)
         return error_set(error, found == MANIFEST_BAD ? BACKUP_DAMAGED : BACKUP_FAILED, "%s", why.text);
-    c->generation = m.generation;
-    c->through = m.through;
-    manifest_free(&m);
-    manifest_directory_name(c->generation, name);
+    manifest_directory_name(c->archived.generation, name);
     char *from = tree_path(c->archive, name), *to = tree_path(c->archive_stage, name);
     char *current = tree_path(c->archive_stage, "current"), *manifest = tree_path(to, "manifest.json");
     enum backup_result r = link_files(from, to, NULL, error);
@@ -81,11 +76,11 @@ static int slice_failed(const struct error *why, struct error *error)
 /* Finds the slices after the archive. */
 static enum backup_result find_slices(struct counts_copy *c, const char *dir, struct error *error)
 {
-    if (slice_files_find(dir, c->through, &c->slices) != 0)
+    if (slice_files_find(dir, c->archived.through, &c->slices) != 0)
         return errno == ENOENT ? BACKUP_OK : backup_fail_errno(error, dir);
-    return c->slices.first > c->through + 1
+    return c->slices.first > c->archived.through + 1
                ? error_set(error, BACKUP_CHANGED, "slice %" PRIu64 " is neither in %.300s nor in the archive",
-                     c->through + 1, dir)
+                     c->archived.through + 1, dir)
                : BACKUP_OK;
 }
 
@@ -157,13 +152,22 @@ static enum backup_result copy_aggregator(struct counts_copy *c, struct error *e
 enum backup_result counts_copy(struct counts_copy *c, struct error *error)
 {
     enum backup_result r = BACKUP_OK;
-    c->generation = c->through = 0;
+    manifest_free(&c->archived);
     c->slices = (struct slice_range){0};
     if (c->archive)
         r = copy_archive(c, error);
     if (r == BACKUP_OK && c->aggregator)
         r = copy_aggregator(c, error);
     return r;
+}
+
+/* Replaces the path of the staged slice at the beginning of the error by the path of the aggregator's slice, because
+ * a failed backup removes its stages. */
+static void name_source(const struct counts_copy *c, const char *staged, struct error *why)
+{
+    size_t n = strlen(staged);
+    if (strncmp(why->text, staged, n) == 0)
+        error_set(why, why->code, "%.600s/slices%s%s", c->aggregator, strrchr(staged, '/'), why->text + n);
 }
 
 enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error)
@@ -175,6 +179,8 @@ enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error
         char *path = slice_path(stage, n);
         slice_state_free(&c->state);
         r = slice_verify(path, NULL, NULL, &c->state, &why);
+        if (r != SLICE_OK)
+            name_source(c, path, &why);
         free(path);
     }
     free(stage);
@@ -183,7 +189,41 @@ enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error
     return r == SLICE_OK ? BACKUP_OK : slice_failed(&why, error);
 }
 
+static enum backup_result verify_file(const struct counts_copy *c, const struct manifest_file *expected,
+    const struct tree_list *files, struct error *error)
+{
+    char generation[MANIFEST_NAME_TEXT];
+    manifest_directory_name(c->archived.generation, generation);
+    char *path = tree_path(generation, expected->name);
+    const struct tree_file *f = NULL;
+    for (size_t i = 0; i < files->n && !f; i++)
+        f = strcmp(files->files[i].path, path) == 0 ? &files->files[i] : NULL;
+    bool is_intact = f && f->bytes == expected->bytes && f->xxh3 == expected->xxh3;
+    enum backup_result r =
+        is_intact ? BACKUP_OK
+                  : error_set(error, BACKUP_DAMAGED,
+                        "%.600s/%s is damaged or missing (its checksum does not match the manifest); restore "
+                        "the file from an earlier backup",
+                        c->archive, path);
+    free(path);
+    return r;
+}
+
+enum backup_result counts_copy_verify_archive(
+    const struct counts_copy *c, const struct tree_list *files, struct error *error)
+{
+    enum backup_result r = BACKUP_OK;
+    for (int kind = 0; kind < MANIFEST_KINDS; kind++) {
+        const struct manifest_file *expected = manifest_files(&c->archived, (enum manifest_kind)kind);
+        for (uint32_t i = 0; expected && i < c->archived.shards && r == BACKUP_OK; i++)
+            if (expected[i].name[0] != '\0')
+                r = verify_file(c, &expected[i], files, error);
+    }
+    return r;
+}
+
 void counts_copy_free(struct counts_copy *c)
 {
+    manifest_free(&c->archived);
     slice_state_free(&c->state);
 }

@@ -11,7 +11,8 @@
 #ifndef MILLRACE_COUNTS_COPY_H
 #define MILLRACE_COUNTS_COPY_H
 
-#include "backup/backup_result.h"
+#include "backup/file_tree.h"
+#include "counts/manifest.h"
 #include "counts/slice_files.h"
 #include "counts/slice_state.h"
 
@@ -20,15 +21,19 @@ struct counts_copy {
     const char *archive_stage, *aggregator_stage; /* directories to create for the copies */
     void (*meanwhile)(void *arg); /* called several times per second while a slice is being copied */
     void *arg;
-    uint64_t generation, through; /* number and last slice of the archive's generation */
-    struct slice_range slices;    /* the slices after the archive */
-    struct slice_state state;     /* cursors and other data of the newest slice */
+    struct manifest archived;  /* of the archive's generation; its numbers are 0 without an archive */
+    struct slice_range slices; /* the slices after the archive */
+    struct slice_state state;  /* cursors and other data of the newest slice */
 };
 
 /* Makes the copies. After BACKUP_CHANGED, the caller may remove the stages and call counts_copy again. */
 enum backup_result counts_copy(struct counts_copy *c, struct error *error);
 /* Verifies the staged slices by reading every count, and sets c->state. */
 enum backup_result counts_copy_verify(struct counts_copy *c, struct error *error);
+/* Compares the checksums of the files of the archive's stage with the manifest of the generation. `files` has each file
+ * of the stage, with its checksum. */
+enum backup_result counts_copy_verify_archive(
+    const struct counts_copy *c, const struct tree_list *files, struct error *error);
 void counts_copy_free(struct counts_copy *c);
 
 #endif

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ID_DIGITS (JOURNAL_ID_TEXT - 1)
 
@@ -152,8 +153,8 @@ static void on_event(const struct inspect_event *e, void *arg)
     case INSPECT_MISSING:
     case INSPECT_LOST:
         s->result = error_set(s->error, BACKUP_DAMAGED,
-            "%.600s is damaged at byte %" PRIu64 "; run `millrace journal check %.200s`", e->path,
-            e->position, s->copy->source);
+            "%.600s%.60s is damaged at byte %" PRIu64 "; run `millrace journal check %.200s`",
+            s->copy->source, strrchr(e->path, '/'), e->position, s->copy->source);
         break;
     }
 }

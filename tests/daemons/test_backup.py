@@ -382,7 +382,9 @@ class Stopped(BackupTest):
     def test_a_damaged_pipeline_is_named(self):
         newest = sorted(glob.glob(self.path("data", "pubsub", "streams", "clicks", "*.seg")))[0]
         self.flip(newest, 400)
-        self.assertIn("millrace journal check", self.backup(self.path("b"), self.stopped, status=65))
+        said = self.backup(self.path("b"), self.stopped, status=65)
+        self.assertIn(newest + " is damaged at byte", said)
+        self.assertIn("millrace journal check", said)
         self.flip(newest, 400)
         slice_path = glob.glob(self.path("data", "aggregator", "slices", "*.db"))[0]
         for place in re.finditer(b"c00001", harness.read_file(slice_path)):  # the first ones may be of runs that were merged
@@ -393,7 +395,18 @@ class Stopped(BackupTest):
                 break
             shutil.rmtree(self.path("b"))
         self.assertEqual(done.returncode, 65, done)
-        self.assertRegex(done.stderr, rb"run \d+, block \d+: ")
+        self.assertRegex(done.stderr, re.escape(slice_path).encode() + rb": run \d+, block \d+: ")
+        self.backup(self.path("b"), self.stopped)
+
+    def test_a_damaged_archive_is_named(self):
+        path, = glob.glob(self.path("data", "archive", "0*", "shard-0-of-1.csv"))
+        text = harness.read_file(path)
+        with open(path, "ab") as f:
+            f.write(b"x")
+        self.assertIn(path, self.backup(self.path("b"), self.stopped, status=65))
+        os.unlink(path)
+        self.assertIn(path, self.backup(self.path("b"), self.stopped, status=65))
+        self.write(path, text)
         self.backup(self.path("b"), self.stopped)
 
     def test_the_log_of_a_killed_aggregator_stays(self):
