@@ -93,11 +93,12 @@ static void on_change(void *arg)
         snprintf(v->trouble, sizeof v->trouble, "%s", trouble);
         tool_fail(0, "%s", trouble);
     }
+    bool follows = options_bool(v->o, "follow");
     if (refused)
         v->status = EX_DATAERR;
-    else if (v->config->is_once)
+    else if (v->config->is_once || !follows)
         v->status = trouble ? EX_TEMPFAIL : EX_OK;
-    if (refused || (!options_bool(v->o, "follow") && stream_client_is_caught_up(v->stream)))
+    if (refused || (!follows && (trouble || stream_client_is_caught_up(v->stream))))
         stream_view_end(v);
 }
 

@@ -389,7 +389,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     struct stream_client *c = arg;
     int status = result == HTTP_CLIENT_OK ? reply->status : 0;
     bool begins = c->cursor.id[0] == '\0';
-    char text[128];
+    char text[400];
     c->call = NULL;
     line_splitter_reset(&c->lines);
     if (c->stopped)
@@ -422,10 +422,14 @@ static void on_done(enum http_client_result result, const struct http_reply_view
     } else if (status == 416) {
         refuse(c, "the stream ends before the cursor: it is an old copy");
     } else {
+        struct json_doc *doc = result == HTTP_CLIENT_OK ? json_doc_parse(reply->body) : NULL;
+        struct bytes detail = json_doc_text(doc, "/detail");
         if (result == HTTP_CLIENT_OK)
-            snprintf(text, sizeof text, "pubsub answered %d", status);
+            snprintf(text, sizeof text, "pubsub answered %d%s%.*s", status, detail.len > 0 ? ": " : "",
+                (int)detail.len, detail.len > 0 ? detail.ptr : "");
         else
             snprintf(text, sizeof text, "pubsub: %s", http_client_strerror(result));
+        json_doc_free(&doc);
         set_trouble(c, false, text);
         ask_after(c, backoff_failed(&c->backoff));
     }

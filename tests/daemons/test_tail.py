@@ -1,4 +1,5 @@
 """millrace tail and top: a stream as a person looks at it, with conditions, fields and hostile lines."""
+import glob
 import os
 import pty
 import re
@@ -35,6 +36,12 @@ class Tail(PubsubTest):
         offset = len(LINES[0]) + 1
         self.assertEqual(self.view("tail", "--from=-2", "--follow=false").stdout.splitlines(), LINES[-2:])
         self.assertEqual(self.view("tail", "--from=%d" % offset, "--count=1").stdout.strip(), LINES[1])
+
+    def test_a_damaged_stream(self):
+        path, = glob.glob(self.path("p", "streams", "clicks", "*.seg"))
+        harness.flip(path, harness.read_file(path).index(LINES[0]) + 1)
+        done = self.view("tail", "--from=earliest", "--follow=false", expect=75)
+        self.assertIn(os.path.basename(path).encode() + b": damaged at byte", done.stderr)
 
     def test_conditions(self):
         self.assertEqual(self.tail("--if=l=a"), [LINES[0], LINES[3]])
