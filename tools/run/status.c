@@ -162,7 +162,11 @@ static void print_rejects(const struct pipeline_status *s)
     if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
-    printf("last minute     %" PRIu64 " counted, %" PRIu64 " rejected", counted, rejected);
+    double uptime = json_doc_number(d, "/uptime_seconds");
+    char time[24] = "minute";
+    if (uptime < 60) /* since its start, the aggregator counts anew */
+        snprintf(time, sizeof time, "%.0f s", uptime);
+    printf("last %-11s%" PRIu64 " counted, %" PRIu64 " rejected", time, counted, rejected);
     for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons"); i++) {
         uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);
