@@ -6,9 +6,11 @@
 #include "counts/set_text.h"
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -178,10 +180,13 @@ static int search_archive(struct grep *g, const char *archive)
 {
     struct error error = {0};
     char *current = mem_printf("%s/current", archive);
-    bool is_there = access(current, F_OK) == 0;
+    int why = access(current, F_OK) == 0 ? 0 : errno;
     free(current);
-    if (!is_there)
+    if (why == ENOENT && access(archive, F_OK) == 0)
         return tool_fail(EX_NOINPUT, "no archive in %s; `millrace compact` creates the archive", archive);
+    if (why != 0)
+        return tool_fail(EX_NOINPUT, "%s: %s%s", archive, strerror(why),
+            why == ENOENT ? "; name the directory of the pipeline: --config=FILE or --data-dir=DIR" : "");
     const struct generation_source source = {.archive = archive, .separator = RECORD_SEPARATOR};
     enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, &error);
     if (opened != SORTED_FILE_OK)

@@ -1,4 +1,5 @@
 """millrace grep: the records of keys that contain a text, with texts in place of hashes, against a model over the archive's lines."""
+import os
 import re
 
 import harness
@@ -84,7 +85,10 @@ class Grep(harness.MillraceTest):
         self.grep("a", "b", expect=64)
         done = self.run_program("millrace", "grep", "--data-dir=" + self.path("none"), "user")
         self.assertEqual(done.returncode, 66, done)
-        self.assertIn(self.path("none").encode(), done.stderr)
+        self.assertIn(self.path("none", "archive").encode() + b": No such file", done.stderr)
+        os.mkdir(self.path("empty"))
+        done = self.run_program("millrace", "grep", "--archive=" + self.path("empty"), "user")
+        self.assertEqual((done.returncode, b"`millrace compact` creates" in done.stderr), (66, True), done)
         shard = self.path("data", "archive", "current", "shard-1-of-3.csv")
         harness.flip(shard, 10)
         self.grep("user", expect=65)
