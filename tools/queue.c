@@ -43,9 +43,9 @@ struct queue_tool {
     char *token;
 };
 
-/* Returns the reply of status 200, or NULL after printing the error. */
-static struct json_doc *ask(
-    const struct queue_tool *t, const char *method, const char *target, struct bytes body)
+/* Returns the reply of status 200, or NULL after printing the error. Sets *exit_status after an error. */
+static struct json_doc *ask_for(
+    const struct queue_tool *t, const char *method, const char *target, struct bytes body, int *exit_status)
 {
     struct buf reply = {0};
     const char *why;
@@ -57,9 +57,18 @@ static struct json_doc *ask(
         return doc;
     struct bytes detail =
         doc ? json_doc_text(doc, "/detail") : bytes_str(status ? "no answer of simplequeue" : why);
-    tool_fail(EX_TEMPFAIL, "%s: %.*s", t->url, (int)detail.len, detail.len ? detail.ptr : "");
+    bool is_refused = body.len > 0 && (status == 400 || status == 413);
+    *exit_status = tool_fail(is_refused ? EX_DATAERR : EX_TEMPFAIL, "%s: %.*s", t->url, (int)detail.len,
+        detail.len ? detail.ptr : "");
     json_doc_free(&doc);
     return NULL;
+}
+
+static struct json_doc *ask(
+    const struct queue_tool *t, const char *method, const char *target, struct bytes body)
+{
+    int ignored;
+    return ask_for(t, method, target, body, &ignored);
 }
 
 static struct json_doc *ask_dead(const struct queue_tool *t, uint64_t from, unsigned items)
@@ -149,10 +158,9 @@ static int change(const struct queue_tool *t, const char *ids, const char *metho
     char *target = mem_printf("%s?queue=%s&id=%s", path, t->queue, range), *member = mem_printf("/%s", verb);
     int status = EX_OK;
     while (n > 0 && status == EX_OK) {
-        struct json_doc *doc = ask(t, method, target, body);
+        struct json_doc *doc = ask_for(t, method, target, body, &status);
         n = json_doc_number(doc, "%s", member);
         all += n;
-        status = doc ? EX_OK : EX_TEMPFAIL;
         json_doc_free(&doc);
     }
     if (all > 0)

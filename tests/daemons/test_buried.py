@@ -135,6 +135,14 @@ class Tool(RelayTest):
         self.assertEqual(self.queue_numbers()["buried"], 0)
         self.assertEqual(self.queue_tool(), "")
 
+    def test_a_refused_edit(self):
+        queue = self.start("simplequeue", "--data-dir=" + self.path("q"), "--sync=never", "--lines", listen=self.queue_url)
+        queue.post("/put", b"one")
+        lease = queue.get("/reserve").headers["X-Millrace-Lease"]
+        self.assertEqual(queue.post("/bury?id=1&lease=" + lease, b"").status, 200)
+        self.assertIn("line feed", self.queue_tool("edit", "1", stdin=None, input=b"a\nb\n", status=65))
+        self.assertIn('"one"', self.queue_tool())
+
     def test_the_editor(self):
         self.with_buried(b"a\nb")
         script = self.write("editor", 'tr "\\n" " " < "$1" > new && cat new > "$1"\n')
