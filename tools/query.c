@@ -235,11 +235,13 @@ static int print_answer(const struct ask *a, const struct buf *body)
     return EX_OK;
 }
 
-static int print_problem(int status, const struct buf *body)
+static int print_problem(const char *url, int status, const struct buf *body)
 {
     struct json_doc *d = json_doc_parse(buf_bytes(body));
     struct bytes detail = json_doc_text(d, "/detail"), hint = json_doc_text(d, "/hint");
     fprintf(stderr, "millrace query: %d", status);
+    if (!d)
+        fprintf(stderr, ": the server at %s is not the API of millrace", url);
     if (detail.ptr)
         fprintf(stderr, ": %.*s", (int)detail.len, detail.ptr);
     bool has_lines = hint.ptr && memchr(hint.ptr, '\n', hint.len);
@@ -288,7 +290,7 @@ static int ask_api(struct ask *a)
     if (status == 0)
         tool_fail(exit_status, "%s: %s", a->url, why);
     else
-        exit_status = status == 200 ? print_answer(a, &body) : print_problem(status, &body);
+        exit_status = status == 200 ? print_answer(a, &body) : print_problem(a->url, status, &body);
     free(token);
     buf_free(&body);
     pipeline_close(&p);
