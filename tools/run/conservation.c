@@ -22,6 +22,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -191,10 +192,11 @@ static void read_slice(struct doctor *d, const char *path, const char *name)
         compare_sums(d, slice_reader_state(r), sums);
         add_parts(law, slice_reader_state(r));
     } else if (r || access(path, F_OK) == 0) { /* else the compactor has cleared the slice */
+        bool has_path = strncmp(error.text, path, strlen(path)) == 0;
         doctor_find(d, STATUS_DOWN, "slices",
-            "millrace restore the backup elsewhere and copy the file; see millrace help operations, \"A "
+            "`millrace restore` the backup elsewhere and copy the file; see millrace help operations, \"A "
             "damaged slice\"",
-            "%s%s%s", r ? path : "", r ? ": " : "", error.text);
+            "%s%s%s", has_path ? "" : path, has_path ? "" : ": ", error.text);
     }
     free(sums);
     if (r)
