@@ -306,11 +306,13 @@ void *reader_main(void *arg)
     }
 }
 
-void job_report_failure(const struct job *job)
+void job_report_failure(struct job *job)
 {
     struct journal *j = job->journal;
     if (job->failure[0] && !j->latched)
         memcpy(j->failure, job->failure, sizeof j->failure);
+    if (job->failure[0] && job->result == JOURNAL_DAMAGED && job->segment)
+        scrub_note_damage(job, "a read found damage");
 }
 
 void job_deliver(struct job *job)

@@ -87,6 +87,19 @@ static struct segment *choose(struct journal_set *set, usec_t now)
     return segment;
 }
 
+void scrub_note_damage(struct job *job, const char *found)
+{
+    struct scrub *s = &job->journal->set->scrub;
+    if (job->segment->damaged)
+        return;
+    job->segment->damaged = true;
+    if (s->done.damaged++ == 0) {
+        memcpy(s->damage, job->failure, sizeof s->damage);
+        s->done.damage = s->damage;
+    }
+    log_error(found, LOG_S("error", job->failure));
+}
+
 static void scrub_deliver(struct job *job)
 {
     struct journal *j = job->journal;
@@ -94,14 +107,9 @@ static void scrub_deliver(struct job *job)
     s->under_way = false;
     s->credit -= (int64_t)job->offset;
     s->done.bytes += job->offset;
-    if (job->failure[0] && !job->segment->damaged) {
-        job->segment->damaged = true;
-        if (s->done.damaged++ == 0) {
-            memcpy(s->damage, job->failure, sizeof s->damage);
-            s->done.damage = s->damage;
-        }
-        log_error("a scrub found damage", LOG_S("error", job->failure));
-    } else if (!job->failure[0] && job->result == JOURNAL_END && !job->again) {
+    if (job->failure[0]) {
+        scrub_note_damage(job, "a scrub found damage");
+    } else if (job->result == JOURNAL_END && !job->again) {
         s->done.segments++;
     }
     if (job->result != JOURNAL_OK && !job->again) {

@@ -42,6 +42,7 @@ class Tail(PubsubTest):
         harness.flip(path, harness.read_file(path).index(LINES[0]) + 1)
         done = self.view("tail", "--from=earliest", "--follow=false", expect=75)
         self.assertIn(os.path.basename(path).encode() + b": damaged at byte", done.stderr)
+        wait_until(lambda: b"damaged at byte" in request(self.url, "GET", "/health").body, "/health to name the damage")
 
     def test_conditions(self):
         self.assertEqual(self.tail("--if=l=a"), [LINES[0], LINES[3]])
