@@ -88,14 +88,16 @@ static bool add_to_runs(struct series *s, int64_t unit, int64_t n)
         if (last <= unit && (best == s->n_runs || last > s->runs[best].counts[s->runs[best].n - 1].unit))
             best = i;
     }
-    for (s->run = 0; best == s->n_runs && s->run < s->n_runs; s->run++) /* the order of a date that repeats */
-        if (run_add(&s->runs[s->run], unit, n))
+    for (size_t i = 0; best == s->n_runs && i < s->n_runs; i++) /* the order of a date that repeats */
+        if (run_add(&s->runs[i], unit, n)) {
+            s->run = i;
             return true;
-    s->run = best;
+        }
     if (best == SERIES_RUNS_MAX * (s->query->n_cells > 1 ? s->query->n_cells : 1))
         return false;
     if (best == s->n_runs)
         *ARRAY_ADD(s->runs, s->n_runs, s->runs_cap) = (struct series_run){.n = 0};
+    s->run = best;
     return run_add(&s->runs[best], unit, n);
 }
 

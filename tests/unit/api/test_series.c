@@ -104,6 +104,7 @@ static void test_hours_without_order_are_refused(void **state)
     for (int i = 0; i < 10; i++)
         ok = ok && add_hours(&s, APRIL, HOUR_SECONDS, 100);
     assert_false(ok);
+    assert_true(series_add_count(&s, APRIL + 999 * HOUR_SECONDS, 1)); /* of another cell */
     series_reset(&s);
 }
 
