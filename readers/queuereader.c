@@ -488,7 +488,8 @@ struct queuereader_old_copy queuereader_old_copy(const struct queuereader *qr)
     struct queuereader_old_copy copy = qr->old_copy;
     copy.queue_id = plan_queue_id(qr->plan);
     copy.mark_id = plan_mark(qr->plan);
-    copy.is_ahead = plan_opening(qr->plan)[0] == '\0';
+    copy.opening = plan_opening(qr->plan);
+    copy.is_ahead = copy.opening[0] == '\0';
     copy.began = qr->began;
     copy.openings = qr->openings.ptr;
     return copy;

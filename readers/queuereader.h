@@ -129,6 +129,7 @@ const char *queuereader_trouble(const struct queuereader *qr);
 struct queuereader_old_copy {
     const char *queue_id;
     uint64_t mark_id, differs_from;
+    const char *opening;  /* of message mark_id - 1; "": unknown */
     uint64_t acked_below; /* messages before this id were settled for the destination */
     bool is_certain;      /* false: differs_from was found by comparing times */
     bool is_ahead;        /* differs_from is the queue's next id: another program has raised the mark */

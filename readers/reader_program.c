@@ -174,21 +174,21 @@ static void warn_unacknowledged(struct reader_program *p)
 
 /* Writes how the operator continues with the messages from id `from` on. */
 static void describe_way_on(
-    const struct reader_program *p, const char *queue_id, uint64_t from, struct buf *out)
+    const struct reader_program *p, const struct queuereader_old_copy *copy, uint64_t from, struct buf *out)
 {
     struct options *o = daemon_options(p->daemon);
     if (p->may_lose) {
         char *options = daemon_tool_options(p->daemon, peer_url(o, "simplequeue"));
         buf_printf(out,
-            "run: millrace queue settle %" PRIu64
-            " --queue=%s%s; then start simplequeue once with --restored%c",
-            from, options_string(o, "queue"), options, '\0');
+            "run: millrace queue settle %" PRIu64 " --mark=%" PRIu64 " --opening=%s --queue=%s%s; then start "
+            "simplequeue once with --restored%c",
+            from, copy->mark_id, copy->opening, options_string(o, "queue"), options, '\0');
         free(options);
         return;
     }
     char *options = daemon_tool_options(p->daemon, peer_url(o, "pubsub"));
     buf_printf(out, "run: millrace producers --stream=%s --set=%s --mark=%" PRIu64 "%s%c",
-        options_string(o, "stream"), queue_id, from, options, '\0');
+        options_string(o, "stream"), copy->queue_id, from, options, '\0');
     free(options);
 }
 
@@ -226,7 +226,7 @@ static void describe_old_copy(const struct reader_program *p, struct buf *out)
                 copy.openings);
         buf_append_str(out, "To publish them, ");
     }
-    describe_way_on(p, copy.queue_id, from, out);
+    describe_way_on(p, &copy, from, out);
 }
 
 /* Writes the ids of the missing messages, and the command with which the operator continues without these messages. */

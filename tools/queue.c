@@ -5,6 +5,7 @@
  * the destination still refuses the message. Therefore `edit` replaces and kicks the message in one request. */
 #include "base/io.h"
 #include "base/rfc3339.h"
+#include "base/url.h"
 #include "daemon/daemon.h"
 #include "json/json_fields.h"
 #include "tools/tool.h"
@@ -29,6 +30,17 @@ static const struct option_row rows[] = {
         .help = "let another relay use the queue: run the stopped relay that follows the queue until all "
                 "that it has "
                 "published is settled"},
+    {.name = "mark",
+        .type = OPTION_INT,
+        .fallback = "0",
+        .max = INT64_MAX,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "settle: the mark that the destination has, as the relay's log says"},
+    {.name = "opening",
+        .type = OPTION_STRING,
+        .fallback = "",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "settle: the opening of the mark, as the relay's log says"},
     {.name = "url", .type = OPTION_STRING, .help = "address of simplequeue (default: the pipeline's)"},
     {.name = "token_file",
         .type = OPTION_STRING,
@@ -41,6 +53,8 @@ struct queue_tool {
     struct pipeline pipeline;
     const char *url, *queue;
     char *token;
+    int64_t mark; /* settle: the destination's mark and its opening */
+    const char *opening;
 };
 
 /* Returns the reply of status 200, or NULL after printing the error. Sets *exit_status after an error. */
@@ -295,31 +309,68 @@ static int hand_over(const struct queue_tool *t, const struct config *config, co
     return status;
 }
 
-/* Takes the follow over, marks the messages before `id` as sent to the follower, deletes them and ends the follow. */
-static int settle_as(const struct queue_tool *t, const char *follower, const char *id)
+/* Sends a READ of the follow. Returns the status, and the reply, which may be NULL. */
+static int read_as(const struct queue_tool *t, uint64_t follow, uint64_t from, uint64_t mark,
+    const char *opening, struct json_doc **out)
 {
-    struct buf reply = {0};
+    struct buf target = {0}, reply = {0};
     const char *why;
+    buf_printf(&target,
+        "/reserve?queue=%s&follow=%" PRIu64 "&items=1&from=%" PRIu64 "&settle=0&mark=%" PRIu64 "&opening=",
+        t->queue, follow, from, mark);
+    url_encode(bytes_str(opening), &target);
+    buf_append_char(&target, '\0');
+    int status = tool_request(
+        t->url, t->token, &(struct http_call_spec){.method = "GET", .target = target.ptr}, &reply, &why);
+    *out = status == 409 ? json_doc_parse(buf_bytes(&reply)) : NULL;
+    buf_free(&target);
+    buf_free(&reply);
+    return status;
+}
+
+/* Asks the queue whether the mark is that of another copy, which has the messages before `id`, too. Otherwise a message
+ * before `id` may be in no stream. Returns an exit status. */
+static int check_copy(const struct queue_tool *t, uint64_t follow, uint64_t id)
+{
+    struct json_doc *doc;
+    uint64_t from = 0;
+    int status = read_as(t, follow, id, (uint64_t)t->mark, t->opening, &doc);
+    bool is_copy = doc && bytes_equal_str(json_doc_text(doc, "/code"), "other-history") &&
+                   json_doc_u64(doc, "/differs_from", &from);
+    json_doc_free(&doc);
+    if (status == 200)
+        return tool_fail(EX_USAGE,
+            "queue %s is not an old copy: mark %" PRId64
+            " with this opening is of its own past; nothing is deleted",
+            t->queue, t->mark);
+    if (!is_copy)
+        return tool_fail(EX_TEMPFAIL, "%s: no answer to the mark; nothing is deleted", t->url);
+    if (id > from)
+        return tool_fail(
+            EX_USAGE, "from id %" PRIu64 " on, the other copy has other messages; nothing is deleted", from);
+    return EX_OK;
+}
+
+/* Takes the follow over, marks the messages before `id` as sent to the follower, deletes them and ends the follow. */
+static int settle_as(const struct queue_tool *t, const char *follower, uint64_t id)
+{
     char *target = mem_printf("/follow?queue=%s&reader=%s", t->queue, follower);
     struct json_doc *doc = ask(t, "POST", target, BYTES_NONE);
     uint64_t follow = json_doc_number(doc, "/follow");
     json_doc_free(&doc);
     free(target);
-    if (!follow)
-        return EX_TEMPFAIL;
-    target = mem_printf(
-        "/reserve?queue=%s&follow=%" PRIu64 "&items=1&from=%s&settle=0&mark=%s", t->queue, follow, id, id);
-    int status = tool_request(
-        t->url, t->token, &(struct http_call_spec){.method = "GET", .target = target}, &reply, &why);
-    buf_free(&reply);
-    free(target);
-    if (status != 200)
-        return tool_fail(EX_USAGE, "queue %s has not assigned the ids before %s", t->queue, id);
-    target = mem_printf("/unfollow?queue=%s&follow=%" PRIu64 "&settle=%s", t->queue, follow, id);
+    int status = follow ? check_copy(t, follow, id) : EX_TEMPFAIL;
+    if (status != EX_OK)
+        return status;
+    bool is_assigned = read_as(t, follow, id, id, "", &doc) == 200;
+    json_doc_free(&doc);
+    if (!is_assigned)
+        return tool_fail(EX_USAGE, "queue %s has not assigned the ids before %" PRIu64, t->queue, id);
+    target = mem_printf("/unfollow?queue=%s&follow=%" PRIu64 "&settle=%" PRIu64, t->queue, follow, id);
     doc = ask(t, "POST", target, BYTES_NONE);
     free(target);
     if (doc)
-        printf("the messages before id %s are deleted; queue %s has no follower\n", id, t->queue);
+        printf("the messages before id %" PRIu64 " are deleted; queue %s has no follower\n", id, t->queue);
     status = doc ? EX_OK : EX_TEMPFAIL;
     json_doc_free(&doc);
     return status;
@@ -330,12 +381,14 @@ static int settle(const struct queue_tool *t, const char *ids)
     uint64_t id;
     if (!bytes_to_u64(bytes_str(ids), &id) || id == 0)
         return tool_fail(EX_USAGE, "%s is not an id", ids);
+    if (t->mark == 0)
+        return tool_fail(EX_USAGE, "settle needs --mark and --opening from the log of the relay");
     char *follower = follower_of(t);
     int status = EX_TEMPFAIL;
     if (follower && !follower[0])
         status = tool_fail(EX_USAGE, "queue %s has no follower", t->queue);
     else if (follower)
-        status = settle_as(t, follower, ids);
+        status = settle_as(t, follower, id);
     free(follower);
     return status;
 }
@@ -351,7 +404,9 @@ static int queue_with(const struct options *o)
     char **words;
     size_t n = options_operands(o, &words), i = 0;
     const char *url = options_string(o, "url");
-    struct queue_tool t = {.queue = options_string(o, "queue")};
+    struct queue_tool t = {.queue = options_string(o, "queue"),
+        .mark = options_int(o, "mark"),
+        .opening = options_string(o, "opening")};
     struct error error;
     while (n > 0 && i < sizeof acts / sizeof *acts && strcmp(acts[i].name, words[0]) != 0)
         i++;
@@ -391,7 +446,8 @@ int tool_queue(int argc, char **argv)
                 "message from standard input, and kicks the message: it is delivered again.\n"
                 "`settle` ends the follow of a stopped relay, and deletes all messages before ID, which "
                 "another copy of\n"
-                "the queue has published.\n",
+                "the queue has published. The relay's log has the whole command. A queue that is not an old "
+                "copy refuses it.\n",
         .rows = {rows, NULL}};
     return tool_run(&spec, argc, argv, queue_with);
 }

@@ -71,7 +71,7 @@ class Guides(harness.MillraceTest):
              "curl -X POST \"http://127.0.0.1:8080/bury?lease=$L&id=3-9\"; {raw}"),
             ("millrace queue edit", "echo better | {raw}"),
             ("millrace queue settle", "serve 'millrace simplequeue' && curl --data-binary \"$(seq 120)\" http://127.0.0.1:8080/mput && "
-                                      "curl -X POST 'http://127.0.0.1:8080/follow?reader=relay' && {raw} | grep 'the messages before id 120 are deleted'"),
+                                      "curl -X POST 'http://127.0.0.1:8080/follow?reader=relay' && {raw} | grep 'the messages before id 121 are deleted'"),
             ("curl -X POST http://127.0.0.1:8080/erase", "serve 'millrace simplequeue --data-dir=/var/lib/erased' && curl -d a http://127.0.0.1:8080/put && {raw}"),
             ("curl http://127.0.0.1:8080/erase", "poll {}' | grep done'"),
         ], vary=("1795250082525037", "1795250082525038", "07f899744881ab7d04583373e361323f"))

@@ -287,6 +287,25 @@ class QueueToNats(NatsTest):
         self.assertEqual(relay.process.wait(harness.PATIENCE), 75)
         self.assertIn("the queue is not handed over: repeat the command", relay.log)
 
+    def test_settle_deletes_nothing_of_a_queue_that_is_not_an_old_copy(self):
+        """The messages are acknowledged, and no stream has them."""
+        self.put([b"a"])
+        relay = self.relay(self.server, "--settle-after=1h").wait_ready()
+        self.wait_stored(self.server, [b"a"])
+        head, _ = Client(self.server).batches("clicks")[-1]
+        self.server.kill9()
+        self.put([b"b", b"c"])
+        for stops in (False, True):
+            if stops:
+                relay.stop()
+            for known, text in (((), b"needs --mark and --opening"), (("--mark=2",), b"is not an old copy"),
+                                (("--mark=4",), b"is not an old copy"), (("--mark=2", "--opening=" + head["Millrace-Opening"]), b"is not an old copy")):
+                done = self.run_program("millrace", "queue", "settle", "4", *known, "--url=" + self.queue.url)
+                self.assertEqual((done.returncode, text in done.stderr, self.depth()), (64, True, 3), done)
+        self.server.start()
+        self.relay(self.server, "--settle-after=300ms").wait_ready()
+        self.wait_stored(self.server, [b"a", b"b", b"c"])
+
     def test_an_old_copy_of_the_queue_is_refused(self):
         """What the log says leads on: each event is in the stream once, under the old id or the new one."""
         self.put([b"a"])
@@ -310,6 +329,8 @@ class QueueToNats(NatsTest):
         self.assertIn("the queue is an old copy", relay.log)
         self.assertEqual(self.stored(self.server).lines, [b"a", b"b"])
         command = re.search(r"run: millrace (queue settle .*?); then start simplequeue once with --restored", relay.log).group(1)
+        beyond = self.run_program("millrace", *shlex.split(command.replace("settle 2", "settle 3")))
+        self.assertEqual((beyond.returncode, b"the other copy has other messages" in beyond.stderr, self.depth()), (64, True, 2), beyond)
         done = self.run_program("millrace", *shlex.split(command))
         self.assertEqual((done.returncode, self.depth()), (0, 1), done)
         self.queue.stop()
