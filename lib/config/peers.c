@@ -26,6 +26,12 @@ const struct peer *peer_named(const char *name)
 
 const char *peer_relay(const struct config *config)
 {
+    static const char *const relays[] = {"queue_to_nats", "queue_to_pubsub"};
+    const char *run = config_setting(config, "millrace", "run");
+    for (struct bytes word; run && bytes_next_word(&run, " ,\t", &word);)
+        for (size_t i = 0; i < sizeof relays / sizeof *relays; i++)
+            if (bytes_equal_str(word, relays[i]))
+                return relays[i];
     return config && config_section(config, "queue_to_nats", "") ? "queue_to_nats" : "queue_to_pubsub";
 }
 

@@ -68,6 +68,18 @@ class UpNats(NatsTest):
         self.assertEqual(both.process.wait(harness.PATIENCE), 78)
         self.assertIn("queue_to_pubsub also reads queue default, and a queue has one relay", both.log)
 
+    def test_a_relay_that_does_not_run_hides_nothing(self):
+        """A hand-over needs the sections of both relays, and `run` names the one that runs."""
+        self.pipeline = self.up(run="simplequeue, pubsub, queue_to_pubsub, sortdb, aggregator").wait_ready()
+        self.put([b'{"user":"a"}', b'{"user":"b"}'])
+        self.assertEqual(self.run_program("millrace", "status", "--data-dir", self.path("data"), "--wait").returncode, 0)
+
+        def compared():
+            self.shown = self.run_program("millrace", "doctor", "--data-dir", self.path("data")).stdout.decode()
+            return "queue default: ids 1 to 2: 2 accepted = 2 published" in self.shown
+        wait_until(compared, lambda: self.shown)
+        self.pipeline.interrupt()
+
 
 class UpCell(CellTest):
     def test_a_cell(self):
