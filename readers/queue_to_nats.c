@@ -66,8 +66,9 @@ static int check(struct options *o, struct error *error)
     if (reader_program_check_relay(o, error) != 0 || nats_settings_check(o, error) != 0 ||
         nats_settings_check_stream(o, "stream", error) != 0)
         return -1;
-    if (options_int(o, "max_age") < options_int(o, "settle_after"))
-        return options_refuse(o, "max_age", error, "shorter than settle_after");
+    /* Messages must be found that are older than settle_after, also some time later. */
+    if (options_int(o, "max_age") < 2 * options_int(o, "settle_after"))
+        return options_refuse(o, "max_age", error, "shorter than twice settle_after");
     /* The queue stays followed while messages are unsettled. So it refuses a relay to another stream. */
     snprintf(reader, sizeof reader, "queue_to_nats.%s", stream);
     if (options_inherit(o, "reader", reader, "queue_to_nats.STREAM", error) != 0)

@@ -49,8 +49,8 @@ static const char *unfit(const jsStreamConfig *c, const struct nats_stream *stre
         return "discard `old` with a limit of messages or bytes: set discard `new`";
     if (c->MaxAge == 0)
         return "no max_age, so that its disks fill up: set max_age";
-    if (c->MaxAge / NSEC_PER_USEC < stream->settle_after)
-        return "a max_age that is shorter than settle_after: raise max_age";
+    if (c->MaxAge / NSEC_PER_USEC < 2 * stream->settle_after)
+        return "a max_age that is shorter than twice settle_after: raise max_age";
     if (c->NoAck || c->Sealed)
         return c->NoAck ? "no_ack: unset it" : "sealed: create another stream";
     return NULL;

@@ -126,7 +126,7 @@ class QueueToNats(NatsTest):
                              ({"discard": "old", "max_msgs": 10**8}, "discard `old` with a limit"),
                              ({"storage": "memory"}, "storage `memory`"), ({"max_age": 0}, "no max_age"),
                              ({"max_msgs_per_subject": 3}, "max_msgs_per_subject"), ({"max_msg_size": 1000}, "max_msg_size below 64 KiB"),
-                             ({"max_age": 60 * 10**9}, "shorter than settle_after"), ({"no_ack": True}, "no_ack")):
+                             ({"max_age": 23 * 60 * 10**9}, "shorter than twice settle_after"), ({"no_ack": True}, "no_ack")):
             with self.subTest(text):
                 self.add_stream(**config)
                 relay = self.relay(self.server)
@@ -153,7 +153,7 @@ class QueueToNats(NatsTest):
         refused("nats_user is also set", "--nats-user=u", "--nats-password-file=/dev/null", "--nats-token-file=/dev/null")
         refused("No such file", "--nats-creds-file=" + self.path("none"))
         refused("not a name of JetStream", "--stream=a.b")
-        refused("shorter than settle_after", "--max-age=1m")
+        refused("shorter than twice settle_after", "--max-age=23m")
         ran = self.run_program("queue_to_nats", "--check-config", "--stream=views")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn(b"reader = queue_to_nats.views", ran.stdout)
