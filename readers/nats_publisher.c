@@ -20,9 +20,10 @@ struct scan {
     uint64_t mark,
         aged; /* all messages before these ids were found; `aged`: in messages older than settle_after */
     uint64_t first; /* sequence of the first message with a later message than `settled`; 0: none was found */
-    uint64_t next, last;            /* sequences: the next to read, and the subject's last */
-    int64_t last_time;              /* of the last message, in nanoseconds */
-    char opening[NAME_LEN_MAX + 1]; /* of the message before `mark` */
+    uint64_t next, last;             /* sequences: the next to read, and the subject's last */
+    int64_t last_time;               /* of the last message, in nanoseconds */
+    char consumer[NAME_LEN_MAX + 1]; /* name of the consumer that reads; "": not known */
+    char opening[NAME_LEN_MAX + 1];  /* of the message before `mark` */
 };
 
 struct nats_publisher {
@@ -109,8 +110,10 @@ static bool scan_messages(struct nats_publisher *p, natsSubscription *sub)
         jsMsgMetaData *meta = NULL;
         s = natsMsg_GetMetaData(&meta, list.Msgs[i]);
         is_read = s == NATS_OK && take_batch(p, list.Msgs[i], meta->Sequence.Stream, meta->Timestamp);
-        if (is_read)
+        if (is_read) {
             p->scan.next = meta->Sequence.Stream + 1;
+            snprintf(p->scan.consumer, sizeof p->scan.consumer, "%s", meta->Consumer);
+        }
         jsMsgMetaData_Destroy(meta);
     }
     if (s != NATS_OK)
@@ -124,6 +127,7 @@ static void scan(struct nats_publisher *p)
 {
     natsSubscription *sub = NULL;
     usec_t end = clock_monotonic() + nats_client_timeout(p->client);
+    p->scan.consumer[0] = '\0';
     natsStatus status = subscribe(p, &sub);
     if (status != NATS_OK)
         fail(p, NATS_FAILED, status, "the messages of the queue");
@@ -131,6 +135,9 @@ static void scan(struct nats_publisher *p)
     while (reads && !is_scanned(p) && clock_monotonic() < end)
         reads = scan_messages(p, sub);
     p->scan.is_unfinished = reads && !is_scanned(p);
+    /* A server keeps the consumer of a closed connection for seconds, and may limit the number of consumers. */
+    if (reads && p->scan.consumer[0])
+        (void)js_DeleteConsumer(js(p), p->config.stream.name, p->scan.consumer, NULL, NULL);
     /* nats.c before 3.6.1 uses freed memory if a message arrives while its subscription is destroyed. */
     natsConnection_Close(nats_client_connection(p->client));
     natsSubscription_Destroy(sub);

@@ -22,7 +22,8 @@ authorization { users = [
     {user: "all", password: "secret"}
     {user: "app", password: "secret", permissions: {
         publish: ["clicks.>", "$JS.API.STREAM.INFO.clicks", "$JS.API.STREAM.MSG.GET.clicks",
-                  "$JS.API.CONSUMER.CREATE.clicks", "$JS.API.CONSUMER.MSG.NEXT.clicks.*"],
+                  "$JS.API.CONSUMER.CREATE.clicks", "$JS.API.CONSUMER.MSG.NEXT.clicks.*",
+                  "$JS.API.CONSUMER.DELETE.clicks.*"],
         subscribe: ["_INBOX.>"]}}
 ] }
 """
@@ -195,16 +196,33 @@ class QueueToNats(NatsTest):
         relay = self.relay(self.server, *login).wait_ready()
         self.wait_stored(self.server, [b"a"], **ALL)
         relay.stop()
-        client = Client(self.server, **ALL)
+        self.repeat_last(MANY, **ALL)
+        self.put([b"b"])
+        relay = self.relay(self.server, *login).wait_ready()
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "b to be published", timeout=harness.LONG)
+
+    def repeat_last(self, n, **login):
+        """Publishes the headers of the last message n times."""
+        client = Client(self.server, **login)
         subject = next(iter(client.api("STREAM.INFO.clicks", subjects_filter=">")["state"]["subjects"]))
         head, _ = client.batches("clicks")[-1]
         header = "NATS/1.0\r\n%s\r\n" % "".join("%s: %s\r\n" % item for item in head.items())
         repeated = "HPUB %s %d %d\r\n%s\r\n" % (subject, len(header), len(header), header)
-        client.send(repeated.encode() * MANY)
-        wait_until(lambda: client.api("STREAM.INFO.clicks")["state"]["messages"] > MANY, "the repetitions to be stored")
+        client.send(repeated.encode() * n)
+        wait_until(lambda: client.api("STREAM.INFO.clicks")["state"]["messages"] > n, "the repetitions to be stored")
+
+    def test_a_stream_with_one_consumer(self):
+        """The scan takes several consumers, one after the other."""
+        self.add_stream(max_consumers=1)
+        self.put([b"a"])
+        options = ("--no-create", "--nats-timeout=100ms", "--settle-after=10m")
+        relay = self.relay(self.server, *options).wait_ready()
+        self.wait_stored(self.server, [b"a"])
+        relay.stop()
+        self.repeat_last(30000)
         self.put([b"b"])
-        relay = self.relay(self.server, *login).wait_ready()
-        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, "b to be published", timeout=harness.LONG)
+        relay = self.relay(self.server, *options).wait_listening()
+        wait_until(lambda: relay.stats()["messages_delivered_total"] == 1, lambda: relay.get("/health").text, timeout=harness.LONG)
 
     def private(self, name, text):
         """A file that other users may not read."""
