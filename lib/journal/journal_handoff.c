@@ -306,13 +306,26 @@ void *reader_main(void *arg)
     }
 }
 
+void job_note_damage(struct job *job, const char *found)
+{
+    struct scrub *s = &job->journal->set->scrub;
+    if (job->segment->damaged)
+        return;
+    job->segment->damaged = true;
+    if (s->done.damaged++ == 0) {
+        memcpy(s->damage, job->failure, sizeof s->damage);
+        s->done.damage = s->damage;
+    }
+    log_error(found, LOG_S("error", job->failure));
+}
+
 void job_report_failure(struct job *job)
 {
     struct journal *j = job->journal;
     if (job->failure[0] && !j->latched)
         memcpy(j->failure, job->failure, sizeof j->failure);
     if (job->failure[0] && job->result == JOURNAL_DAMAGED && job->segment)
-        scrub_note_damage(job, "a read found damage");
+        job_note_damage(job, "a read found damage");
 }
 
 void job_deliver(struct job *job)

@@ -457,7 +457,7 @@ void job_submit(struct journal *j, struct job *job);
 void job_deliver(struct job *job);
 void job_report_failure(struct job *job); /* for journal_failure */
 /* Logs `found` and counts the damage of the job's segment, unless it was counted before. */
-void scrub_note_damage(struct job *job, const char *found);
+void job_note_damage(struct job *job, const char *found);
 
 /* Reader thread. */
 enum cursor_status job_enter(struct job *job); /* sets the descriptor of the job's cursor */

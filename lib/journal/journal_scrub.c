@@ -87,19 +87,6 @@ static struct segment *choose(struct journal_set *set, usec_t now)
     return segment;
 }
 
-void scrub_note_damage(struct job *job, const char *found)
-{
-    struct scrub *s = &job->journal->set->scrub;
-    if (job->segment->damaged)
-        return;
-    job->segment->damaged = true;
-    if (s->done.damaged++ == 0) {
-        memcpy(s->damage, job->failure, sizeof s->damage);
-        s->done.damage = s->damage;
-    }
-    log_error(found, LOG_S("error", job->failure));
-}
-
 static void scrub_deliver(struct job *job)
 {
     struct journal *j = job->journal;
@@ -108,7 +95,7 @@ static void scrub_deliver(struct job *job)
     s->credit -= (int64_t)job->offset;
     s->done.bytes += job->offset;
     if (job->failure[0]) {
-        scrub_note_damage(job, "a scrub found damage");
+        job_note_damage(job, "a scrub found damage");
     } else if (job->result == JOURNAL_END && !job->again) {
         s->done.segments++;
     }

@@ -8,6 +8,7 @@
 
 #include "backup/backup.h"
 #include "base/io.h"
+#include "base/xxh3.h"
 #include "counts/manifest.h"
 #include "journal/journal.h"
 #include "simplequeue/queue/queue_log.h"
@@ -217,6 +218,7 @@ static void make_pipeline(void)
     m.retired = mem_strdup("");
     manifest_file_name(MANIFEST_RECORDS, 0, 1, m.files[0].name);
     manifest_file_name(MANIFEST_TEXTS, 0, 1, m.texts[0].name);
+    m.files[0].xxh3 = m.texts[0].xxh3 = XXH3_64bits("", 0);
     manifest_print(&m, &text);
     snprintf(path, sizeof path, "%s/archive/000000000001/manifest.json", root);
     FILE *f = fopen(path, "w");
