@@ -488,8 +488,11 @@ void plan_read(struct plan *p, struct batch *batch, const struct plan_accepted *
     if (n && !add_batch(p, batch))
         p->over = true;
     p->dry = n < p->config.items;
-    if ((p->config.hand_over || p->config.settle_after) && n == 0 && p->n_batches == 0)
-        p->unresolved = false; /* an earlier delivery has no message from M on */
+    /* A paused queue gives no message either, so only its highest id shows that it has no message from M on. Then an
+     * earlier delivery has none. */
+    bool is_empty = n == 0 && p->n_batches == 0 && accepted->before != 0 && accepted->last_id < p->mark;
+    if ((p->config.hand_over || p->config.settle_after) && is_empty)
+        p->unresolved = false;
     batch_free(batch);
 }
 

@@ -1574,7 +1574,15 @@ static void a_hand_over_after_a_takeover_reads_on(void **state)
     for (int is_empty = 0; is_empty < 2; is_empty++) {
         struct plan *p = plan_new(&config);
         follow_and_ask(p, true, 3);
-        read_batch(p, is_empty ? "" : "3 1 1\na\n");
+        if (is_empty) { /* first paused with message 3, then empty */
+            for (uint64_t last = 3; last > 1; last--) {
+                struct batch none = {0};
+                expect(p, PLAN_QUEUE, 0, PLAN_READ);
+                plan_read(p, &none, &(struct plan_accepted){1, last}, 0);
+            }
+        } else {
+            read_batch(p, "3 1 1\na\n");
+        }
         if (!is_empty) {
             expect_run(p, 0, 0, 1, 3, 4);
             plan_delivered(p);
