@@ -11,7 +11,7 @@
 #include <sys/queue.h>
 
 #define CHECK_EVERY USEC_PER_SEC
-#define CELLS_EVERY 10 /* seconds between checks of several cells */
+#define CELLS_EVERY 10 /* seconds between checks of cells with a section */
 #define PATIENCE (1500 * USEC_PER_MSEC)
 #define CHECK "/mget?k=lookup%7CAAAAAAAAAAA%3D"
 
@@ -109,6 +109,12 @@ static void on_gone(struct http_request *req, void *arg)
     free(w);
 }
 
+/* The metric cell_ready shows the last check of each section [cell NAME], so the checks are regular. */
+static bool has_sections(const struct readiness *r)
+{
+    return *r->cells[0].name;
+}
+
 static void end_check(struct readiness *r)
 {
     struct waiter *w;
@@ -118,7 +124,7 @@ static void end_check(struct readiness *r)
     readiness_judge(r);
     if (r->failing.len > 0)
         evtimer_add(r->again, &(struct timeval){.tv_sec = CHECK_EVERY / USEC_PER_SEC});
-    else if (r->n_cells > 1)
+    else if (has_sections(r))
         evtimer_add(r->again, &(struct timeval){.tv_sec = CELLS_EVERY});
     while ((w = TAILQ_FIRST(&r->waiters))) {
         struct http_request *req = w->req;
@@ -268,7 +274,7 @@ struct readiness *readiness_new(
     for (size_t i = 0; i < cells->n; i++)
         add_cell(r, &cells->list[i], &config[i]);
     r->again = evtimer_new(config->base, on_again, r);
-    if (r->n_cells > 1)
+    if (has_sections(r))
         evtimer_add(r->again, &(struct timeval){.tv_sec = 0});
     TAILQ_INIT(&r->waiters);
     readiness_judge(r);

@@ -512,6 +512,16 @@ class PlayedCells(harness.MillraceTest):
             since.update(times)
             self.ask(status=status, **zone)
 
+    def test_a_single_cell_is_checked_without_a_question(self):
+        self.api.stop()
+        del self.cells["west"]
+        self.begin()
+        ready = lambda: [line for line in self.api.get("/metrics").text.splitlines() if line.startswith("millrace_api_cell_ready{")]
+        for check, value in ((200, 1), (503, 0), (200, 1)):
+            for source in self.cells["east"]:
+                source.check = check
+            wait_until(lambda: ready() == ['millrace_api_cell_ready{cell="east"} %d' % value], lambda: "%d, not %s" % (value, ready()))
+
 
 if __name__ == "__main__":
     harness.main()
