@@ -23,7 +23,6 @@
 struct api {
     struct daemon *daemon;
     struct counters *counters;
-    struct local_archive *archive; /* of the only cell; NULL: not mapped by this process */
     struct cells cells;
     struct cell_section sections[CELLS_MAX]; /* of each cell */
     struct readiness *readiness;

@@ -283,8 +283,6 @@ static int add_cells(struct api *api, struct sources_config *sources, struct err
         sources[i] = empty;
         status = add_cell(api, &api->sections[i], &sources[i], error);
     }
-    if (n == 1)
-        api->archive = api->cells.list[0].archive;
     return status;
 }
 

@@ -185,6 +185,38 @@ static enum compact_result seal(void *arg, uint64_t n, struct error *error)
     return r;
 }
 
+/* True if an API that reads the archives of several cells has listed this generation. */
+static bool is_listed(const struct json_doc *d, uint64_t generation, uint64_t content)
+{
+    size_t n = json_doc_length(d, "/archives"), i = 0;
+    while (i < n && (json_doc_number(d, "/archives/%zu/generation", i) != generation ||
+                        json_doc_number(d, "/archives/%zu/content", i) != content))
+        i++;
+    return i < n;
+}
+
+static enum compact_result take_served(const struct peer *sortdb, const struct json_doc *d,
+    uint64_t generation, uint64_t content, struct error *error)
+{
+    uint64_t got = 0, got_content = 0;
+    if (is_listed(d, generation, content))
+        return COMPACT_OK;
+    if (json_doc_length(d, "/archives") > 0)
+        return error_set(error, COMPACT_TRY_AGAIN,
+            "%s reads several archives, but not generation %" PRIu64 " of this archive", sortdb->url,
+            generation);
+    enum compact_result r = take_number(sortdb, d, "/generation", &got, error);
+    if (r == COMPACT_OK)
+        r = take_number(sortdb, d, "/content", &got_content, error);
+    /* Another archive may have the same generation number, so the content must match too. */
+    if (r == COMPACT_OK && (got != generation || got_content != content))
+        r = error_set(error, COMPACT_TRY_AGAIN,
+            "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
+            ": does this sortdb serve another archive?",
+            sortdb->url, got, generation);
+    return r;
+}
+
 static enum compact_result reload(
     void *arg, uint64_t generation, uint64_t content, bool *served, struct error *error)
 {
@@ -193,18 +225,9 @@ static enum compact_result reload(
     for (size_t i = 0; i < c->n_sortdbs && r == COMPACT_OK; i++) {
         const struct peer *sortdb = &c->sortdbs[i];
         struct json_doc *d;
-        uint64_t got = 0, got_content = 0;
         r = ask(sortdb, "POST", "/reload?format=json", &d, error);
         if (r == COMPACT_OK)
-            r = take_number(sortdb, d, "/generation", &got, error);
-        if (r == COMPACT_OK)
-            r = take_number(sortdb, d, "/content", &got_content, error);
-        /* Another archive may have the same generation number, so the content must match too. */
-        if (r == COMPACT_OK && (got != generation || got_content != content))
-            r = error_set(error, COMPACT_TRY_AGAIN,
-                "%s serves generation %" PRIu64 ", not this archive's %" PRIu64
-                ": does this sortdb serve another archive?",
-                sortdb->url, got, generation);
+            r = take_served(sortdb, d, generation, content, error);
         json_doc_free(&d);
     }
     *served = r == COMPACT_OK && c->n_sortdbs > 0;

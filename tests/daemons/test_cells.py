@@ -13,6 +13,7 @@ import zlib
 
 import harness
 from harness import query, seeded, wait_until
+from sortdb_case import point_at, write_generation
 from test_api import MARCH, Source, hour_text
 from test_api_partial import refuse, short
 from test_api_sources import Archive
@@ -366,6 +367,22 @@ class Cells(harness.MillraceTest):
         self.assertNotIn("note", got)
         self.assertEqual(settled(got), self.expected("series", {"user": "a", **SPAN}))
 
+    def test_a_compactor_reloads_an_api_that_maps_several_archives(self):
+        self.begin()
+        self.put(200)
+        self.compact(*CELLS)
+        self.put(200)
+        self.api.stop()
+        sections = "".join("[cell %s]\naggregator_url = %s\narchive = %s\n" % (c, self.url(c, "aggregator"), self.path(c, "archive")) for c in CELLS)
+        self.api = self.start("api", "--config", self.write("mapped.conf", sections + COUNTERS))
+        for cell in CELLS:
+            done = self.run_program("compactor", "--config", self.path(cell + ".conf"), "--archive", self.path(cell, "archive"),
+                                    "--slices", self.path(cell, "aggregator", "slices"),
+                                    "--aggregator-url", self.url(cell, "aggregator"), "--sortdb-url", self.api.url)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(self.pipelines[cell].ask("aggregator", "GET", "/slices").json()["slices"], [])
+        self.check()
+
     def test_the_sections_are_checked(self):
         east = "[cell east]\naggregator_url = http://east:8082\nsortdb_url = http://east:8083\n"
         west = "[cell west]\naggregator_url = http://west:8082\narchive = /srv/west\n"
@@ -521,6 +538,34 @@ class PlayedCells(harness.MillraceTest):
             for source in self.cells["east"]:
                 source.check = check
             wait_until(lambda: ready() == ['millrace_api_cell_ready{cell="east"} %d' % value], lambda: "%d, not %s" % (value, ready()))
+
+    def test_reload_opens_the_archive_of_each_cell(self):
+        self.api.stop()
+        archives = {name: self.path(name) for name in ("north", "south")}
+        for name, archive in archives.items():
+            os.mkdir(archive)
+        generation = lambda name, n: (write_generation(archives[name], n, n, [(b"u|k", b"%s:%d" % (hour_text(MARCH).encode(), n))]),
+                                      point_at(archives[name], n))
+        sections = "".join("[cell %s]\narchive = %s\naggregator_url = %s\n" % (name, archive, live.url)
+                           for (name, archive), (_, live) in zip(archives.items(), self.cells.values()))
+        sections += "[cell east]\nsortdb_url = %s\naggregator_url = http://127.0.0.1:1\n" % self.cells["east"][0].url
+        self.api = self.start("api", "--config", self.write("mapped.conf", sections + harness.sample_counters()))
+        reply = self.api.post("/reload")
+        self.assertEqual((reply.status, reply.json()["code"]), (503, "reload-failed"))
+        generation("south", 1)
+        north, south = self.reload()
+        self.assertEqual((north["cell"], south), ("north", {"cell": "south", "generation": 1, "through": 1, "content": south["content"]}))
+        self.assertIn("current", north["error"])
+        for n in (2, 3):
+            for name in archives:
+                generation(name, n)
+            self.assertEqual([(a["cell"], a["generation"], a["through"]) for a in self.reload()], [("north", n, n), ("south", n, n)])
+        self.assertEqual(self.api.get("/reload?format=text").status, 400)
+
+    def reload(self):
+        reply = self.api.post("/reload?format=json")
+        self.assertEqual(reply.status, 200, reply)
+        return reply.json()["archives"]
 
 
 if __name__ == "__main__":
