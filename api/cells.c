@@ -206,6 +206,20 @@ static void ask(struct part *p)
     p->question = source_ask(q->cells->list[q->at].sources, &question);
 }
 
+/* Omits the sources of the other cells that are late too (rule 3). */
+static void omit_late(const struct part *p)
+{
+    struct cells_question *q = p->whole;
+    struct source_missing late;
+    for (size_t i = 0; i < q->cells->n; i++) {
+        struct part *other = &q->parts[i];
+        if (other == p || !other->question || !source_give_up_late(other->question, &late))
+            continue;
+        completeness_miss(&q->complete, &late);
+        drop(other);
+    }
+}
+
 /* Discards all records, and asks the other cells again (rule 3). */
 static void ask_others_again(struct part *p)
 {
@@ -234,8 +248,10 @@ static void on_restart(void *arg)
     bool has_passed = p->has_passed;
     add_missing(&p->whole->complete, source_progress(p->question, &p->restarts));
     p->has_passed = false;
-    if (has_passed)
-        ask_others_again(p);
+    if (!has_passed)
+        return;
+    omit_late(p);
+    ask_others_again(p);
 }
 
 /* Goes on without the cell, whose question has failed. Returns false if no cell is left. */
@@ -247,6 +263,8 @@ static bool omit(struct part *p, const char *why)
         const struct source_missing missing = sources_fail(s, i, SOURCE_READS, why);
         completeness_miss(&q->complete, &missing);
     }
+    if (p->has_passed)
+        omit_late(p);
     size_t n_missing = 0;
     for (size_t i = 0; i < q->cells->n; i++)
         n_missing += is_missing(&q->parts[i]);

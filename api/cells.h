@@ -12,6 +12,7 @@
  * 3. Sums cannot discard the records of one cell. If a cell that has passed records starts again or fails, all cells
  *    are asked again, after one on_restart.
  *    - The new questions omit the sources that have failed, so each source fails at most once.
+ *    - A source whose time is nearly over then has failed too, so the late sources of all cells are omitted at once.
  *    - Each cell keeps its number of restarts, so two cells that always start again fail after SOURCE_RESTARTS_MAX.
  * 4. A cell is missing if its question has failed, and the question allows partial answers. Then all its sources are
  *    in completeness.missing. The question fails if all cells are missing.

@@ -750,19 +750,32 @@ const struct completeness *source_progress(const struct question *q, int *restar
     return &q->complete;
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg)
+/* Ends the wait for the source in progress. Returns why the source is missing. */
+static const char *give_up(struct question *q)
 {
-    (void)fd, (void)what;
-    struct question *q = arg;
     struct watch *w = &q->sources->watches[q->at];
     if (q->share.part && !w->share.part)
         share_pass_on(&q->share, &w->share);
     cancel_call(q);
-    fail(q,
-        !is_silent(q->sources, q->at)
-            ? "timeout before the answer was complete"
-            : "it is silent: it has not answered an earlier request within upstream_timeout",
-        0);
+    return !is_silent(q->sources, q->at)
+               ? "timeout before the answer was complete"
+               : "it is silent: it has not answered an earlier request within upstream_timeout";
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    struct question *q = arg;
+    fail(q, give_up(q), 0);
+}
+
+bool source_give_up_late(struct question *q, struct source_missing *missing)
+{
+    usec_t nearly = patience_of(q->sources, q->spec.patience) / 8;
+    if (!q->spec.allows_partial || q->ends_at > clock_monotonic() + nearly)
+        return false;
+    *missing = sources_fail(q->sources, q->at, SOURCE_READS, give_up(q));
+    return true;
 }
 
 static bool is_missing(const struct sources *s, size_t source, const struct completeness *c, size_t *at)

@@ -169,6 +169,9 @@ bool sources_are_missing(const struct sources *s, const struct completeness *c);
 size_t source_at(const struct question *q);
 /* During on_restart: the sources that the question misses, and its number of restarts. */
 const struct completeness *source_progress(const struct question *q, int *restarts);
+/* Gives up the source in progress if the question allows partial answers, and at most an eighth of its time is left.
+ * Returns false if the source is not late. If true, the caller must cancel the question. */
+bool source_give_up_late(struct question *q, struct source_missing *missing);
 struct question *source_ask(struct sources *s, const struct source_question *q);
 void source_cancel(struct question *q); /* on_done is called before source_cancel returns */
 

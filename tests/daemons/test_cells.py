@@ -493,6 +493,27 @@ class PlayedCells(harness.MillraceTest):
             source.act = refuse
         self.assertEqual(len(self.ask(status=503, partial="allow")["missing"]), 4)
 
+    def test_sources_that_are_late_at_the_same_time_are_left_out_together(self):
+        self.api.stop()
+        self.cells = {name: (Archive(self), Source(self)) for name in ("east", "north", "south", "west")}
+        released = threading.Event()
+        self.addCleanup(released.set)
+
+        def hang(h):
+            if "after=" in h.path:
+                released.wait(harness.PATIENCE)
+            return False
+        for archive, live in self.cells.values():
+            archive.records["u|k"], live.records["u|k"] = hour_text(MARCH) + ":10", hour_text(MARCH) + ":1"
+        self.begin()
+        late = list(self.cells)[:3]
+        for name in late:
+            self.cells[name][1].act = hang
+        got = self.ask(partial=2)
+        self.assertEqual((got["total"], {m["source"] for m in got["missing"]}), (41, {name + "/aggregator" for name in late}))
+        for name in late:  # a second request would cost the time a second time
+            self.assertEqual(len([path for path in self.cells[name][1].asked if "after=" in path]), 1, name)
+
     def test_completeness_is_the_least_of_the_cells(self):
         (_, east), (_, west) = self.cells.values()
         east.complete_until, west.complete_until, east.since, west.since = MARCH + 7200, MARCH + 3600, MARCH + 1800, MARCH - 3600
