@@ -54,19 +54,22 @@ static int read_section(
     return status;
 }
 
-/* Refuses a setting that the cells replace. */
-static int refuse(const struct config *c, const char *key, struct error *error)
+/* Refuses a setting that the cells replace, unless the value is inherited from the section of another daemon. */
+static int refuse(const struct options *o, const char *key, struct error *error)
 {
-    const struct config_section *api = config_section(c, "api", "");
-    if (!config_entry(api, key))
+    const char *source = options_source(o, key);
+    if (!config_entry(config_section(options_config(o), "api", ""), key) && strncmp(source, "--", 2) != 0 &&
+        *source != '$')
         return 0;
-    return config_fail(error, c, config_line(api, key), "%s has no effect with [cell NAME]; remove it", key);
+    return options_refuse(o, key, error, "it has no effect with [cell NAME]; remove it");
 }
 
 int cell_sections_read(
-    const struct config *c, struct cell_section out[CELLS_MAX], size_t *n, struct error *error)
+    const struct options *o, struct cell_section out[CELLS_MAX], size_t *n, struct error *error)
 {
-    static const char *const replaced[] = {"archive", "sortdb_url", "aggregator_url", "sql"};
+    static const char *const replaced[] = {
+        "archive", "sortdb_url", "sortdb_token_file", "aggregator_url", "aggregator_token_file", "sql"};
+    const struct config *c = options_config(o);
     int status = 0;
     *n = 0;
     for (size_t i = 0; c && i < c->n_sections && status == 0; i++) {
@@ -77,6 +80,6 @@ int cell_sections_read(
                                 : config_fail(error, c, s->line, "more than %d cells", CELLS_MAX);
     }
     for (size_t i = 0; i<sizeof replaced / sizeof *replaced && * n> 0 && status == 0; i++)
-        status = refuse(c, replaced[i], error);
+        status = refuse(o, replaced[i], error);
     return status;
 }

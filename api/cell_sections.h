@@ -5,13 +5,14 @@
  *     sortdb_url = http://east:8083     or archive = DIR, which this process maps
  *     token_file = FILE                 the token of both daemons; without it, none is sent
  *
- * With a section [cell NAME], the settings archive, sortdb_url and aggregator_url of [api] and the setting sql are
- * refused, because the answers are only those of the cells. */
+ * With a section [cell NAME], the settings archive, sortdb_url, aggregator_url, their token files and sql are refused
+ * from any source, because the answers are only those of the cells. */
 #ifndef MILLRACE_CELL_SECTIONS_H
 #define MILLRACE_CELL_SECTIONS_H
 
 #include "api/source.h"
 #include "config/config.h"
+#include "config/options.h"
 
 /* The texts are borrowed from the configuration. NULL: the setting is missing. */
 struct cell_section {
@@ -23,6 +24,6 @@ struct cell_section {
 
 /* Returns 0, or -1 with the error. *n is 0 without such a section. */
 int cell_sections_read(
-    const struct config *c, struct cell_section out[CELLS_MAX], size_t *n, struct error *error);
+    const struct options *o, struct cell_section out[CELLS_MAX], size_t *n, struct error *error);
 
 #endif

@@ -148,7 +148,7 @@ static int api_check(struct options *o, struct error *error)
     int r = read_counters(o, &c, error);
     counters_free(&c);
     if (r == 0)
-        r = cell_sections_read(options_config(o), sections, &n_cells, error);
+        r = cell_sections_read(o, sections, &n_cells, error);
     if (r == 0)
         r = door_settings_read(options_config(o), data_dir_of(o, dir), &door, error);
     if (r == 0 && door && options_check_only(o))
@@ -271,7 +271,7 @@ static int add_cells(struct api *api, struct sources_config *sources, struct err
     struct options *o = daemon_options(api->daemon);
     const struct sources_config empty = sources[0];
     size_t n;
-    int status = cell_sections_read(options_config(o), api->sections, &n, error);
+    int status = cell_sections_read(o, api->sections, &n, error);
     if (status == 0 && n == 0)
         api->sections[n++] = (struct cell_section){.name = "",
             .aggregator_url = peer_url(o, "aggregator"),

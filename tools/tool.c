@@ -402,14 +402,19 @@ void pipeline_close(struct pipeline *p)
     *p = (struct pipeline){.has_ended = false};
 }
 
+bool tool_has_cells(const struct config *config)
+{
+    for (size_t i = 0; config && i < config->n_sections; i++)
+        if (strcmp(config->sections[i].kind, "cell") == 0)
+            return true;
+    return false;
+}
+
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb)
 {
     if (config_setting(config, "api", "archive"))
         return true;
-    for (size_t i = 0; config && i < config->n_sections; i++)
-        if (strcmp(config->sections[i].kind, "cell") == 0)
-            return false;
-    return runs_sortdb && !config_setting(config, "api", "sortdb_url") &&
+    return !tool_has_cells(config) && runs_sortdb && !config_setting(config, "api", "sortdb_url") &&
            !config_setting(config, "sortdb", "db_file");
 }
 

@@ -116,6 +116,8 @@ int tool_wait(pid_t pid);
 /* Appends the directories that the compactor of a pipeline needs and that [compactor] does not set. */
 void tool_add_compactor_paths(struct tool_args *a, const struct config *config, const char *data_dir);
 
+/* True if the api answers for the sections [cell NAME]. */
+bool tool_has_cells(const struct config *config);
 /* True if the api of `millrace up` maps the archive and does not ask sortdb. This is the default if sortdb serves
  * the archive. The compactor then also waits for the api. */
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb);

@@ -383,6 +383,13 @@ class Cells(harness.MillraceTest):
             self.assertEqual(self.pipelines[cell].ask("aggregator", "GET", "/slices").json()["slices"], [])
         self.check()
 
+    def test_a_pipeline_may_be_a_cell_of_its_own_api(self):
+        self.ports = {"here": {"aggregator": {"port": self.keep_port()}, "sortdb": {"port": self.keep_port()}}}
+        section = "[cell here]\naggregator_url = %s\nsortdb_url = %s\n" % (self.url("here", "aggregator"), self.url("here", "sortdb"))
+        up = self.up("here", section + COUNTERS)
+        wait_until(lambda: up.ask("api", "GET", "/health").status == 200, "the cell to answer")
+        self.assertEqual(up.ask("api", "GET", "/v1/freshness").json()["archive"]["cell"], "here")
+
     def test_the_sections_are_checked(self):
         east = "[cell east]\naggregator_url = http://east:8082\nsortdb_url = http://east:8083\n"
         west = "[cell west]\naggregator_url = http://west:8082\narchive = /srv/west\n"
@@ -394,13 +401,25 @@ class Cells(harness.MillraceTest):
                 (east + "archiv = /srv/east\n", "4: "),
                 (east.replace("http://east:8082", "east:port"), "2: aggregator_url \"east:port\" is not an address"),
                 (east + west.replace("west:8082", "east:8082"), "5: aggregator_url is also that of [cell east]"),
-                (east + "[api]\narchive = /srv/archive\n", "5: archive has no effect with [cell NAME]"),
-                (east + "[api]\nsql = yes\n", "5: sql has no effect with [cell NAME]"),
+                (east + "[api]\narchive = /srv/archive\n", "5: archive: it has no effect with [cell NAME]"),
+                (east + "[api]\nsql = yes\n", "5: sql: it has no effect with [cell NAME]"),
+                (east + "[api]\naggregator_token_file = t\n", "5: aggregator_token_file: it has no effect with [cell NAME]"),
+                (east + "[api]\nsortdb_token_file = t\n", "5: sortdb_token_file: it has no effect with [cell NAME]"),
                 ("".join(east.replace("east", "c%d" % i) for i in range(65)), "193: more than 64 cells")):
             config = self.write("wrong.conf", text + COUNTERS)
             done = self.run_program("api", "--check-config", "--config", config)
             self.assertEqual(done.returncode, 78, (text, done))
             self.assertIn("wrong.conf:" + error, done.stderr.decode().replace("\\\"", "\""))
+        config = self.write("right.conf", east + COUNTERS)
+        for setting in ("archive", "sortdb_url", "aggregator_url", "sortdb_token_file", "aggregator_token_file"):
+            done = self.run_program("api", "--check-config", "--config", config, "--%s=http://127.0.0.1:1" % setting)
+            self.assertEqual(done.returncode, 78, (setting, done))
+            self.assertIn("it has no effect with [cell NAME]", done.stderr.decode())
+        token = self.write("token", "secret")
+        os.chmod(token, 0o600)
+        inherited = self.write("inherited.conf", east + "[aggregator]\nauth_token_file = %s\n" % token + COUNTERS)
+        done = self.run_program("api", "--check-config", "--config", inherited)
+        self.assertEqual(done.returncode, 0, done)
         guide = harness.read_file(os.path.join(harness.ROOT, "docs", "guide", "scaling.md")).decode()
         done = self.run_program("api", "--check-config", "--config", self.write("guide.conf", guide.split("```\n")[1]))
         self.assertEqual(done.returncode, 0, done)

@@ -216,7 +216,9 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
         bool is_sortdb = strcmp(*peer, "sortdb") == 0;
         if (is_sortdb && api_reads && strcmp(row->name, "api") == 0)
             add_api_archive(up, a);
-        if (i == up->n || !up->urls[i] || config_setting(up->config, row->name, setting))
+        bool is_replaced = strcmp(row->name, "api") == 0 && (is_sortdb || strcmp(*peer, "aggregator") == 0) &&
+                           tool_has_cells(up->config);
+        if (is_replaced || i == up->n || !up->urls[i] || config_setting(up->config, row->name, setting))
             continue;
         if (is_sortdb && api_reads && row->compacts && api < up->n && up->urls[api])
             tool_add_arg(a, "--%s=%s,%s", setting, up->urls[i], up->urls[api]);
