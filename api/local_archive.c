@@ -5,6 +5,7 @@
 #include "daemon/loop_notify.h"
 #include <event2/event.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <unistd.h>
@@ -114,8 +115,19 @@ static double read_made(void *ctx)
     return a->generation ? (double)generation_info(a->generation).modified : 0;
 }
 
-struct local_archive *local_archive_new(
-    const char *dir, struct event_base *base, struct stats *stats, void (*changed)(void *arg), void *arg)
+static void add_gauges(struct local_archive *a, const char *cell)
+{
+    char labels[NAME_LEN_MAX + 16] = "";
+    if (*cell)
+        snprintf(labels, sizeof labels, "cell=\"%s\"", cell);
+    stats_gauge(a->stats, "archive_generation", labels, "number of the archive's generation in use; 0: none",
+        read_generation, a);
+    stats_gauge(a->stats, "archive_made", labels,
+        "time when the archive in use was made, in Unix seconds; 0: none", read_made, a);
+}
+
+struct local_archive *local_archive_new(const char *dir, const char *cell, struct event_base *base,
+    struct stats *stats, void (*changed)(void *arg), void *arg)
 {
     struct local_archive *a = mem_zalloc(sizeof *a);
     struct buf link = {0};
@@ -134,10 +146,7 @@ struct local_archive *local_archive_new(
     evtimer_add(a->look, &(struct timeval){.tv_sec = LOOK_SECONDS});
     a->failures = stats_counter(
         stats, "archive_open_failures_total", NULL, "generations of the archive that could not be opened");
-    stats_gauge(stats, "archive_generation", NULL, "number of the archive's generation in use; 0: none",
-        read_generation, a);
-    stats_gauge(stats, "archive_made", NULL,
-        "time when the archive in use was made, in Unix seconds; 0: none", read_made, a);
+    add_gauges(a, cell);
     request(a);
     return a;
 }

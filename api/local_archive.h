@@ -22,9 +22,9 @@ struct event_base;
 struct local_archive;
 struct archive_wait;
 
-/* `dir` is borrowed. Calls changed(arg) after each attempt to open a generation, successful or not. */
-struct local_archive *local_archive_new(
-    const char *dir, struct event_base *base, struct stats *stats, void (*changed)(void *arg), void *arg);
+/* `dir` is borrowed. `cell` labels the gauges; "": no label. Calls changed(arg) after each attempt to open a generation, successful or not. */
+struct local_archive *local_archive_new(const char *dir, const char *cell, struct event_base *base,
+    struct stats *stats, void (*changed)(void *arg), void *arg);
 void local_archive_free(struct local_archive **a); /* after all waits have ended */
 
 const char *local_archive_dir(const struct local_archive *a);

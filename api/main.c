@@ -250,7 +250,8 @@ static int add_cell(
     int status = 0;
     cell->name = section->name;
     if (section->archive) {
-        cell->archive = local_archive_new(section->archive, daemon_base(d), daemon_stats(d), on_archive, api);
+        cell->archive = local_archive_new(
+            section->archive, section->name, daemon_base(d), daemon_stats(d), on_archive, api);
         sources->local = cell->archive;
         status = add_source(api, section, sources, "archive", NULL, NULL, error);
     } else if (section->sortdb_url) {

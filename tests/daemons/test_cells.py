@@ -600,6 +600,12 @@ class PlayedCells(harness.MillraceTest):
             for name in archives:
                 generation(name, n)
             self.assertEqual([(a["cell"], a["generation"], a["through"]) for a in self.reload()], [("north", n, n), ("south", n, n)])
+        generation("south", 4)
+        self.reload()
+        metrics = self.api.get("/metrics").text
+        for name, n in (("north", 3), ("south", 4)):
+            self.assertIn('millrace_api_archive_generation{cell="%s"} %d\n' % (name, n), metrics)
+            self.assertIn('millrace_api_archive_made{cell="%s"} ' % name, metrics)
         self.assertEqual(self.api.get("/reload?format=text").status, 400)
 
     def reload(self):
