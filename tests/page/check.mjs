@@ -752,6 +752,21 @@ const checks = {
     assert.deepEqual(await disk.locator("li").allTextContents(), full.map(({ text }) => `simplequeue: ${text}`));
     assert.equal(await pipeline.locator(".problems > li", { hasText: /disk/ }).count(), 1);
     await pipeline.unrouteAll({ behavior: "wait" });
+    await pipeline.route("**/v1/pipeline", async (route) => {
+      const reply = await route.fetch(), json = await reply.json();
+      const own = json.daemons.find((d) => d.name === "aggregator");
+      const cells = { east: 0, west: 3 };
+      json.daemons = [...json.daemons.filter((d) => d !== own), ...Object.entries(cells).map(([cell, n]) => ({ ...own, cell,
+        stats: { ...own.stats, lag_bytes: 1000 * n, lines_rejected_total: n, last_minute: { ...own.stats.last_minute, rejected: 0, reasons: [] } } }))];
+      await route.fulfill({ response: reply, json });
+    });
+    await pipeline.locator(".problems li", { hasText: /^In cell west, 3 lines were rejected/ }).waitFor();
+    for (const [cell, behind, rejected] of [["east", "0 B", "0"], ["west", "3.0 KB", "3"]]) {
+      const numbers = pipeline.locator(".daemon", { has: pipeline.getByRole("heading", { name: `aggregator ${cell}` }) }).locator("dl > div");
+      assert.equal(await numbers.filter({ hasText: /^Rejected/ }).locator("dd").textContent(), rejected);
+      assert.equal(await numbers.filter({ hasText: /^Behind/ }).locator("dd").textContent(), behind);
+    }
+    await pipeline.unrouteAll({ behavior: "wait" });
     await close(pipeline);
   },
 

@@ -24,7 +24,7 @@ const NUMBERS = {
     ["Queues that wait", count(s.waiting_queues)]],
   pubsub: (p, s, rate) => [["Published", rate("published")], ["Subscribers", count(Object.values(s.streams ?? {}).reduce((n, t) => n + t.subscribers, 0))],
     ["On disk", bytes(Object.values(s.streams ?? {}).reduce((n, t) => n + t.disk_bytes, 0))], disk(p, s)],
-  aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(p.totals.lag)], ["Rejected", count(p.totals.rejected)],
+  aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(s.lag_bytes)], ["Rejected", count(s.lines_rejected_total)],
     ["Complete until", clock(s.complete_until)], ["Resolution", s.resolution ?? "1h"], disk(p, s)],
   sortdb: (p, s, rate) => [["Reads", rate("reads")], ["Records", count(s.records)], ["Size", bytes(s.bytes)]],
   spamfilter: (p, s, rate) => [["Checks", rate("checks")], ["Marked", count(s.marked_total)], ["Marks", count(s.elements)], disk(p, s)],
@@ -90,6 +90,7 @@ let archive = null; // its state in the latest answer that has one
 function archiveOf(p) {
   const own = statsOf(p, "api");
   const sortdb = statsOf(p, "sortdb");
+  if (p.daemons.some((d) => d.cell)) return null; // each cell has its own
   if (own?.archive_generation) return { generation: own.archive_generation, made: own.archive_made };
   return sortdb && { generation: sortdb.generation, made: sortdb.db_mtime };
 }

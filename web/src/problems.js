@@ -1,7 +1,7 @@
 // What is wrong in the pipeline, each with the command that mends it: the rules of `millrace status`.
 
 import { bytes, count, duration, plural } from "./format.js";
-import { daemonOf, nameOf } from "./pipeline_data.js";
+import { nameOf } from "./pipeline_data.js";
 
 const LATE = 60; // seconds
 const DISK_LOW = 0.05; // of its size
@@ -32,13 +32,14 @@ function said(d) {
 }
 
 /** Unless the aggregator itself warns, because it rejects most lines. */
-function rejects(p) {
-  const { detail, stats } = daemonOf(p, "aggregator") ?? {};
+function rejects({ cell, detail, stats }) {
   const { rejected, reasons } = stats?.last_minute ?? {};
-  if (!p.totals.rejected || REJECTED.test(detail)) return [];
+  const total = stats?.lines_rejected_total;
+  if (!total || REJECTED.test(detail)) return [];
+  const where = cell ? `In cell ${cell}, ` : "";
   return rejected > 0
-    ? [[`${plural(rejected, "line was", "lines were")} rejected in the last minute: ${reasons.map((r) => `${count(r.lines)} × ${r.reason}`).join(", ")}.`, "correct [input] or the sender; then millrace rejects --put-back"]]
-    : [[`${plural(p.totals.rejected, "line was", "lines were")} rejected since the aggregator's start.`, "millrace rejects"]];
+    ? [[`${where}${plural(rejected, "line was", "lines were")} rejected in the last minute: ${reasons.map((r) => `${count(r.lines)} × ${r.reason}`).join(", ")}.`, "correct [input] or the sender; then millrace rejects --put-back"]]
+    : [[`${where}${plural(total, "line was", "lines were")} rejected since the aggregator's start.`, "millrace rejects"]];
 }
 
 /** The last error of a process in run.json, with its age. */
@@ -47,7 +48,7 @@ const lastError = (p, { error, error_at }) => `last error${error_at ? ` ${durati
 /** Each rule returns [words, mend] of its problems. */
 const RULES = [
   (p) => p.daemons.flatMap(said),
-  rejects,
+  (p) => p.daemons.filter((d) => d.name === "aggregator").flatMap(rejects),
   (p) => p.daemons.filter((d) => d.name === "aggregator").flatMap((d) => {
     const { complete_age_seconds: age, held_by: by } = d.stats ?? {};
     return age > LATE ? [[`${d.cell ? `In cell ${d.cell}, counts` : "Counts"} are complete only until ${duration(age)} ago${by ? `, held back by ${by}` : ""}.`, by ? "millrace producers" : "millrace status"]] : [];
