@@ -28,8 +28,7 @@ static const struct option_row rows[] = {
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
         .help = "let another relay use the queue: run the stopped relay that follows the queue until all "
-                "that it has "
-                "published is settled"},
+                "that it has published is settled"},
     {.name = "mark",
         .type = OPTION_INT,
         .fallback = "0",
