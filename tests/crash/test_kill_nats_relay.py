@@ -6,7 +6,7 @@ import time
 
 import harness
 from harness import wait_until
-from nats_test import Cell, Client, NatsServer, NatsTest, Putter
+from nats_test import Cell, Client, NatsServer, NatsTest, Putter, gave_up
 
 EVENTS_A_ROUND = 4000
 
@@ -45,8 +45,10 @@ class KillNatsRelay(NatsTest):
         """Until a publish has failed."""
         failed = self.running.wait_ready().stats()["deliveries_failed_total"]
         self.server.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: self.running.stats()["deliveries_failed_total"] > failed, "a publish to fail")
+        wait_until(lambda: gave_up(self.running, failed), "a publish to fail")
         self.server.process.send_signal(signal.SIGCONT)
+        if not self.running.alive():
+            self.running = self.relay(self.server, self.SETTLE)
 
     def restore_server(self):
         """A copy from before some messages that the relay knows to be stored."""

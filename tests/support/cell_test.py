@@ -6,7 +6,7 @@ import zlib
 
 import harness
 from harness import query, request, wait_until
-from nats_test import Client, NatsServer, NatsTest
+from nats_test import Client, NatsServer, NatsTest, gave_up
 
 
 BATCH = 20
@@ -154,8 +154,14 @@ class CellTest(NatsTest):
         relay = self.hosts[0].relay
         failed = relay.wait_ready().stats()["deliveries_failed_total"]
         self.server.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: relay.stats()["deliveries_failed_total"] > failed, "a publish to fail")
+        wait_until(lambda: gave_up(relay, failed), "a publish to fail")
         self.server.process.send_signal(signal.SIGCONT)
+        for host in self.hosts:
+            if not host.relay.alive():
+                host.start_relay()
+        for cell in self.cells:
+            if not cell.copier.alive():
+                cell.start_copier()
 
     def totals(self, cells):
         """What the aggregators of all cells have counted, by queue."""

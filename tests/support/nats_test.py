@@ -14,6 +14,14 @@ from harness import UNREACHABLE, query, wait_until
 PUT_BATCH = 20
 
 
+def gave_up(relay, failed):
+    """More publishes than `failed` have failed, or the relay has exited because a request to a stopped server did not end."""
+    try:
+        return relay.stats()["deliveries_failed_total"] > failed
+    except UNREACHABLE:
+        return not relay.alive()
+
+
 class NatsServer:
     """One server with its directory, always under the same port."""
 
