@@ -182,6 +182,7 @@ class Guides(harness.MillraceTest):
             r"printf '# ---\n\nDate,Page path and screen class,Views\n,,16,Grand total\n20240131,/cart,7\n' > download.csv"], treat=[
             ("curl 'https://matomo.example", r"printf 'date,label,nb_visits,nb_hits\n2024-01-30,/a,8,9\n' > pages.csv"),
             ("millrace compact --config views.conf --import --format=csv --counter=page --skip-bad", "{raw} 2> skipped; cat skipped; grep rows=1 skipped"),
+            ("curl 'http://127.0.0.1:8088/v1/series?site=example.org", "poll 'curl http://127.0.0.1:8088/v1/freshness | grep complete_until.:[0-9]' && {raw}"),
         ], skipped=("date,key,count", "[total site]", "2Path,", '"date","hostname"', "# ---", "Date,Page"))
 
     def test_privacy(self):
