@@ -190,6 +190,11 @@ class DoctorTest(harness.MillraceTest):
         self.assertIn(segment, finding)
         harness.flip(segment, 200)
         self.assertEqual(self.not_ok(self.findings(), "conservation", "slices", "journals"), [])
+        segment, = glob.glob(self.path("data", "pubsub", "streams", "clicks", "*1.seg"))
+        harness.flip(segment, 200)
+        self.assertEqual([f[2].partition(".")[0] for f in self.bad("conservation")], ["repair the damaged journal first"])
+        harness.flip(segment, 200)
+        segment, = glob.glob(self.path("data", "simplequeue", "queues", "default", "*1.seg"))
         aside = os.path.dirname(segment) + "~damaged-20260101T000000Z"
         os.mkdir(aside)
         with open(os.path.join(aside, os.path.basename(segment)), "wb") as f:

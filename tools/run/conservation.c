@@ -61,6 +61,7 @@ struct law {
     struct part *parts;
     size_t n_parts;
     bool is_repaired;   /* a stream has damaged segments that were set aside */
+    bool is_damaged;    /* the journal of a stream is damaged, so not all of its lines can be counted */
     struct queue queue; /* the counted queue; the id is "" if simplequeue does not answer */
     /* The stream whose journal is being read. */
     const char *stream;
@@ -242,6 +243,8 @@ static void on_frame(const struct inspect_event *e, void *arg)
                     p->from >= e->header->base && strncmp(p->id, law->stream_id, JOURNAL_ID_TEXT - 1) == 0;
         }
     }
+    law->is_damaged =
+        law->is_damaged || e->kind == INSPECT_DAMAGE || e->kind == INSPECT_MISSING || e->kind == INSPECT_LOST;
     if (e->kind != INSPECT_FRAME)
         return;
     const struct frame *f = e->frame;
@@ -268,6 +271,16 @@ static void read_stream(struct doctor *d, const char *path, const char *name)
     d->law->stream = name;
     d->law->is_first = true;
     journal_inspect(path, on_frame, d->law, error, sizeof error); /* check_journals reports damage */
+}
+
+static const char *remedy_of_lines(const struct law *law)
+{
+    if (law->is_damaged)
+        return "repair the damaged journal first. Do not recount; millrace help operations, \"Damage\"";
+    return law->is_repaired
+               ? REPAIRED
+               : "count the stream again: millrace recount; not after a restored copy was accepted: see "
+                 "millrace help recovery, \"Copies of single directories\"";
 }
 
 /* Checks law 2. */
@@ -302,11 +315,7 @@ static void compare_lines(const struct law *law)
                 s->number, lines, noun, s->tally.events, s->tally.skipped, s->tally.rejected,
                 ends.ptr ? ends.ptr : "no stream");
         else
-            doctor_find(law->d, STATUS_DOWN, CHECK,
-                law->is_repaired
-                    ? REPAIRED
-                    : "count the stream again: millrace recount; not after a restored copy was accepted: see "
-                      "millrace help recovery, \"Copies of single directories\"",
+            doctor_find(law->d, STATUS_DOWN, CHECK, remedy_of_lines(law),
                 "slice %" PRIu64 ": %" PRIu64 " %s published, but %" PRIu64 " counted + %" PRIu64
                 " skipped + %" PRIu64 " rejected (offsets of %s)",
                 s->number, lines, noun, s->tally.events, s->tally.skipped, s->tally.rejected,
