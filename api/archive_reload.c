@@ -76,6 +76,7 @@ static void reply(const struct reload_call *call)
     }
     buf_append_char(&body, '\n');
     http_reply_buf(call->req, 200, "application/json", &body);
+    buf_free(&body);
 }
 
 static void on_refreshed(void *arg)

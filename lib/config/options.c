@@ -356,15 +356,16 @@ static struct option_value *find(const struct options *o, const char *name)
     return NULL;
 }
 
-/* Returns " (did you mean max_depth?)" if a setting has a similar name, otherwise "". */
-static const char *suggestion(const struct options *o, const char *name, char *out, size_t size)
+/* Returns " (did you mean max_depth?)" if a setting has a similar name, otherwise "". The prefix precedes that name. */
+static const char *suggestion(
+    const struct options *o, const char *prefix, const char *name, char *out, size_t size)
 {
     struct suggest s = suggest_for(name);
     *out = '\0';
     for (size_t i = 0; i < o->n_values; i++)
         suggest_try(&s, o->values[i].row->name);
     if (s.nearest)
-        snprintf(out, size, " (did you mean %s?)", s.nearest);
+        snprintf(out, size, " (did you mean %s%s?)", prefix, s.nearest);
     return out;
 }
 
@@ -476,8 +477,8 @@ static int read_arguments(struct options *o, int argc, char **argv)
                 value = "false";
             }
             if (!v)
-                return error_set(
-                    &o->error, -1, "unknown option %s%s", shown, suggestion(o, name, hint, sizeof hint));
+                return error_set(&o->error, -1, "unknown option %s%s", shown,
+                    suggestion(o, "--", name, hint, sizeof hint));
         } else {
             snprintf(shown, sizeof shown, "-%c", arg[1]);
             for (size_t i = 0; i < o->n_values && !v; i++)
@@ -528,7 +529,7 @@ static int read_environment(struct options *o)
         struct option_value *v = find(o, name);
         if (!v)
             return error_set(&o->error, -1, "%s: %s has no setting %s%s", source, program, name,
-                suggestion(o, name, hint, sizeof hint));
+                suggestion(o, "", name, hint, sizeof hint));
         if (set(o, v, equals + 1, RANK_ENVIRONMENT, source) != 0)
             return -1;
     }
@@ -598,7 +599,7 @@ static int read_file(struct options *o)
         struct option_value *v = find(o, name);
         if (!v)
             return error_set(&o->error, -1, "%s: %s has no setting %s%s", source, o->spec->program, e->key,
-                suggestion(o, name, hint, sizeof hint));
+                suggestion(o, "", name, hint, sizeof hint));
         if (v->row->flags & OPTION_COMMAND_LINE)
             return error_set(
                 &o->error, -1, "%s: %s is a command-line option, not a setting of the file", source, e->key);

@@ -142,7 +142,7 @@ class DaemonLife(harness.MillraceTest):
     def test_wrong_settings_name_their_source(self):
         self.assertIn("--pace", self.refused(64, "--pace=11"))
         self.assertIn("1..10", self.refused(64, "--pace", "11"))
-        self.assertIn("did you mean pace", self.refused(64, "--pcae=2"))
+        self.assertIn("did you mean --pace", self.refused(64, "--pcae=2"))
         self.assertIn("needs a value", self.refused(64, "--pace"))
         self.assertIn("unexpected argument", self.refused(64, "stray"))
         config = self.write("a.conf", "[pubsub]\nno_matter = 1\n[simplequeue]\n\npcae = 2\n")
