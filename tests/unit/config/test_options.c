@@ -127,7 +127,7 @@ static void test_refusals(void **state)
     refuse("--sync=sometimes", "is neither `never` nor a number of milliseconds");
     refuse("--flag=maybe", "is not a boolean");
     refuse("--no-count", "unknown option --no-count");
-    refuse("--cuont=1", "did you mean count?");
+    refuse("--cuont=1", "did you mean --count?");
     refuse("-x", "unknown option -x");
     refuse("-fx", "unknown option -fx");
     refuse("file", "unexpected argument file");
