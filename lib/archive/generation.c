@@ -302,7 +302,7 @@ static bool is_file_untouched(const struct sorted_file *f, struct error *error)
     return false;
 }
 
-/* A file without a manifest has no checksum, so a write in place is no error of its answers. */
+/* A file without a manifest has no checksum, so its answers may contain bytes that were written in place. */
 static bool is_file_whole(const struct sorted_file *f, struct error *error)
 {
     if (mapping_is_whole(f->mapping))
