@@ -7,7 +7,8 @@ import types
 import harness
 from cell_test import Cell
 from harness import wait_until
-from nats_test import Client, NatsServer, NatsTest, Putter
+from nats_test import Client, NatsServer, NatsTest
+from putter import Putter
 
 EVENTS_A_ROUND = 1000
 

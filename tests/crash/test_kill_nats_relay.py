@@ -6,7 +6,8 @@ import time
 
 import harness
 from harness import wait_until
-from nats_test import Cell, Client, NatsServer, NatsTest, Putter, gave_up
+from nats_test import Cell, Client, NatsServer, NatsTest, gave_up
+from putter import Putter
 
 EVENTS_A_ROUND = 4000
 

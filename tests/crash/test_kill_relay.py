@@ -1,38 +1,14 @@
 """Queue, relay and pubsub killed with -9 at random while numbered events flow: the stream holds each exactly once, in
 order. 100,000 events in five rounds."""
 # full: MILLRACE_ROUNDS=200
-import threading
 
 import harness
-from harness import UNREACHABLE, query, request, wait_until
+from harness import UNREACHABLE, request, wait_until
+from putter import Putter
 from relay_test import RelayTest
 
 EVENTS_A_ROUND = 20000
 BATCH = 50
-
-
-class Putter(threading.Thread):
-    """Puts with marks, each batch repeated until it is acknowledged: the queue holds every event once."""
-
-    def __init__(self, url, until):
-        super().__init__(daemon=True)
-        self.url, self.put, self.until = url, 0, until
-
-    def run(self):
-        connection = None
-        while self.put < self.until:
-            connection = connection or harness.connect(self.url, 10)
-            body = b"\n".join(b"event %08d" % i for i in range(self.put, self.put + BATCH))
-            try:
-                connection.request("POST", "/mput?" + query(
-                    producer="test", mark=self.put, next=self.put + BATCH), body)
-                reply = connection.getresponse()
-                reply.read()
-                self.put += BATCH if reply.status == 200 else 0
-            except UNREACHABLE:
-                connection.close()
-                connection = None
-        connection.close()
 
 
 class KillRelay(RelayTest):
@@ -61,7 +37,7 @@ class KillRelay(RelayTest):
         random, n_rounds = harness.seeded(), harness.rounds(3)
         running = {"simplequeue": self.start_queue(), "pubsub": self.start_pubsub()}
         running["queue_to_pubsub"] = self.start_relay()
-        putter = Putter(self.queue_url, n_rounds * EVENTS_A_ROUND)
+        putter = Putter(self.queue_url, n_rounds * EVENTS_A_ROUND, BATCH)
         putter.start()
         for r in range(n_rounds):
             self.kill_each(running, random, putter, (r + 1) * EVENTS_A_ROUND)

@@ -6,12 +6,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 
 import harness
-from harness import UNREACHABLE, query, wait_until
-
-PUT_BATCH = 20
+from harness import UNREACHABLE, wait_until
 
 
 def gave_up(relay, failed):
@@ -146,29 +143,6 @@ class Cell:
                 self.test.assertEqual(len(ids), len(lines))
                 self.lines += [line for i, line in zip(ids, lines) if i >= self.mark]
             self.mark = max(self.mark, next_)
-
-
-class Putter(threading.Thread):
-    """Puts with marks, each batch repeated until it is acknowledged: the queue holds every event once."""
-
-    def __init__(self, url, until):
-        super().__init__(daemon=True)
-        self.url, self.put, self.until = url, 0, until
-
-    def run(self):
-        connection = None
-        while self.put < self.until:
-            connection = connection or harness.connect(self.url, 10)
-            body = b"\n".join(b"event %08d" % i for i in range(self.put, self.put + PUT_BATCH))
-            try:
-                connection.request("POST", "/mput?" + query(producer="test", mark=self.put, next=self.put + PUT_BATCH), body)
-                reply = connection.getresponse()
-                reply.read()
-                self.put += PUT_BATCH if reply.status == 200 else 0
-            except UNREACHABLE:
-                connection.close()
-                connection = None
-        connection.close()
 
 
 class NatsTest(harness.MillraceTest):
