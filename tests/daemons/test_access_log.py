@@ -1,5 +1,6 @@
 """`millrace put --format=combined` and etc/access.conf: a real nginx's default log, followed and counted; other lines are refused."""
 import base64
+import gzip
 import json
 import os
 import re
@@ -177,6 +178,34 @@ class AccessLog(harness.MillraceTest):
         self.assertIn("delete " + report, " ".join(self.status().split()))
         os.remove(report)
         self.assertEqual(self.problems(), [])
+
+    def test_a_log_that_was_packed_before_it_was_posted(self):
+        """The message and `millrace status` name the byte after which lines are missing, and the command that posts exactly these lines."""
+        log, packed = self.path("access.log"), self.path("access.log.2.gz")
+        self.write("access.log", (LINE % b"one").decode())
+        follower = self.follow(log)
+        wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 1, self.metrics)
+        follower.kill9()
+        os.rename(log, self.path("access.log.2"))
+        self.write("access.log", (LINE % b"four").decode())
+        with open(packed, "wb") as f:
+            f.write(gzip.compress(LINE % b"one" + LINE % b"two" + LINE % b"three"))
+        os.remove(self.path("access.log.2"))
+        follower = self.follow(log)
+        wait_until(lambda: self.metrics().get("millrace_put_posted_total") == 1, self.metrics)
+        missing = "its lines after byte %d, and rotated files after it, are not posted" % len(LINE % b"one")
+        self.assertRegex("\n".join(self.problems()), "web1: the log file before .*access.log was deleted or packed .*" + missing)
+        follower.stop()
+        self.assertIn(missing, follower.log)
+        command = re.search(r"(zcat -f COPY \| tail -c \+\d+ \| millrace put),", " ".join(self.status().split()))[1]
+        self.assertIn(command, follower.log)
+        command = command.replace("COPY", packed).replace("millrace put", "%s put --data-dir=%s --format=combined" % (
+            harness.program("millrace"), self.path("data")))
+        self.assertEqual(subprocess.run(command, shell=True).returncode, 0)
+        wait_until(lambda: self.breakdown("p.all") == {"/one": 1, "/two": 1, "/three": 1, "/four": 1}, lambda: self.breakdown("p.all"))
+        follower = self.follow(log)
+        wait_until(lambda: self.problems() == [], self.problems)
+        follower.stop()
 
     def test_the_report_belongs_to_the_follower_that_runs(self):
         """Two followers of a producer in different logs: the second moves the mark, so the first ends; the second reports then."""

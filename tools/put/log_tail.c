@@ -36,6 +36,7 @@ struct log_tail {
     struct place place;
     struct line_source *source; /* NULL: no file yet */
     uint64_t given;             /* offset in the current file after the last returned line */
+    int64_t posted;             /* of the content that log_tail_open has not found */
     bool unsaved;               /* place.seen is not in the state file yet */
     bool renamed;               /* the log's name no longer refers to the current file */
     usec_t renamed_at;          /* when the rename was noticed */
@@ -373,6 +374,7 @@ struct log_tail *log_tail_open(const char *path, const char *state_path, uint64_
     } else if (rc == 0) {
         rc = skip_without_state(t, offset, error);
     } else if (rc > 0) {
+        t->posted = offset < t->place.base ? -1 : (int64_t)(offset - t->place.base);
         *place = find_place(t, offset, error);
         rc = 0;
         if (*place != LOG_TAIL_FOUND) {
@@ -406,6 +408,11 @@ void log_tail_close(struct log_tail **tp)
 const char *log_tail_tag(const struct log_tail *t)
 {
     return t->tag;
+}
+
+int64_t log_tail_posted(const struct log_tail *t)
+{
+    return t->posted;
 }
 
 uint64_t log_tail_base(const struct log_tail *t)

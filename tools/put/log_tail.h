@@ -72,6 +72,9 @@ int log_tail_stored(struct log_tail *t, struct error *error);
 /* Continues with the next file, or at the start of a truncated one. Returns 0, or 1 if there is no new log yet, or -1
  * with the reason. */
 int log_tail_next_file(struct log_tail *t, struct error *error);
+/* After LOG_TAIL_GONE and LOG_TAIL_REWRITTEN: the number of bytes of the lost content that were posted; -1: unknown, because
+ * the mark is before this content. */
+int64_t log_tail_posted(const struct log_tail *t);
 /* The offset of the current file's start. */
 uint64_t log_tail_base(const struct log_tail *t);
 /* The offset after the last line returned or skipped. */

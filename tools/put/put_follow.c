@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,16 +35,9 @@ struct follow {
     int lock; /* lock of the report; -1: none, for example because another follower of the producer has it */
     usec_t reported_at;
     uint64_t reported[PUT_NUMBERS];
+    char *lost, *lost_remedy; /* the latest content that was gone; NULL: none */
     bool has_failed;
 };
-
-static void warn_truncated(const char *path)
-{
-    tool_fail(0,
-        "%s was truncated or rewritten; continuing at its beginning; lines that were not posted before "
-        "are missing",
-        path);
-}
 
 /* Begins a content at the present position in the current log file. */
 static void begin_content(struct put_input *in)
@@ -81,7 +75,11 @@ static int take_turn(struct put_input *in, bool *is_idle)
             return tool_fail(EX_IOERR, "%s", error.text);
         }
         if (r == LINE_SOURCE_CUT)
-            warn_truncated(in->name);
+            tool_fail(0,
+                "%s was truncated or rewritten; continuing at its beginning; lines that were not posted "
+                "before "
+                "are missing",
+                in->name);
         *is_idle = r == LINE_SOURCE_END;
         if (r == LINE_SOURCE_END)
             status = put_flush(in);
@@ -96,8 +94,37 @@ static int take_turn(struct put_input *in, bool *is_idle)
     return status;
 }
 
+/* Prints and keeps the problem that the content before the mark is gone. */
+static void note_lost(struct follow *f, const struct log *log, enum log_tail_start place)
+{
+    int64_t posted = log_tail_posted(log->in.tail);
+    const char *name = log->in.name;
+    free(f->lost);
+    free(f->lost_remedy);
+    if (posted < 0) {
+        f->lost = mem_printf("the producer's mark is before the log file that was being posted; lines of %s "
+                             "from the mark on are not posted",
+            name);
+        f->lost_remedy = mem_strdup("post the rotated files under another producer");
+    } else {
+        f->lost = mem_printf(
+            place == LOG_TAIL_GONE
+                ? "the log file before %s was deleted or packed while put was not running; its lines after "
+                  "byte %" PRId64 ", and rotated files after it, are not posted"
+                : "%s was truncated or rewritten while put was not running; the lines after byte %" PRId64
+                  " of its former content are not posted",
+            name, posted);
+        f->lost_remedy =
+            mem_printf("if COPY has this content, post its rest: zcat -f COPY | tail -c +%" PRId64
+                       " | millrace put, with the follower's --format or --log-format",
+                posted + 1);
+    }
+    memset(f->reported, 0xff, sizeof f->reported); /* the next report is due */
+    tool_fail(0, "%s; %s; continuing at the beginning of %s", f->lost, f->lost_remedy, name);
+}
+
 /* Opens the log. If its writer starts later, the log is opened in a later call. */
-static int open_tail(struct log *log)
+static int open_tail(struct follow *f, struct log *log)
 {
     struct put_input *in = &log->in;
     struct error error;
@@ -121,13 +148,8 @@ static int open_tail(struct log *log)
             place == LOG_TAIL_OTHER
                 ? "; use another --producer, or set the mark again (millrace producers --set)"
                 : "");
-    if (place == LOG_TAIL_GONE)
-        tool_fail(0,
-            "the previous log file was deleted or packed; lines of it that were not posted are missing; "
-            "continuing at the beginning of %s",
-            in->name);
-    if (place == LOG_TAIL_REWRITTEN)
-        warn_truncated(in->name);
+    if (place == LOG_TAIL_GONE || place == LOG_TAIL_REWRITTEN)
+        note_lost(f, log, place);
     put_batch_begin_at(in->batch, log_tail_offset(in->tail), log_tail_offset(in->tail));
     begin_content(in);
     return 0;
@@ -237,6 +259,8 @@ static void end_report(struct follow *f)
     if (f->lock >= 0)
         io->close(f->lock);
     free(f->report);
+    free(f->lost);
+    free(f->lost_remedy);
 }
 
 static void report(struct follow *f, int exit_status, bool is_last)
@@ -246,6 +270,8 @@ static void report(struct follow *f, int exit_status, bool is_last)
         .producer = p->producer,
         .rejects = p->rejects.file.path,
         .why = p->rejects.why,
+        .lost = f->lost,
+        .lost_remedy = f->lost_remedy,
         .numbers = {[PUT_POSTED] = p->numbers.posted,
             [PUT_REFUSED] = p->rejects.n + p->rejects.skipped,
             [PUT_SKIPPED_BYTES] = p->skipped_bytes,
@@ -286,7 +312,7 @@ static int follow_all(struct follow *f, char **operands, size_t n)
             struct log *log = f->logs[i];
             bool is_idle = true;
             if (!log->in.tail)
-                status = open_tail(log);
+                status = open_tail(f, log);
             if (log->in.tail && status == 0)
                 status = take_turn(&log->in, &is_idle);
             all_idle = all_idle && is_idle;

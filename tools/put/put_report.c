@@ -64,6 +64,9 @@ int put_report_write(const char *path, const struct put_report *r)
     struct buf text = {0};
     buf_printf(&text, "# rejects %s\n# why %.*s\n%s", r->rejects ? r->rejects : "",
         (int)strcspn(r->why, "\n"), r->why, r->has_ended ? ENDED "\n" : "");
+    if (r->lost)
+        buf_printf(
+            &text, "# lost %.*s\n# lost_remedy %s\n", (int)strcspn(r->lost, "\n"), r->lost, r->lost_remedy);
     for (size_t i = 0; i < PUT_NUMBERS; i++)
         buf_printf(&text, "# HELP %s %s\n# TYPE %s %s\n%s{queue=\"%s\",producer=\"%s\"} %" PRIu64 "\n",
             metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].type, metrics[i].name, r->queue,
@@ -91,6 +94,10 @@ static void read_line(const char *line, struct put_report *r, char *queue, char 
         r->rejects = *text ? text : NULL;
     if ((text = after(line, "# why ")))
         r->why = text;
+    if ((text = after(line, "# lost ")))
+        r->lost = text;
+    if ((text = after(line, "# lost_remedy ")))
+        r->lost_remedy = text;
     r->has_ended = r->has_ended || strcmp(line, ENDED) == 0;
 }
 

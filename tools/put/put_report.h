@@ -28,8 +28,9 @@ enum put_number {
 
 struct put_report {
     const char *queue, *producer;
-    const char *rejects; /* NULL: none */
-    const char *why;     /* the latest line was refused; "": none was */
+    const char *rejects;            /* NULL: none */
+    const char *why;                /* the latest line was refused; "": none was */
+    const char *lost, *lost_remedy; /* the latest content of a log that was gone at the start; NULL: none */
     uint64_t numbers[PUT_NUMBERS];
     bool has_ended;
     bool is_locked; /* set by put_report_read: the follower runs */

@@ -814,6 +814,11 @@ static void add_put(const struct put_report *r, void *arg)
         add_problem(
             s, STATUS_ATTENTION, remedy, "an earlier millrace put --producer=%s refused lines", r->producer);
     free(remedy);
+    if (r->lost && r->lost_remedy) {
+        remedy = mem_printf("%s; then restart this put", r->lost_remedy);
+        add_problem(s, STATUS_ATTENTION, remedy, "millrace put --producer=%s: %s", r->producer, r->lost);
+        free(remedy);
+    }
     if (r->is_locked)
         return;
     remedy = mem_printf("%s; or, if it is no longer needed, delete %s/put/%s.%s.prom",
