@@ -97,7 +97,7 @@ class Python(Daemons):
         self.queue = self.again("simplequeue", self.port)
         producer.put("c", b"d")
         self.assertEqual(self.queue.get("/mget?items=9&separator=%00").body, b'{"a":1}\x00a\nb\x00c\x00d\x00')
-        for wrong in ((), ("",), ("a", "b\n")):
+        for wrong in ((), ("",), ("a", "b\n"), ({"a": float("nan")},), ({"b": 1}, {"a": [float("-inf")]})):
             self.assertRaises(ValueError, producer.put, *wrong)
         self.assertRaises(ValueError, millrace.Producer, url="https://127.0.0.1")
 

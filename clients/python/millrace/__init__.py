@@ -122,7 +122,7 @@ def _error(status: int, body: bytes) -> Error:
 def _bytes(data: Data) -> bytes:
     if isinstance(data, bytes):
         return data
-    return (data if isinstance(data, str) else json.dumps(data, separators=(",", ":"))).encode()
+    return (data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), allow_nan=False)).encode()
 
 
 class _Backoff:
@@ -163,7 +163,8 @@ class Producer:
         return self._mark
 
     def put(self, *messages: Data, next: Optional[int] = None) -> None:
-        """Stores all messages or none: bytes, text, or a dict as JSON; not empty, and without a line feed if several.
+        """Stores all messages or none: bytes, text, or a dict as JSON; not empty, and without a line feed if several. A dict with
+        NaN or Infinity, which JSON does not have, raises ValueError.
 
         next: the mark after these messages, such as an offset in their source (default: mark + their number). At the
         next start, continue in the source at `mark`.
