@@ -13,8 +13,11 @@
 #define SORTDBS_MAX 64
 #define SEPARATORS " ,\t"
 
+#define READY_POLL (200 * USEC_PER_MSEC)
+
 struct peer {
     char *url;
+    usec_t patience; /* for a daemon that recovers after its start */
     struct http_client *client;
 };
 
@@ -45,14 +48,46 @@ static enum http_client_result fetch(
     }
 }
 
+/* True if a daemon answers "not ready" because it recovers after its start. */
+static bool is_recovering(const struct peer *peer, int status, const struct json_doc *reply)
+{
+    struct http_call_spec call = {.method = "GET", .target = "/health?format=json", .may_resend = true};
+    struct buf body = {0};
+    if (status != 503 || !bytes_equal_str(json_doc_text(reply, "/code"), "not-ready"))
+        return false;
+    bool ok = http_client_fetch(peer->client, &call, &status, &body) == HTTP_CLIENT_OK;
+    struct json_doc *health = ok ? json_doc_parse(buf_bytes(&body)) : NULL;
+    bool is = bytes_equal_str(json_doc_text(health, "/state"), "recovering");
+    json_doc_free(&health);
+    buf_free(&body);
+    return is;
+}
+
+/* Repeats a request while the daemon recovers, up to `patience`. */
+static enum http_client_result fetch_ready(const struct peer *peer, const char *method, const char *target,
+    int *status, struct buf *body, struct json_doc **reply)
+{
+    usec_t end = clock_monotonic() + peer->patience;
+    for (bool has_said = false;; has_said = true) {
+        enum http_client_result sent = fetch(peer, method, target, status, body);
+        *reply = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(body)) : NULL;
+        if (sent != HTTP_CLIENT_OK || clock_monotonic() >= end || !is_recovering(peer, *status, *reply))
+            return sent;
+        if (!has_said)
+            log_info("waiting for a daemon to recover", LOG_S("url", peer->url));
+        json_doc_free(reply);
+        clock_sleep(READY_POLL);
+    }
+}
+
 /* Sets *reply only if the result is COMPACT_OK; the caller frees *reply. */
 static enum compact_result ask(const struct peer *peer, const char *method, const char *target,
     struct json_doc **reply, struct error *error)
 {
     int status = 0;
     struct buf body = {0};
-    enum http_client_result sent = fetch(peer, method, target, &status, &body);
-    struct json_doc *d = sent == HTTP_CLIENT_OK ? json_doc_parse(buf_bytes(&body)) : NULL;
+    struct json_doc *d;
+    enum http_client_result sent = fetch_ready(peer, method, target, &status, &body, &d);
     enum compact_result r = COMPACT_OK;
     if (sent != HTTP_CLIENT_OK) {
         r = error_set(error, COMPACT_TRY_AGAIN, "%s%s: %s", peer->url, target, http_client_strerror(sent));
@@ -255,6 +290,7 @@ static bool connect_peer(struct control *c, const struct control_config *config,
     struct bytes url, struct error *error)
 {
     peer->url = bytes_dup(url);
+    peer->patience = config->reply_timeout;
     peer->client = http_client_new(&(struct http_client_config){.base = c->base,
         .url = peer->url,
         .max_connections = 1,

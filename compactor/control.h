@@ -1,8 +1,8 @@
 /* control: implements the calls of struct run_control (run.h) as HTTP requests to the aggregator and every sortdb
  * (docs/guide/protocol.md).
  *
- * A call waits for the reply as long as the daemon is alive. A call returns COMPACT_TRY_AGAIN if the daemon is down,
- * not ready or full. A reply with 4xx is COMPACT_REFUSED, with the daemon's message. */
+ * A call waits for the reply as long as the daemon is alive. If the daemon recovers after its start, a call waits up to
+ * reply_timeout. A call returns COMPACT_TRY_AGAIN if the daemon is down, not ready or full. A reply with 4xx is COMPACT_REFUSED, with the daemon's message. */
 #ifndef MILLRACE_CONTROL_H
 #define MILLRACE_CONTROL_H
 

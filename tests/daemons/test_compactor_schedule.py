@@ -71,6 +71,18 @@ class Schedule(harness.MillraceTest):
         wait_until(lambda: self.generation() == 1, lambda: d.log)
         d.stop()
 
+    def test_a_run_waits_for_an_aggregator_that_recovers(self):
+        self.aggregator.counts[b"u|a,c413"] = 1
+        self.aggregator.answers["/slices"] = (503, {"code": "not-ready", "detail": "opening the slices"})
+        self.aggregator.answers["/health"] = (503, {"state": "recovering"})
+        self.clocks.set(wall=to_noon() + DAY)
+        d = self.compactor()
+        wait_until(lambda: "waiting for a daemon to recover" in d.log, lambda: d.log)
+        del self.aggregator.answers["/slices"]
+        wait_until(lambda: self.generation() == 1, lambda: d.log)
+        self.assertNotIn("opening the slices", d.log)
+        d.stop()
+
     def test_a_stop_ends_the_run(self):
         self.aggregator.counts[b"u|a,c413"] = 1
         began = []
