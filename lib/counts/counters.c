@@ -752,6 +752,17 @@ static void add_to_sample(struct counters_reader *r)
     }
 }
 
+size_t counters_reader_end_sample(struct counters_reader *r)
+{
+    bool has_sample = r->to_sample == 0 || counters_reader_absent(r, 0);
+    size_t n = has_sample ? COUNTERS_SAMPLE : COUNTERS_SAMPLE - r->to_sample;
+    for (size_t i = 0; i < r->n_sources && n > 0 && r->to_sample > 0; i++) {
+        struct source *s = &r->sources[i];
+        s->is_absent = (has_sample ? s->is_absent : s->field && !s->is_optional) && !s->is_seen;
+    }
+    return n;
+}
+
 const char *counters_reader_absent(const struct counters_reader *r, size_t i)
 {
     for (size_t at = 0; at < r->n_sources; at++) {

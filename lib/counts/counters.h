@@ -190,5 +190,8 @@ enum counters_verdict counters_extract(
  * further events become the new sample. */
 #define COUNTERS_SAMPLE 1000
 const char *counters_reader_absent(const struct counters_reader *r, size_t i);
+/* Ends the sample, because no events follow. Returns the number of its events: before the first complete sample that of
+ * all counted events, else COUNTERS_SAMPLE. */
+size_t counters_reader_end_sample(struct counters_reader *r);
 
 #endif

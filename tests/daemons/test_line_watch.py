@@ -66,7 +66,7 @@ class LineWatchTest(harness.MillraceTest):
             wait_until(look, self.last_minute, interval=0)
 
     def test_put_says_so_at_its_end(self):
-        bad, good = self.write("bad", '{"ts":"noon"}\n' * 300), self.write("good", '{"ts":1332637200,"user":"a"}\n' * 300)
+        bad, good = self.write("bad", '{"ts":"noon"}\n' * 300), self.write("good", '{"ts":1332637200,"user":"a","country":null}\n' * 300)
         done = self.run_program("millrace", "put", "--data-dir", self.path("data"), bad)
         self.assertEqual(done.returncode, 65, done)
         self.assertIn(b"millrace put: warning: 300 of 300 lines cannot be counted: field ts is not a time; first at "
@@ -92,7 +92,7 @@ class LineWatchTest(harness.MillraceTest):
         """Not of another sender's, nor of an earlier put's."""
         self.put(*[{"ts": "bad of another sender"}] * 3)
         wait_until(lambda: self.last_minute()["rejected"] == 3, self.last_minute)
-        good = self.write("good", '{"ts":1332637200,"user":"a"}\n')
+        good = self.write("good", '{"ts":1332637200,"user":"a","country":"JP"}\n')
         mine = self.write("mine", '{"ts":1332637200,"user":"a"}\n{"when":1332637200,"user":"b"}\n')
         for name, status, said in ((mine, 0, b"1 of 2 lines cannot be counted: field ts is missing: no time; first at byte 29 of %s: "
                                     b"`{\"when\":1332637200,\"user\":\"b\"}`" % mine.encode()), (good, 0, None)):
@@ -106,6 +106,20 @@ class LineWatchTest(harness.MillraceTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertIn(b"millrace put: warning: no event of 1000 has the configured field country (correct the field's name in the "
                       b"configuration, or the sender; or name the field in `optional` of [input])\n", done.stderr)
+
+    def test_a_few_events_suffice_for_put(self):
+        """It has all events of its input. A file in a wrong encoding has other names of fields."""
+        text = "ts,user,country\n" + "1332637200,a,JP\n" * 20
+        for name, data, absent in (("good", text.encode(), None), ("wrong", text.replace("country", "countr\xff").encode("latin-1"), 20),
+                                   ("one", b"ts,user\n1332637200,a\n", 1), ("late", b"ts,user\n" + b"1332637200,a\n" * 1000, 1000)):
+            with open(self.path(name), "wb") as f:
+                f.write(data)
+            done = self.run_program("millrace", "put", "--data-dir", self.path("data"), "--format=csv", self.path(name))
+            said = re.findall(rb"warning: no event of (\d+) has the configured field country ", done.stderr)
+            self.assertEqual((done.returncode, said), (0, [b"%d" % absent] if absent else []), done)
+        late = self.write("late", '{"ts":1332637200,"user":"a"}\n' * 1400 + '{"ts":1332637200,"user":"a","country":"JP"}\n')
+        done = self.run_program("millrace", "put", "--data-dir", self.path("data"), late)
+        self.assertEqual((done.returncode, b"warning" in done.stderr), (0, False), done)
 
     def test_a_field_that_no_event_has(self):
         self.put(*[{"ts": 1332637200, "user": "a", "c": "JP"}] * 999)

@@ -65,18 +65,20 @@ void put_counted_add(struct put_counted *c, struct bytes line, const char *input
             (int)(line.len < LINE_SHOWN ? line.len : LINE_SHOWN), line.ptr, remedy(line, event.reason));
 }
 
-/* Prints the fields of counters that none of the first events has. */
+/* Prints the fields of counters that no event has. Unlike the aggregator, put has all events of its input, so that a few
+ * events suffice. */
 static void print_absent_fields(const struct put_counted *c)
 {
     struct buf fields = {0};
+    size_t n = counters_reader_end_sample(c->reader);
     const char *field;
     for (size_t i = 0; (field = counters_reader_absent(c->reader, i)); i++)
         buf_printf(&fields, "%s%s", i > 0 ? ", " : "", field);
     if (fields.len > 0)
         tool_fail(0,
-            "warning: no event of %d has the configured field %s (correct the field's name in the "
+            "warning: no event of %zu has the configured field %s (correct the field's name in the "
             "configuration, or the sender; or name the field in `optional` of [input])",
-            COUNTERS_SAMPLE, fields.ptr);
+            n, fields.ptr);
     buf_free(&fields);
 }
 

@@ -725,9 +725,13 @@ static void test_fields_that_may_be_absent(void **state)
                   "[subtotal a.u]\nkey = a.b\n[subtotal c.u]\nkey = c\n");
     struct counters_reader *r = counters_reader_new(c);
     struct counters_event e;
+    assert_int_equal(counters_reader_end_sample(r), 0);
+    assert_null(counters_reader_absent(r, 0));
     for (int i = 0; i < COUNTERS_SAMPLE; i++)
         assert_int_equal(
             counters_extract(r, BYTES_LITERAL("{\"t\":1332637200,\"l\":\"x\"}"), &e), COUNTERS_EVENT);
+    assert_string_equal(counters_reader_absent(r, 0), "c");
+    assert_int_equal(counters_reader_end_sample(r), COUNTERS_SAMPLE);
     assert_string_equal(counters_reader_absent(r, 0), "c");
     assert_null(counters_reader_absent(r, 1));
     counters_reader_free(&r);
