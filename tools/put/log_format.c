@@ -26,6 +26,7 @@ struct log_format {
     uint64_t steps, steps_max;
     size_t far; /* the farthest field that did not fit, and its place in the line */
     const char *far_at;
+    struct bytes far_literal; /* the literal before that field, if the line does not have it; else empty */
     regex_t prefix;
     struct buf text, docker;
     bool is_changed;
@@ -152,11 +153,13 @@ static const char *only_end(struct log_format *f, const struct log_field *p, con
     return c;
 }
 
-static void note(struct log_format *f, size_t field, const char *at)
+/* Notes that the line does not match at `at`, where the literal and then the field are expected. */
+static void note(struct log_format *f, size_t field, const char *at, struct bytes literal)
 {
     if (field > f->far) {
         f->far = field;
         f->far_at = at;
+        f->far_literal = literal;
     }
 }
 
@@ -167,7 +170,7 @@ static bool match(struct log_format *f, size_t i, const char *at)
     const struct log_fields *fields = &f->fields;
     const struct log_field *p = &fields->list[i];
     if (i == fields->n) {
-        note(f, i, at);
+        note(f, i, at, BYTES_NONE);
         return fields->is_builtin || at == f->end;
     }
     bool is_open = p->is_open && (i + 1 < fields->n || p->literal.len > 0);
@@ -185,7 +188,7 @@ static bool match(struct log_format *f, size_t i, const char *at)
             break;
         rest = match_literal(f, p->literal, stop);
         if (!rest && !is_open)
-            note(f, i + 1, stop);
+            note(f, i + 1, stop, p->literal);
         f->spans[i] = span;
         if (rest && match(f, i + 1, rest))
             return true;
@@ -197,7 +200,7 @@ static bool match(struct log_format *f, size_t i, const char *at)
         if (!is_open)
             return false;
     }
-    note(f, i + is_open, at); /* an error names the next field, not the literal before it */
+    note(f, i + is_open, at, BYTES_NONE); /* an error names the next field, not the literal before it */
     return false;
 }
 
@@ -336,10 +339,26 @@ static bool match_line(struct log_format *f, struct bytes line)
     f->start = f->far_at = line.ptr;
     f->end = line.ptr + line.len;
     f->far = 0;
+    f->far_literal = BYTES_NONE;
     f->steps_max = f->steps + LOG_FORMAT_STEPS_MAX(line.len);
     memset(f->spans, 0, f->fields.n * sizeof *f->spans);
     const char *first = match_literal(f, f->fields.literal, line.ptr);
+    if (!first)
+        f->far_literal = f->fields.literal;
     return first && match(f, 0, first);
+}
+
+/* Returns the missing literal for an error as "`LITERAL` and ", or "" if the literal has only blanks and quotes, which the
+ * words for the field imply. The caller frees the text. */
+static char *missing_literal(const struct log_format *f)
+{
+    size_t i = 0;
+    while (i < f->far_literal.len && (is_blank(f->far_literal.ptr[i]) || f->far_literal.ptr[i] == '"'))
+        i++;
+    bool is_shown = i < f->far_literal.len, is_last = f->far == f->fields.n;
+    return is_shown
+               ? mem_printf("`%.*s`%s", (int)f->far_literal.len, f->far_literal.ptr, is_last ? "" : " and ")
+               : mem_strdup("");
 }
 
 static const char *explain(struct log_format *f)
@@ -350,14 +369,20 @@ static const char *explain(struct log_format *f)
         return "the fields of --log-format fit the line in too many ways, or the line is too long";
     struct bytes rest = bytes_trim(bytes_of(f->far_at, (size_t)(f->end - f->far_at)));
     int found = rest.len > 40 ? 40 : (int)rest.len;
-    if (f->far == fields->n)
+    char *literal = missing_literal(f);
+    if (f->far == fields->n && literal[0])
+        snprintf(f->wrong, sizeof f->wrong,
+            "expected %s at the end, found `%.*s`; --log-format describes other lines", literal, found,
+            rest.ptr);
+    else if (f->far == fields->n)
         snprintf(f->wrong, sizeof f->wrong, "`%.*s` follows the last field of --log-format", found, rest.ptr);
     else
         snprintf(f->wrong, sizeof f->wrong,
-            "expected %s%s (%.*s), found `%.*s`; --log-format describes other lines",
+            "expected %s%s%s (%.*s), found `%.*s`; --log-format describes other lines", literal,
             p->kind == LOG_TIME && fields->is_builtin ? "a time such as [24/Mar/2012:09:00:00 +0900]"
                                                       : kind_words[p->kind],
             p->is_quoted ? " in quotes" : "", (int)p->directive.len, p->directive.ptr, found, rest.ptr);
+    free(literal);
     return f->wrong;
 }
 

@@ -368,6 +368,20 @@ static void test_long_lines(void **state)
 }
 
 /* Each byte is looked at a few times. */
+static void test_missing_literals(void **state)
+{
+    (void)state;
+    format = "$remote_addr - $remote_user [$time_local] $status ($body_bytes_sent)";
+    check_wrong(
+        "this fits nothing", "expected ` - ` and a text ($remote_user), found `fits nothing`; --log-format");
+    check_wrong("a - b " TIME " 200 5", "expected ` (` and a number ($body_bytes_sent), found `5`");
+    check_wrong("a - b " TIME " 200 (5", "expected `)` at the end, found ``; --log-format");
+    check_wrong("a - b " TIME " 200 (x)", "expected a number ($body_bytes_sent), found `x)`");
+    format = "<$remote_addr> $msec";
+    check_wrong("a", "expected `<` and an address ($remote_addr), found `a`");
+    format = "combined";
+}
+
 static void test_linear_work(void **state)
 {
     (void)state;
@@ -421,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_times_in_pieces),
         cmocka_unit_test(test_formats_that_are_none),
         cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_missing_literals),
         cmocka_unit_test(test_linear_work),
         cmocka_unit_test(test_bounded_work),
     };
