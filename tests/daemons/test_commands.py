@@ -181,6 +181,24 @@ class Missing(harness.MillraceTest):
             self.assertEqual(done.returncode, 66, (args, done))
             self.assertIn(b"Permission denied", done.stderr)
 
+    def test_a_follower_that_may_not_write_in_the_data_directory(self):
+        """The message names the directory and its owner, also if the files beside the log cannot be written either."""
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        os.chmod(self.dir, 0o755)
+        os.mkdir(self.path("data"), 0o500)
+        os.mkdir(self.path("logs"))
+        log = self.write("logs/access.log", "")
+        os.chmod(self.path("logs"), 0o555)
+        program = harness.program("millrace")
+        for path in (self.dir, program):
+            if subprocess.run([*nobody, "test", "-r", path]).returncode:
+                self.skipTest("what is above %s is closed to others" % path)
+        done = subprocess.run([*nobody, program, "put", "--config", self.config, "--follow", "--producer=p", log], capture_output=True)
+        self.assertEqual(done.returncode, 73, done)
+        self.assertIn("cannot write in %s/put: Permission denied, so `millrace status` does not show this put" % self.path("data"), done.stderr.decode())
+        if nobody:
+            self.assertIn("; %s belongs to user " % self.path("data"), done.stderr.decode())
+
     def test_a_damaged_archive_without_new_counts(self):
         """No repetition helps, so the status is not that of a daemon that is down."""
         Pipeline(self, self.config, self.path("data")).wait_ready()

@@ -6,6 +6,7 @@
 #include "tools/put/log_tail.h"
 #include "tools/put/put_door.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -289,10 +290,19 @@ char *put_kept_path(const struct put *put, const char *beside, const char *suffi
     char parent[PATH_MAX];
     const char *queue = options_string(put->o, "queue");
     const char *data_dir = pipeline_dir(options_config(put->o), options_string(put->o, "data_dir"));
-    bool is_here = !options_string(put->o, "queue_url") && stat(data_dir, &st) == 0 && S_ISDIR(st.st_mode);
-    char *dir = is_here ? mem_printf("%s/put", data_dir) : NULL, *path = NULL;
+    bool is_here = stat(data_dir, &st) == 0 ? S_ISDIR(st.st_mode) : errno == EACCES;
+    char *dir = is_here && !options_string(put->o, "queue_url") ? mem_printf("%s/put", data_dir) : NULL;
+    char *path = NULL;
     if (dir && io_make_dirs(dir) == 0)
         path = mem_printf("%s/%s.%s.%s", dir, queue, put->producer, suffix);
+    else if (dir && beside) {
+        struct buf owner = {0};
+        int e = errno;
+        io_append_owner(data_dir, &owner);
+        tool_fail(0, "cannot write in %s: %s, so `millrace status` does not show this put%s", dir,
+            strerror(e), owner.ptr ? owner.ptr : "");
+        buf_free(&owner);
+    }
     free(dir);
     if (path || !beside)
         return path;
