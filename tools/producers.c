@@ -200,6 +200,23 @@ static int check_exists(const struct options *o, const char *url, const char *to
     return status;
 }
 
+/* Returns the hint for a stream that pubsub does not have; NULL: none. The caller frees it. */
+static char *unknown_stream(
+    const struct json_doc *reply, const char *url, const char *token, const char *name)
+{
+    const struct http_call_spec call = {.method = "GET", .target = "/streams"};
+    struct buf body = {0};
+    const char *why;
+    if (!bytes_equal_str(json_doc_text(reply, "/code"), "unknown-stream"))
+        return NULL;
+    struct json_doc *streams =
+        tool_request(url, token, &call, &body, &why) == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
+    char *hint = streams ? tool_stream_hint(streams, name) : NULL;
+    json_doc_free(&streams);
+    buf_free(&body);
+    return hint;
+}
+
 static int producers_with(const struct options *o)
 {
     const char *queue = options_string(o, "queue"), *url = options_string(o, "url");
@@ -249,8 +266,10 @@ static int producers_with(const struct options *o)
         struct bytes detail = status == 200 ? BYTES_LITERAL(NO_ANSWER)
                               : doc         ? json_doc_text(doc, "/detail")
                                             : bytes_str(why);
-        result = tool_fail(status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL, "%s: %.*s", url,
-            (int)detail.len, detail.len ? detail.ptr : "");
+        char *hint = unknown_stream(doc, url, token, name);
+        result = tool_fail(status >= 400 && status < 500 ? EX_USAGE : EX_TEMPFAIL, "%s: %.*s%s", url,
+            (int)detail.len, detail.len ? detail.ptr : "", hint ? hint : "");
+        free(hint);
     }
     json_doc_free(&doc);
     pipeline_close(&pipeline);

@@ -203,10 +203,11 @@ static int check_stream(const struct stream_view *v, const char *url, const char
     struct json_doc *doc = http_status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (http_status == 0 && ends)
         status = tool_fail(EX_TEMPFAIL, "%s: %s", url, why);
-    char hint[TOOL_HINT_TEXT];
-    if (doc && !tool_finds_name(doc, "/streams", "name", stream, hint))
+    char *hint = doc ? tool_stream_hint(doc, stream) : NULL;
+    if (hint)
         status = tool_fail(ends ? EX_USAGE : EX_OK, "there is no stream %s%s%s", stream, hint,
             ends ? "" : "; waiting for it");
+    free(hint);
     json_doc_free(&doc);
     buf_free(&body);
     return status;

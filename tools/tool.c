@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define RUN_FILE_MAX (1 << 20)
+#define STREAMS_SHOWN 5
 #define HOLDER_TRIES 10
 #define HOLDER_POLL (20 * USEC_PER_MSEC)
 
@@ -73,6 +74,28 @@ bool tool_finds_name(const struct json_doc *doc, const char *list, const char *m
     snprintf(
         hint, TOOL_HINT_TEXT, "%s%s%s", is_near ? " (did you mean " : "", n.nearest, is_near ? "?)" : "");
     return n.is_found;
+}
+
+char *tool_stream_hint(const struct json_doc *streams, const char *name)
+{
+    char near[TOOL_HINT_TEXT];
+    size_t n = json_doc_length(streams, "/streams");
+    struct buf names = {0};
+    if (tool_finds_name(streams, "/streams", "name", name, near))
+        return NULL;
+    for (size_t i = 0; i < n && i < STREAMS_SHOWN; i++) {
+        struct bytes known = json_doc_text(streams, "/streams/%zu/name", i);
+        buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", (int)known.len, known.len ? known.ptr : "");
+    }
+    char *hint =
+        near[0] ? mem_strdup(near)
+        : n == 0
+            ? mem_strdup(" (pubsub has no streams)")
+            : mem_printf(
+                  " (pubsub has %s%s; name one with --stream, or the pipeline's configuration with --config)",
+                  names.ptr, n > STREAMS_SHOWN ? ", ..." : "");
+    buf_free(&names);
+    return hint;
 }
 
 bool tool_has_queue(const char *url, const char *token, const char *queue)

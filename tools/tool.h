@@ -74,6 +74,10 @@ struct json_doc;
 bool tool_finds_name(const struct json_doc *doc, const char *list, const char *member, const char *name,
     char hint[TOOL_HINT_TEXT]);
 
+/* Returns NULL if pubsub's reply to /streams has the stream, else a hint: " (did you mean NAME?)", or the names of a few streams
+ * that exist. The caller frees it. */
+char *tool_stream_hint(const struct json_doc *streams, const char *name);
+
 /* Returns true if simplequeue has the queue, or does not answer. Without this check, a queue that does not exist
  * looks like an empty queue. */
 bool tool_has_queue(const char *url, const char *token, const char *queue);

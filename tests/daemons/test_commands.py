@@ -220,11 +220,15 @@ class Missing(harness.MillraceTest):
             done = self.run_program("millrace", *command, "--stream=clics", "--pubsub-url=" + pubsub.url)
             self.assertEqual(done.returncode, 64, done)
             self.assertIn(b"there is no stream clics (did you mean clicks?)", done.stderr)
+        known = b" (pubsub has clicks; name one with --stream, or the pipeline's configuration with --config)"
+        for command in (["tail", "--follow=false", "--pubsub-url"], ["top", "--once", "--pubsub-url"], ["producers", "--url"]):
+            done = self.run_program("millrace", *command, pubsub.url, "--stream=views")
+            self.assertEqual((done.returncode, known in done.stderr), (64, True), done)
         harness.request(pubsub.url, "POST", "/pub?stream=clicks", b"x\n")
         tail = subprocess.Popen([harness.program("millrace"), "tail", "--stream=later", "--count=1", "--from=earliest",
                                  "--pubsub-url=" + pubsub.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(tail.kill)
-        self.assertIn(b"there is no stream later; waiting for it", tail.stderr.readline())
+        self.assertIn(b"there is no stream later (pubsub has clicks; ", tail.stderr.readline())
         harness.request(pubsub.url, "POST", "/pub?stream=later", b"x\n")
         self.assertEqual(tail.communicate(timeout=harness.PATIENCE)[0], b"x\n")
         self.assertEqual(tail.returncode, 0)
