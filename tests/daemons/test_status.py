@@ -109,6 +109,10 @@ class StatusTest(harness.MillraceTest):
         done = self.run_program("millrace", "status", "--sample=0", "--config", config)
         text = done.stdout.decode()
         self.assertEqual((done.returncode, text.count("!!")), (2, 1), text)
+        self.assertIn("the pipeline of %s is not started: no daemon answers, and the directory does not exist\n -> start it: millrace up" % self.path("data"), text)
+        self.assertIn("; if it was started elsewhere, run this command in the directory of `millrace up`", text)
+        os.mkdir(self.path("data"))
+        text = self.run_program("millrace", "status", "--sample=0", "--config", config).stdout.decode()
         self.assertIn("the pipeline of %s is not started: no daemon answers\n -> start it: millrace up" % self.path("data"), text)
 
     def test_a_relative_directory_that_is_elsewhere(self):

@@ -759,24 +759,28 @@ static void look_at_clock(struct pipeline_status *s)
         }
 }
 
-/* Adds a problem if the directory of the pipeline does not exist here. */
-static void look_at_place(struct pipeline_status *s)
+/* Returns the path of the pipeline's directory if the directory does not exist here, else NULL. The caller frees it. */
+static char *missing_place(const struct pipeline_status *s)
 {
     const char *dir = s->pipeline.data_dir;
     char *here = *dir == '/' ? NULL : getcwd(NULL, 0);
-    if (access(dir, F_OK) != 0 && errno == ENOENT)
-        add_problem(s, STATUS_ATTENTION, PIPELINE_PLACE_REMEDY,
-            "the directory %s%s%s does not exist, so disk, archive, restarts and puts are not known",
-            here ? here : "", here ? "/" : "", dir);
+    bool is_missing = access(dir, F_OK) != 0 && errno == ENOENT;
+    char *path = is_missing ? mem_printf("%s%s%s", here ? here : "", here ? "/" : "", dir) : NULL;
     free(here);
+    return path;
 }
 
 /* Adds one problem if run.json cannot be read and no daemon answers, because the pipeline is not started. */
 static void judge_unknown(struct pipeline_status *s)
 {
+    char *place = missing_place(s);
     for (size_t i = 0; i < PEERS; i++)
         if (strcmp(s->daemons[i].state, "unreachable") != 0 && strcmp(s->daemons[i].state, "off") != 0) {
-            look_at_place(s);
+            if (place)
+                add_problem(s, STATUS_ATTENTION, PIPELINE_PLACE_REMEDY,
+                    "the directory %s does not exist, so disk, archive, restarts and puts are not known",
+                    place);
+            free(place);
             return;
         }
     while (s->n_problems > 0) {
@@ -789,10 +793,15 @@ static void judge_unknown(struct pipeline_status *s)
             "cannot read %s/run.json: Permission denied%s", s->pipeline.data_dir, s->pipeline.denied);
     else {
         char *start = command_after(s, "", START);
-        add_problem(s, STATUS_DOWN, start, "the pipeline of %s is not started: no daemon answers",
-            s->pipeline.data_dir);
+        char *remedy =
+            place ? mem_printf("%s; if it was started elsewhere, " PIPELINE_PLACE_REMEDY, start) : NULL;
+        add_problem(s, STATUS_DOWN, remedy ? remedy : start,
+            "the pipeline of %s is not started: no daemon answers%s", place ? place : s->pipeline.data_dir,
+            place ? ", and the directory does not exist" : "");
         free(start);
+        free(remedy);
     }
+    free(place);
 }
 
 /* Refused lines are a problem until the operator deletes the file that keeps them. */
