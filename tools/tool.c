@@ -359,6 +359,7 @@ static void judge_up(struct pipeline *p, const struct json_doc *run, const char 
     bool is_gone = holder == 0 || (holder < 0 && pid > 0 && kill((pid_t)pid, 0) != 0 && errno != EPERM);
     p->starting = holder > 0 && (has_said_end || holder != pid) ? holder : 0;
     p->has_ended = run && !p->starting && (has_said_end || is_gone);
+    p->is_here = holder > 0 && holder == pid;
     p->was_killed = p->has_ended && !has_said_end;
     p->written = run && stat(path, &st) == 0 ? st.st_mtime : 0;
 }

@@ -342,6 +342,19 @@ class StatusTest(harness.MillraceTest):
         wait_until(lambda: pipeline.ask("simplequeue", "POST", "/put", b"{}").status == 200, "puts to be taken")
         self.look_until(lambda status, look: look["daemons"]["simplequeue"]["state"] == "ready" and not self.disk_problems(look))
 
+    def test_restarts_that_run_json_does_not_have(self):
+        disk = SmallDisk(self, "256m")
+        pipeline = self.up(data=disk.path("data")).wait_ready()
+        disk.take_the_rest()
+        pipeline.kill9_daemon("api")
+        said = "%s/run.json is older than the last restart of api, so the number of restarts is not known" % self.data
+        look = self.look_until(lambda status, look: look["daemons"]["api"]["state"] == "ready" and said in [p["problem"] for p in look["problems"]])
+        self.assertIsNone(look["daemons"]["api"]["restarts"])
+        self.assertEqual(look["daemons"]["pubsub"]["restarts"], 0)
+        self.assertRegex(self.text(), r"\napi +ready .* -  127")
+        disk.give_back()
+        self.look_until(lambda status, look: look["daemons"]["api"]["restarts"] == 1 and said not in [p["problem"] for p in look["problems"]])
+
     def test_a_full_disk_of_one_daemon(self):
         disk = SmallDisk(self, "64m")
         self.data = self.path("data")

@@ -9,6 +9,7 @@
 #include "tools/put/put_report.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -517,6 +518,29 @@ static const char *state_without_asking(const struct pipeline_status *s, size_t 
     return i == COMPACTOR ? (d->state ? "ready" : "off") : NULL;
 }
 
+/* True if the process in run.json has ended, although the daemon answers. `millrace up` then has not written, or cannot write,
+ * that the daemon was restarted. */
+static bool is_replaced(const struct pipeline_status *s, size_t i)
+{
+    pid_t pid = (pid_t)s->pipeline.daemons[i].pid;
+    return s->pipeline.is_here && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Adds a problem for the daemons whose processes run.json does not name. */
+static void look_at_restarts(struct pipeline_status *s)
+{
+    struct buf names = {0};
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (s->daemons[i].is_replaced)
+            buf_printf(&names, "%s%s", names.len ? ", " : "", pipeline_daemon_name(i));
+    if (names.len > 0)
+        add_problem(s, STATUS_ATTENTION,
+            "run this command again; if the problem remains, see the log of `millrace up`",
+            "%s/run.json is older than the last restart of %s, so the number of restarts is not known",
+            s->pipeline.data_dir, names.ptr);
+    buf_free(&names);
+}
+
 static void add_restarts(struct pipeline_status *s, size_t i)
 {
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
@@ -554,6 +578,7 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
             d->state = "restarting";
     } else {
         d->stats = fetch(s, i, "/stats?format=json");
+        d->is_replaced = is_replaced(s, i);
         if (is_restarting(d, p)) {
             d->state = "restarting";
             add_last_error(d, p);
@@ -899,6 +924,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
     look_at_archive(s);
     look_at_clock(s);
     look_at_disks(s);
+    look_at_restarts(s);
     put_report_read(s->pipeline.data_dir, add_put, s);
 }
 

@@ -32,6 +32,7 @@ struct daemon_status {
         *state; /* ready, recovering, refusing, damaged, restarting, failed, stopped, unreachable, off ... */
     enum status_level level;
     bool ready;
+    bool is_replaced;       /* run.json does not have the latest restart */
     struct buf detail;      /* reason, or warnings and numbers; without a NUL at the end */
     struct json_doc *stats; /* reply of /stats; NULL: none */
     int64_t events;         /* number of events handled since the start of the daemon */

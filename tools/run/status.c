@@ -138,7 +138,7 @@ static bool is_shown(const struct pipeline_status *s, size_t i)
 
 static void print_daemons(const struct pipeline_status *s, const struct screen *screen)
 {
-    char rate[24], waiting[24], lag[24];
+    char rate[24], waiting[24], lag[24], restarts[24];
     printf("%-15s %-11s %8s %8s %7s %8s  %s\n", "daemon", "state", "events/s", "waiting", "lag", "restarts",
         "address");
     for (size_t i = 0; i < PIPELINE_DAEMONS; i++) {
@@ -148,10 +148,11 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
             continue;
         bool was_asked = d->events >= 0 || d->ready || strcmp(d->state, "unreachable") == 0;
         const char *url = was_asked && !p->is_off && p->url ? p->url : "";
-        printf("%-15s %s%-11s%s %8s %8s %7s %8u  %.*s\n", pipeline_daemon_name(i),
+        printf("%-15s %s%-11s%s %8s %8s %7s %8s  %.*s\n", pipeline_daemon_name(i),
             screen->has_color ? colors[d->level] : "", d->state, screen->has_color ? NO_COLOR : "",
             cell(rate, d->rate, 1, ""), cell(waiting, (double)d->waiting, 0, ""), cell(lag, d->lag, 1, " s"),
-            p->restarts, screen->is_terminal ? 16 : 300, strncmp(url, "http://", 7) == 0 ? url + 7 : url);
+            cell(restarts, d->is_replaced ? -1 : (double)p->restarts, 0, ""), screen->is_terminal ? 16 : 300,
+            strncmp(url, "http://", 7) == 0 ? url + 7 : url);
     }
 }
 
@@ -259,7 +260,7 @@ static void append_daemon(struct buf *out, const struct pipeline_status *s, size
     append_number(out, "events_per_second", d->rate, 1);
     append_number(out, "waiting", (double)d->waiting, 0);
     append_number(out, "lag_seconds", d->lag, 3);
-    buf_printf(out, ",\"restarts\":%u", p->restarts);
+    append_number(out, "restarts", d->is_replaced ? -1 : (double)p->restarts, 0);
     append_number(out, "restarted_at", p->restarted_at > 0 ? (double)p->restarted_at : -1, 0);
     append_text(out, ",\"last_error\":", p->last_error);
     append_number(out, "last_error_at", p->error_at > 0 ? (double)p->error_at : -1, 0);
