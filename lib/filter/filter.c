@@ -181,7 +181,17 @@ enum filter_result filter_sync(struct filter *f, struct error *error)
 enum filter_result filter_refresh(struct filter *f, struct error *error)
 {
     assert(f->log < 0);
-    return filter_file_refresh(f, error);
+    if (!filter_file_is_replaced(f))
+        return filter_file_refresh(f, error);
+    struct filter *other;
+    enum filter_result r = filter_open_reader(f->path, &other, error);
+    if (r == FILTER_OK) {
+        struct filter old = *f;
+        *f = *other;
+        *other = old;
+        filter_close(&other);
+    }
+    return r;
 }
 
 uint64_t filter_sequence(const struct filter *f)

@@ -41,7 +41,7 @@
  *    later sync writes the same updates.
  * 8. Other processes may read the file while one writes. During a sync, and after a power cut until the next filter_open,
  *    a reader sees each text as before or as after the sync. A text that is a member before and after the sync is always
- *    found. The file must not be truncated while it is open.
+ *    found. The file must not be truncated while it is open; replace it by a rename.
  * 9. Layers that are full take at most 8 bytes a member of disk and memory at a rate of 0.01, through five layers. Between
  *    two syncs, the writer needs memory for a copy of each changed page. A layer takes its whole space when it opens.
  * 10. The hashes of each file have a random seed, so clients cannot choose texts that share counters.
@@ -106,7 +106,8 @@ void filter_number(struct filter *f, uint64_t sequence);
 bool filter_check(const struct filter *f, struct bytes text);
 /* Makes all updates durable. Blocks until the disk has them. */
 enum filter_result filter_sync(struct filter *f, struct error *error);
-/* Lets a reader see new layers and the sequence of the last sync. After an error the reader stays as it was. */
+/* Lets a reader see new layers and the sequence of the last sync. If another file has the path, the reader opens this file
+ * instead. After an error the reader stays as it was, also if the path has no file any more. */
 enum filter_result filter_refresh(struct filter *f, struct error *error);
 
 /* The sequence of the last update, 0 in an empty filter. After filter_open: all updates up to here are durable. */

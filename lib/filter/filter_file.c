@@ -190,6 +190,13 @@ enum filter_result filter_file_refresh(struct filter *f, struct error *error)
     return r;
 }
 
+bool filter_file_is_replaced(const struct filter *f)
+{
+    struct stat own, named;
+    return stat(f->path, &named) != 0 || fstat(f->fd, &own) != 0 || own.st_ino != named.st_ino ||
+           own.st_dev != named.st_dev;
+}
+
 enum filter_result filter_file_open_reader(struct filter *f, struct error *error)
 {
     f->fd = io->open(f->path, O_RDONLY | O_CLOEXEC, 0);

@@ -32,6 +32,8 @@ struct filter {
  * also after an error. */
 enum filter_result filter_file_open(struct filter *f, struct error *error);
 enum filter_result filter_file_open_reader(struct filter *f, struct error *error);
+/* True if the path has another file than the reader, or none. */
+bool filter_file_is_replaced(const struct filter *f);
 /* Reads the header of a reader again, and maps new layers. */
 enum filter_result filter_file_refresh(struct filter *f, struct error *error);
 void filter_file_close(struct filter *f);

@@ -378,6 +378,36 @@ static void test_a_reader_sees_each_sync(void **state)
     filter_close(&reader);
 }
 
+/* A load renames a new filter to the path, with its log. */
+static void test_a_reader_follows_the_path(void **state)
+{
+    struct world *w = *state;
+    struct filter *reader;
+    char old[96], old_log[96];
+    snprintf(old, sizeof old, "%s/old", w->dir);
+    snprintf(old_log, sizeof old_log, "%s/old.log", w->dir);
+    open_filter(w, 100);
+    assert_int_equal(add(w, "a", 1), FILTER_OK);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_int_equal(filter_open_reader(w->path, &reader, &w->error), FILTER_OK);
+    filter_close(&w->f);
+    assert_int_equal(rename(w->path, old) | rename(w->log, old_log), 0);
+    assert_int_equal(filter_refresh(reader, &w->error), FILTER_FAILED);
+    assert_true(filter_check(reader, bytes_str("a")));
+    open_filter(w, 1000);
+    for (uint64_t id = 1; id <= 200; id++)
+        assert_int_equal(add(w, "b", id), FILTER_OK);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_int_equal(filter_refresh(reader, &w->error), FILTER_OK);
+    assert_true(filter_check(reader, bytes_str("b")) && !filter_check(reader, bytes_str("a")));
+    assert_int_equal(filter_stats(reader).members, 200);
+    unlink(w->path);
+    assert_int_equal(rename(old, w->path), 0);
+    assert_int_equal(filter_refresh(reader, &w->error), FILTER_OK);
+    assert_true(filter_check(reader, bytes_str("a")));
+    filter_close(&reader);
+}
+
 #define STAYING 500
 #define PIECE ((size_t)128)
 
@@ -708,6 +738,7 @@ int main(void)
         TEST(test_a_failed_sync_stops_updates_until_the_next_opening),
         TEST(test_a_sync_on_a_full_disk_can_be_repeated),
         TEST(test_a_reader_sees_each_sync),
+        TEST(test_a_reader_follows_the_path),
         TEST(test_a_reader_misses_no_member_during_a_sync),
         TEST(test_only_one_writer),
         TEST(test_settings_have_limits),
