@@ -31,10 +31,13 @@ static void run(void *ctx, void *arg)
     struct mark_store *s = ctx;
     (void)arg;
     s->sync_error.code = 0;
-    if (s->load.state == MARK_LOAD_RUNNING)
+    int r = marks_sync(&s->marks, s->syncing, &s->sync_error);
+    if (s->load.state != MARK_LOAD_RUNNING)
+        return;
+    if (r == 0) /* the exceptions are in their file before the marks of the load are */
         mark_load_run(&s->load, &s->config.marks, s->syncing);
     else
-        marks_sync(&s->marks, s->syncing, &s->sync_error);
+        s->load.error = s->sync_error;
 }
 
 static void begin(struct mark_store *s)

@@ -53,20 +53,6 @@ static int fail(const char *path, struct error *error)
     return error_errno(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, path);
 }
 
-/* A line for each exception. */
-static int read_exceptions(struct marks *m, struct error *error)
-{
-    struct buf text = {0};
-    int r = io_read_file(m->exceptions_path, SIZE_MAX, &text) == 0 || errno == ENOENT
-                ? 0
-                : fail(m->exceptions_path, error);
-    struct bytes rest = buf_bytes(&text), line;
-    while (r == 0 && mark_line_take(&rest, &line))
-        exact_table_put(&m->exceptions, line, 0, true, 0);
-    buf_free(&text);
-    return r;
-}
-
 /* Reads the file `synced`: the title, the number of the last sync, and the filter's sequence at that sync. */
 static int read_synced(struct marks *m, struct error *error)
 {
@@ -90,15 +76,15 @@ static int read_synced(struct marks *m, struct error *error)
 
 int marks_open(struct marks *m, const struct marks_config *config, struct error *error)
 {
-    char *path = mem_printf("%s/marks", config->dir);
+    char *path = mem_printf("%s/" MARKS_FILE, config->dir);
     struct filter_config filter = {.path = path, .capacity = config->capacity, .rate = config->rate};
-    *m = (struct marks){.exceptions_path = mem_printf("%s/exceptions", config->dir),
+    *m = (struct marks){.exceptions_path = mem_printf("%s/" EXCEPTIONS_FILE, config->dir),
         .synced_path = mem_printf("%s/synced", config->dir),
         .window = config->recent};
     int r = filter_open(&filter, &m->filter, error);
     free(path);
-    if (r == FILTER_OK)
-        r = read_exceptions(m, error);
+    if (r == FILTER_OK && mark_exceptions_read(m->exceptions_path, &m->exceptions) != 0)
+        r = fail(m->exceptions_path, error);
     return r == FILTER_OK ? read_synced(m, error) : r;
 }
 
@@ -190,15 +176,7 @@ int marks_sync(struct marks *m, uint64_t number, struct error *error)
 
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form)
 {
-    struct bytes parents[URL_PARENTS_MAX];
-    struct mark_verdict v = {0};
-    size_t n = url_parents(form, parents);
-    for (size_t i = 0; i < n && v.match.len + v.allowed.len == 0; i++) {
-        if (m->exceptions.oldest && exact_table_find(&m->exceptions, parents[i]))
-            v.allowed = parents[i];
-        else if (filter_check(m->filter, parents[i]))
-            v.match = parents[i];
-    }
+    struct mark_verdict v = mark_verdict_of(m->filter, &m->exceptions, form);
     v.id = v.match.len > 0 ? marks_recent_id(m, v.match) : 0;
     return v;
 }

@@ -20,9 +20,7 @@
 #define MILLRACE_SPAMFILTER_MARKS_H
 
 #include "base/error.h"
-#include "filter/filter.h"
-#include "spamfilter/exact_table.h"
-#include "url/url_form.h"
+#include "filter/mark_reader.h"
 
 #define MARK_ID_MAX ((UINT64_C(1) << 53) - 1)   /* exact as a JSON number */
 #define MARK_NEW_ID_MAX (UINT64_C(1) << 52)     /* of an add, so that further ids remain */
@@ -83,12 +81,7 @@ enum mark_result marks_apply(
  * FILTER_NO_SPACE, marks_sync may be called again. */
 int marks_sync(struct marks *m, uint64_t number, struct error *error);
 
-/* The mark or the exception that decided; both are empty if none did. The texts point into the form. With an id, the match is
- * not a false positive, because the table `recent` has the mark. */
-struct mark_verdict {
-    struct bytes match, allowed;
-    uint64_t id; /* 0: `recent` does not have the mark */
-};
+/* With an id, the match is not a false positive, because the table `recent` has the mark. */
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form);
 
 /* Returns an id for an add without one: the time, or more than all ids so far. */

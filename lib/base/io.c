@@ -217,6 +217,12 @@ static bool is_one_file(const char *one, const char *other, bool *known)
     return *known && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+bool io_is_same_version(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
 bool io_is_same_file(const char *one, const char *other)
 {
     char parent[PATH_MAX], others[PATH_MAX];

@@ -61,6 +61,9 @@ void io_parent_of(const char *path, char out[PATH_MAX]);
 int io_sync_parent(const char *path);
 /* True if both paths name the same file, which need not exist. */
 bool io_is_same_file(const char *one, const char *other);
+struct stat;
+/* True if two results of stat are of the same file with the same content: the file was neither replaced nor written. */
+bool io_is_same_version(const struct stat *a, const struct stat *b);
 /* Syncs the directory that contains `path`, so that the file's name is durable. A killed process may have created the
  * file without a sync of the directory. An unreadable directory or a read-only file system is not an error. */
 int io_sync_name(const char *path);

@@ -1,5 +1,7 @@
 #include "enrich/geo.h"
 
+#include "base/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <maxminddb.h>
@@ -22,12 +24,6 @@ struct geo {
     struct error problem;
     char region[REGION_MAX];
 };
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
 
 /* Returns a memory file with the bytes of the file, which nothing can change, or -1 with errno. */
 static int copy_file(int file, off_t size)
@@ -103,7 +99,7 @@ static void check_file(struct geo *geo)
     if (time < geo->next_check)
         return;
     geo->next_check = time + GEO_CHECK_SECONDS * USEC_PER_SEC;
-    if (stat(geo->path, &now) == 0 && is_same_file(&now, &geo->seen))
+    if (stat(geo->path, &now) == 0 && io_is_same_version(&now, &geo->seen))
         return;
     geo->is_refused = open_copy(geo->path, &db, &geo->seen, &geo->problem) != 0;
     if (geo->is_refused)

@@ -2,8 +2,8 @@
  *
  * The table keeps the updates of a window of the journal, so its memory is bounded for any number of updates. The table
  * follows from the journal alone: a start builds the same table again. */
-#ifndef MILLRACE_SPAMFILTER_EXACT_TABLE_H
-#define MILLRACE_SPAMFILTER_EXACT_TABLE_H
+#ifndef MILLRACE_EXACT_TABLE_H
+#define MILLRACE_EXACT_TABLE_H
 
 #include "base/bytes.h"
 #include "base/text_hash.h"

@@ -1,4 +1,4 @@
-#include "spamfilter/exact_table.h"
+#include "filter/exact_table.h"
 
 #include <stdlib.h>
 
