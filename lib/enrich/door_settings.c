@@ -3,6 +3,7 @@
 #include "base/suggest.h"
 #include "config/options.h"
 #include "enrich/user_agent.h"
+#include "filter/mark_reader.h"
 #include "json/json_path.h"
 
 #include <stdlib.h>
@@ -23,10 +24,12 @@ static const struct {
     [DOOR_OS] = {"os", NULL},
     [DOOR_DEVICE] = {"device", NULL},
     [DOOR_BOT] = {"bot", NULL},
+    [DOOR_MARKED] = {MARK_MEMBER, NULL},
 };
 
 static const char *const known[] = {"add", "visitor_key_file", "visitor_key_period", "visitor_site",
-    "client_address", "trusted_proxies", "geo_file", "user_agent_rules", "user_agent_cache", NULL};
+    "client_address", "trusted_proxies", "geo_file", "user_agent_rules", "user_agent_cache", "marks_dir",
+    "marks_field", NULL};
 
 static const struct option_row period_row = {
     .name = "visitor_key_period", .type = OPTION_CHOICE, .fallback = "day", .choices = "day|week"};
@@ -60,13 +63,18 @@ static int read_row(struct reading *r, const struct option_row *row, const char 
     return config_fail(r->error, r->config, config_line(r->section, row->name), "%s %s", row->name, why.text);
 }
 
-/* Returns a path below the data directory, an absolute path, or NULL if the setting is missing. */
+/* Returns the path itself if it is absolute, or a path below the data directory. */
+static char *path_of(const struct reading *r, const char *path)
+{
+    return *path == '/' ? mem_strdup(path)
+                        : mem_printf("%s/%s", r->data_dir ? r->data_dir : DEFAULT_DATA_DIR, path);
+}
+
+/* Returns the path of a setting, or NULL if the setting is missing. */
 static char *read_path(const struct reading *r, const char *name)
 {
     const char *path = config_value(r->section, name);
-    if (!path || *path == '/')
-        return path ? mem_strdup(path) : NULL;
-    return mem_printf("%s/%s", r->data_dir ? r->data_dir : DEFAULT_DATA_DIR, path);
+    return path ? path_of(r, path) : NULL;
 }
 
 static int add_value(struct reading *r, struct bytes word)
@@ -162,6 +170,20 @@ static int read_files(struct reading *r)
     return status;
 }
 
+static int read_marks(struct reading *r)
+{
+    const char *field = config_value(r->section, "marks_field"),
+               *own = config_setting(r->config, "spamfilter", "data_dir");
+    r->out->marks_field = field ? field : "url";
+    r->out->marks_dir = read_path(r, "marks_dir");
+    if (!r->out->marks_dir)
+        r->out->marks_dir = own ? mem_strdup(own) : path_of(r, "spamfilter");
+    if (json_path_is_valid(bytes_str(r->out->marks_field)))
+        return 0;
+    return config_fail(r->error, r->config, config_line(r->section, "marks_field"),
+        "marks_field must be a field, not '%s'", field);
+}
+
 int door_settings_read(
     const struct config *config, const char *data_dir, struct door_settings **out, struct error *error)
 {
@@ -174,7 +196,7 @@ int door_settings_read(
         return 0;
     r.out = *out = mem_zalloc(sizeof **out);
     if (config_check_keys(config, r.section, known, error) == 0 && read_values(&r) == 0 &&
-        read_files(&r) == 0 && read_visitor(&r) == 0 && read_address(&r) == 0)
+        read_files(&r) == 0 && read_visitor(&r) == 0 && read_address(&r) == 0 && read_marks(&r) == 0)
         return 0;
     door_settings_free(out);
     return -1;
@@ -189,6 +211,7 @@ void door_settings_free(struct door_settings **sp)
     free(s->visitor_key_file);
     free(s->geo_file);
     free(s->user_agent_rules);
+    free(s->marks_dir);
     free(s->site_field);
     free(s->site_argument);
     free(s);

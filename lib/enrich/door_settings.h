@@ -11,6 +11,8 @@
  *     geo_file = /usr/share/GeoIP/GeoLite2-City.mmdb
  *     user_agent_rules = /usr/share/uap-core/regexes.yaml   the default
  *     user_agent_cache = 8M                    the default
+ *     marks_dir = spamfilter                   data_dir of spamfilter; the default: that of the configuration
+ *     marks_field = url                        the field with the link to check; the default
  *
  * 1. Unknown settings and values, and values that cannot be computed without another setting are refused, with file
  *    and line. The files are not read.
@@ -34,6 +36,7 @@ enum door_value {
     DOOR_OS,
     DOOR_DEVICE,
     DOOR_BOT,
+    DOOR_MARKED,
     DOOR_VALUES
 };
 
@@ -42,6 +45,8 @@ struct door_settings {
     char *visitor_key_file, *geo_file; /* NULL: not set */
     char *user_agent_rules;
     size_t user_agent_cache; /* bytes */
+    char *marks_dir;
+    const char *marks_field;
     enum visitor_period period;
     bool site_or_url;                         /* of an event without the field, the site is host(url) */
     const struct key_function *site_function; /* NULL: the field itself */

@@ -6,6 +6,7 @@
 #include "enrich/event_members.h"
 #include "enrich/geo.h"
 #include "enrich/user_agent.h"
+#include "filter/mark_reader.h"
 
 #include <nettle/base64.h>
 #include <nettle/hmac.h>
@@ -15,7 +16,7 @@
 #define VISITOR_BYTES 12 /* 16 characters of base64url without padding */
 #define V6_BYTES 8       /* first bytes of an IPv6 address that count */
 
-enum { TIME, SITE, URL, PATHS };
+enum { TIME, SITE, URL, LINK, PATHS };
 
 struct enrich {
     const struct door_settings *settings;
@@ -23,6 +24,7 @@ struct enrich {
     struct visitor_keys *keys;  /* NULL: no visitors */
     struct geo *geo;            /* NULL: no places */
     struct user_agents *agents; /* NULL: no values of agents */
+    struct mark_reader *marks;  /* NULL: no checks of links */
     struct clock_watch clock;
     struct error error; /* of enrich_tend */
     const char *remedy; /* of `error` */
@@ -79,7 +81,7 @@ static void set_members(struct enrich *e, const struct enrich_client *client)
         [DOOR_DEVICE] = agent.device};
     buf_clear(&e->members);
     for (size_t i = 0; i < DOOR_VALUES; i++) {
-        if (!e->settings->adds[i] || i == DOOR_VISITOR)
+        if (!e->settings->adds[i] || i == DOOR_VISITOR || i == DOOR_MARKED)
             continue;
         buf_printf(
             &e->members, "%s\"%s\":", e->members.len > 0 ? "," : "", door_value_name((enum door_value)i));
@@ -152,18 +154,15 @@ static void append_hmac(struct enrich *e, const struct visitor_key *key, struct 
     explicit_bzero(&hmac, sizeof hmac);
 }
 
-static void append_visitor(struct enrich *e, struct bytes event, struct buf *out)
+static void append_visitor(struct enrich *e, const struct json_value found[PATHS], struct buf *out)
 {
     static const enum enrich_missed reasons[] = {[VISITOR_KEY_EARLY] = ENRICH_EARLY,
         [VISITOR_KEY_LATE] = ENRICH_LATE,
         [VISITOR_KEY_FAILED] = ENRICH_KEY_FILE};
-    struct json_value found[PATHS];
     const struct visitor_key *key;
-    const char *reason;
     int64_t time, units = e->input.units_a_second;
-    bool has_time = json_fields_extract(e->fields, event, found, &reason) == 0 &&
-                    (e->input.time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
-                        &found[TIME], units, &time);
+    bool has_time = (e->input.time_is_lenient ? event_seconds_read_lenient : event_seconds_read)(
+        &found[TIME], units, &time);
     enum visitor_key_result r =
         has_time && e->has_address ? visitor_keys_find(e->keys, time, e->now, &key) : VISITOR_KEY_FAILED;
     if (r != VISITOR_KEY_OK) {
@@ -179,13 +178,22 @@ static void append_visitor(struct enrich *e, struct bytes event, struct buf *out
     buf_append_char(out, '"');
 }
 
-/* The time and the site are taken from the event as it arrives, before the door sets members. */
+/* The time, the site and the link are taken from the event as it arrives, before the door sets members. */
 void enrich_event(struct enrich *e, struct bytes event, struct buf *out)
 {
-    const char *comma = event_members_copy(event, e->owned, e->n_owned, out) ? "," : "";
+    struct json_value found[PATHS] = {{.type = JSON_MISSING}};
+    const char *comma = event_members_copy(event, e->owned, e->n_owned, out) ? "," : "", *reason;
+    if (e->keys || e->marks)
+        (void)json_fields_extract(e->fields, event, found, &reason); /* refused events have no values */
     if (e->keys) {
         buf_printf(out, "%s\"visitor\":", comma);
-        append_visitor(e, event, out);
+        append_visitor(e, found, out);
+        comma = ",";
+    }
+    if (e->marks) {
+        struct bytes link = found[LINK].type == JSON_STRING ? found[LINK].v.string : BYTES_NONE;
+        buf_append_str(out, comma);
+        mark_member_append(mark_reader_match(e->marks, link), out);
         comma = ",";
     }
     if (e->members.len > 0)
@@ -253,8 +261,10 @@ struct enrich *enrich_new(const struct door_settings *settings, const struct enr
     open_counters(e, settings->adds[DOOR_VISITOR] ? stats : NULL);
     const char *const paths[PATHS] = {[TIME] = input->time_field,
         [SITE] = settings->site_field ? settings->site_field : input->time_field,
-        [URL] = "url"};
+        [URL] = "url",
+        [LINK] = settings->marks_field};
     e->fields = json_fields_new(paths, PATHS);
+    e->marks = settings->adds[DOOR_MARKED] ? mark_reader_new(settings->marks_dir, stats) : NULL;
     if ((settings->adds[DOOR_VISITOR] &&
             !(e->keys = visitor_keys_open(settings->visitor_key_file, settings->period, e->now, error))) ||
         open_files(e, error) != 0)
@@ -278,15 +288,20 @@ int enrich_check(const struct door_settings *settings, struct error *error)
 const char *enrich_tend(struct enrich *e, usec_t wall, usec_t boot)
 {
     int64_t now = clock_watch_look(&e->clock, wall, boot) / USEC_PER_SEC;
-    const char *geo = e->geo ? geo_problem(e->geo) : NULL;
+    const char *geo = e->geo ? geo_problem(e->geo) : NULL,
+               *marks = e->marks ? mark_reader_problem(e->marks) : NULL;
     e->remedy = "download the file of [door] geo_file again; see millrace help privacy";
     if (e->keys && visitor_keys_tend(e->keys, now, &e->error) != 0) {
         error_set(&e->error, -1, "events get no visitor: %s", e->error.text);
         e->remedy = "correct the file, or [door] visitor_key_file; see millrace help privacy";
-    } else if (geo)
+    } else if (geo) {
         error_set(&e->error, -1, "events still get places from the former geo_file: %s", geo);
-    else
+    } else if (marks) {
+        error_set(&e->error, -1, "%s", marks);
+        e->remedy = MARK_READER_REMEDY;
+    } else {
         return NULL;
+    }
     return e->error.text;
 }
 
@@ -303,6 +318,7 @@ void enrich_free(struct enrich **ep)
     visitor_keys_free(&e->keys);
     geo_free(&e->geo);
     user_agents_free(&e->agents);
+    mark_reader_free(&e->marks);
     json_fields_free(&e->fields);
     key_text_space_free(&e->space);
     buf_free(&e->agent);

@@ -7,6 +7,7 @@
  *     ip        the client's address
  *     country, region, city         the place of the address (geo.h)
  *     browser, os, device, bot      by the agent (user_agent.h); bot is true or false
+ *     marked                        the mark that applies to the event's link (mark_reader.h)
  *
  * `visitor` is an HMAC-SHA-256 of the site, the address and the agent, cut to 96 bits. The key is that of the period that
  * contains the event's time (visitor_key.h). Of an IPv6 address only the first 64 bits count, because the client chooses the
@@ -19,7 +20,8 @@
  *    the same visitor. The other values depend on the client and the files.
  * 4. A value that the door does not know is null, so counters count `None`, and the aggregator does not take the field
  *    for a misspelt one. An event without a key, a time or an address has no visitor, and is counted by its reason.
- * 5. If a client sends no agent, the agent is empty, and `bot` is true. If the source of the events has no agents, as
+ * 5. Marks that cannot be read are a problem (enrich_tend), and never stop events.
+ * 6. If a client sends no agent, the agent is empty, and `bot` is true. If the source of the events has no agents, as
  *    in some logs, the values of the agent are null.
  *
  * To add a value, add a row in door_settings.c and a row in set_members. One thread at a time may use a struct

@@ -153,9 +153,10 @@ uint64_t put_door_missed(const struct put_door *d)
     return n;
 }
 
-void put_door_report(const struct put_door *d)
+void put_door_report(struct put_door *d)
 {
     struct buf reasons = {0};
+    put_door_tend(d);
     if (put_door_missed(d) == 0)
         return;
     for (size_t i = 0; i < ENRICH_MISSED; i++) {

@@ -37,6 +37,6 @@ const char *put_door_hide(struct put_door *d, const char *why);
 /* Keeps the keys up to date while no lines arrive. Prints a new problem. */
 void put_door_tend(struct put_door *d);
 uint64_t put_door_missed(const struct put_door *d); /* events without a visitor */
-void put_door_report(const struct put_door *d);     /* prints the number and the reasons */
+void put_door_report(struct put_door *d);           /* prints the number and the reasons, and a new problem */
 
 #endif

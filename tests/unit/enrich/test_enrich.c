@@ -3,6 +3,7 @@
 #include "support/shell.h"
 #include "support/test_dir.h"
 #include "enrich/enrich.h"
+#include "filter/filter.h"
 #include "json/json_fields.h"
 
 #include <stdio.h>
@@ -201,6 +202,41 @@ static void test_values_of_agents(void **state)
     assert_string_equal(pass("{}"), "{\"bot\":false}");
 }
 
+static void add_mark(const char *mark)
+{
+    char *path = mem_printf("%s/own/marks", dir);
+    struct filter_config filter = {.path = path, .capacity = 10, .rate = 0.0001};
+    struct filter *f;
+    shell("mkdir %s/own", dir);
+    assert_int_equal(filter_open(&filter, &f, &error), FILTER_OK);
+    assert_int_equal(filter_add(f, bytes_str(mark), 1, 1, &error), FILTER_OK);
+    assert_int_equal(filter_sync(f, &error), FILTER_OK);
+    filter_close(&f);
+    free(path);
+}
+
+static void test_marked_links(void **state)
+{
+    (void)state;
+    assert_true(open_door("[door]\nadd = marked\n[spamfilter]\ndata_dir = /a/b\n"));
+    assert_string_equal(settings->marks_dir, "/a/b");
+    assert_true(open_door("[door]\nadd = marked\n"));
+    assert_string_equal(settings->marks_dir + strlen(dir), "/spamfilter");
+    begin("unix", "", "");
+    assert_string_equal(pass("{\"m\\u0061rked\":1,\"url\":\"a\"}"), "{\"url\":\"a\",\"marked\":null}");
+    const char *problem = enrich_tend(door, NOON, NOON);
+    assert_non_null(problem);
+    assert_non_null(strstr(problem, "/spamfilter/marks: "));
+    assert_non_null(strstr(enrich_remedy(door), "marks_dir"));
+    add_mark("bad.example");
+    assert_true(open_door("[door]\nadd = marked ip\nmarks_dir = own\nmarks_field = a.link\n"));
+    begin("192.0.2.7:80", "", "");
+    assert_string_equal(pass("{\"a\":{\"link\":\"//x.bad.example\"}}"),
+        "{\"a\":{\"link\":\"//x.bad.example\"},\"marked\":\"bad.example\",\"ip\":\"192.0.2.7\"}");
+    assert_string_equal(pass("{\"a\":[]}"), "{\"a\":[],\"marked\":null,\"ip\":\"192.0.2.7\"}");
+    assert_null(enrich_tend(door, NOON, NOON));
+}
+
 static void test_without_ip_no_member_has_the_address(void **state)
 {
     (void)state;
@@ -311,6 +347,7 @@ int main(void)
         TEST(settings),
         TEST(only_the_door_sets_its_members),
         TEST(values_of_agents),
+        TEST(marked_links),
         TEST(without_ip_no_member_has_the_address),
         TEST(visitors),
         TEST(one_visitor_for_all_sites),
