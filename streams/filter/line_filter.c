@@ -2,6 +2,7 @@
 
 #include "base/erased_line.h"
 #include "base/log.h"
+#include "base/rate_limit.h"
 #include "counts/condition.h"
 #include "json/json_fields.h"
 #include "json/json_path.h"
@@ -155,6 +156,7 @@ static void json_unescape(struct bytes text, struct buf *out)
     }
 }
 
+#define SHADOW_LOG_RATE 10 /* lines a second */
 #define BLANKS " \t"
 #define SEPARATORS "," BLANKS
 
@@ -185,6 +187,10 @@ struct line_filter {
     struct condition *condition; /* of keep_if and drop_if; NULL: neither is set */
     size_t condition_values;     /* index of the first of its fields in `values` */
     bool has_heartbeat;          /* the first of `values` is the heartbeat field */
+    struct mark_reader *marks;   /* NULL: links are not checked */
+    size_t link_value;           /* index of the link in `values` */
+    enum marks_action marks_action;
+    struct rate_limit log_limit; /* of MARKS_SHADOW */
     struct json_fields *fields;
     struct json_value *values;
     struct buf text, name;
@@ -289,6 +295,31 @@ static int add_edits(struct edits *e, const char *list, enum edit edit, struct e
     return why ? -1 : 0;
 }
 
+/* True if the field, or a field that contains it, is dropped or hashed. */
+static bool is_hidden(const struct edits *e, struct bytes field)
+{
+    struct json_path path = {.rest = field};
+    struct json_step step;
+    const struct member_edit *m = NULL;
+    while (json_path_next(&path, &step) && !step.is_index && (m = find_member(m ? &m->inside : e, step.name)))
+        if (m->edit != KEEP)
+            return true;
+    return false;
+}
+
+/* A mark, or the false positive of a filter, may repeat the link. */
+static int add_verdict(struct edits *e, const struct line_filter_spec *spec, struct error *error)
+{
+    if (!spec->marks || spec->marks_action != MARKS_VERDICT)
+        return 0;
+    if (is_hidden(e, bytes_str(spec->marks_field)))
+        return error_set(error, -1,
+            "%.200s is dropped or hashed, but the verdict may repeat its value; use marks_action = drop or "
+            "shadow",
+            spec->marks_field);
+    return add_edits(e, MARK_MEMBER, DROP, error);
+}
+
 static void edits_free(struct edits *e)
 {
     for (size_t i = 0; i < e->n; i++) {
@@ -302,7 +333,8 @@ static int check_spec(const struct line_filter_spec *spec, struct error *error)
 {
     const struct {
         const char *name, *text;
-    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"heartbeat", spec->heartbeat}};
+    } texts[] = {{"drop", spec->drop}, {"hash", spec->hash}, {"heartbeat", spec->heartbeat},
+        {"marks_field", spec->marks_field}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].text && !bytes_is_utf8(bytes_str(texts[i].text)))
             return error_set(error, -1, "%s is not UTF-8, so no field can match", texts[i].name);
@@ -313,6 +345,8 @@ static int check_spec(const struct line_filter_spec *spec, struct error *error)
         return error_set(error, -1,
             "heartbeat: %.200s is not a field; write user, user.id, items[0].sku or [\"a.b\"]",
             spec->heartbeat);
+    if (spec->marks && !json_path_is_valid(bytes_str(spec->marks_field)))
+        return error_set(error, -1, "marks_field: %.200s is not a field", spec->marks_field);
     const char *conditions[][2] = {{"keep_if", spec->keep_if}, {"drop_if", spec->drop_if}};
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
         struct error why;
@@ -331,11 +365,18 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct 
     if (check_spec(spec, error) != 0)
         return NULL;
     struct line_filter *f = mem_zalloc(sizeof *f);
-    const char **names = mem_alloc(sizeof *names);
-    size_t n = spec->heartbeat != NULL;
-    names[0] = spec->heartbeat;
+    const char **names = mem_alloc(2 * sizeof *names);
+    size_t n = 0;
     f->key = spec->key;
     f->has_heartbeat = spec->heartbeat != NULL;
+    if (spec->heartbeat)
+        names[n++] = spec->heartbeat;
+    f->marks = spec->marks;
+    f->marks_action = spec->marks_action;
+    rate_limit_init(&f->log_limit, SHADOW_LOG_RATE);
+    f->link_value = n;
+    if (spec->marks)
+        names[n++] = spec->marks_field;
     if (spec->keep_if || spec->drop_if) {
         f->condition = condition_new_pair(spec->keep_if, spec->drop_if, NULL);
         f->condition_values = condition_add_fields(f->condition, &names, &n);
@@ -344,7 +385,7 @@ struct line_filter *line_filter_new(const struct line_filter_spec *spec, struct 
     f->values = mem_zalloc((n + 1) * sizeof *f->values);
     free(names);
     if (add_edits(&f->edits, spec->drop, DROP, error) != 0 ||
-        add_edits(&f->edits, spec->hash, HASH, error) != 0)
+        add_edits(&f->edits, spec->hash, HASH, error) != 0 || add_verdict(&f->edits, spec, error) != 0)
         line_filter_free(&f);
     return f;
 }
@@ -446,6 +487,30 @@ static void append_rest(struct line_filter *f, const struct edits *e, struct byt
     append_run(out, run ? run : behind, object.ptr + object.len);
 }
 
+static struct bytes check_link(struct line_filter *f)
+{
+    const struct json_value *link = &f->values[f->link_value];
+    struct bytes match = mark_reader_match(f->marks, link->type == JSON_STRING ? link->v.string : BYTES_NONE);
+    usec_t now = match.len > 0 && f->marks_action == MARKS_SHADOW ? clock_monotonic() : 0;
+    if (now > 0 && rate_limit_when(&f->log_limit, 1, now) <= now) {
+        rate_limit_spend(&f->log_limit, 1, now);
+        log_info("shadow: a link is marked", LOG_B("match", match));
+    }
+    return match;
+}
+
+/* Adds the last member to the object at the end of `out`. */
+static void append_verdict(struct bytes match, struct buf *out)
+{
+    out->len = (size_t)((const char *)memrchr(out->ptr, '}', out->len) - out->ptr);
+    while (is_space(out->ptr[out->len - 1]))
+        out->len--;
+    if (out->ptr[out->len - 1] != '{')
+        buf_append_char(out, ',');
+    mark_member_append(match, out);
+    buf_append_char(out, '}');
+}
+
 enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes line, struct buf *out)
 {
     const char *reason;
@@ -459,10 +524,15 @@ enum line_filter_result line_filter_apply(struct line_filter *f, struct bytes li
                                        : CONDITION_TRUE;
     if (result != CONDITION_TRUE)
         return result == CONDITION_FALSE ? LINE_FILTERED : LINE_UNDECIDED;
+    struct bytes match = f->marks ? check_link(f) : BYTES_NONE;
+    if (match.len > 0 && f->marks_action == MARKS_DROP && !beats)
+        return LINE_FILTERED;
     if (f->edits.n > 0)
         append_rest(f, &f->edits, line, out);
     else
         buf_append_bytes(out, line);
+    if (f->marks && f->marks_action == MARKS_VERDICT)
+        append_verdict(match, out);
     buf_append_char(out, '\n');
     return LINE_PASSED;
 }

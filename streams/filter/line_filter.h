@@ -1,12 +1,14 @@
-/* line_filter: decides which lines of a stream pass, and removes or hashes fields of the passing lines.
+/* line_filter: decides which lines of a stream pass, removes or hashes fields of the passing lines, and adds the mark of their
+ * link.
  *
  * A line is a JSON object whose fields are named by paths (json_path.h). The path of a field to drop or hash must not
  * have an index. A name in a path refers to all members with this name, even if the line spells the name with escapes.
  *
  * 1. The value of a dropped or hashed field never passes. A line that is not a JSON object is refused.
- * 2. All bytes except dropped and hashed fields stay unchanged.
+ * 2. All bytes except dropped and hashed fields stay unchanged. With MARKS_VERDICT, the member `marked` of a line is replaced,
+ *    and is the last member.
  * 3. A line passes if keep_if is true and drop_if is false (counts/condition.h). Conditions test values before hashing.
- * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions.
+ * 4. A heartbeat (a line that has the heartbeat field) passes regardless of the conditions and of MARKS_DROP.
  * 5. An erased line (base/erased_line.h) does not pass.
  *
  * A filter is not thread-safe: each thread needs its own filter. */
@@ -15,22 +17,32 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "filter/mark_reader.h"
 #include "streams/filter/hash_key.h"
+
+enum marks_action {
+    MARKS_VERDICT, /* adds the member `marked`: the mark that applies to the line's link, or null */
+    MARKS_DROP,    /* a line whose link is marked does not pass */
+    MARKS_SHADOW,  /* logs marked links, at most ten a second */
+};
 
 /* `drop` and `hash` are lists of paths, separated by commas or spaces. NULL or "" is an empty list. line_filter_new
  * copies all texts. */
 struct line_filter_spec {
-    const char *drop;      /* fields to remove */
-    const char *hash;      /* fields whose values are replaced by a token */
-    struct hash_key *key;  /* borrowed; required with hash */
-    const char *keep_if;   /* condition of the lines that pass; NULL: all lines */
-    const char *drop_if;   /* condition of the lines that do not pass; NULL: none */
-    const char *heartbeat; /* the field that marks heartbeats; NULL: none */
+    const char *drop;          /* fields to remove */
+    const char *hash;          /* fields whose values are replaced by a token */
+    struct hash_key *key;      /* borrowed; required with hash */
+    const char *keep_if;       /* condition of the lines that pass; NULL: all lines */
+    const char *drop_if;       /* condition of the lines that do not pass; NULL: none */
+    const char *heartbeat;     /* the field that marks heartbeats; NULL: none */
+    struct mark_reader *marks; /* borrowed; NULL: links are not checked */
+    const char *marks_field;   /* the field with the link; required with marks */
+    enum marks_action marks_action;
 };
 
 enum line_filter_result {
     LINE_PASSED,
-    LINE_FILTERED,  /* keep_if is false, or drop_if is true */
+    LINE_FILTERED,  /* keep_if is false, drop_if is true, or MARKS_DROP applies */
     LINE_UNDECIDED, /* a pattern took too many steps */
     LINE_REFUSED,   /* the line is not a JSON object, or is nested too deeply */
     LINE_OVERLONG,  /* the line is longer than max_line, so the source has cut off its end */

@@ -1,5 +1,5 @@
-/* pubsub_filtered: filters a stream: drops and hashes fields, and selects lines by content. The filtered stream is
- * republished, served at /sub, or both.
+/* pubsub_filtered: filters a stream: drops and hashes fields, selects lines by content, and checks their links against the marks
+ * of spamfilter. The filtered stream is republished, served at /sub, or both.
  *
  * Each request for /sub follows the source stream over its own connection, so that slow clients do not delay other
  * clients. A request may contain a further condition. If a filter cannot decide whether a line passes, the line is
@@ -26,6 +26,7 @@
 
 #define PENDING_MAX ((size_t)1 << 20)   /* number of unsent bytes at which the source of a client pauses */
 #define PENDING_LOW ((size_t)128 << 10) /* number of unsent bytes at which the source of a client resumes */
+#define MARKS_LOOK_SECONDS 1
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to filter", "longest line that may pass"),
@@ -65,6 +66,16 @@ static const struct option_row option_rows[] = {
         .help = "condition: do not publish lines for which it is true, such as 'bot = true'"},
     {.name = "blacklist_fields", .type = OPTION_STRING, .means = "drop", .help = "fields to remove"},
     {.name = "encrypted_fields", .type = OPTION_STRING, .means = "hash", .help = "fields to hash"},
+    {.name = "marks_dir",
+        .type = OPTION_STRING,
+        .help = "data_dir of spamfilter: check the link of each line against its marks (default: no checks)"},
+    {.name = "marks_field", .type = OPTION_STRING, .fallback = "url", .help = "field with the link"},
+    {.name = "marks_action",
+        .type = OPTION_CHOICE,
+        .fallback = "verdict",
+        .choices = "verdict|drop|shadow",
+        .help = "verdict: add the field marked, a text such as bad.example, or null; drop: do not publish "
+                "lines with marked links; shadow: only count and log them"},
     {.name = "heartbeat",
         .type = OPTION_STRING,
         .fallback = "_heartbeat_",
@@ -83,6 +94,9 @@ static const struct option_row option_rows[] = {
 struct program {
     struct daemon *daemon;
     struct hash_key *key;
+    struct mark_reader *marks; /* NULL: links are not checked */
+    struct event *marks_timer;
+    bool has_marks_problem;
     struct line_filter *filter;
     struct line_scheduler *scheduler;
     struct http_client *source;
@@ -117,9 +131,10 @@ struct sub {
     int refused;    /* status of pubsub's reply if pubsub has refused the offset; otherwise 0 */
 };
 
-static int make_filter(
-    struct options *o, struct hash_key **key, struct line_filter **filter, struct error *error)
+static int make_filter(struct options *o, struct mark_reader *marks, struct hash_key **key,
+    struct line_filter **filter, struct error *error)
 {
+    const char *action = options_string(o, "marks_action");
     const char *key_file = options_text(o, "hash_key_file");
     *key = NULL;
     if (key_file && !options_text(o, "hash"))
@@ -135,7 +150,12 @@ static int make_filter(
         .key = *key,
         .keep_if = options_string(o, "keep_if"),
         .drop_if = options_string(o, "drop_if"),
-        .heartbeat = options_text(o, "heartbeat")};
+        .heartbeat = options_text(o, "heartbeat"),
+        .marks = marks,
+        .marks_field = options_string(o, "marks_field"),
+        .marks_action = strcmp(action, "drop") == 0     ? MARKS_DROP
+                        : strcmp(action, "shadow") == 0 ? MARKS_SHADOW
+                                                        : MARKS_VERDICT};
     *filter = line_filter_new(&spec, error);
     if (*filter)
         return 0;
@@ -143,10 +163,27 @@ static int make_filter(
     return error_set(error, -1, "filter: %s", error->text);
 }
 
+/* Returns NULL if the setting marks_dir is not set. */
+static struct mark_reader *make_reader(struct options *o, struct stats *stats)
+{
+    const char *dir = options_text(o, "marks_dir");
+    return dir ? mark_reader_new(dir, stats) : NULL;
+}
+
+/* Refuses settings that have no effect without the setting `of`. */
+static int check_needs(struct options *o, const char *of, const char *const *names, struct error *error)
+{
+    for (; !options_text(o, of) && *names; names++)
+        if (options_is_set(o, *names))
+            return options_refuse(o, *names, error, "requires %s", of);
+    return 0;
+}
+
 static int check(struct options *o, struct error *error)
 {
     static const char *const of_republish[] = {
-        "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer"};
+        "to_pubsub_url", "to_pubsub_token_file", "publish_timeout", "producer", NULL};
+    static const char *const of_marks[] = {"marks_field", "marks_action", NULL};
     struct url_address address;
     struct hash_key *key;
     struct line_filter *filter;
@@ -159,17 +196,20 @@ static int check(struct options *o, struct error *error)
             o, "to_pubsub_url", error, "invalid address: use http://HOST:PORT or unix:PATH");
     if (stream_program_check_target(o, to_url, error) != 0)
         return -1;
-    for (size_t i = 0; !to && i < sizeof of_republish / sizeof *of_republish; i++)
-        if (options_is_set(o, of_republish[i]))
-            return options_refuse(o, of_republish[i], error, "requires to_stream");
+    if (check_needs(o, "to_stream", of_republish, error) != 0 ||
+        check_needs(o, "marks_dir", of_marks, error) != 0)
+        return -1;
     if (!to && !options_is_set(o, "port") && options_int(o, "dry_run") == 0)
         return options_refuse(
             o, "to_stream", error, "nothing to do: set --to_stream to publish, or --port to serve /sub");
-    if (make_filter(o, &key, &filter, error) != 0)
-        return -1;
-    line_filter_free(&filter);
-    hash_key_free(&key);
-    return 0;
+    struct mark_reader *marks = make_reader(o, NULL);
+    int r = make_filter(o, marks, &key, &filter, error);
+    if (r == 0) {
+        line_filter_free(&filter);
+        hash_key_free(&key);
+    }
+    mark_reader_free(&marks);
+    return r;
 }
 
 #define LONG_SHOWN ((size_t)200) /* number of bytes that --dry-run shows of a line longer than max_line */
@@ -540,7 +580,7 @@ static void register_stats(struct program *p)
         {"sub_lines_read_total",
             "Lines read for /sub; a line is counted once for each answer that reads the line", read_sub_read},
         {"sub_lines_passed_total", "Lines read for /sub that were sent", read_sub_passed},
-        {"sub_lines_filtered_total", "Lines read for /sub that keep_if or drop_if excludes",
+        {"sub_lines_filtered_total", "Lines read for /sub that keep_if, drop_if or marks_action excludes",
             read_sub_filtered},
         {"sub_lines_undecided_total", "Lines read for /sub and skipped: a pattern took too many steps",
             read_sub_undecided},
@@ -552,7 +592,7 @@ static void register_stats(struct program *p)
     static const struct stats_row republished[] = {
         {"lines_read_total", "Lines read from the stream", read_read},
         {"lines_passed_total", "Lines published", read_passed},
-        {"lines_filtered_total", "Lines that keep_if or drop_if excludes", read_filtered},
+        {"lines_filtered_total", "Lines that keep_if, drop_if or marks_action excludes", read_filtered},
         {"lines_undecided_total", "Lines skipped: a pattern took too many steps", read_undecided},
         {"lines_refused_total", "Lines skipped: not a JSON object", read_refused},
         {"lines_overlong_total", "Lines skipped: longer than max_line", read_overlong},
@@ -575,14 +615,37 @@ static const struct http_route routes[] = {
     {.path = NULL},
 };
 
+/* A problem of the marks is a warning: lines pass without a check. */
+static void look_at_marks(evutil_socket_t fd, short what, void *arg)
+{
+    struct program *p = arg;
+    const char *problem = mark_reader_problem(p->marks);
+    (void)fd, (void)what;
+    if (problem && !p->has_marks_problem)
+        log_warn("cannot read the marks", LOG_S("error", problem));
+    p->has_marks_problem = problem != NULL;
+    daemon_set_notice(p->daemon, "marks", NOTICE_WARNING, MARK_READER_REMEDY, problem);
+}
+
+static void watch_marks(struct program *p)
+{
+    if (!p->marks)
+        return;
+    p->marks_timer = event_new(daemon_base(p->daemon), -1, EV_PERSIST, look_at_marks, p);
+    event_add(p->marks_timer, &(struct timeval){.tv_sec = MARKS_LOOK_SECONDS});
+    look_at_marks(-1, 0, p);
+}
+
 static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct program *p = mem_zalloc(sizeof *p);
     *ctx = p;
     p->daemon = d;
-    if (make_filter(o, &p->key, &p->filter, error) != 0)
+    p->marks = make_reader(o, daemon_stats(d));
+    if (make_filter(o, p->marks, &p->key, &p->filter, error) != 0)
         return EX_CONFIG;
+    watch_marks(p);
     if (p->key && !options_text(o, "hash_key_file"))
         log_warn("hash_key_file is not set: this run's tokens differ from those of other runs");
     p->scheduler = line_scheduler_new(daemon_base(d));
@@ -671,6 +734,9 @@ static void stop(void *ctx)
     http_client_free(&p->source);
     http_pool_free(&p->destination);
     line_filter_free(&p->filter);
+    if (p->marks_timer)
+        event_free(p->marks_timer);
+    mark_reader_free(&p->marks);
     hash_key_free(&p->key);
     free(p->token);
     free(p);
@@ -680,7 +746,7 @@ int main(int argc, char **argv)
 {
     static const struct daemon_spec spec = {
         .name = "pubsub_filtered",
-        .summary = "filters a stream: drops and hashes fields, selects lines by content",
+        .summary = "filters a stream: drops and hashes fields, selects lines by content or by marked links",
         .options = option_rows,
         .default_port = -1,
         .routes = routes,

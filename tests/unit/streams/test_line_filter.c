@@ -272,6 +272,21 @@ static void test_key_files(void **state)
     assert_non_null(strstr(error.text, "No such file"));
 }
 
+static void test_the_verdict_is_the_last_member(void **state)
+{
+    (void)state;
+    struct mark_reader *marks = mark_reader_new("/nonexistent", NULL);
+    struct line_filter_spec spec = {.marks = marks, .marks_field = "url", .drop = "b"};
+    assert_string_equal(become(&spec, "{\"a\":{} }", LINE_PASSED), "{\"a\":{},\"marked\":null}");
+    assert_string_equal(become(&spec, " { } ", LINE_PASSED), " {\"marked\":null}");
+    assert_string_equal(
+        become(&spec, "{\"marked\":\"}\", \"b\":1,\"\\u006darked\":[]}", LINE_PASSED), "{\"marked\":null}");
+    assert_string_equal(become(&spec, "{\"a\":\"{\",\"b\":1}", LINE_PASSED), "{\"a\":\"{\",\"marked\":null}");
+    spec.marks_action = MARKS_DROP;
+    assert_string_equal(become(&spec, "{\"marked\":1, \"b\":2} ", LINE_PASSED), "{\"marked\":1} ");
+    mark_reader_free(&marks);
+}
+
 static int make_key(void **state)
 {
     (void)state;
@@ -295,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_numbers_and_levels_without_end_are_refused),
         cmocka_unit_test(test_a_costly_pattern), cmocka_unit_test(test_a_long_text),
         cmocka_unit_test(test_paths), cmocka_unit_test(test_what_is_no_utf8_is_no_setting),
-        cmocka_unit_test(test_wrong_specs), cmocka_unit_test(test_key_files)};
+        cmocka_unit_test(test_wrong_specs), cmocka_unit_test(test_the_verdict_is_the_last_member),
+        cmocka_unit_test(test_key_files)};
     return cmocka_run_group_tests(tests, make_key, drop_key);
 }
