@@ -2,10 +2,12 @@
  *
  *     bench_reads PORT get|fwmatch|range KEYS REQUESTS [bare]
  *     bench_reads PORT target TARGET REQUESTS [bare]
+ *     bench_reads PORT check FILE REQUESTS
  *
- * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. A `#` in the target stands for the number of the
+ * get asks for one key, fwmatch for 10 keys and range for 1,000, each time others. check posts the file to /check. A `#` in the target stands for the number of the
  * connection, 00 to 31. With `bare`, what is measured is a bare loop, which answers with the bytes of the server's first reply. The bare
  * loop's processor time of a request follows, in microseconds. */
+#include "base/io.h"
 #include "bench/servers.h"
 #include "bench/talk.h"
 
@@ -17,6 +19,7 @@
 
 static const char *kind;
 static const char *target; /* NULL: as `kind` says */
+static struct buf body;    /* a request with a body; empty: as `kind` says */
 static unsigned keys;
 static uint64_t state = 88172645463325252; /* of xorshift */
 
@@ -42,7 +45,9 @@ static void make(unsigned connection, struct bytes reply, struct buf *request)
     (void)reply;
     unsigned key = target ? 0 : random_key();
     buf_clear(request);
-    if (target)
+    if (body.len > 0)
+        buf_append_bytes(request, buf_bytes(&body));
+    else if (target)
         make_target(connection, request);
     else if (strcmp(kind, "get") == 0)
         buf_printf(request, "GET /get?key=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n", key);
@@ -52,6 +57,16 @@ static void make(unsigned connection, struct bytes reply, struct buf *request)
         buf_printf(request,
             "GET /range?start=c.u%%7Cuser%08u.c3h5&end=c.u%%7Cuser%08u.c3h5 HTTP/1.1\r\nHost: bench\r\n\r\n",
             key / RANGE * RANGE, key / RANGE * RANGE + RANGE - 1);
+}
+
+static bool make_check(const char *path)
+{
+    struct buf lines = {0};
+    bool ok = io_read_file(path, SIZE_MAX, &lines) == 0;
+    buf_printf(&body, "POST /check HTTP/1.1\r\nHost: bench\r\nContent-Length: %zu\r\n\r\n", lines.len);
+    buf_append_bytes(&body, buf_bytes(&lines));
+    buf_free(&lines);
+    return ok;
 }
 
 int main(int argc, char **argv)
@@ -65,6 +80,8 @@ int main(int argc, char **argv)
     kind = argv[2];
     target = strcmp(kind, "target") == 0 ? argv[3] : NULL;
     keys = (unsigned)strtoul(argv[3], NULL, 10);
+    if (strcmp(kind, "check") == 0 && !make_check(argv[3]))
+        return 1;
     make(0, BYTES_NONE, &request);
     if (!server_ask(&s, buf_bytes(&request), &reply)) {
         fprintf(stderr, "bench_reads: the server does not answer\n");
@@ -86,6 +103,7 @@ int main(int argc, char **argv)
         server_stop(&s);
     buf_free(&request);
     buf_free(&reply);
+    buf_free(&body);
     if (took < 0)
         return 1;
     printf("%.0f", (double)l.requests / took);
