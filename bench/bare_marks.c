@@ -104,7 +104,8 @@ static void check(const char *link, size_t len)
             return;
         n = (size_t)((const char *)memrchr(form, '/', n) - form);
     }
-    for (const char *name = form, *dot; (dot = memchr(name, '.', host_len - (size_t)(name - form))); name = dot + 1)
+    for (const char *name = form, *dot; (dot = memchr(name, '.', host_len - (size_t)(name - form)));
+         name = dot + 1)
         if (answer_if_marked(name, host_len - (size_t)(name - form)))
             return;
     memcpy(out + out_len, no, sizeof no - 1);

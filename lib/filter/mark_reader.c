@@ -120,8 +120,8 @@ const char *mark_reader_problem(struct mark_reader *r)
     return r->has_problem ? r->problem.text : NULL;
 }
 
-static struct stats_counter *counter(
-    struct mark_reader *r, struct stats *stats, size_t i, const char *name, const char *labels, const char *help)
+static struct stats_counter *counter(struct mark_reader *r, struct stats *stats, size_t i, const char *name,
+    const char *labels, const char *help)
 {
     return stats ? stats_counter(stats, name, labels, help) : &r->own[i];
 }
@@ -137,7 +137,8 @@ struct mark_reader *mark_reader_new(const char *dir, struct stats *stats)
     r->marked = counter(r, stats, 1, "links_marked_total", NULL, "checked links that are marked");
     r->unchecked[UNCHECKED_FILE] =
         counter(r, stats, 2, "links_unchecked_total", "reason=\"marks\"", unchecked);
-    r->unchecked[UNCHECKED_LINK] = counter(r, stats, 3, "links_unchecked_total", "reason=\"link\"", unchecked);
+    r->unchecked[UNCHECKED_LINK] =
+        counter(r, stats, 3, "links_unchecked_total", "reason=\"link\"", unchecked);
     return r;
 }
 

@@ -191,12 +191,12 @@ static void test_any_bytes_may_be_a_link(void **state)
     memcpy(text, head, sizeof head - 1);
     struct bytes longest = mark_reader_match(w->reader, bytes_of(text, URL_TEXT_MAX));
     assert_true(bytes_equal_str(longest, "bad.example"));
-    const struct bytes others[] = {bytes_of(text, URL_TEXT_MAX + 1), BYTES_NONE, BYTES_LITERAL("\xff\xfe\x80"),
-        BYTES_LITERAL("http://\0bad.example"), BYTES_LITERAL("/path"), BYTES_LITERAL("mailto:a@bad.example")};
+    const struct bytes others[] = {bytes_of(text, URL_TEXT_MAX + 1), BYTES_NONE,
+        BYTES_LITERAL("\xff\xfe\x80"), BYTES_LITERAL("http://\0bad.example"), BYTES_LITERAL("/path"),
+        BYTES_LITERAL("mailto:a@bad.example")};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(mark_reader_match(w->reader, others[i]).len, 0);
-    assert_int_equal(
-        count(w, "links_unchecked_total", "reason=\"link\""), sizeof others / sizeof *others);
+    assert_int_equal(count(w, "links_unchecked_total", "reason=\"link\""), sizeof others / sizeof *others);
     expect(w, "http://bad.example/\xff\xfe", "bad.example");
 }
 
@@ -207,8 +207,7 @@ static void test_a_mark_is_a_json_string(void **state)
     mark_member_append(BYTES_LITERAL("a.example/\"\\"), &out);
     buf_append_char(&out, ' ');
     mark_member_append(BYTES_NONE, &out);
-    assert_true(
-        bytes_equal_str(buf_bytes(&out), "\"marked\":\"a.example/\\\"\\\\\" \"marked\":null"));
+    assert_true(bytes_equal_str(buf_bytes(&out), "\"marked\":\"a.example/\\\"\\\\\" \"marked\":null"));
     buf_free(&out);
 }
 
