@@ -8,9 +8,15 @@
 #define LOOSEST 64 /* counters a member */
 #define BLOCK_COUNTERS ((uint64_t)FILTER_LINES * FILTER_LINE_COUNTERS)
 
+/* If two counters of a text coincide, the counter changes by 1: otherwise a few adds of this text would fill it. */
 static void change_line(unsigned char *line, uint64_t word, unsigned half, int by)
 {
+    uint64_t changed[2] = {0, 0};
     for (unsigned i = 0; i < half; i++, word >>= 7) {
+        uint64_t *half_line = &changed[word >> 6 & 1], bit = UINT64_C(1) << (word & 63);
+        if (*half_line & bit)
+            continue;
+        *half_line |= bit;
         unsigned char *pair = &line[(word & 127) >> 1];
         unsigned shift = (word & 1) * 4;
         int n = *pair >> shift & 15;

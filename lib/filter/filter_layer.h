@@ -73,7 +73,7 @@ static inline bool filter_layer_has(const struct filter_layer *l, const struct f
            filter_line_has(filter_layer_line(l, p, 1), p->words[1], l->shape.half);
 }
 
-/* Adds 1 or -1 to each counter of a text, and marks the block as changed. */
+/* Adds 1 or -1 to each counter of a text, once, and marks the block as changed. */
 void filter_layer_change(struct filter_layer *l, const struct filter_place *p, int by);
 
 /* The smallest shape that has at most this error rate with so many members. */

@@ -239,11 +239,30 @@ static void test_no_counter_passes_0(void **state)
     const struct filter_place place = {.lines = {0, 1}, .words = {5 | 5 << 7, 5 | 5 << 7}};
     block[2] = block[FILTER_LINE + 2] = 0x17;
     assert_true(filter_layer_has(&l, &place));
-    filter_layer_change(&l, &place, -1);
-    assert_int_equal(block[2], 0x07);
+    for (unsigned i = 0; i < 2; i++) {
+        filter_layer_change(&l, &place, -1);
+        assert_int_equal(block[2], 0x07);
+    }
     assert_int_equal(block[FILTER_LINE + 2], 0x07);
     assert_false(filter_layer_has(&l, &place));
     assert_int_equal(changed, 1);
+}
+
+/* Some of these texts have counters that coincide. */
+static void test_14_adds_fill_no_counter(void **state)
+{
+    struct world *w = *state;
+    open_filter(w, 100000);
+    for (int text = 0; text < 1000; text++) {
+        char name[16];
+        snprintf(name, sizeof name, "text %d", text);
+        for (int i = 0; i < 14; i++)
+            assert_int_equal(add(w, name, 1), FILTER_OK);
+        for (int i = 0; i < 14; i++)
+            assert_int_equal(take(w, name, 1), FILTER_OK);
+    }
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    assert_no_counters(w->path);
 }
 
 static int refuse_allocation(int fd, int mode, off_t at, off_t length)
@@ -731,6 +750,7 @@ int main(void)
         TEST(test_counters_stay_in_their_layer),
         TEST(test_a_full_counter_never_changes),
         TEST(test_no_counter_passes_0),
+        TEST(test_14_adds_fill_no_counter),
         TEST(test_a_file_of_more_than_4_gib),
         TEST(test_repeated_updates_change_nothing),
         TEST(test_a_filter_may_be_numbered_anew),
