@@ -462,6 +462,7 @@ class StatusTest(harness.MillraceTest):
                     " -> correct [input] or the sender; then millrace rejects --put-back\n",
                     " 0 counted, 30 rejected: 30 field t is not a time\n")
         wait_until(lambda: (lambda shown: all(line in shown for line in expected))(self.text()), self.text)
+        self.assertRegex(self.text(), r"\nlast (minute|[1-9]\d? s) +0 counted")
         self.assertEqual(self.look()[0], 1)
 
     def test_a_producer_that_holds_completeness_back(self):

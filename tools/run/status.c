@@ -163,10 +163,10 @@ static void print_rejects(const struct pipeline_status *s)
     if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
-    double uptime = json_doc_number(d, "/uptime_seconds");
+    struct json_value uptime = json_doc_at(d, "/uptime_seconds");
     char time[24] = "minute";
-    if (uptime < 60) /* since its start, the aggregator counts anew */
-        snprintf(time, sizeof time, "%.0f s", uptime);
+    if (uptime.type == JSON_F64 && uptime.v.f64 < 59) /* since its start, the aggregator counts anew */
+        snprintf(time, sizeof time, "%d s", (int)uptime.v.f64 + 1);
     printf("last %-11s%" PRIu64 " counted, %" PRIu64 " rejected", time, counted, rejected);
     for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons"); i++) {
         uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
