@@ -24,6 +24,9 @@ struct log_format {
     struct bytes *spans; /* span of each field in the line */
     const char *start, *end;
     uint64_t steps, steps_max;
+    size_t
+        literal_matched; /* length of the part of the latest literal that matches, and its end in the line */
+    const char *literal_end;
     size_t far; /* the farthest field that did not fit, and its place in the line */
     const char *far_at;
     struct bytes far_literal; /* the literal before that field, if the line does not have it; else empty */
@@ -85,6 +88,8 @@ static const char *match_literal(struct log_format *f, struct bytes literal, con
             at++;
     }
     f->steps += (uint64_t)(at - from) + 1;
+    f->literal_matched = i;
+    f->literal_end = at;
     return i == literal.len ? at : NULL;
 }
 
@@ -153,6 +158,12 @@ static const char *only_end(struct log_format *f, const struct log_field *p, con
     return c;
 }
 
+/* Returns the part of the latest literal that the line does not have. */
+static struct bytes rest_of(const struct log_format *f, struct bytes literal)
+{
+    return bytes_of(literal.ptr + f->literal_matched, literal.len - f->literal_matched);
+}
+
 /* Notes that the line does not match at `at`, where the literal and then the field are expected. */
 static void note(struct log_format *f, size_t field, const char *at, struct bytes literal)
 {
@@ -188,7 +199,7 @@ static bool match(struct log_format *f, size_t i, const char *at)
             break;
         rest = match_literal(f, p->literal, stop);
         if (!rest && !is_open)
-            note(f, i + 1, stop, p->literal);
+            note(f, i + 1, f->literal_end, rest_of(f, p->literal));
         f->spans[i] = span;
         if (rest && match(f, i + 1, rest))
             return true;
@@ -343,8 +354,10 @@ static bool match_line(struct log_format *f, struct bytes line)
     f->steps_max = f->steps + LOG_FORMAT_STEPS_MAX(line.len);
     memset(f->spans, 0, f->fields.n * sizeof *f->spans);
     const char *first = match_literal(f, f->fields.literal, line.ptr);
-    if (!first)
-        f->far_literal = f->fields.literal;
+    if (!first) {
+        f->far_at = f->literal_end;
+        f->far_literal = rest_of(f, f->fields.literal);
+    }
     return first && match(f, 0, first);
 }
 

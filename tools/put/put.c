@@ -49,8 +49,8 @@ static const struct option_row rows[] = {
                 "among , ; tab |)"},
     {.name = "encoding",
         .type = OPTION_STRING,
-        .help = "encoding of the files, by its name in iconv, such as windows-1252 (default: UTF-8, or "
-                "UTF-16 with a byte order mark)"},
+        .help = "encoding of the files, by its name in iconv, such as windows-1252 (default: UTF-8; with "
+                "--format=csv also UTF-16 with a byte order mark)"},
     {.name = "time_field",
         .type = OPTION_STRING,
         .help =

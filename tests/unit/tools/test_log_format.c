@@ -373,10 +373,12 @@ static void test_missing_literals(void **state)
     (void)state;
     format = "$remote_addr - $remote_user [$time_local] $status ($body_bytes_sent)";
     check_wrong(
-        "this fits nothing", "expected ` - ` and a text ($remote_user), found `fits nothing`; --log-format");
-    check_wrong("a - b " TIME " 200 5", "expected ` (` and a number ($body_bytes_sent), found `5`");
+        "this fits nothing", "expected `- ` and a text ($remote_user), found `fits nothing`; --log-format");
+    check_wrong("a - b " TIME " 200 5", "expected `(` and a number ($body_bytes_sent), found `5`");
     check_wrong("a - b " TIME " 200 (5", "expected `)` at the end, found ``; --log-format");
     check_wrong("a - b " TIME " 200 (x)", "expected a number ($body_bytes_sent), found `x)`");
+    format = "$msec \"$http_user_agent\" $request_time";
+    check_wrong("1332547200.5 \"curl\"", "expected a number ($request_time), found ``");
     format = "<$remote_addr> $msec";
     check_wrong("a", "expected `<` and an address ($remote_addr), found `a`");
     format = "combined";
