@@ -148,14 +148,16 @@ static enum compact_result recover_switch(const char *archive, struct error *err
                                           : put_link(archive, NEWEST, error);
 }
 
-/* Removes the directory entry `name` if an interrupted run has left it. */
+/* Removes the directory entry `name` if an interrupted run has left it, unless it is of the generation `kept`. */
 static enum compact_result recover_one(
-    const char *archive, const char *name, bool has_current, struct error *error)
+    const char *archive, const char *name, bool has_current, uint64_t kept, struct error *error)
 {
     uint64_t generation, unfinished;
     char path[PATH_MAX], digits[MANIFEST_DIRECTORY_DIGITS + 1];
     snprintf(path, sizeof path, "%s/%s", archive, name);
     snprintf(digits, sizeof digits, "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
+    if (manifest_directory_number(digits, &generation) && generation == kept)
+        return COMPACT_OK;
     if (strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
         strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
         manifest_directory_number(digits, &unfinished))
@@ -173,6 +175,11 @@ static enum compact_result recover_one(
 
 enum compact_result archive_recover(const char *archive, struct error *error)
 {
+    return archive_recover_but(archive, ARCHIVE_NONE, error);
+}
+
+enum compact_result archive_recover_but(const char *archive, uint64_t kept, struct error *error)
+{
     uint64_t current;
     struct dirent **names;
     enum manifest_result m = manifest_current(archive, &current, error);
@@ -185,7 +192,7 @@ enum compact_result archive_recover(const char *archive, struct error *error)
     if (r == COMPACT_OK)
         r = sync_dir(archive, error);
     for (int i = 0; i < n && r == COMPACT_OK; i++)
-        r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK, error);
+        r = recover_one(archive, names[i]->d_name, m == MANIFEST_OK || kept != ARCHIVE_NONE, kept, error);
     if (r == COMPACT_OK && m == MANIFEST_OK)
         r = recover_newest(archive, names, n, error);
     free_names(names, n);
@@ -348,7 +355,7 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, str
 {
     enum compact_result r = make_link(archive, CURRENT_TMP, generation, error);
     if (r == COMPACT_OK) {
-        r = make_link(archive, NEWEST_TMP, generation, error);
+        r = make_link(archive, NEWEST_TMP, archive_newest(archive, generation), error);
         if (r != COMPACT_OK)
             (void)remove_link(archive, CURRENT_TMP, NULL);
     }

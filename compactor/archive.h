@@ -26,6 +26,9 @@
  * is missing, removes an unfinished generation 0, and refuses any other generation, because no run removes
  * `current`. */
 enum compact_result archive_recover(const char *archive, struct error *error);
+/* Like archive_recover, but leaves the generation `kept` and its *.tmp, and other generations without `current`. */
+#define ARCHIVE_NONE UINT64_MAX
+enum compact_result archive_recover_but(const char *archive, uint64_t kept, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
  * the last slice that still exists. Generations that were current once remain after an operator has returned to an
  * older generation. Without `discards`, archive_undo refuses to remove them, lists their changes in the error and

@@ -6,6 +6,7 @@
 #include "compactor/export.h"
 #include "compactor/forget_sub.h"
 #include "compactor/import_options.h"
+#include "compactor/receive.h"
 #include "compactor/repeat.h"
 #include "compactor/verify.h"
 #include "daemon/daemon.h"
@@ -27,7 +28,8 @@
 
 #define NONE "none" /* no aggregator, or no sortdb */
 #define STOPPED "stopped"
-#define DRY_NONE 2 /* exit status of --dry-run if no generation has the key */
+#define DRY_NONE 2   /* exit status of --dry-run if no generation has the key */
+#define NOT_COPIED 2 /* exit status of --receive if the generation must be copied */
 
 static const struct option_row rows[] = {
     {.name = "archive", .type = OPTION_STRING, .min = 1, .max = 4000, .help = "directory of the archive"},
@@ -55,6 +57,16 @@ static const struct option_row rows[] = {
         .type = OPTION_BOOL,
         .flags = OPTION_COMMAND_LINE,
         .help = "create the empty generation 0 if the archive has no generation, and exit"},
+    {.name = "receive",
+        .type = OPTION_STRING,
+        .flags = OPTION_COMMAND_LINE,
+        .help = "used by `millrace distribute`: publish the generation that was copied to ARCHIVE/N.tmp "
+                "(GENERATION/CHECKSUM of its manifest); exit status 2 if it is not copied"},
+    {.name = "look",
+        .type = OPTION_BOOL,
+        .needs = "receive",
+        .flags = OPTION_COMMAND_LINE,
+        .help = "with --receive: change nothing; exit status 2 if the generation is not current"},
     {.name = "every",
         .type = OPTION_DURATION,
         .fallback = "0",
@@ -376,6 +388,28 @@ static int run_verify(struct options *o)
     return EX_OK;
 }
 
+static int run_receive(struct options *o)
+{
+    struct error error;
+    struct session s;
+    bool is_needed;
+    struct receive_spec spec = {.archive = options_string(o, "archive"),
+        .looks = options_bool(o, "look"),
+        .keep = (unsigned)options_int(o, "keep"),
+        .on_progress = show_verified,
+        .arg = &s.progress};
+    if (!receive_parse(options_text(o, "receive"), &spec))
+        return fail("--receive: expected GENERATION/CHECKSUM", EX_USAGE);
+    int status = session_open(&s, o, false);
+    if (status != EX_OK)
+        return status;
+    spec.control = control_calls(s.control);
+    enum compact_result r = receive_generation(&spec, &is_needed, &error);
+    progress_erase();
+    control_free(&s.control);
+    return r != COMPACT_OK ? report_failure(r, &error) : is_needed ? NOT_COPIED : EX_OK;
+}
+
 static int run_init(struct options *o)
 {
     struct error error;
@@ -402,6 +436,7 @@ static const struct act {
     {"forget", run_change, .is_text = true, .changes = true},
     {"forget_sub", run_change, .is_text = true, .changes = true},
     {"replace", run_replace, .is_text = true, .changes = true},
+    {"receive", run_receive, .is_text = true, .creates = true},
 };
 static const struct act merge_act = {"", run_merge, .changes = true};
 
@@ -452,7 +487,8 @@ static int run_locked(void *arg)
     if (!act->creates && options_string(o, "slices") &&
         slice_files_check_archive(options_string(o, "slices"), options_string(o, "archive"), &error) != 0)
         return fail(error.text, EX_CONFIG);
-    if (!act->reads_only && daemon_lock_directory(options_string(o, "archive"), &error) != 0)
+    if (!act->reads_only && !options_bool(o, "look") &&
+        daemon_lock_directory(options_string(o, "archive"), &error) != 0)
         return fail(error.text, daemon_lock_status());
     if (act->changes && strcmp(peer_url(o, "aggregator"), STOPPED) == 0 && lock_stopped(o, &error) != 0)
         return fail(error.text, daemon_lock_status());
