@@ -36,6 +36,7 @@ static const struct tool {
     {"top", tool_top, "show the most frequent values of a field over the last minute of a stream"},
     {"grep", tool_grep, "print the archive's records of the keys that contain a text"},
     {"compact", tool_compact, "move the counts into the archive"},
+    {"distribute", tool_distribute, "copy the archive to other hosts, for more reads"},
     {"recount", tool_recount, "count all events again with changed counters, into a new archive"},
     {"journal", tool_journal, "check, dump or repair the journal of a queue or stream"},
     {"rejects", tool_rejects, "show the lines that could not be counted, or count them again"},

@@ -30,6 +30,7 @@ int tool_tail(int argc, char **argv);
 int tool_top(int argc, char **argv);
 int tool_sql(int argc, char **argv);
 int tool_doctor(int argc, char **argv);
+int tool_distribute(int argc, char **argv);
 int tool_backup(int argc, char **argv);
 int tool_restore(int argc, char **argv);
 

@@ -88,6 +88,7 @@ CASES = {
                 ("--import --format=csv --encoding=latin9x LINES", 64, 64), ("--import --format=csv --counter=nope LINES", 64, 64),
                 ("--import --format=csv --time-zone=Mars/Base LINES", 64, 64), ("--drop-before=2012-02-30", 64, 64), ("--export nowhere/x", 66, 66), ("--replace=nowhere", 66, 66), ("--forget=nope|a", 64, 75),
                 ("", 0, 75)],
+    "distribute": [("", 64, 64), ("--archive=nowhere /x", 66, 66), ("http://x", 64, 64), ("--sortdb-url=none --ssh=false away:/x", 75, 75)],
     "recount": [("--from nofile", 66, 75), ("", 0, 75)],
     "journal": [("check nowhere", 66, 66), ("dump nowhere", 66, 66), ("repair nowhere", 66, 66), ("check EMPTY", 66, 66), ("dump EMPTY", 66, 66),
                 ("repair EMPTY", 66, 66), ("nope EMPTY", 64, 64)],

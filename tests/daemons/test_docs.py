@@ -11,7 +11,7 @@ import harness
 from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read_file
 
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
-TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "sql", "tail", "top",
+TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "distribute", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "sql", "tail", "top",
          "backup", "restore")
 ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.

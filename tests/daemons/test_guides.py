@@ -219,6 +219,7 @@ class Guides(harness.MillraceTest):
         ], skipped=("<img", "[unique v.u]", "add to the configuration"), loose=True, vary=('"3-4a50"', '"clicks/web2"', '"web2"', "/data/archive", "it is being opened"))
 
     def test_millrace(self):
+        self.need("rsync")
         stop = "end $pid_up; "
         self.walk("millrace.md", [*guide.pipeline(events=0), stop + "millrace gen --events=2000 --start=$(($(date +%s) - 90000)) --span=1d > clicks.ndjson; "
                                   "sed -i 's,millrace-data,/var/lib/millrace,' etc/clicks.conf; "
@@ -226,6 +227,7 @@ class Guides(harness.MillraceTest):
             ("millrace up", "begin up {}; poll 'grep -q \"pipeline ready\" /tmp/up.err'"),
             ("millrace tail --config etc/clicks.conf --if 'c = US'", "until_ 'millrace put --quiet clicks.ndjson; grep -q US /tmp/follow.out' {} > /dev/null"),
             ("millrace top", "millrace top --config etc/clicks.conf --once --window 2s --by l & {raw} --once --window 2s & sleep 0.3; millrace put --quiet clicks.ndjson; wait $!"),
+            ("millrace distribute", "eval \"$(echo {} | sed 's,east west.*,--config etc/clicks.conf --sortdb-url=none /tmp/copy,')\""),
             ("millrace bench", "end $pid_up; eval \"$(echo {} | sed s/100000/10000/)\""),
             ("millrace journal check DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\""),
             ("millrace journal dump DIR", "eval \"$(echo {} | sed s,DIR,/var/lib/millrace/pubsub/streams/clicks,)\" | head -100"),
