@@ -2,15 +2,35 @@
 
 #include "base/url.h"
 
+#define SEPARATORS " ,\t"
+
 static int check_address(
     const struct config *c, const struct config_section *s, const char *key, struct error *error)
 {
     struct url_address address;
+    struct error wrong;
     const char *url = config_value(s, key);
-    if (!url || url_address_parse(url, 80, &address) == 0)
+    bool is_list = strcmp(key, "sortdb_url") == 0;
+    if (!url || (!is_list && url_address_parse(url, 80, &address) == 0))
         return 0;
-    return config_fail(error, c, config_line(s, key),
-        "%s \"%s\" is not an address (http://HOST:PORT or unix:PATH)", key, url);
+    if (!is_list)
+        error_set(&wrong, -1, "\"%s\" is not an address (http://HOST:PORT or unix:PATH)", url);
+    else if (replicas_read(url, NULL, &wrong) == 0)
+        return 0;
+    return config_fail(error, c, config_line(s, key), "%s %s", key, wrong.text);
+}
+
+/* True if two lists of addresses have a common one. A directory is compared as a whole. */
+static bool is_shared(const char *key, const char *one, const char *other)
+{
+    struct bytes a, b;
+    if (strcmp(key, "sortdb_url") != 0)
+        return strcmp(one, other) == 0;
+    while (bytes_next_word(&one, SEPARATORS, &a))
+        for (const char *rest = other; bytes_next_word(&rest, SEPARATORS, &b);)
+            if (bytes_equal(a, b))
+                return true;
+    return false;
 }
 
 /* Refuses a value of an earlier cell, because its counts would be added twice. */
@@ -20,7 +40,7 @@ static int check_unique(
     const char *value = config_value(s, key);
     for (const struct config_section *other = c->sections; value && other < s; other++) {
         const char *same = strcmp(other->kind, "cell") == 0 ? config_value(other, key) : NULL;
-        if (same && strcmp(same, value) == 0)
+        if (same && is_shared(key, value, same))
             return config_fail(error, c, config_line(s, key),
                 "%s is also that of [cell %s]; each cell has its own", key, other->name);
     }

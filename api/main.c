@@ -19,8 +19,9 @@ static const struct option_row options[] = {
     PEER_OPTIONS("aggregator", "aggregator", ""),
     {.name = "sortdb_url",
         .type = OPTION_STRING,
-        .help = "address of sortdb (default: from [sortdb] in the configuration; without [sortdb], the api "
-                "asks only the aggregator)"},
+        .help =
+            "addresses of the sortdbs that serve the archive or copies of it, separated by commas (default: "
+            "from [sortdb] in the configuration; without [sortdb], the api asks only the aggregator)"},
     {.name = "sortdb_token_file",
         .type = OPTION_STRING,
         OPTION_INHERITS_TOKEN("sortdb"),
@@ -143,6 +144,7 @@ static int api_check(struct options *o, struct error *error)
     struct counters *c = NULL;
     struct door_settings *door = NULL;
     struct cell_section sections[CELLS_MAX];
+    struct error wrong;
     size_t n_cells;
     char dir[PATH_MAX];
     int r = read_counters(o, &c, error);
@@ -161,8 +163,8 @@ static int api_check(struct options *o, struct error *error)
     if (r == 0 && options_bool(o, "sql") && !options_text(o, "auth_token_file") &&
         !options_text(o, "tokens_file"))
         r = options_refuse(o, "sql", error, "it needs auth_token_file or tokens_file");
-    if (r == 0 && has_sortdb(o))
-        r = peer_check(o, "sortdb", error);
+    if (r == 0 && has_sortdb(o) && replicas_read(peer_url(o, "sortdb"), NULL, &wrong) != 0)
+        r = options_refuse(o, "sortdb_url", error, "%s", wrong.text);
     if (r == 0)
         r = peer_check(o, "aggregator", error);
     if (r == 0)
@@ -366,8 +368,9 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         const struct cell_section *c = &api->sections[i];
         status = add_member(
             d, &members, "aggregator", c->name, c->aggregator_url, c->aggregator_token_file, error);
-        if (status == 0 && c->sortdb_url)
-            status = add_member(d, &members, "sortdb", c->name, c->sortdb_url, c->sortdb_token_file, error);
+        const struct replicas *r = sources_replicas(api->cells.list[i].sources, 0);
+        for (size_t k = 0; status == 0 && c->sortdb_url && k < r->n; k++)
+            status = add_member(d, &members, "sortdb", c->name, r->list[k].url, c->sortdb_token_file, error);
     }
     if (status == 0)
         status = add_peer(d, &members, "spamfilter", "spamfilter_token_file", error);

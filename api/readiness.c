@@ -12,6 +12,7 @@
 
 #define CHECK_EVERY USEC_PER_SEC
 #define CELLS_EVERY 10 /* seconds between checks of cells with a section */
+#define HOSTS_EVERY 2  /* seconds between checks if an archive has several hosts */
 #define PATIENCE (1500 * USEC_PER_MSEC)
 #define CHECK "/mget?k=lookup%7CAAAAAAAAAAA%3D"
 
@@ -28,25 +29,29 @@ struct cell_check {
     uint64_t through;              /* last slice of the archive, in the check in progress */
     uint64_t cleared;              /* last cleared slice, in the check in progress */
     uint64_t cleared_before;       /* `cleared` of the previous check */
-    bool has_failed;               /* a source has failed in the check in progress */
-    bool has_no_archive;           /* the aggregator is the only source */
-    bool is_behind;                /* slices that the archive does not include were cleared */
-    bool is_ready;                 /* after the last check */
+    struct sources *sources;
+    unsigned n_failed[SOURCES_MAX]; /* hosts that have failed in the check in progress */
+    bool has_failed;                /* a source has failed in the check in progress: all its hosts */
+    bool has_no_archive;            /* the aggregator is the only source */
+    bool is_behind;                 /* slices that the archive does not include were cleared */
+    bool is_ready;                  /* after the last check */
 };
 
 /* A connection of its own, so that a check does not wait for questions. */
 struct check {
     struct readiness *readiness;
     struct cell_check *cell;
-    const char *name, *url;
+    const char *name;
+    size_t source, host;
     struct http_client *client;
 };
 
 struct readiness {
     struct daemon *daemon;
     struct cell_check cells[CELLS_MAX];
-    struct check checks[CELLS_MAX * SOURCES_MAX];
+    struct check checks[CELLS_MAX * (1 + REPLICAS_MAX)];
     size_t n_cells, n;
+    bool has_hosts;    /* an archive has several hosts */
     size_t unanswered; /* number of checks in progress */
     struct event *again;
     usec_t checked;           /* end of the last check; 0: none has ended */
@@ -77,6 +82,22 @@ static const struct cell_check *worst_cell(const struct readiness *r)
     return worst;
 }
 
+/* Names the hosts that are not asked. */
+static void warn_of_hosts(const struct readiness *r)
+{
+    struct buf text = {0};
+    for (const struct cell_check *c = r->cells; r->has_hosts && c < r->cells + r->n_cells; c++)
+        if (sources_replicas(c->sources, 0)->n > 1)
+            replicas_describe(sources_replicas(c->sources, 0), &text);
+    if (text.len > 0)
+        buf_append_char(&text, '\0');
+    daemon_set_notice(r->daemon, "hosts", NOTICE_WARNING,
+        "start the sortdb of a host that is away; run `millrace distribute` for a host with an older "
+        "generation",
+        text.ptr);
+    buf_free(&text);
+}
+
 void readiness_judge(struct readiness *r)
 {
     const struct cell_check *c = worst_cell(r);
@@ -99,6 +120,7 @@ void readiness_judge(struct readiness *r)
                        : NULL;
     daemon_set_notice(r->daemon, "archive", NOTICE_WARNING, archive_remedy(error), notice);
     free(notice);
+    warn_of_hosts(r);
 }
 
 static void on_gone(struct http_request *req, void *arg)
@@ -124,8 +146,8 @@ static void end_check(struct readiness *r)
     readiness_judge(r);
     if (r->failing.len > 0)
         evtimer_add(r->again, &(struct timeval){.tv_sec = CHECK_EVERY / USEC_PER_SEC});
-    else if (has_sections(r))
-        evtimer_add(r->again, &(struct timeval){.tv_sec = CELLS_EVERY});
+    else if (has_sections(r) || r->has_hosts)
+        evtimer_add(r->again, &(struct timeval){.tv_sec = r->has_hosts ? HOSTS_EVERY : CELLS_EVERY});
     while ((w = TAILQ_FIRST(&r->waiters))) {
         struct http_request *req = w->req;
         on_gone(req, w);
@@ -169,6 +191,36 @@ static bool compare_cells(struct readiness *r)
     return is_done;
 }
 
+/* A source fails if all its hosts fail. */
+static void note_failure(
+    const struct check *check, enum http_client_result result, const struct http_reply_view *reply)
+{
+    struct buf *next = &check->readiness->next;
+    struct replicas *hosts = sources_replicas(check->cell->sources, check->source);
+    replicas_failed(hosts, check->host);
+    if (++check->cell->n_failed[check->source] < hosts->n)
+        return;
+    buf_printf(next, "%s%s at %s does not answer queries (", next->len ? "; " : "", check->name,
+        hosts->list[check->host].url);
+    if (result == HTTP_CLIENT_OK)
+        buf_printf(next, "answered with status %d)", reply->status);
+    else
+        buf_printf(next, "%s)", http_client_strerror(result));
+    check->cell->has_failed = true;
+}
+
+static void note_reply(const struct check *check, const struct http_reply_view *reply)
+{
+    struct cell_check *c = check->cell;
+    uint64_t generation = 0, through = 0;
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &c->cleared);
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &through);
+    c->through = through > c->through ? through : c->through;
+    replicas_replied(sources_replicas(c->sources, check->source), check->host, generation,
+        http_call_sent_at(reply->call), clock_monotonic());
+}
+
 static void on_checked(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
     struct check *check = arg;
@@ -176,18 +228,10 @@ static void on_checked(enum http_client_result result, const struct http_reply_v
     if (result == HTTP_CLIENT_CANCELLED)
         return;
     /* 410: the aggregator has cleared slices, and answers questions that name the archive's last slice. */
-    if (result != HTTP_CLIENT_OK || (reply->status != 200 && reply->status != 410)) {
-        buf_printf(&r->next, "%s%s at %s does not answer queries (", r->next.len ? "; " : "", check->name,
-            check->url);
-        if (result == HTTP_CLIENT_OK)
-            buf_printf(&r->next, "answered with status %d)", reply->status);
-        else
-            buf_printf(&r->next, "%s)", http_client_strerror(result));
-        check->cell->has_failed = true;
-    } else {
-        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &check->cell->cleared);
-        bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &check->cell->through);
-    }
+    if (result != HTTP_CLIENT_OK || (reply->status != 200 && reply->status != 410))
+        note_failure(check, result, reply);
+    else
+        note_reply(check, reply);
     if (--r->unanswered > 0)
         return;
     if (compare_cells(r))
@@ -202,6 +246,7 @@ static void begin_check(struct readiness *r)
     for (struct cell_check *c = r->cells; c < r->cells + r->n_cells; c++) {
         c->through = c->cleared = 0;
         c->has_failed = false;
+        memset(c->n_failed, 0, sizeof c->n_failed);
     }
     for (; r->unanswered < r->n; r->unanswered++) {
         struct check *check = &r->checks[r->unanswered];
@@ -247,18 +292,60 @@ static double read_ready(void *arg)
     return c->is_ready && has_archive(c);
 }
 
+static const struct replica *replica_of(const struct check *check)
+{
+    return &sources_replicas(check->cell->sources, check->source)->list[check->host];
+}
+
+static double read_generation(void *arg)
+{
+    return (double)replica_of(arg)->generation;
+}
+
+static double read_up(void *arg)
+{
+    return !replica_of(arg)->is_away;
+}
+
+static void show_host(const struct readiness *r, struct check *check)
+{
+    static const struct stats_row rows[] = {
+        {"archive_host_generation", "generation of the latest reply of a host of the archive",
+            read_generation},
+        {"archive_host_up", "1 if the latest request to a host of the archive was answered", read_up},
+        {0},
+    };
+    struct buf labels = {0};
+    buf_append_str(&labels, "host=");
+    buf_append_json(&labels, bytes_str(replica_of(check)->url));
+    buf_append_char(&labels, '\0');
+    stats_gauges(daemon_stats(r->daemon), rows, labels.ptr, check);
+    buf_free(&labels);
+}
+
+static void add_check(struct readiness *r, struct cell_check *c, const struct sources_config *config,
+    size_t source, size_t host)
+{
+    const struct http_client_config client = {.base = config->base,
+        .url = sources_replicas(c->sources, source)->list[host].url,
+        .max_connections = 1,
+        .auth_token = config->tokens[source]};
+    r->checks[r->n++] = (struct check){r, c, config->names[source], source, host, http_client_new(&client)};
+    r->has_hosts |= host > 0;
+    if (sources_replicas(c->sources, source)->n > 1)
+        show_host(r, &r->checks[r->n - 1]);
+}
+
 static void add_cell(struct readiness *r, const struct cell *cell, const struct sources_config *config)
 {
     struct cell_check *c = &r->cells[r->n_cells++];
-    *c = (struct cell_check){
-        .name = cell->name, .archive = cell->archive, .has_no_archive = config->n < SOURCES_MAX};
-    for (size_t i = cell->archive ? 1 : 0; i < config->n; i++) {
-        const struct http_client_config client = {.base = config->base,
-            .url = config->urls[i],
-            .max_connections = 1,
-            .auth_token = config->tokens[i]};
-        r->checks[r->n++] = (struct check){r, c, config->names[i], config->urls[i], http_client_new(&client)};
-    }
+    *c = (struct cell_check){.name = cell->name,
+        .archive = cell->archive,
+        .sources = cell->sources,
+        .has_no_archive = config->n < SOURCES_MAX};
+    for (size_t i = 0; i < config->n; i++)
+        for (size_t k = 0; k < sources_replicas(c->sources, i)->n; k++)
+            add_check(r, c, config, i, k);
     char labels[NAME_LEN_MAX + 16];
     snprintf(labels, sizeof labels, "cell=\"%s\"", c->name);
     if (*c->name)
@@ -274,7 +361,7 @@ struct readiness *readiness_new(
     for (size_t i = 0; i < cells->n; i++)
         add_cell(r, &cells->list[i], &config[i]);
     r->again = evtimer_new(config->base, on_again, r);
-    if (has_sections(r))
+    if (has_sections(r) || r->has_hosts)
         evtimer_add(r->again, &(struct timeval){.tv_sec = 0});
     TAILQ_INIT(&r->waiters);
     readiness_judge(r);
@@ -289,8 +376,10 @@ void readiness_free(struct readiness **rp)
         return;
     for (size_t i = 0; i < r->n_cells; i++)
         stats_remove_gauges(daemon_stats(r->daemon), &r->cells[i]);
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
+        stats_remove_gauges(daemon_stats(r->daemon), &r->checks[i]);
         http_client_free(&r->checks[i].client);
+    }
     event_free(r->again);
     buf_free(&r->failing);
     buf_free(&r->next);

@@ -1,8 +1,9 @@
 /* readiness: whether the API can answer queries, for /health.
  *
- * A check asks every source of every cell over HTTP for a key that does not exist. A mapped archive needs no check. A
- * request for /health waits for a check, unless the last check ended within the last second. While a source fails, a
- * check follows every second; otherwise, with several cells, every 10 seconds.
+ * A check asks every host of every source of every cell over HTTP for a key that does not exist. A mapped archive needs no
+ * check. A request for /health waits for a check, unless the last check ended within the last second. While a source
+ * fails, a check follows every second; otherwise, with several cells, every 10 seconds, and with several hosts of an
+ * archive every 2 seconds. Each outcome of a host is stored in its replicas (replicas.h).
  *
  * 1. A check ends within 2 seconds, because `millrace status` waits no longer. Requests share the check in progress.
  * 2. The metric cell_ready{cell="NAME"} is 1 if all sources of the cell have answered the last check.

@@ -26,21 +26,22 @@
 #define LOCAL_TURN                                                                                           \
     (2 * USEC_PER_MSEC) /* time for reads of the mapped archive before the loop handles other events */
 
-/* Shows whether a source is silent (source.h). `share` keeps the request of a question open after the question has
- * ended. */
-struct watch {
+/* A host of a source. `share` keeps the request of a question open after the question has ended, to see whether the host
+ * is silent (source.h). */
+struct host {
     struct sources *sources;
+    size_t source;
+    struct http_client *client;
+    struct shared_calls *calls;
     struct share share;
-    usec_t
-        silent_from; /* 0: the source has never been silent; else: silent, unless the source was heard later */
+    usec_t silent_from; /* 0: the host has never been silent; else: silent, unless the host was heard later */
 };
 
 struct sources {
     struct event_base *base;
     size_t n;
-    struct http_client *clients[SOURCES_MAX];
-    struct shared_calls *calls[SOURCES_MAX];
-    struct watch watches[SOURCES_MAX];
+    struct host *hosts[SOURCES_MAX]; /* as many as the replicas of the source; NULL: the mapped archive */
+    struct replicas replicas[SOURCES_MAX];
     const char *names[SOURCES_MAX];
     char *urls[SOURCES_MAX];
     char why[SOURCES_MAX][WHY_MAX];                  /* reason of the latest failure */
@@ -58,8 +59,9 @@ struct question {
     struct sources *sources;
     struct source_question spec;
     char *target;
-    char *page;          /* start of the next page, encoded; NULL: the first page */
-    char generation[32]; /* generation of the previous page */
+    char *page;                /* start of the next page, encoded; NULL: the first page */
+    char generation[32];       /* generation of the previous page */
+    size_t hosts[SOURCES_MAX]; /* host that was asked, of each source */
     struct question *next, **link;
     struct share share;        /* share of the request in progress */
     struct archive_read *read; /* read of the mapped archive; NULL: the read has not begun */
@@ -70,8 +72,11 @@ struct question {
     usec_t ends_at; /* time of the deadline; 0: not set */
     size_t at;      /* index of the source in progress */
     int restarts;
-    uint64_t through;
+    unsigned failed;  /* hosts of the archive that have failed: bits, as for replicas_choose */
+    unsigned refused; /* hosts of the archive whose generation did not fit: asked after the others */
+    bool is_woken;    /* the deadline timer was shortened, because the host is silent and others are left */
     bool has_through, bad;
+    uint64_t through;
     uint64_t cleared; /* last slice that the aggregator has cleared, as of the latest 410; 0: not known */
     int64_t archived_until; /* time up to which the archive is complete; 0: not known */
     int64_t
@@ -85,6 +90,33 @@ struct question {
 static void on_turn(evutil_socket_t fd, short what, void *arg);
 static void on_heard(struct bytes piece, void *arg);
 static void on_watched(enum http_client_result result, const struct http_reply_view *reply, void *arg);
+
+/* With several hosts, each host gets its part of the time to begin a reply, so that another host can be asked. */
+static bool add_hosts(struct sources *s, const struct sources_config *config, struct stats_counter *joined)
+{
+    struct replicas *r = &s->replicas[s->n];
+    if (replicas_read(config->urls[s->n], r, NULL) != 0)
+        return false;
+    s->hosts[s->n] = mem_zalloc(r->n * sizeof **s->hosts);
+    for (size_t i = 0; i < r->n; i++) {
+        struct host *h = &s->hosts[s->n][i];
+        const struct http_client_config client = {.base = config->base,
+            .url = r->list[i].url,
+            .max_connections = CONNECTIONS,
+            .read_size = READ_SIZE,
+            .max_reply = REPLY_MAX,
+            .cut_reply = true,
+            .timeout = config->timeout / (usec_t)r->n,
+            .idle_timeout = config->timeout,
+            .auth_token = config->tokens[s->n]};
+        *h = (struct host){.sources = s,
+            .source = s->n,
+            .client = http_client_new(&client),
+            .share = {.on_body = on_heard, .on_done = on_watched, .arg = h}};
+        h->calls = shared_calls_new(h->client, joined);
+    }
+    return true;
+}
 
 struct sources *sources_new(const struct sources_config *config)
 {
@@ -103,25 +135,12 @@ struct sources *sources_new(const struct sources_config *config)
         s->urls[s->n++] = mem_strdup(local_archive_dir(s->local));
     }
     for (; s->n < config->n; s->n++) {
-        const struct http_client_config client = {.base = config->base,
-            .url = config->urls[s->n],
-            .max_connections = CONNECTIONS,
-            .read_size = READ_SIZE,
-            .max_reply = REPLY_MAX,
-            .cut_reply = true,
-            .timeout = config->timeout,
-            .idle_timeout = config->timeout,
-            .auth_token = config->tokens[s->n]};
-        s->clients[s->n] = http_client_new(&client);
-        if (!s->clients[s->n]) {
+        s->names[s->n] = config->names[s->n];
+        s->urls[s->n] = mem_strdup(config->urls[s->n]);
+        if (!add_hosts(s, config, joined)) {
             sources_free(&s);
             return NULL;
         }
-        s->calls[s->n] = shared_calls_new(s->clients[s->n], joined);
-        s->watches[s->n] = (struct watch){
-            .sources = s, .share = {.on_body = on_heard, .on_done = on_watched, .arg = &s->watches[s->n]}};
-        s->names[s->n] = config->names[s->n];
-        s->urls[s->n] = mem_strdup(config->urls[s->n]);
     }
     return s;
 }
@@ -135,9 +154,13 @@ void sources_free(struct sources **sp)
         source_cancel(s->open);
     event_free(s->turn);
     for (size_t i = 0; i < SOURCES_MAX; i++) {
-        share_leave(&s->watches[i].share);
-        shared_calls_free(&s->calls[i]);
-        http_client_free(&s->clients[i]);
+        for (struct host *h = s->hosts[i]; h && h < s->hosts[i] + s->replicas[i].n; h++) {
+            share_leave(&h->share);
+            shared_calls_free(&h->calls);
+            http_client_free(&h->client);
+        }
+        free(s->hosts[i]);
+        replicas_free(&s->replicas[i]);
         free(s->urls[i]);
     }
     free(s);
@@ -159,10 +182,20 @@ struct local_archive *sources_local(const struct sources *s)
     return s->local;
 }
 
-static bool is_silent(const struct sources *s, size_t source)
+struct replicas *sources_replicas(struct sources *s, size_t source)
 {
-    usec_t from = s->watches[source].silent_from;
-    return from > 0 && http_client_heard(s->clients[source]) <= from;
+    return &s->replicas[source];
+}
+
+static bool is_silent(const struct host *h)
+{
+    return h->silent_from > 0 && http_client_heard(h->client) <= h->silent_from;
+}
+
+/* The host of the request in progress. */
+static struct host *host_of(const struct question *q)
+{
+    return &q->sources->hosts[q->at][q->hosts[q->at]];
 }
 
 static usec_t patience_of(const struct sources *s, usec_t patience)
@@ -174,13 +207,14 @@ struct http_call *sources_get(struct sources *s, size_t source, const char *targ
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),
     void *arg)
 {
+    const struct host *h = &s->hosts[source][replicas_choose(&s->replicas[source], 0)];
     const struct http_call_spec call = {.method = "GET",
         .target = target,
-        .timeout = is_silent(s, source) ? patience_of(s, SOURCE_SILENT_PATIENCE) : 0,
+        .timeout = is_silent(h) ? patience_of(s, SOURCE_SILENT_PATIENCE) : 0,
         .may_resend = true,
         .arg = arg,
         .on_done = on_done};
-    return http_client_request(s->clients[source], &call);
+    return http_client_request(h->client, &call);
 }
 
 struct source_missing sources_fail(struct sources *s, size_t source, enum source_use use, const char *why)
@@ -333,6 +367,7 @@ static void on_refreshed(void *arg)
 static void restart(struct question *q)
 {
     const struct sources *s = q->sources;
+    q->refused |= 1U << q->hosts[0];
     if (++q->restarts <= SOURCE_RESTARTS_MAX) {
         if (s->local && !q->is_missing[0])
             q->wait = local_archive_refresh(s->local, on_refreshed, q);
@@ -450,29 +485,63 @@ static void set_deadline(struct question *q)
 /* The source is not silent: the rest of the reply has no reader. */
 static void on_heard(struct bytes piece, void *arg)
 {
-    struct watch *w = arg;
+    struct host *h = arg;
     (void)piece;
-    share_leave(&w->share);
+    share_leave(&h->share);
 }
 
-/* Judges whether the source is silent. The questions that wait for a silent source have waited long enough. */
-static void judge(
-    struct sources *s, size_t source, enum http_client_result result, const struct http_reply_view *reply)
+/* Judges whether the host is silent. The questions that wait for a silent host have waited long enough: they ask another
+ * host at once, if the source has one. */
+static void judge(struct host *h, enum http_client_result result, const struct http_reply_view *reply)
 {
     struct question *q;
-    if (result != HTTP_CLIENT_TIMEOUT ||
-        http_client_heard(s->clients[source]) > http_call_sent_at(reply->call))
+    if (result != HTTP_CLIENT_TIMEOUT || http_client_heard(h->client) > http_call_sent_at(reply->call))
         return;
-    s->watches[source].silent_from = clock_monotonic();
-    for (q = s->open; q; q = q->next)
-        if (q->at == source && q->share.part)
+    h->silent_from = clock_monotonic();
+    for (q = h->sources->open; q; q = q->next) {
+        if (!q->share.part || host_of(q) != h)
+            continue;
+        if (h->sources->replicas[h->source].n == 1)
             wait_at_most(q, SOURCE_SILENT_PATIENCE);
+        else {
+            q->is_woken = true;
+            event_active(q->deadline, EV_TIMEOUT, 0);
+        }
+    }
 }
 
 static void on_watched(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
-    const struct watch *w = arg;
-    judge(w->sources, (size_t)(w - w->sources->watches), result, reply);
+    judge(arg, result, reply);
+}
+
+/* Begins again with another host of the archive, unless the time of the question is over. */
+static bool ask_other_host(struct question *q)
+{
+    struct replicas *r = &q->sources->replicas[q->at];
+    if (r->n < 2)
+        return false;
+    replicas_failed(r, q->hosts[q->at]);
+    q->failed |= 1U << q->hosts[q->at];
+    if (!evtimer_pending(q->deadline, NULL) || replicas_choose(r, q->failed) == REPLICAS_NONE)
+        return false;
+    q->complete.remedy = NULL;
+    begin(q);
+    return true;
+}
+
+/* The reason of a failure, with the host and the other hosts that were not asked. The caller frees it. */
+static char *explain(const struct question *q, const char *text)
+{
+    const struct replicas *r = &q->sources->replicas[q->at];
+    struct buf others = {0};
+    if (r->n < 2)
+        return mem_strdup(text);
+    replicas_describe(r, &others);
+    char *why = mem_printf(
+        "%s: %s (%.*s)", r->list[q->hosts[q->at]].url, text, (int)others.len, others.len ? others.ptr : "");
+    buf_free(&others);
+    return why;
 }
 
 /* `status` of the source's reply, whose problem is `what`; 0: the source has not refused the request. */
@@ -493,7 +562,11 @@ static void fail(struct question *q, const char *what, int status)
         finish(q, SOURCE_REFUSED);
         return;
     }
-    *missing = sources_fail(s, q->at, SOURCE_READS, status ? text : what);
+    if (ask_other_host(q))
+        return;
+    char *why = explain(q, status ? text : what);
+    *missing = sources_fail(s, q->at, SOURCE_READS, why);
+    free(why);
     char since[RFC3339_TEXT];
     snprintf(q->error, sizeof q->error, "%s at %s: %s, since %s", missing->name, missing->url, missing->why,
         rfc3339_write(missing->since, since));
@@ -544,6 +617,16 @@ static bool pass_next(struct question *q, const char *next)
     return ok;
 }
 
+/* Returns true if a host of several does not have the newest generation. */
+static bool is_behind(const struct question *q, const struct http_reply_view *reply)
+{
+    struct replicas *r = &q->sources->replicas[q->at];
+    uint64_t generation = 0;
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
+    return r->n > 1 && !replicas_replied(
+                           r, q->hosts[q->at], generation, http_call_sent_at(reply->call), clock_monotonic());
+}
+
 /* Continues with the next page or the next source after a complete reply. */
 static void advance(struct question *q)
 {
@@ -589,7 +672,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         mixed = q->page && strcmp(generation, q->generation) != 0;
         memcpy(q->generation, generation, sizeof generation);
     }
-    judge(q->sources, q->at, result, reply);
+    judge(host_of(q), result, reply);
     if (result != HTTP_CLIENT_OK)
         fail(q, http_client_strerror(result), 0);
     else if (reply->status == 410)
@@ -599,7 +682,7 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         finish(q, SOURCE_UNAVAILABLE);
     } else if (reply->status != 200 && !(reply->status == 404 && is_range(q))) /* 404: an empty range */
         fail_refused(q, reply);
-    else if (mixed)
+    else if (is_behind(q, reply) || mixed)
         restart(q);
     else
         take_reply(q, reply);
@@ -716,6 +799,22 @@ static bool recall(struct question *q)
     return true;
 }
 
+/* Chooses the host of the source in progress. All pages of a reply are from one host. */
+static struct host *choose_host(struct question *q)
+{
+    struct replicas *r = &q->sources->replicas[q->at];
+    if (!q->page && r->n > 1) {
+        size_t i = replicas_choose(r, q->failed | q->refused);
+        if (i == REPLICAS_NONE)
+            i = replicas_choose(r, q->failed);
+        if (i == REPLICAS_NONE) /* the only host with the newest generation has failed: ask it again */
+            i = replicas_choose(r, 0);
+        q->hosts[q->at] = i;
+        r->turn = i + 1;
+    }
+    return host_of(q);
+}
+
 static void ask(struct question *q)
 {
     struct buf target = {0};
@@ -726,6 +825,7 @@ static void ask(struct question *q)
         ask_local(q);
         return;
     }
+    struct host *h = choose_host(q);
     if (q->page) /* the next page is the same range with a later start */
         buf_printf(&target, RANGE "%s%s", q->page, q->target + strcspn(q->target, "&"));
     else
@@ -733,8 +833,8 @@ static void ask(struct question *q)
     if (q->has_through && q->at > 0)
         buf_printf(&target, "&after=%llu", (unsigned long long)q->through);
     buf_append_char(&target, '\0');
-    shared_calls_get(s->calls[q->at], target.ptr, &q->share);
-    if (is_silent(s, q->at))
+    shared_calls_get(h->calls, target.ptr, &q->share);
+    if (is_silent(h))
         wait_at_most(q, SOURCE_SILENT_PATIENCE);
     buf_free(&target);
 }
@@ -753,19 +853,26 @@ const struct completeness *source_progress(const struct question *q, int *restar
 /* Ends the wait for the source in progress. Returns why the source is missing. */
 static const char *give_up(struct question *q)
 {
-    struct watch *w = &q->sources->watches[q->at];
-    if (q->share.part && !w->share.part)
-        share_pass_on(&q->share, &w->share);
+    bool silent = !q->is_reading && q->sources->hosts[q->at] && is_silent(host_of(q));
+    if (q->share.part && !host_of(q)->share.part)
+        share_pass_on(&q->share, &host_of(q)->share);
     cancel_call(q);
-    return !is_silent(q->sources, q->at)
-               ? "timeout before the answer was complete"
-               : "it is silent: it has not answered an earlier request within upstream_timeout";
+    return !silent ? "timeout before the answer was complete"
+                   : "it is silent: it has not answered an earlier request within upstream_timeout";
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd, (void)what;
     struct question *q = arg;
+    usec_t end = q->ends_at, now = clock_monotonic();
+    if (q->is_woken && end > now) {
+        q->is_woken = false;
+        q->ends_at = 0;
+        wait_at_most(q, end - now);
+        if (!q->share.part || !is_silent(host_of(q)))
+            return; /* the question has another host meanwhile */
+    }
     fail(q, give_up(q), 0);
 }
 

@@ -14,6 +14,10 @@
  * generation includes the cleared slice, because the aggregator clears a slice only after `current` names such a
  * generation.
  *
+ * The archive may have several hosts, and a question reads one of them (replicas.h). If this host fails or does not have
+ * the newest generation, the question starts again with another host. Each host fails at most once in a question, and
+ * the aggregator's `after=` binds the slices to the generation of the reply, so answers of all hosts are exact.
+ *
  * If a source fails and the question allows a partial answer, the question starts again without the failed source. If
  * the archive has failed, the aggregator is asked for all slices that are not cleared.
  *
@@ -26,7 +30,7 @@
  * 4. Equal questions at the same time share a request (shared_call.h), which is sent after the last of these
  *    questions.
  * 5. A question ends within `timeout`, or within its shorter `patience`. With partial answers, the time starts again
- *    after each missing source.
+ *    after each missing source. Each of n hosts has `timeout` / n to begin a reply.
  * 6. A source is *silent* after a request that lasted `timeout` without a sign of life from the source. A sign of life
  *    is a byte, or the end of a connection, and ends the silence at once. A question to a silent source waits only
  *    SOURCE_SILENT_PATIENCE. One request of a question that has ended stays open for `timeout`, so that a slow source
@@ -36,6 +40,7 @@
 #ifndef MILLRACE_SOURCE_H
 #define MILLRACE_SOURCE_H
 
+#include "api/replicas.h"
 #include "base/clock.h"
 #include "base/stats.h"
 #include "counts/coarse.h"
@@ -65,9 +70,9 @@ enum source_result {
 
 struct sources_config {
     struct event_base *base;
-    size_t n;                       /* number of sources, 1..SOURCES_MAX */
-    const char *names[SOURCES_MAX]; /* names for error messages; borrowed until sources_free */
-    const char *urls[SOURCES_MAX];
+    size_t n;                        /* number of sources, 1..SOURCES_MAX */
+    const char *names[SOURCES_MAX];  /* names for error messages; borrowed until sources_free */
+    const char *urls[SOURCES_MAX];   /* addresses of the hosts, as for replicas_read */
     const char *tokens[SOURCES_MAX]; /* token of each source; NULL: none; copied */
     struct local_archive
         *local;     /* mapped archive, used as the first source; must outlive the sources; NULL: none */
@@ -151,7 +156,9 @@ struct source_question {
 int64_t sources_quarters_since(const struct sources *s);
 size_t sources_count(const struct sources *s);
 struct local_archive *sources_local(const struct sources *s); /* NULL: no archive is mapped */
-/* Sends a GET request to one source, for information outside the read protocol. Rule 6 holds for its timeout. on_done is
+/* The hosts of a source; none for a mapped archive. */
+struct replicas *sources_replicas(struct sources *s, size_t source);
+/* Sends a GET request to one host of a source, for information outside the read protocol. Rule 6 holds for its timeout. on_done is
  * called exactly once, after sources_get has returned. */
 struct http_call *sources_get(struct sources *s, size_t source, const char *target,
     void (*on_done)(enum http_client_result result, const struct http_reply_view *reply, void *arg),

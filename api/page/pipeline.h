@@ -21,8 +21,8 @@
 
 #define PIPELINE_REST 10 /* seconds */
 
-/* The daemons before the cells, and an aggregator and a sortdb of each cell. */
-#define PIPELINE_MEMBERS_MAX (PEERS + SOURCES_MAX * CELLS_MAX)
+/* The daemons before the cells, and an aggregator and the sortdbs of each cell. */
+#define PIPELINE_MEMBERS_MAX (PEERS + (1 + REPLICAS_MAX) * CELLS_MAX)
 
 struct daemon;
 struct event_base;

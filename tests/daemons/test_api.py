@@ -74,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path.startswith(CHECK):
             if not s.check:
                 s.released.wait(harness.PATIENCE)
-            self.answer(s.check or 200, b"", {"X-Millrace-Through": s.slice, "X-Millrace-Cleared": s.cleared, "X-Millrace-Generation": 1, "X-Millrace-Complete-Until": 0})
+            self.answer(s.check or 200, b"", {"X-Millrace-Through": s.slice, "X-Millrace-Cleared": s.cleared, "X-Millrace-Generation": getattr(s, "generation", 1), "X-Millrace-Complete-Until": 0})
             return
         is_poll = parts.path in ("/health", "/stats")  # of /v1/pipeline, or of /v1/freshness
         if not is_poll:
