@@ -190,7 +190,7 @@ static int copy_to(const struct copy *c, const struct destination *d)
     uint64_t now;
     int sent = send_files(c, d);
     if (sent == NOT_FOUND)
-        return tool_fail(EX_OSERR, "rsync is not installed");
+        return tool_fail(EX_OSERR, "%s: rsync is not installed here or there", d->text);
     if (sent != 0 && manifest_current(c->from, &now, NULL) == MANIFEST_OK && now != c->generation)
         return tool_fail(EX_TEMPFAIL, "%s: generation %" PRIu64 " was replaced during the copy: run again",
             d->text, c->generation);
