@@ -17,8 +17,8 @@ struct mark_reader {
     usec_t next_look;
     bool has_problem;
     struct error problem;
-    struct url_form form; /* of the latest link */
-    struct stats_counter own[2 + UNCHECKED], *checked, *marked, *unchecked[UNCHECKED];
+    struct url_form form;                                                  /* of the latest link */
+    struct stats_counter unread, *checked, *marked, *unchecked[UNCHECKED]; /* unread: without a registry */
 };
 
 struct mark_verdict mark_verdict_of(
@@ -120,25 +120,24 @@ const char *mark_reader_problem(struct mark_reader *r)
     return r->has_problem ? r->problem.text : NULL;
 }
 
-static struct stats_counter *counter(struct mark_reader *r, struct stats *stats, size_t i, const char *name,
-    const char *labels, const char *help)
+static struct stats_counter *counter(
+    struct mark_reader *r, struct stats *stats, const char *name, const char *labels, const char *help)
 {
-    return stats ? stats_counter(stats, name, labels, help) : &r->own[i];
+    return stats ? stats_counter(stats, name, labels, help) : &r->unread;
 }
 
 struct mark_reader *mark_reader_new(const char *dir, struct stats *stats)
 {
-    static const char unchecked[] = "links without a check, because the marks cannot be read, or because the "
-                                    "field is missing or not a URL";
+    static const char name[] = "links_unchecked_total",
+                      help[] = "links without a check, because the marks cannot be read, or because the "
+                               "field is missing or not a URL";
     struct mark_reader *r = mem_zalloc(sizeof *r);
     r->marks_path = mem_printf("%s/" MARKS_FILE, dir);
     r->exceptions_path = mem_printf("%s/" EXCEPTIONS_FILE, dir);
-    r->checked = counter(r, stats, 0, "links_checked_total", NULL, "links checked against the marks");
-    r->marked = counter(r, stats, 1, "links_marked_total", NULL, "checked links that are marked");
-    r->unchecked[UNCHECKED_FILE] =
-        counter(r, stats, 2, "links_unchecked_total", "reason=\"marks\"", unchecked);
-    r->unchecked[UNCHECKED_LINK] =
-        counter(r, stats, 3, "links_unchecked_total", "reason=\"link\"", unchecked);
+    r->checked = counter(r, stats, "links_checked_total", NULL, "links checked against the marks");
+    r->marked = counter(r, stats, "links_marked_total", NULL, "checked links that are marked");
+    r->unchecked[UNCHECKED_FILE] = counter(r, stats, name, "reason=\"marks\"", help);
+    r->unchecked[UNCHECKED_LINK] = counter(r, stats, name, "reason=\"link\"", help);
     return r;
 }
 
