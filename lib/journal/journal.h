@@ -57,6 +57,7 @@ enum journal_result {
     JOURNAL_TOO_LARGE, /* over JOURNAL_FRAME_MAX */
     JOURNAL_BUSY,      /* the pending bytes would exceed max_pending: try again later */
     JOURNAL_MARK_BUSY, /* sets_mark and another append of the producer exclude each other: try again later */
+    JOURNAL_GUARDED,   /* the guard has another mark */
     JOURNAL_NO_SPACE,  /* the disk is full, and the append is undone: try again later */
     JOURNAL_LATCHED,   /* storage failed; see journal_failure */
     JOURNAL_GONE,      /* the offset is in a hole or before the earliest offset, see struct journal_edges */
@@ -186,6 +187,10 @@ struct journal_append {
      * JOURNAL_MARK_BUSY while another append of the producer is pending. While an append with sets_mark is pending,
      * other appends of the producer get JOURNAL_MARK_BUSY. */
     bool sets_mark;
+    /* A producer whose mark must be `guard_mark`, or the append gets JOURNAL_GUARDED, also a duplicate. Accepted
+     * appends count. So no append with the earlier mark of a guard follows a change of this mark. Empty: no guard. */
+    struct bytes guard;
+    uint64_t guard_mark; /* 0: the guard is not a producer */
 };
 struct journal_commit {
     enum journal_result result; /* OK, NO_SPACE, LATCHED or CLOSED */

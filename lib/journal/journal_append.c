@@ -25,6 +25,9 @@ static enum journal_result admit(const struct journal *j, const struct journal_a
     const struct journal_set *set = j->set;
     bool named = a->producer.len > 0;
     uint64_t accepted = m ? m->accepted : 0;
+    const struct mark *guard = a->guard.len > 0 ? marks_find(&j->marks, a->guard) : NULL;
+    if (a->guard.len > 0 && (guard ? guard->accepted : 0) != a->guard_mark)
+        return JOURNAL_GUARDED;
     if (m && (m->being_set || (a->sets_mark && accepted != m->committed)))
         return JOURNAL_MARK_BUSY;
     *duplicate = named && !a->sets_mark && accepted != a->mark;

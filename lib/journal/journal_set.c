@@ -38,6 +38,7 @@ const char *journal_strerror(enum journal_result r)
         [JOURNAL_TOO_LARGE] = "too large for one append",
         [JOURNAL_BUSY] = "too many bytes wait for their commit",
         [JOURNAL_MARK_BUSY] = "another request is moving the producer's mark",
+        [JOURNAL_GUARDED] = "the guard has another mark",
         [JOURNAL_NO_SPACE] = "no space left on the device",
         [JOURNAL_LATCHED] = "storage failed: no more writes until a restart",
         [JOURNAL_GONE] = "the offset has expired or lies in a hole",

@@ -47,7 +47,7 @@ static enum publisher_result result_of(const struct publisher *p, struct bytes c
         return asks && !has_mark ? PUBLISHER_FAILED : p->expected;
     if (asks)
         return status == 404 && bytes_equal_str(code, "unknown-stream") ? PUBLISHER_ASKED : PUBLISHER_FAILED;
-    if (status == 409 && bytes_equal_str(code, "mark-conflict"))
+    if (status == 409 && (bytes_equal_str(code, "mark-conflict") || bytes_equal_str(code, "guard-conflict")))
         return PUBLISHER_CONFLICT;
     return blames_lines && p->expected == PUBLISHER_STORED ? PUBLISHER_REFUSED : PUBLISHER_FAILED;
 }
@@ -127,6 +127,8 @@ static void append_marks(struct buf *target, const struct publisher *p, const st
         buf_printf(target, "&until=%" PRId64 ".%06" PRId64 "&era=%s", run->until / USEC_PER_SEC,
             run->until % USEC_PER_SEC, p->destination.era);
     append_text(target, "&name=", run->name);
+    if (run->guard)
+        buf_printf(target, "&guard=%s&guard_mark=%" PRIu64, run->guard, run->guard_mark);
 }
 
 static void request(struct publisher *p, enum publisher_result expected, const struct publisher_run *run)

@@ -7,7 +7,8 @@
  * 1. If a run names a producer, the caller may repeat any request, because the destination stores no run twice.
  *    Without a producer, a run that is repeated after an outcome with may_be_stored may be stored twice.
  * 2. PUBLISHER_CONFLICT: the destination's mark is below B and is not A, so the destination stores nothing. The
- *    caller asks for the mark, or drops the lines before outcome.mark.
+ *    caller asks for the mark, or drops the lines before outcome.mark. A run whose guard has another mark has the same
+ *    outcome.
  * 3. PUBLISHER_REFUSED: the lines of the run are invalid, and the destination would refuse the run again. Any other
  *    refusal is PUBLISHER_FAILED, for example for a wrong token or a full disk, so that the caller drops no line.
  * 4. A statement contains the era of destination.time. After an outcome with is_new_era, times from earlier replies
@@ -78,6 +79,8 @@ struct publisher_run {
     bool states;         /* the request states `until`; only for a stream */
     usec_t until;        /* time up to which the stream is complete once the run is stored; 0: not known */
     const char *name;    /* display name of the producer, sent with a statement; NULL or "": none */
+    const char *guard; /* a producer that must have the mark `guard_mark`, or nothing is stored; NULL: none */
+    uint64_t guard_mark;
 };
 
 struct publisher *publisher_new(const struct publisher_config *config);

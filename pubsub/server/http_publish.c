@@ -32,6 +32,7 @@ static const struct {
         "the stream already has max_producers producers"},
     [JOURNAL_TOO_LARGE] = {413, "too-large", "publish fewer lines per request", "the publish is too large"},
     [JOURNAL_BUSY] = {503, "overloaded", "try again", "too many bytes are waiting for a commit"},
+    [JOURNAL_GUARDED] = {409, "guard-conflict", "read the guard's mark again", "the guard has another mark"},
     [JOURNAL_MARK_BUSY] = {503, "overloaded", "try again", "another request is moving the producer's mark"},
     [JOURNAL_LATCHED] = {503, "storage-failed",
         "check the disk and restart pubsub; the lines may be stored or not, and a retry with marks stores "
@@ -261,6 +262,14 @@ static bool read_until(struct pubsub_server *server, struct http_request *req, s
            (!http_param(req, "name", &text) || http_param_name(req, "name", NULL, until->name));
 }
 
+/* Returns false after an error reply. */
+static bool read_guard(struct http_request *req, struct stream_marks *marks)
+{
+    char name[NAME_LEN_MAX + 1];
+    return (!http_param(req, "guard", &marks->guard) || http_param_name(req, "guard", NULL, name)) &&
+           http_param_u64(req, "guard_mark", 0, 0, UINT64_MAX, &marks->guard_mark);
+}
+
 /* Handles a request with until= and without next=. The producer's committed mark shows that all lines of the producer
  * are committed, and that no other process has replaced the producer. */
 static void state_only(
@@ -270,7 +279,8 @@ static void state_only(
     bool known;
     struct bytes text;
     struct stream *s = server_find_stream(server, req, NULL, false);
-    if (!s || !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &stated))
+    struct stream_marks marks = {0};
+    if (!s || !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &stated) || !read_guard(req, &marks))
         return;
     mark = journal_mark(stream_journal(s), bytes_str(until->producer), &known);
     if (http_body(req).len > 0 || http_param(req, "opening", &text) || !http_param(req, "mark", &text)) {
@@ -280,6 +290,9 @@ static void state_only(
             "until= requires the producer's mark, and lines require next=");
     } else if (!known || stated != mark) {
         reply_conflict(req, mark);
+    } else if (marks.guard.len > 0 &&
+               journal_mark(stream_journal(s), marks.guard, NULL) != marks.guard_mark) {
+        refuse(server, req, s, JOURNAL_GUARDED);
     } else {
         struct until_statement statement = statement_of(until);
         untils_state(server->untils, s, &statement, false);
@@ -306,7 +319,7 @@ static bool read_marks(struct http_request *req, struct stream_marks *marks)
     }
     if (!http_param_name(req, "producer", NULL, name) ||
         !http_param_u64(req, "mark", 0, 0, UINT64_MAX, &marks->mark) ||
-        !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next))
+        !http_param_u64(req, "next", 0, 0, UINT64_MAX, &marks->next) || !read_guard(req, marks))
         return false;
     bool opening_fits = !has_opening || bytes_is_name(marks->tag);
     bool only_opening = has_opening && marks->mark == marks->next && marks->mark > 0 && !http_body(req).len;
@@ -458,6 +471,7 @@ struct producer_list {
     struct pubsub_server *server;
     struct stream *stream;
     struct buf out;
+    struct bytes begins; /* only producers with a name that begins with this text */
     bool only_stating, is_begun;
 };
 
@@ -467,7 +481,7 @@ static void append_producer(const struct journal_producer *p, void *arg)
     const struct until *u = untils_find(list->server->untils, list->stream, p->name);
     if (u && !u->is_known)
         u = NULL;
-    if (list->only_stating && !u)
+    if ((list->only_stating && !u) || !bytes_starts_with(p->name, list->begins))
         return;
     struct bytes opening = untils_tag_opening(p->tag);
     buf_printf(&list->out, "%s{\"producer\":\"%.*s\",\"mark\":\"%" PRIu64 "\",\"opening\":\"%.*s\"",
@@ -558,10 +572,14 @@ void http_producers(struct http_request *req, void *ctx)
     }
     server_add_place(server, req, s);
     struct producer_list list = {.server = server, .stream = s};
+    (void)http_param(req, "begins", &list.begins);
     if (!http_param_bool(req, "stating", false, &list.only_stating))
         return;
-    buf_printf(&list.out, "{\"stream\":\"%s\",\"id\":\"%s\",\"end\":\"%" PRIu64 "\",\"producers\":[",
-        stream_name(s), journal_id(stream_journal(s)), journal_committed_end(stream_journal(s)));
+    buf_printf(&list.out,
+        "{\"stream\":\"%s\",\"id\":\"%s\",\"end\":\"%" PRIu64 "\",\"time\":", stream_name(s),
+        journal_id(stream_journal(s)), journal_committed_end(stream_journal(s)));
+    append_seconds(&list.out, daemon_trusted_time(server->daemon));
+    buf_append_str(&list.out, ",\"producers\":[");
     journal_producers(stream_journal(s), append_producer, &list);
     buf_append_str(&list.out, "]}\n");
     http_reply(req, 200, "application/json", buf_bytes(&list.out));

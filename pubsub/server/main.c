@@ -246,8 +246,9 @@ static bool retry_events_if_wanted(struct http_request *req, void *ctx)
 
 static const struct http_route routes[] = {
     HTTP_ROUTE("/pub", HTTP_POST_, HTTP_ROUTE_DECODES_BODY, http_publish,
-        "stream producer mark next opening until era name",
-        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, era=, name="),
+        "stream producer mark next opening until era name guard guard_mark",
+        "POST lines to stream= (default); producer=, mark=, next=, opening=, until=, era=, name=, "
+        "guard=, guard_mark="),
     {.path = "/sub",
         .methods = HTTP_GET_,
         .on_overload = retry_events_if_wanted,
@@ -272,8 +273,9 @@ static const struct http_route routes[] = {
     HTTP_ROUTE(
         "/producer", HTTP_GET_, 0, http_producer, "stream producer", "the mark of producer= in stream="),
     HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
-        "stream producer mark from stating left_out",
-        "every producer's mark and until in stream= (stating=1: only with until); POST producer=, "
+        "stream producer mark from stating begins left_out",
+        "every producer's mark and until in stream= (stating=1: only with until; begins=: only such names); "
+        "POST producer=, "
         "mark= sets a mark, left_out=1 excludes a producer; DELETE producer= removes a producer"),
     {.path = "/erase",
         .methods = HTTP_GET_ | HTTP_POST_,

@@ -199,6 +199,8 @@ enum journal_result stream_publish(struct stream *s, const struct lines *lines,
         .next = marks->next,
         .tag = marks->tag,
         .sets_mark = marks->sets_mark,
+        .guard = marks->guard,
+        .guard_mark = marks->guard_mark,
         .pieces = lines->pieces,
         .n_pieces = lines->n_pieces,
     };

@@ -93,6 +93,8 @@ struct stream_marks {
     uint64_t mark, next;   /* mark < next; equal for a publish without lines that changes only the tag */
     struct bytes tag;      /* stored with the mark */
     bool sets_mark;        /* as in journal_append */
+    struct bytes guard;    /* as in journal_append; empty: none */
+    uint64_t guard_mark;
 };
 /* A publish in progress. The caller embeds a stream_publish in a struct that must be valid until `done` is called. */
 struct stream_publish {

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import time
 
 import harness
 from harness import query, request, wait_until
@@ -174,6 +175,25 @@ class ProducersTest(RelayTest):
             self.assertEqual((reply.status, reply.json()["code"]), (400, "bad-parameter"))
         self.assertEqual(pub(opening="a").status, 400)
         self.assertEqual(self.listed(), [{"producer": longest, "mark": "1", "opening": "0" * 64}])
+
+    def test_a_publish_with_a_guard(self):
+        self.start_pubsub()
+
+        def pub(body=b"x\n", **more):
+            reply = request(self.pubsub_url, "POST", "/pub?" + query(stream="clicks", producer="p", **more), body)
+            return reply.status, reply.json().get("code")
+        self.assertEqual(pub(mark=0, next=1, guard="g", guard_mark=3), (409, "guard-conflict"))
+        self.assertEqual(pub(mark=0, next=1, guard="g", guard_mark=0), (200, None))
+        self.publish("g", 0, 3, b"")
+        self.assertEqual(pub(mark=1, next=2, guard="g", guard_mark=0), (409, "guard-conflict"))
+        self.assertEqual(pub(mark=0, next=1, guard="g", guard_mark=0), (409, "guard-conflict"))
+        self.assertEqual(pub(b"", mark=1, until=1, guard="g", guard_mark=0), (409, "guard-conflict"))
+        self.assertEqual(pub(b"", mark=1, until=1, guard="g", guard_mark=3), (200, None))
+        self.assertEqual(pub(mark=1, next=2, guard="g", guard_mark=3), (200, None))
+        self.assertEqual(pub(mark=2, next=3, guard="a b", guard_mark=3), (400, "bad-parameter"))
+        begins = request(self.pubsub_url, "GET", "/producers?stream=clicks&begins=g").json()
+        self.assertEqual([p["producer"] for p in begins["producers"]], ["g"])
+        self.assertLess(abs(begins["time"] - time.time()), 3600)
 
     def test_an_opening_can_be_stored_without_lines(self):
         """As a relay does with a mark that an operator has set."""

@@ -313,6 +313,36 @@ static void test_a_removal_hides_no_other_name(void **state)
     marks_free(&m);
 }
 
+static enum journal_result append_guarded(
+    struct fixture *f, uint64_t mark, uint64_t guard_mark, struct answer *a)
+{
+    struct journal_append what = {.producer = BYTES_LITERAL("p"),
+        .mark = mark,
+        .next = mark + 1,
+        .guard = BYTES_LITERAL("g"),
+        .guard_mark = guard_mark};
+    *a = (struct answer){0};
+    return journal_append(f->j, &what, 1000, on_commit, a, NULL);
+}
+
+/* The accepted mark counts, also before its commit and for a duplicate. */
+static void test_no_append_follows_a_change_of_its_guard(void **state)
+{
+    struct fixture *f = *state;
+    struct answer first, guard, again;
+    assert_int_equal(append_guarded(f, 0, 3, &first), JOURNAL_GUARDED);
+    assert_int_equal(append_guarded(f, 0, 0, &first), JOURNAL_OK);
+    assert_int_equal(append(f, "g", 0, 3, "", &guard), JOURNAL_OK);
+    assert_int_equal(append_guarded(f, 1, 0, &again), JOURNAL_GUARDED);
+    assert_int_equal(append_guarded(f, 0, 0, &again), JOURNAL_GUARDED);
+    assert_int_equal(append_guarded(f, 1, 3, &again), JOURNAL_OK);
+    journal_set_flush(f->set);
+    assert_int_equal(append_guarded(f, 2, 0, &first), JOURNAL_GUARDED);
+    reopen(f);
+    assert_int_equal(append_guarded(f, 2, 0, &first), JOURNAL_GUARDED);
+    assert_int_equal(journal_mark(f->j, BYTES_LITERAL("p"), NULL), 2);
+}
+
 static void test_a_refused_set_changes_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -345,6 +375,7 @@ int main(void)
         T(test_a_tag_is_stored_with_the_mark),
         T(test_a_mark_is_set_downwards_only_on_request),
         T(test_a_refused_set_changes_nothing),
+        T(test_no_append_follows_a_change_of_its_guard),
         cmocka_unit_test(test_a_removal_hides_no_other_name),
     };
     log_init("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
