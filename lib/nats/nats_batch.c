@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #define QUEUE_ID "Millrace-Queue-Id"
 #define MARK "Millrace-Mark"
@@ -18,11 +17,6 @@
 #define HEADER_BYTES 40 /* the bytes of a header's name, with colon, space and line end, are fewer */
 #define OWN_HEADERS                                                                                          \
     400 /* bytes of the version line, of the headers of nats.c, and of an acknowledgement's subject */
-
-unsigned nats_partition(const char *queue_id)
-{
-    return (unsigned)(crc32_z(0, (const Bytef *)queue_id, strlen(queue_id)) % NATS_PARTITIONS);
-}
 
 void nats_subject(const char *stream, const char *queue_id, char out[NATS_SUBJECT_MAX])
 {

@@ -14,10 +14,10 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "nats/partitions.h"
 
 #include <nats/nats.h>
 
-#define NATS_PARTITIONS 64
 #define NATS_SUBJECT_MAX 160        /* bytes of a subject, with its NUL */
 #define NATS_BATCH_HEADERS_MAX 4096 /* bytes of the headers, also of those that nats.c adds */
 
@@ -38,7 +38,6 @@ struct nats_batch {
     struct bytes lines; /* each with its LF */
 };
 
-unsigned nats_partition(const char *queue_id);
 void nats_subject(const char *stream, const char *queue_id, char out[NATS_SUBJECT_MAX]);
 
 /* Makes a message of the batch. Returns NATS_MAX_PAYLOAD if headers and lines are longer than `max_payload`, and

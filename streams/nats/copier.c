@@ -15,6 +15,7 @@
 
 struct queue {
     char id[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
+    unsigned partition;
     bool exists;   /* the stream has messages of the queue */
     bool has_mark; /* false: pubsub must be asked */
     uint64_t mark;
@@ -31,7 +32,11 @@ struct queue {
 };
 
 struct copier {
-    uint64_t partitions;
+    struct {
+        bool is_owner;
+        uint64_t number, claim; /* claim: number of another cell's claim, if it is above `number`; else 0 */
+    } partitions[NATS_PARTITIONS];
+    char claimed[200]; /* why the last of these partitions stopped */
     struct queue **queues;
     size_t n, cap, turn, n_idle; /* n_idle: turns in a row that found nothing */
     struct name_table by_id;
@@ -46,7 +51,8 @@ struct copier {
     uint64_t at;
     uint64_t hole; /* the read ends at a hole before this id; 0: none */
     struct buf body;
-    char opening[NAME_LEN_MAX + 1];     /* of the run */
+    char opening[NAME_LEN_MAX + 1]; /* of the run */
+    char guard[PARTITION_PRODUCER_TEXT];
     char message_opening[OPENING_TEXT]; /* of message run.next - 1 */
 };
 
@@ -57,6 +63,7 @@ static struct queue *queue_named(struct copier *c, const char *id)
         return q;
     q = mem_zalloc(sizeof *q);
     snprintf(q->id, sizeof q->id, "%s", id);
+    q->partition = nats_partition(id);
     q->copied_until = c->stream.time;
     name_table_add(&c->by_id, q->id, q);
     ARRAY_ROOM(c->queues, c->cap, c->n + 1);
@@ -106,6 +113,41 @@ void copier_find(struct copier *c)
         c->queues[i]->exists = false;
 }
 
+static bool is_copied(const struct copier *c, const struct queue *q)
+{
+    return c->partitions[q->partition].is_owner && c->partitions[q->partition].claim == 0;
+}
+
+bool copier_own(struct copier *c, unsigned partition, bool is_owner, uint64_t number)
+{
+    if (c->partitions[partition].is_owner == is_owner && c->partitions[partition].number == number)
+        return false;
+    c->partitions[partition].is_owner = is_owner;
+    c->partitions[partition].number = number;
+    c->partitions[partition].claim = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        struct queue *q = c->queues[i];
+        if (q->partition != partition)
+            continue;
+        q->has_mark = false;
+        q->hole_end = 0;
+        q->rest = 0;
+        set_why(q, NULL);
+        q->copied_until = c->stream.time;
+    }
+    c->queue = NULL;
+    return true;
+}
+
+void copier_claimed(struct copier *c, unsigned partition, uint64_t number)
+{
+    c->partitions[partition].claim = number;
+    snprintf(c->claimed, sizeof c->claimed,
+        "partition %u has moved to another cell (move %" PRIu64
+        "), and this copy of the cell is older; millrace cell move %u --to its owner leaves it there",
+        partition, number, partition);
+}
+
 /* Reads STREAM.PARTITION.QUEUEID. */
 void copier_found(struct copier *c, const char *subject)
 {
@@ -113,11 +155,11 @@ void copier_found(struct copier *c, const char *subject)
     uint64_t partition = NATS_PARTITIONS;
     bool is_valid = dot && bytes_is_name(bytes_str(dot + 1)) &&
                     bytes_to_u64(bytes_of(number + 1, (size_t)(dot - number) - 1), &partition);
-    if (partition < NATS_PARTITIONS && !(c->partitions >> partition & 1))
+    if (is_valid && partition < NATS_PARTITIONS && strcmp(dot + 1, NATS_CLAIM) == 0)
         return;
     if (is_valid && partition == nats_partition(dot + 1))
         queue_named(c, dot + 1)->exists = true;
-    else
+    else if (partition >= NATS_PARTITIONS || c->partitions[partition].is_owner)
         snprintf(c->foreign, sizeof c->foreign,
             "subject %s of JetStream is not that of a relay; purge its messages", subject);
 }
@@ -126,7 +168,7 @@ struct copy_step copier_next(struct copier *c)
 {
     for (; !c->queue && c->n_idle < c->n; c->n_idle++) {
         struct queue *q = c->queues[c->turn++ % c->n];
-        if (q->exists && q->rest == 0) {
+        if (q->exists && q->rest == 0 && is_copied(c, q)) {
             c->queue = q;
             break;
         }
@@ -279,8 +321,15 @@ void copier_read(struct copier *c, const struct copy_read *read)
     }
     if (q->hole_end == 0)
         set_why(q, NULL);
-    c->run = (struct publisher_run){
-        .producer = q->id, .mark = q->mark, .next = q->mark, .states = true, .opening = "", .name = q->name};
+    partition_producer(q->partition, c->guard);
+    c->run = (struct publisher_run){.producer = q->id,
+        .mark = q->mark,
+        .next = q->mark,
+        .states = true,
+        .opening = "",
+        .name = q->name,
+        .guard = c->guard,
+        .guard_mark = c->partitions[q->partition].number};
     c->has_run = false;
     c->hole = 0;
     buf_clear(&c->body);
@@ -363,8 +412,13 @@ size_t copier_waiting(const struct copier *c, const char **why)
 {
     size_t n = c->foreign[0] != '\0';
     *why = n > 0 ? c->foreign : NULL;
+    for (size_t i = 0; i < NATS_PARTITIONS; i++)
+        if (c->partitions[i].claim > 0) {
+            n++;
+            *why = c->claimed;
+        }
     for (size_t i = c->n; i-- > 0;)
-        if (c->queues[i]->why) {
+        if (c->queues[i]->why && is_copied(c, c->queues[i])) {
             n++;
             *why = c->queues[i]->why;
         }
@@ -376,6 +430,8 @@ struct copy_lag copier_lag(const struct copier *c, usec_t now)
     struct copy_lag lag = {.time = now - c->stream.time};
     for (size_t i = 0; i < c->n; i++) {
         const struct queue *q = c->queues[i];
+        if (!is_copied(c, q))
+            continue;
         uint64_t messages = q->exists && c->stream.last > q->at ? c->stream.last - q->at : 0;
         usec_t time = q->exists ? now - q->copied_until : 0;
         lag.messages = messages > lag.messages ? messages : lag.messages;
@@ -384,10 +440,9 @@ struct copy_lag copier_lag(const struct copier *c, usec_t now)
     return lag;
 }
 
-struct copier *copier_new(uint64_t partitions, usec_t now)
+struct copier *copier_new(usec_t now)
 {
     struct copier *c = mem_zalloc(sizeof *c);
-    c->partitions = partitions;
     c->stream.time = now;
     return c;
 }

@@ -30,7 +30,13 @@
  *    copy, by setting the mark of the producer (`millrace producers`).
  * 8. A time is the earlier of the relay's statement and JetStream's timestamp of the message that the relay knew to be
  *    stored before it asked the queue (nats_batch.h). If this message is not known, the time is ignored. A time is sent
- *    with the lines that it covers, or after them. A repetition with B < M states nothing. */
+ *    with the lines that it covers, or after them. A repetition with B < M states nothing.
+ * 9. A cell copies the partitions that it owns by the records in its pubsub (nats/partitions.h). The record of the
+ *    partition is the guard of each publish, so pubsub stores nothing of a partition that it has left. A partition that
+ *    returns has other marks, so pubsub is asked for them.
+ * 10. The owner of a moved partition writes the number of the move into the stream, as a *claim*. A cell that finds a claim
+ *    with a higher number than its own record was restored from a copy that is older than the move: it stops the
+ *    partition. */
 #ifndef MILLRACE_COPIER_H
 #define MILLRACE_COPIER_H
 
@@ -84,9 +90,12 @@ struct copy_lag {
     usec_t time;       /* age of the oldest time up to which a queue is copied */
 };
 
-/* `partitions` is a set of bits. */
-struct copier *copier_new(uint64_t partitions, usec_t now);
+struct copier *copier_new(usec_t now);
 void copier_free(struct copier **c);
+
+/* Sets the record of a partition in pubsub, which the cell at first does not own. Returns true if it has changed. */
+bool copier_own(struct copier *c, unsigned partition, bool is_owner, uint64_t number);
+void copier_claimed(struct copier *c, unsigned partition, uint64_t number); /* by another cell */
 
 /* Forgets all marks, because pubsub has other marks, or has restarted, perhaps from a backup. */
 void copier_begin(struct copier *c);

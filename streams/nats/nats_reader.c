@@ -1,5 +1,8 @@
 #include "streams/nats/nats_reader.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #define NSEC_PER_USEC 1000
 #define LIST_EVERY (600 * USEC_PER_SEC)
 
@@ -34,16 +37,39 @@ static void see(struct nats_reader *r, struct nats_client *c)
         .time = r->read.began};
 }
 
+/* Reads the claim of a partition, and writes the cell's own if the stream has only older ones. */
+static natsStatus compare_claim(
+    const struct nats_reader *r, struct nats_client *c, unsigned partition, struct nats_claim *claim)
+{
+    char subject[NATS_SUBJECT_MAX], text[24];
+    natsMsg *m = NULL;
+    snprintf(subject, sizeof subject, "%s.%u." NATS_CLAIM, r->stream, partition);
+    natsStatus s = js_GetLastMsg(&m, nats_client_js(c), r->stream, subject, NULL, NULL);
+    claim->found = 0;
+    if (s == NATS_OK)
+        (void)bytes_to_u64(bytes_of(natsMsg_GetData(m), (size_t)natsMsg_GetDataLength(m)), &claim->found);
+    natsMsg_Destroy(m);
+    if (s != NATS_OK && s != NATS_NOT_FOUND)
+        return s;
+    int len = snprintf(text, sizeof text, "%" PRIu64, claim->number);
+    return claim->found >= claim->number
+               ? NATS_OK
+               : js_Publish(NULL, nats_client_js(c), subject, text, len, NULL, NULL);
+}
+
 void nats_reader_find(struct nats_reader *r, struct nats_client *c)
 {
     static const jsStreamStateSubjects none;
     usec_t now = clock_monotonic();
     nats_reader_forget(r);
     natsStatus s = ask_info(r, c, NULL);
-    bool lists = r->listed_at == 0 || now - r->listed_at > LIST_EVERY ||
+    bool lists = r->listed_at == 0 || r->is_changed || now - r->listed_at > LIST_EVERY ||
                  (s == NATS_OK && r->info->State.NumSubjects != r->n_subjects);
     if (s == NATS_OK && lists)
         s = ask_info(r, c, ">");
+    for (unsigned i = 0; i < NATS_PARTITIONS && lists && s == NATS_OK; i++)
+        if (r->claims[i].is_owner)
+            s = compare_claim(r, c, i, &r->claims[i]);
     if (s != NATS_OK) {
         nats_client_fail(c, s, r->stream);
         return;
@@ -55,6 +81,7 @@ void nats_reader_find(struct nats_reader *r, struct nats_client *c)
     see(r, c);
     if (lists) {
         r->listed_at = now;
+        r->is_changed = false;
         r->n_subjects = r->info->State.NumSubjects;
         r->subjects = r->info->State.Subjects ? r->info->State.Subjects : &none;
     }

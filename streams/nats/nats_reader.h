@@ -5,7 +5,9 @@
  *    that could skip, repeat or lose messages. Any replica of the stream answers. One message is in flight.
  * 2. On a new connection, nats_reader_find must succeed before the next read, because the stream may be another one.
  * 3. The list of subjects is read only if their number has changed, and every ten minutes: the server reads the index of each
- *    block of the stream for it. */
+ *    block of the stream for it.
+ * 4. With each list, the reader compares the claims of the cell's partitions (copier.h, rule 10), and writes those that the
+ *    stream lacks. The leader answers, because another replica may lack the latest claim. */
 #ifndef MILLRACE_NATS_READER_H
 #define MILLRACE_NATS_READER_H
 
@@ -15,13 +17,20 @@
 #define NATS_READ_MESSAGES 100
 #define NATS_READ_BYTES ((size_t)3 << 20) /* a read ends with the message that reaches this size */
 
+struct nats_claim {
+    bool is_owner;
+    uint64_t number, found; /* the cell's record; the latest claim in the stream */
+};
+
 /* Zeroed, with `stream` set. The results are valid until the next call. */
 struct nats_reader {
     const char *stream;
     struct copy_read read;
     struct copy_stream state;
-    uint64_t mean_bytes;                   /* of the stream's messages */
-    const jsStreamStateSubjects *subjects; /* NULL: as before */
+    uint64_t mean_bytes;                       /* of the stream's messages */
+    const jsStreamStateSubjects *subjects;     /* NULL: as before */
+    struct nats_claim claims[NATS_PARTITIONS]; /* the owner sets is_owner and number */
+    bool is_changed;                           /* set by the owner: list the subjects in any case */
     /* private */
     jsStreamInfo *info;
     int64_t n_subjects;

@@ -5,6 +5,7 @@
 #include "http/client/http_pool.h"
 #include "nats/nats_settings.h"
 #include "stream/publisher.h"
+#include "json/json_fields.h"
 #include "streams/nats/nats_reader.h"
 
 #include <event2/event.h>
@@ -16,6 +17,7 @@
 #define POLL (100 * USEC_PER_MSEC) /* between two looks at queues without new messages */
 #define ASK_EVERY USEC_PER_SEC     /* an idle cell looks whether pubsub has restarted */
 #define FIND_EVERY USEC_PER_SEC    /* a cell looks for new queues */
+#define RECORDS_EVERY USEC_PER_SEC /* a cell looks for partitions that have moved */
 #define PUBLISH_TIMEOUT (5 * USEC_PER_SEC)
 #define BACKOFF_MIN (50 * USEC_PER_MSEC)
 #define BACKOFF_MAX (2 * USEC_PER_SEC)
@@ -24,6 +26,7 @@
 #define OF_NATS "jetstream"
 #define OF_HOLE "hole"
 #define OF_LAG "lag"
+#define OF_MOVE "move"
 
 struct cell {
     struct daemon *daemon;
@@ -35,8 +38,12 @@ struct cell {
     struct event *timer; /* starts the next request */
     bool is_busy;        /* a request is in progress */
     bool is_stopping;
-    bool has_run;              /* `run` is not stored yet */
-    usec_t asked_at, found_at; /* 0: pubsub was not asked yet, the subjects are not listed yet */
+    bool has_run;   /* `run` is not stored yet */
+    bool is_record; /* `run` stores the partitions of the setting */
+    usec_t asked_at, found_at,
+        records_at;      /* 0: pubsub was not asked yet, the subjects, the records were not read yet */
+    uint64_t partitions; /* of the setting */
+    char set[17];        /* these in `run` */
     usec_t reported_at;
     size_t n_waiting; /* queues that waited then */
     bool is_failing;  /* the latest request failed */
@@ -56,7 +63,8 @@ static const struct option_row option_rows[] = {
     {.name = "nats_stream", .type = OPTION_STRING,
         .help = "stream of JetStream to read (default: the name of `stream`)"},
     {.name = "partitions", .type = OPTION_STRING, .fallback = "0-63", .flags = OPTION_LIST,
-        .help = "partitions that this cell copies, such as 0-15 or 0-7,32; no other cell may copy them"},
+        .help = "partitions that this cell copies at first, such as 0-15 or 0-7,32, or none; no other cell may copy "
+                "them. `millrace cell move` moves a partition"},
     {.name = "lag_limit", .type = OPTION_DURATION, .fallback = "10m", .max = INT64_C(7) * 86400 * 1000, .unit = "ms",
         .help = "lag at which /health becomes 503; keep it below settle_after of queue_to_nats; 0: unlimited"},
     NATS_OPTIONS,
@@ -81,6 +89,8 @@ static int read_partitions(const struct options *o, uint64_t *set, struct error 
     uint64_t first, last;
     struct bytes word;
     *set = 0;
+    if (strcmp(rest, "none") == 0)
+        return 0;
     while (bytes_next_word(&rest, " ,", &word)) {
         if (!read_range(word, &first, &last) || first > last || last >= NATS_PARTITIONS)
             return options_refuse(o, "partitions", error, "%.*s is not a range from 0 to %d, such as 0-15",
@@ -182,6 +192,9 @@ static void see_stream(struct cell *c)
     c->found_at = clock_monotonic();
     c->mean_bytes = c->reader.mean_bytes;
     copier_see(c->copier, &c->reader.state);
+    for (unsigned i = 0; i < NATS_PARTITIONS && subjects; i++)
+        if (c->reader.claims[i].is_owner && c->reader.claims[i].found > c->reader.claims[i].number)
+            copier_claimed(c->copier, i, c->reader.claims[i].found);
     if (subjects)
         copier_find(c->copier);
     for (int i = 0; subjects && i < subjects->Count; i++)
@@ -222,15 +235,78 @@ static void begin_again(struct cell *c, const char *why)
     if (c->asked_at > 0)
         log_info("asks for the marks again", LOG_S("reason", why));
     copier_begin(c->copier);
-    c->has_run = false;
+    c->has_run = c->is_record = false;
+    c->records_at = 0;
+}
+
+/* Sets which partitions the cell copies. */
+static void see_records(struct cell *c, const struct partitions *records)
+{
+    char moving[200] = "";
+    for (unsigned i = 0; i < NATS_PARTITIONS; i++) {
+        const struct partition *p = &records->list[i];
+        bool is_owner = p->number > 0 ? p->state == PARTITION_OWNED : c->partitions >> i & 1;
+        if (copier_own(c->copier, i, is_owner, p->number)) {
+            c->reader.claims[i] = (struct nats_claim){.is_owner = is_owner, .number = p->number};
+            c->reader.is_changed = true;
+            c->found_at = 0;
+        }
+        if (p->state == PARTITION_LEAVING)
+            snprintf(moving, sizeof moving,
+                "partition %u is on its way to cell %s: millrace cell move %u --to=%s", i, p->cell, i,
+                p->cell);
+    }
+    daemon_set_notice(c->daemon, OF_MOVE, NOTICE_WARNING, "", moving[0] ? moving : NULL);
+    if (records->set == c->partitions)
+        return;
+    snprintf(c->set, sizeof c->set, "%016" PRIx64, c->partitions);
+    c->run = (struct publisher_run){.producer = PARTITIONS_PRODUCER,
+        .mark = records->set_mark,
+        .next = records->set_mark + 1,
+        .opening = c->set};
+    c->has_run = c->is_record = true;
+}
+
+static void on_records(enum http_client_result result, const struct http_reply_view *reply, void *arg)
+{
+    struct cell *c = arg;
+    struct partitions records;
+    char why[200];
+    if (result == HTTP_CLIENT_CANCELLED)
+        return;
+    snprintf(why, sizeof why, "%s", http_client_strerror(result));
+    if (result == HTTP_CLIENT_OK)
+        http_pool_describe(reply, why, sizeof why);
+    if (result != HTTP_CLIENT_OK || (reply->status != 200 && reply->status != 404)) {
+        request_failed(c, OF_PUBSUB, why);
+        return;
+    }
+    /* 404: the stream does not exist yet */
+    struct json_doc *doc = reply->status == 200 ? json_doc_parse(reply->body) : NULL;
+    partitions_read(doc, &records);
+    json_doc_free(&doc);
+    set_up(c, OF_PUBSUB);
+    c->records_at = clock_monotonic();
+    see_records(c, &records);
+    request_done(c, 0);
+}
+
+static void ask_records(struct cell *c)
+{
+    char target[2 * NAME_LEN_MAX];
+    snprintf(target, sizeof target, "/producers?stream=%s" PARTITIONS_QUERY,
+        options_string(daemon_options(c->daemon), "stream"));
+    (void)http_pool_request(http_pool_single(c->pubsub),
+        &(struct http_call_spec){
+            .method = "GET", .target = target, .may_resend = true, .arg = c, .on_done = on_records});
 }
 
 static void on_outcome(const struct publisher_outcome *o, void *arg)
 {
     struct cell *c = arg;
     bool is_failed = o->result == PUBLISHER_FAILED;
-    bool is_refused =
-        o->result == PUBLISHER_REFUSED || (is_failed && c->has_run && (o->status == 409 || o->status == 413));
+    bool is_refused = o->result == PUBLISHER_REFUSED ||
+                      (is_failed && c->has_run && !c->is_record && (o->status == 409 || o->status == 413));
     if (is_failed && !is_refused) {
         request_failed(c, OF_PUBSUB, o->why);
         return;
@@ -244,6 +320,8 @@ static void on_outcome(const struct publisher_outcome *o, void *arg)
     } else if (is_refused) {
         copier_refused(c->copier, o->why);
         c->has_run = false;
+    } else if (c->is_record) {
+        c->has_run = c->is_record = false;
     } else {
         stats_add(c->lines, copier_stored(c->copier));
         c->has_run = false;
@@ -261,11 +339,15 @@ static void on_timer(evutil_socket_t fd, short events, void *arg)
     (void)events;
     c->is_busy = true;
     c->step = (struct copy_step){.action = COPY_IDLE};
-    bool finds = !c->has_run && c->asked_at > 0 && now - c->found_at > FIND_EVERY;
-    if (!c->has_run && c->asked_at > 0 && !finds)
+    bool is_free = !c->has_run && c->asked_at > 0;
+    bool reads_records = is_free && (c->records_at == 0 || now - c->records_at > RECORDS_EVERY);
+    bool finds = is_free && !reads_records && (c->found_at == 0 || now - c->found_at > FIND_EVERY);
+    if (is_free && !reads_records && !finds)
         c->step = copier_next(c->copier);
     if (c->has_run)
         publisher_send(c->publisher, &c->run);
+    else if (reads_records)
+        ask_records(c);
     else if (finds || c->step.action == COPY_READ)
         nats_client_start(c->nats);
     else if (c->step.action == COPY_ASK)
@@ -334,14 +416,13 @@ static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
     struct cell *c = mem_zalloc(sizeof *c);
-    uint64_t partitions;
     *ctx = c;
     c->daemon = d;
     c->lag_limit = options_int(o, "lag_limit") * USEC_PER_MSEC;
     backoff_init(&c->backoff, BACKOFF_MIN, BACKOFF_MAX, (uint64_t)clock_wall());
-    if (read_partitions(o, &partitions, error) != 0)
+    if (read_partitions(o, &c->partitions, error) != 0)
         return EX_CONFIG;
-    c->copier = copier_new(partitions, clock_wall());
+    c->copier = copier_new(clock_wall());
     int status = start_publisher(c, o, error);
     if (status != EX_OK)
         return status;

@@ -1,5 +1,6 @@
-/* A model of queues, a stream that loses, repeats and renumbers messages, replicas that lag, and a pubsub with marks, which
- * is restored to an older copy. Whatever happens, each line is stored once, in the order of its queue. */
+/* A model of queues, a stream that loses, repeats and renumbers messages, replicas that lag, and two cells, whose pubsubs are
+ * restored to older copies. Partitions move between the cells, by commands that are killed. Whatever happens, each line is
+ * stored once, in one cell and in the order of its queue, and no time of the cells is too late. */
 #include "support/cm.h"
 #include "streams/nats/copier.h"
 
@@ -12,6 +13,7 @@
 #define MESSAGES_MAX 4000
 #define READ_MAX 7
 #define TEXT_MAX 16384
+#define IDS_MAX 4096
 
 /* Two partitions. */
 static const char *const names[QUEUES] = {"q0", "q15", "q133", "q1", "q14"};
@@ -20,7 +22,7 @@ struct message {
     bool exists;
     unsigned queue;
     uint64_t mark, next;
-    usec_t time;
+    usec_t time, until;
 };
 
 struct world {
@@ -29,18 +31,29 @@ struct world {
     uint64_t n;                          /* the last sequence */
     uint64_t life, connection;
     usec_t now;
-    uint64_t published[QUEUES]; /* the relay's next mark */
-    uint64_t highest[QUEUES];   /* of all ids that were published */
-    /* pubsub */
-    struct pubsub {
-        uint64_t marks[QUEUES], lines[QUEUES];
-        char openings[QUEUES][NAME_LEN_MAX + 1];
-    } pubsub, copy;
-    bool is_new_era;
-    /* the cell */
-    struct copier *copier;
+    uint64_t published[QUEUES];       /* the relay's next mark */
+    uint64_t highest[QUEUES];         /* of all ids that were published */
+    usec_t accepted[QUEUES][IDS_MAX]; /* when the relay published an id first */
+    struct model_cell {
+        struct pubsub {
+            uint64_t marks[QUEUES];
+            bool has[QUEUES][IDS_MAX];
+            char openings[QUEUES][NAME_LEN_MAX + 1];
+            struct partition partitions[NATS_PARTITIONS];
+            usec_t until[QUEUES];
+            bool states[QUEUES], is_left_out[QUEUES];
+        } pubsub, copy;
+        usec_t complete;    /* up to this time by its aggregator */
+        bool holds[QUEUES]; /* `complete` has heard of the queue */
+        bool is_new_era;
+        struct copier *copier;
+        struct publisher_run stale; /* of a process that sleeps; producer NULL: none */
+        char stale_text[TEXT_MAX], stale_opening[NAME_LEN_MAX + 1], stale_guard[PARTITION_PRODUCER_TEXT];
+    } cells[2], *at; /* at: the cell that acts */
     struct copy_message read[READ_MAX];
     char texts[READ_MAX][TEXT_MAX], ids[READ_MAX][TEXT_MAX];
+    bool is_giving; /* a command gives marks to a cell, which is not restored meanwhile */
+    unsigned moves;
     unsigned skips; /* one of so many messages is missing in a replica; 0: none */
     unsigned losses;
 };
@@ -57,21 +70,17 @@ static bool has_line(unsigned queue, uint64_t id)
     return id > 0 && (id * 7 + queue) % 5 != 0;
 }
 
-static uint64_t partitions(void)
-{
-    uint64_t set = 0;
-    for (unsigned i = 0; i < QUEUES; i++)
-        set |= UINT64_C(1) << nats_partition(names[i]);
-    return set;
-}
-
 static void append(struct world *w, unsigned queue, uint64_t mark, uint64_t next)
 {
     assert_true(w->n + 1 < MESSAGES_MAX);
     w->now += 1 + (usec_t)below(w, 30 * USEC_PER_SEC);
+    assert_true(next < IDS_MAX);
+    for (uint64_t id = w->highest[queue]; id < next; id++)
+        w->accepted[queue][id] = w->now;
     if (next > w->highest[queue])
         w->highest[queue] = next;
-    w->stream[++w->n] = (struct message){true, queue, mark, next, w->now};
+    w->stream[++w->n] =
+        (struct message){true, queue, mark, next, w->now, next == w->highest[queue] ? w->now : 0};
 }
 
 /* The relay publishes its next batch, a statement, or an earlier batch again. */
@@ -125,11 +134,12 @@ static void give(struct world *w, size_t n, uint64_t sequence)
             sprintf(ids + strlen(ids), "%s%" PRIu64 "-%" PRIu64, ids[0] ? "," : "", id, id);
         }
     w->read[n] = (struct copy_message){.place = {sequence, m->time},
+        .limit = m->until,
         .batch = {.queue_id = names[m->queue],
             .mark = m->mark,
             .next = m->next,
             .opening = opening,
-            .until = m->time,
+            .until = m->until,
             .name = "",
             .ids = ids,
             .lines = bytes_str(text)}};
@@ -156,28 +166,28 @@ static unsigned number_of(const char *queue_id)
 static void find(struct world *w)
 {
     char subject[NATS_SUBJECT_MAX];
-    copier_see(w->copier, &(struct copy_stream){.first = w->n > 0,
-                              .last = w->n,
-                              .created = (usec_t)w->life,
-                              .connection = w->connection,
-                              .time = w->now});
-    copier_find(w->copier);
+    copier_see(w->at->copier, &(struct copy_stream){.first = w->n > 0,
+                                  .last = w->n,
+                                  .created = (usec_t)w->life,
+                                  .connection = w->connection,
+                                  .time = w->now});
+    copier_find(w->at->copier);
     for (uint64_t i = 1; i <= w->n; i++) {
         nats_subject("clicks", names[w->stream[i].queue], subject);
         if (w->stream[i].exists)
-            copier_found(w->copier, subject);
+            copier_found(w->at->copier, subject);
     }
 }
 
 static void read_next(struct world *w)
 {
-    struct copy_step s = copier_next(w->copier);
+    struct copy_step s = copier_next(w->at->copier);
     struct copy_read read = {.messages = w->read, .began = w->now, .is_end = true};
     if (s.action == COPY_IDLE)
         return;
     unsigned q = number_of(s.queue_id);
     if (s.action == COPY_ASK) {
-        copier_asked(w->copier, w->pubsub.marks[q], bytes_str(w->pubsub.openings[q]));
+        copier_asked(w->at->copier, w->at->pubsub.marks[q], bytes_str(w->at->pubsub.openings[q]));
         return;
     }
     for (uint64_t i = s.after + 1; i <= w->n; i++) {
@@ -190,17 +200,61 @@ static void read_next(struct world *w)
         }
         give(w, read.n++, i);
     }
-    copier_read(w->copier, &read);
+    copier_read(w->at->copier, &read);
 }
 
-/* pubsub stores a run. Returns false if the run has another mark. */
+/* A cell is complete up to the least time that its producers state. */
+static void see_times(struct world *w)
+{
+    for (struct model_cell *c = w->cells; c < w->cells + 2; c++) {
+        usec_t least = w->now;
+        for (unsigned q = 0; q < QUEUES; q++)
+            if (c->pubsub.states[q] && !c->pubsub.is_left_out[q] && c->pubsub.until[q] < least)
+                least = c->pubsub.until[q];
+        if (least == 0)
+            continue;
+        c->complete = least;
+        memcpy(c->holds, c->pubsub.states, sizeof c->holds);
+    }
+}
+
+static void check_lines(const struct world *w)
+{
+    const struct model_cell *c = w->cells;
+    usec_t complete = c[0].complete < c[1].complete ? c[0].complete : c[1].complete;
+    for (unsigned q = 0; q < QUEUES; q++)
+        for (uint64_t id = 1; id < w->highest[q]; id++) {
+            int n = c[0].pubsub.has[q][id] + c[1].pubsub.has[q][id];
+            assert_true(n <= 1);
+            bool is_held = c[0].holds[q] || c[1].holds[q];
+            assert_true(n == has_line(q, id) || !is_held || w->accepted[q][id] >= complete);
+        }
+}
+
+static bool has_guard(const struct pubsub *p, const struct publisher_run *run)
+{
+    char name[PARTITION_PRODUCER_TEXT];
+    unsigned partition = nats_partition(run->producer);
+    partition_producer(partition, name);
+    assert_string_equal(run->guard, name);
+    return run->guard_mark == p->partitions[partition].number;
+}
+
+/* pubsub stores a run. Returns false if the run or its guard has another mark. */
 static bool store(struct world *w, const struct publisher_run *run)
 {
     unsigned q = number_of(run->producer);
-    if (run->next > run->mark && w->pubsub.marks[q] >= run->next)
-        return true; /* a duplicate */
-    if (run->mark != w->pubsub.marks[q])
+    struct pubsub *p = &w->at->pubsub;
+    if (!has_guard(p, run))
         return false;
+    bool is_duplicate = run->next > run->mark && p->marks[q] >= run->next;
+    if (!is_duplicate && run->mark != p->marks[q])
+        return false;
+    p->states[q] = true;
+    p->is_left_out[q] = false;
+    p->until[q] = run->until > 0 ? run->until : p->until[q];
+    if (is_duplicate)
+        return true;
     struct bytes rest = run->lines;
     for (uint64_t id = run->mark; id < run->next; id++) {
         char line[24];
@@ -209,21 +263,53 @@ static bool store(struct world *w, const struct publisher_run *run)
             continue;
         assert_true(bytes_starts_with(rest, bytes_of(line, (size_t)len)));
         rest = bytes_of(rest.ptr + len, rest.len - (size_t)len);
-        w->pubsub.lines[q]++;
+        p->has[q][id] = true;
     }
     assert_int_equal(rest.len, 0);
     assert_true(run->until <= w->now);
-    w->pubsub.marks[q] = run->next;
+    p->marks[q] = run->next;
     if (run->opening[0])
-        snprintf(w->pubsub.openings[q], sizeof w->pubsub.openings[q], "%s", run->opening);
+        snprintf(p->openings[q], sizeof p->openings[q], "%s", run->opening);
     return true;
+}
+
+static void see_records(struct world *w)
+{
+    for (unsigned i = 0; i < NATS_PARTITIONS; i++) {
+        const struct partition *p = &w->at->pubsub.partitions[i];
+        copier_own(w->at->copier, i, p->state == PARTITION_OWNED, p->number);
+    }
 }
 
 static void restart(struct world *w)
 {
-    copier_free(&w->copier);
-    w->copier = copier_new(partitions(), w->now);
+    copier_free(&w->at->copier);
+    w->at->copier = copier_new(w->now);
+    see_records(w);
     find(w);
+}
+
+/* The process sleeps before it sends its run, and another one copies. */
+static void pause_before(struct world *w, const struct publisher_run *run)
+{
+    struct model_cell *c = w->at;
+    c->stale = *run;
+    c->stale.producer = names[number_of(run->producer)];
+    snprintf(c->stale_text, sizeof c->stale_text, "%.*s", (int)run->lines.len, run->lines.ptr);
+    snprintf(c->stale_opening, sizeof c->stale_opening, "%s", run->opening);
+    snprintf(c->stale_guard, sizeof c->stale_guard, "%s", run->guard);
+    c->stale.lines = bytes_str(c->stale_text);
+    c->stale.opening = c->stale_opening;
+    c->stale.guard = c->stale_guard;
+    c->stale.name = "";
+    restart(w);
+}
+
+static void wake_up(struct world *w)
+{
+    if (w->at->stale.producer)
+        (void)store(w, &w->at->stale);
+    w->at->stale.producer = NULL;
 }
 
 /* One read with its run. With `faults`, replies are lost, and processes are killed. */
@@ -233,7 +319,7 @@ static void copy(struct world *w, bool faults)
     if (below(w, 12) == 0)
         find(w);
     read_next(w);
-    if (!copier_run(w->copier, &run))
+    if (!copier_run(w->at->copier, &run))
         return;
     if (faults && below(w, 30) == 0) {
         if (below(w, 2))
@@ -241,47 +327,125 @@ static void copy(struct world *w, bool faults)
         restart(w);
         return;
     }
+    if (faults && below(w, 30) == 0) {
+        pause_before(w, &run);
+        return;
+    }
     if (faults && below(w, 10) == 0)
         (void)store(w, &run); /* the reply is lost: the run is repeated */
     if (store(w, &run))
-        (void)copier_stored(w->copier);
-    else
-        copier_begin(w->copier);
+        (void)copier_stored(w->at->copier);
+    else {
+        copier_begin(w->at->copier);
+        see_records(w);
+    }
 }
 
 /* pubsub is restored to a copy. The cell learns of it by a conflict or, later, by the new era. */
 static void restore(struct world *w)
 {
     if (below(w, 2)) {
-        w->copy = w->pubsub;
+        w->at->copy = w->at->pubsub;
         return;
     }
-    w->pubsub = w->copy;
-    w->is_new_era = true;
+    w->at->pubsub = w->at->copy;
+    w->at->complete = 0;
+    memset(w->at->holds, 0, sizeof w->at->holds);
+    w->at->is_new_era = true;
 }
 
 static void see_era(struct world *w)
 {
-    if (w->is_new_era)
-        copier_begin(w->copier);
-    w->is_new_era = false;
+    if (w->at->is_new_era)
+        copier_begin(w->at->copier);
+    see_records(w);
+    w->at->is_new_era = false;
 }
 
-static uint64_t lines_before(unsigned queue, uint64_t end)
+static void act(struct world *w, uint64_t seed)
 {
-    uint64_t n = 0;
-    for (uint64_t id = 1; id < end; id++)
-        n += has_line(queue, id);
-    return n;
+    uint64_t n = below(w, 100);
+    w->at = &w->cells[below(w, 2)];
+    if (n < 40)
+        publish(w, (unsigned)below(w, QUEUES));
+    else if (n < 42 && seed % 2 == 0)
+        lose(w);
+    else if (n < 44 && !w->is_giving)
+        restore(w);
+    else if (n < 48)
+        see_era(w);
+    else if (n < 50)
+        wake_up(w);
+    else
+        copy(w, true);
+    see_times(w);
+    check_lines(w);
 }
 
-/* The relays publish what is lost. Without a loss the queues publish nothing more. Then everything is stored. */
+/* What happens between two requests of `millrace cell move`. Returns false if the command is killed. A backup is made after
+ * a change of a record. */
+static bool goes_on(struct world *w, struct model_cell *changed, uint64_t seed)
+{
+    if (changed)
+        changed->copy = changed->pubsub;
+    while (below(w, 3) > 0)
+        act(w, seed);
+    return below(w, 12) > 0;
+}
+
+/* The steps of tools/cell.c. */
+static void move(struct world *w, unsigned p, unsigned to, uint64_t seed)
+{
+    struct model_cell *y = &w->cells[to], *x = &w->cells[1 - to];
+    struct partition *left = &x->pubsub.partitions[p], *own = &y->pubsub.partitions[p];
+    w->is_giving = false;
+    if (own->state != PARTITION_OWNED || own->number < left->number) {
+        if (left->state == PARTITION_OWNED)
+            *left = (struct partition){.number = left->number + 1, .state = PARTITION_LEAVING};
+        if (!goes_on(w, x, seed))
+            return;
+        w->is_giving = true;
+        for (unsigned q = 0; q < QUEUES; q++) {
+            if (nats_partition(names[q]) != p || x->pubsub.marks[q] == 0)
+                continue;
+            assert_true(y->pubsub.marks[q] <= x->pubsub.marks[q]);
+            y->pubsub.marks[q] = x->pubsub.marks[q];
+            memcpy(y->pubsub.openings[q], x->pubsub.openings[q], sizeof y->pubsub.openings[q]);
+            if (x->pubsub.states[q]) {
+                y->pubsub.until[q] = x->pubsub.until[q] > 0 ? x->pubsub.until[q] : y->pubsub.until[q];
+                y->pubsub.states[q] = true;
+                y->pubsub.is_left_out[q] = false;
+            }
+            if (!goes_on(w, NULL, seed))
+                return;
+        }
+        *own = (struct partition){.number = left->number, .state = PARTITION_OWNED};
+        w->moves++;
+        w->is_giving = false;
+    }
+    usec_t moved = w->now;
+    if (!goes_on(w, y, seed) || left->state == PARTITION_LEFT)
+        return;
+    for (int i = 0; i < 40 && y->complete <= moved; i++)
+        act(w, seed);
+    for (unsigned q = 0; q < QUEUES && y->complete > moved; q++)
+        if (nats_partition(names[q]) == p) {
+            x->pubsub.is_left_out[q] = x->pubsub.states[q];
+            if (!goes_on(w, NULL, seed))
+                return;
+        }
+    if (y->complete > moved && left->state == PARTITION_LEAVING)
+        left->state = PARTITION_LEFT;
+    x->copy = x->pubsub;
+}
+
+/* Without kills, the move of each partition ends, the relays publish what is lost, and everything is stored. Without a loss the
+ * queues publish nothing more. */
 static void settle(struct world *w)
 {
     const char *why;
     w->skips = 0;
-    if (below(w, 2))
-        restart(w);
+    w->at = w->cells;
     for (unsigned q = 0; q < QUEUES && w->losses; q++) {
         uint64_t middle = (w->published[q] + w->highest[q]) / 2;
         append(w, q, middle, w->highest[q] + 3);
@@ -290,24 +454,49 @@ static void settle(struct world *w)
         append(w, q, w->published[q], middle);
         append(w, q, w->highest[q], w->highest[q]);
     }
-    see_era(w);
-    find(w);
-    for (int i = 0; i < 3000; i++) {
-        if (i == 1500 && copier_waiting(w->copier, &why) > 0)
-            restart(w); /* the search skipped messages, too */
-        copy(w, false);
+    for (w->at = w->cells; w->at < w->cells + 2; w->at++) {
+        wake_up(w);
+        if (below(w, 2))
+            restart(w);
+        see_era(w);
+        find(w);
+        for (int i = 0; i < 3000; i++) {
+            if (i == 1500 && copier_waiting(w->at->copier, &why) > 0)
+                restart(w); /* the search skipped messages, too */
+            copy(w, false);
+        }
+        assert_int_equal(copier_waiting(w->at->copier, &why), 0);
     }
-    assert_int_equal(copier_waiting(w->copier, &why), 0);
+    see_times(w);
+    check_lines(w);
     for (unsigned q = 0; q < QUEUES; q++) {
-        assert_int_equal(w->pubsub.marks[q], w->highest[q]);
-        assert_int_equal(w->pubsub.lines[q], lines_before(q, w->highest[q]));
+        const struct pubsub *x = &w->cells[0].pubsub, *y = &w->cells[1].pubsub;
+        unsigned p = nats_partition(names[q]);
+        assert_true(x->partitions[p].state == PARTITION_OWNED || y->partitions[p].state == PARTITION_OWNED);
+        assert_int_equal(x->marks[q] > y->marks[q] ? x->marks[q] : y->marks[q], w->highest[q]);
+        for (uint64_t id = 1; id < w->highest[q]; id++)
+            assert_int_equal(x->has[q][id] + y->has[q][id], has_line(q, id));
     }
+}
+
+static bool is_on_its_way(const struct world *w, unsigned p)
+{
+    return w->cells[0].pubsub.partitions[p].state != PARTITION_OWNED &&
+           w->cells[1].pubsub.partitions[p].state != PARTITION_OWNED;
+}
+
+/* Begins a move, or repeats one that was killed. */
+static void move_or_repeat(struct world *w, unsigned p, uint64_t seed)
+{
+    const struct model_cell *c = w->cells;
+    bool leaves_first = c[0].pubsub.partitions[p].number > c[1].pubsub.partitions[p].number;
+    move(w, p, is_on_its_way(w, p) ? leaves_first : (unsigned)below(w, 2), seed);
 }
 
 static void each_line_is_stored_once_whatever_happens(void **state)
 {
     (void)state;
-    unsigned losses = 0;
+    unsigned losses = 0, moves = 0;
     const char *steps = getenv("MILLRACE_STEPS");
     for (uint64_t seed = 1; seed <= (steps ? (uint64_t)atoi(steps) : 200); seed++) {
         struct world *w = calloc(1, sizeof *w);
@@ -315,26 +504,28 @@ static void each_line_is_stored_once_whatever_happens(void **state)
         w->life = 1;
         w->now = 1700000000 * USEC_PER_SEC;
         w->skips = seed % 3 == 0 ? 0 : 20;
-        restart(w);
+        for (unsigned q = 0; q < QUEUES; q++)
+            w->cells[0].pubsub.partitions[nats_partition(names[q])].state = PARTITION_OWNED;
+        w->cells[0].copy = w->cells[0].pubsub;
+        for (w->at = w->cells; w->at < w->cells + 2; w->at++)
+            restart(w);
         for (int i = 0; i < 300; i++) {
-            uint64_t act = below(w, 100);
-            if (act < 40)
-                publish(w, (unsigned)below(w, QUEUES));
-            else if (act < 42 && seed % 2 == 0)
-                lose(w);
-            else if (act < 44)
-                restore(w);
-            else if (act < 46)
-                see_era(w);
+            if (below(w, 30) > 0)
+                act(w, seed);
             else
-                copy(w, true);
+                move_or_repeat(w, nats_partition(names[below(w, QUEUES)]), seed);
         }
+        for (unsigned q = 0; q < QUEUES; q++)
+            while (is_on_its_way(w, nats_partition(names[q])))
+                move_or_repeat(w, nats_partition(names[q]), seed);
         settle(w);
         losses += w->losses;
-        copier_free(&w->copier);
+        moves += w->moves;
+        copier_free(&w->cells[0].copier);
+        copier_free(&w->cells[1].copier);
         free(w);
     }
-    assert_true(losses > 0);
+    assert_true(losses > 0 && moves > 0);
 }
 
 /* A copier that has stored message 1 of queue q1, which is the stream's message 11. */
@@ -342,10 +533,11 @@ static struct copier *copier_at_message_11(void)
 {
     struct publisher_run run;
     char subject[NATS_SUBJECT_MAX];
-    struct copier *c = copier_new(UINT64_MAX, 1);
+    struct copier *c = copier_new(1);
     struct copy_message m = {
         .batch = {"q1", 1, 2, .opening = "", .name = "", .ids = "", .lines = BYTES_LITERAL("1\n")},
         .place = {11, 1000}};
+    copier_own(c, nats_partition("q1"), true, 0);
     copier_see(c, &(struct copy_stream){.first = 1, .last = 11, .created = 1, .connection = 1});
     nats_subject("clicks", "q1", subject);
     copier_found(c, subject);
@@ -413,12 +605,33 @@ static void the_least_batch_that_was_ignored_is_read_again(void **state)
     copier_free(&c);
 }
 
+/* The cell is a copy from before the move. */
+static void a_partition_that_another_cell_has_claimed_stops(void **state)
+{
+    (void)state;
+    const char *why;
+    unsigned p = nats_partition("q1");
+    struct copier *c = copier_at_message_11();
+    copier_claimed(c, p, 1);
+    assert_int_equal(copier_next(c).action, COPY_IDLE);
+    assert_int_equal(copier_waiting(c, &why), 1);
+    assert_non_null(strstr(why, "is older"));
+    assert_false(copier_own(c, p, true, 0));
+    assert_true(copier_own(c, p, false, 1));
+    assert_int_equal(copier_waiting(c, &why), 0);
+    assert_int_equal(copier_next(c).action, COPY_IDLE);
+    assert_true(copier_own(c, p, true, 2));
+    assert_int_equal(copier_next(c).action, COPY_ASK);
+    copier_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_that_was_made_again_is_read_from_its_beginning),
         cmocka_unit_test(a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream),
         cmocka_unit_test(the_least_batch_that_was_ignored_is_read_again),
+        cmocka_unit_test(a_partition_that_another_cell_has_claimed_stops),
         cmocka_unit_test(each_line_is_stored_once_whatever_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
