@@ -50,7 +50,8 @@ static int check_unique(
 static int read_section(
     const struct config *c, const struct config_section *s, struct cell_section *out, struct error *error)
 {
-    static const char *const known[] = {"aggregator_url", "sortdb_url", "archive", "token_file", NULL};
+    static const char *const known[] = {
+        "aggregator_url", "sortdb_url", "archive", "token_file", "pubsub_url", NULL};
     *out = (struct cell_section){.name = s->name,
         .aggregator_url = config_value(s, "aggregator_url"),
         .sortdb_url = config_value(s, "sortdb_url"),

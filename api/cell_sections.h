@@ -3,7 +3,8 @@
  *     [cell east]
  *     aggregator_url = http://east:8082
  *     sortdb_url = http://east:8083     the hosts of the archive; or archive = DIR, which this process maps
- *     token_file = FILE                 the token of both daemons; without it, none is sent
+ *     pubsub_url = http://east:8081     for `millrace cell`
+ *     token_file = FILE                 the token of these daemons; without it, none is sent
  *
  * With a section [cell NAME], the settings archive, sortdb_url, aggregator_url, their token files and sql are refused
  * from any source, because the answers are only those of the cells. */

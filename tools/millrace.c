@@ -44,6 +44,7 @@ static const struct tool {
     {"slice", tool_slice, "print a slice of the aggregator"},
     {"producers", tool_producers, "show the marks of producers, and set one"},
     {"queue", tool_queue, "show, edit, delete or kick the buried messages of a queue"},
+    {"cell", tool_cell, "show which cell copies each partition of a cluster, and move one"},
     {"backup", tool_backup, "copy a pipeline while it runs, or verify a backup"},
     {"restore", tool_restore, "make a data directory from a backup"},
     {"gen", tool_gen, "generate clicks; the same as clickgen"},

@@ -2,6 +2,7 @@
 import json
 import signal
 import threading
+import time
 import zlib
 
 import harness
@@ -19,6 +20,7 @@ class Putter(threading.Thread):
     def __init__(self, host, until):
         super().__init__(daemon=True)
         self.host, self.n, self.until = host, 0, until
+        self.acknowledged = []  # (time, n): n events were acknowledged before this time
 
     def event(self, i):
         return b'{"t":%d,"q":"%s","n":%d}' % (EVENT_TIME, self.host.name.encode(), i)
@@ -36,6 +38,7 @@ class Putter(threading.Thread):
             except harness.UNREACHABLE:
                 continue
             self.n += BATCH if reply.status == 200 else 0
+            self.acknowledged.append((time.time(), self.n))
 
 
 class Host:

@@ -1,0 +1,195 @@
+"""`millrace cell move` with two cells and a real nats-server, under load: the command is killed after each of its requests and
+repeated. Each event is in one cell, in the order of its queue, and no answer's complete_until is too late."""
+# seconds: 40
+# parts: 3
+import base64
+import contextlib
+import http.server
+import shutil
+import subprocess
+import threading
+
+import harness
+from cell_test import Cell, CellTest, Host, Putter
+from harness import request, wait_until
+from nats_test import Client
+
+
+class Proxy:
+    """In front of a cell's pubsub. Calls `on_change` after each request that changes something, before its reply."""
+
+    def __init__(self, test, url, on_change):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def forward(handler):
+                try:
+                    reply = request(url, handler.command, handler.path)
+                except harness.UNREACHABLE:
+                    return  # the cell is down
+                if handler.command == "POST":
+                    on_change(handler.path)
+                handler.send_response(reply.status)
+                handler.send_header("Content-Length", str(len(reply.body)))
+                handler.end_headers()
+                with contextlib.suppress(BrokenPipeError):  # the command was killed
+                    handler.wfile.write(reply.body)
+
+            do_GET = do_POST = forward
+
+            def log_message(handler, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        test.addCleanup(self.server.server_close)
+        test.addCleanup(self.server.shutdown)
+
+
+class CellMove(CellTest):
+    def setUp(self):
+        super().setUp()
+        self.kill_at = self.changes = None
+        self.hosts = [Host(self, "app%d" % i, "--settle-after=1h") for i in range(2)]
+        self.cells = {"east": Cell(self, "east"), "west": Cell(self, "west", "none")}
+        self.write("c.conf", "[input]\ntime = t\n[total q]\nkey = q\n")
+        self.aggregators = {name: self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path(name + ".a"),
+                                             "--pubsub-url=" + cell.url, "--streams=clicks") for name, cell in self.cells.items()}
+        proxies = {name: Proxy(self, cell.url, self.on_change) for name, cell in self.cells.items()}
+        self.write("api.conf", "".join("[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (
+            name, proxies[name].url, self.aggregators[name].url, name) for name in self.cells))
+
+    def on_change(self, path):
+        self.changes.append(path)
+        if len(self.changes) == self.kill_at:
+            self.command.kill()
+            self.command.wait()
+
+    def cell(self, *args):
+        return self.run_program("millrace", "cell", "--config=" + self.path("api.conf"), *args)
+
+    def move(self, partition, to, kill_at=None):
+        """Returns its exit status, below 0 after a kill."""
+        self.changes, self.kill_at = [], kill_at
+        self.command = subprocess.Popen([harness.program("millrace"), "cell", "--config=" + self.path("api.conf"), "move",
+                                         str(partition), "--to=" + to, "--free-after=0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while self.command.poll() is None:
+            self.check_time("west" if to == "east" else "east", to)
+        self.output = self.command.communicate()[1].decode()
+        return self.command.returncode
+
+    def check_time(self, *cells):
+        """The old cell is asked first: its times are freed only when those of the new one are held."""
+        acknowledged = [putter.acknowledged[:] for putter in self.putters]
+        replies = [self.aggregators[name].get("/range?start=&end=%ff") for name in cells]
+        complete = min(int(reply.headers["X-Millrace-Complete-Until"]) for reply in replies)
+        counted = sum(int(line.rsplit(b":", 1)[1]) for reply in replies for line in reply.body.splitlines())
+        accepted = sum(max((n for at, n in list_ if at < complete), default=0) for list_ in acknowledged)
+        self.assertGreaterEqual(counted, accepted)
+
+    def put(self):
+        self.putters = [Putter(host, 1 << 60) for host in self.hosts]
+        for putter in self.putters:
+            putter.start()
+
+    def stop_put(self):
+        for putter in self.putters:
+            putter.until = 0
+        for putter in self.putters:
+            putter.join()
+            putter.until = putter.n
+
+    def check_lines(self):
+        """Each event once. Each cell has the events of its turns in their order."""
+        expected = sorted(event for putter in self.putters for event in putter.events)
+        wait_until(lambda: sum(len(cell.lines) for cell in self.cells.values()) >= len(expected),
+                   lambda: "%d lines, there are %s" % (len(expected), {name: len(cell.lines) for name, cell in self.cells.items()}))
+        self.assertEqual(sorted(line for cell in self.cells.values() for line in cell.lines), expected)
+        for cell in self.cells.values():
+            lines = cell.lines
+            for host in self.hosts:
+                numbers = [int(line.rsplit(b":", 1)[1][:-1]) for line in lines if b'"%s"' % host.name.encode() in line]
+                self.assertEqual(numbers, sorted(numbers))
+
+    def owner(self, partition):
+        return self.cell("list").stdout.decode().splitlines()[partition]
+
+    def test_a_move_that_is_killed_after_each_request(self):
+        self.put()
+        host = self.hosts[0]
+        wait_until(lambda: self.cells["east"].producer(host)["mark"] != "0", "the first lines")
+        to, killed, moves = "west", 0, 0
+        while True:
+            killed += 1
+            is_killed = self.move(host.partition, to, killed) < 0
+            if is_killed:
+                self.assertEqual(self.move(host.partition, to), 0, self.output)
+            moves += 1
+            self.assertEqual(self.owner(host.partition), "%2d %s move %d" % (host.partition, to, moves))
+            until = self.cells[to].producer(host)
+            wait_until(lambda: self.cells[to].producer(host)["mark"] != until["mark"], "lines in the new cell")
+            to = "east" if to == "west" else "west"
+            if not is_killed:
+                break
+        self.assertGreaterEqual(killed, 6)
+        self.stop_put()
+        self.check_lines()
+
+    def test_a_copy_from_before_the_move_stops(self):
+        self.put()
+        host, east = self.hosts[0], self.cells["east"]
+        wait_until(lambda: east.producer(host)["mark"] != "0", "the first lines")
+        east.copier.kill9()
+        east.pubsub.stop()
+        shutil.copytree(self.path("east"), self.path("copy"))
+        east.start_pubsub()
+        east.start_copier()
+        self.assertEqual(self.move(host.partition, "west"), 0)
+        wait_until(lambda: self.claim(host.partition) == b"1", "the claim")
+        mark = self.cells["west"].producer(host)["mark"]
+        wait_until(lambda: self.cells["west"].producer(host)["mark"] != mark, "lines in the new cell")
+        east.copier.kill9()
+        east.pubsub.stop()
+        shutil.rmtree(self.path("east"))
+        shutil.copytree(self.path("copy"), self.path("east"))
+        east.start_pubsub()
+        mark = east.producer(host)["mark"]
+        east.start_copier()
+        east.wait_trouble("partition %d has moved to another cell (move 1)" % host.partition)
+        other = east.producer(self.hosts[1])["mark"]
+        if self.hosts[1].partition != host.partition:
+            wait_until(lambda: east.producer(self.hosts[1])["mark"] != other, "lines of the other partition")
+        self.assertEqual(self.move(host.partition, "west"), 0)
+        self.assertIn("copy from before the move", self.output)
+        wait_until(lambda: east.health().status == 200, "/health to be well")
+        self.assertEqual(east.producer(host)["mark"], mark)
+        self.assertTrue(east.producer(host)["left_out"])
+        self.stop_put()
+
+    def claim(self, partition):
+        reply = Client(self.server).api("STREAM.MSG.GET.clicks", last_by_subj="clicks.%d.owner" % partition)
+        return "message" in reply and base64.b64decode(reply["message"]["data"])
+
+    def test_what_is_refused(self):
+        for args, why in ((["move", "64", "--to=east"], "from 0 to 63"), (["move", "1"], "--to"), (["move", "1", "--to=x"], "no section"),
+                          (["x"], "give list")):
+            r = self.cell(*args)
+            self.assertEqual(r.returncode, 64)
+            self.assertIn(why, r.stderr.decode())
+        wait_until(lambda: self.owner(5) == " 5 east", "the partitions of east")
+        self.putters = []
+        self.assertLess(self.move(5, "west", 1), 0)
+        self.assertIn("leaves east: millrace cell move 5 --to=west", self.owner(5))
+        wait_until(lambda: "partition 5 is on its way to cell west" in self.cells["east"].health().text, "a warning")
+        self.assertEqual(self.cells["east"].health().status, 200)
+        self.assertEqual(self.cell("move", "5", "--to=east").returncode, 64)
+        self.assertEqual(self.move(5, "west"), 0)
+        self.assertEqual(self.owner(5), " 5 west move 1")
+        self.cells["west"].pubsub.stop()
+        r = self.cell("move", "6", "--to=west")
+        self.assertEqual(r.returncode, 75)
+        self.assertIn("cell west", r.stderr.decode())
+
+
+if __name__ == "__main__":
+    harness.main()
