@@ -8,7 +8,7 @@ EVENTS ?=
 CONFIG ?=
 ONCE   ?=
 
-.PHONY: all package build page setup run test test-full bench install clean format check-format tidy
+.PHONY: all package build page setup run run-cluster test test-full bench install clean format check-format tidy
 
 all: build
 
@@ -25,6 +25,10 @@ page:
 
 run: build
 	@BUILD=$(BUILD) EVENTS="$(EVENTS)" CONFIG="$(CONFIG)" ONCE="$(ONCE)" scripts/run
+
+run-cluster: build
+	@scripts/setup --cluster
+	@BUILD=$(BUILD) ONCE="$(ONCE)" scripts/run-cluster
 
 test: build
 	@scripts/setup --test

@@ -109,10 +109,10 @@ class UpCell(CellTest):
         pipeline.interrupt()
 
     def test_the_sample_of_a_cell(self):
-        sample = harness.read_file(os.path.join(harness.ROOT, "etc", "cell.conf")).decode()
+        sample = harness.read_file(os.path.join(harness.ROOT, "etc", "cluster", "cell.conf")).decode()
         r = self.run_program("nats_to_pubsub", "--check-config", "--config=" + self.write("s.conf", sample))
         self.assertEqual(r.returncode, 0, r)
-        self.assertIn(b"0-31", r.stdout)
+        self.assertIn(b"0-20", r.stdout)
 
 
 if __name__ == "__main__":
