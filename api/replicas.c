@@ -29,8 +29,8 @@ int replicas_read(const char *urls, struct replicas *out, struct error *error)
         if (is_repeated)
             status = error_set(error, -1, "names %s twice", r.list[r.n - 1].url);
         else if (url_address_parse(r.list[r.n - 1].url, 80, &address) != 0)
-            status = error_set(error, -1, "\"%s\" is not an address (http://HOST:PORT or unix:PATH)",
-                r.list[r.n - 1].url);
+            status = error_set(
+                error, -1, "\"%s\" is not an address (http://HOST:PORT or unix:PATH)", r.list[r.n - 1].url);
     }
     if (status == 0 && r.n == 0)
         status = error_set(error, -1, "\"\" is not an address (http://HOST:PORT or unix:PATH)");

@@ -46,8 +46,7 @@ void replicas_free(struct replicas *r);
 size_t replicas_choose(const struct replicas *r, unsigned but);
 /* Stores a reply to a request that was sent at `asked_at`. Of replies that overtake each other, the highest generation
  * counts. Returns false if the reply does not have the newest generation. */
-bool replicas_replied(
-    struct replicas *r, size_t host, uint64_t generation, usec_t asked_at, usec_t now);
+bool replicas_replied(struct replicas *r, size_t host, uint64_t generation, usec_t asked_at, usec_t now);
 void replicas_failed(struct replicas *r, size_t host);
 /* Appends the hosts that are away or not at the newest generation: "URL is away, URL has generation 7, not 8". */
 void replicas_describe(const struct replicas *r, struct buf *out);

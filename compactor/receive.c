@@ -19,8 +19,8 @@ bool receive_parse(const char *text, struct receive_spec *spec)
 }
 
 /* Reads the manifest in N, or in N.tmp. Sets *is_it to false if it is missing or another one. */
-static enum compact_result look(const struct receive_spec *spec, bool unfinished, struct manifest *out,
-    bool *is_it, struct error *error)
+static enum compact_result look(
+    const struct receive_spec *spec, bool unfinished, struct manifest *out, bool *is_it, struct error *error)
 {
     char directory[PATH_MAX];
     struct buf text = {0};
@@ -138,8 +138,7 @@ static enum compact_result publish(const struct receive_spec *spec, const struct
     return r;
 }
 
-enum compact_result receive_generation(
-    const struct receive_spec *spec, bool *is_needed, struct error *error)
+enum compact_result receive_generation(const struct receive_spec *spec, bool *is_needed, struct error *error)
 {
     struct manifest m = {0};
     bool is_published, is_copied = false;

@@ -29,7 +29,6 @@ struct receive_spec {
 bool receive_parse(const char *text, struct receive_spec *spec);
 /* Sets *is_needed, and changes nothing, if the generation is neither published nor completely copied. With `looks`, also
  * if it is not current. COMPACT_DAMAGED: the error names the file of the copy. */
-enum compact_result receive_generation(
-    const struct receive_spec *spec, bool *is_needed, struct error *error);
+enum compact_result receive_generation(const struct receive_spec *spec, bool *is_needed, struct error *error);
 
 #endif

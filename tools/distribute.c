@@ -20,14 +20,13 @@
 #define NOT_FOUND 127 /* exit status of env if the program is missing */
 
 static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
-    {.name = "archive",
-        .type = OPTION_STRING,
-        .help = "directory of the archive (default: the pipeline's)"},
+    {.name = "archive", .type = OPTION_STRING, .help = "directory of the archive (default: the pipeline's)"},
     {.name = "sortdb_url",
         .type = OPTION_STRING,
         .fallback = "http://127.0.0.1:8083",
-        .help = "addresses, separated by commas, at which a destination reaches all daemons that serve its copy; "
-                "none: the copy is not loaded, and old generations remain"},
+        .help =
+            "addresses, separated by commas, at which a destination reaches all daemons that serve its copy; "
+            "none: the copy is not loaded, and old generations remain"},
     {.name = "auth_token_file",
         .type = OPTION_STRING,
         .help = "file with the token of these daemons, on the destination"},
@@ -210,7 +209,8 @@ static int distribute_to(const struct copy *c, const struct destination *d)
     if (is_missing && !is_dry)
         status = copy_to(c, d);
     if (is_missing && is_dry) {
-        printf("%s: needs generation %" PRIu64 " (%" PRIu64 " MiB)\n", d->text, c->generation, c->bytes >> 20);
+        printf(
+            "%s: needs generation %" PRIu64 " (%" PRIu64 " MiB)\n", d->text, c->generation, c->bytes >> 20);
         return EX_OK;
     }
     if (status != EX_OK)
@@ -230,15 +230,16 @@ static int distribute_with(const struct options *o)
                         : pipeline_archive_dir(options_config(o),
                               pipeline_dir(options_config(o), options_string(o, "data_dir")));
     struct copy c = {.o = o, .from = archive};
-    int status = n > 0 ? find_generation(&c) : tool_fail(EX_USAGE, "name a destination: HOST, HOST:DIR or DIR");
+    int status =
+        n > 0 ? find_generation(&c) : tool_fail(EX_USAGE, "name a destination: HOST, HOST:DIR or DIR");
     bool is_found = status == EX_OK;
     for (size_t i = 0; is_found && i < n; i++) {
         struct destination d;
-        int one = read_destination(operands[i], archive, &d)
-                      ? distribute_to(&c, &d)
-                      : tool_fail(EX_USAGE,
-                            "%s is not a destination: HOST, HOST:DIR with an absolute path, or /DIR",
-                            operands[i]);
+        int one =
+            read_destination(operands[i], archive, &d)
+                ? distribute_to(&c, &d)
+                : tool_fail(EX_USAGE,
+                      "%s is not a destination: HOST, HOST:DIR with an absolute path, or /DIR", operands[i]);
         status = status == EX_OK ? one : status;
         free_destination(&d);
     }

@@ -193,7 +193,8 @@ static void a_damaged_file_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         copy(true);
-        shell("printf x | dd of=%s/000000000001.tmp/%s bs=1 seek=3 conv=notrunc status=none", archive, names[i]);
+        shell("printf x | dd of=%s/000000000001.tmp/%s bs=1 seek=3 conv=notrunc status=none", archive,
+            names[i]);
         assert_int_equal(receive(&is_needed), COMPACT_DAMAGED);
         assert_non_null(strstr(error.text, names[i]));
         check_stopped(true);
