@@ -277,6 +277,57 @@ class Guides(harness.MillraceTest):
             ("cp BACKUP", "DIR=/var/lib/millrace; eval \"$(echo {} | sed \"s,0000000042,0000000002,; s,DIR,$DIR,\")\" && up && curl http://127.0.0.1:8082/health"),
         ], skipped=("max_body", "2012-03-25"))
 
+    def test_scaling(self):
+        """Each host has an address, a configuration, data and services of its own. All cells lose their disks and are restored."""
+        self.need("nats-server", "haproxy")
+        hosts = "nats1=1 nats2=2 nats3=3 app1=11 app2=12 cell1=21 cell2=22 cell3=23 api1=31 api2=32 balancer=41"
+        # on HOST COMMAND
+        on = r"""on() {
+            local d=/tmp/hosts/$1
+            ip netns exec $1 bash -c "for at in $d/dirs/*; do mount --bind \$at /\$(basename \$at | tr + /); done; cd $PWD; $2"
+        }; export -f on"""
+        network = r"""(ip link add bridge type bridge && ip address add 10.0.0.250/24 dev bridge && ip link set bridge up && for host in %s; do
+            name=${host%%=*} d=/tmp/hosts/${host%%=*}/dirs
+            ip netns add $name && ip link add to-$name type veth peer name eth0 netns $name && ip link set to-$name master bridge up &&
+            ip -n $name address add 10.0.0.${host#*=}/24 dev eth0 && ip -n $name link set eth0 up && ip -n $name link set lo up &&
+            mkdir -p $d/{run,backup,etc+millrace,var+lib/{millrace,nats,haproxy}} && chown millrace: $d/{backup,var+lib/millrace} || exit
+        done)""" % hosts
+        nats = "begin nats%d 'on nats%d \"exec nats-server -c /etc/nats-server.conf\"'; poll 'curl http://10.0.0.%d:8222/varz'"
+        as_first = "on %s 'cp -a /tmp/hosts/%s/dirs/etc+millrace/. /etc/millrace/ && '{}' && sudo systemctl restart millrace'"
+        each_cell = "(for cell in cell1 cell2 cell3; do on $cell %s || exit; done)"
+        post, total = " && on app1 \"$post\" && on app2 \"$post\"", " && poll \"curl 'http://10.0.0.41:8088/v1/breakdown?feed=all&by=country&period=24h' | grep total.:%d,\""
+        self.walk("scaling.md", [
+            *guide.INSTALL, "useradd --system --no-create-home millrace; mkdir -p /var/lib/millrace /var/lib/nats /var/log/millrace /backup", on, network], treat=[
+            ("sed -i 's/10", "sed -i 's/10\\.0\\.0\\./10.0.0./g' *"),
+            ("sudo apt install", "true"),
+            ("sudo systemctl restart nats-server", nats % (1, 1, 1)),
+            ("sudo sed -i '/this host/{s/10\\.0\\.0\\.1/", "{raw} && " + nats % (2, 2, 2) +
+             " && sed -i '/this host/{s/10\\.0\\.0\\.2/10.0.0.3/; s/nats2/nats3/}' /etc/nats-server.conf && " + nats % (3, 3, 3)),
+            ("curl http://10.0.0.1:8222", "poll {} && {raw}"),
+            ("sudo install -g millrace -m 640 nats.password /etc", "on app1 {}"),
+            ("sudo install -m 644 queue.conf", "on app1 {}"),
+            ("sudo systemctl restart millrace", "on app1 {}"),
+            ("sudo sed -i '/this host/s/10\\.0\\.0\\.11", as_first % ("app2", "app1")),
+            ("curl -d", "post={}" + post),
+            ("sudo -u millrace millrace status --wait", "on app1 {} && on app2 {}"),
+            ("sudo install -g millrace -m 640 nats.password cells", "on cell1 {}"),
+            ("cat cell.conf", "on cell1 {}"),
+            ("sudo systemctl restart millrace", "on cell1 {}"),
+            ("sudo sed -i '/this host/{s/10\\.0\\.0\\.21", as_first % ("cell2", "cell1") + " && on cell3 'cp -a /tmp/hosts/cell1/dirs/etc+millrace/. /etc/millrace/ && "
+             "sed -i \"/this host/{s/10[.]0[.]0[.]21/10.0.0.23/; s/0-20/43-63/}\" /etc/millrace/millrace.conf && sudo systemctl restart millrace'"),
+            ("sudo -u millrace millrace status --wait", each_cell % "{}"),
+            ("sudo install -g millrace -m 640 cells.token", "on api1 {}"),
+            ("cat api.conf", "on api1 {}"),
+            ("sudo systemctl restart millrace", "on api1 {}"),
+            ("sudo sed -i '/this host/s/10\\.0\\.0\\.31", as_first % ("api2", "api1")),
+            ("sudo systemctl restart haproxy", "begin haproxy 'on balancer \"mkdir /run/haproxy; exec haproxy -db -f /etc/haproxy/haproxy.cfg\"'"),
+            ("curl 'http://10.0.0.41:8088/v1/breakdown", "true" + total % 2 + " && {raw}"),
+            ("sudo -u millrace millrace backup", each_cell % "{}" + post + total % 4),
+            ("sudo millrace restore", each_cell % "'sudo systemctl stop millrace && rm -r /var/lib/millrace/* && '{}"),
+            ("sudo chown", each_cell % "{}"),
+            ("sudo systemctl start millrace", each_cell % "{}" + post + total % 6),
+        ])
+
     def test_from_simplehttp(self):
         """Each program of the command lines works on the stream of the first."""
         self.walk("from-simplehttp.md", [*guide.INSTALL, "export MILLRACE_CONFIG=; printf 'a\\tb\\n' > users.tab; mkdir -p /var/log"], treat=[
