@@ -1,7 +1,8 @@
 /* http: the endpoints of spamfilter. A request has one URL (url=), or a URL in each line of its body. The answer has a line
  * of JSON for each URL, in order. An error of a line does not affect other lines. */
 #include "base/log.h"
-#include "spamfilter/spamfilter_server.h"
+#include "spamfilter/mark_feed.h"
+#include "spamfilter/mark_line.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,22 +11,6 @@
 
 #define BODY_MAX ((size_t)1 << 20)
 #define LINES_MAX 10000 /* the event loop reads all lines at once */
-
-/* Errors of a line: an enum url_error, or one of these. */
-enum { LINE_FORM = URL_PORT + 1, LINE_BAD_ID, LINE_NO_ID, LINE_ABSENT, LINE_LAYER_FULL, LINE_FULL };
-
-static const struct {
-    int status;
-    const char *code, *detail;
-} line_errors[] = {
-    [LINE_FORM] = {400, "bad-url", "a line of the body is a URL without url="},
-    [LINE_BAD_ID] = {400, "bad-id", "the id is not a number from 1 to 4503599627370496 (2^52)"},
-    [LINE_NO_ID] = {409, "id-required", "the exact table does not have this mark; give the id of its add"},
-    [LINE_ABSENT] = {404, "absent", "this mark with this id, or this exception, does not exist"},
-    [LINE_LAYER_FULL] = {409, "layer-full",
-        "too many adds had this id or earlier ones; add with a higher id"},
-    [LINE_FULL] = {409, "full", "the exceptions take 64 MiB of memory; remove exceptions first"},
-};
 
 /* A request in progress. */
 struct call {
@@ -43,11 +28,9 @@ struct call {
 
 static void append_error(struct call *call, int error)
 {
-    bool is_url = error < LINE_FORM;
-    call->status = is_url ? 400 : line_errors[error].status;
-    buf_printf(&call->out, "{\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\"}\n", call->status,
-        is_url ? "bad-url" : line_errors[error].code,
-        is_url ? url_strerror((enum url_error)error) : line_errors[error].detail);
+    struct mark_line_error e = mark_line_error(error);
+    call->status = e.status;
+    buf_printf(&call->out, "{\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\"}\n", e.status, e.code, e.detail);
 }
 
 static void append_member(struct buf *out, const char *name, struct bytes text)
@@ -56,15 +39,21 @@ static void append_member(struct buf *out, const char *name, struct bytes text)
     buf_append_json(out, text);
 }
 
-static void note_shadow(struct spamfilter *server, const struct mark_verdict *v)
+bool spamfilter_may_log(struct spamfilter *server)
 {
     usec_t now = clock_monotonic();
-    stats_add(server->shadowed, 1);
     if (rate_limit_when(&server->log_limit, 1, now) > now)
-        return;
+        return false;
     rate_limit_spend(&server->log_limit, 1, now);
-    log_info("shadow: a link would be marked", LOG_B("match", v->match),
-        LOG_B("host", bytes_of(server->form.text.ptr, server->form.host)));
+    return true;
+}
+
+static void note_shadow(struct spamfilter *server, const struct mark_verdict *v)
+{
+    stats_add(server->shadowed, 1);
+    if (spamfilter_may_log(server))
+        log_info("shadow: a link would be marked", LOG_B("match", v->match),
+            LOG_B("host", bytes_of(server->form.text.ptr, server->form.host)));
 }
 
 static void append_verdict(struct call *call)
@@ -96,38 +85,17 @@ static bool takes_ids(enum mark_action action)
     return action == MARK_ADD || action == MARK_REMOVE;
 }
 
-static uint64_t id_max(enum mark_action action)
-{
-    return action == MARK_ADD ? MARK_NEW_ID_MAX : MARK_ID_MAX;
-}
-
-/* Appends the update of a form to the change. Returns URL_OK, or the error of the line. */
-static int append_update(struct call *call, const struct url_form *form, uint64_t id)
-{
-    struct bytes parents[URL_PARENTS_MAX];
-    url_parents(form, parents);
-    if (takes_ids(call->action) && id == 0)
-        id = marks_recent_id(call->marks, parents[0]);
-    if (call->action == MARK_REMOVE && id == 0)
-        return LINE_NO_ID;
-    if (call->action == MARK_ADD && id == 0)
-        id = marks_new_id(call->marks, (uint64_t)clock_wall());
-    if (call->action == MARK_ALLOW && call->marks->exceptions.bytes >= MARKS_EXCEPTIONS_MAX)
-        return LINE_FULL;
-    mark_update_append(&(struct mark_update){call->action, id, parents[0]}, &call->change.lines);
-    return URL_OK;
-}
-
 /* Answers a check, or adds an update to the change. `error`: of the line, or URL_OK. */
 static void take_url(struct call *call, struct bytes url, uint64_t id, int error)
 {
-    struct url_form *form = &call->server->form;
-    error = error == URL_OK ? (int)url_normalize(url, form) : error;
     if (call->action < MARK_ACTIONS) {
-        error = error == URL_OK ? append_update(call, form, id) : error;
+        if (error == URL_OK)
+            error = mark_line_append(
+                call->marks, call->action, url, id, &call->server->form, &call->change.lines);
         buf_append_char(&call->errors, (char)error);
         return;
     }
+    error = error == URL_OK ? (int)url_normalize(url, &call->server->form) : error;
     stats_add(call->server->checks, 1);
     if (error == URL_OK)
         append_verdict(call);
@@ -139,10 +107,10 @@ static void take_url(struct call *call, struct bytes url, uint64_t id, int error
 static void take_line(struct call *call, struct bytes line, uint64_t id)
 {
     int error = URL_OK;
-    if (takes_ids(call->action) && !mark_line_cut_id(&line, id_max(call->action), &id))
-        error = LINE_BAD_ID;
+    if (takes_ids(call->action) && !mark_line_cut_id(&line, mark_line_id_max(call->action), &id))
+        error = MARK_LINE_BAD_ID;
     else if (bytes_starts_with(line, BYTES_LITERAL("url=")))
-        error = LINE_FORM;
+        error = MARK_LINE_FORM;
     take_url(call, line, id, error);
 }
 
@@ -160,8 +128,9 @@ static void on_made(struct mark_change *change, const struct mark_update *u, enu
     append_errors(call);
     call->at++;
     stats_add(call->server->updates[u->action], r == MARK_DONE);
-    if (r == MARK_ABSENT || r == MARK_FULL) {
-        append_error(call, r == MARK_FULL ? LINE_LAYER_FULL : LINE_ABSENT);
+    int error = mark_line_error_of(r);
+    if (error != URL_OK) {
+        append_error(call, error);
         return;
     }
     call->status = 200;
@@ -210,15 +179,19 @@ static void on_gone(struct http_request *req, void *arg)
     ((struct call *)arg)->req = NULL;
 }
 
+void spamfilter_change(struct spamfilter *server, struct mark_change *change)
+{
+    enum journal_result r = JOURNAL_NO_SPACE;
+    if (!disk_guard_refuses(server->guard))
+        r = mark_store_change(server->store, change, clock_wall());
+    if (r != JOURNAL_OK)
+        change->done(change, r);
+}
+
 static void store_change(struct call *call)
 {
-    struct spamfilter *server = call->server;
-    enum journal_result r = JOURNAL_NO_SPACE;
     http_on_gone(call->req, on_gone, call);
-    if (!disk_guard_refuses(server->guard))
-        r = mark_store_change(server->store, &call->change, clock_wall());
-    if (r != JOURNAL_OK)
-        on_done(&call->change, r);
+    spamfilter_change(call->server, &call->change);
 }
 
 /* Returns the action with the name of the route, or MARK_ACTIONS. */
@@ -280,12 +253,12 @@ static void serve_urls(struct http_request *req, void *ctx)
         http_problem(req, 413, "too-large", "send fewer lines", "more than %d lines", LINES_MAX);
         return;
     }
-    if (!http_param_u64(req, "id", 0, 1, id_max(action), &id))
+    if (!http_param_u64(req, "id", 0, 1, mark_line_id_max(action), &id))
         return;
     struct call *call = new_call(server, req, action, is_single);
     if (is_single)
         take_url(call, url, id, URL_OK);
-    while (mark_line_take(&lines, &line))
+    while (marks_take_line(&lines, &line))
         take_line(call, line, id);
     if (call->change.lines.len > 0)
         store_change(call);
@@ -327,7 +300,7 @@ void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
             ",\"false_positive_rate\":%.9f}",
             i > 0 ? "," : "", l.first_id, l.members, l.capacity, l.bytes, l.rate);
     }
-    buf_append_char(out, ']');
+    buf_printf(out, "],\"stream_offset\":\"%" PRIu64 "\"", mark_feed_offset(server->feed));
     append_load(mark_store_load(server->store), out);
 }
 

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "config/peers.h"
 #include "daemon/loop_notify.h"
-#include "spamfilter/spamfilter_server.h"
+#include "spamfilter/mark_feed.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define SHADOW_LOG_RATE 10 /* lines a second */
+#define LOG_RATE 10 /* lines a second about URLs */
 #define TICK_MAX USEC_PER_SEC
 
 struct wiring {
@@ -35,6 +35,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct wiring *w = arg;
     (void)fd, (void)what;
     mark_store_tick(w->server.store, clock_monotonic());
+    mark_feed_tick(w->server.feed);
     const char *failure = mark_store_failure(w->server.store);
     if (failure)
         daemon_set_notice(w->server.daemon, "storage", NOTICE_ALARM, DAEMON_REPAIR_DISK, failure);
@@ -120,7 +121,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     *ctx = w;
     w->server.daemon = d;
     w->server.is_shadow = options_bool(o, "shadow");
-    rate_limit_init(&w->server.log_limit, SHADOW_LOG_RATE);
+    rate_limit_init(&w->server.log_limit, LOG_RATE);
     w->notify = loop_notify_new(daemon_base(d), on_store, w);
     int status = open_store(w, o, error);
     if (status != 0)
@@ -128,6 +129,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     register_stats(&w->server);
     w->server.guard = disk_guard_new(&(struct disk_guard_config){
         .daemon = d, .dir = options_string(o, "data_dir"), .what = "updates of marks"});
+    if (options_text(o, "stream") && !(w->server.feed = mark_feed_new(&w->server, error)))
+        return EX_CONFIG;
     usec_t every = options_int(o, "sync_every") * USEC_PER_MSEC, tick = every < TICK_MAX ? every : TICK_MAX;
     w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
     event_add(w->tick, &(struct timeval){tick / USEC_PER_SEC, tick % USEC_PER_SEC});
@@ -145,8 +148,10 @@ static void stop(void *ctx)
         return;
     if (w->tick)
         event_free(w->tick);
-    disk_guard_free(&w->server.guard);
+    mark_feed_stop(w->server.feed);
     mark_store_close(&w->server.store);
+    mark_feed_free(&w->server.feed);
+    disk_guard_free(&w->server.guard);
     loop_notify_free(&w->notify);
     url_form_free(&w->server.form);
     free(w);

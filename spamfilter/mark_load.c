@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/line_source.h"
+#include "spamfilter/mark_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -75,7 +75,7 @@ static bool make_next(
 {
     struct bytes line, rest = *lines;
     struct mark_update u;
-    if (!mark_line_take(&rest, &line) || !mark_update_read(line, &u)) {
+    if (!marks_take_line(&rest, &line) || !mark_update_read(line, &u)) {
         error_set(error, FILTER_DAMAGED, "%.500s/" JOURNAL_DIR ": no update at offset %" PRIu64,
             s->config.marks.dir, end - lines->len);
         return false;
@@ -229,7 +229,12 @@ static void on_commit(const struct journal_commit *commit, void *arg)
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now)
 {
     struct bytes lines = buf_bytes(&c->lines);
-    struct journal_append append = {.pieces = &lines, .n_pieces = 1};
+    struct journal_append append = {.pieces = &lines,
+        .n_pieces = lines.len > 0,
+        .producer = c->follower,
+        .next = c->cursor.offset,
+        .tag = c->cursor.tag,
+        .sets_mark = c->follower.len > 0};
     c->store = s;
     if (s->failure.code != 0)
         return JOURNAL_LATCHED;
@@ -238,6 +243,11 @@ enum journal_result mark_store_change(struct mark_store *s, struct mark_change *
     enum journal_result r = journal_append(s->journal, &append, now, on_commit, c, NULL);
     s->waiting += r == JOURNAL_OK ? lines.len : 0;
     return r;
+}
+
+struct mark_cursor mark_store_cursor(const struct mark_store *s, struct bytes follower)
+{
+    return (struct mark_cursor){journal_mark(s->journal, follower, NULL), journal_tag(s->journal, follower)};
 }
 
 /* Frees the updates that neither the marks nor the table `recent` need after a start. */

@@ -26,6 +26,11 @@
 
 struct mark_store;
 
+/* The cursor of a follower in its stream. */
+struct mark_cursor {
+    uint64_t offset;
+    struct bytes tag; /* the follower's text about the offset */
+};
 struct mark_store_config {
     struct marks_config marks; /* the texts are valid until mark_store_close */
     usec_t sync_every;
@@ -37,7 +42,10 @@ struct mark_store_config {
 struct mark_change {
     STAILQ_ENTRY(mark_change) link;
     struct mark_store *store;
-    struct buf lines;  /* the updates, as mark_update_append writes them */
+    struct buf lines; /* the updates, as mark_update_append writes them; may be empty with a follower */
+    /* The follower of a stream, or empty. Its cursor moves in the same step in which the lines are stored. */
+    struct bytes follower;
+    struct mark_cursor cursor;
     struct bytes left; /* lines that are not made yet */
     uint64_t end;      /* offset of the end of the lines */
     void (*made)(
@@ -53,6 +61,8 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
 void mark_store_close(struct mark_store **s);
 /* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. */
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now);
+/* Returns the follower's latest cursor; offset 0: none. The tag is valid until the next mark_store_poll. */
+struct mark_cursor mark_store_cursor(const struct mark_store *s, struct bytes follower);
 void mark_store_poll(struct mark_store *s);
 /* Starts a sync if one is due. Call about once a second with the monotonic time. */
 void mark_store_tick(struct mark_store *s, usec_t now);

@@ -1,5 +1,6 @@
 #include "spamfilter/marks.h"
 
+#include "base/clock.h"
 #include "base/errno_class.h"
 #include "base/io.h"
 
@@ -27,7 +28,15 @@ bool mark_update_read(struct bytes line, struct mark_update *out)
     return i < MARK_ACTIONS && bytes_to_u64(id, &out->id) && line.len > 0;
 }
 
-bool mark_line_take(struct bytes *text, struct bytes *line)
+uint64_t marks_new_id(struct marks *m)
+{
+    uint64_t in_filter = filter_last_id(m->filter), last = in_filter > m->last_id ? in_filter : m->last_id;
+    uint64_t now = (uint64_t)clock_wall();
+    m->last_id = now > last ? now : last + 1;
+    return m->last_id | MARK_ID_OWN;
+}
+
+bool marks_take_line(struct bytes *text, struct bytes *line)
 {
     if (text->len == 0)
         return false;
@@ -36,16 +45,6 @@ bool mark_line_take(struct bytes *text, struct bytes *line)
     *line = bytes_without_line_end(bytes_of(text->ptr, len));
     *text = bytes_of(text->ptr + len, text->len - len);
     return true;
-}
-
-bool mark_line_cut_id(struct bytes *line, uint64_t max, uint64_t *id)
-{
-    const char *tab = line->len > 0 ? memrchr(line->ptr, '\t', line->len) : NULL;
-    if (!tab)
-        return true;
-    struct bytes text = bytes_of(tab + 1, (size_t)(line->ptr + line->len - tab - 1));
-    line->len = (size_t)(tab - line->ptr);
-    return bytes_to_u64(text, id) && *id > 0 && *id <= max;
 }
 
 static int fail(const char *path, struct error *error)
@@ -97,11 +96,22 @@ void marks_close(struct marks *m)
     free(m->synced_path);
 }
 
-/* Each update is in `recent`, also one without an effect, so that `recent` follows from the journal alone. */
-static enum mark_result change_mark(
-    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error)
+/* Returns the id of a mark, or 0 if `recent` does not have the mark. */
+static uint64_t recent_id(const struct marks *m, struct bytes text)
 {
-    bool adds = u->action == MARK_ADD;
+    const struct exact_entry *e = exact_table_find(&m->recent, text);
+    return e && e->is_added ? e->id : 0;
+}
+
+/* Each update with an id is in `recent`, also one without an effect, so that `recent` follows from the journal alone. */
+static enum mark_result change_mark(
+    struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
+{
+    bool adds = u->action == MARK_ADD, has_id = u->id > 0 && u->id < MARK_ID_OWN;
+    uint64_t known = recent_id(m, u->text);
+    u->id = !has_id && known > 0 ? known : u->id & ~MARK_ID_OWN;
+    if (u->id == 0)
+        return MARK_NO_ID;
     const struct exact_entry *last = exact_table_find(&m->recent, u->text);
     bool is_repeated = last && last->id == u->id && last->is_added == adds &&
                        (!adds || filter_check(m->filter, u->text)); /* FILTER_FULL refused an add */
@@ -130,8 +140,7 @@ static enum mark_result change_exception(struct marks *m, const struct mark_upda
     return MARK_DONE;
 }
 
-enum mark_result marks_apply(
-    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error)
+enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error)
 {
     bool is_mark = u->action == MARK_ADD || u->action == MARK_REMOVE;
     exact_table_drop_before(&m->recent, number > m->window ? number - m->window : 0);
@@ -177,18 +186,6 @@ int marks_sync(struct marks *m, uint64_t number, struct error *error)
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form)
 {
     struct mark_verdict v = mark_verdict_of(m->filter, &m->exceptions, form);
-    v.id = v.match.len > 0 ? marks_recent_id(m, v.match) : 0;
+    v.id = v.match.len > 0 ? recent_id(m, v.match) : 0;
     return v;
-}
-
-uint64_t marks_new_id(struct marks *m, uint64_t time)
-{
-    uint64_t in_filter = filter_last_id(m->filter), last = in_filter > m->last_id ? in_filter : m->last_id;
-    return m->last_id = time > last ? time : last + 1;
-}
-
-uint64_t marks_recent_id(const struct marks *m, struct bytes text)
-{
-    const struct exact_entry *e = exact_table_find(&m->recent, text);
-    return e && e->is_added ? e->id : 0;
 }

@@ -24,7 +24,8 @@
 
 #define MARK_ID_MAX ((UINT64_C(1) << 53) - 1)   /* exact as a JSON number */
 #define MARK_NEW_ID_MAX (UINT64_C(1) << 52)     /* of an add, so that further ids remain */
-#define MARKS_EXCEPTIONS_MAX ((size_t)64 << 20) /* memory of all exceptions; the caller checks this limit */
+#define MARK_ID_OWN (UINT64_C(1) << 63)         /* a flag: spamfilter chose the id of an add without one */
+#define MARKS_EXCEPTIONS_MAX ((size_t)64 << 20) /* memory of all exceptions */
 
 struct marks_config {
     const char *dir;
@@ -40,7 +41,7 @@ struct marks {
     char *exceptions_path, *synced_path;
     bool exceptions_changed; /* since the last sync */
     uint64_t synced;         /* number of the last sync in the file `synced` */
-    uint64_t last_id;        /* returned by marks_new_id */
+    uint64_t last_id;        /* of adds without an id */
 };
 
 enum mark_action { MARK_ADD, MARK_REMOVE, MARK_ALLOW, MARK_DISALLOW, MARK_LOAD, MARK_ACTIONS };
@@ -48,7 +49,7 @@ extern const char *const mark_actions[MARK_ACTIONS]; /* names */
 
 struct mark_update {
     enum mark_action action;
-    uint64_t id;       /* 0 for exceptions and loads */
+    uint64_t id;       /* 0 for exceptions, loads and removals without an id */
     struct bytes text; /* of a load: the name of the file */
 };
 
@@ -58,9 +59,10 @@ void mark_update_append(const struct mark_update *u, struct buf *out);
 bool mark_update_read(struct bytes line, struct mark_update *out);
 
 /* Removes the first line from *text and stores it without its line end. Returns false if *text is empty. */
-bool mark_line_take(struct bytes *text, struct bytes *line);
-/* Cuts a tab and an id off the line. Without a tab, *id stays as it is. Returns false if the id is outside its limits. */
-bool mark_line_cut_id(struct bytes *line, uint64_t max, uint64_t *id);
+bool marks_take_line(struct bytes *text, struct bytes *line);
+
+/* Returns the id of an add without one: the time, or more than all ids so far, with the flag MARK_ID_OWN. */
+uint64_t marks_new_id(struct marks *m);
 
 /* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error, such as
  * FILTER_DAMAGED if the filter is older than the last sync. The caller calls marks_close also after an error. */
@@ -71,12 +73,13 @@ enum mark_result {
     MARK_DONE,
     MARK_REPEATED, /* the update was made before; nothing changed */
     MARK_ABSENT,   /* the mark or exception does not exist; nothing changed */
+    MARK_NO_ID,    /* the removal has no id, and `recent` does not have the mark; nothing changed */
     MARK_FULL,     /* the layer of the add's id is full; nothing changed */
     MARK_FAILED /* nothing changed; error->code is FILTER_NO_SPACE, or all further adds, removals and syncs fail */
 };
-/* Makes an update. A load only clears `recent`, because another filter follows. */
-enum mark_result marks_apply(
-    struct marks *m, const struct mark_update *u, uint64_t number, struct error *error);
+/* Makes an update. Without an id of its own, the update of a text whose add is in `recent` gets the id of this add. A load
+ * only clears `recent`, because another filter follows. */
+enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
 /* Makes all updates durable; `number` is that of the last one. Returns 0, or an enum filter_result with the error. After
  * FILTER_NO_SPACE, marks_sync may be called again. */
 int marks_sync(struct marks *m, uint64_t number, struct error *error);
@@ -84,10 +87,6 @@ int marks_sync(struct marks *m, uint64_t number, struct error *error);
 /* With an id, the match is not a false positive, because the table `recent` has the mark. */
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form);
 
-/* Returns an id for an add without one: the time, or more than all ids so far. */
-uint64_t marks_new_id(struct marks *m, uint64_t time);
-/* Returns the id of a mark, or 0 if `recent` does not have the mark. */
-uint64_t marks_recent_id(const struct marks *m, struct bytes text);
 void marks_append_exceptions(const struct marks *m, struct buf *out); /* one a line */
 
 #endif

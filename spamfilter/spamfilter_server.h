@@ -7,16 +7,24 @@
 #include "daemon/disk_guard.h"
 #include "spamfilter/mark_store.h"
 
+struct mark_feed;
+
 struct spamfilter {
     struct daemon *daemon;
     struct mark_store *store;
+    struct mark_feed *feed; /* NULL: no stream */
     struct marks_config marks;
     struct disk_guard *guard;
     bool is_shadow;              /* no answer says `marked`; matches are logged and counted */
-    struct rate_limit log_limit; /* of these log lines */
+    struct rate_limit log_limit; /* of log lines about URLs */
     struct url_form form;        /* of the URL in progress */
     struct stats_counter *checks, *marked, *exact, *allowed, *shadowed, *updates[MARK_ACTIONS];
 };
+
+/* Accepts a change, or calls its `done` with the reason of the refusal. */
+void spamfilter_change(struct spamfilter *server, struct mark_change *change);
+/* Returns whether a log line about a URL is within the limit. */
+bool spamfilter_may_log(struct spamfilter *server);
 
 extern const struct http_route spamfilter_routes[];
 void spamfilter_extra_stats(void *server, bool json, struct buf *out);

@@ -2,6 +2,7 @@
 
 #include "daemon/disk_guard.h"
 #include "daemon/service.h"
+#include "stream/stream_program.h"
 
 #include <stdlib.h>
 
@@ -38,6 +39,20 @@ const struct option_row spamfilter_settings[] = {
         .unit = "s",
         .help =
             "time between two writes of the filter's changed pages; the journal makes each update durable"},
+    {.name = "stream",
+        .type = OPTION_STRING,
+        .help = "stream of pubsub with lines that update the marks; default: none"},
+    PEER_OPTIONS("pubsub", "pubsub", ", for stream"),
+    {.name = "accept_loss",
+        .type = OPTION_BOOL,
+        .help = "for one start: continue even if lines of the stream expired or the stream is a restored "
+                "copy; otherwise the stream updates no marks"},
+    {.name = "accept_loss_from",
+        .type = OPTION_INT,
+        .fallback = "-1",
+        .min = -1,
+        .max = INT64_MAX,
+        .help = "as accept_loss, but continue at this offset of the copy (-1: no offset)"},
     {.name = "shadow",
         .type = OPTION_BOOL,
         .help = "answer that no link is marked, and log and count the links that would be"},
@@ -78,5 +93,8 @@ static int inherit_dir(struct options *o, struct error *error)
 int spamfilter_check_settings(struct options *o, struct error *error)
 {
     struct marks_config m;
-    return inherit_dir(o, error) != 0 ? -1 : spamfilter_read_settings(o, &m, error);
+    if (inherit_dir(o, error) != 0 || options_check_name(o, "stream", error) != 0 ||
+        peer_check(o, "pubsub", error) != 0)
+        return -1;
+    return spamfilter_read_settings(o, &m, error);
 }

@@ -4,7 +4,7 @@ import os
 import shutil
 import threading
 
-from harness import UNREACHABLE, MillraceTest, Pipeline, main, pipeline_config, wait_until
+from harness import UNREACHABLE, MillraceTest, Pipeline, main, pipeline_config, request, wait_until
 
 
 class SpamfilterPipelineTest(MillraceTest):
@@ -63,6 +63,59 @@ class TestUp(SpamfilterPipelineTest):
         r = self.run_program("millrace", "backup", "--config", self.config, self.path("backup"))
         self.assertEqual(r.returncode, 65, r)
         self.assertIn(b"spamfilter/marks", r.stderr)
+
+
+class TestStream(SpamfilterPipelineTest):
+    def publish(self, pipeline, *lines):
+        body = "".join(json.dumps(line) + "\n" for line in lines)
+        self.assertEqual(pipeline.ask("pubsub", "POST", "/pub?stream=marks", body).status, 200)
+
+    def test_the_stream_of_marks(self):
+        """Status shows the lag; a backup beside updates has the cursor of its marks."""
+        pipeline = self.up(spamfilter={"port": 0, "stream": "marks", "sync_every": "20ms", "recent": "64K"})
+        self.publish(pipeline, {"op": "add", "url": "first.example", "id": 1})
+        shown = lambda: self.status()["daemons"]["spamfilter"]
+        wait_until(lambda: shown()["detail"] == "1 marks; lag 0 bytes" and shown()["lag_seconds"] >= 0, shown)
+        sent, over = [], threading.Event()
+
+        def feed():
+            for n in range(10**6):
+                try:
+                    self.publish(pipeline, *({"op": "add", "url": "m%d-%d.example" % (n, i), "id": n * 100 + i + 2} for i in range(100)))
+                except UNREACHABLE:
+                    return
+                sent.append(n)
+                if over.is_set():
+                    return
+        thread = threading.Thread(target=feed)
+        thread.start()
+        try:
+            for number in range(3):
+                wait_until(lambda: len(sent) > 30 * (number + 1), lambda: pipeline.log)
+                r = self.run_program("millrace", "backup", "--config", self.config, self.path("backup%d" % number))
+                self.assertEqual(r.returncode, 0, r)
+        finally:
+            over.set()
+            thread.join()
+        pipeline.stop()
+        for number in range(3):
+            self.check_copy(self.path("backup%d" % number))
+
+    def check_copy(self, backup):
+        """The restored spamfilter goes on in the restored stream, and each line counts once."""
+        r = self.run_program("millrace", "restore", backup, "--to", self.path("restored"))
+        self.assertEqual(r.returncode, 0, r)
+        url = "unix:" + self.path("p.sock")
+        pubsub = self.start("pubsub", "--data-dir=restored/pubsub", listen=url)
+        lines = request(url, "GET", "/sub?stream=marks&from=earliest&follow=0").text.count("\n")
+        end = next(s["end"] for s in request(url, "GET", "/streams").json()["streams"] if s["name"] == "marks")
+        d = self.start("spamfilter", "--data-dir=restored/spamfilter", "--stream=marks", "--pubsub-url=" + url)
+        self.assertGreater(int(d.stats()["stream_offset"]), 0)
+        wait_until(lambda: d.stats()["stream_offset"] == str(end), lambda: d.log)
+        self.assertEqual((d.stats()["elements"], d.stats()["health"]["notices"]), (lines, []))
+        d.stop()
+        pubsub.stop()
+        shutil.rmtree(self.path("restored"))
 
 
 class TestBackup(SpamfilterPipelineTest):

@@ -102,6 +102,7 @@ static const struct {
     {"queue_to_nats", "queue_token_file", "simplequeue"},
     {"nats_to_pubsub", "pubsub_token_file", "pubsub"},
     {"aggregator", "pubsub_token_file", "pubsub"},
+    {"spamfilter", "pubsub_token_file", "pubsub"},
     {"api", "queue_token_file", "simplequeue"},
     {"api", "pubsub_token_file", "pubsub"},
     {"api", "aggregator_token_file", "aggregator"},

@@ -320,6 +320,10 @@ static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
 {
     (void)s;
     add_detail(d, "%" PRIu64 " marks", json_doc_number(d->stats, "/elements"));
+    if (json_doc_at(d->stats, "/lag_bytes").type != JSON_MISSING) {
+        d->lag = number_at(d->stats, "/lag_seconds");
+        add_detail(d, "lag %" PRIu64 " bytes", json_doc_number(d->stats, "/lag_bytes"));
+    }
     return true;
 }
 

@@ -101,7 +101,7 @@ static const struct daemon_row daemon_rows[] = {
     {"pubsub", .keeps_data = true},
     {"simplequeue", .keeps_data = true},
     {"sortdb", .uses_archive = true, .optional = true},
-    {"spamfilter", .keeps_data = true, .optional = true},
+    {"spamfilter", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
     {"aggregator", .keeps_data = true, .uses_archive = true, .optional = true, .read_again = RELOAD_COUNTERS,
         .peers = {"pubsub"}},
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},

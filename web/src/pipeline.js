@@ -27,7 +27,8 @@ const NUMBERS = {
   aggregator: (p, s, rate) => [["Counted", rate("counted")], ["Behind", bytes(s.lag_bytes)], ["Rejected", count(s.lines_rejected_total)],
     ["Complete until", clock(s.complete_until)], ["Resolution", s.resolution ?? "1h"], disk(p, s)],
   sortdb: (p, s, rate) => [["Reads", rate("reads")], ["Records", count(s.records)], ["Size", bytes(s.bytes)]],
-  spamfilter: (p, s, rate) => [["Checks", rate("checks")], ["Marked", count(s.marked_total)], ["Marks", count(s.elements)], disk(p, s)],
+  spamfilter: (p, s, rate) => [["Checks", rate("checks")], ["Marked", count(s.marked_total)], ["Marks", count(s.elements)],
+    s.lag_bytes === undefined ? null : ["Behind", bytes(s.lag_bytes)], disk(p, s)],
   api: (p, s, rate) => [["Queries", rate("queries")], ["In all", count(p.totals.queries)], ["Memory", bytes(s.resident_memory_bytes)]],
 };
 

@@ -1,0 +1,261 @@
+#include "spamfilter/mark_feed.h"
+
+#include "base/erased_line.h"
+#include "base/log.h"
+#include "http/client/http_client.h"
+#include "json/json_fields.h"
+#include "spamfilter/mark_line.h"
+#include "stream/stream_client.h"
+#include "stream/stream_program.h"
+#include "stream/watermark.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LINE_MAX_BYTES (URL_TEXT_MAX * 2) /* JSON may escape characters */
+#define LOG_TEXT 200                      /* bytes of a line that the log shows */
+
+struct mark_feed {
+    struct mark_change change; /* first; the change that is being stored */
+    struct spamfilter *server;
+    struct http_client *pubsub;
+    struct stream_client *stream;
+    struct json_fields *fields;
+    struct buf collected; /* updates of the lines from the change's cursor to the stream's cursor */
+    char tag[STREAM_ID_TEXT + STREAM_OPENING_TEXT]; /* of the change */
+    enum { IDLE, STORING, REFUSED } state;
+    uint64_t stored, end; /* offsets: the stored cursor, the stream's end */
+    struct watermark watermark;
+    struct stats_counter *lines, *bad;
+};
+
+static void skip(struct mark_feed *f, int error, struct bytes text)
+{
+    stats_add(f->bad, 1);
+    if (!spamfilter_may_log(f->server))
+        return;
+    log_warn("a line of the stream changes nothing", LOG_S("error", mark_line_error(error).detail),
+        LOG_B("line", bytes_of(text.ptr, text.len < LOG_TEXT ? text.len : LOG_TEXT)),
+        LOG_U("before_offset", stream_client_cursor(f->stream)->offset));
+}
+
+/* Appends the update of a line. Returns URL_OK, or the error of the line. */
+static int take_line(struct mark_feed *f, struct bytes line)
+{
+    enum { OP, URL, ID, VALUES };
+    struct json_value v[VALUES];
+    const char *reason;
+    size_t action = 0;
+    if (json_fields_extract(f->fields, line, v, &reason) != 0 || v[URL].type != JSON_STRING)
+        return MARK_LINE_JSON;
+    while (action < MARK_LOAD &&
+           !(v[OP].type == JSON_STRING && bytes_equal_str(v[OP].v.string, mark_actions[action])))
+        action++;
+    if (action == MARK_LOAD)
+        return MARK_LINE_OP;
+    if (v[ID].type != JSON_MISSING && (v[ID].type != JSON_I64 || v[ID].v.i64 <= 0 ||
+                                          (uint64_t)v[ID].v.i64 > mark_line_id_max((enum mark_action)action)))
+        return MARK_LINE_BAD_ID;
+    return mark_line_append(mark_store_marks(f->server->store), (enum mark_action)action, v[URL].v.string,
+        v[ID].type == JSON_MISSING ? 0 : (uint64_t)v[ID].v.i64, &f->server->form, &f->collected);
+}
+
+static void store(struct mark_feed *f)
+{
+    f->state = STORING;
+    spamfilter_change(f->server, &f->change);
+}
+
+/* Stores the collected updates and the stream's cursor. */
+static void store_collected(struct mark_feed *f)
+{
+    const struct stream_cursor *at = stream_client_cursor(f->stream);
+    struct buf used = f->change.lines;
+    if (f->state != IDLE || at->offset == f->stored)
+        return;
+    buf_clear(&used);
+    f->change.lines = f->collected;
+    f->collected = used;
+    snprintf(f->tag, sizeof f->tag, "%s.%s", at->id, at->opening);
+    f->change.cursor = (struct mark_cursor){at->offset, bytes_str(f->tag)};
+    store(f);
+}
+
+static void on_made(struct mark_change *change, const struct mark_update *u, enum mark_result r)
+{
+    struct mark_feed *f = (struct mark_feed *)change;
+    int error = mark_line_error_of(r);
+    stats_add(f->server->updates[u->action], r == MARK_DONE);
+    if (error != URL_OK)
+        skip(f, error, u->text);
+}
+
+static void on_done(struct mark_change *change, enum journal_result r)
+{
+    struct mark_feed *f = (struct mark_feed *)change;
+    f->state = r == JOURNAL_OK ? IDLE : REFUSED;
+    if (r == JOURNAL_NO_SPACE)
+        disk_guard_note_full(f->server->guard);
+    if (r != JOURNAL_OK)
+        return;
+    f->stored = change->cursor.offset;
+    stream_client_resume(f->stream);
+    store_collected(f);
+}
+
+static void on_lines(struct bytes lines, void *arg)
+{
+    struct mark_feed *f = arg;
+    struct bytes line;
+    while (marks_take_line(&lines, &line)) {
+        int error = erased_line_is(line) ? URL_OK : take_line(f, line);
+        stats_add(f->lines, 1);
+        if (error != URL_OK)
+            skip(f, error, line);
+    }
+    store_collected(f);
+    if (f->collected.len > MARK_FEED_MAX)
+        stream_client_pause(f->stream);
+}
+
+static void on_overlong(struct bytes head, uint64_t length, void *arg)
+{
+    (void)length;
+    stats_add(((struct mark_feed *)arg)->lines, 1);
+    skip(arg, URL_LENGTH, head);
+    store_collected(arg);
+}
+
+static void on_gap(uint64_t before, uint64_t after, void *arg)
+{
+    (void)before, (void)after;
+    store_collected(arg);
+}
+
+static void on_statement(const struct stream_statement *s, void *arg)
+{
+    struct mark_feed *f = arg;
+    f->end = s->end;
+    watermark_state(&f->watermark, s);
+}
+
+static void on_response_end(void *arg)
+{
+    struct mark_feed *f = arg;
+    watermark_until(&f->watermark, f->stored);
+    watermark_forget(&f->watermark);
+}
+
+static void on_change(void *arg)
+{
+    struct mark_feed *f = arg;
+    bool refused;
+    const char *trouble = stream_client_trouble(f->stream, &refused);
+    daemon_set_notice(f->server->daemon, "stream", refused ? NOTICE_ALARM : NOTICE_WARNING,
+        refused ? "" : PEER_REMEDY, trouble);
+}
+
+static double lag_bytes(void *ctx)
+{
+    const struct mark_feed *f = ctx;
+    return f->end > f->stored ? (double)(f->end - f->stored) : 0;
+}
+
+static double lag_seconds(void *ctx)
+{
+    struct mark_feed *f = ctx;
+    usec_t until = watermark_until(&f->watermark, f->stored), now = daemon_trusted_time(f->server->daemon);
+    return until == 0 ? -1 : now > until ? (double)(now - until) / USEC_PER_SEC : 0;
+}
+
+static void register_stats(struct mark_feed *f)
+{
+    static const struct stats_row rows[] = {
+        {"lag_bytes", "bytes of the stream of marks whose updates are not made", lag_bytes},
+        {"lag_seconds", "age of the time up to which all updates of the stream are made; -1: not known",
+            lag_seconds},
+        {0},
+    };
+    struct stats *s = daemon_stats(f->server->daemon);
+    stats_gauges(s, rows, NULL, f);
+    f->lines = stats_counter(s, "stream_lines_total", NULL, "lines of the stream of marks");
+    f->bad = stats_counter(s, "stream_lines_skipped_total", NULL, "lines of the stream that change nothing");
+}
+
+/* Returns the stored cursor. */
+static struct stream_cursor cursor_of(const struct mark_feed *f)
+{
+    struct mark_cursor stored = mark_store_cursor(f->server->store, f->change.follower);
+    struct stream_cursor from = {.offset = stored.offset};
+    char tag[sizeof f->tag];
+    snprintf(tag, sizeof tag, "%.*s", (int)stored.tag.len, stored.tag.len > 0 ? stored.tag.ptr : "");
+    (void)sscanf(tag, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
+    return from;
+}
+
+struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
+{
+    static const char *const paths[] = {"op", "url", "id"};
+    struct daemon *d = server->daemon;
+    const struct options *o = daemon_options(d);
+    struct http_client *pubsub = stream_program_connect(d, error);
+    if (!pubsub)
+        return NULL;
+    struct mark_feed *f = mem_zalloc(sizeof *f);
+    const char *stream = options_text(o, "stream");
+    f->change = (struct mark_change){.made = on_made, .done = on_done, .follower = bytes_str(stream)};
+    f->server = server;
+    f->pubsub = pubsub;
+    f->fields = json_fields_new(paths, sizeof paths / sizeof *paths);
+    register_stats(f);
+    struct stream_cursor from = cursor_of(f);
+    f->stored = from.offset;
+    f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(d),
+        .pubsub = pubsub,
+        .stream = stream,
+        .from = from,
+        .max_line = LINE_MAX_BYTES,
+        .accept_option = "--accept-loss",
+        .accepts_place = options_int(o, "accept_loss_from") >= 0,
+        .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
+        .loss = stream_program_accepts_loss(o) ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
+        .on_lines = on_lines,
+        .on_overlong = on_overlong,
+        .on_gap = on_gap,
+        .on_statement = on_statement,
+        .on_response_end = on_response_end,
+        .on_change = on_change,
+        .arg = f});
+    return f;
+}
+
+uint64_t mark_feed_offset(const struct mark_feed *f)
+{
+    return f ? f->stored : 0;
+}
+
+void mark_feed_stop(struct mark_feed *f)
+{
+    if (f)
+        stream_client_stop(f->stream);
+}
+
+void mark_feed_tick(struct mark_feed *f)
+{
+    if (f && f->state == REFUSED)
+        store(f);
+}
+
+void mark_feed_free(struct mark_feed **fp)
+{
+    struct mark_feed *f = *fp;
+    if (!f)
+        return;
+    stream_client_free(&f->stream);
+    http_client_free(&f->pubsub);
+    json_fields_free(&f->fields);
+    buf_free(&f->change.lines);
+    buf_free(&f->collected);
+    free(f);
+    *fp = NULL;
+}
