@@ -22,6 +22,7 @@ struct mark_store {
     uint64_t made, syncing;               /* offsets: all updates before `made` are made */
     uint64_t unsynced;                    /* updates */
     size_t waiting;                       /* bytes of lines that are not made yet */
+    uint64_t waiting_adds;                /* of these lines */
     usec_t synced_at;
     struct error failure; /* code 0: none */
 };
@@ -163,11 +164,17 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
     return s;
 }
 
+static void end_change(struct mark_change *c, enum journal_result r)
+{
+    c->store->waiting -= c->lines.len;
+    c->store->waiting_adds -= c->adds;
+    c->done(c, r);
+}
+
 static void finish(struct mark_store *s, struct mark_change *c, enum journal_result r)
 {
     STAILQ_REMOVE_HEAD(&s->committed, link);
-    s->waiting -= c->lines.len;
-    c->done(c, r);
+    end_change(c, r);
 }
 
 /* Makes committed updates, unless a sync reads the marks. On a full disk, the updates wait for the next tick. */
@@ -222,8 +229,16 @@ static void on_commit(const struct journal_commit *commit, void *arg)
         STAILQ_INSERT_TAIL(&s->committed, c, link);
         return;
     }
-    s->waiting -= c->lines.len;
-    c->done(c, commit->result);
+    end_change(c, commit->result);
+}
+
+static uint64_t count_adds(struct bytes lines)
+{
+    uint64_t adds = 0;
+    struct bytes line;
+    while (marks_take_line(&lines, &line))
+        adds += bytes_starts_with(line, BYTES_LITERAL("add "));
+    return adds;
 }
 
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now)
@@ -235,13 +250,23 @@ enum journal_result mark_store_change(struct mark_store *s, struct mark_change *
         .next = c->cursor.offset,
         .tag = c->cursor.tag,
         .sets_mark = c->follower.len > 0};
+    struct error error;
     c->store = s;
     if (s->failure.code != 0)
         return JOURNAL_LATCHED;
     if (s->waiting > MARK_STORE_WAITING_MAX || s->load.state == MARK_LOAD_RUNNING)
         return JOURNAL_BUSY;
+    c->adds = count_adds(lines);
+    enum filter_result room = filter_reserve(s->marks.filter, s->waiting_adds + c->adds, &error);
+    if (room == FILTER_FAILED)
+        s->failure = error;
+    if (room != FILTER_OK)
+        return room == FILTER_FAILED ? JOURNAL_LATCHED : JOURNAL_NO_SPACE;
     enum journal_result r = journal_append(s->journal, &append, now, on_commit, c, NULL);
-    s->waiting += r == JOURNAL_OK ? lines.len : 0;
+    if (r == JOURNAL_OK) {
+        s->waiting += lines.len;
+        s->waiting_adds += c->adds;
+    }
     return r;
 }
 

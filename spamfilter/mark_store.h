@@ -47,6 +47,7 @@ struct mark_change {
     struct bytes follower;
     struct mark_cursor cursor;
     struct bytes left; /* lines that are not made yet */
+    uint64_t adds;     /* of the lines */
     uint64_t end;      /* offset of the end of the lines */
     void (*made)(
         struct mark_change *c, const struct mark_update *u, enum mark_result r); /* for each line, in order */
@@ -59,7 +60,8 @@ struct mark_change {
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error);
 /* Commits pending changes and syncs the marks. Changes that are not made yet get JOURNAL_CLOSED. *s may be NULL. */
 void mark_store_close(struct mark_store **s);
-/* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. */
+/* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. Before it accepts adds, it
+ * reserves the disk space of the layers that they open. */
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now);
 /* Returns the follower's latest cursor; offset 0: none. The tag is valid until the next mark_store_poll. */
 struct mark_cursor mark_store_cursor(const struct mark_store *s, struct bytes follower);

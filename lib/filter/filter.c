@@ -99,22 +99,44 @@ static enum filter_result full(const struct filter *f, uint64_t id, struct error
         (unsigned long long)f->h.last_id);
 }
 
-/* Opens the layer of an id above all others, or the first layer. */
-static enum filter_result open_layer(struct filter *f, uint64_t id, struct error *error)
+/* Layer n, before it opens. */
+static struct filter_range future_layer(const struct filter *f, uint32_t n)
 {
-    uint32_t n = f->h.n_layers;
-    if (n == FILTER_LAYERS)
-        return full(f, id, error);
     double rate = f->h.rate / FILTER_RATE_UNIT * (1 - TIGHTENING);
     uint64_t capacity = f->h.capacity;
     for (uint32_t i = 0; i < n; i++) {
         rate *= TIGHTENING;
         capacity = capacity < FILTER_LAYER_MAX ? capacity * 2 : capacity;
     }
-    struct filter_range range = {.first_id = n > 0 ? f->h.last_id + 1 : 0,
-        .capacity = capacity,
-        .shape = filter_shape_for(filter_range_limit(capacity), rate)};
+    return (struct filter_range){
+        .capacity = capacity, .shape = filter_shape_for(filter_range_limit(capacity), rate)};
+}
+
+/* Opens the layer of an id above all others, or the first layer. */
+static enum filter_result open_layer(struct filter *f, uint64_t id, struct error *error)
+{
+    uint32_t n = f->h.n_layers;
+    if (n == FILTER_LAYERS)
+        return full(f, id, error);
+    struct filter_range range = future_layer(f, n);
+    range.first_id = n > 0 ? f->h.last_id + 1 : 0;
     return filter_file_add_layer(f, &range, error);
+}
+
+enum filter_result filter_reserve(struct filter *f, uint64_t adds, struct error *error)
+{
+    uint32_t n = f->h.n_layers;
+    const struct filter_range *newest = &f->h.layers[n > 0 ? n - 1 : 0];
+    uint64_t room = newest->capacity > newest->members ? newest->capacity - newest->members : 0;
+    uint64_t end = filter_header_place(&f->h, n);
+    if (room >= adds)
+        return FILTER_OK;
+    for (; room < adds && n < FILTER_LAYERS; n++) {
+        struct filter_range next = future_layer(f, n);
+        room += next.capacity;
+        end += filter_shape_bytes(next.shape);
+    }
+    return filter_file_reserve(f, end, error);
 }
 
 enum filter_result filter_add(

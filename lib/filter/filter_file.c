@@ -215,15 +215,26 @@ void filter_file_close(struct filter *f)
         io->close(f->log);
 }
 
+enum filter_result filter_file_reserve(struct filter *f, uint64_t end, struct error *error)
+{
+    if (end <= f->reserved)
+        return FILTER_OK;
+    if (grow(f, filter_header_place(&f->h, f->h.n_layers), end) != 0)
+        return failed(f, "extend the file", error);
+    f->reserved = end;
+    return FILTER_OK;
+}
+
 enum filter_result filter_file_add_layer(
     struct filter *f, const struct filter_range *range, struct error *error)
 {
     size_t i = f->h.n_layers;
-    uint64_t end = filter_header_place(&f->h, i);
-    if (grow(f, end, end + filter_shape_bytes(range->shape)) != 0)
-        return failed(f, "extend the file", error);
+    uint64_t end = filter_header_place(&f->h, i) + filter_shape_bytes(range->shape);
+    enum filter_result r = filter_file_reserve(f, end, error);
+    if (r != FILTER_OK)
+        return r;
     f->h.layers[i] = *range;
-    enum filter_result r = map_layer(f, &f->h, i, &f->layers[i], error);
+    r = map_layer(f, &f->h, i, &f->layers[i], error);
     f->h.n_layers += r == FILTER_OK;
     return r;
 }

@@ -23,8 +23,9 @@ struct filter {
     struct filter_header h;
     struct filter_layer layers[FILTER_LAYERS];
     char *path;
-    int fd, log;     /* -1: not open; a reader has no log */
-    uint64_t synced; /* sequence in the file */
+    int fd, log;       /* -1: not open; a reader has no log */
+    uint64_t synced;   /* sequence in the file */
+    uint64_t reserved; /* end of the reserved space; 0: not known */
     bool has_failed, was_recovered;
 };
 
@@ -37,6 +38,8 @@ bool filter_file_is_replaced(const struct filter *f);
 /* Reads the header of a reader again, and maps new layers. */
 enum filter_result filter_file_refresh(struct filter *f, struct error *error);
 void filter_file_close(struct filter *f);
+/* Reserves the space of the file up to `end`, behind the last layer. */
+enum filter_result filter_file_reserve(struct filter *f, uint64_t end, struct error *error);
 /* Appends a layer. FILTER_NO_SPACE: nothing has changed. */
 enum filter_result filter_file_add_layer(
     struct filter *f, const struct filter_range *range, struct error *error);

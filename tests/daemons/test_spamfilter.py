@@ -261,6 +261,34 @@ class TestFiles(SpamfilterTest):
         self.assertTrue(self.check(d, "a.example")["marked"] and self.check(d, "c.example")["marked"])
 
 
+    def test_a_full_disk_at_the_border_of_a_layer(self):
+        """An add is refused, not lost, if the disk has no room for the next layer. A start then answers checks."""
+        disk = SmallDisk(self, "24m")
+        options = ("--data-dir=" + disk.path("marks"), "--sync-every=50ms", "--min-free=0", "--capacity=100000", "--recent=64K")
+        d = self.start("spamfilter", *options)
+        texts, adds = [], iter(range(50))
+
+        def add():
+            lines = ["b%d-%d.example" % (n, i) for n in [next(adds)] for i in range(10000)]
+            reply = d.post("/add", "\n".join(lines))
+            texts.extend(lines if reply.status == 200 else [])
+            return reply
+        self.assertEqual(add().status, 200)
+        disk.take_the_rest()
+        disk.leave(d.stats()["layer_list"][0]["bytes"] * 8 // 5 + (256 << 10))  # for log and journal; the second layer takes twice the first
+        refused = wait_until(lambda: next((r for r in [add()] if r.status != 200), None), lambda: d.log)
+        self.assertEqual((refused.status, refused.json()["code"], len(texts)), (503, "storage-full", 100000))
+        for kills in range(2):
+            self.assertTrue(all(a["marked"] for n in range(0, 100000, 10000) for a in self.lines(d, "/check", *texts[n:n + 10000])))
+            self.assertEqual(d.stats()["elements"], 100000)
+            self.assertEqual(add().status, 503)
+            d.kill9()
+            d = self.start("spamfilter", *options)
+        disk.give_back()
+        wait_until(lambda: add().status == 200, lambda: d.log)
+        self.assertEqual(d.stats()["elements"], 110000)
+
+
 class TestLoad(SpamfilterTest):
     def file(self, name, *lines):
         return self.write(os.path.join("marks", "load", name), "".join(line + "\n" for line in lines))

@@ -662,6 +662,42 @@ static void test_a_sync_on_a_full_disk_can_be_repeated(void **state)
     assert_int_equal(filter_sequence(w->f), 3);
 }
 
+static bool is_full;
+
+static int full_fallocate(int fd, int mode, off_t from, off_t n)
+{
+    if (!is_full)
+        return io_system.fallocate(fd, mode, from, n);
+    errno = ENOSPC;
+    return -1;
+}
+
+/* 1000 adds open layers of 100, 200, 400 and 800 members. */
+static void test_reserved_adds_need_no_space(void **state)
+{
+    struct world *w = *state;
+    char name[16];
+    w->ops.fallocate = full_fallocate;
+    io = &w->ops;
+    open_filter(w, 100);
+    is_full = true;
+    assert_int_equal(filter_reserve(w->f, 1, &w->error), FILTER_NO_SPACE);
+    is_full = false;
+    assert_int_equal(filter_reserve(w->f, 1000, &w->error), FILTER_OK);
+    is_full = true;
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "%u", i);
+        assert_int_equal(add(w, name, 1 + i), FILTER_OK);
+    }
+    assert_int_equal(filter_reserve(w->f, 500, &w->error), FILTER_OK);
+    assert_int_equal(filter_reserve(w->f, 501, &w->error), FILTER_NO_SPACE);
+    assert_int_equal(filter_sync(w->f, &w->error), FILTER_OK);
+    is_full = false;
+    open_filter(w, 100);
+    assert_int_equal(filter_stats(w->f).layers, 4);
+    assert_true(has(w, "0") && has(w, "999"));
+}
+
 /* Changes the low bit of a byte. */
 static void flip(const char *path, off_t at)
 {
@@ -757,6 +793,7 @@ int main(void)
         TEST(test_updates_without_a_sync_are_lost_as_a_whole),
         TEST(test_a_failed_sync_stops_updates_until_the_next_opening),
         TEST(test_a_sync_on_a_full_disk_can_be_repeated),
+        TEST(test_reserved_adds_need_no_space),
         TEST(test_a_reader_sees_each_sync),
         TEST(test_a_reader_follows_the_path),
         TEST(test_a_reader_misses_no_member_during_a_sync),
