@@ -78,8 +78,7 @@ int spamfilter_read_settings(const struct options *o, struct marks_config *m, st
 /* Without data_dir, uses the directory below that of `millrace up`. */
 static int inherit_dir(struct options *o, struct error *error)
 {
-    const struct config *config = options_config(o);
-    const char *pipeline = config ? config_setting(config, "millrace", "data_dir") : NULL;
+    const char *pipeline = config_setting(options_config(o), "millrace", "data_dir");
     if (options_is_set(o, "data_dir"))
         return 0;
     if (!pipeline)
