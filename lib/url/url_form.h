@@ -1,5 +1,30 @@
 /* url_form: one text for all URLs that lead a browser to the same page, and the texts of a URL's parents.
  *
+ *     #include <millrace/filter.h>
+ *     #include <millrace/url_form.h>
+ *     #include <stdio.h>
+ *
+ *     // Prints the mark of a URL: FILE is the file `marks` of spamfilter.
+ *     int main(int argc, char **argv)
+ *     {
+ *         struct url_form form = {0};
+ *         struct bytes parents[URL_PARENTS_MAX];
+ *         struct error error;
+ *         struct filter *marks;
+ *         size_t i = 0, n;
+ *         if (argc != 3 || filter_open_reader(argv[1], &marks, &error) != FILTER_OK)
+ *             return 1;
+ *         if (url_normalize(bytes_str(argv[2]), &form) != URL_OK)
+ *             return 2;
+ *         n = url_parents(&form, parents);
+ *         while (i < n && !filter_check(marks, parents[i]))
+ *             i++;
+ *         if (i < n)
+ *             printf("%.*s\n", (int)parents[i].len, parents[i].ptr);
+ *         url_form_free(&form);
+ *         filter_close(&marks);
+ *     }
+ *
  * A mark is a URL, a host or a path; it applies to everything below. The form of a mark and the form of a link are texts
  * without scheme, user info, port and fragment:
  *
@@ -11,7 +36,7 @@
  * form is that of the URL Standard (https://url.spec.whatwg.org) for http and https:
  *
  *     4.4 URL parsing          blanks at the ends, tabs and line ends, `\`, slashes before the host, user info, port
- *     3.5 Host parsing         percent-decoding, forbidden code points, IPv4, IPv6, IDNA (3.3); url_host.h
+ *     3.5 Host parsing         percent-decoding, forbidden code points, IPv4, IPv6, IDNA (3.3)
  *     3.6 Host serializing     IPv4 and compressed IPv6
  *     1.3 Percent-encoding     the sets of path and special query
  *     4.4 path state           `.` and `..`, also as %2e
@@ -27,6 +52,10 @@
 #define MILLRACE_URL_FORM_H
 
 #include "base/bytes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define URL_TEXT_MAX 65536
 
@@ -71,5 +100,9 @@ void url_form_free(struct url_form *form);
  * Public suffixes such as co.uk are parents like others. The spans point into the form and are valid until it
  * changes. `form` must not be empty. */
 size_t url_parents(const struct url_form *form, struct bytes parents[URL_PARENTS_MAX]);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -209,6 +209,17 @@ class Examples(MillraceTest):
         self.assertEqual(self.run_to_end("env", "-C", self.dir, program), "1\n")
         self.assertEqual(os.path.getsize(self.path("spam.filter.log")), 0)
 
+    def test_the_example_of_url_form_h(self):
+        """A program asks the marks of spamfilter in process."""
+        program = self.compile_example("url_form.h")
+        marks = self.start("spamfilter", "--data-dir=" + self.path("marks"))
+        self.assertEqual(marks.post("/add", "bad.example\nb\u00fccher.example/x".encode()).status, 200)
+        marks.stop()
+        for url, mark in (("https://www.BAD.example:8443/a?b", "bad.example"), ("good.example", ""),
+                          ("http://B\u00dcCHER.example/a/../x/y", "xn--bcher-kva.example/x")):
+            self.assertEqual(self.run_to_end(program, self.path("marks", "marks"), url).strip(), mark)
+        self.assertEqual(subprocess.run([program, self.path("marks", "marks"), "ftp://a"], timeout=harness.LONG).returncode, 2)
+
     def test_installed_headers_name_none_that_is_not_installed(self):
         headers = {os.path.basename(path): harness.read_file(path).decode()
                    for path in glob.glob(self.install() + "/include/millrace/*.h")}
