@@ -152,7 +152,11 @@ class Guides(harness.MillraceTest):
         ])
 
     def test_filter(self):
-        self.walk("filter.md", guide.INSTALL, treat=[("millrace spamfilter", "serve {}")], skipped=("[spamfilter]",))
+        self.walk("filter.md", guide.INSTALL, treat=[
+            ("millrace spamfilter", "serve {}"),
+            ("millrace pubsub", "begin pubsub {}; poll 'curl localhost:8081/health'"),
+            ("printf '{\"op\"", "{raw} && poll 'curl localhost:8087/check?url=spam.example | grep true'"),
+        ], skipped=("[spamfilter]",))
 
     def test_protocol(self):
         self.walk("protocol.md", guide.pipeline(), skipped=('{"state":', '{"type":', "queue=clicks", '{"status":', '{"l":"a"}', "1332633600.250000"))
