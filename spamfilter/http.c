@@ -1,8 +1,8 @@
 /* http: the endpoints of spamfilter. A request has one URL (url=), or a URL in each line of its body. The answer has a line
  * of JSON for each URL, in order. An error of a line does not affect other lines. */
 #include "base/log.h"
-#include "spamfilter/mark_feed.h"
 #include "spamfilter/mark_line.h"
+#include "spamfilter/spamfilter_server.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,15 +37,6 @@ static void append_member(struct buf *out, const char *name, struct bytes text)
 {
     buf_printf(out, ",\"%s\":", name);
     buf_append_json(out, text);
-}
-
-bool spamfilter_may_log(struct spamfilter *server)
-{
-    usec_t now = clock_monotonic();
-    if (rate_limit_when(&server->log_limit, 1, now) > now)
-        return false;
-    rate_limit_spend(&server->log_limit, 1, now);
-    return true;
 }
 
 static void note_shadow(struct spamfilter *server, const struct mark_verdict *v)
@@ -179,15 +170,6 @@ static void on_gone(struct http_request *req, void *arg)
     ((struct call *)arg)->req = NULL;
 }
 
-void spamfilter_change(struct spamfilter *server, struct mark_change *change)
-{
-    enum journal_result r = JOURNAL_NO_SPACE;
-    if (!disk_guard_refuses(server->guard))
-        r = mark_store_change(server->store, change, clock_wall());
-    if (r != JOURNAL_OK)
-        change->done(change, r);
-}
-
 static void store_change(struct call *call)
 {
     http_on_gone(call->req, on_gone, call);
@@ -300,7 +282,7 @@ void spamfilter_extra_stats(void *ctx, bool json, struct buf *out)
             ",\"false_positive_rate\":%.9f}",
             i > 0 ? "," : "", l.first_id, l.members, l.capacity, l.bytes, l.rate);
     }
-    buf_printf(out, "],\"stream_offset\":\"%" PRIu64 "\"", mark_feed_offset(server->feed));
+    buf_printf(out, "],\"stream_offset\":\"%" PRIu64 "\"", server->stream_offset);
     append_load(mark_store_load(server->store), out);
 }
 

@@ -18,6 +18,7 @@
 
 struct wiring {
     struct spamfilter server;
+    struct mark_feed *feed; /* NULL: no stream */
     struct loop_notify *notify;
     struct event *tick;
 };
@@ -35,7 +36,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     struct wiring *w = arg;
     (void)fd, (void)what;
     mark_store_tick(w->server.store, clock_monotonic());
-    mark_feed_tick(w->server.feed);
+    mark_feed_tick(w->feed);
     const char *failure = mark_store_failure(w->server.store);
     if (failure)
         daemon_set_notice(w->server.daemon, "storage", NOTICE_ALARM, DAEMON_REPAIR_DISK, failure);
@@ -129,7 +130,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     register_stats(&w->server);
     w->server.guard = disk_guard_new(&(struct disk_guard_config){
         .daemon = d, .dir = options_string(o, "data_dir"), .what = "updates of marks"});
-    if (options_text(o, "stream") && !(w->server.feed = mark_feed_new(&w->server, error)))
+    if (options_text(o, "stream") && !(w->feed = mark_feed_new(&w->server, error)))
         return EX_CONFIG;
     usec_t every = options_int(o, "sync_every") * USEC_PER_MSEC, tick = every < TICK_MAX ? every : TICK_MAX;
     w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
@@ -148,9 +149,9 @@ static void stop(void *ctx)
         return;
     if (w->tick)
         event_free(w->tick);
-    mark_feed_stop(w->server.feed);
+    mark_feed_stop(w->feed);
     mark_store_close(&w->server.store);
-    mark_feed_free(&w->server.feed);
+    mark_feed_free(&w->feed);
     disk_guard_free(&w->server.guard);
     loop_notify_free(&w->notify);
     url_form_free(&w->server.form);

@@ -24,7 +24,7 @@ struct mark_feed {
     struct buf collected; /* updates of the lines from the change's cursor to the stream's cursor */
     char tag[STREAM_ID_TEXT + STREAM_OPENING_TEXT]; /* of the change */
     enum { IDLE, STORING, REFUSED } state;
-    uint64_t stored, end; /* offsets: the stored cursor, the stream's end */
+    uint64_t end; /* of the stream */
     struct watermark watermark;
     struct stats_counter *lines, *bad;
 };
@@ -71,7 +71,7 @@ static void store_collected(struct mark_feed *f)
 {
     const struct stream_cursor *at = stream_client_cursor(f->stream);
     struct buf used = f->change.lines;
-    if (f->state != IDLE || at->offset == f->stored)
+    if (f->state != IDLE || at->offset == f->server->stream_offset)
         return;
     buf_clear(&used);
     f->change.lines = f->collected;
@@ -98,7 +98,7 @@ static void on_done(struct mark_change *change, enum journal_result r)
         disk_guard_note_full(f->server->guard);
     if (r != JOURNAL_OK)
         return;
-    f->stored = change->cursor.offset;
+    f->server->stream_offset = change->cursor.offset;
     stream_client_resume(f->stream);
     store_collected(f);
 }
@@ -142,7 +142,7 @@ static void on_statement(const struct stream_statement *s, void *arg)
 static void on_response_end(void *arg)
 {
     struct mark_feed *f = arg;
-    watermark_until(&f->watermark, f->stored);
+    watermark_until(&f->watermark, f->server->stream_offset);
     watermark_forget(&f->watermark);
 }
 
@@ -158,13 +158,14 @@ static void on_change(void *arg)
 static double lag_bytes(void *ctx)
 {
     const struct mark_feed *f = ctx;
-    return f->end > f->stored ? (double)(f->end - f->stored) : 0;
+    return f->end > f->server->stream_offset ? (double)(f->end - f->server->stream_offset) : 0;
 }
 
 static double lag_seconds(void *ctx)
 {
     struct mark_feed *f = ctx;
-    usec_t until = watermark_until(&f->watermark, f->stored), now = daemon_trusted_time(f->server->daemon);
+    usec_t until = watermark_until(&f->watermark, f->server->stream_offset),
+           now = daemon_trusted_time(f->server->daemon);
     return until == 0 ? -1 : now > until ? (double)(now - until) / USEC_PER_SEC : 0;
 }
 
@@ -209,7 +210,7 @@ struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
     f->fields = json_fields_new(paths, sizeof paths / sizeof *paths);
     register_stats(f);
     struct stream_cursor from = cursor_of(f);
-    f->stored = from.offset;
+    f->server->stream_offset = from.offset;
     f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(d),
         .pubsub = pubsub,
         .stream = stream,
@@ -227,11 +228,6 @@ struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
         .on_change = on_change,
         .arg = f});
     return f;
-}
-
-uint64_t mark_feed_offset(const struct mark_feed *f)
-{
-    return f ? f->stored : 0;
 }
 
 void mark_feed_stop(struct mark_feed *f)

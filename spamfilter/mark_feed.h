@@ -22,8 +22,6 @@ struct mark_feed;
 
 /* Follows the stream of the daemon's settings. Returns NULL with the error if the token of pubsub cannot be read. */
 struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error);
-/* The offset up to which the stream's updates are made. `f` may be NULL. */
-uint64_t mark_feed_offset(const struct mark_feed *f);
 /* Calls no function of the store any more. */
 void mark_feed_stop(struct mark_feed *f);
 /* Call mark_feed_free after mark_store_close, because the store may have the feed's change. *f may be NULL. */

@@ -7,12 +7,10 @@
 #include "daemon/disk_guard.h"
 #include "spamfilter/mark_store.h"
 
-struct mark_feed;
-
 struct spamfilter {
     struct daemon *daemon;
     struct mark_store *store;
-    struct mark_feed *feed; /* NULL: no stream */
+    uint64_t stream_offset; /* the updates of the stream before this offset are made */
     struct marks_config marks;
     struct disk_guard *guard;
     bool is_shadow;              /* no answer says `marked`; matches are logged and counted */
