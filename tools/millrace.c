@@ -54,8 +54,8 @@ static const struct tool {
 #define TOOLS (sizeof tools / sizeof *tools)
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
-    "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "compactor", "api",
-    "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
+    "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "scraper", "compactor",
+    "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
 /* The guides that `millrace help TOPIC` prints. A topic must not have the name of a subcommand or a program. */
@@ -75,6 +75,7 @@ static const struct topic {
     {"archive", "docs/guide/archive.md", "files and generations of the archive"},
     {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
+    {"metrics", "docs/guide/metrics.md", "scrape metrics into a stream"},
     {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},

@@ -18,6 +18,7 @@
 #define PORT_NATS_TO_PUBSUB 8086 /* as PORT_QUEUE_TO_PUBSUB */
 #define PORT_SPAMFILTER 8087
 #define PORT_API 8088
+#define PORT_SCRAPER 8091
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of
  * PREFIX_url contains WHY. */

@@ -81,7 +81,8 @@ static bool read_name(struct exposition *e, bool is_metric, struct bytes *name)
 {
     *name = bytes_of(e->at, name_length(e->at, e->line_end, is_metric));
     e->at += name->len;
-    return name->len > 0 || bad(e, e->at, is_metric ? "expected the name of a metric" : "expected the name of a label");
+    return name->len > 0 ||
+           bad(e, e->at, is_metric ? "expected the name of a metric" : "expected the name of a label");
 }
 
 /* Reads the text after an opening quote. A backslash before another character than \, " and n is part of the text. */
@@ -220,7 +221,8 @@ static bool read_exemplar(struct exposition *e)
         return false;
     if (!take(e, '{'))
         return bad(e, e->at, "expected the labels of an exemplar");
-    if (!read_labels(e) || !read_gap(e) || !read_number(e, "expected the value of an exemplar", &text, &value))
+    if (!read_labels(e) || !read_gap(e) ||
+        !read_number(e, "expected the value of an exemplar", &text, &value))
         return false;
     if (e->at < e->line_end && (!read_gap(e) || !read_time(e, &time)))
         return false;
@@ -286,8 +288,8 @@ static bool read_sample(struct exposition *e)
 
 static bool is_type(struct bytes t)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram", "summary", "untyped", "unknown", "info",
-        "stateset", "gaugehistogram"};
+    static const char *const types[] = {"counter", "gauge", "histogram", "summary", "untyped", "unknown",
+        "info", "stateset", "gaugehistogram"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (bytes_equal_str(t, types[i]))
             return true;
@@ -337,7 +339,8 @@ static bool next_line(struct exposition *e)
     e->line_end = memchr(e->at, '\n', (size_t)(e->end - e->at));
     if (!e->line_end) {
         e->line_end = e->end;
-        if (e->format == EXPOSITION_TEXT || !bytes_equal_str(bytes_of(e->at, (size_t)(e->end - e->at)), "# EOF"))
+        if (e->format == EXPOSITION_TEXT ||
+            !bytes_equal_str(bytes_of(e->at, (size_t)(e->end - e->at)), "# EOF"))
             return bad(e, e->end, "the page ends inside a line");
     }
     e->text.len = 0;

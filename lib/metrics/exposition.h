@@ -29,7 +29,8 @@ struct exposition_label {
 
 struct exposition_sample {
     struct bytes name;
-    const struct exposition_label *labels; /* in the order of the page; names may repeat, values may be empty */
+    const struct exposition_label
+        *labels; /* in the order of the page; names may repeat, values may be empty */
     size_t n_labels;
     struct bytes value_text;
     double value;

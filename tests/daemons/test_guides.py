@@ -158,6 +158,13 @@ class Guides(harness.MillraceTest):
             ("printf '{\"op\"", "{raw} && poll 'curl localhost:8087/check?url=spam.example | grep true'"),
         ], skipped=("[spamfilter]",))
 
+    def test_metrics(self):
+        self.walk("metrics.md", STREAMS, treat=[
+            ("millrace scraper --files=targets.json --interval", "serve {}"),
+            ("curl -N 'http://127.0.0.1:8081/sub?stream=metrics", "until_ 'grep -q __name__ /tmp/follow.out' {} > /dev/null"),
+            ("millrace scraper --files=targets.json --shard", "serve {}"),
+        ], skipped=('{"t":1732977600.125',))
+
     def test_protocol(self):
         self.walk("protocol.md", guide.pipeline(), skipped=('{"state":', '{"type":', "queue=clicks", '{"status":', '{"l":"a"}', "1332633600.250000"))
 

@@ -641,7 +641,9 @@ struct http_client *http_client_new(const struct http_client_config *config)
     TAILQ_INIT(&c->dead);
     c->start_event = event_new(c->base, -1, 0, on_start, c);
     c->read_buffer = mem_alloc(c->read_size);
-    if (address.is_unix)
+    if (config->host)
+        buf_printf(&c->host_lines, "Host: %s\r\n", config->host);
+    else if (address.is_unix)
         buf_append_str(&c->host_lines, "Host: localhost\r\n");
     else
         buf_printf(&c->host_lines, strchr(address.host, ':') ? "Host: [%s]:%d\r\n" : "Host: %s:%d\r\n",

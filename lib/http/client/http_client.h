@@ -45,7 +45,8 @@ const char *http_reply_header(const struct http_reply_view *r, const char *name)
 
 struct http_client_config {
     struct event_base *base;
-    const char *url; /* url_address; copied */
+    const char *url;  /* url_address; copied */
+    const char *host; /* value of the Host header if it is not that of `url`; copied; NULL: none */
     int max_connections;
     size_t read_size;                              /* longest piece of a streamed reply; 0: 512 KiB */
     size_t max_reply;                              /* limit on a collected body (bytes); 0: 64 MiB */

@@ -20,7 +20,8 @@ static void describe(enum exposition_format format, struct bytes page, struct bu
             buf_printf(out, "%s%.*s=", i == 0 ? "{" : "|", (int)s->labels[i].name.len, s->labels[i].name.ptr);
             buf_append_bytes(out, s->labels[i].value);
         }
-        buf_printf(out, "%s %.*s=%g", s->n_labels > 0 ? "}" : "", (int)s->value_text.len, s->value_text.ptr, s->value);
+        buf_printf(out, "%s %.*s=%g", s->n_labels > 0 ? "}" : "", (int)s->value_text.len, s->value_text.ptr,
+            s->value);
         if (s->has_time)
             buf_printf(out, " @%lld", (long long)s->time);
         buf_append_char(out, '\n');
@@ -36,7 +37,8 @@ static void check(enum exposition_format format, struct bytes page, const char *
     struct buf out = {0};
     describe(format, page, &out);
     if (!bytes_equal_str(buf_bytes(&out), expected))
-        fail_msg("%.*s\nis read as\n%.*s\ninstead of\n%s", (int)page.len, page.ptr, (int)out.len, out.ptr ? out.ptr : "", expected);
+        fail_msg("%.*s\nis read as\n%.*s\ninstead of\n%s", (int)page.len, page.ptr, (int)out.len,
+            out.ptr ? out.ptr : "", expected);
     buf_free(&out);
 }
 #define TEXT(page, expected) check(EXPOSITION_TEXT, BYTES_LITERAL(page), expected)
@@ -48,7 +50,8 @@ static void text_pages(void **state)
     TEXT("", "");
     TEXT("\n\n", "");
     TEXT("# any comment\n#\n#TYPE\n# HELP a what a is\n# TYPE a counter\na 1\n", "a 1=1\n");
-    TEXT("a:b_1{x=\"1\",y=\"two words\",} 2.5 1395066363000\n", "a:b_1{x=1|y=two words} 2.5=2.5 @1395066363000\n");
+    TEXT("a:b_1{x=\"1\",y=\"two words\",} 2.5 1395066363000\n",
+        "a:b_1{x=1|y=two words} 2.5=2.5 @1395066363000\n");
     TEXT(" a { x = \"\" } 1 -3 \na\t2\t\n", "a{x=} 1=1 @-3\na 2=2\n");
     TEXT("a{x=\"C:\\\\DIR\\\\F\\n\\\"q\\\" \\d\"} 1\n", "a{x=C:\\DIR\\F\n\"q\" \\d} 1=1\n");
     TEXT("a{}1\n", "a 1=1\n");
@@ -59,7 +62,8 @@ static void text_pages(void **state)
 static void numbers(void **state)
 {
     (void)state;
-    TEXT("a +5\na -.5e-3\na 5.\na 1e5\na 1E+05\n", "a +5=5\na -.5e-3=-0.0005\na 5.=5\na 1e5=100000\na 1E+05=100000\n");
+    TEXT("a +5\na -.5e-3\na 5.\na 1e5\na 1E+05\n",
+        "a +5=5\na -.5e-3=-0.0005\na 5.=5\na 1e5=100000\na 1E+05=100000\n");
     TEXT("a +Inf\na -inf\na Infinity\na NaN\n", "a +Inf=inf\na -inf=-inf\na Infinity=inf\na NaN=nan\n");
     TEXT("a 12345678901234567890\na 1e-999\n", "a 12345678901234567890=1.23457e+19\na 1e-999=0\n");
     TEXT("a 1e999\n", "line 1, column 3: the number is out of range");
@@ -99,11 +103,15 @@ static void openmetrics_pages(void **state)
     (void)state;
     OPEN("# EOF\n", "");
     OPEN("# EOF", "");
-    OPEN("# TYPE a counter\n# UNIT a_seconds seconds\n# HELP a text\n# HELP b\na_total 1\na_created 2.5\n# EOF\n", "a_total 1=1\na_created 2.5=2.5\n");
+    OPEN("# TYPE a counter\n# UNIT a_seconds seconds\n# HELP a text\n# HELP b\na_total 1\na_created 2.5\n# "
+         "EOF\n",
+        "a_total 1=1\na_created 2.5=2.5\n");
     OPEN("a{x=\"1\"} 2 1520879607.789\n# EOF\n", "a{x=1} 2=2 @1520879607789\n");
-    OPEN("a_bucket{le=\"10\"} 17 # {trace_id=\"KOO\"} 9.8 1520879607.789\n# EOF\n", "a_bucket{le=10} 17=17\n");
+    OPEN(
+        "a_bucket{le=\"10\"} 17 # {trace_id=\"KOO\"} 9.8 1520879607.789\n# EOF\n", "a_bucket{le=10} 17=17\n");
     OPEN("a_bucket{le=\"10\"} 17 3 # {} 9.8\n# EOF\n", "a_bucket{le=10} 17=17 @3000\n");
-    OPEN("# TYPE a stateset\n# TYPE b info\n# TYPE c gaugehistogram\nb_info{v=\"1\"} 1\n# EOF\n", "b_info{v=1} 1=1\n");
+    OPEN("# TYPE a stateset\n# TYPE b info\n# TYPE c gaugehistogram\nb_info{v=\"1\"} 1\n# EOF\n",
+        "b_info{v=1} 1=1\n");
 }
 
 static void openmetrics_errors(void **state)
@@ -132,9 +140,11 @@ static void content_types(void **state)
     enum exposition_format f;
     assert_true(exposition_format_of("text/plain; version=0.0.4; charset=utf-8", &f) && f == EXPOSITION_TEXT);
     assert_true(exposition_format_of("Text/Plain", &f) && f == EXPOSITION_TEXT);
-    assert_true(exposition_format_of("application/openmetrics-text;version=1.0.0", &f) && f == EXPOSITION_OPENMETRICS);
+    assert_true(exposition_format_of("application/openmetrics-text;version=1.0.0", &f) &&
+                f == EXPOSITION_OPENMETRICS);
     assert_false(exposition_format_of("", &f));
-    assert_false(exposition_format_of("application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily", &f));
+    assert_false(
+        exposition_format_of("application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily", &f));
     assert_false(exposition_format_of("text/html", &f));
 }
 

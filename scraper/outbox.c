@@ -1,0 +1,269 @@
+#include "scraper/outbox.h"
+
+#include "base/backoff.h"
+#include "base/log.h"
+#include "base/random_id.h"
+#include "http/client/http_pool.h"
+#include "stream/publisher.h"
+
+#include <assert.h>
+#include <event2/event.h>
+#include <stdlib.h>
+
+struct item {
+    struct item *next;
+    uint64_t slot; /* microseconds */
+    uint64_t n_lines;
+    struct buf lines;
+};
+
+struct outbox {
+    struct outbox_config config;
+    struct publisher *publisher;
+    struct event *timer;
+    struct backoff backoff;
+    char opening[RANDOM_ID_SIZE]; /* stored with each mark: shows whether this process has moved it */
+    bool is_busy, is_known;       /* a request is in progress; `mark` is pubsub's */
+    uint64_t mark, next;          /* marks A and B; B is of the batch */
+    uint64_t floor;               /* the highest mark that another process has set */
+    struct item *first, *last, *batch_last; /* batch_last NULL: no batch */
+    size_t n, bytes;
+    size_t singles; /* after a refusal: scrapes to publish one by one */
+    struct buf body;
+    struct stats_counter *stored, *lines, *dropped, *dropped_late, *refused;
+};
+
+static void drop_first(struct outbox *o)
+{
+    struct item *i = o->first;
+    o->first = i->next;
+    o->last = o->first ? o->last : NULL;
+    o->bytes -= i->lines.len;
+    o->n--;
+    buf_free(&i->lines);
+    free(i);
+}
+
+/* Drops the oldest scrape behind the batch. */
+static void drop_oldest(struct outbox *o)
+{
+    struct item *before = o->batch_last, *i = before ? before->next : o->first;
+    if (!i)
+        return;
+    stats_add(o->dropped, 1);
+    if (!before) {
+        drop_first(o);
+        return;
+    }
+    before->next = i->next;
+    o->last = i->next ? o->last : before;
+    o->bytes -= i->lines.len;
+    o->n--;
+    buf_free(&i->lines);
+    free(i);
+}
+
+static void make_batch(struct outbox *o)
+{
+    o->next = o->mark + 1;
+    buf_clear(&o->body);
+    for (struct item *i = o->first; i; i = i->next) {
+        if (o->batch_last && (o->singles > 0 || o->body.len + i->lines.len > o->config.publish_max))
+            break;
+        buf_append_bytes(&o->body, buf_bytes(&i->lines));
+        o->next = i->slot > o->next ? i->slot : o->next;
+        o->batch_last = i;
+    }
+}
+
+static void end_batch(struct outbox *o, bool is_stored)
+{
+    bool is_last;
+    do {
+        is_last = o->first == o->batch_last;
+        stats_add(is_stored ? o->stored : o->refused, 1);
+        stats_add(o->lines, is_stored ? o->first->n_lines : 0);
+        o->singles -= o->singles > 0;
+        drop_first(o);
+    } while (!is_last);
+    o->batch_last = NULL;
+    o->mark = is_stored ? o->next : o->mark;
+}
+
+/* Continues at pubsub's mark. Drops scrapes that the stream may have, unless the mark is that of an older copy. */
+static void adopt(struct outbox *o, uint64_t mark)
+{
+    struct item *kept = NULL, *kept_last = NULL, *next;
+    if (o->mark > 0 && mark != o->mark)
+        log_warn("pubsub has another mark", LOG_S("producer", o->config.producer), LOG_U("mark", mark),
+            LOG_U("expected", o->mark));
+    for (struct item *i = o->first; i && mark > o->mark; i = next) {
+        next = i->next;
+        if (i->slot <= mark) {
+            o->first = i;
+            drop_first(o);
+            stats_add(o->dropped_late, 1);
+            continue;
+        }
+        *(kept_last ? &kept_last->next : &kept) = i;
+        kept_last = i;
+        i->next = NULL;
+    }
+    if (mark > o->mark) {
+        o->first = kept;
+        o->last = kept_last;
+        o->floor = mark;
+    }
+    o->mark = mark;
+    o->is_known = true;
+    o->batch_last = NULL;
+}
+
+static void wait(struct outbox *o, usec_t time)
+{
+    event_add(o->timer, &(struct timeval){time / USEC_PER_SEC, time % USEC_PER_SEC});
+}
+
+/* Starts the next request, unless one is in progress or waits. */
+static void work(struct outbox *o)
+{
+    if (o->is_busy || evtimer_pending(o->timer, NULL) || (o->is_known && !o->first))
+        return;
+    o->is_busy = true;
+    if (!o->is_known) {
+        publisher_ask(o->publisher, o->config.producer);
+        return;
+    }
+    if (!o->batch_last)
+        make_batch(o);
+    publisher_send(o->publisher, &(struct publisher_run){.producer = o->config.producer,
+                                     .mark = o->mark,
+                                     .next = o->next,
+                                     .lines = buf_bytes(&o->body),
+                                     .opening = o->opening});
+}
+
+/* A duplicate is this process's own if the mark is its own. Only then is the batch stored. */
+static void see_mark(struct outbox *o, const struct publisher_outcome *outcome)
+{
+    if (o->batch_last && outcome->mark == o->next && bytes_equal_str(outcome->opening, o->opening)) {
+        o->is_known = true;
+        end_batch(o, true);
+    } else {
+        adopt(o, outcome->mark);
+    }
+}
+
+static void on_outcome(const struct publisher_outcome *outcome, void *arg)
+{
+    struct outbox *o = arg;
+    const char *trouble = NULL;
+    o->is_busy = false;
+    if (outcome->result == PUBLISHER_ASKED) {
+        see_mark(o, outcome);
+    } else if (outcome->is_duplicate || outcome->result == PUBLISHER_CONFLICT) {
+        o->is_known = false;
+    } else if (outcome->result == PUBLISHER_STORED) {
+        end_batch(o, true);
+    } else if (outcome->result == PUBLISHER_REFUSED && o->batch_last != o->first) {
+        for (struct item *i = o->first; i; i = i == o->batch_last ? NULL : i->next)
+            o->singles++;
+        o->batch_last = NULL;
+    } else if (outcome->result == PUBLISHER_REFUSED) {
+        log_error("pubsub refuses a scrape", LOG_S("error", outcome->why));
+        end_batch(o, false);
+    } else {
+        trouble = outcome->why;
+        wait(o, outcome->wait > 0 ? outcome->wait : backoff_failed(&o->backoff));
+    }
+    if (!trouble)
+        backoff_succeeded(&o->backoff);
+    work(o);
+    o->config.on_change(trouble, o->config.arg);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    work(arg);
+}
+
+void outbox_add(struct outbox *o, int64_t slot, struct buf *lines, uint64_t n_lines)
+{
+    uint64_t time = slot > 0 ? (uint64_t)slot * 1000 : 0;
+    if (time <= o->floor) {
+        stats_add(o->dropped_late, 1);
+        buf_free(lines);
+        return;
+    }
+    struct item *i = mem_alloc(sizeof *i);
+    *i = (struct item){NULL, time, n_lines, *lines};
+    *lines = (struct buf){0};
+    *(o->last ? &o->last->next : &o->first) = i;
+    o->last = i;
+    o->n++;
+    o->bytes += i->lines.len;
+    while (o->bytes > o->config.max_bytes && o->last != o->batch_last)
+        drop_oldest(o);
+    work(o);
+}
+
+bool outbox_is_empty(const struct outbox *o)
+{
+    return !o->first;
+}
+
+uint64_t outbox_floor(const struct outbox *o)
+{
+    return o->floor;
+}
+
+static double read_bytes(void *ctx)
+{
+    return (double)((struct outbox *)ctx)->bytes;
+}
+
+static double read_scrapes(void *ctx)
+{
+    return (double)((struct outbox *)ctx)->n;
+}
+
+struct outbox *outbox_new(const struct outbox_config *config)
+{
+    static const struct stats_row rows[] = {
+        {"waiting_bytes", "Bytes of lines that wait for pubsub", read_bytes},
+        {"waiting_scrapes", "Scrapes that wait for pubsub", read_scrapes},
+        {0},
+    };
+    static const char dropped[] = "Scrapes that were not published";
+    struct outbox *o = mem_zalloc(sizeof *o);
+    o->config = *config;
+    random_id(o->opening);
+    backoff_init(&o->backoff, config->backoff_min, config->backoff_max, (uint64_t)clock_wall());
+    o->timer = evtimer_new(config->base, on_timer, o);
+    o->publisher = publisher_new(&(struct publisher_config){
+        .pool = config->pool, .stream = config->stream, .on_outcome = on_outcome, .arg = o});
+    stats_gauges(config->stats, rows, NULL, o);
+    o->stored = stats_counter(config->stats, "scrapes_stored_total", NULL, "Scrapes stored in the stream");
+    o->lines = stats_counter(config->stats, "lines_stored_total", NULL, "Lines stored in the stream");
+    o->dropped = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"memory\"", dropped);
+    o->dropped_late = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"mark\"", dropped);
+    o->refused = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"refused\"", dropped);
+    work(o);
+    return o;
+}
+
+void outbox_free(struct outbox **op)
+{
+    struct outbox *o = *op;
+    if (!o)
+        return;
+    stats_remove_gauges(o->config.stats, o);
+    publisher_free(&o->publisher);
+    event_free(o->timer);
+    while (o->first)
+        drop_first(o);
+    buf_free(&o->body);
+    free(o);
+    *op = NULL;
+}

@@ -1,0 +1,173 @@
+#include "scraper/scraper_settings.h"
+
+#include "config/peers.h"
+#include "scraper/target_files.h"
+
+#include "base/url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SHARDS_MAX 1000
+
+/* clang-format off */
+#define LIMIT(NAME, HELP)                                                                                    \
+    {.name = NAME, .type = OPTION_INT, .fallback = "0", .max = 1000000000, .help = HELP " (0: unlimited)"}
+
+const struct option_row scraper_settings[] = {
+    PEER_OPTIONS("pubsub", "pubsub", ""),
+    {.name = "stream", .type = OPTION_STRING, .fallback = "metrics", .help = "stream of pubsub to publish samples to"},
+    {.name = "producer", .type = OPTION_STRING,
+        .help = "producer name at pubsub, one for each scraper (default: scraper, or scraper-I-N of shard I/N)"},
+    {.name = "files", .type = OPTION_STRING, .flags = OPTION_LIST,
+        .help = "files of targets in Prometheus' file_sd form (JSON); paths with * ? [], separated by spaces"},
+    {.name = "dns", .type = OPTION_STRING, .flags = OPTION_LIST,
+        .help = "NAME:PORT, separated by spaces: each address of a name is a target"},
+    {.name = "dns_refresh", .type = OPTION_DURATION, .fallback = "30s", .min = 1000, .max = 86400 * 1000, .unit = "ms",
+        .help = "interval at which all names of hosts are resolved again"},
+    {.name = "shard", .type = OPTION_STRING, .fallback = "1/1",
+        .help = "I/N: scrape the I-th of N shares of the targets; all scrapers have the same files"},
+    {.name = "interval", .type = OPTION_DURATION, .fallback = "1m", .min = TARGET_INTERVAL_MIN, .max = TARGET_INTERVAL_MAX,
+        .unit = "ms", .help = "interval of the scrapes of a target; the label __scrape_interval__ overrides it"},
+    {.name = "timeout", .type = OPTION_DURATION, .fallback = "10s", .min = 1, .max = TARGET_INTERVAL_MAX, .unit = "ms",
+        .help = "timeout of a scrape, at most the interval; the label __scrape_timeout__ overrides it"},
+    {.name = "metrics_path", .type = OPTION_STRING, .fallback = "/metrics",
+        .help = "path of the page; the label __metrics_path__ overrides it"},
+    {.name = "job", .type = OPTION_STRING, .fallback = "scraper", .help = "label `job` of targets without one"},
+    {.name = "target_token_file", .type = OPTION_STRING,
+        .help = "file with the token that each target gets as Authorization: Bearer"},
+    {.name = "honor_labels", .type = OPTION_BOOL,
+        .help = "keep a page's label that the target has, too; otherwise the page's label becomes exported_NAME"},
+    {.name = "honor_timestamps", .type = OPTION_BOOL, .fallback = "true",
+        .help = "keep the times of samples on the page; false: every sample has the time of the scrape"},
+    {.name = "fallback_format", .type = OPTION_CHOICE, .fallback = "none", .choices = "none|text|openmetrics",
+        .help = "format of a page with an empty or unknown Content-Type; none: the scrape fails"},
+    {.name = "body_size_limit", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30, .unit = "bytes",
+        .help = "maximum bytes of a page; a longer page fails the scrape"},
+    LIMIT("sample_limit", "maximum samples of a page; with more the scrape fails"),
+    LIMIT("label_limit", "maximum labels of a sample, name and target labels included"),
+    LIMIT("label_name_length_limit", "maximum bytes of a label's name"),
+    LIMIT("label_value_length_limit", "maximum bytes of a label's value"),
+    {.name = "buffer_bytes", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
+        .help = "memory for pages in progress, and again for lines that wait for pubsub; then the oldest scrape is dropped"},
+    {.name = "publish_max", .type = OPTION_SIZE, .fallback = "8M", .min = 64 << 10, .max = INT64_C(1) << 30, .unit = "bytes",
+        .help = "maximum bytes of a publish, at most max_body of pubsub; a page's lines take at most two fifths"},
+    {.name = "publish_timeout", .type = OPTION_DURATION, .fallback = "5s", .min = 10, .max = 600000, .unit = "ms",
+        .help = "timeout of a publish"},
+    {.name = "backoff_min", .type = OPTION_DURATION, .fallback = "50ms", .min = 1, .max = 600000, .unit = "ms",
+        .help = "wait after the first failed publish"},
+    {.name = "backoff_max", .type = OPTION_DURATION, .fallback = "2s", .min = 1, .max = 600000, .unit = "ms",
+        .help = "longest wait after failed publishes"},
+    {.name = NULL},
+};
+/* clang-format on */
+
+/* Reads "I/N". */
+static bool read_shard(const char *text, uint64_t *shard, uint64_t *n_shards)
+{
+    const char *slash = strchr(text, '/');
+    return slash && bytes_to_u64(bytes_of(text, (size_t)(slash - text)), shard) &&
+           bytes_to_u64(bytes_str(slash + 1), n_shards) && *shard >= 1 && *shard <= *n_shards &&
+           *n_shards <= SHARDS_MAX;
+}
+
+void scraper_read_shard(const struct options *o, unsigned *shard, unsigned *n_shards)
+{
+    uint64_t i = 1, n = 1;
+    read_shard(options_string(o, "shard"), &i, &n);
+    *shard = (unsigned)i;
+    *n_shards = (unsigned)n;
+}
+
+bool scraper_read_name(struct bytes word, char host[256], int *port)
+{
+    struct url_address address;
+    char *text = bytes_dup(word);
+    bool is_name = url_address_parse(text, 0, &address) == 0 && !address.is_unix && address.port > 0 && !strchr(text, '/');
+    free(text);
+    memcpy(host, address.host, is_name ? sizeof address.host : 0);
+    *port = is_name ? address.port : 0;
+    return is_name;
+}
+
+static int set_producer(struct options *o, struct error *error)
+{
+    unsigned shard, n_shards;
+    char name[NAME_LEN_MAX] = "scraper";
+    scraper_read_shard(o, &shard, &n_shards);
+    if (n_shards > 1)
+        snprintf(name, sizeof name, "scraper-%u-%u", shard, n_shards);
+    struct bytes text = bytes_str(name);
+    if (options_inherit(o, "producer", options_keep(o, text), "shard", error) != 0)
+        return -1;
+    return options_check_name(o, "producer", error);
+}
+
+static int check_files(struct options *o, struct error *error)
+{
+    struct target_defaults defaults = scraper_defaults(o);
+    struct target_files *files = target_files_new(options_text(o, "files"), &defaults);
+    target_files_look(files);
+    const char *why = target_files_error(files);
+    int r = why ? options_refuse(o, "files", error, "%s", why) : 0;
+    target_files_free(&files);
+    return r;
+}
+
+static int check_names(struct options *o, struct error *error)
+{
+    const char *rest = options_text(o, "dns");
+    struct bytes word;
+    char host[256];
+    int port;
+    while (bytes_next_word(&rest, " ,", &word))
+        if (!scraper_read_name(word, host, &port))
+            return options_refuse(o, "dns", error, "\"%.*s\" is not NAME:PORT", (int)word.len, word.ptr);
+    return 0;
+}
+
+int scraper_check_settings(struct options *o, struct error *error)
+{
+    uint64_t shard, n_shards;
+    if (options_check_name(o, "stream", error) != 0 || peer_check(o, "pubsub", error) != 0)
+        return -1;
+    if (!read_shard(options_string(o, "shard"), &shard, &n_shards))
+        return options_refuse(o, "shard", error, "must be I/N, such as 2/3, with N at most %d", SHARDS_MAX);
+    if (set_producer(o, error) != 0)
+        return -1;
+    if (options_int(o, "backoff_min") > options_int(o, "backoff_max"))
+        return options_refuse(o, "backoff_min", error, "exceeds backoff_max");
+    if (options_string(o, "metrics_path")[0] != '/')
+        return options_refuse(o, "metrics_path", error, "does not begin with /");
+    if (!options_text(o, "files") && !options_text(o, "dns"))
+        return options_refuse(o, "files", error, "required: files of targets, or dns");
+    if (check_names(o, error) != 0)
+        return -1;
+    return options_check_only(o) ? check_files(o, error) : 0;
+}
+
+struct target_defaults scraper_defaults(const struct options *o)
+{
+    return (struct target_defaults){.job = options_string(o, "job"),
+        .path = options_string(o, "metrics_path"),
+        .interval = options_int(o, "interval"),
+        .timeout = options_int(o, "timeout")};
+}
+
+void scraper_configure(const struct options *o, struct scrape_loop_config *config)
+{
+    const char *fallback = options_string(o, "fallback_format");
+    config->rules = (struct scrape_rules){
+        .sample_limit = (uint64_t)options_int(o, "sample_limit"),
+        .label_limit = (uint64_t)options_int(o, "label_limit"),
+        .label_name_limit = (uint64_t)options_int(o, "label_name_length_limit"),
+        .label_value_limit = (uint64_t)options_int(o, "label_value_length_limit"),
+        .max_lines = (size_t)options_int(o, "publish_max") / 5 * 2,
+        .honor_labels = options_bool(o, "honor_labels"),
+        .honor_timestamps = options_bool(o, "honor_timestamps"),
+    };
+    config->body_max = (size_t)options_int(o, "body_size_limit");
+    config->pages_max = (size_t)options_int(o, "buffer_bytes");
+    config->has_fallback = strcmp(fallback, "none") != 0;
+    config->fallback = strcmp(fallback, "openmetrics") == 0 ? EXPOSITION_OPENMETRICS : EXPOSITION_TEXT;
+}

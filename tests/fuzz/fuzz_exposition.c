@@ -1,0 +1,53 @@
+/* Any bytes as a page of metrics: each sample's texts are inside the page or unescaped, and each error names a place. The first byte
+ * chooses the format. What is read becomes lines of JSON. */
+#include "json/json_fields.h"
+#include "metrics/exposition.h"
+#include "scraper/scrape.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_lines(struct bytes lines)
+{
+    while (lines.len > 0) {
+        const char *lf = memchr(lines.ptr, '\n', lines.len);
+        size_t n = lf ? (size_t)(lf - lines.ptr) : 0;
+        struct json_doc *d = json_doc_parse(bytes_of(lines.ptr, n));
+        if (!d || json_doc_text(d, "/labels/__name__").len == 0 || json_doc_at(d, "/v").type == JSON_MISSING)
+            abort();
+        json_doc_free(&d);
+        lines = bytes_of(lf + 1, lines.len - n - 1);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct exposition e;
+    struct error error;
+    struct exposition_label own = {BYTES_LITERAL("instance"), BYTES_LITERAL("a:1")};
+    struct target_labels labels = {&own, 1};
+    struct scrape s = {.slot = 1000};
+    struct scrape_rules rules = {.max_lines = 1 << 20, .honor_timestamps = true};
+    struct known_series known = {0};
+    enum exposition_result r;
+    if (size == 0)
+        return 0;
+    enum exposition_format format = data[0] & 1 ? EXPOSITION_OPENMETRICS : EXPOSITION_TEXT;
+    rules.honor_labels = data[0] & 2;
+    struct bytes page = bytes_of(data + 1, size - 1);
+    exposition_init(&e, format, page);
+    while ((r = exposition_next(&e)) == EXPOSITION_SAMPLE)
+        for (size_t i = 0; i < e.sample.n_labels; i++)
+            if (!exposition_is_label_name(e.sample.labels[i].name) || !bytes_is_utf8(e.sample.labels[i].value))
+                abort();
+    if (r == EXPOSITION_BAD && strncmp(e.error.text, "line ", 5) != 0)
+        abort();
+    exposition_free(&e);
+    if (scrape_read(&s, format, page, &rules, &labels, &error) == 0 && r == EXPOSITION_BAD)
+        abort();
+    scrape_end(&s, &labels, &known);
+    scrape_vanish(&s, &known);
+    check_lines(buf_bytes(&s.out));
+    scrape_free(&s);
+    return 0;
+}

@@ -1,0 +1,186 @@
+/* scrape: pages become lines; labels that conflict, limits, duplicates, and the markers of series that vanish. */
+#include "support/cm.h"
+
+#include "scraper/scrape.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct exposition_label own[] = {
+    {BYTES_LITERAL("instance"), BYTES_LITERAL("a:1")}, {BYTES_LITERAL("job"), BYTES_LITERAL("j")}};
+static const struct target_labels target = {own, 2};
+static const struct scrape_rules plain = {.max_lines = 1 << 20, .honor_timestamps = true};
+#define OWN_LABELS "\"instance\":\"a:1\",\"job\":\"j\""
+#define LINE(t, labels, v) "{\"t\":" t ",\"labels\":{" labels "},\"v\":" v "}\n"
+#define UP(v, n)                                                                                             \
+    LINE("1.500", "\"__name__\":\"up\"," OWN_LABELS, v)                                                      \
+    LINE("1.500", "\"__name__\":\"scrape_duration_seconds\"," OWN_LABELS, "0.250000")                        \
+    LINE("1.500", "\"__name__\":\"scrape_samples_scraped\"," OWN_LABELS, n)
+
+/* Scrapes a page (NULL: none) and compares the lines. Returns the counts, without lines. */
+static struct scrape check(const char *page, const struct scrape_rules *rules, struct known_series *known, const char *expected)
+{
+    struct scrape s = {.slot = 1500, .seconds = 0.25};
+    struct error error = {0};
+    if (page)
+        scrape_read(&s, EXPOSITION_TEXT, bytes_str(page), rules, &target, &error);
+    scrape_end(&s, &target, known);
+    if (!bytes_equal_str(buf_bytes(&s.out), expected))
+        fail_msg("%s\nbecomes\n%.*s\ninstead of\n%s\n%s", page ? page : "(none)", (int)s.out.len, s.out.ptr, expected, error.text);
+    scrape_free(&s);
+    return s;
+}
+
+static void check_once(const char *page, const struct scrape_rules *rules, const char *expected)
+{
+    struct known_series known = {0};
+    check(page, rules, &known, expected);
+    known_series_free(&known);
+}
+
+static void check_refused(const char *page, const struct scrape_rules *rules, const char *why)
+{
+    struct scrape s = {.slot = 1500};
+    struct error error = {0};
+    assert_int_equal(scrape_read(&s, EXPOSITION_TEXT, bytes_str(page), rules, &target, &error), -1);
+    assert_string_equal(error.text, why);
+    assert_int_equal(s.out.len, 0);
+    assert_int_equal(s.samples, 0);
+    scrape_free(&s);
+}
+
+static void lines(void **state)
+{
+    (void)state;
+    check_once("a{z=\"1\",b=\"\",A=\"q\\\"\"} 3\n", &plain,
+        LINE("1.500", "\"A\":\"q\\\"\",\"__name__\":\"a\"," OWN_LABELS ",\"z\":\"1\"", "3") UP("1", "1"));
+    check_once("a 1 -2500\nb +Inf\nc -Inf\nd NaN\ne +5\nf 5.\ng 007\nh 1.0\ni 1e5\nj 12345678901234567890\n", &plain,
+        LINE("-2.500", "\"__name__\":\"a\"," OWN_LABELS, "1") LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "\"+Inf\"")
+            LINE("1.500", "\"__name__\":\"c\"," OWN_LABELS, "\"-Inf\"") LINE("1.500", "\"__name__\":\"d\"," OWN_LABELS, "\"NaN\"")
+                LINE("1.500", "\"__name__\":\"e\"," OWN_LABELS, "5") LINE("1.500", "\"__name__\":\"f\"," OWN_LABELS, "5")
+                    LINE("1.500", "\"__name__\":\"g\"," OWN_LABELS, "7") LINE("1.500", "\"__name__\":\"h\"," OWN_LABELS, "1.0")
+                        LINE("1.500", "\"__name__\":\"i\"," OWN_LABELS, "1e5")
+                            LINE("1.500", "\"__name__\":\"j\"," OWN_LABELS, "1.2345678901234567e+19") UP("1", "10"));
+    check_once("", &plain, UP("1", "0"));
+    check_once(NULL, &plain, UP("0", "0"));
+}
+
+static void conflicts_of_labels(void **state)
+{
+    (void)state;
+    struct scrape_rules honest = plain;
+    honest.honor_labels = true;
+    static const char page[] = "a{job=\"mine\",instance=\"\"} 1\n";
+    check_once(page, &plain, LINE("1.500", "\"__name__\":\"a\",\"exported_job\":\"mine\"," OWN_LABELS, "1") UP("1", "1"));
+    check_once(page, &honest, LINE("1.500", "\"__name__\":\"a\",\"job\":\"mine\"", "1") UP("1", "1"));
+    check_once("a{job=\"mine\",exported_job=\"x\"} 1\n", &plain,
+        LINE("1.500", "\"__name__\":\"a\",\"exported_exported_job\":\"mine\",\"exported_job\":\"x\"," OWN_LABELS, "1") UP("1", "1"));
+    check_refused("a{x=\"1\",x=\"2\"} 1\n", &plain, "line 1, column 1: a label occurs twice");
+    check_refused("b 1\na{__name__=\"b\"} 1\n", &plain, "line 2, column 1: a label occurs twice");
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    struct scrape_rules r = plain;
+    r.sample_limit = 2;
+    check_refused("a 1\nb 1\nc 1\n", &r, "line 3, column 1: the page has more samples than sample_limit");
+    r = plain;
+    r.label_limit = 4;
+    check_once("a{x=\"1\"} 1\n", &r, LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS ",\"x\":\"1\"", "1") UP("1", "1"));
+    check_refused("a{x=\"1\",y=\"2\"} 1\n", &r, "line 1, column 1: the sample has more labels than label_limit");
+    r = plain;
+    r.label_name_limit = 8;
+    check_refused("a{long_name=\"1\"} 1\n", &r, "line 1, column 1: the name of a label is longer than label_name_length_limit");
+    r = plain;
+    r.label_value_limit = 3;
+    check_refused("a{x=\"1234\"} 1\n", &r, "line 1, column 1: the value of a label is longer than label_value_length_limit");
+    r = plain;
+    r.max_lines = 100;
+    check_refused("a 1\nb 1\nc 1\n", &r, "line 3, column 1: the lines of the page are longer than two fifths of publish_max");
+    struct buf page = {0};
+    buf_append_str(&page, "a{x=\"");
+    for (int i = 0; i < 66000; i++)
+        buf_append_char(&page, 'x');
+    buf_append(&page, "\"} 1\n\0", 6);
+    check_refused(page.ptr, &plain, "line 1, column 1: the labels of a sample are longer than 64 KiB");
+    buf_free(&page);
+}
+
+static void vanished_series(void **state)
+{
+    (void)state;
+    struct known_series known = {0};
+    static const char a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1"), stale_a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "\"stale\""),
+                      stale_b[] = LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "\"stale\"");
+    char expected[2000];
+    check("a 1\nb 2 5\n", &plain, &known, /* b has a time of its own */
+        LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1") LINE("0.005", "\"__name__\":\"b\"," OWN_LABELS, "2") UP("1", "2"));
+    snprintf(expected, sizeof expected, "%s%s", stale_a, UP("1", "0"));
+    check("", &plain, &known, expected);
+    check("", &plain, &known, UP("1", "0"));
+    snprintf(expected, sizeof expected, "%s%s%s", a, LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "2"), UP("1", "2"));
+    check("a 1\nb 2\n", &plain, &known, expected);
+    snprintf(expected, sizeof expected, "%s%s%s", stale_a, stale_b, UP("0", "0"));
+    check("a 1\nb x\n", &plain, &known, expected); /* a bad page is taken as a whole or not at all */
+    check(NULL, &plain, &known, UP("0", "0"));
+    check("a 1\n", &plain, &known, LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1") UP("1", "1"));
+    struct scrape s = {.slot = 1500};
+    scrape_vanish(&s, &known);
+    assert_int_equal(s.lines, 4); /* of a and the scraper's own */
+    assert_int_equal(known.n, 0);
+    scrape_free(&s);
+}
+
+static void duplicates(void **state)
+{
+    (void)state;
+    struct known_series known = {0};
+    struct scrape s = check("a 1\na 2\nup{job=\"j\"} 5\nup 7\n", &plain, &known,
+        LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1")
+            LINE("1.500", "\"__name__\":\"up\",\"exported_job\":\"j\"," OWN_LABELS, "5") UP("1", "4"));
+    assert_int_equal(s.duplicates, 2);
+    known_series_free(&known);
+}
+
+/* Many series, which come and go, against counts of a model. */
+static void many_series(void **state)
+{
+    (void)state;
+    struct known_series known = {0};
+    bool was[3000] = {0};
+    srand(1);
+    for (int round = 0; round < 20; round++) {
+        struct buf page = {0};
+        uint64_t expected = 3;
+        for (size_t i = 0; i < 3000; i++) {
+            bool is = rand() % 3 > 0;
+            if (is)
+                buf_printf(&page, "m{i=\"%zu\"} %d\n", i, round);
+            expected += is || was[i];
+            was[i] = is;
+        }
+        struct scrape s = {.slot = 1500};
+        struct error error;
+        assert_int_equal(scrape_read(&s, EXPOSITION_TEXT, buf_bytes(&page), &plain, &target, &error), 0);
+        scrape_end(&s, &target, &known);
+        assert_int_equal(s.lines, expected);
+        assert_int_equal(bytes_count_lines(buf_bytes(&s.out)), expected);
+        scrape_free(&s);
+        buf_free(&page);
+    }
+    known_series_free(&known);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines),
+        cmocka_unit_test(conflicts_of_labels),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(vanished_series),
+        cmocka_unit_test(duplicates),
+        cmocka_unit_test(many_series),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
