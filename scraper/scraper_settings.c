@@ -12,7 +12,7 @@
 
 /* clang-format off */
 #define LIMIT(NAME, HELP)                                                                                    \
-    {.name = NAME, .type = OPTION_INT, .fallback = "0", .max = 1000000000, .help = HELP " (0: unlimited)"}
+    {.name = (NAME), .type = OPTION_INT, .fallback = "0", .max = 1000000000, .help = HELP " (0: unlimited)"}
 
 const struct option_row scraper_settings[] = {
     PEER_OPTIONS("pubsub", "pubsub", ""),

@@ -161,7 +161,7 @@ class Guides(harness.MillraceTest):
     def test_metrics(self):
         self.walk("metrics.md", STREAMS, treat=[
             ("millrace scraper --files=targets.json --interval", "serve {}"),
-            ("curl -N 'http://127.0.0.1:8081/sub?stream=metrics", "until_ 'grep -q __name__ /tmp/follow.out' {} > /dev/null"),
+            ("curl -N 'http://127.0.0.1:8081/sub?stream=metrics", "poll 'curl \"http://127.0.0.1:8081/sub?stream=metrics&from=earliest&follow=0\"'; until_ 'grep -q __name__ /tmp/follow.out' {} > /dev/null"),
             ("millrace scraper --files=targets.json --shard", "serve {}"),
         ], skipped=('{"t":1732977600.125',))
 

@@ -1,6 +1,6 @@
 """The scraper between targets that behave in many ways and a real pubsub; crash/test_kill_scraper.py kills both."""
-# seconds: 30
-# parts: 2
+# seconds: 60
+# parts: 3
 import collections
 import json
 import os
