@@ -23,11 +23,40 @@ static struct bytes skip(struct bytes text, size_t n)
     return bytes_of(text.ptr + n, text.len - n);
 }
 
-/* Returns the length of the part before the first of `stops`, or all of the text. */
-static size_t length_until(struct bytes text, const char *stops)
+/* Classes of bytes. */
+enum {
+    REMOVED = 1,
+    FRAGMENT = 2,
+    SLASH = 4,
+    QUERY = 8,
+    COLON = 16,
+    BRACKET = 32,
+    IN_PATH = 64,  /* escaped in a path, like controls, `%` and bytes above 0x7e */
+    IN_QUERY = 128 /* likewise in a query */
+};
+static const uint8_t classes[256] = {['\t'] = REMOVED,
+    ['\r'] = REMOVED,
+    ['\n'] = REMOVED,
+    ['"'] = IN_PATH | IN_QUERY,
+    ['#'] = FRAGMENT | IN_PATH | IN_QUERY,
+    ['\''] = IN_QUERY,
+    ['/'] = SLASH,
+    [':'] = COLON,
+    ['<'] = IN_PATH | IN_QUERY,
+    ['>'] = IN_PATH | IN_QUERY,
+    ['?'] = QUERY | IN_PATH,
+    ['\\'] = SLASH,
+    [']'] = BRACKET,
+    ['^'] = IN_PATH,
+    ['`'] = IN_PATH,
+    ['{'] = IN_PATH,
+    ['}'] = IN_PATH};
+
+/* Returns the length of the part before the first byte of a class, or all of the text. */
+static size_t length_until(struct bytes text, unsigned class)
 {
     size_t n = 0;
-    while (n < text.len && (text.ptr[n] == '\0' || !strchr(stops, text.ptr[n])))
+    while (n < text.len && !(classes[(unsigned char)text.ptr[n]] & class))
         n++;
     return n;
 }
@@ -66,8 +95,8 @@ static enum url_error append_authority(struct bytes text, struct url_form *form)
     const char *at = text.len ? memrchr(text.ptr, '@', text.len) : NULL;
     if (at)
         text = skip(text, (size_t)(at - text.ptr) + 1);
-    size_t before = text.len > 0 && text.ptr[0] == '[' ? length_until(text, "]") : 0;
-    size_t end = before + length_until(skip(text, before), ":");
+    size_t before = text.len > 0 && text.ptr[0] == '[' ? length_until(text, BRACKET) : 0;
+    size_t end = before + length_until(skip(text, before), COLON);
     if (!url_host_append(bytes_of(text.ptr, end), &form->text, &form->is_address))
         return URL_HOST;
     form->host = form->text.len;
@@ -77,7 +106,7 @@ static enum url_error append_authority(struct bytes text, struct url_form *form)
 
 /* The form of one byte after any escape: an escape of an unreserved character is the character, and hexadecimal digits
  * are uppercase. A `%` without two digits is encoded, because decoding behind it could otherwise make an escape. */
-static void append_escaped(struct bytes text, const char *encoded, struct buf *out)
+static void append_escaped(struct bytes text, unsigned encoded, struct buf *out)
 {
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
@@ -88,7 +117,7 @@ static void append_escaped(struct bytes text, const char *encoded, struct buf *o
             i += 2;
         }
         bool is_plain =
-            low >= 0 ? url_is_unreserved(c) : c > ' ' && c < 0x7f && c != '%' && !strchr(encoded, c);
+            low >= 0 ? url_is_unreserved(c) : c > ' ' && c < 0x7f && c != '%' && !(classes[c] & encoded);
         if (is_plain)
             buf_append_char(out, (char)c);
         else
@@ -117,10 +146,10 @@ static void append_path(struct bytes path, struct url_form *form)
 {
     path = skip(path, path.len > 0);
     for (bool is_last = false; !is_last;) {
-        size_t start = form->text.len, len = length_until(path, "/\\");
+        size_t start = form->text.len, len = length_until(path, SLASH);
         is_last = len == path.len;
         buf_append_char(&form->text, '/');
-        append_escaped(bytes_of(path.ptr, len), "\"#<>?^`{}", &form->text);
+        append_escaped(bytes_of(path.ptr, len), IN_PATH, &form->text);
         remove_dots(form, start, is_last);
         path = skip(path, len + !is_last);
     }
@@ -132,17 +161,17 @@ static enum url_error append_url(struct bytes text, struct url_form *form)
     enum url_error error = skip_scheme(&text);
     if (error)
         return error;
-    text.len = length_until(text, "#");
-    size_t authority = length_until(text, "/\\?");
+    text.len = length_until(text, FRAGMENT);
+    size_t authority = length_until(text, SLASH | QUERY);
     error = append_authority(bytes_of(text.ptr, authority), form);
     if (error)
         return error;
     text = skip(text, authority);
-    size_t path = length_until(text, "?");
+    size_t path = length_until(text, QUERY);
     append_path(bytes_of(text.ptr, path), form);
     if (path + 1 < text.len) {
         buf_append_char(&form->text, '?');
-        append_escaped(skip(text, path + 1), "\"#<>'", &form->text);
+        append_escaped(skip(text, path + 1), IN_QUERY, &form->text);
     }
     return URL_OK;
 }
@@ -166,7 +195,7 @@ enum url_error url_normalize(struct bytes text, struct url_form *form)
     text = trim(text);
     if (text.len == 0)
         return URL_HOST;
-    for (size_t len; (len = length_until(text, "\t\r\n")) < text.len; text = skip(text, len + 1))
+    for (size_t len; (len = length_until(text, REMOVED)) < text.len; text = skip(text, len + 1))
         buf_append(&joined, text.ptr, len);
     if (joined.ptr) {
         buf_append_bytes(&joined, text);

@@ -100,7 +100,20 @@ static bool ipv4(struct bytes name, uint32_t *out)
 
 static bool is_forbidden(char c)
 {
-    return (unsigned char)c <= ' ' || (unsigned char)c >= 0x7f || strchr("#%/:<>?@[\\]^|", c);
+    static const bool others[128] = {['#'] = true,
+        ['%'] = true,
+        ['/'] = true,
+        [':'] = true,
+        ['<'] = true,
+        ['>'] = true,
+        ['?'] = true,
+        ['@'] = true,
+        ['['] = true,
+        ['\\'] = true,
+        [']'] = true,
+        ['^'] = true,
+        ['|'] = true};
+    return (unsigned char)c <= ' ' || (unsigned char)c >= 0x7f || others[(unsigned char)c];
 }
 
 /* Replaces the name from `start` by its encoding. The standard accepts empty and long labels, and hyphens anywhere. */
