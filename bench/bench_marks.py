@@ -23,12 +23,13 @@ class Checks(measuring.Bench):
     def begin(self):
         spamfilter = self.start("spamfilter", "--data-dir", self.path("marks"))
         path = self.write("marks/load/list", "".join("site%02d.example\n" % i for i in range(0, 2 * MARKS, 2)))
-        self.body = self.write("links", "".join("https://www.site%02d.example/a/page\n" % (i * 1999) for i in range(LINES)))
+        self.body = self.write("links", "".join("https://www.site%02d.example/a/page\n" % (i * (2 * MARKS // LINES - 1)) for i in range(LINES)))
         assert spamfilter.post("/load?file=list").status == 200
         harness.wait_until(lambda: spamfilter.stats()["load"]["state"] == "done", spamfilter.stats)
         measuring.pin(spamfilter.process.pid, 0)
         bare = subprocess.Popen(harness.dies_with_us(["taskset", "-c", "0", harness.program("bare_marks"), path]),
                                 stdout=subprocess.PIPE, text=True)
+        self.bare_pid = bare.pid
         self.addCleanup(bare.wait)
         self.addCleanup(bare.kill)
         self.ports = {"bare loop": int(bare.stdout.readline()), "spamfilter": int(spamfilter.url.rsplit(":", 1)[1])}

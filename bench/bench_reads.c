@@ -43,7 +43,7 @@ static void make_target(unsigned connection, struct buf *request)
 static void make(unsigned connection, struct bytes reply, struct buf *request)
 {
     (void)reply;
-    unsigned key = target ? 0 : random_key();
+    unsigned key = target || body.len > 0 ? 0 : random_key();
     buf_clear(request);
     if (body.len > 0)
         buf_append_bytes(request, buf_bytes(&body));
