@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-import threading
+import subprocess
 import time
 
 import harness
@@ -246,6 +246,9 @@ class Publishing(ScraperTest):
         pubsub.process.send_signal(signal.SIGSTOP)
         ended = wait_until(lambda: scraper.stats()["waiting_scrapes"] > 20 and scraper.stats()["scrapes_total"], "scrapes that wait")
         scraper.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in scraper.log, "the stop to begin")
+        with self.assertRaises(subprocess.TimeoutExpired):  # it waits for pubsub
+            scraper.process.wait(2)
         pubsub.process.send_signal(signal.SIGCONT)
         self.assertEqual(scraper.process.wait(harness.PATIENCE), 0, scraper.log)
         self.assertGreaterEqual(sum(len(v) for v in self.by_target().values()), ended)
