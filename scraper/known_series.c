@@ -12,7 +12,8 @@ static uint32_t *find(const struct known_series *s, struct bytes text, uint32_t 
 {
     for (size_t i = hash;; i++) {
         uint32_t *slot = &s->slots[i & (s->n_slots - 1)];
-        if (*slot == 0 || (s->all[*slot - 1].hash == hash && bytes_equal(known_series_text(s, *slot - 1), text)))
+        if (*slot == 0 ||
+            (s->all[*slot - 1].hash == hash && bytes_equal(known_series_text(s, *slot - 1), text)))
             return slot;
     }
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define LOOK_EVERY 1                         /* seconds between two looks at the files */
+#define LOOK_EVERY 1                            /* seconds between two looks at the files */
 #define AHEAD_MAX ((uint64_t)60 * USEC_PER_SEC) /* of the mark; a restart scrapes nothing before the mark */
 
 struct wiring {
@@ -74,7 +74,8 @@ static void report_floor(struct wiring *w)
 {
     char text[200];
     uint64_t floor = outbox_floor(w->outbox), now = (uint64_t)daemon_trusted_time(w->scraper.daemon);
-    snprintf(text, sizeof text, "scrapes are dropped until the clock reaches %" PRIu64 ", the mark of the producer",
+    snprintf(text, sizeof text,
+        "scrapes are dropped until the clock reaches %" PRIu64 ", the mark of the producer",
         floor / USEC_PER_SEC);
     daemon_set_notice(w->scraper.daemon, "mark", NOTICE_ALARM, "correct the clock, or set another `producer`",
         floor > now + AHEAD_MAX ? text : NULL);
@@ -150,8 +151,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         status = start_outbox(w, o, error);
     if (status != EX_OK)
         return status;
-    w->names =
-        target_names_new(daemon_base(d), options_int(o, "dns_refresh") * USEC_PER_MSEC, on_names, w);
+    w->names = target_names_new(daemon_base(d), options_int(o, "dns_refresh") * USEC_PER_MSEC, on_names, w);
     if (!w->names) {
         error_set(error, -1, "cannot start the thread that resolves names: %s", strerror(errno));
         return EX_TEMPFAIL;

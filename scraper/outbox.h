@@ -23,7 +23,7 @@ struct outbox;
 
 struct outbox_config {
     struct event_base *base;
-    struct http_pool *pool;       /* a pool with one server, pubsub; freed after the outbox */
+    struct http_pool *pool;        /* a pool with one server, pubsub; freed after the outbox */
     const char *stream, *producer; /* borrowed */
     size_t max_bytes, publish_max;
     usec_t backoff_min, backoff_max;

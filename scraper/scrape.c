@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define SERIES_MAX ((size_t)64 * 1024) /* bytes of a series' labels, far below pubsub's max_line */
-#define RENAMES 4                      /* a label of the page that a target has, too, gets at most this many prefixes */
+#define RENAMES 4 /* a label of the page that a target has, too, gets at most this many prefixes */
 #define PREFIX "exported_"
 
 /* The series of the scraper itself. */
@@ -99,7 +99,8 @@ static bool is_json_number(struct bytes t)
     bool is_whole = i + n == t.len, has_zero = n > 1 && t.ptr[i] == '0';
     if (n == 0 || n > 18 || has_zero)
         return false;
-    return is_whole || (t.ptr[t.len - 1] != '.' && !memmem(t.ptr, t.len, ".e", 2) && !memmem(t.ptr, t.len, ".E", 2));
+    return is_whole ||
+           (t.ptr[t.len - 1] != '.' && !memmem(t.ptr, t.len, ".e", 2) && !memmem(t.ptr, t.len, ".E", 2));
 }
 
 static void append_value(struct buf *out, double value, struct bytes text)
@@ -117,7 +118,8 @@ static void append_value(struct buf *out, double value, struct bytes text)
 static void begin_line(struct buf *out, int64_t time, struct bytes series)
 {
     uint64_t ms = time < 0 ? -(uint64_t)time : (uint64_t)time;
-    buf_printf(out, "{\"t\":%s%" PRIu64 ".%03" PRIu64 ",\"labels\":", time < 0 ? "-" : "", ms / 1000, ms % 1000);
+    buf_printf(
+        out, "{\"t\":%s%" PRIu64 ".%03" PRIu64 ",\"labels\":", time < 0 ? "-" : "", ms / 1000, ms % 1000);
     buf_append_bytes(out, series);
     buf_append_str(out, ",\"v\":");
 }
@@ -200,8 +202,8 @@ static void begin_series(struct scrape *s, const struct target_labels *labels)
     buf_free(&p.names);
 }
 
-int scrape_read(struct scrape *s, enum exposition_format format, struct bytes page, const struct scrape_rules *rules,
-    const struct target_labels *labels, struct error *error)
+int scrape_read(struct scrape *s, enum exposition_format format, struct bytes page,
+    const struct scrape_rules *rules, const struct target_labels *labels, struct error *error)
 {
     struct exposition e;
     struct page p = {.rules = rules, .target = labels};

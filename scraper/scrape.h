@@ -35,13 +35,13 @@ struct scrape {
     uint64_t samples;    /* of the page */
     uint64_t duplicates; /* samples of a series that the page or the scraper has already; dropped */
     uint64_t lines;
-    struct buf out;           /* the lines */
+    struct buf out;             /* the lines */
     struct known_series series; /* of the page, after those of the scraper */
 };
 
 /* Reads a page, appends its samples to s->out and sets is_up. For an error in the page returns -1 without samples. */
-int scrape_read(struct scrape *s, enum exposition_format format, struct bytes page, const struct scrape_rules *rules,
-    const struct target_labels *labels, struct error *error);
+int scrape_read(struct scrape *s, enum exposition_format format, struct bytes page,
+    const struct scrape_rules *rules, const struct target_labels *labels, struct error *error);
 /* Ends a scrape, also without a page. Appends stale markers for the series in *known that the scrape does not have, then
  * `up`, `scrape_duration_seconds` and `scrape_samples_scraped`. Replaces *known by the series of the scrape. */
 void scrape_end(struct scrape *s, const struct target_labels *labels, struct known_series *known);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define LOOK_EVERY USEC_PER_SEC /* the longest sleep, so that a jump of the clock is noticed */
-#define LOG_RATE 10 /* lines a second */
+#define LOG_RATE 10             /* lines a second */
 #define READ_SIZE ((size_t)16 * 1024)
 #define ERROR_REPLY_MAX ((size_t)1024) /* of a reply with an error status */
 
@@ -86,12 +86,13 @@ static void set_error(struct watched *w, const char *why)
     if (!is_news || rate_limit_when(limit, 1, now) > now)
         return;
     rate_limit_spend(limit, 1, now);
-    log_warn("scrape failed", LOG_B("target", bytes_of(w->target->id, w->target->n_url)), LOG_S("error", why));
+    log_warn(
+        "scrape failed", LOG_B("target", bytes_of(w->target->id, w->target->n_url)), LOG_S("error", why));
 }
 
 /* Returns NULL, or the reason why the reply has no page that can be read. */
-static const char *fault_of(
-    const struct watched *w, enum http_client_result result, const struct http_reply_view *reply, enum exposition_format *format)
+static const char *fault_of(const struct watched *w, enum http_client_result result,
+    const struct http_reply_view *reply, enum exposition_format *format)
 {
     static char text[100];
     const struct scrape_loop_config *c = &w->loop->config;
@@ -118,7 +119,8 @@ static void finish(struct watched *w, enum http_client_result result, const stru
     enum exposition_format format = EXPOSITION_TEXT;
     struct error error = {0};
     const char *fault = fault_of(w, result, reply, &format);
-    if (!fault && scrape_read(&s, format, buf_bytes(&w->page), &l->config.rules, &w->target->labels, &error) != 0)
+    if (!fault &&
+        scrape_read(&s, format, buf_bytes(&w->page), &l->config.rules, &w->target->labels, &error) != 0)
         fault = error.text;
     set_error(w, fault ? fault : "");
     clear_page(w);
@@ -218,7 +220,8 @@ static void begin(struct watched *w, int64_t slot)
         return;
     }
     snprintf(headers, sizeof headers,
-        "Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
+        "Accept: "
+        "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
         "X-Prometheus-Scrape-Timeout-Seconds: %" PRId64 ".%03" PRId64 "\r\n",
         t->timeout / 1000, t->timeout % 1000);
     w->call = http_client_request(w->client, &(struct http_call_spec){.method = "GET",
@@ -230,7 +233,8 @@ static void begin(struct watched *w, int64_t slot)
                                                  .on_body = on_body,
                                                  .on_done = on_done});
     int64_t left = slot + t->interval - now_ms(w->loop);
-    heap_put(&w->loop->deadlines, &w->deadline, w->began + (left < t->timeout ? left : t->timeout) * USEC_PER_MSEC);
+    heap_put(&w->loop->deadlines, &w->deadline,
+        w->began + (left < t->timeout ? left : t->timeout) * USEC_PER_MSEC);
 }
 
 /* Publishes the stale markers of a target that has left the list, and forgets the target. */
@@ -346,9 +350,10 @@ void scrape_loop_print(const struct scrape_loop *l, struct buf *out)
         buf_append_str(out, i == 0 ? "[" : ",\n");
         buf_append_str(out, "{\"url\":");
         buf_append_json(out, bytes_of(t->id, t->n_url));
-        buf_printf(out, ",\"labels\":%s,\"listed\":%s,\"up\":%s", t->id + t->n_url + 1, w->is_listed ? "true" : "false",
-            w->is_up ? "true" : "false");
-        buf_printf(out, ",\"interval\":%.3f,\"slot\":%.3f,\"seconds\":%.6f,\"samples\":%" PRIu64 ",\"error\":",
+        buf_printf(out, ",\"labels\":%s,\"listed\":%s,\"up\":%s", t->id + t->n_url + 1,
+            w->is_listed ? "true" : "false", w->is_up ? "true" : "false");
+        buf_printf(out,
+            ",\"interval\":%.3f,\"slot\":%.3f,\"seconds\":%.6f,\"samples\":%" PRIu64 ",\"error\":",
             (double)t->interval / 1000, (double)w->slot / 1000, w->seconds, w->samples);
         buf_append_json(out, bytes_str(w->error));
         buf_append_char(out, '}');
@@ -391,7 +396,8 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
     stats_gauges(s, rows, NULL, l);
     l->scrapes = stats_counter(s, "scrapes_total", NULL, "Scrapes that have ended");
     l->failed = stats_counter(s, "scrapes_failed_total", NULL, "Scrapes that failed: up is 0");
-    l->skipped = stats_counter(s, "scrapes_skipped_total", NULL, "Slots without a scrape, because the scraper was late");
+    l->skipped = stats_counter(
+        s, "scrapes_skipped_total", NULL, "Slots without a scrape, because the scraper was late");
     l->samples = stats_counter(s, "samples_scraped_total", NULL, "Samples of the pages");
     l->duplicates = stats_counter(s, "samples_duplicate_total", NULL,
         "Samples dropped because the page, or the scraper itself, has the series already");

@@ -19,7 +19,7 @@ struct outbox;
 
 struct scrape_loop_config {
     struct daemon *daemon;
-    struct outbox *outbox; /* freed after the loop */
+    struct outbox *outbox;      /* freed after the loop */
     struct target_names *names; /* freed after the loop */
     struct scrape_rules rules;
     size_t body_max, pages_max; /* bytes of a page, and of all pages in progress */

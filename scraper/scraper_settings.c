@@ -83,7 +83,8 @@ bool scraper_read_name(struct bytes word, char host[256], int *port)
 {
     struct url_address address;
     char *text = bytes_dup(word);
-    bool is_name = url_address_parse(text, 0, &address) == 0 && !address.is_unix && address.port > 0 && !strchr(text, '/');
+    bool is_name = url_address_parse(text, 0, &address) == 0 && !address.is_unix && address.port > 0 &&
+                   !strchr(text, '/');
     free(text);
     memcpy(host, address.host, is_name ? sizeof address.host : 0);
     *port = is_name ? address.port : 0;

@@ -48,7 +48,8 @@ static bool is_word(const char *text)
 }
 
 /* Reads a label that describes the request. Appends parameters to `query`. */
-static int read_special(struct target *t, const struct target_label *l, struct buf *query, struct error *error)
+static int read_special(
+    struct target *t, const struct target_label *l, struct buf *query, struct error *error)
 {
     static const char parameter[] = "__param_";
     if (strcmp(l->name, "__scheme__") == 0 && strcmp(l->value, "http") != 0)
@@ -67,7 +68,8 @@ static int read_special(struct target *t, const struct target_label *l, struct b
     bool is_interval = strcmp(l->name, "__scrape_interval__") == 0;
     if (!is_interval && strcmp(l->name, "__scrape_timeout__") != 0)
         return 0;
-    if (read_duration(l->value, is_interval ? TARGET_INTERVAL_MIN : 1, is_interval ? &t->interval : &t->timeout, error) == 0)
+    if (read_duration(l->value, is_interval ? TARGET_INTERVAL_MIN : 1,
+            is_interval ? &t->interval : &t->timeout, error) == 0)
         return 0;
     return error_set(error, -1, "%s: %s", l->name, error->text);
 }
@@ -85,7 +87,8 @@ static void set_label(struct target *t, struct bytes name, struct bytes value)
 }
 
 /* Keeps the labels of samples, with job and instance, in the order of names. */
-static void set_labels(struct target *t, struct bytes address, const struct target_label *labels, size_t n, const char *job)
+static void set_labels(
+    struct target *t, struct bytes address, const struct target_label *labels, size_t n, const char *job)
 {
     bool has_job = false, has_instance = false;
     size_t room = address.len + strlen("instancejob") + strlen(job);
@@ -143,7 +146,8 @@ struct target *target_new(struct bytes address, const struct target_label *label
     t->interval = defaults->interval;
     t->timeout = defaults->timeout;
     bool is_unix = bytes_starts_with(address, BYTES_LITERAL("unix:"));
-    if (url_address_parse(t->address, 80, &parsed) != 0 || (!is_unix && strchr(t->address, '/')) || !is_word(t->address))
+    if (url_address_parse(t->address, 80, &parsed) != 0 || (!is_unix && strchr(t->address, '/')) ||
+        !is_word(t->address))
         r = error_set(error, -1, "\"%.100s\" is not an address HOST:PORT", t->address);
     else if (!is_unix && !is_numeric(parsed.host))
         t->name = mem_strdup(parsed.host);

@@ -337,6 +337,8 @@ class Guides(harness.MillraceTest):
             ("sudo millrace restore", each_cell % "'sudo systemctl stop millrace && rm -r /var/lib/millrace/* && '{}"),
             ("sudo chown", each_cell % "{}"),
             ("sudo systemctl start millrace", each_cell % "{}" + post + total % 6),
+            ("sudo -u millrace millrace cell list", "on api1 {}"),
+            ("sudo -u millrace millrace cell move", "on api1 \"{raw} --free-after=1s\"" + post + total % 8),
         ])
 
     def test_from_simplehttp(self):

@@ -160,7 +160,7 @@ class StatusTest(harness.MillraceTest):
         config = self.write("p.conf", harness.pipeline_config(self.path("data"), USERS_BY_COUNTRY, **ports))
         done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
         look = json.loads(done.stdout)
-        self.assertEqual([p["problem"] for p in look["problems"]], ["the pipeline of %s is not started: no daemon answers" % self.path("data")])
+        self.assertEqual([p["problem"] for p in look["problems"]], ["the pipeline of %s is not started: no daemon answers, and the directory does not exist" % self.path("data")])
         self.assertEqual(look["daemons"]["aggregator"]["detail"], "another program answers at http://127.0.0.1:%d" % server.server_port)
         self.assertEqual({d["state"] for d in look["daemons"].values()}, {"unreachable", "off"})
 

@@ -38,7 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     exposition_init(&e, format, page);
     while ((r = exposition_next(&e)) == EXPOSITION_SAMPLE)
         for (size_t i = 0; i < e.sample.n_labels; i++)
-            if (!exposition_is_label_name(e.sample.labels[i].name) || !bytes_is_utf8(e.sample.labels[i].value))
+            if (!exposition_is_label_name(e.sample.labels[i].name) ||
+                !bytes_is_utf8(e.sample.labels[i].value))
                 abort();
     if (r == EXPOSITION_BAD && strncmp(e.error.text, "line ", 5) != 0)
         abort();

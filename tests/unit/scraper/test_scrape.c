@@ -18,7 +18,8 @@ static const struct scrape_rules plain = {.max_lines = 1 << 20, .honor_timestamp
     LINE("1.500", "\"__name__\":\"scrape_samples_scraped\"," OWN_LABELS, n)
 
 /* Scrapes a page (NULL: none) and compares the lines. Returns the counts, without lines. */
-static struct scrape check(const char *page, const struct scrape_rules *rules, struct known_series *known, const char *expected)
+static struct scrape check(
+    const char *page, const struct scrape_rules *rules, struct known_series *known, const char *expected)
 {
     struct scrape s = {.slot = 1500, .seconds = 0.25};
     struct error error = {0};
@@ -26,7 +27,8 @@ static struct scrape check(const char *page, const struct scrape_rules *rules, s
         scrape_read(&s, EXPOSITION_TEXT, bytes_str(page), rules, &target, &error);
     scrape_end(&s, &target, known);
     if (!bytes_equal_str(buf_bytes(&s.out), expected))
-        fail_msg("%s\nbecomes\n%.*s\ninstead of\n%s\n%s", page ? page : "(none)", (int)s.out.len, s.out.ptr, expected, error.text);
+        fail_msg("%s\nbecomes\n%.*s\ninstead of\n%s\n%s", page ? page : "(none)", (int)s.out.len, s.out.ptr,
+            expected, error.text);
     scrape_free(&s);
     return s;
 }
@@ -54,13 +56,15 @@ static void lines(void **state)
     (void)state;
     check_once("a{z=\"1\",b=\"\",A=\"q\\\"\"} 3\n", &plain,
         LINE("1.500", "\"A\":\"q\\\"\",\"__name__\":\"a\"," OWN_LABELS ",\"z\":\"1\"", "3") UP("1", "1"));
-    check_once("a 1 -2500\nb +Inf\nc -Inf\nd NaN\ne +5\nf 5.\ng 007\nh 1.0\ni 1e5\nj 12345678901234567890\n", &plain,
-        LINE("-2.500", "\"__name__\":\"a\"," OWN_LABELS, "1") LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "\"+Inf\"")
-            LINE("1.500", "\"__name__\":\"c\"," OWN_LABELS, "\"-Inf\"") LINE("1.500", "\"__name__\":\"d\"," OWN_LABELS, "\"NaN\"")
-                LINE("1.500", "\"__name__\":\"e\"," OWN_LABELS, "5") LINE("1.500", "\"__name__\":\"f\"," OWN_LABELS, "5")
-                    LINE("1.500", "\"__name__\":\"g\"," OWN_LABELS, "7") LINE("1.500", "\"__name__\":\"h\"," OWN_LABELS, "1.0")
-                        LINE("1.500", "\"__name__\":\"i\"," OWN_LABELS, "1e5")
-                            LINE("1.500", "\"__name__\":\"j\"," OWN_LABELS, "1.2345678901234567e+19") UP("1", "10"));
+    check_once("a 1 -2500\nb +Inf\nc -Inf\nd NaN\ne +5\nf 5.\ng 007\nh 1.0\ni 1e5\nj 12345678901234567890\n",
+        &plain,
+        LINE("-2.500", "\"__name__\":\"a\"," OWN_LABELS, "1") LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS,
+            "\"+Inf\"") LINE("1.500", "\"__name__\":\"c\"," OWN_LABELS, "\"-Inf\"") LINE("1.500",
+            "\"__name__\":\"d\"," OWN_LABELS, "\"NaN\"") LINE("1.500", "\"__name__\":\"e\"," OWN_LABELS, "5")
+            LINE("1.500", "\"__name__\":\"f\"," OWN_LABELS, "5") LINE("1.500",
+                "\"__name__\":\"g\"," OWN_LABELS, "7") LINE("1.500", "\"__name__\":\"h\"," OWN_LABELS, "1.0")
+                LINE("1.500", "\"__name__\":\"i\"," OWN_LABELS, "1e5")
+                    LINE("1.500", "\"__name__\":\"j\"," OWN_LABELS, "1.2345678901234567e+19") UP("1", "10"));
     check_once("", &plain, UP("1", "0"));
     check_once(NULL, &plain, UP("0", "0"));
 }
@@ -71,10 +75,13 @@ static void conflicts_of_labels(void **state)
     struct scrape_rules honest = plain;
     honest.honor_labels = true;
     static const char page[] = "a{job=\"mine\",instance=\"\"} 1\n";
-    check_once(page, &plain, LINE("1.500", "\"__name__\":\"a\",\"exported_job\":\"mine\"," OWN_LABELS, "1") UP("1", "1"));
+    check_once(page, &plain,
+        LINE("1.500", "\"__name__\":\"a\",\"exported_job\":\"mine\"," OWN_LABELS, "1") UP("1", "1"));
     check_once(page, &honest, LINE("1.500", "\"__name__\":\"a\",\"job\":\"mine\"", "1") UP("1", "1"));
     check_once("a{job=\"mine\",exported_job=\"x\"} 1\n", &plain,
-        LINE("1.500", "\"__name__\":\"a\",\"exported_exported_job\":\"mine\",\"exported_job\":\"x\"," OWN_LABELS, "1") UP("1", "1"));
+        LINE("1.500",
+            "\"__name__\":\"a\",\"exported_exported_job\":\"mine\",\"exported_job\":\"x\"," OWN_LABELS, "1")
+            UP("1", "1"));
     check_refused("a{x=\"1\",x=\"2\"} 1\n", &plain, "line 1, column 1: a label occurs twice");
     check_refused("b 1\na{__name__=\"b\"} 1\n", &plain, "line 2, column 1: a label occurs twice");
 }
@@ -87,17 +94,22 @@ static void limits(void **state)
     check_refused("a 1\nb 1\nc 1\n", &r, "line 3, column 1: the page has more samples than sample_limit");
     r = plain;
     r.label_limit = 4;
-    check_once("a{x=\"1\"} 1\n", &r, LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS ",\"x\":\"1\"", "1") UP("1", "1"));
-    check_refused("a{x=\"1\",y=\"2\"} 1\n", &r, "line 1, column 1: the sample has more labels than label_limit");
+    check_once("a{x=\"1\"} 1\n", &r,
+        LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS ",\"x\":\"1\"", "1") UP("1", "1"));
+    check_refused(
+        "a{x=\"1\",y=\"2\"} 1\n", &r, "line 1, column 1: the sample has more labels than label_limit");
     r = plain;
     r.label_name_limit = 8;
-    check_refused("a{long_name=\"1\"} 1\n", &r, "line 1, column 1: the name of a label is longer than label_name_length_limit");
+    check_refused("a{long_name=\"1\"} 1\n", &r,
+        "line 1, column 1: the name of a label is longer than label_name_length_limit");
     r = plain;
     r.label_value_limit = 3;
-    check_refused("a{x=\"1234\"} 1\n", &r, "line 1, column 1: the value of a label is longer than label_value_length_limit");
+    check_refused("a{x=\"1234\"} 1\n", &r,
+        "line 1, column 1: the value of a label is longer than label_value_length_limit");
     r = plain;
     r.max_lines = 100;
-    check_refused("a 1\nb 1\nc 1\n", &r, "line 3, column 1: the lines of the page are longer than two fifths of publish_max");
+    check_refused("a 1\nb 1\nc 1\n", &r,
+        "line 3, column 1: the lines of the page are longer than two fifths of publish_max");
     struct buf page = {0};
     buf_append_str(&page, "a{x=\"");
     for (int i = 0; i < 66000; i++)
@@ -111,15 +123,18 @@ static void vanished_series(void **state)
 {
     (void)state;
     struct known_series known = {0};
-    static const char a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1"), stale_a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "\"stale\""),
+    static const char a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1"),
+                      stale_a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "\"stale\""),
                       stale_b[] = LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "\"stale\"");
     char expected[2000];
     check("a 1\nb 2 5\n", &plain, &known, /* b has a time of its own */
-        LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1") LINE("0.005", "\"__name__\":\"b\"," OWN_LABELS, "2") UP("1", "2"));
+        LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1")
+            LINE("0.005", "\"__name__\":\"b\"," OWN_LABELS, "2") UP("1", "2"));
     snprintf(expected, sizeof expected, "%s%s", stale_a, UP("1", "0"));
     check("", &plain, &known, expected);
     check("", &plain, &known, UP("1", "0"));
-    snprintf(expected, sizeof expected, "%s%s%s", a, LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "2"), UP("1", "2"));
+    snprintf(expected, sizeof expected, "%s%s%s", a, LINE("1.500", "\"__name__\":\"b\"," OWN_LABELS, "2"),
+        UP("1", "2"));
     check("a 1\nb 2\n", &plain, &known, expected);
     snprintf(expected, sizeof expected, "%s%s%s", stale_a, stale_b, UP("0", "0"));
     check("a 1\nb x\n", &plain, &known, expected); /* a bad page is taken as a whole or not at all */

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const struct target_defaults defaults = {.job = "j", .path = "/metrics", .interval = 60000, .timeout = 10000};
+static const struct target_defaults defaults = {
+    .job = "j", .path = "/metrics", .interval = 60000, .timeout = 10000};
 
 static void check(const char *text, size_t n, const char *const *ids)
 {
@@ -35,11 +36,16 @@ static void files(void **state)
     (void)state;
     check("[]", 0, NULL);
     check("[{\"targets\":[]},{}]", 0, NULL);
-    check("[{\"targets\":[\"b:1\",\"a\",\"b:1\"]},{\"targets\":[\"[::1]:2\"],\"labels\":{\"rack\":\"4\",\"job\":\"x\",\"__meta_y\":\"z\",\"e\":\"\"}}]", 3,
-        (const char *const[]){"http://[::1]:2/metrics {\"instance\":\"[::1]:2\",\"job\":\"x\",\"rack\":\"4\"}",
-            "http://a/metrics {\"instance\":\"a\",\"job\":\"j\"}", "http://b:1/metrics {\"instance\":\"b:1\",\"job\":\"j\"}"});
-    check("[{\"targets\":[\"a:1\"],\"labels\":{\"__metrics_path__\":\"/probe\",\"__param_module\":\"a b\",\"__param_t\":\"&\",\"instance\":\"i\"}}]", 1,
-        (const char *const[]){"http://a:1/probe?module=a%20b&t=%26 {\"instance\":\"i\",\"job\":\"j\"}"});
+    check("[{\"targets\":[\"b:1\",\"a\",\"b:1\"]},{\"targets\":[\"[::1]:2\"],\"labels\":{\"rack\":\"4\","
+          "\"job\":\"x\",\"__meta_y\":\"z\",\"e\":\"\"}}]",
+        3,
+        (const char *const[]){
+            "http://[::1]:2/metrics {\"instance\":\"[::1]:2\",\"job\":\"x\",\"rack\":\"4\"}",
+            "http://a/metrics {\"instance\":\"a\",\"job\":\"j\"}",
+            "http://b:1/metrics {\"instance\":\"b:1\",\"job\":\"j\"}"});
+    check("[{\"targets\":[\"a:1\"],\"labels\":{\"__metrics_path__\":\"/probe\",\"__param_module\":\"a "
+          "b\",\"__param_t\":\"&\",\"instance\":\"i\"}}]",
+        1, (const char *const[]){"http://a:1/probe?module=a%20b&t=%26 {\"instance\":\"i\",\"job\":\"j\"}"});
     check("[{\"targets\":[\"unix:/run/x.sock\"]}]", 1,
         (const char *const[]){"unix:/run/x.sock/metrics {\"instance\":\"unix:/run/x.sock\",\"job\":\"j\"}"});
 }
@@ -49,9 +55,11 @@ static void intervals(void **state)
     (void)state;
     struct target_list list = {0};
     struct error error;
-    assert_int_equal(targets_read(bytes_str("[{\"targets\":[\"a:1\"],\"labels\":{\"__scrape_interval__\":\"5s\"}},"
-                                            "{\"targets\":[\"b:1\"],\"labels\":{\"__scrape_timeout__\":\"1500ms\"}}]"),
-                         &defaults, &list, &error), 0);
+    assert_int_equal(
+        targets_read(bytes_str("[{\"targets\":[\"a:1\"],\"labels\":{\"__scrape_interval__\":\"5s\"}},"
+                               "{\"targets\":[\"b:1\"],\"labels\":{\"__scrape_timeout__\":\"1500ms\"}}]"),
+            &defaults, &list, &error),
+        0);
     assert_int_equal(list.all[0]->interval, 5000);
     assert_int_equal(list.all[0]->timeout, 5000);
     assert_int_equal(list.all[1]->interval, 60000);
@@ -67,16 +75,25 @@ static void refused_files(void **state)
     check_refused("[{\"targets\":[\"a:1\"]}", "not a list of groups in JSON");
     check_refused("[{},{\"targets\":\"a:1\"}]", "group 2: `targets` is not a list");
     check_refused("[{\"targets\":[1]}]", "group 1: a target is not a text");
-    check_refused("[{\"targets\":[\"http://a:1/\"]}]", "group 1: \"http://a:1/\" is not an address HOST:PORT");
-    check_refused("[{\"targets\":[\"a:1\\r\\nX: y\"]}]", "group 1: \"a:1\r\nX: y\" is not an address HOST:PORT");
+    check_refused(
+        "[{\"targets\":[\"http://a:1/\"]}]", "group 1: \"http://a:1/\" is not an address HOST:PORT");
+    check_refused(
+        "[{\"targets\":[\"a:1\\r\\nX: y\"]}]", "group 1: \"a:1\r\nX: y\" is not an address HOST:PORT");
     check_refused("[{\"targets\":[\"a:b\"]}]", "group 1: \"a:b\" is not an address HOST:PORT");
-    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"a-b\":\"1\"}}]", "group 1: a label has an invalid name");
-    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"a\":1}}]", "group 1: the value of a label is not a text");
-    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__scheme__\":\"https\"}}]", "group 1: __scheme__ is https; only http is possible");
-    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__metrics_path__\":\"/a b\"}}]", "group 1: __metrics_path__ is not a path that begins with /");
+    check_refused(
+        "[{\"targets\":[\"a:1\"],\"labels\":{\"a-b\":\"1\"}}]", "group 1: a label has an invalid name");
+    check_refused(
+        "[{\"targets\":[\"a:1\"],\"labels\":{\"a\":1}}]", "group 1: the value of a label is not a text");
+    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__scheme__\":\"https\"}}]",
+        "group 1: __scheme__ is https; only http is possible");
+    check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__metrics_path__\":\"/a b\"}}]",
+        "group 1: __metrics_path__ is not a path that begins with /");
     struct target_list list = {0};
     struct error error;
-    assert_int_equal(targets_read(bytes_str("[{\"targets\":[\"a:1\"],\"labels\":{\"__scrape_interval__\":\"10ms\"}}]"), &defaults, &list, &error), -1);
+    assert_int_equal(
+        targets_read(bytes_str("[{\"targets\":[\"a:1\"],\"labels\":{\"__scrape_interval__\":\"10ms\"}}]"),
+            &defaults, &list, &error),
+        -1);
     assert_non_null(strstr(error.text, "__scrape_interval__"));
     targets_free(&list);
 }
