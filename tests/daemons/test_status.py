@@ -125,6 +125,7 @@ class StatusTest(harness.MillraceTest):
         look = json.loads(done.stdout)
         self.assertEqual(([p["problem"] for p in look["problems"]], look["level"], done.returncode), ([problem], "needs attention", 1))
         self.assertIn("--data-dir=DIR", look["problems"][0]["remedy"])
+        self.assertEqual({d["restarts"] for d in look["daemons"].values()}, {None})
         done = self.run_program("millrace", "doctor", "--fast", "--config", config)
         self.assertIn("fail  disk          elsewhere: No such file or directory\n   -> run this command in the directory of `millrace up`", done.stdout.decode())
         done = self.run_program("millrace", "backup", "--config", config, "copy")

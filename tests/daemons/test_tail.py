@@ -139,7 +139,8 @@ class RunningPipeline(harness.MillraceTest):
         self.assertRegex(self.run_program("millrace", "top", where, *seen, "--by=l").stdout, rb"^views: 1 line in .*, 1 value of l\n")
         self.assertIn(b" mark 2 ", self.run_program("millrace", "producers", where).stdout)
         other = self.run_program("millrace", "tail", where, "--follow=false", "--stream=clicks")
-        self.assertEqual((other.returncode, other.stderr), (64, b"millrace tail: there is no stream clicks (pubsub has more, views; name one with --stream, or the pipeline's configuration with --config)\n"))
+        self.assertEqual((other.returncode, other.stderr), (64, b"millrace tail: there is no stream clicks (pubsub has more, views; name one with "
+                                                               b"--stream, or the pipeline's configuration with --config)\n"))
 
 
 if __name__ == "__main__":

@@ -136,6 +136,13 @@ static bool is_shown(const struct pipeline_status *s, size_t i)
     return !s->pipeline.daemons[i].is_off || (!strstr(name, "nats") && strcmp(name, "spamfilter") != 0);
 }
 
+/* Returns the number of restarts; -1: not known, because run.json is missing, unreadable or too old. */
+static double restarts_of(const struct pipeline_status *s, size_t i)
+{
+    bool is_known = s->pipeline.is_known && !s->daemons[i].is_replaced;
+    return is_known ? (double)s->pipeline.daemons[i].restarts : -1;
+}
+
 static void print_daemons(const struct pipeline_status *s, const struct screen *screen)
 {
     char rate[24], waiting[24], lag[24], restarts[24];
@@ -151,7 +158,7 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
         printf("%-15s %s%-11s%s %8s %8s %7s %8s  %.*s\n", pipeline_daemon_name(i),
             screen->has_color ? colors[d->level] : "", d->state, screen->has_color ? NO_COLOR : "",
             cell(rate, d->rate, 1, ""), cell(waiting, (double)d->waiting, 0, ""), cell(lag, d->lag, 1, " s"),
-            cell(restarts, d->is_replaced ? -1 : (double)p->restarts, 0, ""), screen->is_terminal ? 16 : 300,
+            cell(restarts, restarts_of(s, i), 0, ""), screen->is_terminal ? 16 : 300,
             strncmp(url, "http://", 7) == 0 ? url + 7 : url);
     }
 }
@@ -260,7 +267,7 @@ static void append_daemon(struct buf *out, const struct pipeline_status *s, size
     append_number(out, "events_per_second", d->rate, 1);
     append_number(out, "waiting", (double)d->waiting, 0);
     append_number(out, "lag_seconds", d->lag, 3);
-    append_number(out, "restarts", d->is_replaced ? -1 : (double)p->restarts, 0);
+    append_number(out, "restarts", restarts_of(s, i), 0);
     append_number(out, "restarted_at", p->restarted_at > 0 ? (double)p->restarted_at : -1, 0);
     append_text(out, ",\"last_error\":", p->last_error);
     append_number(out, "last_error_at", p->error_at > 0 ? (double)p->error_at : -1, 0);
