@@ -332,6 +332,8 @@ static enum backup_result begin(struct backup *b)
         if (access(b->spec->places[p], F_OK) == 0) {
             found++;
             r = lock_directory(b, p, b->spec->places[p]);
+        } else if (errno == EACCES) {
+            r = error_errno(b->error, BACKUP_MISSING, b->spec->places[p]);
         }
     if (r == BACKUP_OK && found == 0)
         return error_set(b->error, BACKUP_MISSING,

@@ -187,7 +187,7 @@ class Missing(harness.MillraceTest):
         """The message names the directory and its owner, also if the files beside the log cannot be written either."""
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
         os.chmod(self.dir, 0o755)
-        os.mkdir(self.path("data"), 0o500)
+        os.mkdir(self.path("data"), 0o500 if nobody else 0o400)
         os.mkdir(self.path("logs"))
         log = self.write("logs/access.log", "")
         os.chmod(self.path("logs"), 0o555)
@@ -197,6 +197,8 @@ class Missing(harness.MillraceTest):
                 self.skipTest("what is above %s is closed to others" % path)
         done = subprocess.run([*nobody, program, "put", "--config", self.config, "--follow", "--producer=p", log], capture_output=True)
         self.assertEqual(done.returncode, 73, done)
+        refused = subprocess.run([*nobody, program, "backup", "--config", self.config, self.path("logs", "copy")], capture_output=True)
+        self.assertEqual((refused.returncode, b"simplequeue: Permission denied" in refused.stderr), (66, True), refused)
         self.assertIn("cannot write in %s/put: Permission denied, so `millrace status` does not show this put" % self.path("data"), done.stderr.decode())
         if nobody:
             self.assertIn("; %s belongs to user " % self.path("data"), done.stderr.decode())
