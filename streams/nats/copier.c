@@ -29,6 +29,7 @@ struct queue {
     char *why;         /* the queue waits because of it; NULL: it does not wait */
     unsigned rest;     /* turns to skip */
     usec_t copied_until;
+    bool is_read; /* since the start */
 };
 
 struct copier {
@@ -47,9 +48,10 @@ struct copier {
     /* The outcome of a read. */
     struct publisher_run run;
     bool has_run;
-    struct copy_place place; /* the queue's place and `at` once the run is stored */
+    struct copy_place place; /* the queue's place, `at` and `copied_until` once the run is stored */
     uint64_t at;
-    uint64_t hole; /* the read ends at a hole before this id; 0: none */
+    usec_t copied_until; /* 0: as before */
+    uint64_t hole;       /* the read ends at a hole before this id; 0: none */
     struct buf body;
     char opening[NAME_LEN_MAX + 1]; /* of the run */
     char guard[PARTITION_PRODUCER_TEXT];
@@ -134,6 +136,7 @@ bool copier_own(struct copier *c, unsigned partition, bool is_owner, uint64_t nu
         q->rest = 0;
         set_why(q, NULL);
         q->copied_until = c->stream.time;
+        q->is_read = false;
     }
     c->queue = NULL;
     return true;
@@ -348,8 +351,9 @@ void copier_read(struct copier *c, const struct copy_read *read)
         search_ended(c);
     else if (read->is_end && n == read->n && q->hole_end == 0)
         c->at = c->end > c->at ? c->end : c->at;
+    c->copied_until = 0;
     if (q->hole_end == 0 && n == read->n && (n > 0 || read->is_end))
-        q->copied_until = read->is_end ? read->began : c->place.time;
+        c->copied_until = read->is_end ? read->began : c->place.time;
 }
 
 /* All messages of the read are in effect. */
@@ -359,6 +363,10 @@ static void finish(struct copier *c)
     c->queue = NULL;
     q->place = c->place;
     q->at = c->at;
+    if (c->copied_until > 0) {
+        q->copied_until = c->copied_until;
+        q->is_read = true;
+    }
     if (c->hole > 0) {
         q->hole_end = c->hole;
         q->is_whole = false;
@@ -438,6 +446,22 @@ struct copy_lag copier_lag(const struct copier *c, usec_t now)
         lag.time = time > lag.time ? time : lag.time;
     }
     return lag;
+}
+
+uint64_t copier_partitions(const struct copier *c)
+{
+    uint64_t set = 0;
+    for (size_t i = 0; i < NATS_PARTITIONS; i++)
+        set |= (uint64_t)(c->partitions[i].is_owner && c->partitions[i].claim == 0) << i;
+    return set;
+}
+
+size_t copier_unread(const struct copier *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        n += is_copied(c, c->queues[i]) && c->queues[i]->exists && !c->queues[i]->is_read;
+    return n;
 }
 
 struct copier *copier_new(usec_t now)

@@ -118,5 +118,9 @@ void copier_refused(struct copier *c, const char *why); /* pubsub has not stored
 /* Returns the number of queues that wait, and the reason of the first one. */
 size_t copier_waiting(const struct copier *c, const char **why);
 struct copy_lag copier_lag(const struct copier *c, usec_t now);
+uint64_t copier_partitions(const struct copier *c); /* that the cell copies, as a set of bits */
+/* Returns the number of the stream's queues of which no read has ended without a hole. copier_lag does not show how far
+ * these are behind. */
+size_t copier_unread(const struct copier *c);
 
 #endif

@@ -30,6 +30,7 @@ static void see(struct nats_reader *r, struct nats_client *c)
 {
     const jsStreamState *state = &r->info->State;
     r->mean_bytes = state->Msgs > 0 ? state->Bytes / state->Msgs : 0;
+    r->max_age = r->info->Config->MaxAge / NSEC_PER_USEC;
     r->state = (struct copy_stream){.first = state->FirstSeq,
         .last = state->LastSeq,
         .created = r->info->Created,

@@ -28,6 +28,7 @@ struct nats_reader {
     struct copy_read read;
     struct copy_stream state;
     uint64_t mean_bytes;                       /* of the stream's messages */
+    usec_t max_age;                            /* of the stream's messages */
     const jsStreamStateSubjects *subjects;     /* NULL: as before */
     struct nats_claim claims[NATS_PARTITIONS]; /* the owner sets is_owner and number */
     bool is_changed;                           /* set by the owner: list the subjects in any case */
@@ -41,7 +42,7 @@ struct nats_reader {
 
 /* Sets `read`. */
 void nats_reader_read(struct nats_reader *r, struct nats_client *c, const struct copy_step *step);
-/* Sets `state`, `mean_bytes` and `subjects`. */
+/* Sets `state`, `mean_bytes`, `max_age` and `subjects`. */
 void nats_reader_find(struct nats_reader *r, struct nats_client *c);
 void nats_reader_forget(struct nats_reader *r); /* frees the results */
 

@@ -1,4 +1,5 @@
 #include "base/backoff.h"
+#include "base/bit_ranges.h"
 #include "base/log.h"
 #include "config/peers.h"
 #include "daemon/daemon.h"
@@ -52,6 +53,7 @@ struct cell {
     struct backoff backoff;
     usec_t lag_limit;
     uint64_t mean_bytes; /* of the messages of the JetStream stream */
+    usec_t max_age;      /* of these messages; 0: not known yet */
     struct stats_counter *lines, *batches;
 };
 
@@ -72,32 +74,15 @@ static const struct option_row option_rows[] = {
 };
 /* clang-format on */
 
-/* Reads "A-B" or "A". */
-static bool read_range(struct bytes text, uint64_t *first, uint64_t *last)
-{
-    const char *dash = memchr(text.ptr, '-', text.len);
-    size_t n = dash ? (size_t)(dash - text.ptr) : text.len;
-    if (!bytes_to_u64(bytes_of(text.ptr, n), first))
-        return false;
-    *last = *first;
-    return !dash || bytes_to_u64(bytes_of(dash + 1, text.len - n - 1), last);
-}
-
 static int read_partitions(const struct options *o, uint64_t *set, struct error *error)
 {
-    const char *rest = options_string(o, "partitions");
-    uint64_t first, last;
     struct bytes word;
     *set = 0;
-    if (strcmp(rest, "none") == 0)
+    if (strcmp(options_string(o, "partitions"), "none") == 0)
         return 0;
-    while (bytes_next_word(&rest, " ,", &word)) {
-        if (!read_range(word, &first, &last) || first > last || last >= NATS_PARTITIONS)
-            return options_refuse(o, "partitions", error, "%.*s is not a range from 0 to %d, such as 0-15",
-                (int)word.len, word.ptr, NATS_PARTITIONS - 1);
-        for (uint64_t i = first; i <= last; i++)
-            *set |= UINT64_C(1) << i;
-    }
+    if (!bit_ranges_read(options_string(o, "partitions"), set, &word))
+        return options_refuse(o, "partitions", error, "%.*s is not a range from 0 to %d, such as 0-15",
+            (int)word.len, word.ptr, NATS_PARTITIONS - 1);
     return *set ? 0 : options_refuse(o, "partitions", error, "names no partition");
 }
 
@@ -191,6 +176,7 @@ static void see_stream(struct cell *c)
     const jsStreamStateSubjects *subjects = c->reader.subjects;
     c->found_at = clock_monotonic();
     c->mean_bytes = c->reader.mean_bytes;
+    c->max_age = c->reader.max_age;
     copier_see(c->copier, &c->reader.state);
     for (unsigned i = 0; i < NATS_PARTITIONS && subjects; i++)
         if (c->reader.claims[i].is_owner && c->reader.claims[i].found > c->reader.claims[i].number)
@@ -384,6 +370,16 @@ static double read_waiting(void *cell)
     return (double)copier_waiting(((struct cell *)cell)->copier, &why);
 }
 
+static double read_unread(void *cell)
+{
+    return (double)copier_unread(((struct cell *)cell)->copier);
+}
+
+static double read_max_age(void *cell)
+{
+    return (double)((struct cell *)cell)->max_age / USEC_PER_SEC;
+}
+
 static void register_stats(struct cell *c)
 {
     static const struct stats_row rows[] = {
@@ -392,12 +388,26 @@ static void register_stats(struct cell *c)
         {"lag_bytes", "Bytes of these messages, estimated from the mean of the stream", read_lag_bytes},
         {"lag_seconds", "Age of the time up to which all queues are copied", read_lag_seconds},
         {"waiting_queues", "Queues that wait because of a hole or a refused message", read_waiting},
+        {"unread_queues", "Queues that are not read yet since the start; lag_seconds does not include them",
+            read_unread},
+        {"stream_max_age_seconds", "Time for which the JetStream stream keeps a message; 0: not known",
+            read_max_age},
         {0},
     };
     struct stats *stats = daemon_stats(c->daemon);
     stats_gauges(stats, rows, NULL, c);
     c->lines = stats_counter(stats, "lines_stored_total", NULL, "Lines stored in the stream");
     c->batches = stats_counter(stats, "messages_read_total", NULL, "Messages read from JetStream");
+}
+
+static void extra_stats(void *ctx, bool json, struct buf *out)
+{
+    const struct cell *c = ctx;
+    char partitions[BIT_RANGES_TEXT];
+    if (c && c->copier)
+        buf_printf(out,
+            json ? ",\"nats_stream\":\"%s\",\"partitions\":\"%s\"" : "nats_stream: %s\npartitions: %s\n",
+            c->reader.stream, bit_ranges_write(copier_partitions(c->copier), partitions));
 }
 
 static int start_publisher(struct cell *c, struct options *o, struct error *error)
@@ -480,6 +490,7 @@ int main(int argc, char **argv)
         .start = start,
         .drain = drain,
         .stop = stop,
+        .extra_stats = extra_stats,
     };
     return daemon_main(&spec, argc, argv);
 }

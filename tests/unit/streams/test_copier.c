@@ -550,6 +550,34 @@ static struct copier *copier_at_message_11(void)
     return c;
 }
 
+static void a_queue_is_behind_until_its_lines_are_stored(void **state)
+{
+    (void)state;
+    struct publisher_run run;
+    struct copier *c = copier_at_message_11();
+    const struct copy_message m = {
+        .batch = {"q1", 2, 3, .opening = "", .name = "", .ids = "", .lines = BYTES_LITERAL("2\n")},
+        .place = {12, 4000}};
+    assert_true(copier_partitions(c) == UINT64_C(1) << nats_partition("q1"));
+    assert_int_equal(copier_unread(c), 0);
+    copier_see(c, &(struct copy_stream){.first = 1, .last = 12, .created = 1, .connection = 1, .time = 5000});
+    assert_int_equal(copier_lag(c, 6000).time, 5000);
+    assert_int_equal(copier_next(c).after, 11);
+    copier_read(c, &(struct copy_read){.messages = &m, .n = 1});
+    assert_true(copier_run(c, &run));
+    assert_int_equal(copier_lag(c, 6000).time, 5000);
+    copier_stored(c);
+    assert_int_equal(copier_lag(c, 6000).time, 2000);
+    copier_find(c);
+    assert_int_equal(copier_unread(c), 0);
+    char subject[NATS_SUBJECT_MAX];
+    nats_subject("clicks", "q2", subject);
+    copier_own(c, nats_partition("q2"), true, 0);
+    copier_found(c, subject);
+    assert_int_equal(copier_unread(c), 1);
+    copier_free(&c);
+}
+
 static void a_stream_that_was_made_again_is_read_from_its_beginning(void **state)
 {
     (void)state;
@@ -628,6 +656,7 @@ static void a_partition_that_another_cell_has_claimed_stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_queue_is_behind_until_its_lines_are_stored),
         cmocka_unit_test(a_stream_that_was_made_again_is_read_from_its_beginning),
         cmocka_unit_test(a_read_that_finds_the_end_goes_on_at_the_end_of_the_stream),
         cmocka_unit_test(the_least_batch_that_was_ignored_is_read_again),
