@@ -2,7 +2,6 @@
  * putting rejects back, and the list of slices. */
 #include "aggregator/aggregator_app.h"
 #include "base/log.h"
-#include "base/xxh3.h"
 #include "read/read_protocol.h"
 #include "aggregator/put_back.h"
 #include "aggregator/since.h"
@@ -24,15 +23,16 @@ void app_extra_stats(void *ctx, bool json, struct buf *out)
                ",\"events_total\":%" PRIu64 ",\"skipped_total\":%" PRIu64 ",\"rejected_total\":%" PRIu64
                ",\"newest_event\":%" PRId64 ",\"complete_until\":%" PRId64
                ",\"held_by\":\"%s\",\"resolution\":\"%s\""
-               ",\"quarters_since\":%" PRId64 ",\"streams\":{"
+               ",\"quarters_since\":%" PRId64 ",\"counters\":\"%" PRIu64 "\",\"streams\":{"
              : "slice: %" PRIu64 "\nevents: %" PRIu64 "\nskipped: %" PRIu64 "\nrejected: %" PRIu64
                "\nevents_total: %" PRIu64 "\nskipped_total: %" PRIu64 "\nrejected_total: %" PRIu64
                "\nnewest_event: %" PRId64 "\ncomplete_until: %" PRId64 "\nheld_by: %s\nresolution: %s"
-               "\nquarters_since: %" PRId64 "\n",
+               "\nquarters_since: %" PRId64 "\ncounters: %" PRIu64 "\n",
         aggregate_open_slice(app->aggregate), n.slice.events, n.slice.skipped, n.slice.rejected,
         n.total.events, n.total.skipped, n.total.rejected, n.newest_event,
         count_watermark_until(app->watermark), count_watermark_held_by(app->watermark),
-        app->counters->has_quarters ? "15m" : "1h", aggregate_quarters_since(app->aggregate));
+        app->counters->has_quarters ? "15m" : "1h", aggregate_quarters_since(app->aggregate),
+        counters_hash(app->counters));
     for (size_t i = 0; i < app->streams.n; i++) {
         const struct slice_cursor *c = aggregate_cursor(app->aggregate, i);
         uint64_t end = c->offset + count_watermark_lag(app->watermark, i);
@@ -330,8 +330,7 @@ static void slices(struct http_request *req, void *ctx)
     /* The hash is printed as text, because some JSON parsers read numbers of 64 bits inexactly. */
     buf_printf(&out,
         "{\"open\":%" PRIu64 ",\"counters\":\"%" PRIu64 "\",\"quarters_since\":%" PRId64 ",\"slices\":[",
-        aggregate_open_slice(app->aggregate),
-        (uint64_t)XXH3_64bits(app->counters->text, strlen(app->counters->text)),
+        aggregate_open_slice(app->aggregate), counters_hash(app->counters),
         aggregate_quarters_since(app->aggregate));
     for (size_t i = 0; i < sealed->n; i++) {
         const struct sealed_slice *s = &sealed->slices[i];
@@ -347,6 +346,17 @@ static void slices(struct http_request *req, void *ctx)
     buf_free(&out);
 }
 
+static void counters(struct http_request *req, void *ctx)
+{
+    const struct app *app = ctx;
+    struct buf out = {0};
+    buf_printf(&out, "{\"counters\":\"%" PRIu64 "\",\"text\":", counters_hash(app->counters));
+    buf_append_json(&out, bytes_str(app->counters->text));
+    buf_append_str(&out, "}\n");
+    http_reply_buf(req, 200, JSON, &out);
+    buf_free(&out);
+}
+
 const struct http_route app_routes[] = {
     READ_PROTOCOL_ROUTES(
         http_reads_get, http_reads_mget, http_reads_fwmatch, http_reads_range, http_reads_keys),
@@ -357,5 +367,6 @@ const struct http_route app_routes[] = {
     HTTP_ROUTE("/putback", HTTP_POST_, 0, put_back, NULL,
         "count rejected lines again (millrace rejects --put-back)"),
     HTTP_ROUTE("/slices", HTTP_GET_, 0, slices, NULL, "list the slices"),
+    HTTP_ROUTE("/counters", HTTP_GET_, 0, counters, NULL, "show the settings that affect counts"),
     {0},
 };

@@ -102,6 +102,10 @@ struct counters {
 int counters_read(const struct config *config, struct counters **out, struct error *error);
 void counters_free(struct counters **c);
 
+/* Returns the hash of the canonical text. */
+uint64_t counters_hash(const struct counters *c);
+/* Returns the first line of canonical text `a` that `b` does not have, borrowed, or BYTES_NONE. */
+struct bytes counters_text_difference(const char *a, const char *b);
 /* Compares two canonical texts. If a counter has another key, value, scale or `having`, or another member or period, in
  * `now` than in `before`, returns a line of the first such counter in `before`, borrowed; otherwise BYTES_NONE. A counter
  * that only one text contains is not a conflict. */

@@ -1,6 +1,8 @@
 /* counters_text: compares canonical texts of counters line by line. */
 #include "counts/counters.h"
 
+#include "base/xxh3.h"
+
 static struct bytes first_line(const char *text)
 {
     return bytes_of(text, strcspn(text, "\n"));
@@ -59,6 +61,19 @@ static struct bytes find_difference(const char *a, const char *b)
     struct counter_line l;
     for (; *a; a = next_line(a))
         if (read_line(first_line(a), &l) && find_line(b, l.ns).len && !has_line(b, first_line(a)))
+            return first_line(a);
+    return BYTES_NONE;
+}
+
+uint64_t counters_hash(const struct counters *c)
+{
+    return XXH3_64bits(c->text, strlen(c->text));
+}
+
+struct bytes counters_text_difference(const char *a, const char *b)
+{
+    for (; *a; a = next_line(a))
+        if (!has_line(b, first_line(a)))
             return first_line(a);
     return BYTES_NONE;
 }
