@@ -50,12 +50,14 @@ static int check_unique(
 static int read_section(
     const struct config *c, const struct config_section *s, struct cell_section *out, struct error *error)
 {
-    static const char *const known[] = {
-        "aggregator_url", "sortdb_url", "archive", "token_file", "pubsub_url", NULL};
+    static const char *const known[] = {"aggregator_url", "sortdb_url", "pubsub_url", "nats_to_pubsub_url",
+        "archive", "token_file", "shell", "config", NULL};
     *out = (struct cell_section){.name = s->name,
         .aggregator_url = config_value(s, "aggregator_url"),
         .sortdb_url = config_value(s, "sortdb_url"),
         .archive = config_value(s, "archive"),
+        .pubsub_url = config_value(s, "pubsub_url"),
+        .nats_to_pubsub_url = config_value(s, "nats_to_pubsub_url"),
         .aggregator_token_file = config_value(s, "token_file"),
         .sortdb_token_file = config_value(s, "token_file")};
     if (!bytes_is_name(bytes_str(s->name)))
@@ -68,9 +70,9 @@ static int read_section(
     if (!out->sortdb_url == !out->archive)
         return config_fail(error, c, s->line, "[cell %s] needs either sortdb_url or archive", s->name);
     int status = 0;
-    for (size_t i = 0; i < 3 && status == 0; i++)
+    for (size_t i = 0; i < 5 && status == 0; i++)
         status = check_unique(c, s, known[i], error);
-    for (size_t i = 0; i < 2 && status == 0; i++)
+    for (size_t i = 0; i < 4 && status == 0; i++)
         status = check_address(c, s, known[i], error);
     return status;
 }

@@ -349,6 +349,7 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         {"nats_to_pubsub", "nats_to_pubsub_token_file"}, {"pubsub", "pubsub_token_file"}};
     struct options *o = daemon_options(d);
     struct pipeline_config members = {.base = daemon_base(d),
+        .counters_hash = counters_hash(api->counters),
         .run_file = options_text(o, "run_file"),
         .daemon = d,
         .readiness = api->readiness};
@@ -366,8 +367,12 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
         status = add_peer(d, &members, token_files[i][0], token_files[i][1], error);
     for (size_t i = 0; i < api->cells.n && status == 0; i++) {
         const struct cell_section *c = &api->sections[i];
-        status = add_member(
-            d, &members, "aggregator", c->name, c->aggregator_url, c->aggregator_token_file, error);
+        const char *const urls[][2] = {{"nats_to_pubsub", c->nats_to_pubsub_url}, {"pubsub", c->pubsub_url},
+            {"aggregator", c->aggregator_url}};
+        for (size_t k = 0; k < sizeof urls / sizeof *urls && status == 0; k++)
+            if (urls[k][1])
+                status =
+                    add_member(d, &members, urls[k][0], c->name, urls[k][1], c->aggregator_token_file, error);
         const struct replicas *r = sources_replicas(api->cells.list[i].sources, 0);
         for (size_t k = 0; status == 0 && c->sortdb_url && k < r->n; k++)
             status = add_member(d, &members, "sortdb", c->name, r->list[k].url, c->sortdb_token_file, error);

@@ -1,5 +1,6 @@
 #include "api/page/pipeline.h"
 
+#include "api/page/cell_watch.h"
 #include "api/readiness.h"
 #include "base/io.h"
 #include "daemon/daemon.h"
@@ -23,11 +24,9 @@ static const struct {
     {"unsettled", "queue_to_nats", NULL, "/unsettled_messages"},
     {"published", "pubsub", "/streams", "lines_published"},
     {"counted", "aggregator", NULL, "/events_counted_total"},
-    {"rejected", "aggregator", NULL, "/lines_rejected_total"},
-    {"lag", "aggregator", NULL, "/lag_bytes"},
-    {"reads", "sortdb", NULL, "/total_requests"},
-    {"queries", "api", "/request_seconds", "count"},
-    {"archive_made", "api", NULL, "/archive_made"},
+    {"rejected", "aggregator", NULL, "/lines_rejected_total"}, {"lag", "aggregator", NULL, "/lag_bytes"},
+    {"reads", "sortdb", NULL, "/total_requests"}, {"queries", "api", "/request_seconds", "count"},
+    {"archive_made", NULL, NULL, NULL}, /* of the oldest archive */
 };
 #define HISTORY_COLUMNS (sizeof columns / sizeof *columns)
 
@@ -51,6 +50,7 @@ struct pipeline {
     struct event *timer;
     struct daemon *daemon; /* this process */
     struct readiness *readiness;
+    struct cell_watch *cells;
     const char *run_file; /* run.json of `millrace up`; NULL: none */
     struct member members[PIPELINE_MEMBERS_MAX];
     size_t n;
@@ -130,10 +130,40 @@ static bool is_of(const struct member *m, const char *daemon)
            (strcmp(daemon, "queue_to_pubsub") == 0 && strcmp(m->is.name, "queue_to_nats") == 0);
 }
 
+/* Sets *oldest to the time of the oldest archive that this process has mapped or a sortdb serves. */
+static bool read_oldest_archive(const struct pipeline *p, uint64_t *oldest)
+{
+    struct buf at = {0};
+    struct json_doc *own = stats_of(p, NULL);
+    uint64_t made = 0;
+    *oldest = UINT64_MAX;
+    if (json_doc_u64(own, "/archive_made", &made) && made > 0)
+        *oldest = made;
+    for (size_t i = 0; i < json_doc_length(own, "/archive_made"); i++) {
+        buf_clear(&at);
+        buf_append_str(&at, "/archive_made");
+        json_pointer_append(&at, json_doc_name(own, "/archive_made", i));
+        buf_append_char(&at, '\0');
+        if (json_doc_u64(own, at.ptr, &made) && made > 0 && made < *oldest)
+            *oldest = made;
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        struct json_doc *d = is_of(&p->members[i], "sortdb") ? stats_of(p, &p->members[i]) : NULL;
+        if (json_doc_u64(d, "/db_mtime", &made) && made > 0 && made < *oldest)
+            *oldest = made;
+        json_doc_free(&d);
+    }
+    json_doc_free(&own);
+    buf_free(&at);
+    return *oldest != UINT64_MAX;
+}
+
 /* Sets the number of a column. Returns false without the statistics of each daemon with the column's name. */
 static bool read_column(const struct pipeline *p, size_t column, uint64_t *number)
 {
     const char *list = columns[column].list, *member = columns[column].member;
+    if (!columns[column].daemon)
+        return read_oldest_archive(p, number);
     bool is_own = strcmp(columns[column].daemon, "api") == 0, is_known = false;
     *number = 0;
     for (size_t i = 0; i < (is_own ? 1 : p->n); i++) {
@@ -167,6 +197,18 @@ static void take_sample(struct pipeline *p)
     p->history[p->newest] = s;
 }
 
+static void compare_cells(struct pipeline *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct pipeline_member *m = &p->members[i].is;
+        struct json_doc *stats = *m->cell ? stats_of(p, &p->members[i]) : NULL;
+        if (*m->cell)
+            cell_watch_see(p->cells, m->cell, m->name, stats);
+        json_doc_free(&stats);
+    }
+    cell_watch_judge(p->cells);
+}
+
 static void finish_call(struct pipeline *p)
 {
     if (--p->unanswered > 0 || p->is_ending)
@@ -176,6 +218,7 @@ static void finish_call(struct pipeline *p)
         p->members[i].shown = p->members[i].next;
         p->members[i].next = last;
     }
+    compare_cells(p);
     take_sample(p);
     schedule(p);
 }
@@ -248,6 +291,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *config)
     p->daemon = config->daemon;
     p->run_file = config->run_file;
     p->readiness = config->readiness;
+    p->cells = cell_watch_new(config->daemon, config->counters_hash);
     for (; p->n < config->n_members; p->n++) {
         const size_t i = p->n;
         p->members[i] = (struct member){.pipeline = p, .is = config->members[i]};
@@ -274,6 +318,7 @@ void pipeline_free(struct pipeline **pp)
         buf_free(&m->shown.stats);
     }
     event_free(p->timer);
+    cell_watch_free(&p->cells);
     free(p);
     *pp = NULL;
 }

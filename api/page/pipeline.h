@@ -8,7 +8,8 @@
  * 2. A daemon that does not answer within two seconds is shown as unreachable. The answers of other daemons are not
  *    delayed.
  * 3. The history has one sample per PIPELINE_REST seconds of the last hour. A restart of the API clears the history.
- * 4. A process without an address, such as the compactor, is described only in run.json of `millrace up`. */
+ * 4. After each poll, cell_watch.h compares the cells.
+ * 5. A process without an address, such as the compactor, is described only in run.json of `millrace up`. */
 #ifndef MILLRACE_API_PIPELINE_H
 #define MILLRACE_API_PIPELINE_H
 
@@ -21,8 +22,8 @@
 
 #define PIPELINE_REST 10 /* seconds */
 
-/* The daemons before the cells, and an aggregator and the sortdbs of each cell. */
-#define PIPELINE_MEMBERS_MAX (PEERS + (1 + REPLICAS_MAX) * CELLS_MAX)
+/* The daemons before the cells, and nats_to_pubsub, pubsub, an aggregator and the sortdbs of each cell. */
+#define PIPELINE_MEMBERS_MAX (PEERS + (3 + REPLICAS_MAX) * CELLS_MAX)
 
 struct daemon;
 struct event_base;
@@ -36,6 +37,7 @@ struct pipeline_config {
         struct http_client *client; /* owned by the pipeline */
     } members[PIPELINE_MEMBERS_MAX];
     size_t n_members;
+    uint64_t counters_hash;      /* of the configuration (counters.h) */
     const char *run_file;        /* run.json of `millrace up`; NULL: none; borrowed */
     struct daemon *daemon;       /* this process; borrowed */
     struct readiness *readiness; /* of this process; borrowed */
