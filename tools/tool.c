@@ -22,6 +22,7 @@
 #define STREAMS_SHOWN 5
 #define HOLDER_TRIES 10
 #define HOLDER_POLL (20 * USEC_PER_MSEC)
+#define CELL_TIMEOUT (5 * USEC_PER_SEC)
 
 static const char *running = ""; /* name of the running tool */
 
@@ -426,12 +427,18 @@ void pipeline_close(struct pipeline *p)
     *p = (struct pipeline){.has_ended = false};
 }
 
+const struct config_section *tool_next_cell(const struct config *config, const struct config_section *cell)
+{
+    const struct config_section *end = config ? config->sections + config->n_sections : NULL;
+    for (cell = cell ? cell + 1 : config ? config->sections : NULL; cell < end; cell++)
+        if (strcmp(cell->kind, "cell") == 0)
+            return cell;
+    return NULL;
+}
+
 bool tool_has_cells(const struct config *config)
 {
-    for (size_t i = 0; config && i < config->n_sections; i++)
-        if (strcmp(config->sections[i].kind, "cell") == 0)
-            return true;
-    return false;
+    return tool_next_cell(config, NULL) != NULL;
 }
 
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb)
@@ -457,23 +464,46 @@ char *pipeline_token(const struct pipeline *p, const char *daemon)
     return daemon_read_token(file, &token, &ignored) == 0 ? token : NULL;
 }
 
-struct json_doc *pipeline_ask(
-    const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error)
+/* `name` is that of the daemon in the error. */
+static struct json_doc *ask(const char *name, const char *url, const char *token,
+    const struct http_call_spec *call, struct error *error)
 {
     struct buf body = {0};
     const char *why;
-    char *token = pipeline_token(p, daemon);
-    int status = tool_request(pipeline_url(p, daemon), token, call, &body, &why);
+    int status = tool_request(url, token, call, &body, &why);
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (!doc || (status != 200 && status != 202)) {
         struct bytes detail = doc      ? json_doc_text(doc, "/detail")
                               : status ? BYTES_LITERAL("the reply is not JSON")
                                        : bytes_str(why);
-        error_set(error, EX_TEMPFAIL, "%s: %s: %.*s", daemon, call->target, (int)detail.len,
+        error_set(error, EX_TEMPFAIL, "%s: %s: %.*s", name, call->target, (int)detail.len,
             detail.len ? detail.ptr : "");
         json_doc_free(&doc);
     }
     buf_free(&body);
+    return doc;
+}
+
+struct json_doc *pipeline_ask(
+    const struct pipeline *p, const char *daemon, const struct http_call_spec *call, struct error *error)
+{
+    char *token = pipeline_token(p, daemon);
+    struct json_doc *doc = ask(daemon, pipeline_url(p, daemon), token, call, error);
     free(token);
+    return doc;
+}
+
+struct json_doc *tool_ask_cell(
+    const struct config_section *cell, const char *daemon, const char *target, struct error *error)
+{
+    const struct http_call_spec call = {.method = "GET", .target = target, .timeout = CELL_TIMEOUT};
+    char *name = mem_printf("%s of cell %s", daemon, cell->name), *setting = mem_printf("%s_url", daemon);
+    char *token = NULL;
+    struct json_doc *doc = NULL;
+    if (daemon_read_token(config_value(cell, "token_file"), &token, error) == 0)
+        doc = ask(name, config_value(cell, setting), token, &call, error);
+    free(token);
+    free(setting);
+    free(name);
     return doc;
 }

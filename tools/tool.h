@@ -124,6 +124,13 @@ void tool_add_compactor_paths(struct tool_args *a, const struct config *config, 
 
 /* True if the api answers for the sections [cell NAME]. */
 bool tool_has_cells(const struct config *config);
+/* Returns the section [cell NAME] after `cell`, or the first one after NULL. Returns NULL after the last one. */
+const struct config_section *tool_next_cell(const struct config *config, const struct config_section *cell);
+struct json_doc;
+/* Asks a daemon of a cell, at the setting DAEMON_url of the section. Returns the parsed reply, or NULL with the error. The
+ * section must have the setting. */
+struct json_doc *tool_ask_cell(
+    const struct config_section *cell, const char *daemon, const char *target, struct error *error);
 /* True if the api of `millrace up` maps the archive and does not ask sortdb. This is the default if sortdb serves
  * the archive. The compactor then also waits for the api. */
 bool tool_api_reads_archive(const struct config *config, bool runs_sortdb);

@@ -354,6 +354,7 @@ static const struct {
     {check_clock, false},
     {check_limits, false},
     {check_visitors, false},
+    {doctor_check_cells, false},
     {check_journals, true},
     {check_archive, true},
     {doctor_check_conservation, true},

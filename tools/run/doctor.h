@@ -36,5 +36,6 @@ FILE *doctor_run_compactor(const struct doctor *d, const char *option, int fd, p
 int doctor_end_compactor(FILE *output, pid_t pid);
 
 void doctor_check_conservation(struct doctor *d);
+void doctor_check_cells(struct doctor *d);
 
 #endif

@@ -7,6 +7,7 @@
 #include "counts/slice_files.h"
 #include "daemon/daemon.h"
 #include "tools/put/put_report.h"
+#include "tools/run/cells_status.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -601,6 +602,42 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         add_restarts(s, i);
 }
 
+/* Adds the problems of daemon i of /v1/pipeline. A failing aggregator or sortdb is a problem of the api. */
+static void look_at_cell_daemon(struct pipeline_status *s, size_t i)
+{
+    char *name = bytes_dup(json_doc_text(s->cells, "/daemons/%zu/name", i)),
+         *cell = bytes_dup(json_doc_text(s->cells, "/daemons/%zu/cell", i)),
+         *state = bytes_dup(json_doc_text(s->cells, "/daemons/%zu/state", i)),
+         *before = mem_printf("%s of cell %s: ", name, cell);
+    struct bytes url = json_doc_text(s->cells, "/daemons/%zu/url", i), why;
+    bool is_source = strcmp(name, "aggregator") == 0 || strcmp(name, "sortdb") == 0;
+    size_t notices = s->n_problems;
+    add_notices(s, before, s->cells, 0, "/daemons/%zu/stats/health/notices", i);
+    why = json_doc_text(s->cells, "/daemons/%zu/detail", i);
+    if (s->n_problems == notices && !is_source && strcmp(state, "ready") != 0 &&
+        strcmp(state, "unknown") != 0)
+        add_problem(s, STATUS_DOWN, "on the host of the cell: millrace status",
+            "%s of cell %s (%.*s) is %s%s%.*s", name, cell, (int)url.len, url.ptr, state, why.len ? ": " : "",
+            (int)why.len, why.len ? why.ptr : "");
+    free(before);
+    free(state);
+    free(cell);
+    free(name);
+}
+
+/* Looks at the daemons of all cells, as the api shows them. */
+static void look_at_cells(struct pipeline_status *s)
+{
+    s->daemon = PIPELINE_DAEMONS;
+    if (!tool_has_cells(s->config) || !s->daemons[API].stats)
+        return;
+    s->cells = fetch(s, API, "/v1/pipeline");
+    for (size_t i = 0; i < json_doc_length(s->cells, "/daemons"); i++)
+        if (json_doc_text(s->cells, "/daemons/%zu/cell", i).len > 0)
+            look_at_cell_daemon(s, i);
+    s->complete_until = cells_status_complete_until(s->cells);
+}
+
 /* Returns the directory of a daemon and its device. A daemon without files is on the disk of the pipeline. The caller
  * frees the directory. */
 static char *disk_of(const struct pipeline_status *s, size_t daemon, dev_t *device)
@@ -925,6 +962,7 @@ void pipeline_status_take(struct pipeline_status *s, const struct config *config
         look_at_daemon(s, i);
     if (!s->pipeline.is_known && !s->pipeline.starting)
         judge_unknown(s);
+    look_at_cells(s);
     look_at_archive(s);
     look_at_clock(s);
     look_at_disks(s);
@@ -943,6 +981,7 @@ void pipeline_status_close(struct pipeline_status *s)
         free(s->problems[i].remedy);
     }
     json_doc_free(&s->streams);
+    json_doc_free(&s->cells);
     config_free(&s->own_config);
     pipeline_close(&s->pipeline);
 }

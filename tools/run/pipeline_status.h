@@ -69,6 +69,7 @@ struct pipeline_status {
     double days_until_full;
     bool is_disk_low; /* the disk is nearly full, which is also in the problems */
     struct json_doc *streams;
+    struct json_doc *cells; /* reply of the api to /v1/pipeline; NULL: none, or the api has no cells */
 };
 
 /* Takes a look at the pipeline. `s` is zeroed, or a closed earlier look. */

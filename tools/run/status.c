@@ -1,6 +1,7 @@
 /* millrace status: shows the daemons of a pipeline, problems and remedies, or waits until every posted event is
  * counted. */
 #include "tools/run/pipeline_status.h"
+#include "tools/run/cells_status.h"
 
 #include "base/amount.h"
 #include "base/rfc3339.h"
@@ -234,6 +235,7 @@ static void print_screen(const struct pipeline_status *s, const struct screen *s
     putchar('\n');
     print_daemons(s, screen);
     putchar('\n');
+    cells_status_print(s->cells);
     print_facts(s);
 }
 
@@ -299,6 +301,7 @@ static void print_json(const struct pipeline_status *s)
         append_number(&out, "quarters_since", quarters_since ? (double)quarters_since : -1, 0);
     if (s->unsettled > 0)
         append_number(&out, "unsettled", (double)s->unsettled, 0);
+    cells_status_json(s->cells, &out);
     append_number(&out, "archive_generation", (double)s->archive_generation, 0);
     append_number(&out, "archive_made", s->archive_made ? (double)s->archive_made : -1, 0);
     append_number(&out, "disk_free_bytes", (double)s->disk_free, 0);
