@@ -6,7 +6,8 @@
  * 3. Wait until the aggregator has passed the erased lines.
  * 4. Erase the rejects of the aggregator.
  * 5. Merge the slices, and remove the key from the archive.
- * Each step can be repeated. After an interruption, the operator runs the command again. */
+ * 6. Erase in the cells of the api (forget_cells.h).
+ * A host that runs only some of the daemons has only their steps. Each step can be repeated. After an interruption, the operator runs the command again. */
 #include "base/amount.h"
 #include "json/json_fields.h"
 #include "counts/counters.h"
@@ -14,6 +15,7 @@
 #include "counts/manifest.h"
 #include "counts/records.h"
 #include "sets/set_code.h"
+#include "tools/forget_cells.h"
 #include "tools/forget_files.h"
 #include "tools/forget_rejects.h"
 #include "tools/forget_stream.h"
@@ -46,6 +48,9 @@ static const struct option_row rows[] = {
         .type = OPTION_BOOL,
         .help = "also erase lines without a key that contain the value anywhere: lines that are not JSON "
                 "objects, or whose field is a list, an object or a fraction"},
+    {.name = "local",
+        .type = OPTION_BOOL,
+        .help = "erase only in this pipeline, not in the cells of its api"},
     {.name = "wait",
         .type = OPTION_DURATION,
         .fallback = "60s",
@@ -53,8 +58,8 @@ static const struct option_row rows[] = {
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
         .excludes = "dry_run",
-        .help = "longest wait until the messages in the queues are published, and again until the consumers "
-                "have passed the erased lines"},
+        .help = "longest wait until the messages in the queues are published, again until the consumers "
+                "have passed the erased lines, and again until cells have copied them"},
     {.name = NULL},
 };
 
@@ -387,6 +392,8 @@ static int erase_stream(
  * no line is found. For chains of copies, at most one search per stream is needed. */
 static int erase_streams(struct forget *f)
 {
+    if (daemon_named(f, "pubsub")->is_off)
+        return EX_OK;
     struct json_doc *doc = ask(f, "pubsub", "GET", "/streams");
     int status = doc ? EX_OK : EX_TEMPFAIL;
     size_t n = json_doc_length(doc, "/streams"), searches = n > 1 && !f->dry ? n + 1 : 1;
@@ -580,17 +587,20 @@ static int name_files(struct forget *f)
 static int forget_all(struct forget *f)
 {
     struct rejects_place rejects = {0};
+    bool has_counts = !daemon_named(f, "aggregator")->is_off;
     int status = erase_queues(f);
     if (status == EX_OK)
         status = erase_streams(f);
-    if (status == EX_OK)
+    if (status == EX_OK && has_counts)
         status = erase_rejects(f, &rejects);
-    if (status == EX_OK)
+    if (status == EX_OK && has_counts)
         status = erase_archive(f, rejects);
     if (status == EX_OK)
         status = name_files(f);
     if (status != EX_OK)
         return status;
+    if (!options_bool(f->o, "local") && forget_cells(f->o, &f->pipeline, say) != EX_OK)
+        f->remaining = EX_TEMPFAIL;
     uint64_t without = forget_match_lines_without_field(f->match);
     if (without > 0)
         say("warning", "",

@@ -1,0 +1,153 @@
+#include "tools/forget_cells.h"
+
+#include "base/amount.h"
+#include "base/bit_ranges.h"
+#include "base/rfc3339.h"
+#include "json/json_fields.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define POLL (100 * USEC_PER_MSEC)
+#define DEFAULT_CONFIG "/etc/millrace/millrace.conf"
+
+/* What nats_to_pubsub of a cell has copied. */
+struct copies {
+    uint64_t partitions;
+    int64_t max_age; /* of the messages in JetStream, in seconds; 0: not known */
+    bool is_done;    /* all messages from before the wait are copied */
+    struct error why;
+};
+
+/* `begun` is the monotonic time of the beginning of the wait. */
+static void ask_copier(const struct config_section *cell, usec_t begun, struct copies *c)
+{
+    char partitions[BIT_RANGES_TEXT] = "";
+    struct bytes bad;
+    double waited = (double)(clock_monotonic() - begun) / USEC_PER_SEC;
+    struct json_doc *d = tool_ask_cell(cell, "nats_to_pubsub", "/stats?format=json", &c->why);
+    struct json_value lag = json_doc_at(d, "/lag_seconds");
+    double behind = lag.type == JSON_F64 ? lag.v.f64 : (double)json_doc_number(d, "/lag_seconds");
+    uint64_t unread = json_doc_number(d, "/unread_queues");
+    c->is_done = lag.type != JSON_MISSING && behind < waited && unread == 0;
+    if (d && unread > 0)
+        error_set(&c->why, EX_TEMPFAIL, "nats_to_pubsub has not read %" PRIu64 " %s since its start", unread,
+            plural(unread, "queue", "queues"));
+    else if (d)
+        error_set(&c->why, EX_TEMPFAIL, "nats_to_pubsub is %.0f s behind JetStream", behind);
+    json_doc_copy(d, partitions, sizeof partitions, "/partitions");
+    (void)bit_ranges_read(partitions, &c->partitions, &bad);
+    c->max_age = (int64_t)json_doc_number(d, "/stream_max_age_seconds");
+    json_doc_free(&d);
+}
+
+/* Waits until all messages that are in JetStream now are copied. */
+static int await_copies(const struct options *o, const struct config *config, forget_say_fn *say)
+{
+    char text[RFC3339_TEXT], partitions[BIT_RANGES_TEXT];
+    usec_t begun = clock_monotonic(), end = begun + options_int(o, "wait") * USEC_PER_MSEC;
+    uint64_t copied = 0;
+    int64_t max_age = 0;
+    int status = EX_OK;
+    size_t n = 0;
+    for (const struct config_section *cell = NULL; (cell = tool_next_cell(config, cell));) {
+        struct copies c = {.partitions = 0};
+        if (!config_value(cell, "nats_to_pubsub_url"))
+            continue;
+        for (ask_copier(cell, begun, &c); !c.is_done && clock_monotonic() < end; ask_copier(cell, begun, &c))
+            clock_sleep(POLL);
+        if (!c.is_done)
+            say("cell", cell->name, "%s; events that it copies later remain", c.why.text);
+        status = c.is_done ? status : EX_TEMPFAIL;
+        copied |= c.partitions;
+        max_age = c.max_age > max_age ? c.max_age : max_age;
+        n++;
+    }
+    if (n > 0 && ~copied && status == EX_OK) {
+        say("cells", "", "no cell copies partitions %s; their events are not erased",
+            bit_ranges_write(~copied, partitions));
+        status = EX_TEMPFAIL;
+    }
+    if (max_age > 0)
+        say("kept", "JetStream",
+            "the text, until %s (max_age of the stream); and the queues of other hosts, until "
+            "settle_after and POST /erase",
+            rfc3339_write(clock_wall() / USEC_PER_SEC + max_age, text));
+    return status;
+}
+
+/* Appends a setting as a word of the shell. */
+static void append_setting(struct buf *out, const char *name, const char *value)
+{
+    buf_printf(out, " --%s='", name);
+    for (; *value; value++)
+        if (*value == '\'')
+            buf_append_str(out, "'\\''");
+        else
+            buf_append_char(out, *value);
+    buf_append_char(out, '\'');
+}
+
+static void append_command(struct buf *out, const struct options *o, const struct config_section *cell)
+{
+    const char *config = config_value(cell, "config");
+    buf_append_str(out, "millrace forget --local");
+    append_setting(out, "config", config ? config : DEFAULT_CONFIG);
+    append_setting(out, "field", options_string(o, "field"));
+    append_setting(out, "value", options_string(o, "value"));
+    if (options_bool(o, "dry_run"))
+        buf_append_str(out, " --dry-run");
+    else
+        buf_printf(out, " --wait=%" PRId64 "ms", options_int(o, "wait"));
+    if (options_bool(o, "contains"))
+        buf_append_str(out, " --contains");
+    buf_append_str(out, "\n");
+}
+
+/* Runs the command on the host of the cell. */
+static int run(const struct config_section *cell, struct bytes command, forget_say_fn *say)
+{
+    const char *shell = config_value(cell, "shell");
+    FILE *script = tmpfile();
+    struct tool_args a = {0};
+    if (!script || fwrite(command.ptr, 1, command.len, script) != command.len || fflush(script) != 0 ||
+        lseek(fileno(script), 0, SEEK_SET) != 0)
+        return tool_fail(EX_TEMPFAIL, "cannot write a temporary file");
+    tool_add_arg(&a, "/bin/sh");
+    tool_add_arg(&a, "-c");
+    tool_add_arg(&a, "%s", shell);
+    say("cell", cell->name, "%s:", shell);
+    int status = tool_wait(tool_start(&a, fileno(script), STDIN_FILENO));
+    fclose(script);
+    say("cell", cell->name, status == EX_OK ? "done" : "not done (status %d); repeat the command", status);
+    return status == EX_OK ? EX_OK : EX_TEMPFAIL;
+}
+
+static int forget_cell(const struct options *o, const struct pipeline *pipeline,
+    const struct config_section *cell, forget_say_fn *say)
+{
+    struct buf command = {0};
+    int status = EX_TEMPFAIL;
+    append_command(&command, o, cell);
+    if (strcmp(config_value(cell, "aggregator_url"), pipeline_url(pipeline, "aggregator")) == 0) {
+        status = EX_OK; /* this pipeline */
+    } else if (config_value(cell, "shell")) {
+        status = run(cell, buf_bytes(&command), say);
+    } else {
+        say("cell", cell->name, "not done: on its host, run %.*s", (int)command.len - 1, command.ptr);
+    }
+    buf_free(&command);
+    return status;
+}
+
+int forget_cells(const struct options *o, const struct pipeline *pipeline, forget_say_fn *say)
+{
+    int status = options_bool(o, "dry_run") ? EX_OK : await_copies(o, pipeline->config, say);
+    for (const struct config_section *cell = NULL; (cell = tool_next_cell(pipeline->config, cell));)
+        if (forget_cell(o, pipeline, cell, say) != EX_OK)
+            status = EX_TEMPFAIL;
+    return status;
+}
