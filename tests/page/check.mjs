@@ -10,6 +10,7 @@ import { spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { pipelineChecks } from "./pipeline.mjs";
 import { ORDERS, settled, shiftsOf } from "./shifts.mjs";
 
 const settings = JSON.parse(process.argv[2]);
@@ -736,36 +737,6 @@ const checks = {
     await said("pubsub", " was restarted 2 times, the last 40 min ago; last error 3 min ago: x");
     await pipeline.locator(".problems li", { hasText: /^Compaction: failed; last error 2 h ago: ycorrect the cause/ }).waitFor();
     assert.equal(await pipeline.locator(".problems li", { hasText: "api" }).count(), 0);
-
-    const queue = (json) => json.daemons.find((d) => d.name === "simplequeue").stats;
-    const full = [{ text: "refusing puts since 2026-01-01T00:00:00Z: the disk is full", remedy: "free disk space; it resumes by itself" },
-      { text: "the disk is full: 1 MB free; puts are refused", remedy: "free disk space; it resumes by itself" }];
-    await pipeline.unrouteAll({ behavior: "wait" });
-    await pipeline.route("**/v1/pipeline", async (route) => {
-      const reply = await route.fetch(), json = await reply.json();
-      for (const d of json.daemons) if (d.stats?.disk_size_bytes) d.stats.disk_free_bytes = 1000000;
-      queue(json).health.notices = full;
-      await route.fulfill({ response: reply, json });
-    });
-    const disk = pipeline.locator(".problems > li", { hasText: /^The disk of \/.* has 1.0 MB of .* free\./ });
-    await disk.locator("code", { hasText: "free disk space; it resumes by itself" }).waitFor();
-    assert.deepEqual(await disk.locator("li").allTextContents(), full.map(({ text }) => `simplequeue: ${text}`));
-    assert.equal(await pipeline.locator(".problems > li", { hasText: /disk/ }).count(), 1);
-    await pipeline.unrouteAll({ behavior: "wait" });
-    await pipeline.route("**/v1/pipeline", async (route) => {
-      const reply = await route.fetch(), json = await reply.json();
-      const own = json.daemons.find((d) => d.name === "aggregator");
-      const cells = { east: 0, west: 3 };
-      json.daemons = [...json.daemons.filter((d) => d !== own), ...Object.entries(cells).map(([cell, n]) => ({ ...own, cell,
-        stats: { ...own.stats, lag_bytes: 1000 * n, lines_rejected_total: n, last_minute: { ...own.stats.last_minute, rejected: 0, reasons: [] } } }))];
-      await route.fulfill({ response: reply, json });
-    });
-    await pipeline.locator(".problems li", { hasText: /^In cell west, 3 lines were rejected/ }).waitFor();
-    for (const [cell, behind, rejected] of [["east", "0 B", "0"], ["west", "3.0 KB", "3"]]) {
-      const numbers = pipeline.locator(".daemon", { has: pipeline.getByRole("heading", { name: `aggregator ${cell}` }) }).locator("dl > div");
-      assert.equal(await numbers.filter({ hasText: /^Rejected/ }).locator("dd").textContent(), rejected);
-      assert.equal(await numbers.filter({ hasText: /^Behind/ }).locator("dd").textContent(), behind);
-    }
     await pipeline.unrouteAll({ behavior: "wait" });
     await close(pipeline);
   },
@@ -982,6 +953,8 @@ const checks = {
     for (const page of pages) await close(page);
   },
 };
+
+Object.assign(checks, pipelineChecks({ open, close }));
 
 /** Whether it has failed. */
 async function run(name) {

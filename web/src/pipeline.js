@@ -1,5 +1,6 @@
 // Pipeline: each daemon's state and numbers, and above them what is wrong and what to do.
 
+import { cellsPanel } from "./cells.js";
 import { sparkline } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, clock, count, duration, moment } from "./format.js";
@@ -119,10 +120,11 @@ function cards(p, isOld) {
 
 export function pipelineView() {
   const wrong = h("div", { class: "verdict", role: "status" });
+  const cells = h("div");
   const grid = h("div", { class: "grid" });
   const data = dataTable("The last hour");
   const element = h("div", {}, h("div", { class: "panel-head" }, h("h1", {}, "Pipeline"),
-    share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, grid);
+    share({ name: "pipeline", request: () => ({ path: "v1/pipeline", parameters: {} }), rows: () => history })), wrong, cells, grid);
   let history = [];
   let shown = null; // the latest answer
   let since = null; // it is old since then
@@ -142,7 +144,9 @@ export function pipelineView() {
     data.show(() => [["Time", ...columns.slice(1)], ...p.history.map((s) => [clock(s.t), ...columns.slice(1).map((name) => (name === "archive_made" ? clock(s[name]) : count(s[name])))])]);
     const words = state(p);
     if (!wrong.firstChild?.isEqualNode(words)) wrong.replaceChildren(words);
-    grid.classList.toggle("old", Boolean(since));
+    for (const each of [cells, grid]) each.classList.toggle("old", Boolean(since));
+    const panel = cellsPanel(p);
+    if (panel && !cells.firstChild?.isEqualNode(panel)) cells.replaceChildren(panel);
     const now = cards(p, Boolean(since));
     // A card that says the same stays, so that its text can be selected.
     if (now.length !== grid.childElementCount) grid.replaceChildren(...now);

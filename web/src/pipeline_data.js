@@ -10,9 +10,9 @@ const sum = (objects, name) => (objects ? Object.values(objects).reduce((total, 
 const QUERIES = /"\/v1\/(?!pipeline|live)/;
 
 /** The sum of a number over the daemons with a name, one in each cell; null if one has no statistics. */
-function sumOf(daemons, name, member) {
+function sumOf(daemons, name, numberOf) {
   const own = daemons.filter((d) => d.name === name);
-  return own.length && own.every((d) => d.stats) ? own.reduce((total, d) => total + d.stats[member], 0) : null;
+  return own.length && own.every((d) => d.stats) ? own.reduce((total, d) => total + numberOf(d.stats), 0) : null;
 }
 
 /** The totals since the daemons' start, from the daemons' own statistics; null without them. */
@@ -24,11 +24,11 @@ function totalsOf(daemons) {
     queued: stats.simplequeue ? Math.max(0, sum(stats.simplequeue.queues, "depth") - (stats.queue_to_nats?.unsettled_messages ?? 0)) : null,
     buried: sum(stats.simplequeue?.queues, "buried"),
     delivered: (stats.queue_to_pubsub ?? stats.queue_to_nats)?.messages_delivered_total ?? null,
-    published: sum(stats.pubsub?.streams, "lines_published"),
-    counted: sumOf(daemons, "aggregator", "events_counted_total"),
-    rejected: sumOf(daemons, "aggregator", "lines_rejected_total"),
-    lag: sumOf(daemons, "aggregator", "lag_bytes"),
-    reads: sumOf(daemons, "sortdb", "total_requests"),
+    published: sumOf(daemons, "pubsub", ({ streams }) => sum(streams, "lines_published")),
+    counted: sumOf(daemons, "aggregator", (s) => s.events_counted_total),
+    rejected: sumOf(daemons, "aggregator", (s) => s.lines_rejected_total),
+    lag: sumOf(daemons, "aggregator", (s) => s.lag_bytes),
+    reads: sumOf(daemons, "sortdb", (s) => s.total_requests),
     checks: stats.spamfilter?.checks_total ?? null,
     queries: stats.api ? sum(Object.fromEntries(requests), "count") : null,
   };

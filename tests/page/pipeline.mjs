@@ -1,0 +1,58 @@
+// Checks of the Pipeline view with answers of the API that the check has changed.
+
+import assert from "node:assert/strict";
+
+/** Changes each answer of /v1/pipeline. */
+async function change(page, changes) {
+  await page.unrouteAll({ behavior: "wait" });
+  await page.route("**/v1/pipeline", async (route) => {
+    const reply = await route.fetch(), json = await reply.json();
+    changes(json);
+    await route.fulfill({ response: reply, json });
+  });
+}
+
+export const pipelineChecks = ({ open, close }) => ({
+  async "shows one problem of a full disk"() {
+    const page = await open("/?view=pipeline", {});
+    const full = [{ text: "refusing puts since 2026-01-01T00:00:00Z: the disk is full", remedy: "free disk space; it resumes by itself" },
+      { text: "the disk is full: 1 MB free; puts are refused", remedy: "free disk space; it resumes by itself" }];
+    await change(page, (json) => {
+      for (const d of json.daemons) if (d.stats?.disk_size_bytes) d.stats.disk_free_bytes = 1000000;
+      json.daemons.find((d) => d.name === "simplequeue").stats.health.notices = full;
+    });
+    const disk = page.locator(".problems > li", { hasText: /^The disk of \/.* has 1.0 MB of .* free\./ });
+    await disk.locator("code", { hasText: "free disk space; it resumes by itself" }).waitFor();
+    assert.deepEqual(await disk.locator("li").allTextContents(), full.map(({ text }) => `simplequeue: ${text}`));
+    assert.equal(await page.locator(".problems > li", { hasText: /disk/ }).count(), 1);
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+
+  async "shows the cells"() {
+    const page = await open("/?view=pipeline", {});
+    const until = Date.UTC(2026, 0, 2, 3, 4, 5) / 1000;
+    await change(page, (json) => {
+      const own = json.daemons.find((d) => d.name === "aggregator");
+      const cells = Object.entries({ east: 0, west: 3 }).flatMap(([cell, n]) => [
+        { name: "nats_to_pubsub", cell, url: "", state: n ? "not ready" : "ready", detail: n ? "3 s behind" : "",
+          stats: { lag_seconds: n, lag_messages: n, lines_stored_total: 1, waiting_queues: 0, partitions: n ? "16-63" : "0-15", disk_free_bytes: 5e9 } },
+        { ...own, cell, stats: { ...own.stats, complete_until: until, lag_bytes: 1000 * n, disk_free_bytes: 4e9,
+          lines_rejected_total: n, last_minute: { ...own.stats.last_minute, rejected: 0, reasons: [] } } },
+        { name: "sortdb", cell, url: "", state: "ready", detail: "", stats: n ? { db_mtime: json.time - 7200, records: 1, bytes: 1 } : null }]);
+      json.daemons = [...json.daemons.filter((d) => d !== own), ...cells];
+    });
+    await page.locator(".problems li", { hasText: /^In cell west, 3 lines were rejected/ }).waitFor();
+    for (const [cell, behind, rejected] of [["east", "0 B", "0"], ["west", "3.0 KB", "3"]]) {
+      const numbers = page.locator(".daemon", { has: page.getByRole("heading", { name: `aggregator ${cell}` }) }).locator("dl > div");
+      assert.equal(await numbers.filter({ hasText: /^Rejected/ }).locator("dd").textContent(), rejected);
+      assert.equal(await numbers.filter({ hasText: /^Behind/ }).locator("dd").textContent(), behind);
+    }
+    const rows = await page.locator(".cells tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    const [east, west] = rows.map(([name, state, time, lag, partitions, archive]) => [name, state, lag, partitions, archive, /03:04/.test(time)]);
+    assert.deepEqual(east, ["east", "ready", "0 s", "0-15", "–", true]);
+    assert.deepEqual(west, ["west", "nats_to_pubsub not ready", "3 s", "16-63", "2 h old", true]);
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+});
