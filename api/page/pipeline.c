@@ -149,7 +149,7 @@ static bool read_oldest_archive(const struct pipeline *p, uint64_t *oldest)
     }
     for (size_t i = 0; i < p->n; i++) {
         struct json_doc *d = is_of(&p->members[i], "sortdb") ? stats_of(p, &p->members[i]) : NULL;
-        if (json_doc_u64(d, "/db_mtime", &made) && made > 0 && made < *oldest)
+        if (json_doc_number(d, "/generation") > 0 && json_doc_u64(d, "/db_mtime", &made) && made < *oldest)
             *oldest = made;
         json_doc_free(&d);
     }

@@ -93,7 +93,7 @@ class CellTools(Cells):
         self.assertIsNone(look["cells"][0]["archive_made"])
         made = look["cells"][1]["archive_made"]
         text = self.tool("status", "--sample=0").stdout.decode()
-        self.assertRegex(text, r"(?m)^west +ready +20\S+Z +\d+\.\d s +\S+ +32-63$")
+        self.assertRegex(text, r"(?m)^west +ready +20\S+Z +\d+\.\d s +[\d.]+ \wB +32-63$")
         history = lambda: self.api.ask("api", "GET", "/v1/pipeline").json()["history"]
         wait_until(lambda: history() and history()[-1]["archive_made"] == made, lambda: "the age of the archive: %s" % history())
         self.doctor_until("2 cells count like this configuration", "2 cells run ",

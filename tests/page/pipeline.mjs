@@ -39,7 +39,7 @@ export const pipelineChecks = ({ open, close }) => ({
           stats: { lag_seconds: n, lag_messages: n, lines_stored_total: 1, waiting_queues: 0, partitions: n ? "16-63" : "0-15", disk_free_bytes: 5e9 } },
         { ...own, cell, stats: { ...own.stats, complete_until: until, lag_bytes: 1000 * n, disk_free_bytes: 4e9,
           lines_rejected_total: n, last_minute: { ...own.stats.last_minute, rejected: 0, reasons: [] } } },
-        { name: "sortdb", cell, url: "", state: "ready", detail: "", stats: n ? { db_mtime: json.time - 7200, records: 1, bytes: 1 } : null }]);
+        { name: "sortdb", cell, url: "", state: "ready", detail: "", stats: n ? { generation: 1, db_mtime: json.time - 7200, records: 1, bytes: 1 } : null }]);
       json.daemons = [...json.daemons.filter((d) => d !== own), ...cells];
     });
     await page.locator(".problems li", { hasText: /^In cell west, 3 lines were rejected/ }).waitFor();
@@ -49,7 +49,7 @@ export const pipelineChecks = ({ open, close }) => ({
       assert.equal(await numbers.filter({ hasText: /^Behind/ }).locator("dd").textContent(), behind);
     }
     const rows = await page.locator(".cells tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
-    const [east, west] = rows.map(([name, state, time, lag, partitions, archive]) => [name, state, lag, partitions, archive, /03:04/.test(time)]);
+    const [east, west] = rows.map(([name, state, time, lag, partitions, archive]) => [name, state, lag, partitions, archive, /3:04/.test(time)]);
     assert.deepEqual(east, ["east", "ready", "0 s", "0-15", "–", true]);
     assert.deepEqual(west, ["west", "nats_to_pubsub not ready", "3 s", "16-63", "2 h old", true]);
     await page.unrouteAll({ behavior: "wait" });

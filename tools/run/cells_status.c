@@ -23,8 +23,11 @@ static void add_daemon(const struct json_doc *p, size_t i, struct cell_status *c
     if (bytes_equal_str(name, "aggregator")) {
         cell->complete_until = (int64_t)json_doc_number(p, "/daemons/%zu/stats/complete_until", i);
         cell->version = json_doc_text(p, "/daemons/%zu/stats/version", i);
-    } else if (bytes_equal_str(name, "sortdb")) {
-        cell->archive_made = (int64_t)json_doc_number(p, "/daemons/%zu/stats/db_mtime", i);
+    } else if (bytes_equal_str(name, "sortdb")) { /* a cell may have several */
+        int64_t made = (int64_t)json_doc_number(p, "/daemons/%zu/stats/db_mtime", i);
+        bool has_archive = json_doc_number(p, "/daemons/%zu/stats/generation", i) > 0;
+        if (has_archive && (cell->archive_made == 0 || made < cell->archive_made))
+            cell->archive_made = made;
     } else if (bytes_equal_str(name, "nats_to_pubsub")) {
         cell->partitions = json_doc_text(p, "/daemons/%zu/stats/partitions", i);
         snprintf(at, sizeof at, "/daemons/%zu/stats/lag_seconds", i);

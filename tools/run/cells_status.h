@@ -13,7 +13,7 @@ struct cell_status {
     struct bytes partitions; /* empty: not known */
     struct bytes version;    /* of the aggregator; empty: not known */
     int64_t complete_until;  /* Unix seconds; 0: not known */
-    int64_t archive_made;    /* Unix seconds; 0: not known */
+    int64_t archive_made;    /* Unix seconds, of the sortdb with the oldest; 0: not known */
     double lag;              /* seconds that nats_to_pubsub is behind JetStream; -1: not known */
     int64_t disk_free;       /* bytes, of the daemon with the least; -1: not known */
 };

@@ -12,7 +12,7 @@ function rowOf(p, cell) {
   const bad = own.find((d) => d.state !== "ready");
   const { complete_until: until } = stats("aggregator");
   const { lag_seconds: lag, partitions } = stats("nats_to_pubsub");
-  const made = stats("sortdb").db_mtime || statsOf(p, "api")?.archive_made?.[`cell="${cell}"`];
+  const made = (stats("sortdb").generation && stats("sortdb").db_mtime) || statsOf(p, "api")?.archive_made?.[`cell="${cell}"`];
   const disks = own.map((d) => d.stats?.disk_free_bytes).filter(Boolean);
   return [cell, bad ? `${bad.name} ${bad.state}` : "ready", until ? clock(until) : "–", lag === undefined ? "–" : duration(lag), partitions || "–",
     made ? `${duration(p.time - made)} old` : "–", disks.length ? bytes(Math.min(...disks)) : "–"];
