@@ -120,7 +120,8 @@ static void judge_partitions(const struct cell_watch *w)
         "stop nats_to_pubsub of one cell and correct its `partitions`: both cells count these events",
         doubles.ptr);
     daemon_set_notice(w->daemon, "partitions of no cell", NOTICE_WARNING,
-        "add them to `partitions` of one cell's nats_to_pubsub, or name the URL of the cell that copies them",
+        "complete the move that millrace cell list names, add the partitions to one cell, or set the URL of "
+        "the cell that copies them",
         gaps.ptr);
     buf_free(&doubles);
     buf_free(&gaps);
