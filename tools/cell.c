@@ -270,8 +270,8 @@ static int end_move(struct move *m, struct cluster *k)
             continue;
         if (r->state == PARTITION_OWNED)
             fprintf(stderr,
-                "cell %s is a copy from before the move: what it had copied of partition %u since then is "
-                "not counted\n",
+                "cell %s is a copy from before the move: the events of partition %u that it had copied since "
+                "then are not counted\n",
                 m->from->name, m->partition);
         if (r->state != PARTITION_LEFT && !has_waited)
             status = wait_complete(m);

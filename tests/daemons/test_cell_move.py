@@ -146,6 +146,9 @@ class CellMove(CellTest):
         east.start_copier()
         self.assertEqual(self.move(host.partition, "west"), 0)
         wait_until(lambda: self.claim(host.partition) == b"1", "the claim")
+        self.api("STREAM.PURGE.clicks", filter="clicks.%d.owner" % host.partition)
+        self.cells["west"].restart_copier()
+        wait_until(lambda: self.claim(host.partition) == b"1", "the claim that the stream has lost")
         mark = self.cells["west"].producer(host)["mark"]
         wait_until(lambda: self.cells["west"].producer(host)["mark"] != mark, "lines in the new cell")
         east.copier.kill9()

@@ -338,7 +338,7 @@ class Guides(harness.MillraceTest):
             ("sudo chown", each_cell % "{}"),
             ("sudo systemctl start millrace", each_cell % "{}" + post + total % 6),
             ("sudo -u millrace millrace cell list", "on api1 {}"),
-            ("sudo -u millrace millrace cell move", "on api1 \"{raw} --free-after=1s\"" + post + total % 8),
+            ("sudo -u millrace millrace cell move", "on api1 '{raw} --free-after=1s'" + post + total % 8),
         ])
 
     def test_from_simplehttp(self):
