@@ -2,7 +2,7 @@
  *
  *     [{"targets": ["db1:9100", "db2:9100"], "labels": {"job": "node", "rack": "4"}}]
  *
- * 1. A target's id is its URL and labels. The interval is no part of the id, so a changed interval keeps the series.
+ * 1. A target's id is its URL and labels. The interval is not part of the id, so a changed interval keeps the series.
  * 2. The *slots* of a target are its times: hash(id) mod interval + k * interval, in milliseconds since 1970. They
  *    depend neither on the scraper nor on its start, and spread the targets over the interval.
  * 3. Of N shards, each target belongs to one. Another N moves only the targets of the shards that come or go. */
