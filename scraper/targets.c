@@ -227,6 +227,9 @@ static int read_labels(struct reading *r, const struct json_doc *group)
         struct bytes value = json_doc_text(group, "/labels/%.*s", (int)name.len, name.ptr);
         if (!value.ptr || memchr(value.ptr, '\0', value.len))
             return refuse(r, "the value of a label is not a text");
+        for (size_t k = 0; k < r->n_labels; k++)
+            if (bytes_equal_str(name, r->labels[k].name))
+                return refuse(r, "a label occurs twice");
         if (r->n_labels == LABELS_MAX)
             return refuse(r, "more than 64 labels");
         r->labels[r->n_labels++] = (struct target_label){bytes_dup(name), bytes_dup(value)};

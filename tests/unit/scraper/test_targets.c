@@ -84,6 +84,8 @@ static void refused_files(void **state)
         "[{\"targets\":[\"a:1\"],\"labels\":{\"a-b\":\"1\"}}]", "group 1: a label has an invalid name");
     check_refused(
         "[{\"targets\":[\"a:1\"],\"labels\":{\"a\":1}}]", "group 1: the value of a label is not a text");
+    check_refused(
+        "[{\"targets\":[\"a:1\"],\"labels\":{\"a\":\"1\",\"a\":\"2\"}}]", "group 1: a label occurs twice");
     check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__scheme__\":\"https\"}}]",
         "group 1: __scheme__ is https; only http is possible");
     check_refused("[{\"targets\":[\"a:1\"],\"labels\":{\"__metrics_path__\":\"/a b\"}}]",
