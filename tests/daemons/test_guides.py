@@ -291,7 +291,7 @@ class Guides(harness.MillraceTest):
     def test_scaling(self):
         """Each host has an address, a configuration, data and services of its own. All cells lose their disks and are restored."""
         self.need("nats-server", "haproxy")
-        hosts = "nats1=1 nats2=2 nats3=3 app1=11 app2=12 cell1=21 cell2=22 cell3=23 api1=31 api2=32 balancer=41"
+        hosts = "nats1=1 nats2=2 nats3=3 app1=11 app2=12 cell1=21 cell2=22 cell3=23 cell4=24 api1=31 api2=32 balancer=41"
         # on HOST COMMAND
         on = r"""on() {
             local d=/tmp/hosts/$1
@@ -339,6 +339,10 @@ class Guides(harness.MillraceTest):
             ("sudo systemctl start millrace", each_cell % "{}" + post + total % 6),
             ("sudo -u millrace millrace cell list", "on api1 {}"),
             ("sudo -u millrace millrace cell move", "on api1 '{raw} --free-after=1s'" + post + total % 8),
+            ("sudo sed -i '/this host/{s/10\\.0\\.0\\.21", as_first % ("cell4", "cell1")),
+            ("sed -n '/^\\[cell", "on api1 {} && on api2 {}"),
+            ("sudo systemctl reload millrace", "on api1 {} && on api2 {}"),
+            ("sudo -u millrace millrace cell move", "on api1 '{raw} --free-after=1s'" + post + total % 10),
         ])
 
     def test_from_simplehttp(self):
