@@ -1,4 +1,5 @@
 """nats_to_pubsub with a real nats-server: what it copies, what it ignores, and where it waits."""
+# parts: 3
 import shutil
 import signal
 import socket
