@@ -280,6 +280,11 @@ static int end_move(struct move *m, struct cluster *k)
             status = each_queue(m, leave_out);
         if (status == EX_OK)
             status = write_record(m, m->from, r->number, "left.", m->to->name);
+        if (status == EX_OK)
+            fprintf(stderr,
+                "back up cell %s now: after a restore of an older backup, it copies nothing more of "
+                "partition %u\n",
+                m->from->name, m->partition);
     }
     return status;
 }
