@@ -7,6 +7,8 @@ from cell_test import CellTest
 from harness import wait_until
 from nats_test import NatsServer, NatsTest
 
+CLICK = b'{"t":1332633600,"l":"nasa","c":"US"}'
+
 
 class UpNats(NatsTest):
     def setUp(self):
@@ -88,7 +90,7 @@ class UpCell(CellTest):
             self.path("data"), harness.USERS_BY_COUNTRY, millrace={"run": "nats_to_pubsub pubsub aggregator compactor sortdb api"},
             nats_to_pubsub={"port": 0, "nats_url": self.server.url, "nats_timeout": "1s", "partitions": "0-63"}))
         pipeline = harness.Pipeline(self, config, self.path("data")).wait_ready()
-        self.publish("q1", 1, 3, [b"{}", b"{}"])
+        self.publish("q1", 1, 3, [CLICK, CLICK])
 
         def status():
             done = self.run_program("millrace", "status", "--data-dir", self.path("data"), "--sample=0", "--json")
@@ -103,7 +105,7 @@ class UpCell(CellTest):
         doctor = self.run_program("millrace", "doctor", "--data-dir", self.path("data"))
         self.assertIn(doctor.returncode, (0, 1), doctor)
         self.assertNotIn(b"DOWN", doctor.stdout)
-        self.publish("q1", 4, 5, [b"{}"])
+        self.publish("q1", 4, 5, [CLICK])
         wait_until(lambda: any("millrace producers --set=q1 --from=3 --mark=4 " in p["problem"] for p in status()["problems"]),
                    lambda: "status to name the hole: %s" % status())
         pipeline.interrupt()
