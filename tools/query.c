@@ -286,10 +286,11 @@ static int ask_api(struct ask *a)
     if (a->show_curl)
         show_curl(a->url, a->target.ptr);
     const struct http_call_spec call = {.method = "GET", .target = a->target.ptr};
-    int status = tool_request(a->url, token, &call, &body, &why);
-    if (status == 0)
+    bool is_stopped = !a->api_url && tool_check_runs(&p) != EX_OK;
+    int status = is_stopped ? 0 : tool_request(a->url, token, &call, &body, &why);
+    if (status == 0 && !is_stopped)
         tool_fail(exit_status, "%s: %s", a->url, why);
-    else
+    else if (status != 0)
         exit_status = status == 200 ? print_answer(a, &body) : print_problem(a->url, status, &body);
     free(token);
     buf_free(&body);

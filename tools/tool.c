@@ -349,7 +349,32 @@ static int64_t find_holder(const char *data_dir, int64_t pid)
     return holder;
 }
 
-/* Finds out whether the `millrace up` that wrote run.json still runs. Without a lock, its process id decides. */
+/* True if a process uses the directory of a daemon of the pipeline. An operator can start daemons without `millrace up`. */
+static bool is_any_held(const struct pipeline *p)
+{
+    static const char *const names[] = {"simplequeue", "pubsub", "aggregator"};
+    bool is_held = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *dir = pipeline_daemon_dir(p->config, p->data_dir, names[i], "");
+        is_held = is_held || daemon_directory_holder(dir) > 0;
+        free(dir);
+    }
+    return is_held;
+}
+
+bool pipeline_is_stopped(const struct pipeline *p)
+{
+    return p->has_ended && !is_any_held(p);
+}
+
+int tool_check_runs(const struct pipeline *p)
+{
+    return pipeline_is_stopped(p) ? tool_fail(EX_TEMPFAIL, "the pipeline of %s is stopped", p->data_dir)
+                                  : EX_OK;
+}
+
+/* Finds out whether the `millrace up` that wrote run.json still runs. Without a lock, its process id decides. Without
+ * run.json, a free lock means that `millrace up` has ended before it started a daemon. */
 static void judge_up(struct pipeline *p, const struct json_doc *run, const char *path)
 {
     struct json_value ended = json_doc_at(run, "/ended");
@@ -359,9 +384,9 @@ static void judge_up(struct pipeline *p, const struct json_doc *run, const char 
     struct stat st;
     bool is_gone = holder == 0 || (holder < 0 && pid > 0 && kill((pid_t)pid, 0) != 0 && errno != EPERM);
     p->starting = holder > 0 && (has_said_end || holder != pid) ? holder : 0;
-    p->has_ended = run && !p->starting && (has_said_end || is_gone);
+    p->has_ended = !p->starting && (run ? has_said_end || is_gone : holder == 0 && !is_any_held(p));
     p->is_here = holder > 0 && holder == pid;
-    p->was_killed = p->has_ended && !has_said_end;
+    p->was_killed = run && p->has_ended && !has_said_end;
     p->written = run && stat(path, &st) == 0 ? st.st_mtime : 0;
 }
 

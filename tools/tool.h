@@ -159,7 +159,7 @@ struct pipeline {
     bool is_here;           /* the process ids of run.json are valid on this host */
     char *denied;           /* "; PATH belongs to user ..." if this user may not read run.json; else NULL */
     char *service;          /* the systemd unit of `millrace up`; NULL: none */
-    bool has_ended;         /* `millrace up` has ended or died */
+    bool has_ended;         /* `millrace up` has ended or died, or could not start */
     bool was_killed;        /* `millrace up` has ended without saying so */
     int64_t starting;       /* process of a `millrace up` that has not written run.json yet; 0: none */
     int64_t written;        /* time of run.json; 0: unknown */
@@ -177,6 +177,11 @@ struct pipeline {
  * setting [millrace] data_dir, whose default is millrace-data. */
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir);
 void pipeline_close(struct pipeline *p);
+/* True if `millrace up` has ended and no process uses the directories of the pipeline. Another pipeline may then use
+ * the addresses. */
+bool pipeline_is_stopped(const struct pipeline *p);
+/* Returns 0, or EX_TEMPFAIL after printing that the pipeline is stopped. */
+int tool_check_runs(const struct pipeline *p);
 /* Returns the configured token of a daemon. NULL: no token, or this user may not read the token. The caller frees
  * the token. */
 char *pipeline_token(const struct pipeline *p, const char *daemon);

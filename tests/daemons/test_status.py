@@ -132,6 +132,30 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual((done.returncode, os.path.exists(self.path("copy"))), (66, False))
         self.assertIn(b"no data of a pipeline at elsewhere/simplequeue; run this command in the directory of `millrace up`", done.stderr)
 
+    def test_another_pipeline_at_the_addresses_of_a_stopped_one(self):
+        """No command asks the other pipeline, or posts to it. A daemon of the stopped pipeline that runs by itself is used."""
+        ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")}
+        other = self.up("--run=simplequeue,pubsub", data=self.path("other"), **ports).wait_ready()
+        config, data = self.write("mine.conf", harness.pipeline_config(self.path("mine"), USERS_BY_COUNTRY, **ports)), self.path("mine")
+        events = self.write("events", '{"t":1332637200,"l":"a"}\n')
+        self.assertEqual(self.run_program("millrace", "up", "--config", config).returncode, 78)
+
+        def tool(name, *args):
+            done = self.run_program("millrace", name, "--config", config, *args)
+            return done.returncode, (done.stdout + done.stderr).decode()
+        status, text = tool("status", "--sample=0", "--json")
+        look = json.loads(text)
+        self.assertEqual((status, [p["problem"] for p in look["problems"]]), (2, ["the pipeline of %s is stopped" % data]))
+        self.assertEqual({d["state"] for d in look["daemons"].values()}, {"stopped"})
+        for done in (tool("query", "freshness"), tool("put", "--timeout=1s", events), tool("put", "--timeout=1s", "--producer=p", events)):
+            self.assertEqual(done[0], 75, done[1])
+            self.assertIn("the pipeline of %s is stopped" % data, done[1])
+        self.assertEqual(other.ask("simplequeue", "GET", "/stats?format=json").json()["queues"], {})
+        other.interrupt()
+        queue = self.start("simplequeue", "--data-dir", os.path.join(data, "simplequeue"), "--port=" + ports["simplequeue"]["port"], port=False)
+        self.assertEqual(tool("put", events)[0], 0)
+        self.assertEqual(queue.stats()["depth"], 1)
+
     def test_a_queue_that_no_reader_takes_from(self):
         pipeline = self.up().wait_ready()
         problem = "messages wait in queue other%s, and no reader has taken one since simplequeue started"

@@ -61,16 +61,18 @@ static bool use_address(struct put_batch *b)
 {
     const char *url = b->config.url(b->config.arg);
     char why[200];
-    if (b->pool && strcmp(b->url, url) == 0)
+    if (b->pool && url && strcmp(b->url, url) == 0)
         return true;
     publisher_free(&b->queue);
     http_pool_free(&b->pool);
     free(b->url);
-    b->url = mem_strdup(url);
-    b->pool = http_pool_new(
-        &(struct http_pool_config){
-            .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
-        why, sizeof why);
+    b->url = url ? mem_strdup(url) : NULL;
+    b->pool =
+        !url ? NULL
+             : http_pool_new(
+                   &(struct http_pool_config){
+                       .base = b->base, .url = url, .max_connections = 1, .auth_token = b->config.auth_token},
+                   why, sizeof why);
     if (!b->pool)
         return false;
     b->queue = publisher_new(&(struct publisher_config){
@@ -115,7 +117,7 @@ static void print_reply(const struct put_batch *b, const struct publisher_outcom
     struct bytes text = o->detail.ptr ? o->detail : bytes_trim(o->body);
     char *hint = o->hint.ptr ? mem_printf(" (%.*s)", (int)o->hint.len, o->hint.ptr) : mem_strdup("");
     if (o->status == 0)
-        tool_fail(0, "%s: %s%s", b->url, o->why, hint);
+        tool_fail(0, "%s: %s%s", b->url ? b->url : "simplequeue", o->why, hint);
     else
         tool_fail(
             0, "the queue answered %d: %.*s%s", o->status, (int)text.len, text.ptr ? text.ptr : "", hint);

@@ -30,7 +30,7 @@ struct put_batch_refusal {
 
 struct put_batch_config {
     /* The queue's address, valid until the next call. Called before each attempt, because a restarted pipeline may
-     * have other ports. */
+     * have other ports. NULL: the queue is stopped. */
     const char *(*url)(void *arg);
     void *arg;
     const char *queue, *producer; /* producer NULL: none */

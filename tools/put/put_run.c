@@ -33,7 +33,13 @@ static const char *queue_url(void *arg)
         return url;
     pipeline_close(&p->pipeline);
     pipeline_open(&p->pipeline, options_config(p->o), options_string(p->o, "data_dir"));
-    return pipeline_url(&p->pipeline, "simplequeue");
+    if (!pipeline_is_stopped(&p->pipeline))
+        return pipeline_url(&p->pipeline, "simplequeue");
+    if (!p->has_waited)
+        tool_fail(0, "the pipeline of %s is stopped; to post to another queue, use --queue-url=URL",
+            p->pipeline.data_dir);
+    p->has_waited = true;
+    return NULL;
 }
 
 static const char *tag(void *arg, uint64_t sum)

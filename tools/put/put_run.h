@@ -64,7 +64,7 @@ struct put {
     size_t n_done, room_done;
     uint64_t stored_mark; /* mark after the latest batch that this run has stored, if has_stored */
     bool has_stored;
-    bool has_waited; /* the put has waited for the first start of the pipeline */
+    bool has_waited; /* the put has printed that it waits for the pipeline */
 };
 
 struct put_input {
