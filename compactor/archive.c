@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define TMP_SUFFIX ".tmp"
+#define COPY_PREFIX "copy-"
 #define CURRENT "current"
 #define CURRENT_TMP CURRENT TMP_SUFFIX
 #define NEWEST "newest"
@@ -21,6 +22,13 @@ void archive_path(const char *archive, uint64_t generation, bool unfinished, cha
     char name[MANIFEST_NAME_TEXT];
     manifest_directory_name(generation, name);
     snprintf(out, PATH_MAX, "%s/%s%s", archive, name, unfinished ? TMP_SUFFIX : "");
+}
+
+void archive_copy_path(const char *archive, uint64_t generation, char out[PATH_MAX])
+{
+    char name[MANIFEST_NAME_TEXT];
+    manifest_directory_name(generation, name);
+    snprintf(out, PATH_MAX, "%s/" COPY_PREFIX "%s", archive, name);
 }
 
 static enum compact_result from_manifest(enum manifest_result r, struct error *error)
@@ -148,7 +156,8 @@ static enum compact_result recover_switch(const char *archive, struct error *err
                                           : put_link(archive, NEWEST, error);
 }
 
-/* Removes the directory entry `name` if an interrupted run has left it, unless it is of the generation `kept`. */
+/* Removes the directory entry `name` if an interrupted run or copy has left it, unless it is the copy of the generation
+ * `kept`. */
 static enum compact_result recover_one(
     const char *archive, const char *name, bool has_current, uint64_t kept, struct error *error)
 {
@@ -156,8 +165,9 @@ static enum compact_result recover_one(
     char path[PATH_MAX], digits[MANIFEST_DIRECTORY_DIGITS + 1];
     snprintf(path, sizeof path, "%s/%s", archive, name);
     snprintf(digits, sizeof digits, "%.*s", MANIFEST_DIRECTORY_DIGITS, name);
-    if (manifest_directory_number(digits, &generation) && generation == kept)
-        return COMPACT_OK;
+    if (bytes_starts_with(bytes_str(name), BYTES_LITERAL(COPY_PREFIX)) &&
+        manifest_directory_number(name + strlen(COPY_PREFIX), &generation))
+        return generation == kept ? COMPACT_OK : remove_directory(path, error);
     if (strlen(name) > MANIFEST_DIRECTORY_DIGITS &&
         strcmp(name + MANIFEST_DIRECTORY_DIGITS, TMP_SUFFIX) == 0 &&
         manifest_directory_number(digits, &unfinished))
@@ -311,12 +321,24 @@ enum compact_result archive_begin(const char *archive, uint64_t generation, stru
     return io->mkdir(path, 0777) == 0 ? COMPACT_OK : error_errno(error, COMPACT_FAILED, path);
 }
 
+static void discard(const char *path)
+{
+    if (access(path, F_OK) == 0)
+        remove_directory(path, NULL);
+}
+
 void archive_discard(const char *archive, uint64_t generation)
 {
     char path[PATH_MAX];
     archive_path(archive, generation, true, path);
-    if (access(path, F_OK) == 0)
-        remove_directory(path, NULL);
+    discard(path);
+}
+
+void archive_discard_copy(const char *archive, uint64_t generation)
+{
+    char path[PATH_MAX];
+    archive_copy_path(archive, generation, path);
+    discard(path);
 }
 
 enum compact_result archive_describe(const char *archive, const struct manifest *m, struct error *error)

@@ -3,9 +3,10 @@
  * 1. A directory named by a generation's twelve digits is complete, checked and synced. A run fills N.tmp, and
  *    renames N.tmp last. A removal first renames the directory to N.tmp, durably.
  * 2. The link `current` names the current generation. A run replaces `current` by rename, so `current` always exists.
- * 3. An interrupted run may leave *.tmp, which archive_recover removes, and a generation newer than `current`, which
- *    archive_undo removes. An operator who returns to an older generation also leaves newer generations. A later run
- *    must merge the slices of a removed generation again, so archive_undo fails if these slices were cleared.
+ * 3. An interrupted run may leave *.tmp, and an interrupted `millrace distribute` copy-N. archive_recover removes
+ *    both. A run may also leave a generation newer than `current`, which archive_undo removes. An operator who returns to
+ *    an older generation also leaves newer generations. A later run must merge the slices of a removed generation again,
+ *    so archive_undo fails if these slices were cleared.
  * 4. The link `newest` names the highest generation that was ever current, even if that generation was removed. So the
  *    number of a served generation is never used again. A switch makes `current.tmp` and `newest.tmp` before it renames
  *    `current.tmp` and then `newest.tmp`. So `newest.tmp` without `current.tmp` shows that `current` was replaced, and
@@ -26,7 +27,7 @@
  * is missing, removes an unfinished generation 0, and refuses any other generation, because no run removes
  * `current`. */
 enum compact_result archive_recover(const char *archive, struct error *error);
-/* Like archive_recover, but leaves the generation `kept` and its *.tmp, and other generations without `current`. */
+/* Like archive_recover, but leaves the copy of the generation `kept`, and all generations without `current`. */
 #define ARCHIVE_NONE UINT64_MAX
 enum compact_result archive_recover_but(const char *archive, uint64_t kept, struct error *error);
 /* Removes the generations newer than `current`. Refuses to remove a generation that includes slices after `through`,
@@ -60,6 +61,10 @@ enum compact_result archive_switch(const char *archive, uint64_t generation, str
 
 /* Removes N.tmp if it exists. If the removal fails, the next run removes N.tmp. */
 void archive_discard(const char *archive, uint64_t generation);
+
+/* The directory copy-N, into which `millrace distribute` copies a generation. archive_discard_copy removes it. */
+void archive_copy_path(const char *archive, uint64_t generation, char out[PATH_MAX]);
+void archive_discard_copy(const char *archive, uint64_t generation);
 
 /* Removes all generations up to the current generation, except the newest `keep` generations. */
 enum compact_result archive_prune(const char *archive, uint64_t current, unsigned keep, struct error *error);

@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
     {.name = "receive",
         .type = OPTION_STRING,
         .flags = OPTION_COMMAND_LINE,
-        .help = "used by `millrace distribute`: publish the generation that was copied to ARCHIVE/N.tmp "
+        .help = "used by `millrace distribute`: publish the generation that was copied to ARCHIVE/copy-N "
                 "(GENERATION/CHECKSUM of its manifest); exit status 2 if it is not copied"},
     {.name = "look",
         .type = OPTION_BOOL,

@@ -95,6 +95,40 @@ static enum compact_result check_file(
     return r;
 }
 
+/* Links a file of copy-N into N.tmp. Sets *is_copied to false if the file does not exist. */
+static enum compact_result link_file(
+    const struct receive_spec *spec, const char *name, bool *is_copied, struct error *error)
+{
+    char copy[PATH_MAX], unfinished[PATH_MAX];
+    archive_copy_path(spec->archive, spec->generation, copy);
+    archive_path(spec->archive, spec->generation, true, unfinished);
+    char *from = mem_printf("%s/%s", copy, name), *to = mem_printf("%s/%s", unfinished, name);
+    enum compact_result r = COMPACT_OK;
+    *is_copied = io->link(from, to) == 0;
+    if (!*is_copied && errno != ENOENT)
+        r = error_errno(error, COMPACT_FAILED, from);
+    free(from);
+    free(to);
+    return r;
+}
+
+/* Makes N.tmp of the files in copy-N, and reads its manifest. Sets *is_copied to false if a file is missing, or the manifest
+ * is another one. */
+static enum compact_result link_files(
+    const struct receive_spec *spec, struct manifest *m, bool *is_copied, struct error *error)
+{
+    enum compact_result r = archive_begin(spec->archive, spec->generation, error);
+    if (r == COMPACT_OK)
+        r = link_file(spec, "manifest.json", is_copied, error);
+    if (r == COMPACT_OK && *is_copied)
+        r = look(spec, true, m, is_copied, error);
+    for (int kind = 0; kind < MANIFEST_KINDS; kind++)
+        for (uint32_t k = 0; r == COMPACT_OK && *is_copied && manifest_files(m, kind) && k < m->shards; k++)
+            if (manifest_files(m, kind)[k].name[0] != '\0')
+                r = link_file(spec, manifest_files(m, kind)[k].name, is_copied, error);
+    return r;
+}
+
 /* Compares all files of N.tmp with the manifest. Sets *is_whole to false if a file is missing or has another size. */
 static enum compact_result check_files(
     const struct receive_spec *spec, const struct manifest *m, bool *is_whole, struct error *error)
@@ -124,13 +158,12 @@ static enum compact_result publish(const struct receive_spec *spec, const struct
 {
     const struct run_control *control = spec->control;
     bool is_served = false;
-    enum compact_result r = archive_recover_but(spec->archive, spec->generation, error);
-    if (r == COMPACT_OK && is_published)
-        archive_discard(spec->archive, spec->generation);
-    else if (r == COMPACT_OK)
-        r = archive_publish(spec->archive, spec->generation, error);
+    enum compact_result r =
+        is_published ? COMPACT_OK : archive_publish(spec->archive, spec->generation, error);
     if (r == COMPACT_OK && current != spec->generation)
         r = archive_switch(spec->archive, spec->generation, error);
+    if (r == COMPACT_OK)
+        archive_discard_copy(spec->archive, spec->generation);
     if (r == COMPACT_OK)
         r = control->reload(control->arg, spec->generation, manifest_content(m), &is_served, error);
     if (r == COMPACT_OK && is_served)
@@ -144,17 +177,21 @@ enum compact_result receive_generation(const struct receive_spec *spec, bool *is
     bool is_published, is_copied = false;
     uint64_t current = ARCHIVE_NONE;
     enum compact_result r = look(spec, false, &m, &is_published, error);
-    if (r == COMPACT_OK && !is_published)
-        r = look(spec, true, &m, &is_copied, error);
+    if (r == COMPACT_OK && !spec->looks)
+        r = archive_recover_but(spec->archive, spec->generation, error);
+    if (r == COMPACT_OK && !is_published && !spec->looks)
+        r = link_files(spec, &m, &is_copied, error);
     if (r == COMPACT_OK && (is_published || is_copied))
         r = check_streams(spec, &m, &current, error);
-    if (r == COMPACT_OK && is_copied && !spec->looks)
+    if (r == COMPACT_OK && is_copied)
         r = check_files(spec, &m, &is_copied, error);
     *is_needed = r == COMPACT_OK && !is_published && !is_copied;
     if (spec->looks)
         *is_needed = r == COMPACT_OK && current != spec->generation;
     if (r == COMPACT_OK && !*is_needed && !spec->looks)
         r = publish(spec, &m, is_published, current, error);
+    if (!spec->looks)
+        archive_discard(spec->archive, spec->generation);
     manifest_free(&m);
     return r;
 }

@@ -1,9 +1,11 @@
-/* receive: publishes a generation that `millrace distribute` has copied from another host into N.tmp of this archive.
+/* receive: publishes a generation that `millrace distribute` has copied from another host into copy-N of this archive.
  *
  * 1. The checksum of the generation's manifest.json is given, and the manifest has the checksums of all other files. A
  *    copy is published only if every file matches, so a damaged copy is never served.
- * 2. The steps are those of a run: check and sync the files, rename N.tmp to N, replace `current`, make every sortdb serve
- *    N, remove old generations. A call repeated after a kill at any point ends in the same state.
+ * 2. The copy is linked into N.tmp, and then the steps are those of a run: check and sync the files, rename N.tmp to N,
+ *    replace `current`, make every sortdb serve N, remove old generations. A program that still writes to copy-N, such as
+ *    the rsync of a connection that was cut, never changes N: rsync replaces files, and does not write into them.
+ *    A call repeated after a kill at any point ends in the same state.
  * 3. The generations that a sortdb may still read remain: old ones are removed only after every sortdb serves N, and the
  *    newest `keep` remain in any case.
  * 4. A generation of another pipeline, or another one with the number N, is refused.

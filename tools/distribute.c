@@ -1,7 +1,7 @@
 /* millrace distribute: copies the current generation of an archive to other hosts, whose sortdbs then serve it.
  *
  * For each destination: ask the compactor there whether it has the generation; if not, copy the files with rsync into
- * N.tmp, beside the generation that the destination serves; ask again, so that the compactor there verifies the copy and
+ * copy-N, beside the generation that the destination serves; ask again, so that the compactor there verifies the copy and
  * publishes it (compactor/receive.h). Each step may be repeated after a kill. */
 #include "base/io.h"
 #include "base/xxh3.h"
@@ -180,7 +180,7 @@ static int send_files(const struct copy *c, const struct destination *d)
     if (d->host)
         tool_add_arg(&a, "--rsh=%s", options_string(c->o, "ssh"));
     tool_add_arg(&a, "%s/%s/", c->from, directory);
-    tool_add_arg(&a, "%s%s%s/%s.tmp/", d->host ? d->host : "", d->host ? ":" : "", d->archive, directory);
+    tool_add_arg(&a, "%s%s%s/copy-%s/", d->host ? d->host : "", d->host ? ":" : "", d->archive, directory);
     return tool_wait(tool_start(&a, -1, 0));
 }
 

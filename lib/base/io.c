@@ -47,6 +47,7 @@ const struct io_ops io_system = {
     .rename_new = system_rename_new,
     .unlink = unlink,
     .symlink = symlink,
+    .link = link,
     .mkdir = mkdir,
     .close = close,
     .flock = flock,

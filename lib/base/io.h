@@ -32,6 +32,7 @@ struct io_ops {
     int (*rename_new)(const char *from, const char *to); /* EEXIST if `to` exists */
     int (*unlink)(const char *path);
     int (*symlink)(const char *target, const char *path);
+    int (*link)(const char *from, const char *to);
     int (*mkdir)(const char *path, mode_t mode);
     int (*close)(int fd);
     int (*flock)(int fd, int operation);

@@ -143,6 +143,29 @@ class Distribute(harness.MillraceTest):
             self.assertEqual(self.served(), "c413:%d" % number)
             self.check_copied(number, [number - 1, number])
 
+    def test_the_rest_of_a_cut_connection_changes_no_served_generation(self):
+        """The first rsync still runs on the destination. Once it finds its connection cut, it replaces a file by its part."""
+        self.publish(1)
+        self.distribute("--sortdb-url=none")
+        url = self.serve()
+        self.publish(2)
+        came, cut = self.path("came"), self.path("cut")
+        env = self.broken("cd $to; touch %s; while [ ! -e %s ]; do sleep 0.01; done; printf x > .part; mv .part shard-1-of-2.csv; exit 12"
+                          % (came, cut))
+        first = subprocess.Popen([harness.program("millrace"), "distribute", "--archive=" + self.archive, url, self.copy],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **env})
+        try:
+            wait_until(lambda: os.path.exists(came), "the first copy")
+            self.distribute(url)
+            self.check_copied(2, [1, 2])
+        finally:
+            self.write("cut", "")
+            first.communicate()
+        self.check_copied(2, [1, 2])
+        self.sortdb.kill9()
+        self.serve()
+        self.assertEqual(self.served(), "c413:2")
+
     def test_killed_at_random_while_sortdb_answers(self):
         """The compactor of the destination too, with its files on the way (unit_receive stops it at every operation)."""
         random = harness.seeded()

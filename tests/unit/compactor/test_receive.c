@@ -45,6 +45,11 @@ static int stop_symlink(const char *target, const char *path)
     count();
     return io_system.symlink(target, path);
 }
+static int stop_link(const char *from, const char *to)
+{
+    count();
+    return io_system.link(from, to);
+}
 static int stop_fsync(int fd)
 {
     count();
@@ -100,13 +105,13 @@ static int teardown(void **state)
     return 0;
 }
 
-/* An archive with the empty generation 0, if it has one, and with the copy in 1.tmp. */
+/* An archive with the empty generation 0, if it has one, and with the copy in copy-000000000001. */
 static void copy(bool has_current)
 {
     shell("rm -rf %s && mkdir %s", archive, archive);
     if (has_current)
         assert_int_equal(archive_init(archive, 1, 9, &error), COMPACT_OK);
-    shell("cp -r %s/000000000001 %s/000000000001.tmp", made.archive, archive);
+    shell("cp -r %s/000000000001 %s/copy-000000000001", made.archive, archive);
 }
 
 static enum compact_result receive(bool *is_needed)
@@ -147,6 +152,7 @@ static void stopped_everywhere_and_repeated(void **state)
     stopping.rename = stop_rename;
     stopping.unlink = stop_unlink;
     stopping.symlink = stop_symlink;
+    stopping.link = stop_link;
     stopping.fsync = stop_fsync;
     for (int has_current = 0; has_current < 2; has_current++) {
         int status = STOPPED;
@@ -193,13 +199,13 @@ static void a_damaged_file_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         copy(true);
-        shell("printf x | dd of=%s/000000000001.tmp/%s bs=1 seek=3 conv=notrunc status=none", archive,
+        shell("printf x | dd of=%s/copy-000000000001/%s bs=1 seek=3 conv=notrunc status=none", archive,
             names[i]);
         assert_int_equal(receive(&is_needed), COMPACT_DAMAGED);
         assert_non_null(strstr(error.text, names[i]));
         check_stopped(true);
         shell("test ! -e %s/000000000001", archive);
-        shell("cp %s/000000000001/* %s/000000000001.tmp", made.archive, archive);
+        shell("cp %s/000000000001/* %s/copy-000000000001", made.archive, archive);
         check_received();
     }
 }
@@ -212,7 +218,7 @@ static void an_incomplete_copy_is_needed(void **state)
     char command[300], directory[160];
     bool is_needed;
     (void)state;
-    snprintf(directory, sizeof directory, "%s/000000000001.tmp", archive);
+    snprintf(directory, sizeof directory, "%s/copy-000000000001", archive);
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         copy(true);
 #pragma GCC diagnostic push
