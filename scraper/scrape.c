@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #define SERIES_MAX ((size_t)64 * 1024) /* bytes of a series' labels, far below pubsub's max_line */
+#define LABELS_MAX                                                                                           \
+    256 /* of a sample on the page; labels are compared with each other, so their number must be small */
 #define RENAMES 4 /* a label of the page that a target has, too, gets at most this many prefixes */
 #define PREFIX "exported_"
 
@@ -165,6 +167,8 @@ static const char *add_sample(struct scrape *s, struct page *p, const struct exp
         return "the page has more samples than sample_limit";
     if (s->out.len > r->max_lines)
         return "the lines of the page are longer than two fifths of publish_max";
+    if (sample->n_labels > LABELS_MAX)
+        return "the sample has more than 256 labels";
     merge_labels(p, sample);
     const char *fault = find_fault(p);
     if (fault)

@@ -116,6 +116,12 @@ static void limits(void **state)
         buf_append_char(&page, 'x');
     buf_append(&page, "\"} 1\n\0", 6);
     check_refused(page.ptr, &plain, "line 1, column 1: the labels of a sample are longer than 64 KiB");
+    buf_clear(&page);
+    buf_append_str(&page, "a{");
+    for (int i = 0; i <= 256; i++)
+        buf_printf(&page, "l%d=\"\",", i);
+    buf_append(&page, "} 1\n\0", 5);
+    check_refused(page.ptr, &plain, "line 1, column 1: the sample has more than 256 labels");
     buf_free(&page);
 }
 
