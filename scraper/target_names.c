@@ -123,6 +123,8 @@ static void on_done(void *arg)
         if (!name)
             continue;
         name->resolved = clock_monotonic();
+        HASH_DEL(n->all, name); /* to the end, so that the next jobs have the other names */
+        HASH_ADD_KEYPTR(hh, n->all, name->host, strlen(name->host), name);
         if (!found || (name->addresses && strcmp(name->addresses, found) == 0))
             continue;
         free(name->addresses);
