@@ -35,7 +35,7 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, scraper) == 0, "handlers get the address of its first member");
 
-/* Appends a target for each address of the names in `dns`. */
+/* Appends a target for each address of the names in `dns`. Without a list, only asks for the names. */
 static void list_names(struct wiring *w, struct target_list *list)
 {
     const char *rest = options_text(daemon_options(w->scraper.daemon), "dns"), *addresses;
@@ -47,7 +47,7 @@ static void list_names(struct wiring *w, struct target_list *list)
         if (!scraper_read_name(word, host, &port))
             continue;
         addresses = target_names_find(w->names, host);
-        while (bytes_next_word(&addresses, " ", &address)) {
+        while (list && bytes_next_word(&addresses, " ", &address)) {
             char *text = mem_printf("%.*s:%d", (int)address.len, address.ptr, port);
             struct target *t = target_new(bytes_str(text), NULL, 0, &w->defaults, &error);
             free(text);
@@ -83,6 +83,7 @@ static void report_floor(struct wiring *w)
 
 static void look(struct wiring *w)
 {
+    list_names(w, NULL); /* so that no name is forgotten */
     if (target_files_look(w->files) || w->is_renamed)
         set_targets(w);
     daemon_set_notice(w->scraper.daemon, "files", NOTICE_WARNING,

@@ -17,7 +17,7 @@
 struct target_name {
     UT_hash_handle hh;
     char *host, *addresses; /* addresses NULL: not known */
-    usec_t asked, resolved; /* monotonic; resolved 0: not yet */
+    usec_t asked, resolved; /* clock_boot; resolved 0: not yet */
 };
 
 /* The names that the thread resolves. */
@@ -84,7 +84,7 @@ static void forget(struct target_names *n, struct target_name *name)
 static void work(struct target_names *n)
 {
     struct target_name *name, *next;
-    usec_t now = clock_monotonic();
+    usec_t now = clock_boot();
     if (n->is_busy)
         return;
     n->job.n = 0;
@@ -122,7 +122,7 @@ static void on_done(void *arg)
         HASH_FIND_STR(n->all, n->job.hosts[i], name);
         if (!name)
             continue;
-        name->resolved = clock_monotonic();
+        name->resolved = clock_boot();
         HASH_DEL(n->all, name); /* to the end, so that the next jobs have the other names */
         HASH_ADD_KEYPTR(hh, n->all, name->host, strlen(name->host), name);
         if (!found || (name->addresses && strcmp(name->addresses, found) == 0))
@@ -154,7 +154,7 @@ const char *target_names_find(struct target_names *n, const char *host)
         name->host = mem_strdup(host);
         HASH_ADD_KEYPTR(hh, n->all, name->host, strlen(name->host), name);
     }
-    name->asked = clock_monotonic();
+    name->asked = clock_boot();
     if (name->resolved == 0)
         work(n);
     return name->addresses;

@@ -356,6 +356,23 @@ class Clock(ScraperTest):
         self.assertEqual(times, sorted(set(times)))
         self.assert_once()
 
+    def test_names_are_resolved_for_days(self):
+        target = self.target({"/metrics": "a 1\n"})
+        self.write_targets()
+        self.pubsub()
+        clocks = Clocks(self)
+        scraper = self.scraper("--dns=localhost:" + target.address.partition(":")[2], env=clocks.env)
+        wait_until(lambda: scraper.stats()["targets_up"] > 0, "a scrape")
+        n = scraper.stats()["targets"]
+        for days in (1, 2, 3):
+            clocks.set(wall=days * 86400, boot=days * 86400)
+            before = len(self.scrapes())
+            wait_until(lambda: len(self.scrapes()) > before + 4, "scrapes days later")
+        read = scraper.log.count("targets read")
+        self.write_targets((target.address, {"x": "1"}))
+        wait_until(lambda: scraper.log.count("targets read") > read, "the file to be read")
+        self.assertIn("targets=%d" % (n + 1), scraper.log.split("targets read")[read + 1])
+
 
 if __name__ == "__main__":
     harness.main()
