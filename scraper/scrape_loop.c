@@ -46,7 +46,8 @@ struct scrape_loop {
     struct heap due, deadlines;
     struct watched **all; /* in the order of ids */
     size_t n;
-    size_t pages; /* bytes of pages in progress */
+    size_t pages;   /* bytes of pages in progress */
+    int64_t latest; /* the latest slot of all targets that has been served */
     bool is_stopped;
     struct rate_limit log_limit; /* of lines about failed scrapes */
     struct stats_counter *scrapes, *failed, *skipped, *samples, *duplicates;
@@ -259,6 +260,7 @@ static void serve(struct watched *w, int64_t now)
     int64_t interval = w->target->interval, slot = target_slot(w->target, now);
     uint64_t missed = slot > w->due.priority ? (uint64_t)((slot - w->due.priority) / interval) : 0;
     heap_put(&l->due, &w->due, slot + interval);
+    l->latest = slot > l->latest ? slot : l->latest;
     if (!w->is_listed) {
         vanish(w, slot);
         return;
@@ -297,7 +299,8 @@ static struct watched *watch(struct scrape_loop *l, struct target *t, int64_t no
     t->users++;
     heap_node_init(&w->due);
     heap_node_init(&w->deadline);
-    heap_put(&l->due, &w->due, target_slot(t, now) + t->interval);
+    /* The target may have left the list before the clock was set back. Then its times must not come again. */
+    heap_put(&l->due, &w->due, target_slot(t, now > l->latest ? now : l->latest) + t->interval);
     if (t->name)
         target_names_find(l->config.names, t->name); /* begins to resolve the name before the first slot */
     return w;

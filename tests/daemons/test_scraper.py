@@ -356,6 +356,22 @@ class Clock(ScraperTest):
         self.assertEqual(times, sorted(set(times)))
         self.assert_once()
 
+    def test_a_target_that_leaves_before_the_clock_is_set_back(self):
+        target = self.target({"/metrics": "a 1\n"})
+        self.write_targets((target.address, {}))
+        self.pubsub()
+        clocks = Clocks(self)
+        scraper = self.scraper(env=clocks.env)
+        wait_until(lambda: len(self.scrapes()) > 5, "scrapes")
+        self.write_targets()
+        self.wait_scrape(lambda v: v.get("a") == "stale", "the target to leave")
+        n = len(self.scrapes())
+        clocks.set(wall=-5)
+        wait_until(lambda: scraper.stats()["clock_jumps_total"] == 1, "the jump to be noticed")
+        self.write_targets((target.address, {}))
+        wait_until(lambda: len(self.lines()) > 5 * n + 10, "further scrapes")
+        self.assert_once()
+
     def test_names_are_resolved_for_days(self):
         target = self.target({"/metrics": "a 1\n"})
         self.write_targets()
