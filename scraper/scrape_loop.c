@@ -277,6 +277,8 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     int64_t now = now_ms(l);
     usec_t monotonic = clock_monotonic(), sleep = LOOK_EVERY;
     (void)fd, (void)what;
+    if (l->is_stopped)
+        return;
     while ((node = heap_first(&l->deadlines)) && node->priority <= monotonic)
         cancel(OF(node, deadline), "no complete page in time");
     while ((node = heap_first(&l->due)) && node->priority <= now)
@@ -287,8 +289,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     if (node && node->priority - monotonic < sleep)
         sleep = node->priority - monotonic;
     sleep = sleep > 0 ? sleep : 0;
-    if (!l->is_stopped)
-        event_add(l->timer, &(struct timeval){sleep / USEC_PER_SEC, sleep % USEC_PER_SEC});
+    event_add(l->timer, &(struct timeval){sleep / USEC_PER_SEC, sleep % USEC_PER_SEC});
 }
 
 static struct watched *watch(struct scrape_loop *l, struct target *t, int64_t now)

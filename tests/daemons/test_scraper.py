@@ -249,6 +249,13 @@ class Publishing(ScraperTest):
         wait_until(lambda: "stopping" in scraper.log, "the stop to begin")
         with self.assertRaises(subprocess.TimeoutExpired):  # it waits for pubsub
             scraper.process.wait(2)
+        sent = dict(target.sent)
+        self.write_targets((target.address, {}, 60))
+        scraper.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: scraper.log.count("targets read") == 2, "the new list to be read")
+        with self.assertRaises(subprocess.TimeoutExpired):
+            scraper.process.wait(2)
+        self.assertEqual(target.sent, sent)
         pubsub.process.send_signal(signal.SIGCONT)
         self.assertEqual(scraper.process.wait(harness.PATIENCE), 0, scraper.log)
         self.assertGreaterEqual(sum(len(v) for v in self.by_target().values()), ended)
