@@ -126,14 +126,21 @@ static int run(const struct config_section *cell, struct bytes command, forget_s
     return status == EX_OK ? EX_OK : EX_TEMPFAIL;
 }
 
+static bool is_this_pipeline(const struct pipeline *pipeline, const struct config_section *cell)
+{
+    const char *url = config_value(cell, "aggregator_url");
+    return !pipeline->daemons[peer_named("aggregator") - peers].is_off && url &&
+           strcmp(url, pipeline_url(pipeline, "aggregator")) == 0;
+}
+
 static int forget_cell(const struct options *o, const struct pipeline *pipeline,
     const struct config_section *cell, forget_say_fn *say)
 {
     struct buf command = {0};
     int status = EX_TEMPFAIL;
     append_command(&command, o, cell);
-    if (strcmp(config_value(cell, "aggregator_url"), pipeline_url(pipeline, "aggregator")) == 0) {
-        status = EX_OK; /* this pipeline */
+    if (is_this_pipeline(pipeline, cell)) {
+        status = EX_OK;
     } else if (config_value(cell, "shell")) {
         status = run(cell, buf_bytes(&command), say);
     } else {
