@@ -2,11 +2,12 @@
  *
  * The steps follow the flow of events:
  * 1. Wait until the queues are empty, and erase acknowledged messages in the files of the queues.
- * 2. Erase the lines in the streams.
- * 3. Wait until the aggregator has passed the erased lines.
- * 4. Erase the rejects of the aggregator.
- * 5. Merge the slices, and remove the key from the archive.
- * 6. Erase in the cells of the api (forget_cells.h).
+ * 2. Wait until the cells of the api have copied all messages (forget_cells.h).
+ * 3. Erase the lines in the streams.
+ * 4. Wait until the aggregator has passed the erased lines.
+ * 5. Erase the rejects of the aggregator.
+ * 6. Merge the slices, and remove the key from the archive.
+ * 7. Erase in the cells of the api.
  * A host that runs only some of the daemons has only their steps. Each step can be repeated. After an interruption, the operator runs the command again. */
 #include "base/amount.h"
 #include "json/json_fields.h"
@@ -58,8 +59,8 @@ static const struct option_row rows[] = {
         .max = INT64_C(24) * 3600 * 1000,
         .unit = "s",
         .excludes = "dry_run",
-        .help = "longest wait until the messages in the queues are published, again until the consumers "
-                "have passed the erased lines, and again until cells have copied them"},
+        .help = "longest wait until the messages in the queues are published, again until cells have copied "
+                "them, and again until the consumers have passed the erased lines"},
     {.name = NULL},
 };
 
@@ -587,8 +588,10 @@ static int name_files(struct forget *f)
 static int forget_all(struct forget *f)
 {
     struct rejects_place rejects = {0};
-    bool has_counts = !daemon_named(f, "aggregator")->is_off;
+    bool has_counts = !daemon_named(f, "aggregator")->is_off, has_cells = !options_bool(f->o, "local");
     int status = erase_queues(f);
+    if (status == EX_OK && has_cells && !f->dry && forget_cells_await(f->o, f->config, say) != EX_OK)
+        f->remaining = EX_TEMPFAIL;
     if (status == EX_OK)
         status = erase_streams(f);
     if (status == EX_OK && has_counts)
@@ -599,7 +602,7 @@ static int forget_all(struct forget *f)
         status = name_files(f);
     if (status != EX_OK)
         return status;
-    if (!options_bool(f->o, "local") && forget_cells(f->o, &f->pipeline, say) != EX_OK)
+    if (has_cells && forget_cells(f->o, &f->pipeline, say) != EX_OK)
         f->remaining = EX_TEMPFAIL;
     uint64_t without = forget_match_lines_without_field(f->match);
     if (without > 0)

@@ -21,11 +21,11 @@ class Cells(CellTest):
         self.partitions = dict(zip(NAMES, ("0-31", "32-63")))
         self.cells = {}
 
-    def up_cell(self, name, counters=USERS_BY_COUNTRY):
+    def up_cell(self, name, counters=USERS_BY_COUNTRY, daemons=DAEMONS):
         sections = {daemon: {"port": port} for daemon, port in self.ports[name].items()}
         sections["nats_to_pubsub"].update(nats_url=self.server.url, nats_timeout="1s", partitions=self.partitions[name])
         config = self.write(name + ".conf", harness.pipeline_config(
-            self.path(name), counters, millrace={"run": " ".join(DAEMONS)}, **sections))
+            self.path(name), counters, millrace={"run": " ".join(daemons)}, **sections))
         self.cells[name] = harness.Pipeline(self, config, self.path(name))
 
     def sections(self, **more):
@@ -171,6 +171,23 @@ class Forget(Cells):
         self.assertEqual(self.files_with(self.NAME.encode()), [])
         series = self.api.ask("api", "GET", "/v1/series?user=a&period=all&unit=month").json()
         self.assertEqual(series["total"], 5 * len(self.hosts))
+
+    def test_the_cell_of_this_host_is_erased_after_its_copies(self):
+        self.add_stream(max_age=7 * 86400 * 10**9)
+        self.up_cell("west")
+        self.up_cell("east", self.sections(west="config = %s\n" % self.path("west.conf") + self.shell()) + USERS_BY_COUNTRY, (*DAEMONS, "api"))
+        self.config = self.path("east.conf")
+        for pipeline in self.cells.values():
+            pipeline.wait_ready()
+        self.begin_hosts(5, self.NAME, "a")
+        wait_until(lambda: self.counted() == 10 * len(self.hosts), "all to be counted")
+        copier = self.cells["east"].daemon_pid("nats_to_pubsub")
+        os.kill(copier, signal.SIGSTOP)
+        text = self.forget(75, "--wait=1s")
+        os.kill(copier, signal.SIGCONT)
+        self.assertRegex(text, r"^cell +east .*; events that it copies later remain\n")
+        self.forget(0, "--wait=%ds" % harness.PATIENCE)
+        self.assertEqual(self.files_with(self.NAME.encode()), [])
 
     def test_what_cannot_be_erased_is_named(self):
         """A cell without a shell, and partitions that no cell copies."""
