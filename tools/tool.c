@@ -523,10 +523,13 @@ struct json_doc *tool_ask_cell(
 {
     const struct http_call_spec call = {.method = "GET", .target = target, .timeout = CELL_TIMEOUT};
     char *name = mem_printf("%s of cell %s", daemon, cell->name), *setting = mem_printf("%s_url", daemon);
+    const char *url = config_value(cell, setting);
     char *token = NULL;
     struct json_doc *doc = NULL;
-    if (daemon_read_token(config_value(cell, "token_file"), &token, error) == 0)
-        doc = ask(name, config_value(cell, setting), token, &call, error);
+    if (!url)
+        error_set(error, EX_CONFIG, "cell %s has no %s", cell->name, setting);
+    else if (daemon_read_token(config_value(cell, "token_file"), &token, error) == 0)
+        doc = ask(name, url, token, &call, error);
     free(token);
     free(setting);
     free(name);

@@ -115,6 +115,13 @@ class CellTools(Cells):
         self.assertEqual(look["level"], "needs attention")
         self.doctor_until("cell west counts otherwise: there `subtotal c.u key = c` is missing", "1 cell counts like this configuration")
 
+    def test_a_cell_without_addresses_is_named(self):
+        self.config = self.write("api.conf", harness.pipeline_config(
+            self.path("api"), "[cell east]\nsortdb_url = http://127.0.0.1:1\n" + USERS_BY_COUNTRY, millrace={"run": "api"}))
+        done = self.tool("doctor", "--fast")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("conservation: not compared: cell east has no aggregator_url", done.stdout.decode())
+
     def test_a_queue_of_two_cells_counts_twice(self):
         self.partitions["west"] = "0-63"
         self.begin()
