@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import types
 
@@ -27,13 +28,13 @@ def load_script():
 
 
 class RunCluster(harness.MillraceTest):
-    def begin(self):
+    def begin(self, **environment):
         for name in ("nats-server", "haproxy"):
             if not shutil.which(name):
                 harness.not_installed(self, name + " is not installed (scripts/setup --cluster)")
         self.net = "127.%d.%d" % (random.randrange(64, 128), random.randrange(256))
         run = subprocess.Popen([SCRIPT], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={
-            **os.environ, "BUILD": harness.BUILD, "RUN_DIR": self.dir, "NET": self.net, "ONCE": "1", "CLICKS": str(CLICKS)})
+            **os.environ, "BUILD": harness.BUILD, "RUN_DIR": self.dir, "NET": self.net, "ONCE": "1", "CLICKS": str(CLICKS), **environment})
         self.addCleanup(run.stdout.close)
         return run
 
@@ -81,13 +82,15 @@ class RunCluster(harness.MillraceTest):
         self.nothing_runs()
 
     def test_a_stop_leaves_nothing(self):
-        run = self.begin()
-        self.read_to(run, "Starting the hosts")
-        run.terminate()
-        shown = run.communicate()[0]
-        self.assertEqual(run.returncode, 130, shown)
-        self.nothing_runs()
-        self.assertEqual(os.listdir(self.dir), [])
+        """Also of a user without /usr/sbin in PATH."""
+        for signum in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+            run = self.begin(PATH="/usr/local/bin:/usr/bin:/bin")
+            self.read_to(run, "Starting the hosts")
+            run.send_signal(signum)
+            shown = run.communicate()[0]
+            self.assertEqual(run.returncode, 130, shown)
+            self.nothing_runs()
+            self.assertEqual(os.listdir(self.dir), [])
 
     def test_a_key_with_another_count_is_named(self):
         script = load_script()
