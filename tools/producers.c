@@ -246,8 +246,9 @@ static int producers_with(const struct options *o)
                                                           : "GET",
         .target = target.ptr};
     buf_printf(&place, "/producers?%s=%s", queue ? "queue" : "stream", name);
-    int result =
-        options_is_set(o, "set") && !options_bool(o, "new") ? check_exists(o, url, token, place.ptr) : EX_OK;
+    int result = options_string(o, "url") ? EX_OK : tool_check_runs(&pipeline);
+    if (result == EX_OK && options_is_set(o, "set") && !options_bool(o, "new"))
+        result = check_exists(o, url, token, place.ptr);
     int status = result == EX_OK ? tool_request(url, token, &call, &body, &why) : 0;
     struct json_doc *doc = status ? json_doc_parse(buf_bytes(&body)) : NULL;
     bool is_reply = doc && (!sets || json_doc_text(doc, "/mark").len > 0);

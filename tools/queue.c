@@ -420,13 +420,13 @@ static int queue_with(const struct options *o)
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&t.pipeline, options_config(o), options_string(o, "data_dir"));
     t.url = url ? url : pipeline_url(&t.pipeline, "simplequeue");
-    int status;
-    if (!tool_has_queue(t.url, t.token, t.queue))
+    int status = url ? EX_OK : tool_check_runs(&t.pipeline);
+    if (status == EX_OK && !tool_has_queue(t.url, t.token, t.queue))
         status = tool_fail(EX_USAGE, "%s: there is no queue %s", t.url, t.queue);
-    else if (options_bool(o, "hand_over"))
+    else if (status == EX_OK && options_bool(o, "hand_over"))
         status = n > 0 ? tool_fail(EX_USAGE, "--hand-over takes no operand")
                        : hand_over(&t, options_config(o), options_text(o, "token_file"));
-    else
+    else if (status == EX_OK)
         status = acts[i].run(&t, n == 2 ? words[1] : NULL);
     pipeline_close(&t.pipeline);
     free(t.token);

@@ -283,7 +283,9 @@ static int put_back(const struct rejects_tool *t)
     struct event_base *base = event_base_new();
     struct http_client *client = http_client_new(&(struct http_client_config){
         .base = base, .url = url ? url : pipeline_url(&pipeline, "aggregator"), .auth_token = token});
-    int status = client ? put_back_steps(client, t)
+    int status = url ? EX_OK : tool_check_runs(&pipeline);
+    if (status == EX_OK)
+        status = client ? put_back_steps(client, t)
                         : tool_fail(EX_USAGE, "--aggregator-url: expected http://HOST:PORT or unix:PATH");
     http_client_free(&client);
     event_base_free(base);

@@ -147,7 +147,8 @@ class StatusTest(harness.MillraceTest):
         look = json.loads(text)
         self.assertEqual((status, [p["problem"] for p in look["problems"]]), (2, ["the pipeline of %s is stopped" % data]))
         self.assertEqual({d["state"] for d in look["daemons"].values()}, {"stopped"})
-        for done in (tool("query", "freshness"), tool("put", "--timeout=1s", events), tool("put", "--timeout=1s", "--producer=p", events)):
+        for done in (tool("query", "freshness"), tool("put", "--timeout=1s", events), tool("put", "--timeout=1s", "--producer=p", events),
+                     tool("producers"), tool("queue", "list"), tool("rejects", "--put-back")):
             self.assertEqual(done[0], 75, done[1])
             self.assertIn("the pipeline of %s is stopped" % data, done[1])
         self.assertEqual(other.ask("simplequeue", "GET", "/stats?format=json").json()["queues"], {})

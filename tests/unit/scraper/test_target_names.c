@@ -12,8 +12,7 @@
 static _Atomic int calls[NAMES];
 
 /* Replaces libc's function. A name has no address. */
-int getaddrinfo(
-    const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found)
 {
     int i;
     (void)service, (void)hints, (void)found;
