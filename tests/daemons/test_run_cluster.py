@@ -92,6 +92,18 @@ class RunCluster(harness.MillraceTest):
             self.nothing_runs()
             self.assertEqual(os.listdir(self.dir), [])
 
+    def test_more_queues_than_cells_share_the_cells(self):
+        """In an own etc/cluster/hosts. Here each start of a queue gives it the next cell."""
+        script, started = load_script(), []
+        hosts = {"queue.conf": [types.SimpleNamespace(name=self.path("app%d" % i)) for i in range(4)], "cell.conf": [0, 1, 2]}
+
+        def start(starting):
+            started.extend(starting)
+            self.assertLess(len(started), 100, "the queues to have cells")
+        cluster = types.SimpleNamespace(of=hosts.get, start=start, cell_of=lambda host: len(started) % 3)
+        script.Cluster.start_queues(cluster)
+        self.assertEqual(len(started), 4)
+
     def test_a_key_with_another_count_is_named(self):
         script = load_script()
         lines = [b'{"t":1332633600,"l":"ann","c":"JP","h":"x"}', b'{"t":1332633600,"l":"bob","c":null}', b'{"_heartbeat_":1}']
