@@ -581,7 +581,9 @@ static int name_files(struct forget *f)
     if (status != EX_OK)
         return tool_fail(status, "%s", error.text);
     forget_files_configured(f->config, say_kept, NULL);
-    say("kept", "", "exports, backups, logs, and the files of other programs; see `millrace help privacy`");
+    say("kept", "",
+        "exports, backups, copies of the archive, logs, and the files of other programs; see `millrace help "
+        "privacy`");
     return EX_OK;
 }
 
