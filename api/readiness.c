@@ -93,7 +93,7 @@ static void warn_of_hosts(const struct readiness *r)
         buf_append_char(&text, '\0');
     daemon_set_notice(r->daemon, "hosts", NOTICE_WARNING,
         "start the sortdb of a host that is away; run `millrace distribute` for a host with an older "
-        "generation",
+        "generation; replace the archive of a host with another one",
         text.ptr);
     buf_free(&text);
 }
@@ -212,13 +212,11 @@ static void note_failure(
 static void note_reply(const struct check *check, const struct http_reply_view *reply)
 {
     struct cell_check *c = check->cell;
-    uint64_t generation = 0, through = 0;
+    uint64_t through = 0;
     bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Cleared")), &c->cleared);
-    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
     bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Through")), &through);
     c->through = through > c->through ? through : c->through;
-    replicas_replied(sources_replicas(c->sources, check->source), check->host, generation,
-        http_call_sent_at(reply->call), clock_monotonic());
+    replicas_replied(sources_replicas(c->sources, check->source), check->host, reply);
 }
 
 static void on_checked(enum http_client_result result, const struct http_reply_view *reply, void *arg)

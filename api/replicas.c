@@ -1,6 +1,7 @@
 #include "api/replicas.h"
 
 #include "base/url.h"
+#include "http/client/http_client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -72,15 +73,28 @@ size_t replicas_choose(const struct replicas *r, unsigned but)
     return away;
 }
 
-bool replicas_replied(struct replicas *r, size_t host, uint64_t generation, usec_t asked_at, usec_t now)
+/* True if another host has the same generation with other counts. */
+static bool differs(const struct replicas *r, uint64_t generation, uint64_t content)
+{
+    for (size_t i = 0; content > 0 && i < r->n; i++)
+        if (r->list[i].generation == generation && r->list[i].content > 0 && r->list[i].content != content)
+            return true;
+    return false;
+}
+
+bool replicas_replied(struct replicas *r, size_t host, const struct http_reply_view *reply)
 {
     struct replica *h = &r->list[host];
+    uint64_t generation = 0, content = 0;
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
+    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Content")), &content);
     h->is_away = false;
-    if (generation >= h->generation || asked_at > h->replied_at) {
+    if (generation >= h->generation || http_call_sent_at(reply->call) > h->replied_at) {
         h->generation = generation;
-        h->replied_at = now;
+        h->content = content;
+        h->replied_at = clock_monotonic();
     }
-    return generation == newest(r);
+    return generation == newest(r) && !differs(r, generation, content);
 }
 
 void replicas_failed(struct replicas *r, size_t host)
@@ -93,11 +107,14 @@ void replicas_describe(const struct replicas *r, struct buf *out)
     uint64_t wanted = newest(r);
     for (size_t i = 0; i < r->n; i++) {
         const struct replica *host = &r->list[i];
-        if (!host->is_away && host->generation == wanted)
+        bool is_other = host->generation == wanted && differs(r, wanted, host->content);
+        if (!host->is_away && host->generation == wanted && !is_other)
             continue;
         buf_printf(out, "%s%s ", out->len > 0 ? ", " : "", host->url);
         if (host->is_away)
             buf_append_str(out, "is away");
+        else if (is_other)
+            buf_printf(out, "has another generation %" PRIu64 " than the other hosts", wanted);
         else
             buf_printf(out, "has generation %" PRIu64 ", not %" PRIu64, host->generation, wanted);
     }

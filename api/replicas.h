@@ -10,8 +10,10 @@
  *    generation are asked: the highest of the latest replies of all hosts. No later answer is from an older generation.
  *    The latest reply of a host that is away counts too. After an operator has returned to an older generation, the
  *    hosts with a newer generation are asked until they serve the older one.
- * 3. Before the first reply, the host that is named first is asked.
- * 4. A host is *away* after a failed request, until it replies. A host that is away is asked only if no other host has the
+ * 3. Hosts that have the newest generation with different counts serve different archives, so no reply of them is used
+ *    until they agree.
+ * 4. Before the first reply, the host that is named first is asked.
+ * 5. A host is *away* after a failed request, until it replies. A host that is away is asked only if no other host has the
  *    newest generation. The checks of readiness.h find out that a host replies again, or has another generation.
  *
  * An archive with one host is asked at this host in any generation. */
@@ -25,9 +27,12 @@
 #define REPLICAS_MAX 8
 #define REPLICAS_NONE SIZE_MAX
 
+struct http_reply_view;
+
 struct replica {
     char *url;
     uint64_t generation; /* of the latest reply; 0: no reply, or the empty archive */
+    uint64_t content;    /* checksum of this generation (manifest_content); 0: not known */
     usec_t replied_at;   /* time of this reply; 0: none */
     bool is_away;
 };
@@ -44,11 +49,12 @@ void replicas_free(struct replicas *r);
 
 /* Returns the host to ask, or REPLICAS_NONE. Omits the hosts whose bit (1 << index) is in `but`. */
 size_t replicas_choose(const struct replicas *r, unsigned but);
-/* Stores a reply to a request that was sent at `asked_at`. Of replies that overtake each other, the highest generation
- * counts. Returns false if the reply does not have the newest generation. */
-bool replicas_replied(struct replicas *r, size_t host, uint64_t generation, usec_t asked_at, usec_t now);
+/* Stores the generation of a reply. Of replies that overtake each other, the highest generation counts. Returns false if the
+ * reply does not have the newest generation, or another host has this generation with other counts. */
+bool replicas_replied(struct replicas *r, size_t host, const struct http_reply_view *reply);
 void replicas_failed(struct replicas *r, size_t host);
-/* Appends the hosts that are away or not at the newest generation: "URL is away, URL has generation 7, not 8". */
+/* Appends the hosts whose replies are not used: "URL is away, URL has generation 7, not 8, URL has another generation 8 than
+ * the other hosts". */
 void replicas_describe(const struct replicas *r, struct buf *out);
 
 #endif

@@ -617,14 +617,11 @@ static bool pass_next(struct question *q, const char *next)
     return ok;
 }
 
-/* Returns true if a host of several does not have the newest generation. */
+/* Returns true if the reply of one of several hosts cannot be used (replicas.h). */
 static bool is_behind(const struct question *q, const struct http_reply_view *reply)
 {
     struct replicas *r = &q->sources->replicas[q->at];
-    uint64_t generation = 0;
-    bytes_to_u64(bytes_str(http_reply_header(reply, "X-Millrace-Generation")), &generation);
-    return r->n > 1 && !replicas_replied(
-                           r, q->hosts[q->at], generation, http_call_sent_at(reply->call), clock_monotonic());
+    return r->n > 1 && !replicas_replied(r, q->hosts[q->at], reply);
 }
 
 /* Continues with the next page or the next source after a complete reply. */

@@ -12,6 +12,7 @@ import time
 
 import harness
 from harness import query, seeded, wait_until
+from sortdb_case import point_at, write_generation
 from test_api import MARCH, Source, hour_text
 from test_api_sources import Archive
 from test_cells import settled
@@ -182,6 +183,32 @@ class PlayedHosts(harness.MillraceTest):
         done = self.run_program("api", "--check-config", "--config", self.write("cells.conf", cells + harness.sample_counters()))
         self.assertEqual(done.returncode, 78, done)
         self.assertIn("6: sortdb_url is also that of [cell a]", done.stderr.decode())
+
+
+class OtherArchives(harness.MillraceTest):
+    """Two sortdbs with different archives that have the same generation number."""
+
+    def test_no_answer_is_of_either_archive_until_they_are_equal(self):
+        live = Source(self)
+        live.records["u|k"] = hour_text(MARCH) + ":1000"
+        urls, sortdbs = [], []
+        for number in (1, 2):
+            archive = self.path("archive%d" % number)
+            os.mkdir(archive)
+            write_generation(archive, 5, 3, [(b"u|k", ("%s:%d" % (hour_text(MARCH), number)).encode())])
+            point_at(archive, 5)
+            sortdbs.append(self.start("sortdb", "--archive", archive))
+            urls.append(sortdbs[-1].url)
+        api = self.start("api", "--config", self.write("test.conf", harness.sample_counters()), "--sortdb-url", ",".join(urls),
+                         "--aggregator-url", live.url)
+        wait_until(lambda: "has another generation 5" in str(warnings(api)), lambda: warnings(api))
+        for _ in range(4):
+            reply = api.get(TARGET)
+            self.assertEqual((reply.status, reply.json().get("code")), (503, "upstream-unavailable"), reply)
+        sortdbs[1].stop()
+        self.start("sortdb", "--archive", self.path("archive1"), "--port", urls[1].rpartition(":")[2], port=False)
+        wait_until(lambda: warnings(api) == [], lambda: warnings(api))
+        self.assertEqual([api.get(TARGET).json().get("total") for _ in range(4)], [1001] * 4)
 
 
 class RealHosts(harness.MillraceTest):
