@@ -4,10 +4,13 @@
  * A move is four steps, of which each can be repeated. All of its state is in the pubsubs of the cells, so a command that
  * was killed is repeated.
  * 1. The old cell's record becomes `leaving`. Its pubsub then stores nothing more of the partition, so its marks are final.
- * 2. The new cell gets the old cell's marks, places and times of the partition's queues.
+ * 2. The new cell's record becomes `arriving`, and it gets the old cell's marks, places and times of the partition's queues.
  * 3. The new cell's record becomes `owned`, and its nats_to_pubsub begins to copy.
- * 4. Once the new cell's aggregator is complete beyond step 3, and no question to an API can have begun before, the queues
- *    no longer hold back the old cell's time, and its record becomes `left`. */
+ * 4. Once the new cell's aggregator is complete beyond step 3, and no question to an API can have begun before, the old
+ *    cell's record becomes `left`, and the queues no longer hold back its time.
+ *
+ * All requests of a move name its number: a record changes only from the state that the command has read, and the record is
+ * the guard of all others. So a command that sleeps while another one moves the partition on changes nothing. */
 #include "config/peers.h"
 #include "daemon/daemon.h"
 #include "nats/partitions.h"
@@ -21,6 +24,7 @@
 
 #define CELLS_MAX 64
 #define POLL_NSEC 200000000
+#define ANOTHER "cell %s: another command moves the partition; see millrace cell list"
 
 static const struct option_row rows[] = {
     {.name = "to",
@@ -75,8 +79,11 @@ static struct json_doc *request(
     int reply = tool_request(
         url, c->token, &(struct http_call_spec){.method = method, .target = target}, &body, &why);
     struct json_doc *doc = json_doc_parse(buf_bytes(&body));
-    struct bytes detail = json_doc_text(doc, "/detail");
-    if (reply == 404 && bytes_equal_str(json_doc_text(doc, "/code"), "unknown-stream")) {
+    struct bytes detail = json_doc_text(doc, "/detail"), code = json_doc_text(doc, "/code");
+    if (reply == 404 && bytes_equal_str(code, "unknown-stream")) {
+        json_doc_free(&doc);
+    } else if (bytes_equal_str(code, "mark-conflict") || bytes_equal_str(code, "guard-conflict")) {
+        *status = tool_fail(EX_TEMPFAIL, ANOTHER, c->name);
         json_doc_free(&doc);
     } else if (reply != 200 || !doc) {
         if (detail.len == 0)
@@ -108,14 +115,26 @@ static int read_records(const struct cluster *k, struct cell *c)
     return status;
 }
 
+/* Changes a cell's record from number `mark`. Fails if another command has changed it. */
 static int write_record(
     const struct move *m, const struct cell *c, uint64_t mark, const char *state, const char *to)
 {
     char target[5 * NAME_LEN_MAX];
+    int status = EX_OK;
     snprintf(target, sizeof target,
         "/pub?stream=%s&producer=partition.%u&mark=%" PRIu64 "&next=%" PRIu64 "&opening=%s%s",
         m->cluster->stream, m->partition, mark, m->number, state, to);
-    return send(c, target);
+    struct json_doc *reply = request(c, c->pubsub_url, "POST", target, &status);
+    struct json_value duplicate = json_doc_at(reply, "/duplicate");
+    if (duplicate.type == JSON_BOOL && duplicate.v.boolean)
+        status = tool_fail(EX_TEMPFAIL, ANOTHER, c->name);
+    json_doc_free(&reply);
+    return status;
+}
+
+static void append_guard(struct buf *target, const struct move *m)
+{
+    buf_printf(target, "&guard=partition.%u&guard_mark=%" PRIu64 "%c", m->partition, m->number, '\0');
 }
 
 /* Finds the owner, and the cell that has left the partition last. Returns an exit status. */
@@ -124,9 +143,11 @@ static int find(struct move *m, struct cluster *k, struct cell **owner)
     unsigned p = m->partition;
     *owner = m->from = NULL;
     m->number = 0;
-    for (size_t i = 0; i < k->n; i++)
-        if (k->cells[i].records.list[p].number > m->number)
-            m->number = k->cells[i].records.list[p].number;
+    for (size_t i = 0; i < k->n; i++) {
+        const struct partition *r = &k->cells[i].records.list[p];
+        if (r->state != PARTITION_OTHER && r->number > m->number)
+            m->number = r->number;
+    }
     for (size_t i = 0; i < k->n; i++) {
         struct cell *c = &k->cells[i];
         const struct partition *r = &c->records.list[p];
@@ -215,7 +236,7 @@ static int give(const struct move *m, const char *id, const struct json_doc *pro
     }
     if (name.len > 0)
         buf_printf(&target, "&name=%.*s", (int)name.len, name.ptr);
-    buf_append_char(&target, '\0');
+    append_guard(&target, m);
     bool has_change = from < mark || opening.len > 0 || until.type != JSON_MISSING;
     if (status == EX_OK && from <= mark && has_change)
         status = send(m->to, target.ptr);
@@ -225,10 +246,13 @@ static int give(const struct move *m, const char *id, const struct json_doc *pro
 
 static int leave_out(const struct move *m, const char *id, const struct json_doc *producer)
 {
-    char target[4 * NAME_LEN_MAX];
     struct json_value is_out = json_doc_at(producer, "/left_out");
-    snprintf(target, sizeof target, "/producers?stream=%s&producer=%s&left_out=1", m->cluster->stream, id);
-    return is_out.type == JSON_BOOL && !is_out.v.boolean ? send(m->from, target) : EX_OK;
+    struct buf target = {0};
+    buf_printf(&target, "/producers?stream=%s&producer=%s&left_out=1", m->cluster->stream, id);
+    append_guard(&target, m);
+    int status = is_out.type == JSON_BOOL && !is_out.v.boolean ? send(m->from, target.ptr) : EX_OK;
+    buf_free(&target);
+    return status;
 }
 
 static usec_t ask_time(
@@ -277,9 +301,9 @@ static int end_move(struct move *m, struct cluster *k)
             status = wait_complete(m);
         has_waited = true;
         if (status == EX_OK)
-            status = each_queue(m, leave_out);
-        if (status == EX_OK)
             status = write_record(m, m->from, r->number, "left.", m->to->name);
+        if (status == EX_OK)
+            status = each_queue(m, leave_out);
         if (status == EX_OK)
             fprintf(stderr,
                 "back up cell %s now: after a restore of an older backup, it copies nothing more of "
@@ -287,6 +311,16 @@ static int end_move(struct move *m, struct cluster *k)
                 m->from->name, m->partition);
     }
     return status;
+}
+
+/* Steps 2 and 3. */
+static int arrive(const struct move *m)
+{
+    uint64_t present = m->to->records.list[m->partition].number;
+    int status = present < m->number ? write_record(m, m->to, present, "arriving", "") : EX_OK;
+    if (status == EX_OK)
+        status = each_queue(m, give);
+    return status == EX_OK ? write_record(m, m->to, m->number, "owned", "") : status;
 }
 
 static int move(struct cluster *k, unsigned partition, struct cell *to)
@@ -309,9 +343,7 @@ static int move(struct cluster *k, unsigned partition, struct cell *to)
             other);
     }
     if (status == EX_OK && owner != to)
-        status = each_queue(&m, give);
-    if (status == EX_OK && owner != to)
-        status = write_record(&m, to, to->records.list[partition].number, "owned", "");
+        status = arrive(&m);
     if (status == EX_OK)
         status = end_move(&m, k);
     if (status == EX_OK)

@@ -270,6 +270,11 @@ static bool read_guard(struct http_request *req, struct stream_marks *marks)
            http_param_u64(req, "guard_mark", 0, 0, UINT64_MAX, &marks->guard_mark);
 }
 
+static bool is_guarded(struct stream *s, const struct stream_marks *marks)
+{
+    return marks->guard.len > 0 && journal_mark(stream_journal(s), marks->guard, NULL) != marks->guard_mark;
+}
+
 /* Handles a request with until= and without next=. The producer's committed mark shows that all lines of the producer
  * are committed, and that no other process has replaced the producer. */
 static void state_only(
@@ -290,8 +295,7 @@ static void state_only(
             "until= requires the producer's mark, and lines require next=");
     } else if (!known || stated != mark) {
         reply_conflict(req, mark);
-    } else if (marks.guard.len > 0 &&
-               journal_mark(stream_journal(s), marks.guard, NULL) != marks.guard_mark) {
+    } else if (is_guarded(s, &marks)) {
         refuse(server, req, s, JOURNAL_GUARDED);
     } else {
         struct until_statement statement = statement_of(until);
@@ -520,7 +524,12 @@ static void set_mark(struct pubsub_server *server, struct http_request *req, str
 static void leave_out(
     struct pubsub_server *server, struct http_request *req, struct stream *s, const char *producer)
 {
-    if (untils_leave_out(server->untils, s, bytes_str(producer)))
+    struct stream_marks marks = {0};
+    if (!read_guard(req, &marks))
+        return;
+    if (is_guarded(s, &marks))
+        refuse(server, req, s, JOURNAL_GUARDED);
+    else if (untils_leave_out(server->untils, s, bytes_str(producer)))
         reply_producer(server, req, s, producer);
     else
         http_problem(req, 409, "no-until", NULL,

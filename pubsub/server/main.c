@@ -273,10 +273,11 @@ static const struct http_route routes[] = {
     HTTP_ROUTE(
         "/producer", HTTP_GET_, 0, http_producer, "stream producer", "the mark of producer= in stream="),
     HTTP_ROUTE("/producers", HTTP_GET_ | HTTP_POST_ | HTTP_DELETE_, 0, http_producers,
-        "stream producer mark from stating begins left_out",
+        "stream producer mark from stating begins left_out guard guard_mark",
         "every producer's mark and until in stream= (stating=1: only with until; begins=: only such names); "
         "POST producer=, "
-        "mark= sets a mark, left_out=1 excludes a producer; DELETE producer= removes a producer"),
+        "mark= sets a mark, left_out=1 (with guard=, guard_mark=) excludes a producer; DELETE producer= "
+        "removes a producer"),
     {.path = "/erase",
         .methods = HTTP_GET_ | HTTP_POST_,
         .max_body = ERASE_BODY_MAX,

@@ -1,7 +1,7 @@
 """`millrace cell move` with two cells and a real nats-server, under load: the command is killed after each of its requests and
 repeated. Each event is in one cell, in the order of its queue, and no answer's complete_until is too late."""
-# seconds: 40
-# parts: 3
+# seconds: 100
+# parts: 5
 import base64
 import contextlib
 import http.server
@@ -16,11 +16,14 @@ from nats_test import Client
 
 
 class Proxy:
-    """In front of a cell's pubsub. Calls `on_change` after each request that changes something, before its reply."""
+    """In front of a cell's pubsub. Calls `before` before each request that changes something, and `on_change` after it, before its
+    reply."""
 
-    def __init__(self, test, url, on_change):
+    def __init__(self, test, url, before, on_change):
         class Handler(http.server.BaseHTTPRequestHandler):
             def forward(handler):
+                if handler.command == "POST":
+                    before()
                 try:
                     reply = request(url, handler.command, handler.path)
                 except harness.UNREACHABLE:
@@ -49,15 +52,29 @@ class Proxy:
 class CellMove(CellTest):
     def setUp(self):
         super().setUp()
-        self.kill_at = self.changes = None
+        self.kill_at = self.changes = self.hold_at = None
         self.hosts = [Host(self, "app%d" % i, "--settle-after=1h") for i in range(2)]
-        self.cells = {"east": Cell(self, "east"), "west": Cell(self, "west", "none")}
         self.write("c.conf", "[input]\ntime = t\n[total q]\nkey = q\n")
-        self.aggregators = {name: self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path(name + ".a"),
-                                             "--pubsub-url=" + cell.url, "--streams=clicks") for name, cell in self.cells.items()}
-        proxies = {name: Proxy(self, cell.url, self.on_change) for name, cell in self.cells.items()}
-        self.write("api.conf", "".join("[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (
-            name, proxies[name].url, self.aggregators[name].url, name) for name in self.cells))
+        self.write("api.conf", "")
+        self.write("direct.conf", "")
+        self.cells, self.aggregators = {}, {}
+        self.add_cell("east", "0-63")
+        self.add_cell("west", "none")
+
+    def add_cell(self, name, partitions):
+        cell = self.cells[name] = Cell(self, name, partitions)
+        self.aggregators[name] = self.start("aggregator", "--config=" + self.path("c.conf"), "--data-dir=" + self.path(name + ".a"),
+                                            "--pubsub-url=" + cell.url, "--streams=clicks")
+        for config, url in (("api.conf", Proxy(self, cell.url, self.before, self.on_change).url), ("direct.conf", cell.url)):
+            with open(self.path(config), "a") as f:
+                f.write("[cell %s]\npubsub_url = %s\naggregator_url = %s\narchive = /none/%s\n" % (
+                    name, url, self.aggregators[name].url, name))
+
+    def before(self):
+        self.sent += 1
+        if self.sent == self.hold_at:
+            self.is_held.set()
+            self.release.wait()
 
     def on_change(self, path):
         self.changes.append(path)
@@ -65,12 +82,28 @@ class CellMove(CellTest):
             self.command.kill()
             self.command.wait()
 
+    def start_held(self, at, *args):
+        """Starts a command that sleeps before its request number `at`. Returns False if it has ended without this request."""
+        self.changes, self.sent, self.hold_at = [], 0, at
+        self.is_held, self.release = threading.Event(), threading.Event()
+        self.addCleanup(self.release.set)
+        self.command = subprocess.Popen([harness.program("millrace"), "cell", "--config=" + self.path("api.conf"), *args, "--free-after=0"],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        wait_until(lambda: self.is_held.is_set() or self.command.poll() is not None, "the command to sleep")
+        return self.is_held.is_set()
+
+    def wake(self):
+        self.hold_at = None
+        self.release.set()
+        self.output = self.command.communicate(timeout=harness.LONG)[1].decode()
+        return self.command.returncode
+
     def cell(self, *args):
         return self.run_program("millrace", "cell", "--config=" + self.path("api.conf"), *args)
 
     def move(self, partition, to, kill_at=None):
         """Returns its exit status, below 0 after a kill."""
-        self.changes, self.kill_at = [], kill_at
+        self.changes, self.kill_at, self.sent = [], kill_at, 0
         self.command = subprocess.Popen([harness.program("millrace"), "cell", "--config=" + self.path("api.conf"), "move",
                                          str(partition), "--to=" + to, "--free-after=0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while self.command.poll() is None:
@@ -132,6 +165,45 @@ class CellMove(CellTest):
             if not is_killed:
                 break
         self.assertGreaterEqual(killed, 6)
+        self.stop_put()
+        self.check_lines()
+
+    def move_directly(self, partition, to):
+        r = self.run_program("millrace", "cell", "--config=" + self.path("direct.conf"), "move", str(partition), "--to=" + to,
+                             "--free-after=0")
+        self.assertEqual(r.returncode, 0, r.stderr)
+
+    def test_two_commands_to_different_cells(self):
+        self.add_cell("north", "none")
+        self.put()
+        host = self.hosts[0]
+        wait_until(lambda: self.cells["east"].producer(host)["mark"] != "0", "the first lines")
+        self.assertTrue(self.start_held(1, "move", str(host.partition), "--to=west"))
+        self.move_directly(host.partition, "north")
+        self.assertEqual(self.wake(), 75)
+        self.assertIn("another command", self.output)
+        mark = self.cells["north"].producer(host)["mark"]
+        wait_until(lambda: self.cells["north"].producer(host)["mark"] != mark, "lines in the new cell")
+        self.assertEqual(self.owner(host.partition), "%2d north move 1" % host.partition)
+        self.stop_put()
+        self.check_lines()
+
+    def test_a_command_that_sleeps_before_each_request_while_the_partition_returns(self):
+        self.put()
+        host, east = self.hosts[0], self.cells["east"]
+        wait_until(lambda: east.producer(host)["mark"] != "0", "the first lines")
+        at = 1
+        while self.start_held(at, "move", str(host.partition), "--to=west"):
+            self.move_directly(host.partition, "west")
+            self.move_directly(host.partition, "east")
+            wait_until(lambda: not east.producer(host)["left_out"], "a time in the old cell")
+            host.relay.kill9()  # the queue states no time any more
+            self.assertEqual(self.wake(), 75, self.output)
+            self.assertIn("another command", self.output)
+            self.assertFalse(east.producer(host)["left_out"])
+            host.start_relay()
+            at += 1
+        self.assertGreaterEqual(at, 5)
         self.stop_put()
         self.check_lines()
 
