@@ -17,6 +17,7 @@
 #include "api/page/script.h"
 #include "api/local_archive.h"
 #include "api/readiness.h"
+#include "api/replicas.h"
 #include "api/sql_child.h"
 
 /* The context of the handlers; main.c owns it. */
@@ -25,6 +26,7 @@ struct api {
     struct counters *counters;
     struct cells cells;
     struct cell_section sections[CELLS_MAX]; /* of each cell */
+    struct replicas sortdbs[CELLS_MAX]; /* of each cell, also if the API maps the archive: for the page */
     struct readiness *readiness;
     struct asks *asks;
     struct uniques *uniques;

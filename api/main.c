@@ -194,6 +194,8 @@ static void api_stop(void *ctx)
     http_client_free(&api->pubsub);
     live_free(&api->live);
     pipeline_free(&api->pipeline);
+    for (size_t i = 0; i < api->cells.n; i++)
+        replicas_free(&api->sortdbs[i]);
     page_free(&api->page);
     sql_children_free(&api->sql);
     event_body_free(&api->event_body);
@@ -373,8 +375,10 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
             if (urls[k][1])
                 status =
                     add_member(d, &members, urls[k][0], c->name, urls[k][1], c->aggregator_token_file, error);
-        const struct replicas *r = sources_replicas(api->cells.list[i].sources, 0);
-        for (size_t k = 0; status == 0 && c->sortdb_url && k < r->n; k++)
+        struct replicas *r = &api->sortdbs[i];
+        if (status == 0 && c->sortdb_url && replicas_read(c->sortdb_url, r, error) != 0)
+            status = EX_CONFIG;
+        for (size_t k = 0; status == 0 && k < r->n; k++)
             status = add_member(d, &members, "sortdb", c->name, r->list[k].url, c->sortdb_token_file, error);
     }
     if (status == 0)
