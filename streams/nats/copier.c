@@ -15,21 +15,21 @@
 
 struct queue {
     char id[NAME_LEN_MAX + 1], name[NAME_LEN_MAX + 1];
-    unsigned partition;
     bool exists;   /* the stream has messages of the queue */
     bool has_mark; /* false: pubsub must be asked */
+    unsigned partition;
     uint64_t mark;
     char opening[OPENING_TEXT];      /* of message mark - 1; "": not known */
     struct copy_place place, stored; /* `stored`: the place that pubsub has */
     uint64_t at;                     /* sequence behind which the next read begins */
-    bool is_checked;                 /* the stream has the place */
-    unsigned doubts;
-    uint64_t hole_end; /* least id of the batches that were ignored (rule 5); 0: no hole */
-    bool is_whole;     /* the search reads from the beginning */
-    char *why;         /* the queue waits because of it; NULL: it does not wait */
-    unsigned rest;     /* turns to skip */
+    uint64_t hole_end;               /* least id of the batches that were ignored (rule 5); 0: no hole */
+    char *why;                       /* the queue waits because of it; NULL: it does not wait */
     usec_t copied_until;
-    bool is_read; /* since the start */
+    unsigned doubts;
+    unsigned rest;   /* turns to skip */
+    bool is_checked; /* the stream has the place */
+    bool is_whole;   /* the search reads from the beginning */
+    bool is_read;    /* since the start */
 };
 
 struct copier {
