@@ -254,7 +254,7 @@ static void test_14_adds_fill_no_counter(void **state)
     struct world *w = *state;
     open_filter(w, 100000);
     for (int text = 0; text < 1000; text++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "text %d", text);
         for (int i = 0; i < 14; i++)
             assert_int_equal(add(w, name, 1), FILTER_OK);
