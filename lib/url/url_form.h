@@ -12,10 +12,10 @@
  *         struct error error;
  *         struct filter *marks;
  *         size_t i = 0, n;
- *         if (argc != 3 || filter_open_reader(argv[1], &marks, &error) != FILTER_OK)
- *             return 1;
- *         if (url_normalize(bytes_str(argv[2]), &form) != URL_OK)
+ *         if (argc != 3 || url_normalize(bytes_str(argv[2]), &form) != URL_OK)
  *             return 2;
+ *         if (filter_open_reader(argv[1], &marks, &error) != FILTER_OK)
+ *             return 1;
  *         n = url_parents(&form, parents);
  *         while (i < n && !filter_check(marks, parents[i]))
  *             i++;
