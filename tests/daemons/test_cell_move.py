@@ -124,6 +124,10 @@ class CellMove(CellTest):
         self.putters = [Putter(host, 1 << 60) for host in self.hosts]
         for putter in self.putters:
             putter.start()
+        east = self.cells["east"]  # a queue that has published nothing yet holds no time back
+        wait_until(lambda: all(east.producer(host)["mark"] != "0" for host in self.hosts), "the first lines of each queue")
+        end = int(harness.request(east.url, "GET", "/streams").json()["streams"][0]["end"])
+        wait_until(lambda: int(self.aggregators["east"].stats()["streams"]["clicks"]["offset"]) >= end, "the first counts")
 
     def stop_put(self):
         for putter in self.putters:
@@ -150,7 +154,6 @@ class CellMove(CellTest):
     def test_a_move_that_is_killed_after_each_request(self):
         self.put()
         host = self.hosts[0]
-        wait_until(lambda: self.cells["east"].producer(host)["mark"] != "0", "the first lines")
         to, killed, moves = "west", 0, 0
         while True:
             killed += 1
@@ -177,7 +180,6 @@ class CellMove(CellTest):
         self.add_cell("north", "none")
         self.put()
         host = self.hosts[0]
-        wait_until(lambda: self.cells["east"].producer(host)["mark"] != "0", "the first lines")
         self.assertTrue(self.start_held(1, "move", str(host.partition), "--to=west"))
         self.move_directly(host.partition, "north")
         self.assertEqual(self.wake(), 75)
@@ -191,7 +193,6 @@ class CellMove(CellTest):
     def test_a_command_that_sleeps_before_each_request_while_the_partition_returns(self):
         self.put()
         host, east = self.hosts[0], self.cells["east"]
-        wait_until(lambda: east.producer(host)["mark"] != "0", "the first lines")
         at = 1
         while self.start_held(at, "move", str(host.partition), "--to=west"):
             self.move_directly(host.partition, "west")
@@ -210,7 +211,6 @@ class CellMove(CellTest):
     def test_a_copy_from_before_the_move_stops(self):
         self.put()
         host, east = self.hosts[0], self.cells["east"]
-        wait_until(lambda: east.producer(host)["mark"] != "0", "the first lines")
         east.copier.kill9()
         east.pubsub.stop()
         shutil.copytree(self.path("east"), self.path("copy"))
