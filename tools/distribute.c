@@ -47,7 +47,7 @@ static const struct option_row rows[] = {TOOL_DATA_DIR_SETTING,
         .help = "path of millrace on the hosts"},
     {.name = "dry_run",
         .type = OPTION_BOOL,
-        .help = "show which destinations lack the current generation, and change nothing"},
+        .help = "show which destinations do not have the current generation, and change nothing"},
     {.name = NULL}};
 
 /* DIR, HOST or HOST:DIR. */

@@ -7,7 +7,7 @@
  * 3. The list of subjects is read only if their number has changed, and every ten minutes: the server reads the index of each
  *    block of the stream for it.
  * 4. With each list, the reader compares the claims of the cell's partitions (copier.h, rule 10), and writes those that the
- *    stream lacks. The leader answers, because another replica may lack the latest claim. */
+ *    stream does not have. The leader answers, because another replica may not have the latest claim yet. */
 #ifndef MILLRACE_NATS_READER_H
 #define MILLRACE_NATS_READER_H
 
