@@ -312,8 +312,9 @@ class Follow(QueueTest):
         self.log_lines(10)
         self.wait_stored()
         self.interrupt(p)
-        os.unlink(self.log)
-        self.log_lines(5)
+        with open(self.log, "rb"):  # open until the new file exists, which otherwise may get the same inode
+            os.unlink(self.log)
+            self.log_lines(5)
         p = self.follow()
         self.wait_stored()
         self.assertIn(b"its lines after byte %d, and rotated files after it, are not posted" % len(numbered(10)), self.interrupt(p))
