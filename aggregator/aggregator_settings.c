@@ -4,6 +4,7 @@
 #include "config/peers.h"
 #include "config/reject_options.h"
 #include "read/read_protocol.h"
+#include "stream/stream_program.h"
 
 #include <stdlib.h>
 
@@ -40,16 +41,9 @@ const struct option_row settings_rows[] = {
         .min = 1,
         .max = NAME_LEN_MAX,
         .help = "name of the cursor on each stream at pubsub; each aggregator needs its own name"},
-    {.name = "accept_loss",
-        .type = OPTION_BOOL,
-        .help = "for one start: continue even if uncounted lines expired or the stream is a restored copy; "
-                "otherwise the aggregator stays not ready"},
-    {.name = "accept_loss_from",
-        .type = OPTION_INT,
-        .fallback = "-1",
-        .min = -1,
-        .max = INT64_MAX,
-        .help = "as accept_loss, but continue at this offset of the copy (-1: no offset)"},
+    STREAM_ACCEPT_LOSS_OPTIONS(
+        "even if uncounted lines expired or the stream is a restored copy; otherwise the "
+        "aggregator stays not ready"),
     {.name = "flush_interval",
         .type = OPTION_DURATION,
         .fallback = "2s",

@@ -1,9 +1,7 @@
 #include "aggregator/follower.h"
-#include "daemon/daemon.h"
 
-#include "stream/stream_client.h"
+#include "stream/stream_program.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 struct follower {
@@ -16,16 +14,10 @@ static bool is_full(const struct follower *f)
     return aggregate_is_full(f->config.aggregate);
 }
 
-/* Prints the id in the form of slices: the stream's id and, if known, the opening (a run of pubsub). */
-static void print_id(const struct stream_cursor *at, char id[SLICE_ID_TEXT])
-{
-    snprintf(id, SLICE_ID_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);
-}
-
 static void note_cursor(struct follower *f, bool is_copy)
 {
     char id[SLICE_ID_TEXT];
-    print_id(stream_client_cursor(f->stream), id);
+    stream_cursor_print(stream_client_cursor(f->stream), id);
     aggregate_set_stream_id(f->config.aggregate, f->config.stream, id);
     count_watermark_on_cursor(f->config.watermark, f->config.stream, is_copy);
 }
@@ -35,7 +27,7 @@ static void on_begin(void *arg)
     struct follower *f = arg;
     char id[SLICE_ID_TEXT];
     const struct stream_cursor *at = stream_client_cursor(f->stream);
-    print_id(at, id);
+    stream_cursor_print(at, id);
     aggregate_begin_stream(f->config.aggregate, f->config.stream, id, at->offset);
     f->config.changed(f->config.arg);
 }
@@ -91,28 +83,21 @@ struct follower *follower_new(const struct follower_config *config)
 {
     struct follower *f = mem_zalloc(sizeof *f);
     const struct slice_cursor *c = aggregate_cursor(config->aggregate, config->stream);
-    struct stream_cursor from = {.offset = c->offset};
-    _Static_assert(SLICE_ID_TEXT == STREAM_ID_TEXT + STREAM_OPENING_TEXT,
-        "an id in a slice is a stream's id, a dot and an opening");
-    (void)sscanf(c->id, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
+    _Static_assert(SLICE_ID_TEXT == STREAM_CURSOR_TEXT, "an id in a slice is the text of a cursor");
     f->config = *config;
-    f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(config->daemon),
-        .pubsub = config->client,
-        .stream = c->stream,
-        .from = from,
-        .max_line = config->max_line,
-        .accept_option = "--accept-loss",
-        .accepts_place = config->accepts_place,
-        .accept_from = config->accept_from,
-        .loss = config->accepts_loss ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_overlong = on_overlong,
-        .on_gap = on_gap,
-        .on_statement = on_statement,
-        .on_response_end = on_response_end,
-        .on_change = on_change,
-        .arg = f});
+    f->stream =
+        stream_program_continue(config->daemon, &(struct stream_client_config){.pubsub = config->client,
+                                                    .stream = c->stream,
+                                                    .from = stream_cursor_read(c->id, c->offset),
+                                                    .max_line = config->max_line,
+                                                    .on_begin = on_begin,
+                                                    .on_lines = on_lines,
+                                                    .on_overlong = on_overlong,
+                                                    .on_gap = on_gap,
+                                                    .on_statement = on_statement,
+                                                    .on_response_end = on_response_end,
+                                                    .on_change = on_change,
+                                                    .arg = f});
     return f;
 }
 

@@ -5,7 +5,7 @@
  *    stream client are equal.
  * 2. If a power cut left a hole in the stream, the follower logs the hole and continues after it. The follower stops if
  *    the stream was replaced, if it was restored from an older copy, or if uncounted lines expired. follower_trouble
- *    then returns the reason. With `accepts_loss`, the follower logs a restored copy or expired lines, and continues.
+ *    then returns the reason. With the option accept_loss, the follower logs a restored copy or expired lines, and continues.
  * 3. While aggregate_is_full returns true, the follower reads no lines. */
 #ifndef MILLRACE_FOLLOWER_H
 #define MILLRACE_FOLLOWER_H
@@ -24,9 +24,6 @@ struct follower_config {
     struct count_watermark *watermark; /* receives the statements of the stream (stream/watermark.h) */
     size_t stream;                     /* index in the aggregate */
     size_t max_line;
-    bool accepts_loss;
-    bool accepts_place; /* see stream_client.h */
-    uint64_t accept_from;
     /* called when the stream begins or catches up, or when the result of follower_trouble changes */
     void (*changed)(void *arg);
     void *arg;

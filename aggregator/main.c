@@ -417,9 +417,6 @@ static void begin_counting(struct wiring *w)
             .watermark = app->watermark,
             .stream = i,
             .max_line = (size_t)options_int(o, "max_line"),
-            .accepts_loss = stream_program_accepts_loss(o),
-            .accepts_place = options_int(o, "accept_loss_from") >= 0,
-            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
             .changed = on_stream,
             .arg = w});
     w->tick = every(w, tick > TICK_MAX ? TICK_MAX : tick < TICK_MIN ? TICK_MIN : tick, on_tick);

@@ -5,7 +5,6 @@
 #include "http/client/http_client.h"
 #include "json/json_fields.h"
 #include "spamfilter/mark_line.h"
-#include "stream/stream_client.h"
 #include "stream/stream_program.h"
 #include "stream/watermark.h"
 
@@ -21,8 +20,8 @@ struct mark_feed {
     struct http_client *pubsub;
     struct stream_client *stream;
     struct json_fields *fields;
-    struct buf collected; /* updates of the lines from the change's cursor to the stream's cursor */
-    char tag[STREAM_ID_TEXT + STREAM_OPENING_TEXT]; /* of the change */
+    struct buf collected;         /* updates of the lines from the change's cursor to the stream's cursor */
+    char tag[STREAM_CURSOR_TEXT]; /* of the change */
     enum { IDLE, STORING, REFUSED } state;
     uint64_t end; /* of the stream */
     struct watermark watermark;
@@ -76,7 +75,7 @@ static void store_collected(struct mark_feed *f)
     buf_clear(&used);
     f->change.lines = f->collected;
     f->collected = used;
-    snprintf(f->tag, sizeof f->tag, "%s.%s", at->id, at->opening);
+    stream_cursor_print(at, f->tag);
     f->change.cursor = (struct mark_cursor){at->offset, bytes_str(f->tag)};
     store(f);
 }
@@ -187,23 +186,20 @@ static void register_stats(struct mark_feed *f)
 static struct stream_cursor cursor_of(const struct mark_feed *f)
 {
     struct mark_cursor stored = mark_store_cursor(f->server->store, f->change.follower);
-    struct stream_cursor from = {.offset = stored.offset};
-    char tag[sizeof f->tag];
+    char tag[STREAM_CURSOR_TEXT];
     snprintf(tag, sizeof tag, "%.*s", (int)stored.tag.len, stored.tag.len > 0 ? stored.tag.ptr : "");
-    (void)sscanf(tag, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
-    return from;
+    return stream_cursor_read(tag, stored.offset);
 }
 
 struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
 {
     static const char *const paths[] = {"op", "url", "id"};
     struct daemon *d = server->daemon;
-    const struct options *o = daemon_options(d);
     struct http_client *pubsub = stream_program_connect(d, error);
     if (!pubsub)
         return NULL;
     struct mark_feed *f = mem_zalloc(sizeof *f);
-    const char *stream = options_text(o, "stream");
+    const char *stream = options_text(daemon_options(d), "stream");
     f->change = (struct mark_change){.made = on_made, .done = on_done, .follower = bytes_str(stream)};
     f->server = server;
     f->pubsub = pubsub;
@@ -211,22 +207,17 @@ struct mark_feed *mark_feed_new(struct spamfilter *server, struct error *error)
     register_stats(f);
     struct stream_cursor from = cursor_of(f);
     f->server->stream_offset = from.offset;
-    f->stream = stream_client_new(&(struct stream_client_config){.base = daemon_base(d),
-        .pubsub = pubsub,
-        .stream = stream,
-        .from = from,
-        .max_line = LINE_MAX_BYTES,
-        .accept_option = "--accept-loss",
-        .accepts_place = options_int(o, "accept_loss_from") >= 0,
-        .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
-        .loss = stream_program_accepts_loss(o) ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
-        .on_lines = on_lines,
-        .on_overlong = on_overlong,
-        .on_gap = on_gap,
-        .on_statement = on_statement,
-        .on_response_end = on_response_end,
-        .on_change = on_change,
-        .arg = f});
+    f->stream = stream_program_continue(d, &(struct stream_client_config){.pubsub = pubsub,
+                                               .stream = stream,
+                                               .from = from,
+                                               .max_line = LINE_MAX_BYTES,
+                                               .on_lines = on_lines,
+                                               .on_overlong = on_overlong,
+                                               .on_gap = on_gap,
+                                               .on_statement = on_statement,
+                                               .on_response_end = on_response_end,
+                                               .on_change = on_change,
+                                               .arg = f});
     return f;
 }
 

@@ -43,16 +43,9 @@ const struct option_row spamfilter_settings[] = {
         .type = OPTION_STRING,
         .help = "stream of pubsub with lines that update the marks; default: none"},
     PEER_OPTIONS("pubsub", "pubsub", ", for stream"),
-    {.name = "accept_loss",
-        .type = OPTION_BOOL,
-        .help = "for one start: continue even if lines of the stream expired or the stream is a restored "
-                "copy; otherwise the stream updates no marks"},
-    {.name = "accept_loss_from",
-        .type = OPTION_INT,
-        .fallback = "-1",
-        .min = -1,
-        .max = INT64_MAX,
-        .help = "as accept_loss, but continue at this offset of the copy (-1: no offset)"},
+    STREAM_ACCEPT_LOSS_OPTIONS(
+        "even if lines of the stream expired or the stream is a restored copy; otherwise the "
+        "stream updates no marks"),
     {.name = "shadow",
         .type = OPTION_BOOL,
         .help = "answer that no link is marked, and log and count the links that would be"},

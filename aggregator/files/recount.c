@@ -9,6 +9,7 @@
 #include "daemon/daemon.h"
 #include "daemon/loop_notify.h"
 #include "http/client/http_client.h"
+#include "stream/stream_program.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -220,12 +221,10 @@ static void on_change(void *arg)
 static void follow(struct recount *r)
 {
     const struct slice_cursor *c = aggregate_cursor(r->aggregate, r->at);
-    struct stream_cursor from = {.offset = c->offset};
-    (void)sscanf(c->id, "%32[0-9a-f].%24[0-9a-f]", from.id, from.opening);
     r->stream = stream_client_new(&(struct stream_client_config){.base = r->base,
         .pubsub = r->client,
         .stream = c->stream,
-        .from = from,
+        .from = stream_cursor_read(c->id, c->offset),
         .max_line = r->max_line,
         .loss = STREAM_LOSS_REFUSED,
         .on_lines = on_lines,

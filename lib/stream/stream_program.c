@@ -1,10 +1,10 @@
 #include "stream/stream_program.h"
 
 #include "http/client/http_client.h"
-#include "stream/stream_client.h"
 #include "base/log.h"
 #include "base/url.h"
 
+#include <stdio.h>
 #include <strings.h>
 #include <sysexits.h>
 
@@ -115,11 +115,32 @@ void stream_program_set_trouble(struct daemon *d, const char *trouble)
     }
 }
 
+static void set_loss(const struct options *o, struct stream_client_config *config)
+{
+    int64_t from = options_int(o, "accept_loss_from");
+    config->accepts_place = from >= 0;
+    config->accept_from = (uint64_t)from;
+    if (options_bool(o, "accept_loss") || config->accepts_place)
+        config->loss = STREAM_LOSS_ACCEPTED;
+}
+
+struct stream_client *stream_program_continue(struct daemon *d, const struct stream_client_config *config)
+{
+    struct stream_client_config full = *config;
+    full.base = daemon_base(d);
+    full.loss = STREAM_LOSS_REFUSED;
+    full.accept_option = "--accept-loss";
+    set_loss(daemon_options(d), &full);
+    return stream_client_new(&full);
+}
+
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config)
 {
     struct options *o = daemon_options(d);
     struct stream_client_config full = *config;
+    if (full.accept_option)
+        set_loss(o, &full);
     full.base = daemon_base(d);
     full.stream = options_string(o, "stream");
     full.begin = has_state && stream_program_begins_at_end(d) ? "earliest" : options_string(o, "from");
@@ -130,4 +151,16 @@ struct stream_client *stream_program_follow(
 bool stream_program_awaits(const struct stream_client *stream)
 {
     return stream_client_is_caught_up(stream) && stream_client_cursor(stream)->id[0] == '\0';
+}
+
+void stream_cursor_print(const struct stream_cursor *at, char text[STREAM_CURSOR_TEXT])
+{
+    snprintf(text, STREAM_CURSOR_TEXT, "%s%s%s", at->id, at->opening[0] ? "." : "", at->opening);
+}
+
+struct stream_cursor stream_cursor_read(const char *text, uint64_t offset)
+{
+    struct stream_cursor c = {.offset = offset};
+    (void)sscanf(text, "%32[0-9a-f].%24[0-9a-f]", c.id, c.opening);
+    return c;
 }

@@ -5,8 +5,9 @@
 #ifndef MILLRACE_STREAM_PROGRAM_H
 #define MILLRACE_STREAM_PROGRAM_H
 
-#include "daemon/daemon.h"
 #include "config/peers.h"
+#include "daemon/daemon.h"
+#include "stream/stream_client.h"
 
 /* clang-format off */
 #define STREAM_OPTIONS(STREAM_HELP, LINE_HELP)                                                                       \
@@ -18,19 +19,13 @@
         .help = "start of the first run: earliest, latest or @UNIXTIME"},                                \
     {.name = "max_line", .type = OPTION_SIZE, .fallback = "16M", .min = 1, .max = INT64_C(1) << 30,          \
         .unit = "bytes", .help = (LINE_HELP)}
-/* Options of a program that stores the opening with its cursor (stream_client.h). */
-#define STREAM_ACCEPT_LOSS_OPTION                                                                            \
-    {.name = "accept_loss", .type = OPTION_BOOL,                                                             \
-        .help = "for one start: continue although the stream is a restored copy; otherwise the program stays " \
-                "not ready"},                                                                                \
+/* Options of a program that stores the opening with its cursor (stream_client.h). HELP: the condition under which the
+ * program otherwise stops, and its state then. */
+#define STREAM_ACCEPT_LOSS_OPTIONS(HELP)                                                                     \
+    {.name = "accept_loss", .type = OPTION_BOOL, .help = "for one start: continue " HELP},                   \
     {.name = "accept_loss_from", .type = OPTION_INT, .fallback = "-1", .min = -1, .max = INT64_MAX,           \
         .help = "as accept_loss, but continue at this offset of the copy (-1: no offset)"}
 /* clang-format on */
-
-static inline bool stream_program_accepts_loss(const struct options *o)
-{
-    return options_bool(o, "accept_loss") || options_int(o, "accept_loss_from") >= 0;
-}
 
 /* Checks the settings of STREAM_OPTIONS, and replaces bitly's form of pubsub_url. Call stream_program_check before
  * the settings are used. Returns 0, or -1 with the error. */
@@ -51,17 +46,24 @@ bool stream_program_begins_at_end(struct daemon *d);
  * unless the daemon is stopping. */
 void stream_program_set_trouble(struct daemon *d, const char *trouble);
 
-struct stream_client;
-struct stream_client_config;
 /* Starts to follow the configured stream. The caller sets the pubsub, the cursor and the callbacks in config.
  * has_state is true if an earlier run stored a state. A state without a cursor means that the stream did not exist
- * during the earlier run. The client then reads from the beginning even if `from` is `latest`. */
+ * during the earlier run. The client then reads from the beginning even if `from` is `latest`.
+ * If config->accept_option is set, the options STREAM_ACCEPT_LOSS_OPTIONS change config->loss. */
 struct stream_client *stream_program_follow(
     struct daemon *d, bool has_state, const struct stream_client_config *config);
+/* Starts to follow config->stream from config->from. Without the options STREAM_ACCEPT_LOSS_OPTIONS, the client stops at
+ * expired lines and at a restored copy. The caller also sets the pubsub, max_line and the callbacks. */
+struct stream_client *stream_program_continue(struct daemon *d, const struct stream_client_config *config);
 /* True if pubsub does not have the stream yet. */
 bool stream_program_awaits(const struct stream_client *stream);
 
-struct http_client;
+/* The stream's id and opening as one text: ID.OPENING, or ID while the opening is not known. */
+#define STREAM_CURSOR_TEXT (STREAM_ID_TEXT + STREAM_OPENING_TEXT)
+void stream_cursor_print(const struct stream_cursor *at, char text[STREAM_CURSOR_TEXT]);
+/* Returns the cursor of a text and an offset. */
+struct stream_cursor stream_cursor_read(const char *text, uint64_t offset);
+
 /* Returns a client of the stream's pubsub for a stream_client, or NULL with the error if the token cannot be read. */
 struct http_client *stream_program_connect(struct daemon *d, struct error *error);
 

@@ -25,7 +25,8 @@
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to write", "longest line accepted"),
-    STREAM_ACCEPT_LOSS_OPTION,
+    STREAM_ACCEPT_LOSS_OPTIONS(
+        "although the stream is a restored copy; otherwise the program stays not ready"),
     {.name = "filename_format",
         .type = OPTION_STRING,
         .help = "path of the files, with strftime conversions, such as /var/clicks/clicks-%Y%m%d-%H.ndjson"},
@@ -428,9 +429,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
         &(struct stream_client_config){.pubsub = w->pubsub,
             .from = *file_archive_cursor(w->archive),
-            .loss = stream_program_accepts_loss(o) ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
-            .accepts_place = options_int(o, "accept_loss_from") >= 0,
-            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
+            .loss = STREAM_LOSS_CROSSED,
             .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,

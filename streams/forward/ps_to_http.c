@@ -39,7 +39,8 @@
 
 static const struct option_row option_rows[] = {
     STREAM_OPTIONS("stream to read", "longest line accepted"),
-    STREAM_ACCEPT_LOSS_OPTION,
+    STREAM_ACCEPT_LOSS_OPTIONS(
+        "although the stream is a restored copy; otherwise the program stays not ready"),
     {.name = "destination",
         .type = OPTION_STRING,
         .flags = OPTION_LIST,
@@ -692,9 +693,7 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
     p->stream = stream_program_follow(p->daemon, p->state_found,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
-            .loss = stream_program_accepts_loss(o) ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_CROSSED,
-            .accepts_place = options_int(o, "accept_loss_from") >= 0,
-            .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
+            .loss = STREAM_LOSS_CROSSED,
             .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,
