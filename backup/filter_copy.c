@@ -72,10 +72,8 @@ static enum backup_result check_filter(const char *to, struct error *error)
 enum backup_result filter_copy(const char *from, const char *to, struct error *error)
 {
     struct tree_file ignored;
-    enum backup_result r = take(from, to, "synced", UINT64_MAX, &ignored, error);
+    enum backup_result r = copy_file(from, to, error);
     if (r == BACKUP_OK)
         r = take(from, to, "exceptions", UINT64_MAX, &ignored, error);
-    if (r == BACKUP_OK)
-        r = copy_file(from, to, error);
     return r == BACKUP_OK ? check_filter(to, error) : r;
 }

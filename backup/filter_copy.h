@@ -1,7 +1,7 @@
 /* filter_copy: copies the files of spamfilter, except the journal, while spamfilter runs.
  *
- * 1. The file `synced` has the numbers up to which the other files have all updates. The other files are copied later, so
- *    their copies have at least these updates.
+ * 1. The sequence of the filter is the number up to which the files have all updates. A sync writes the exceptions first, and
+ *    the exceptions are copied last. So their copy has at least these updates.
  * 2. spamfilter changes the filter only in a sync. A sync first writes the log of the filter, and ends with a new header and
  *    an empty log. If header and log have the same bytes before and after the copy of the filter, either no sync was in
  *    progress, or the copied log has all the changes of the sync. In both cases, filter_open makes the copy whole. */

@@ -3,7 +3,7 @@
 set(MILLRACE_HEADERS readers/dispatcher.h readers/dispatch.h readers/queuereader.h readers/batch.h lib/stream/stream_client.h lib/stream/watermark.h
   lib/http/client/http_client.h lib/filter/filter.h lib/url/url_form.h lib/base/bytes.h lib/base/error.h lib/base/clock.h lib/base/random_id.h)
 set(MILLRACE_NAMES dispatcher_* dispatch_* queuereader_* batch_* stream_client_* stream_place_* http_client_* http_call_* http_reply_header
-  filter_open filter_open_reader filter_close filter_add filter_remove filter_number filter_reserve filter_check filter_sync filter_refresh filter_sequence filter_last_id
+  filter_open filter_open_reader filter_close filter_add filter_remove filter_number filter_reserve filter_sync_bytes filter_check filter_sync filter_refresh filter_sequence filter_last_id
   filter_stats filter_layer_stats url_normalize url_parents url_form_free url_strerror error_* bytes_* buf_* mem_* clock_* random_id)
 list(TRANSFORM MILLRACE_NAMES PREPEND "--keep-global-symbol=")
 

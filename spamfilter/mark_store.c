@@ -1,13 +1,17 @@
 #include "spamfilter/mark_store.h"
 
+#include "base/errno_class.h"
 #include "base/io.h"
 #include "base/work_thread.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define JOURNAL_DIR "journals/marks"
+#define RESERVE_STEP (UINT64_C(256) << 10)
 
 struct mark_store {
     struct mark_store_config config;
@@ -18,12 +22,16 @@ struct mark_store {
     bool is_open, is_syncing;
     struct error sync_error; /* of the sync in progress; code 0: none */
     struct mark_load load;
-    STAILQ_HEAD(, mark_change) committed; /* not yet made */
-    uint64_t made, syncing;               /* offsets: all updates before `made` are made */
-    uint64_t unsynced;                    /* updates */
-    size_t waiting;                       /* bytes of lines that are not made yet */
-    uint64_t waiting_adds;                /* of these lines */
+    STAILQ_HEAD(, mark_change) committed;   /* not yet made */
+    uint64_t made, syncing;                 /* offsets: all updates before `made` are made */
+    uint64_t unsynced;                      /* updates since the last complete sync */
+    size_t waiting;                         /* bytes of lines that are not made yet */
+    uint64_t waiting_updates, waiting_adds; /* of these lines */
+    size_t appending;                       /* changes that the journal has not answered */
     usec_t synced_at;
+    int reserve;          /* the file `reserve` */
+    uint64_t reserved;    /* its bytes */
+    bool is_full;         /* the last sync has found no space */
     struct error failure; /* code 0: none */
 };
 
@@ -32,7 +40,7 @@ static void run(void *ctx, void *arg)
     struct mark_store *s = ctx;
     (void)arg;
     s->sync_error.code = 0;
-    int r = marks_sync(&s->marks, s->syncing, &s->sync_error);
+    int r = marks_sync(&s->marks, &s->sync_error);
     if (s->load.state != MARK_LOAD_RUNNING)
         return;
     if (r == 0) /* the exceptions are in their file before the marks of the load are */
@@ -45,6 +53,7 @@ static void begin(struct mark_store *s)
 {
     s->syncing = s->made;
     s->is_syncing = true;
+    marks_number(&s->marks, s->made);
     work_thread_start(s->thread, s);
 }
 
@@ -111,10 +120,10 @@ static bool scan(const struct journal_scanned *frame, void *arg)
 /* Returns 0, or an enum filter_result. */
 static int check_journal(const struct mark_store *s, const char *dir, struct error *error)
 {
-    uint64_t filter = filter_sequence(s->marks.filter), end = journal_committed_end(s->journal);
-    if (journal_earliest(s->journal) > s->marks.synced)
+    uint64_t synced = filter_sequence(s->marks.filter);
+    if (journal_earliest(s->journal) > synced)
         return error_set(error, FILTER_DAMAGED, "%.500s: begins after the last sync of the marks", dir);
-    if (end < s->marks.synced || end < filter)
+    if (journal_committed_end(s->journal) < synced)
         return error_set(error, FILTER_DAMAGED, "%.500s: ends before the last sync of the marks", dir);
     return 0;
 }
@@ -146,10 +155,42 @@ static int open_journal(struct mark_store *s, struct error *error)
     return code;
 }
 
+static int open_reserve(struct mark_store *s, struct error *error)
+{
+    struct stat st;
+    char *path = mem_printf("%s/reserve", s->config.marks.dir);
+    s->reserve = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    int r = s->reserve < 0 || fstat(s->reserve, &st) != 0 ? error_errno(error, FILTER_FAILED, path) : 0;
+    s->reserved = r == 0 ? (uint64_t)st.st_size : 0;
+    free(path);
+    return r;
+}
+
+/* Lets the file `reserve` take at least so many bytes. */
+static enum filter_result reserve(struct mark_store *s, uint64_t bytes, struct error *error)
+{
+    uint64_t end = (bytes / RESERVE_STEP + 1) * RESERVE_STEP;
+    if (end <= s->reserved)
+        return FILTER_OK;
+    if (io_allocate(s->reserve, 0, (off_t)s->reserved, (off_t)(end - s->reserved)) != 0 &&
+        errno != EOPNOTSUPP && errno != ENOSYS)
+        return (enum filter_result)error_errno(
+            error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, "cannot reserve disk space");
+    s->reserved = end;
+    return FILTER_OK;
+}
+
+static void free_reserve(struct mark_store *s)
+{
+    if (io->ftruncate(s->reserve, 0) == 0)
+        s->reserved = 0;
+}
+
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error)
 {
     struct mark_store *s = mem_zalloc(sizeof *s);
     s->config = *config;
+    s->reserve = -1;
     STAILQ_INIT(&s->committed);
     s->set = journal_set_new(
         &(struct journal_set_config){.notify = config->notify, .notify_arg = config->notify_arg});
@@ -158,7 +199,8 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
     if (!s->thread)
         error_errno(error, FILTER_FAILED, "cannot start a thread");
     else
-        s->is_open = marks_open(&s->marks, &config->marks, error) == 0 && open_journal(s, error) == 0;
+        s->is_open = marks_open(&s->marks, &config->marks, error) == 0 && open_reserve(s, error) == 0 &&
+                     open_journal(s, error) == 0;
     if (!s->is_open)
         mark_store_close(&s);
     return s;
@@ -167,6 +209,7 @@ struct mark_store *mark_store_open(const struct mark_store_config *config, struc
 static void end_change(struct mark_change *c, enum journal_result r)
 {
     c->store->waiting -= c->lines.len;
+    c->store->waiting_updates -= c->updates;
     c->store->waiting_adds -= c->adds;
     c->done(c, r);
 }
@@ -212,9 +255,13 @@ void mark_store_close(struct mark_store **sp)
     journal_set_free(&s->set);
     while ((c = STAILQ_FIRST(&s->committed)))
         finish(s, c, JOURNAL_CLOSED);
-    if (s->is_open && s->failure.code == 0)
-        marks_sync(&s->marks, s->made, &ignored);
+    if (s->is_open && s->failure.code == 0) {
+        marks_number(&s->marks, s->made);
+        marks_sync(&s->marks, &ignored);
+    }
     marks_close(&s->marks);
+    if (s->reserve >= 0)
+        io->close(s->reserve);
     free(s);
     *sp = NULL;
 }
@@ -225,6 +272,7 @@ static void on_commit(const struct journal_commit *commit, void *arg)
     struct mark_store *s = c->store;
     c->left = buf_bytes(&c->lines);
     c->end = commit->end;
+    s->appending--;
     if (commit->result == JOURNAL_OK) {
         STAILQ_INSERT_TAIL(&s->committed, c, link);
         return;
@@ -254,17 +302,27 @@ enum journal_result mark_store_change(struct mark_store *s, struct mark_change *
     c->store = s;
     if (s->failure.code != 0)
         return JOURNAL_LATCHED;
+    if (s->is_full)
+        return JOURNAL_NO_SPACE;
     if (s->waiting > MARK_STORE_WAITING_MAX || s->load.state == MARK_LOAD_RUNNING)
         return JOURNAL_BUSY;
     c->adds = count_adds(lines);
+    c->updates = bytes_count_lines(lines);
     enum filter_result room = filter_reserve(s->marks.filter, s->waiting_adds + c->adds, &error);
+    if (room == FILTER_OK)
+        room = reserve(s,
+            marks_sync_bytes(
+                &s->marks, s->unsynced + s->waiting_updates + c->updates, s->waiting + lines.len),
+            &error);
     if (room == FILTER_FAILED)
         s->failure = error;
     if (room != FILTER_OK)
         return room == FILTER_FAILED ? JOURNAL_LATCHED : JOURNAL_NO_SPACE;
     enum journal_result r = journal_append(s->journal, &append, now, on_commit, c, NULL);
     if (r == JOURNAL_OK) {
+        s->appending++;
         s->waiting += lines.len;
+        s->waiting_updates += c->updates;
         s->waiting_adds += c->adds;
     }
     return r;
@@ -276,10 +334,14 @@ struct mark_cursor mark_store_cursor(const struct mark_store *s, struct bytes fo
 }
 
 /* Frees the updates that neither the marks nor the table `recent` need after a start. */
-static void trim(struct mark_store *s)
+static void end_sync(struct mark_store *s)
 {
-    uint64_t window = s->config.marks.recent, synced = s->marks.synced;
-    journal_trim(s->journal, synced > window ? synced - window : 0);
+    uint64_t window = s->config.marks.recent;
+    s->is_full = false;
+    s->unsynced = 0;
+    journal_trim(s->journal, s->syncing > window ? s->syncing - window : 0);
+    if (s->waiting_updates == 0)
+        free_reserve(s);
 }
 
 void mark_store_poll(struct mark_store *s)
@@ -289,9 +351,9 @@ void mark_store_poll(struct mark_store *s)
         if (s->load.state == MARK_LOAD_RUNNING)
             end_load(s);
         else if (s->sync_error.code == 0)
-            trim(s);
+            end_sync(s);
         else if (s->sync_error.code == FILTER_NO_SPACE)
-            s->unsynced++; /* the next sync tries again */
+            s->is_full = true; /* the next sync tries again, with the reserved space */
         else
             s->failure = s->sync_error;
     }
@@ -303,9 +365,11 @@ void mark_store_tick(struct mark_store *s, usec_t now)
 {
     bool is_due = s->unsynced >= MARK_STORE_UNSYNCED || now - s->synced_at >= s->config.sync_every;
     make_changes(s);
-    if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due)
+    bool is_ready = !s->is_full || s->appending + s->waiting_updates == 0;
+    if (s->is_syncing || s->failure.code != 0 || s->unsynced == 0 || !is_due || !is_ready)
         return;
-    s->unsynced = 0;
+    if (s->is_full)
+        free_reserve(s);
     s->synced_at = now;
     begin(s);
 }

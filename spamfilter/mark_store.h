@@ -7,8 +7,10 @@
  *    therefore have all answered updates, and possibly unanswered ones.
  * 4. The journal keeps the updates since the last sync, and before them those of the table `recent`. If the journal and the
  *    marks do not belong together, the store does not open.
- * 5. While the disk is full, updates wait or are refused. After another failed update or sync, all updates fail until a
- *    restart. Checks continue.
+ * 5. While the disk is full, updates are refused. An accepted update has its space reserved: the file `reserve` takes as much
+ *    as the next sync may need. A sync that finds no space is repeated without this file, while the journal does not grow.
+ *    So journal and sync cannot fill the disk together.
+ * 6. After another failed update or sync, all updates fail until a restart. Checks continue.
  *
  * The loop's thread makes all calls. `notify` is called in any thread. */
 #ifndef MILLRACE_SPAMFILTER_MARK_STORE_H
@@ -46,9 +48,9 @@ struct mark_change {
     /* The follower of a stream, or empty. Its cursor moves in the same step in which the lines are stored. */
     struct bytes follower;
     struct mark_cursor cursor;
-    struct bytes left; /* lines that are not made yet */
-    uint64_t adds;     /* of the lines */
-    uint64_t end;      /* offset of the end of the lines */
+    struct bytes left;      /* lines that are not made yet */
+    uint64_t updates, adds; /* of the lines */
+    uint64_t end;           /* offset of the end of the lines */
     void (*made)(
         struct mark_change *c, const struct mark_update *u, enum mark_result r); /* for each line, in order */
     /* Called once. JOURNAL_OK: all updates are made. After a failure, a restart may make some of the updates. */
@@ -60,8 +62,8 @@ struct mark_change {
 struct mark_store *mark_store_open(const struct mark_store_config *config, struct error *error);
 /* Commits pending changes and syncs the marks. Changes that are not made yet get JOURNAL_CLOSED. *s may be NULL. */
 void mark_store_close(struct mark_store **s);
-/* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. Before it accepts adds, it
- * reserves the disk space of the layers that they open. */
+/* Accepts a change at the wall-clock time `now` (JOURNAL_OK), or refuses it without `done`. Before
+ * it accepts updates, it reserves the disk space of the next sync, and of the layers that the adds open. */
 enum journal_result mark_store_change(struct mark_store *s, struct mark_change *c, usec_t now);
 /* Returns the follower's latest cursor; offset 0: none. The tag is valid until the next mark_store_poll. */
 struct mark_cursor mark_store_cursor(const struct mark_store *s, struct bytes follower);

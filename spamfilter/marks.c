@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SYNCED_TITLE "spamfilter-1"
-
 const char *const mark_actions[MARK_ACTIONS] = {"add", "remove", "allow", "disallow", "load"};
 
 void mark_update_append(const struct mark_update *u, struct buf *out)
@@ -52,39 +50,17 @@ static int fail(const char *path, struct error *error)
     return error_errno(error, errno_is_full(errno) ? FILTER_NO_SPACE : FILTER_FAILED, path);
 }
 
-/* Reads the file `synced`: the title, the number of the last sync, and the filter's sequence at that sync. */
-static int read_synced(struct marks *m, struct error *error)
-{
-    struct buf text = {0};
-    uint64_t sequence = 0;
-    int r = 0;
-    if (io_read_file(m->synced_path, SIZE_MAX, &text) == 0) {
-        struct bytes rest = bytes_without_line_end(buf_bytes(&text)), title = bytes_take_word(&rest),
-                     number = bytes_take_word(&rest);
-        if (!bytes_equal_str(title, SYNCED_TITLE) || !bytes_to_u64(number, &m->synced) ||
-            !bytes_to_u64(rest, &sequence))
-            r = error_set(error, FILTER_DAMAGED, "%.500s: not a file of spamfilter", m->synced_path);
-    } else if (errno != ENOENT) {
-        r = fail(m->synced_path, error);
-    }
-    if (r == 0 && filter_sequence(m->filter) < sequence)
-        r = error_set(error, FILTER_DAMAGED, "%.500s: the filter is older than this file", m->synced_path);
-    buf_free(&text);
-    return r;
-}
-
 int marks_open(struct marks *m, const struct marks_config *config, struct error *error)
 {
     char *path = mem_printf("%s/" MARKS_FILE, config->dir);
     struct filter_config filter = {.path = path, .capacity = config->capacity, .rate = config->rate};
-    *m = (struct marks){.exceptions_path = mem_printf("%s/" EXCEPTIONS_FILE, config->dir),
-        .synced_path = mem_printf("%s/synced", config->dir),
-        .window = config->recent};
+    *m = (struct marks){
+        .exceptions_path = mem_printf("%s/" EXCEPTIONS_FILE, config->dir), .window = config->recent};
     int r = filter_open(&filter, &m->filter, error);
     free(path);
     if (r == FILTER_OK && mark_exceptions_read(m->exceptions_path, &m->exceptions) != 0)
         r = fail(m->exceptions_path, error);
-    return r == FILTER_OK ? read_synced(m, error) : r;
+    return r;
 }
 
 void marks_close(struct marks *m)
@@ -93,7 +69,6 @@ void marks_close(struct marks *m)
     exact_table_clear(&m->recent);
     exact_table_clear(&m->exceptions);
     free(m->exceptions_path);
-    free(m->synced_path);
 }
 
 /* Returns the id of a mark, or 0 if `recent` does not have the mark. */
@@ -159,28 +134,31 @@ void marks_append_exceptions(const struct marks *m, struct buf *out)
     }
 }
 
-int marks_sync(struct marks *m, uint64_t number, struct error *error)
+void marks_number(struct marks *m, uint64_t number)
 {
-    struct buf exceptions = {0}, synced = {0};
-    if (m->exceptions_changed)
-        marks_append_exceptions(m, &exceptions);
-    buf_printf(&synced, SYNCED_TITLE " %llu %llu\n", (unsigned long long)number,
-        (unsigned long long)filter_sequence(m->filter));
+    if (number > filter_sequence(m->filter))
+        filter_number(m->filter, number);
+}
+
+int marks_sync(struct marks *m, struct error *error)
+{
+    struct buf exceptions = {0};
     int r = 0;
-    if (m->exceptions_changed &&
-        io_replace_file(m->exceptions_path, buf_bytes(&exceptions), IO_PRIVATE_MODE) != 0)
-        r = fail(m->exceptions_path, error);
+    if (m->exceptions_changed) {
+        marks_append_exceptions(m, &exceptions);
+        if (io_replace_file(m->exceptions_path, buf_bytes(&exceptions), IO_PRIVATE_MODE) != 0)
+            r = fail(m->exceptions_path, error);
+    }
     if (r == 0)
         r = filter_sync(m->filter, error);
-    if (r == 0 && io_replace_file(m->synced_path, buf_bytes(&synced), IO_PRIVATE_MODE) != 0)
-        r = fail(m->synced_path, error);
-    if (r == 0) {
-        m->exceptions_changed = false;
-        m->synced = number;
-    }
+    m->exceptions_changed = m->exceptions_changed && r != 0;
     buf_free(&exceptions);
-    buf_free(&synced);
     return r;
+}
+
+uint64_t marks_sync_bytes(const struct marks *m, uint64_t updates, size_t bytes)
+{
+    return filter_sync_bytes(m->filter, updates) + m->exceptions.bytes + bytes;
 }
 
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form)

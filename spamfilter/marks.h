@@ -9,13 +9,13 @@
  * 2. A URL below a mark is always found, unless an exception decides. For each other text, the error rate is the filter's.
  * 3. The number of an update is the journal's offset of its end. A start repeats the journal's updates in order. The filter
  *    ignores the updates that it has. An exception is in the table or not, so a repetition ends in the same table.
- * 4. Updates are in the files only after marks_sync. marks_sync writes the file `synced` last, with the numbers up to which
- *    the directory and the filter have all updates.
+ * 4. Updates are in the files only after marks_sync. marks_sync writes the exceptions first, and the filter with the number
+ *    of the last update (filter_number) last. So the files have all updates up to filter_sequence.
  * 5. A repeated add or removal, with the id of the text's last update, changes nothing while `recent` has the last update.
  *    `recent` has the same entries when a start repeats an update, so the update has the same result.
  *
  * The owner's thread makes all calls except marks_sync. During marks_sync in another thread, the owner does not call
- * marks_apply. */
+ * marks_apply or marks_number. */
 #ifndef MILLRACE_SPAMFILTER_MARKS_H
 #define MILLRACE_SPAMFILTER_MARKS_H
 
@@ -38,9 +38,8 @@ struct marks {
     struct exact_table recent; /* the adds and removals of the last `window` bytes of the journal */
     uint64_t window;
     struct exact_table exceptions; /* all exceptions */
-    char *exceptions_path, *synced_path;
+    char *exceptions_path;
     bool exceptions_changed; /* since the last sync */
-    uint64_t synced;         /* number of the last sync in the file `synced` */
     uint64_t last_id;        /* of adds without an id */
 };
 
@@ -64,8 +63,8 @@ bool marks_take_line(struct bytes *text, struct bytes *line);
 /* Returns the id of an add without one: the time, or more than all ids so far, with the flag MARK_ID_OWN. */
 uint64_t marks_new_id(struct marks *m);
 
-/* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error, such as
- * FILTER_DAMAGED if the filter is older than the last sync. The caller calls marks_close also after an error. */
+/* Opens or creates the files in an existing directory. Returns 0, or an enum filter_result with the error. The caller calls
+ * marks_close also after an error. */
 int marks_open(struct marks *m, const struct marks_config *config, struct error *error);
 void marks_close(struct marks *m);
 
@@ -80,9 +79,13 @@ enum mark_result {
 /* Makes an update. Without an id of its own, the update of a text whose add is in `recent` gets the id of this add. A load
  * only clears `recent`, because another filter follows. */
 enum mark_result marks_apply(struct marks *m, struct mark_update *u, uint64_t number, struct error *error);
-/* Makes all updates durable; `number` is that of the last one. Returns 0, or an enum filter_result with the error. After
- * FILTER_NO_SPACE, marks_sync may be called again. */
-int marks_sync(struct marks *m, uint64_t number, struct error *error);
+/* Sets the number of the last update, also if the update has not changed the filter. Call marks_number before marks_sync. */
+void marks_number(struct marks *m, uint64_t number);
+/* Makes all updates durable. Returns 0, or an enum filter_result with the error. After FILTER_NO_SPACE, marks_sync may be
+ * called again. */
+int marks_sync(struct marks *m, struct error *error);
+/* The largest space that marks_sync takes on the disk after so many updates, whose lines have so many bytes. */
+uint64_t marks_sync_bytes(const struct marks *m, uint64_t updates, size_t bytes);
 
 /* With an id, the match is not a false positive, because the table `recent` has the mark. */
 struct mark_verdict marks_check(const struct marks *m, const struct url_form *form);

@@ -2,6 +2,7 @@
 
 #include "base/xxh3.h"
 #include "filter/filter_file.h"
+#include "filter/filter_log.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -137,6 +138,12 @@ enum filter_result filter_reserve(struct filter *f, uint64_t adds, struct error 
         end += filter_shape_bytes(next.shape);
     }
     return filter_file_reserve(f, end, error);
+}
+
+uint64_t filter_sync_bytes(const struct filter *f, uint64_t updates)
+{
+    uint64_t end = filter_header_place(&f->h, f->h.n_layers), most = f->reserved > end ? f->reserved : end;
+    return filter_log_bytes(updates < most / FILTER_BLOCK ? updates : most / FILTER_BLOCK);
 }
 
 enum filter_result filter_add(

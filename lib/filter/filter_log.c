@@ -20,6 +20,11 @@ struct place {
 
 #define FIXED (sizeof(struct head) + sizeof(struct filter_header))
 
+uint64_t filter_log_bytes(uint64_t blocks)
+{
+    return FIXED + blocks * (sizeof(struct place) + FILTER_BLOCK);
+}
+
 /* Continues a checksum with further bytes. */
 static uint64_t extend(uint64_t sum, const void *bytes, size_t n)
 {

@@ -23,6 +23,12 @@ def parents(url):
         [".".join(labels[n:]) for n in range(1, len(labels) - 1)]
 
 
+def synced(directory):
+    """The number of the last update that the files have."""
+    with open(os.path.join(directory, "marks"), "rb") as f:
+        return int.from_bytes(f.read(32)[24:], "little")
+
+
 class SpamfilterTest(MillraceTest):
     def serve(self, *args, **kw):
         return self.start("spamfilter", "--data-dir=marks", *args, **kw)
@@ -196,10 +202,7 @@ class TestFiles(SpamfilterTest):
         self.assertEqual([r.get("code") for r in results], [None] * 13 + ["absent", None])
         end = sum(len("%s %d %s\n" % (action, number, url)) for action, url, number in updates)
 
-        def is_synced():
-            with open(self.path("marks", "synced")) as f:
-                return int(f.read().split()[1]) == end
-        wait_until(lambda: os.path.exists(self.path("marks", "synced")) and is_synced(), lambda: d.log)
+        wait_until(lambda: synced(self.path("marks")) == end, lambda: d.log)
         self.lines(d, "/remove", "x.example\t20")
         before = self.check(d, "x.example"), d.stats()["elements"]
         d.kill9()
@@ -236,13 +239,10 @@ class TestFiles(SpamfilterTest):
             shutil.copytree(self.path("marks"), self.path("copy"))
             path = self.path("copy", name)
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-            self.refused({"marks": "filter is older", "journals": "ends before the last sync"}[name], "restore the directory")
+            self.refused({"marks": "begins after", "journals": "ends before"}[name] + " the last sync", "restore the directory")
         shutil.copytree(self.path("marks"), self.path("copy"))
-        for name in ("marks", "marks.log", "synced"):  # of an older copy
-            if os.path.exists(self.path("empty", name)):
-                shutil.copy(self.path("empty", name), self.path("copy", name))
-            else:
-                os.unlink(self.path("copy", name))
+        for name in ("marks", "marks.log"):  # of an older copy
+            shutil.copy(self.path("empty", name), self.path("copy", name))
         self.refused("begins after the last sync")
 
     def test_a_full_disk(self):
@@ -262,39 +262,60 @@ class TestFiles(SpamfilterTest):
         self.assertTrue(self.check(d, "a.example")["marked"] and self.check(d, "c.example")["marked"])
 
 
+    def test_journal_and_sync_never_fill_the_disk_together(self):
+        """Without free space from outside, spamfilter syncs the accepted updates and accepts further ones, also after a kill."""
+        disk = SmallDisk(self, "24m")
+        options = ("--data-dir=" + disk.path("marks"), "--sync-every=50ms", "--min-free=0", "--capacity=100000", "--recent=64K")
+        d = self.start("spamfilter", *options)
+        self.lines(d, "/add", *("a%d.example\t1" % i for i in range(1000)))
+        self.lines(d, "/allow", "ok.a1.example")
+        wait_until(lambda: synced(disk.path("marks")) > 0, lambda: d.log)
+        disk.take_the_rest()
+        disk.leave(1 << 20)
+        numbers = itertools.count()
+
+        def add(lines):
+            number = next(numbers)
+            return d.post("/add", "\n".join("b%d-%d.example\t2" % (number, i) for i in range(lines))).status
+        wait_until(lambda: add(2000) == 503, lambda: d.log)
+        for n in range(300):  # 3 MB of updates
+            wait_until(lambda: add(100) == 200, lambda: d.log)
+            if n == 100:
+                d.kill9()
+                d = self.start("spamfilter", *options)
+        self.assertEqual(self.lines(d, "/allow", "ok.a2.example")[0]["result"], "allowed")
+        self.assertTrue(self.check(d, "a1.example")["marked"])
+
     def test_a_full_disk_at_the_border_of_a_layer(self):
         """An add is refused, not lost, if the disk has no room for the next layer. A start then answers checks."""
         disk = SmallDisk(self, "24m")
         options = ("--data-dir=" + disk.path("marks"), "--sync-every=50ms", "--min-free=0", "--capacity=100000", "--recent=64K")
         d = self.start("spamfilter", *options)
-        texts, adds = [], iter(range(50))
+        texts = []
 
-        def add():
-            lines = ["b%d-%d.example" % (n, i) for n in [next(adds)] for i in range(5000)]
+        def add(n):
+            lines = ["b%d-%d.example" % (n, i) for i in range(5000)]
             reply = d.post("/add", "\n".join(lines))
             texts.extend(lines if reply.status == 200 else [])
             return reply
 
-        def synced():
-            with contextlib.suppress(FileNotFoundError), open(disk.path("marks", "synced")) as f:
-                return f.read()
         for n in range(20):
-            before = synced()
-            self.assertEqual(add().status, 200)
-            wait_until(lambda: synced() != before, lambda: d.log)  # frees the space of journal and log
+            before = synced(disk.path("marks"))
+            wait_until(lambda: add(n).status == 200, lambda: d.log)  # refused while a sync has found no space
+            wait_until(lambda: synced(disk.path("marks")) != before, lambda: d.log)  # frees the space of journal and log
             if n == 0:
                 disk.take_the_rest()
                 disk.leave(d.stats()["layer_list"][0]["bytes"] * 8 // 5 + (256 << 10))  # the second layer takes twice the first
-        refused = add()
+        refused = add(20)
         self.assertEqual((refused.status, refused.json()["code"]), (503, "storage-full"))
         for kills in range(2):
             self.assertTrue(all(a["marked"] for n in range(0, 100000, 5000) for a in self.lines(d, "/check", *texts[n:n + 5000])))
             self.assertEqual(d.stats()["elements"], 100000)
-            self.assertEqual(add().status, 503)
+            self.assertEqual(add(20).status, 503)
             d.kill9()
             d = self.start("spamfilter", *options)
         disk.give_back()
-        wait_until(lambda: add().status == 200, lambda: d.log)
+        wait_until(lambda: add(20).status == 200, lambda: d.log)
         self.assertEqual(d.stats()["elements"], 105000)
 
 

@@ -1,10 +1,30 @@
 """spamfilter as a daemon of `millrace up`: status, doctor, the page's data, and backups beside updates."""
+import contextlib
 import json
 import os
 import shutil
 import threading
 
 from harness import UNREACHABLE, MillraceTest, Pipeline, main, pipeline_config, request, wait_until
+
+
+@contextlib.contextmanager
+def feeding(send):
+    """Calls send(0), send(1), ... in a thread, until the end of the block or of the pipeline. Gives the list of complete calls."""
+    sent, over = [], threading.Event()
+
+    def feed():
+        with contextlib.suppress(*UNREACHABLE):
+            while not over.is_set():
+                send(len(sent))
+                sent.append(len(sent))
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        over.set()
+        thread.join()
 
 
 class SpamfilterPipelineTest(MillraceTest):
@@ -59,10 +79,40 @@ class TestUp(SpamfilterPipelineTest):
             f.seek(100)
             f.write(b"damage")
         r = self.run_program("millrace", "doctor", "--config", self.config)
-        self.assertRegex(r.stdout.decode(), r"(?m)^\w+ +marks +\S+/spamfilter/marks: .*\n   -> restore the directory of spamfilter")
+        self.assertRegex(r.stdout.decode(), r"(?m)^fail +marks +\S+/spamfilter/marks: .*\n   -> .*restore the directory of spamfilter")
         r = self.run_program("millrace", "backup", "--config", self.config, self.path("backup"))
         self.assertEqual(r.returncode, 65, r)
         self.assertIn(b"spamfilter/marks", r.stderr)
+
+
+class TestDoor(SpamfilterPipelineTest):
+    def marks(self):
+        """The findings of doctor about marks: (result, text, remedy)."""
+        r = self.run_program("millrace", "doctor", "--fast", "--json", "--config", self.config)
+        return [(f["result"], f["finding"], f["remedy"]) for f in json.loads(r.stdout)["findings"] if f["check"] == "marks"]
+
+    def test_doctor_checks_the_file_that_the_doors_read(self):
+        path, remedy = self.path("data", "spamfilter", "marks"), "start spamfilter, or set marks_dir to the data_dir of spamfilter"
+        pipeline = self.up(door={"add": "marked"})
+        self.assertEqual(self.marks(), [("warn", path + ": cannot open the file: No such file or directory", remedy)])
+        pipeline.stop()
+        pipeline = self.up(door={"add": "marked"}, spamfilter={"port": 0})
+        self.assertEqual(self.marks(), [("ok", path + ": 0 marks in 0 layers", "")])
+        pipeline.stop()
+        self.assertEqual([result for result, _, _ in self.marks()], ["ok"])
+        pipeline = self.up(door={"add": "marked"})
+        fine, (result, finding, advice) = self.marks()
+        self.assertEqual((fine[0], result, advice), ("ok", "warn", remedy))
+        self.assertRegex(finding, "spamfilter is off, and the doors use its last sync, .+ old$")
+        with open(path, "r+b") as f:
+            f.seek(8)
+            f.write(b"\2")
+        (result, finding, advice), = [f for f in self.marks() if f[0] == "fail"]
+        self.assertEqual(finding, path + ": unknown format version")
+        self.assertRegex(advice, "^install the millrace that wrote the file")
+        pipeline.stop()
+        self.up(door={"add": "marked", "marks_dir": "elsewhere"})
+        self.assertIn(("warn", self.path("data", "elsewhere", "marks") + ": cannot open the file: No such file or directory", remedy), self.marks())
 
 
 class TestStream(SpamfilterPipelineTest):
@@ -76,27 +126,14 @@ class TestStream(SpamfilterPipelineTest):
         self.publish(pipeline, {"op": "add", "url": "first.example", "id": 1})
         shown = lambda: self.status()["daemons"]["spamfilter"]
         wait_until(lambda: shown()["detail"] == "1 marks; lag 0 bytes" and shown()["lag_seconds"] >= 0, shown)
-        sent, over = [], threading.Event()
 
-        def feed():
-            for n in range(10**6):
-                try:
-                    self.publish(pipeline, *({"op": "add", "url": "m%d-%d.example" % (n, i), "id": n * 100 + i + 2} for i in range(100)))
-                except UNREACHABLE:
-                    return
-                sent.append(n)
-                if over.is_set():
-                    return
-        thread = threading.Thread(target=feed)
-        thread.start()
-        try:
+        def send(n):
+            self.publish(pipeline, *({"op": "add", "url": "m%d-%d.example" % (n, i), "id": n * 100 + i + 2} for i in range(100)))
+        with feeding(send) as sent:
             for number in range(3):
                 wait_until(lambda: len(sent) > 30 * (number + 1), lambda: pipeline.log)
                 r = self.run_program("millrace", "backup", "--config", self.config, self.path("backup%d" % number))
                 self.assertEqual(r.returncode, 0, r)
-        finally:
-            over.set()
-            thread.join()
         pipeline.stop()
         for number in range(3):
             self.check_copy(self.path("backup%d" % number))
@@ -123,25 +160,14 @@ class TestBackup(SpamfilterPipelineTest):
         """Marks are added, removed and synced all the time. The restored marks have every update acknowledged before the backup."""
         settings = {"port": 0, "sync_every": "20ms", "recent": "64K", "capacity": 2000}
         pipeline = self.up(spamfilter=settings)
-        sent, over = [], threading.Event()
 
-        def feed():
-            for n in range(10**6):
-                texts = ["m%d-%d.example\t%d" % (n, i, n * 100 + i + 1) for i in range(100)]
-                try:
-                    self.lines(pipeline, "/add", *texts)
-                    self.lines(pipeline, "/remove", texts[0])
-                    if n % 10 == 0:
-                        self.lines(pipeline, "/allow", "a.m%d-1.example" % n)
-                except UNREACHABLE:
-                    return
-                sent.append(n)
-                if over.is_set():
-                    return
-
-        thread = threading.Thread(target=feed)
-        thread.start()
-        try:
+        def send(n):
+            texts = ["m%d-%d.example\t%d" % (n, i, n * 100 + i + 1) for i in range(100)]
+            self.lines(pipeline, "/add", *texts)
+            self.lines(pipeline, "/remove", texts[0])
+            if n % 10 == 0:
+                self.lines(pipeline, "/allow", "a.m%d-1.example" % n)
+        with feeding(send) as sent:
             for number in range(3):
                 wait_until(lambda: len(sent) > 100 * (number + 1), lambda: pipeline.log)
                 before = len(sent)
@@ -151,9 +177,6 @@ class TestBackup(SpamfilterPipelineTest):
                 journal = os.listdir(os.path.join(to, "spamfilter", "journals", "marks"))
                 self.assertNotIn("0000000000000001.seg", journal, "the files have updates that the journal does not have")
                 self.check_copy(to, before, settings)
-        finally:
-            over.set()
-            thread.join()
 
     def check_copy(self, backup, before, settings):
         r = self.run_program("millrace", "restore", backup, "--to", self.path("restored"))

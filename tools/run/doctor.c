@@ -5,7 +5,7 @@
 #include "base/io.h"
 #include "daemon/daemon.h"
 #include "enrich/door_settings.h"
-#include "filter/filter.h"
+#include "filter/mark_reader.h"
 #include "journal/journal_repair.h"
 #include <dirent.h>
 #include <errno.h>
@@ -231,22 +231,61 @@ static void check_journal(struct doctor *d, const char *path, const char *name)
     free(remedy);
 }
 
-static void check_marks(struct doctor *d, const char *path, const char *name)
+static void check_filter(struct doctor *d, const char *path)
 {
     struct filter *f;
     struct error error;
-    if (strcmp(name, "marks") != 0)
-        return;
+    bool is_missing = access(path, F_OK) != 0 && errno == ENOENT;
     if (filter_open_reader(path, &f, &error) == FILTER_OK)
         doctor_find(d, STATUS_FINE, "marks", NULL, "%s: %" PRIu64 " marks in %zu layers", path,
             filter_stats(f).members, filter_stats(f).layers);
     else
-        doctor_find(d, STATUS_DOWN, "marks",
-            error.code == FILTER_DAMAGED
-                ? "restore the directory of spamfilter from a backup, or delete it and add the marks again"
+        doctor_find(d, is_missing ? STATUS_ATTENTION : STATUS_DOWN, "marks",
+            is_missing ? MARK_READER_REMEDY
+            : error.code == FILTER_DAMAGED
+                ? "install the millrace that wrote the file if its version is unknown; "
+                  "otherwise restore the directory of spamfilter from a backup, or delete "
+                  "it and add the marks again"
                 : doctor_unreadable,
             "%s", error.text);
     filter_close(&f);
+}
+
+/* Warns if no spamfilter of the running pipeline writes the marks. */
+static void check_age(struct doctor *d, const char *path)
+{
+    const struct daemon_status *spamfilter = &d->status.daemons[peer_named("spamfilter") - peers];
+    char age[STATUS_AGE_TEXT];
+    struct stat st;
+    if (spamfilter->stats || strcmp(spamfilter->state, "stopped") == 0 || stat(path, &st) != 0)
+        return;
+    status_format_age(age, clock_wall() / USEC_PER_SEC - st.st_mtime);
+    doctor_find(d, STATUS_ATTENTION, "marks", MARK_READER_REMEDY,
+        "%s: spamfilter is %s, and the doors use its last sync, %s old", path, spamfilter->state, age);
+}
+
+/* Checks the marks of the pipeline's spamfilter, and those that the doors read. */
+static void check_marks(struct doctor *d)
+{
+    char *dir = pipeline_daemon_dir(d->config, d->data_dir, "spamfilter", ""),
+         *own = mem_printf("%s/" MARKS_FILE, dir), *door = NULL;
+    struct door_settings *s;
+    struct error error;
+    if (door_settings_read(d->config, d->data_dir, &s, &error) == 0 && s && s->adds[DOOR_MARKED])
+        door = mem_printf("%s/" MARKS_FILE, s->marks_dir);
+    bool has_own = access(own, F_OK) == 0, is_own = door && strcmp(door, own) == 0;
+    if (has_own || is_own)
+        check_filter(d, own);
+    if (is_own)
+        check_age(d, own);
+    else if (door)
+        check_filter(d, door);
+    else if (!has_own)
+        doctor_find(d, STATUS_FINE, "marks", NULL, "the doors check no links");
+    door_settings_free(&s);
+    free(dir);
+    free(own);
+    free(door);
 }
 
 static void check_journals(struct doctor *d)
@@ -254,7 +293,6 @@ static void check_journals(struct doctor *d)
     doctor_each_entry(d, "simplequeue", "/queues", check_journal);
     doctor_each_entry(d, "pubsub", "/streams", check_journal);
     doctor_each_entry(d, "spamfilter", "/journals", check_journal);
-    doctor_each_entry(d, "spamfilter", "", check_marks);
 }
 
 /* Returns the text after "TIME LEVEL compactor " in a line of the log. */
@@ -354,6 +392,7 @@ static const struct {
     {check_clock, false},
     {check_limits, false},
     {check_visitors, false},
+    {check_marks, false},
     {doctor_check_cells, false},
     {check_journals, true},
     {check_archive, true},
