@@ -333,7 +333,8 @@ static enum backup_result begin(struct backup *b)
             found++;
             r = lock_directory(b, p, b->spec->places[p]);
         } else if (errno == EACCES) {
-            r = error_errno(b->error, BACKUP_MISSING, b->spec->places[p]);
+            (void)backup_fail_errno(b->error, b->spec->places[p]);
+            r = b->error->code = BACKUP_MISSING;
         }
     if (r == BACKUP_OK && found == 0)
         return error_set(b->error, BACKUP_MISSING,

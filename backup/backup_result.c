@@ -1,6 +1,8 @@
 #include "backup/backup_result.h"
 
+#include "base/bytes.h"
 #include "base/errno_class.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,7 +23,15 @@ int backup_exit_status(enum backup_result r)
 
 int backup_fail_errno(struct error *error, const char *path)
 {
-    bool full = errno_is_full(errno);
-    return error_set(error, full ? BACKUP_FULL : BACKUP_FAILED, "%.600s: %s%s", path, strerror(errno),
-        full ? "; free space or choose another directory" : "");
+    int why = errno;
+    bool full = errno_is_full(why);
+    struct buf owner = {0};
+    if (why == EACCES || why == EPERM)
+        io_append_owner(path, &owner);
+    error_set(error, full ? BACKUP_FULL : BACKUP_FAILED, "%.600s: %s%s", path, strerror(why),
+        full        ? "; free space or choose another directory"
+        : owner.ptr ? owner.ptr
+                    : "");
+    buf_free(&owner);
+    return full ? BACKUP_FULL : BACKUP_FAILED;
 }

@@ -647,7 +647,9 @@ static int run(const struct options *o)
                 f.value, f.value);
         pipeline_open(&f.pipeline, f.config, options_string(o, "data_dir"));
         f.archive = pipeline_archive_dir(f.config, f.pipeline.data_dir);
-        status = forget_all(&f);
+        status = tool_check_runs(&f.pipeline);
+        if (status == EX_OK)
+            status = forget_all(&f);
         free(f.archive);
         pipeline_close(&f.pipeline);
     }

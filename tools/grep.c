@@ -185,8 +185,7 @@ static int search_archive(struct grep *g, const char *archive)
     if (why == ENOENT && access(archive, F_OK) == 0)
         return tool_fail(EX_NOINPUT, "no archive in %s; `millrace compact` creates the archive", archive);
     if (why != 0)
-        return tool_fail(EX_NOINPUT, "%s: %s%s", archive, strerror(why),
-            why == ENOENT ? "; name the directory of the pipeline: --config=FILE or --data-dir=DIR" : "");
+        return tool_fail(EX_NOINPUT, "%s: %s%s", archive, strerror(why), tool_place_remedy(archive));
     const struct generation_source source = {.archive = archive, .separator = RECORD_SEPARATOR};
     enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, &error);
     if (opened != SORTED_FILE_OK)

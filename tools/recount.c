@@ -283,6 +283,8 @@ static int run(const struct options *o)
     r.counting = mem_printf("%s/counting", r.to);
     int status = check_directory(&r);
     if (status == EX_OK)
+        status = tool_check_runs(&r.pipeline);
+    if (status == EX_OK)
         status = read_current(&r);
     if (status == EX_OK)
         status = check_aggregator(&r);

@@ -192,13 +192,44 @@ static bool is_begin(const char *from)
            bytes_to_u64(bytes_str(from + (*from == '@' || *from == '-')), &number);
 }
 
+static bool ends_at_end(const struct stream_view *v)
+{
+    return v->config->is_once || !options_bool(v->o, "follow");
+}
+
+/* Waits until the pipeline runs, because run.json is from an earlier run. A signal ends the view. Returns 0, or an exit
+ * status after printing the error. */
+static int await_pipeline(struct stream_view *v, struct pipeline *p)
+{
+    static const struct timespec interval = {.tv_sec = 1};
+    sigset_t signals, before;
+    if (!pipeline_is_stopped(p) && !p->starting)
+        return EX_OK;
+    if (ends_at_end(v))
+        return p->starting ? tool_fail(EX_TEMPFAIL, "the pipeline of %s is starting", p->data_dir)
+                           : tool_check_runs(p);
+    tool_fail(
+        0, "the pipeline of %s is %s; waiting for it", p->data_dir, p->starting ? "starting" : "stopped");
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    while (!v->ended && (pipeline_is_stopped(p) || p->starting)) {
+        v->ended = sigtimedwait(&signals, NULL, &interval) > 0;
+        pipeline_close(p);
+        pipeline_open(p, options_config(v->o), options_string(v->o, "data_dir"));
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return EX_OK;
+}
+
 /* Checks that pubsub has the stream. Returns 0, or an exit status after printing the error. */
 static int check_stream(const struct stream_view *v, const char *url, const char *token)
 {
     struct buf body = {0};
     const char *why, *stream = options_string(v->o, "stream");
     const struct http_call_spec call = {.method = "GET", .target = "/streams"};
-    bool ends = v->config->is_once || !options_bool(v->o, "follow");
+    bool ends = ends_at_end(v);
     int http_status = tool_request(url, token, &call, &body, &why), status = EX_OK;
     struct json_doc *doc = http_status == 200 ? json_doc_parse(buf_bytes(&body)) : NULL;
     if (http_status == 0 && ends)
@@ -230,6 +261,8 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
         return tool_fail(EX_CONFIG, "%s", error.text);
     pipeline_open(&pipeline, options_config(o), options_string(o, "data_dir"));
     v.status = read_condition(&v);
+    if (v.status == EX_OK && !url)
+        v.status = await_pipeline(&v, &pipeline);
     v.base = event_base_new();
     struct http_client *pubsub = http_client_new(&(struct http_client_config){.base = v.base,
         .url = url ? url : pipeline_url(&pipeline, "pubsub"),
@@ -237,9 +270,9 @@ int stream_view_run(const struct options *o, const struct stream_view_config *co
         .auth_token = token});
     if (v.status == EX_OK && !pubsub)
         v.status = tool_fail(EX_USAGE, "--pubsub-url is not an address");
-    if (v.status == EX_OK)
+    if (v.status == EX_OK && !v.ended)
         v.status = check_stream(&v, url ? url : pipeline_url(&pipeline, "pubsub"), token);
-    if (v.status == EX_OK)
+    if (v.status == EX_OK && !v.ended)
         follow(&v, pubsub);
     http_client_free(&pubsub);
     event_base_free(v.base);

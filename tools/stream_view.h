@@ -7,7 +7,10 @@
  *    view that ends at the end of the stream does not retry, and ends with exit status 75.
  * 3. If the stream does not exist, the view prints an error and waits. A view that ends at the end of the stream does
  *    not wait, and ends with exit status 64.
- * 4. stream_view_print prints texts from the stream without control bytes. */
+ * 4. The view sends no request while the pipeline is stopped or starts, because another pipeline may use the addresses of
+ *    run.json. The view waits until the pipeline runs, or ends with exit status 75 if it ends at the end of the stream.
+ *    Without a data directory, and with --pubsub-url, the view asks the address that is configured.
+ * 5. stream_view_print prints texts from the stream without control bytes. */
 #ifndef MILLRACE_STREAM_VIEW_H
 #define MILLRACE_STREAM_VIEW_H
 

@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/rfc3339.h"
 #include "base/suggest.h"
 #include "json/json_fields.h"
 #include "daemon/daemon.h"
@@ -41,6 +42,11 @@ int tool_check_data_dir(const char *data_dir)
     buf_free(&owner);
     free(file);
     return status;
+}
+
+const char *tool_place_remedy(const char *dir)
+{
+    return access(dir, F_OK) != 0 && errno == ENOENT ? "; " PIPELINE_PLACE_REMEDY : "";
 }
 
 struct name_search {
@@ -369,8 +375,10 @@ bool pipeline_is_stopped(const struct pipeline *p)
 
 int tool_check_runs(const struct pipeline *p)
 {
-    return pipeline_is_stopped(p) ? tool_fail(EX_TEMPFAIL, "the pipeline of %s is stopped", p->data_dir)
-                                  : EX_OK;
+    return pipeline_is_stopped(p)
+               ? tool_fail(EX_TEMPFAIL, "the pipeline of %s is stopped; `millrace status` shows the reason",
+                     p->data_dir)
+               : EX_OK;
 }
 
 /* Finds out whether the `millrace up` that wrote run.json still runs. Without a lock, its process id decides. Without
@@ -388,6 +396,40 @@ static void judge_up(struct pipeline *p, const struct json_doc *run, const char 
     p->is_here = holder > 0 && holder == pid;
     p->was_killed = run && p->has_ended && !has_said_end;
     p->written = run && stat(path, &st) == 0 ? st.st_mtime : 0;
+}
+
+/* Reads the error of a `millrace up` that started no daemon. The next start that succeeds deletes it. */
+static void read_start_error(struct pipeline *p)
+{
+    struct buf text = {0};
+    struct stat st;
+    char at[RFC3339_TEXT], *path = mem_printf("%s/" PIPELINE_START_ERROR, p->data_dir);
+    if (p->has_ended && stat(path, &st) == 0 && io_read_file(path, ERROR_TEXT, &text) == 0 && text.len > 0) {
+        free(p->end_reason);
+        p->end_reason = mem_printf(
+            "the start at %s failed: %.*s", rfc3339_write(st.st_mtime, at), (int)text.len, text.ptr);
+        p->end_remedy = "correct this";
+        p->was_killed = false;
+    }
+    buf_free(&text);
+    free(path);
+}
+
+static void read_run(struct pipeline *p, const struct json_doc *run)
+{
+    struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
+    p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
+    p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
+    struct bytes ender = p->end_reason ? json_doc_text(run, "/end_daemon") : BYTES_NONE;
+    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
+        if (bytes_equal_str(ender, pipeline_daemon_name(i)))
+            p->end_remedy = p->daemons[i].remedy;
+    p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
+    struct bytes service = json_doc_text(run, "/service");
+    p->service = service.len > 0 ? bytes_dup(service) : NULL;
+    p->log_dropped = json_doc_number(run, "/log_lines_dropped");
+    p->disk_at = (int64_t)json_doc_number(run, "/disk/at");
+    p->disk_free = (int64_t)json_doc_number(run, "/disk/free");
 }
 
 void pipeline_open(struct pipeline *p, const struct config *config, const char *data_dir)
@@ -418,21 +460,9 @@ void pipeline_open(struct pipeline *p, const struct config *config, const char *
             buf_free(&url);
         }
     }
-    if (!run)
-        return;
-    struct bytes reason = json_doc_text(run, "/end_reason"), file = json_doc_text(run, "/config");
-    p->config_path = file.len > 0 ? bytes_dup(file) : NULL;
-    p->end_reason = p->has_ended && reason.len > 0 ? bytes_dup(reason) : NULL;
-    struct bytes ender = p->end_reason ? json_doc_text(run, "/end_daemon") : BYTES_NONE;
-    for (size_t i = 0; i < PIPELINE_DAEMONS; i++)
-        if (bytes_equal_str(ender, pipeline_daemon_name(i)))
-            p->end_remedy = p->daemons[i].remedy;
-    p->wrong_since = (int64_t)json_doc_number(run, "/wrong_since");
-    struct bytes service = json_doc_text(run, "/service");
-    p->service = service.len > 0 ? bytes_dup(service) : NULL;
-    p->log_dropped = json_doc_number(run, "/log_lines_dropped");
-    p->disk_at = (int64_t)json_doc_number(run, "/disk/at");
-    p->disk_free = (int64_t)json_doc_number(run, "/disk/free");
+    if (run)
+        read_run(p, run);
+    read_start_error(p);
     json_doc_free(&run);
 }
 

@@ -84,6 +84,14 @@ char *tool_stream_hint(const struct json_doc *streams, const char *name);
  * looks like an empty queue. */
 bool tool_has_queue(const char *url, const char *token, const char *queue);
 
+/* Remedy if the directory of the pipeline does not exist. A relative path depends on the directory of the command. */
+#define PIPELINE_PLACE_REMEDY                                                                                \
+    "run this command in the directory of `millrace up`, or name the data directory: --data-dir=DIR, or an " \
+    "absolute path in [millrace] data_dir"
+
+/* Returns "; " and this remedy if the directory of a daemon or an archive does not exist, else "". */
+const char *tool_place_remedy(const char *dir);
+
 /* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without
  * tool_check_data_dir, a tool would ask the default ports, which may belong to another pipeline. */
 int tool_check_data_dir(const char *data_dir);
@@ -149,6 +157,9 @@ struct pipeline_daemon {
     int64_t error_at, restarted_at; /* Unix seconds; 0: never */
 };
 
+/* File of the data directory with the error of the latest `millrace up`, if it started no daemon. */
+#define PIPELINE_START_ERROR "start-error"
+
 #define PIPELINE_DAEMONS (PEERS + 1) /* the daemons of peers[], then the compactor */
 const char *pipeline_daemon_name(size_t i);
 
@@ -164,7 +175,7 @@ struct pipeline {
     int64_t starting;       /* process of a `millrace up` that has not written run.json yet; 0: none */
     int64_t written;        /* time of run.json; 0: unknown */
     char *config_path;      /* configuration file of `millrace up`; NULL: unknown */
-    char *end_reason;       /* error with which `millrace up` ended; NULL: unknown */
+    char *end_reason;       /* error with which `millrace up` ended or did not start; NULL: unknown */
     const char *end_remedy; /* the remedy of this error; NULL: unknown */
     int64_t wrong_since;    /* time when `millrace up` refused to reload config_path; 0: not refused */
     uint64_t log_dropped;   /* number of dropped log lines of `millrace up` */

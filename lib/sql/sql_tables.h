@@ -25,6 +25,7 @@ struct sql_tables {
     bool reads_files;              /* `events` may read files */
     /* For `events`; borrowed. counters NULL: the times of events are unknown. */
     const char *pubsub_url, *pubsub_token;
+    const char *no_pubsub; /* the error of `events` of a stream; NULL: pubsub_url is asked */
     const struct counters *counters;
 };
 

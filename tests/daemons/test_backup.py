@@ -4,6 +4,7 @@ every producer's events, counts each of them once, accepts the rest, and then ha
 import fcntl
 import glob
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -318,6 +319,20 @@ class Refusals(BackupTest):
         os.unlink(self.path("there/file"))
         self.restore(self.path("b"), there)  # into an empty directory
         self.assertEqual(os.stat(self.path("b")).st_mode & 0o777, 0o700)
+
+    def test_a_directory_of_another_user(self):
+        """The error names both users, for the directory of the pipeline and for that of the backup."""
+        other, me = ({"user": "nobody"} if os.geteuid() == 0 else {}), pwd.getpwuid(os.geteuid()).pw_name
+        os.chmod(self.dir, 0o755)
+        closed = 0o700 if other else 0
+        for place, to, status in (("data", "/tmp/never-made", 66), ("mine", self.path("mine/b"), 74)):
+            os.makedirs(self.path(place), exist_ok=True)
+            os.chmod(self.path(place), closed)
+            self.addCleanup(os.chmod, self.path(place), 0o700)
+            done = self.run_program("millrace", "backup", "--data-dir", self.path("data"), to, **other)
+            os.chmod(self.path(place), 0o755)
+            self.assertEqual(done.returncode, status, done)
+            self.assertIn("Permission denied; %s belongs to user %s" % (self.path(place), me), done.stderr.decode())
 
     def test_a_full_disk(self):
         """At every step: fewer or more files find room."""

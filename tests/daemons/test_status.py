@@ -118,7 +118,8 @@ class StatusTest(harness.MillraceTest):
     def test_a_relative_directory_that_is_elsewhere(self):
         """The daemons answer, but their files are not below the working directory."""
         ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub", "queue_to_pubsub", "aggregator", "sortdb", "api")}
-        self.up(**ports).wait_ready()
+        pipeline = self.up(**ports).wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
         config = self.write("q.conf", harness.pipeline_config("elsewhere", USERS_BY_COUNTRY, **ports))
         problem = "the directory %s does not exist, so disk, archive, restarts and puts are not known" % self.path("elsewhere")
         done = self.run_program("millrace", "status", "--sample=0", "--json", "--config", config)
@@ -128,6 +129,13 @@ class StatusTest(harness.MillraceTest):
         self.assertEqual({d["restarts"] for d in look["daemons"].values()}, {None})
         done = self.run_program("millrace", "doctor", "--fast", "--config", config)
         self.assertIn("fail  disk          elsewhere: No such file or directory\n   -> run this command in the directory of `millrace up`", done.stdout.decode())
+        text = self.run_program("millrace", "doctor", "--config", config).stdout.decode()
+        self.assertRegex(text, r"conservation  queue default: not compared: the simplequeue at \S+ does not use the directory elsewhere/simplequeue\n")
+        self.assertNotIn("taken elsewhere", text)
+        for name, *args in (("rejects",), ("distribute", "/tmp/copy"), ("grep", "a")):
+            done = self.run_program("millrace", name, "--config", config, *args)
+            self.assertEqual((done.returncode, done.stdout), (66, b""), done)
+            self.assertIn(b": No such file or directory; run this command in the directory of `millrace up`", done.stderr)
         done = self.run_program("millrace", "backup", "--config", config, "copy")
         self.assertEqual((done.returncode, os.path.exists(self.path("copy"))), (66, False))
         self.assertIn(b"no data of a pipeline at elsewhere/simplequeue; run this command in the directory of `millrace up`", done.stderr)
@@ -145,17 +153,68 @@ class StatusTest(harness.MillraceTest):
             return done.returncode, (done.stdout + done.stderr).decode()
         status, text = tool("status", "--sample=0", "--json")
         look = json.loads(text)
-        self.assertEqual((status, [p["problem"] for p in look["problems"]]), (2, ["the pipeline of %s is stopped" % data]))
+        self.assertEqual((status, len(look["problems"])), (2, 1), look)
+        self.assertRegex(look["problems"][0]["problem"],
+                         r"^the pipeline of %s is stopped: the start at \S+Z failed: (simplequeue|pubsub): cannot listen on 127\.0\.0\.1 port (%s|%s): "
+                         r"Address already in use; process \d+ \(\w+\) listens there: set \[(simplequeue|pubsub)\] port, or start with --free-ports$"
+                         % (data, ports["simplequeue"]["port"], ports["pubsub"]["port"]))
+        self.assertEqual(look["problems"][0]["remedy"], "correct this, then start it: millrace up --config=" + config)
         self.assertEqual({d["state"] for d in look["daemons"].values()}, {"stopped"})
         for done in (tool("query", "freshness"), tool("put", "--timeout=1s", events), tool("put", "--timeout=1s", "--producer=p", events),
-                     tool("producers"), tool("queue", "list"), tool("rejects", "--put-back")):
+                     tool("producers"), tool("queue", "list"), tool("rejects", "--put-back"), tool("tail", "--follow=false"),
+                     tool("top", "--once"), tool("recount"), tool("forget", "--field=l", "--value=a"), tool("compact")):
             self.assertEqual(done[0], 75, done[1])
             self.assertIn("the pipeline of %s is stopped" % data, done[1])
+        self.assertIn("the pipeline is stopped, so events needs file", tool("sql", "select count(*) from events where stream = 'clicks'")[1])
         self.assertEqual(other.ask("simplequeue", "GET", "/stats?format=json").json()["queues"], {})
         other.interrupt()
         queue = self.start("simplequeue", "--data-dir", os.path.join(data, "simplequeue"), "--port=" + ports["simplequeue"]["port"], port=False)
         self.assertEqual(tool("put", events)[0], 0)
         self.assertEqual(queue.stats()["depth"], 1)
+
+    def test_the_reason_why_a_start_failed_remains_until_the_next_start(self):
+        self.up("--run=simplequeue,pubsub").wait_ready().kill9()
+        taken = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        port = taken.getsockname()[1]
+        said = ["the pipeline of %s is stopped: the start at " % self.data, " failed: pubsub: cannot listen on 127.0.0.1 port %d: " % port]
+
+        def problem():
+            found, = self.look()[1]["problems"]
+            return found["problem"]
+        self.assertEqual(self.up("--run=simplequeue,pubsub", pubsub={"port": port}).process.wait(harness.PATIENCE), 78)
+        self.assertEqual([part in problem() for part in said], [True, True], problem())
+        wrong = self.up("--run=simplequeue,pubsub", pubsub={"sync": "never at all"})
+        self.assertEqual(wrong.process.wait(harness.PATIENCE), 78)
+        self.assertIn(" failed: the configuration is wrong: millrace up --check-config --config=%s shows the error" % self.path("p.conf"), problem())
+        pipeline = self.up("--run=simplequeue,pubsub").wait_ready()
+        second = self.up("--run=simplequeue,pubsub")
+        self.assertEqual(second.process.wait(harness.PATIENCE), 78, "the directory is in use")
+        self.look_until(lambda status, look: status == 0)
+        pipeline.interrupt()
+        self.assertEqual(problem(), "the pipeline of %s is stopped" % self.data)
+
+    def test_tail_waits_for_a_stopped_pipeline(self):
+        """The other pipeline at its addresses is not shown."""
+        ports = {name: {"port": self.keep_port()} for name in ("simplequeue", "pubsub")}
+        self.up("--run=simplequeue,pubsub", data=self.path("mine"), **ports).wait_ready().interrupt()
+        other = self.up("--run=simplequeue,pubsub", data=self.path("other"), **ports).wait_ready()
+        other.ask("pubsub", "POST", "/pub?stream=clicks", b'{"l":"other"}\n')
+
+        def tail():
+            p = subprocess.Popen([harness.program("millrace"), "tail", "--from=earliest", "--data-dir", self.path("mine")],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for clean in (p.stderr.close, p.stdout.close, p.wait, p.kill):
+                self.addCleanup(clean)
+            self.assertEqual(p.stderr.readline().decode(), "millrace tail: the pipeline of %s is stopped; waiting for it\n" % self.path("mine"))
+            return p
+        ended, waits = tail(), tail()
+        ended.send_signal(signal.SIGINT)
+        self.assertEqual((ended.wait(harness.PATIENCE), ended.stdout.read()), (0, b""))
+        other.interrupt()
+        mine = self.up("--run=simplequeue,pubsub", data=self.path("mine"), **ports).wait_ready()
+        mine.ask("pubsub", "POST", "/pub?stream=clicks", b'{"l":"mine"}\n')
+        self.assertEqual(waits.stdout.readline(), b'{"l":"mine"}\n')
 
     def test_a_queue_that_no_reader_takes_from(self):
         pipeline = self.up().wait_ready()

@@ -13,6 +13,7 @@
 
 #define PREFIX_MAX 1024
 #define FORMED_TIME_MAX 64 /* buffer for a time that strptime reads, with a NUL */
+#define FOUND_SHOWN 40     /* bytes of a line in an error */
 #define TIME_STEPS 100     /* cost of a call of strptime, in bytes read (LOG_FORMAT_STEPS_MAX) */
 #define RFC3339 "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]+)"
 
@@ -374,27 +375,45 @@ static char *missing_literal(const struct log_format *f)
                : mem_strdup("");
 }
 
+/* What to do about a line that does not fit. */
+static const char *advice(const struct log_format *f)
+{
+    if (!f->fields.is_builtin)
+        return "--log-format describes other lines";
+    return "use no --format for JSON, --format=csv for CSV, and --log-format for another log";
+}
+
+/* Returns the words for the rest of the line, from the place that does not fit. The caller frees the text. */
+static char *found_text(const struct log_format *f)
+{
+    struct bytes rest = bytes_trim(bytes_of(f->far_at, (size_t)(f->end - f->far_at)));
+    struct bytes line = bytes_trim(bytes_of(f->start, (size_t)(f->end - f->start)));
+    size_t cut = line.len > FOUND_SHOWN ? line.len - FOUND_SHOWN : 0;
+    if (rest.len > 0)
+        return mem_printf("found `%.*s`", rest.len > FOUND_SHOWN ? FOUND_SHOWN : (int)rest.len, rest.ptr);
+    if (line.len == 0)
+        return mem_strdup("but the line is empty");
+    return mem_printf("but the line ends after `%.*s`", (int)(line.len - cut), line.ptr + cut);
+}
+
 static const char *explain(struct log_format *f)
 {
     const struct log_fields *fields = &f->fields;
     const struct log_field *p = &fields->list[f->far];
     if (f->steps > f->steps_max)
         return "the fields of --log-format fit the line in too many ways, or the line is too long";
-    struct bytes rest = bytes_trim(bytes_of(f->far_at, (size_t)(f->end - f->far_at)));
-    int found = rest.len > 40 ? 40 : (int)rest.len;
-    char *literal = missing_literal(f);
+    char *literal = missing_literal(f), *found = found_text(f);
     if (f->far == fields->n && literal[0])
-        snprintf(f->wrong, sizeof f->wrong,
-            "expected %s at the end, found `%.*s`; --log-format describes other lines", literal, found,
-            rest.ptr);
+        snprintf(
+            f->wrong, sizeof f->wrong, "expected %s at the end, %s; %s", literal, found, advice(f));
     else if (f->far == fields->n)
-        snprintf(f->wrong, sizeof f->wrong, "`%.*s` follows the last field of --log-format", found, rest.ptr);
+        snprintf(f->wrong, sizeof f->wrong, "expected the end of the line, %s; %s", found, advice(f));
     else
-        snprintf(f->wrong, sizeof f->wrong,
-            "expected %s%s%s (%.*s), found `%.*s`; --log-format describes other lines", literal,
+        snprintf(f->wrong, sizeof f->wrong, "expected %s%s%s (%.*s), %s; %s", literal,
             p->kind == LOG_TIME && fields->is_builtin ? "a time such as [24/Mar/2012:09:00:00 +0900]"
                                                       : kind_words[p->kind],
-            p->is_quoted ? " in quotes" : "", (int)p->directive.len, p->directive.ptr, found, rest.ptr);
+            p->is_quoted ? " in quotes" : "", (int)p->directive.len, p->directive.ptr, found, advice(f));
+    free(found);
     free(literal);
     return f->wrong;
 }

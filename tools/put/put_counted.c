@@ -66,7 +66,7 @@ void put_counted_add(struct put_counted *c, struct bytes line, const char *input
 }
 
 /* Prints the fields of counters that no event has. Unlike the aggregator, put has all events of its input, so that a few
- * events suffice. */
+ * events suffice for a note. Only many events make a wrong name probable. */
 static void print_absent_fields(const struct put_counted *c)
 {
     struct buf fields = {0};
@@ -74,7 +74,13 @@ static void print_absent_fields(const struct put_counted *c)
     const char *field;
     for (size_t i = 0; (field = counters_reader_absent(c->reader, i)); i++)
         buf_printf(&fields, "%s%s", i > 0 ? ", " : "", field);
-    if (fields.len > 0)
+    if (fields.len > 0 && n < COUNTERS_SAMPLE)
+        tool_fail(0,
+            "note: counters use the field %s, which %s. If the events should have it, correct its name in "
+            "the "
+            "configuration or in the events; if not, name it in `optional` of [input]",
+            fields.ptr, n == 1 ? "the event does not have" : "none of these events has");
+    else if (fields.len > 0)
         tool_fail(0,
             "warning: no event of %zu has the configured field %s (correct the field's name in the "
             "configuration, or the sender; or name the field in `optional` of [input])",

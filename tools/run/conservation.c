@@ -17,6 +17,7 @@
 #include "counts/records.h"
 #include "counts/slice_files.h"
 #include "counts/slice_reader.h"
+#include "daemon/daemon.h"
 #include "journal/journal_repair.h"
 #include <inttypes.h>
 #include <limits.h>
@@ -324,11 +325,20 @@ static void compare_lines(const struct law *law)
     }
 }
 
-/* Gets all numbers from one reply, so that the numbers are a snapshot. */
+/* Gets all numbers from one reply, so that the numbers are a snapshot. If no process holds the directory of simplequeue,
+ * the reply is from the simplequeue of another pipeline. */
 static void ask_queue(struct law *law)
 {
     const struct json_doc *stats = law->d->status.daemons[0].stats;
     const char *name = pipeline_counted_queue(law->d->config);
+    char *dir = pipeline_daemon_dir(law->d->config, law->d->data_dir, "simplequeue", "");
+    if (stats && daemon_directory_holder(dir) <= 0) {
+        doctor_find(law->d, STATUS_ATTENTION, CHECK, PIPELINE_PLACE_REMEDY,
+            "queue %s: not compared: the simplequeue at %s does not use the directory %s", name,
+            pipeline_url(&law->d->status.pipeline, "simplequeue"), dir);
+        stats = NULL;
+    }
+    free(dir);
     struct bytes id = json_doc_text(stats, "/queues/%s/queue_id", name);
     struct queue *q = &law->queue;
     snprintf(q->name, sizeof q->name, "%s", name);

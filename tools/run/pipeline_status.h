@@ -16,11 +16,6 @@
 #include "json/json_fields.h"
 #include "tools/tool.h"
 
-/* Remedy if the directory of the pipeline does not exist. A relative path depends on the directory of the command. */
-#define PIPELINE_PLACE_REMEDY                                                                                \
-    "run this command in the directory of `millrace up`, or name the data directory: --data-dir=DIR, or an " \
-    "absolute path in [millrace] data_dir"
-
 enum status_level {
     STATUS_FINE,
     STATUS_ATTENTION,

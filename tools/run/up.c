@@ -481,6 +481,25 @@ static void write_run_file(struct up *up)
     free(fresh);
 }
 
+/* Keeps the reason why the pipeline did not start, for `millrace status`. run.json remains that of the latest run. */
+static void keep_start_error(const struct up *up, const char *text)
+{
+    char *path = mem_printf("%s/" PIPELINE_START_ERROR, up->data_dir);
+    FILE *f = daemon_holds_directory(up->data_dir) ? fopen(path, "we") : NULL;
+    if (f) {
+        fputs(text, f);
+        fclose(f);
+    }
+    free(path);
+}
+
+static void drop_start_error(const struct up *up)
+{
+    char *path = mem_printf("%s/" PIPELINE_START_ERROR, up->data_dir);
+    unlink(path);
+    free(path);
+}
+
 static void on_rewrite(evutil_socket_t fd, short what, void *arg)
 {
     (void)fd;
@@ -690,6 +709,7 @@ static int run_pipeline(struct up *up)
     up->supervisor = supervisor_new(&config, error, sizeof error);
     if (!up->supervisor) {
         log_error("cannot start the pipeline", LOG_S("error", error));
+        keep_start_error(up, error);
         return EX_TEMPFAIL;
     }
     static const int signals[N_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR2};
@@ -700,6 +720,7 @@ static int run_pipeline(struct up *up)
     }
     hold_signals(SIG_UNBLOCK);
     up->refused = up->n;
+    drop_start_error(up);
     supervisor_start(up->supervisor);
     event_base_dispatch(up->base);
     hold_signals(SIG_BLOCK); /* a new version of this program inherits the mask */
@@ -800,11 +821,16 @@ static int run_up(const struct options *o, char **argv)
         check_archive(&up, &error) != 0) {
         log_error(
             up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
+        if (!up.check_only)
+            keep_start_error(&up, error.text);
     } else if (up.check_only) {
         status = check_daemons(&up);
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
         log_error(is_refusal(status) ? "the configuration is wrong: nothing was started"
                                      : UNCHECKED "nothing was started");
+        error_set(&error, status, "the configuration %s: millrace up --check-config --config=%s shows the error",
+            is_refusal(status) ? "is wrong" : "could not be checked", up.config->path);
+        keep_start_error(&up, error.text);
     } else if ((status = init_archive(&up)) != EX_TEMPFAIL) { /* events are stored even without an archive */
         up.base = event_base_new();
         up.rewrite = evtimer_new(up.base, on_rewrite, &up);
@@ -821,6 +847,8 @@ static int run_up(const struct options *o, char **argv)
         event_free(up.rewrite);
         event_free(up.measure);
         event_base_free(up.base);
+    } else {
+        keep_start_error(&up, "the archive could not be created: see the log of `millrace up`");
     }
     for (size_t i = 0; i < up.n; i++) {
         close_socket(&up.daemons[i]);

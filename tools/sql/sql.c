@@ -68,6 +68,9 @@ static int read_events(const struct options *o, struct pipeline *p, char **token
         return tool_fail(EX_CONFIG, "%s", error.text);
     out->pubsub_url = url ? url : pipeline_url(p, "pubsub");
     out->pubsub_token = *token;
+    if (!url && pipeline_is_stopped(p))
+        out->no_pubsub =
+            "the pipeline is stopped, so events needs file = 'PATH'; `millrace status` shows the reason";
     if (options_config(o) && counters_read(options_config(o), counters, &error) == 0)
         out->counters = *counters;
     return EX_OK;
