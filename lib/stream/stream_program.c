@@ -118,6 +118,7 @@ void stream_program_set_trouble(struct daemon *d, const char *trouble)
 static void set_loss(const struct options *o, struct stream_client_config *config)
 {
     int64_t from = options_int(o, "accept_loss_from");
+    config->accept_option = "--accept-loss";
     config->accepts_place = from >= 0;
     config->accept_from = (uint64_t)from;
     if (options_bool(o, "accept_loss") || config->accepts_place)
@@ -129,17 +130,16 @@ struct stream_client *stream_program_continue(struct daemon *d, const struct str
     struct stream_client_config full = *config;
     full.base = daemon_base(d);
     full.loss = STREAM_LOSS_REFUSED;
-    full.accept_option = "--accept-loss";
     set_loss(daemon_options(d), &full);
     return stream_client_new(&full);
 }
 
 struct stream_client *stream_program_follow(
-    struct daemon *d, bool has_state, const struct stream_client_config *config)
+    struct daemon *d, bool has_state, bool stores_opening, const struct stream_client_config *config)
 {
     struct options *o = daemon_options(d);
     struct stream_client_config full = *config;
-    if (full.accept_option)
+    if (stores_opening)
         set_loss(o, &full);
     full.base = daemon_base(d);
     full.stream = options_string(o, "stream");

@@ -49,9 +49,9 @@ void stream_program_set_trouble(struct daemon *d, const char *trouble);
 /* Starts to follow the configured stream. The caller sets the pubsub, the cursor and the callbacks in config.
  * has_state is true if an earlier run stored a state. A state without a cursor means that the stream did not exist
  * during the earlier run. The client then reads from the beginning even if `from` is `latest`.
- * If config->accept_option is set, the options STREAM_ACCEPT_LOSS_OPTIONS change config->loss. */
+ * stores_opening is true for a program with STREAM_ACCEPT_LOSS_OPTIONS: they then set config->loss and accept_option. */
 struct stream_client *stream_program_follow(
-    struct daemon *d, bool has_state, const struct stream_client_config *config);
+    struct daemon *d, bool has_state, bool stores_opening, const struct stream_client_config *config);
 /* Starts to follow config->stream from config->from. Without the options STREAM_ACCEPT_LOSS_OPTIONS, the client stops at
  * expired lines and at a restored copy. The caller also sets the pubsub, max_line and the callbacks. */
 struct stream_client *stream_program_continue(struct daemon *d, const struct stream_client_config *config);

@@ -426,11 +426,10 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->pubsub = stream_program_connect(d, error);
     if (!w->pubsub)
         return EX_CONFIG;
-    w->stream = stream_program_follow(d, file_archive_has_state(w->archive),
+    w->stream = stream_program_follow(d, file_archive_has_state(w->archive), true,
         &(struct stream_client_config){.pubsub = w->pubsub,
             .from = *file_archive_cursor(w->archive),
             .loss = STREAM_LOSS_CROSSED,
-            .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_gap = on_gap,

@@ -654,7 +654,7 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         return EX_CONFIG;
     p->to_show = options_int(o, "dry_run");
     if (p->to_show > 0) {
-        p->sample = stream_program_follow(d, false,
+        p->sample = stream_program_follow(d, false, false,
             &(struct stream_client_config){.pubsub = p->source,
                 .on_lines = on_sample,
                 .on_overlong = on_long_sample,

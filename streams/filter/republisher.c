@@ -323,7 +323,7 @@ static void on_response_end(void *arg)
 static void follow(struct republisher *r, const struct stream_cursor *from)
 {
     stream_client_free(&r->source);
-    r->source = stream_program_follow(r->config.daemon, false,
+    r->source = stream_program_follow(r->config.daemon, false, false,
         &(struct stream_client_config){.pubsub = r->config.source,
             .from = from ? *from : (struct stream_cursor){.offset = 0},
             .accept_option = r->command,

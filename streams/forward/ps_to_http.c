@@ -690,11 +690,10 @@ static int start_delivery(struct program *p, struct options *o, struct error *er
         s, "lines_refused_total", NULL, "Lines skipped because the destinations refused the lines");
     stats_gauge(s, "refuses_all", NULL,
         "1 while poison_limit is reached: refused lines are retried, not skipped", read_refuses_all, p);
-    p->stream = stream_program_follow(p->daemon, p->state_found,
+    p->stream = stream_program_follow(p->daemon, p->state_found, true,
         &(struct stream_client_config){.pubsub = p->source,
             .from = p->state.cursor,
             .loss = STREAM_LOSS_CROSSED,
-            .accept_option = "--accept-loss",
             .on_begin = on_begin,
             .on_lines = on_lines,
             .on_gap = on_gap,
