@@ -81,8 +81,10 @@ static int exec_compactor(const struct options *o)
     struct pipeline p;
     pipeline_open(&p, config, options_string(o, "data_dir"));
     if (is_elsewhere(o, p.data_dir)) {
-        tool_fail(
-            EX_CONFIG, "no pipeline has run in %s; name it: --config=FILE or --data-dir=DIR", p.data_dir);
+        tool_fail(EX_CONFIG,
+            "no pipeline has run in %s; start it with `millrace up`, or name another: --config=FILE or "
+            "--data-dir=DIR",
+            p.data_dir);
         pipeline_close(&p);
         return EX_CONFIG;
     }

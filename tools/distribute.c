@@ -95,8 +95,7 @@ static int find_generation(struct copy *c)
     char directory[MANIFEST_NAME_TEXT];
     enum manifest_result r = manifest_read_current(c->from, &m, &error);
     if (r != MANIFEST_OK)
-        return tool_fail(
-            r == MANIFEST_ABSENT ? EX_NOINPUT : EX_CONFIG, "%s%s", error.text, tool_place_remedy(c->from));
+        return tool_fail_at(r == MANIFEST_ABSENT ? EX_NOINPUT : EX_CONFIG, c->from, error.text);
     manifest_directory_name(m.generation, directory);
     char *path = mem_printf("%s/%s/manifest.json", c->from, directory);
     bool is_read = io_read_file(path, MANIFEST_BYTES_MAX, &text) == 0;

@@ -422,7 +422,7 @@ static int erase_rejects(struct forget *f, struct rejects_place *from)
     int status = rejects_dir_ends(dir, &front, &r.end, &why);
     r.dir = path;
     if (status != EX_OK)
-        tool_fail(status, "%s", why.text);
+        tool_fail_at(status, dir, why.text);
     else if ((status = forget_rejects_erase(&r)) != EX_OK)
         tool_fail(status, "%s", r.error.text);
     if (status == EX_OK && (from->slice == 0 ? r.read : r.matched) > 0)

@@ -184,8 +184,10 @@ static int search_archive(struct grep *g, const char *archive)
     free(current);
     if (why == ENOENT && access(archive, F_OK) == 0)
         return tool_fail(EX_NOINPUT, "no archive in %s; `millrace compact` creates the archive", archive);
-    if (why != 0)
-        return tool_fail(EX_NOINPUT, "%s: %s%s", archive, strerror(why), tool_place_remedy(archive));
+    if (why != 0) {
+        error_set(&error, EX_NOINPUT, "%s: %s", archive, strerror(why));
+        return tool_fail_at(EX_NOINPUT, archive, error.text);
+    }
     const struct generation_source source = {.archive = archive, .separator = RECORD_SEPARATOR};
     enum sorted_file_result opened = generation_open(&source, NULL, NULL, &g->g, &error);
     if (opened != SORTED_FILE_OK)

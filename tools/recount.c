@@ -139,7 +139,7 @@ static int read_current(struct recount *r)
     struct error error;
     manifest_free(&r->current);
     if (manifest_read_current(r->archive, &r->current, &error) != MANIFEST_OK)
-        return tool_fail(EX_CONFIG, "cannot read the archive: %s", error.text);
+        return tool_fail_at(EX_CONFIG, r->archive, error.text);
     if (r->current.through == 0)
         return tool_fail(
             EX_CONFIG, "the archive %s has no counts yet; run `millrace compact` first", r->archive);

@@ -156,7 +156,7 @@ static int show(struct rejects_tool *t, const char *dir)
     struct error why;
     int more, status = rejects_dir_ends(dir, &from, &end, &why);
     if (status != 0)
-        return tool_fail(status, "%s%s", why.text, tool_place_remedy(dir));
+        return tool_fail_at(status, dir, why.text);
     buf_printf(&bytes, "%s/rejects", dir);
     struct rejects_reader *r = rejects_reader_new(bytes.ptr, from, end);
     while ((more = rejects_reader_next(r, &text, &after)) > 0) {

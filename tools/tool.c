@@ -44,9 +44,16 @@ int tool_check_data_dir(const char *data_dir)
     return status;
 }
 
-const char *tool_place_remedy(const char *dir)
+int tool_fail_at(int status, const char *path, const char *text)
 {
-    return access(dir, F_OK) != 0 && errno == ENOENT ? "; " PIPELINE_PLACE_REMEDY : "";
+    struct buf owner = {0};
+    int why = access(path, R_OK) == 0 ? 0 : errno;
+    if (why == EACCES)
+        io_append_owner(path, &owner);
+    tool_fail(status, "%s%.*s%s", text, (int)owner.len, owner.len ? owner.ptr : "",
+        why == ENOENT ? "; " PIPELINE_PLACE_REMEDY : "");
+    buf_free(&owner);
+    return status;
 }
 
 struct name_search {

@@ -89,8 +89,9 @@ bool tool_has_queue(const char *url, const char *token, const char *queue);
     "run this command in the directory of `millrace up`, or name the data directory: --data-dir=DIR, or an " \
     "absolute path in [millrace] data_dir"
 
-/* Returns "; " and this remedy if the directory of a daemon or an archive does not exist, else "". */
-const char *tool_place_remedy(const char *dir);
+/* Like tool_fail for a file of a pipeline. Adds this remedy if the file is missing, and both users if this user may not
+ * read it. */
+int tool_fail_at(int status, const char *path, const char *text);
 
 /* Returns 0 if a pipeline has run in the directory, or EX_CONFIG after printing the error. Without
  * tool_check_data_dir, a tool would ask the default ports, which may belong to another pipeline. */

@@ -94,12 +94,12 @@ class Service(harness.MillraceTest):
     def test_a_compaction_that_finds_no_pipeline_touches_nothing(self):
         done = self.run_program("millrace", "compact")
         self.assertEqual((done.returncode, os.listdir(self.dir)), (78, []), done)
-        self.assertIn(b"no pipeline has run in millrace-data; name it", done.stderr)
+        self.assertIn(b"no pipeline has run in millrace-data; start it with `millrace up`, or name another: ", done.stderr)
         with open(self.path("p.conf"), "w") as f:
             f.write("[millrace]\ndata_dir = elsewhere\n[input]\ntime = t\n[total all]\nkey = \"all\"\n")
         done = self.run_program("millrace", "compact", "--config", self.path("p.conf"))
         self.assertEqual((done.returncode, os.listdir(self.dir)), (78, ["p.conf"]), done)
-        self.assertIn(b"no pipeline has run in elsewhere; name it", done.stderr)
+        self.assertIn(b"no pipeline has run in elsewhere; start it with `millrace up`, or name another: ", done.stderr)
 
     def test_systemd_accepts_the_units_and_finds_them_safe(self):
         if not shutil.which("systemd-analyze"):

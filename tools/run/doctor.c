@@ -25,6 +25,7 @@
 #define DESCRIPTORS_MIN 4096
 #define SOMAXCONN_MIN 1024
 #define INODES_MIN 1000
+#define FOREIGN_SHOWN 10
 #define KEY_OVERDUE 3600 /* seconds */
 #define VERIFY_DAMAGED 1 /* exit status of the compactor */
 
@@ -82,39 +83,64 @@ static void check_disk(struct doctor *d)
             size_write(is_free, fs.f_bavail * fs.f_frsize), size_write(all, fs.f_blocks * fs.f_frsize));
 }
 
-/* Checks the owner and the mode of a file or directory. The daemons cannot write entries of another user; entries
- * that everyone may write are not safe. */
+/* Reports a wrong owner or mode of a file or directory, up to FOREIGN_SHOWN times. */
+static void find_foreign(struct doctor *d, enum status_level level, const char *remedy, const char *text)
+{
+    if (d->foreign++ < FOREIGN_SHOWN)
+        doctor_find(d, level, "permissions", remedy, "%s", text);
+}
+
+/* Checks the owner and the mode of a file or directory, and of the entries below. The daemons cannot write entries of
+ * another user; entries that everyone may write are not safe. `millrace put` may run as another user. */
 static void check_entry(struct doctor *d, const char *path, const char *name)
 {
     struct stat st, top;
-    struct buf remedy = {0};
-    (void)name;
+    char owner[IO_USER_NAME], own[IO_USER_NAME];
     if (lstat(path, &st) != 0 || stat(d->data_dir, &top) != 0 || S_ISLNK(st.st_mode))
         return;
-    if (st.st_uid != top.st_uid) {
-        buf_printf(&remedy, "chown -R --reference=%s %s", d->data_dir, path);
-        doctor_find(d, STATUS_DOWN, "permissions", remedy.ptr, "%s belongs to user %u, and %s to user %u",
-            path, (unsigned)st.st_uid, d->data_dir, (unsigned)top.st_uid);
+    char *remedy = NULL, *text = NULL;
+    bool is_wrong = st.st_uid != top.st_uid;
+    if (is_wrong) {
+        io_user_name(st.st_uid, owner);
+        io_user_name(top.st_uid, own);
+        remedy = mem_printf("chown -R --reference=%s %s", d->data_dir, path);
+        text = mem_printf("%s belongs to user %s, and %s to user %s", path, owner, d->data_dir, own);
+        find_foreign(d, STATUS_DOWN, remedy, text);
     } else if (st.st_mode & S_IWOTH) {
-        buf_printf(&remedy, "chmod o-w %s", path);
-        doctor_find(d, STATUS_ATTENTION, "permissions", remedy.ptr, "everyone may write to %s", path);
+        remedy = mem_printf("chmod o-w %s", path);
+        text = mem_printf("everyone may write to %s", path);
+        find_foreign(d, STATUS_ATTENTION, remedy, text);
     } else if ((st.st_mode & S_IRWXU) < (S_ISDIR(st.st_mode) ? S_IRWXU : S_IRUSR)) {
-        buf_printf(&remedy, "chmod u+rwX %s", path);
-        doctor_find(d, STATUS_DOWN, "permissions", remedy.ptr, "the owner cannot use %s", path);
+        remedy = mem_printf("chmod u+rwX %s", path);
+        text = mem_printf("the owner cannot use %s", path);
+        find_foreign(d, STATUS_DOWN, remedy, text);
     }
-    buf_free(&remedy);
+    if (S_ISDIR(st.st_mode) && !is_wrong && strcmp(name, "put") != 0)
+        doctor_each_in(d, path, check_entry);
+    free(text);
+    free(remedy);
+}
+
+/* Checks a directory that may be outside the directory of the pipeline. Frees the path. */
+static void check_outside(struct doctor *d, char *dir)
+{
+    size_t n = strlen(d->data_dir);
+    if (strncmp(dir, d->data_dir, n) != 0 || dir[n] != '/')
+        check_entry(d, dir, "");
+    free(dir);
 }
 
 static void check_permissions(struct doctor *d)
 {
-    size_t before = d->findings;
     check_entry(d, d->data_dir, "");
-    doctor_each_entry(d, NULL, "", check_entry);
     for (size_t i = 0; i < PEERS; i++)
-        doctor_each_entry(d, peers[i].name, "", check_entry);
-    if (d->findings == before && access(d->data_dir, F_OK) == 0)
-        doctor_find(
-            d, STATUS_FINE, "permissions", NULL, "%s and the directories below have one owner", d->data_dir);
+        check_outside(d, pipeline_daemon_dir(d->config, d->data_dir, peers[i].name, ""));
+    check_outside(d, pipeline_archive_dir(d->config, d->data_dir));
+    if (d->foreign > FOREIGN_SHOWN)
+        doctor_find(d, STATUS_DOWN, "permissions", "correct these, then run this command again",
+            "%zu more files have a wrong owner or mode", d->foreign - FOREIGN_SHOWN);
+    if (d->foreign == 0 && access(d->data_dir, F_OK) == 0)
+        doctor_find(d, STATUS_FINE, "permissions", NULL, "all files of %s have one owner", d->data_dir);
 }
 
 /* The files of the daemons are private to the pipeline's user. */

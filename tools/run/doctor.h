@@ -18,6 +18,7 @@ struct doctor {
     struct pipeline_status status;
     enum status_level level; /* level of the worst finding */
     size_t findings;
+    size_t foreign; /* files and directories with a wrong owner or mode */
     bool json;
     struct law *law; /* state of the conservation check */
 };
@@ -25,8 +26,10 @@ struct doctor {
 /* Reports a finding. `remedy`: command for the operator; NULL: none. */
 void doctor_find(struct doctor *d, enum status_level level, const char *check, const char *remedy,
     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Calls fn in order for each entry of the directory `below` in a daemon's directory. Names that begin with a dot
- * are skipped. `daemon` NULL: `below` is in the pipeline's directory. */
+/* Calls fn in order for each entry of the directory. Names that begin with a dot are skipped. */
+void doctor_each_in(
+    struct doctor *d, const char *dir, void (*fn)(struct doctor *d, const char *path, const char *name));
+/* doctor_each_in for the directory `below` in a daemon's directory. */
 void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
     void (*fn)(struct doctor *d, const char *path, const char *name));
 

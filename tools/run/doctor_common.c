@@ -37,11 +37,10 @@ void doctor_find(
     buf_free(&text);
 }
 
-void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
-    void (*fn)(struct doctor *d, const char *path, const char *name))
+void doctor_each_in(
+    struct doctor *d, const char *dir, void (*fn)(struct doctor *d, const char *path, const char *name))
 {
     struct dirent **names = NULL;
-    char *dir = daemon ? pipeline_daemon_dir(d->config, d->data_dir, daemon, below) : mem_strdup(d->data_dir);
     int n = scandir(dir, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *path = mem_printf("%s/%s", dir, names[i]->d_name);
@@ -51,6 +50,13 @@ void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
         free(names[i]);
     }
     free(names);
+}
+
+void doctor_each_entry(struct doctor *d, const char *daemon, const char *below,
+    void (*fn)(struct doctor *d, const char *path, const char *name))
+{
+    char *dir = pipeline_daemon_dir(d->config, d->data_dir, daemon, below);
+    doctor_each_in(d, dir, fn);
     free(dir);
 }
 

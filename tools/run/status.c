@@ -167,7 +167,7 @@ static void print_daemons(const struct pipeline_status *s, const struct screen *
 static void print_rejects(const struct pipeline_status *s)
 {
     const struct json_doc *d = s->daemons[peer_named("aggregator") - peers].stats;
-    uint64_t counted = 0, rejected = 0, rest = 0;
+    uint64_t counted = 0, rejected = 0, rest = 0, skipped = json_doc_number(d, "/last_minute/skipped");
     if (!json_doc_u64(d, "/last_minute/counted", &counted) ||
         !json_doc_u64(d, "/last_minute/rejected", &rejected))
         return;
@@ -175,7 +175,10 @@ static void print_rejects(const struct pipeline_status *s)
     char time[24] = "minute";
     if (uptime.type == JSON_F64 && uptime.v.f64 < 59) /* since its start, the aggregator counts anew */
         snprintf(time, sizeof time, "%d s", (int)uptime.v.f64 + 1);
-    printf("last %-11s%" PRIu64 " counted, %" PRIu64 " rejected", time, counted, rejected);
+    printf("last %-11s%" PRIu64 " counted, ", time, counted);
+    if (skipped > 0)
+        printf("%" PRIu64 " skipped (skip_if, keep_if), ", skipped);
+    printf("%" PRIu64 " rejected", rejected);
     for (size_t i = 0; i < json_doc_length(d, "/last_minute/reasons"); i++) {
         uint64_t lines = json_doc_number(d, "/last_minute/reasons/%zu/lines", i);
         struct bytes reason = json_doc_text(d, "/last_minute/reasons/%zu/reason", i);

@@ -3,6 +3,16 @@
 import { h } from "./dom.js";
 import { share } from "./share.js";
 
+/** Joins notes to sentences. */
+function sentences(notes) {
+  const out = [];
+  for (const note of notes.filter((one) => one && one.length !== 0)) {
+    if (out.length > 0) out.push(/[.!?]$/.test(out.at(-1)) ? " " : ". ");
+    out.push(...(typeof note === "string" ? [note[0].toUpperCase() + note.slice(1).trimEnd()] : [note].flat()));
+  }
+  return out;
+}
+
 export function panel(title, { wide = false } = {}) {
   const heading = h("h2", {}, title);
   const aside = h("p", { class: "aside" });
@@ -17,8 +27,9 @@ export function panel(title, { wide = false } = {}) {
       const next = h("h2", {}, text);
       if (!heading.isEqualNode(next)) heading.replaceChildren(...next.childNodes);
     },
-    note(...text) {
-      const next = h("p", { class: "aside" }, text); // a link keeps the focus while its words stay the same
+    /** Each note is a text, or a list with a link. */
+    note(...notes) {
+      const next = h("p", { class: "aside" }, sentences(notes)); // a link keeps the focus while its words stay the same
       if (!aside.isEqualNode(next)) aside.replaceChildren(...next.childNodes);
     },
     show(...children) {

@@ -48,7 +48,7 @@ export function uniquesPanel(unique, view) {
       const reply = await getCounts(request.path, request.parameters, signal);
       rows = reply.rows;
       p.title(`${count(reply.total)} unique: ${name}`);
-      p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key ?? "", reply.note ?? "");
+      p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key, reply.note);
       plot.draw(rows, { now: `${span(reply.from, reply.to, unique.by === "day" ? "UTC" : zoneOf(state))}: ${count(reply.total)}`, to: reply.to });
       p.show(reply.total ? plot.element : h("p", { class: "muted" }, reply.total === null ? "Not counted in this time." : "None in this time."));
       return reply;
