@@ -242,6 +242,27 @@ class DoctorTest(harness.MillraceTest):
         self.assertEqual(result, "warn")
         self.assertRegex(finding, r"archive through slice 1: 300 events counted, but the totals add up to u 257$")
 
+    def deep_permissions(self):
+        """Each file is checked, at any depth; many files are a few findings."""
+        deep = self.path("data", "archive", "000000000000", "manifest.json")
+        mode = os.stat(deep).st_mode
+        os.chmod(deep, 0o646)
+        self.assertEqual(self.bad("permissions", "--fast"), [("warn", "everyone may write to " + deep, "chmod o-w " + deep)])
+        os.chmod(deep, mode)
+        if os.geteuid() == 0:
+            os.chown(deep, pwd.getpwnam("nobody").pw_uid, -1)
+            (result, finding, remedy), = self.bad("permissions", "--fast")
+            self.assertEqual((result, remedy), ("fail", "chown -R --reference=%s %s" % (self.path("data"), deep)))
+            self.assertRegex(finding, "^%s belongs to user nobody, and %s to user " % (deep, self.path("data")))
+            os.chown(deep, 0, -1)
+        for i in range(13):
+            os.chmod(self.write("data/archive/%d" % i, ""), 0o666)
+        self.assertEqual([f[1] for f in self.bad("permissions", "--fast")][9:],
+                         ["everyone may write to " + self.path("data/archive/6"), "3 more files have a wrong owner or mode"])
+        for i in range(13):
+            os.unlink(self.path("data/archive/%d" % i))
+        self.assertEqual(self.bad("permissions", "--fast"), [])
+
     def test_permissions_limits_versions_and_clock(self):
         pipeline = self.up()
         self.assertEqual(self.not_ok(self.findings(), "permissions", "limits", "versions"), [])
@@ -253,6 +274,7 @@ class DoctorTest(harness.MillraceTest):
         self.assertEqual(self.bad("permissions", "--fast"),
                          [("fail", "the owner cannot use " + slices, "chmod u+rwX " + slices)])
         os.chmod(slices, 0o750)
+        self.deep_permissions()
         limits = resource.prlimit(pipeline.daemon_pid("api"), resource.RLIMIT_NOFILE)
         resource.prlimit(pipeline.daemon_pid("api"), resource.RLIMIT_NOFILE, (1000, limits[1]))
         self.assertEqual([f[:2] for f in self.bad("limits", "--fast")], [("warn", "api may open 1000 files")])

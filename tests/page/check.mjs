@@ -914,7 +914,7 @@ const checks = {
     const { pid } = daemon("aggregator");
     process.kill(pid, "SIGSTOP");
     await heading(task.archived).waitFor();
-    await page.locator("#banner", { hasText: /^The aggregator has not answered since .*lack its counts/ }).waitFor();
+    await page.locator("#banner", { hasText: /^The aggregator has not answered since .*are without its counts/ }).waitFor();
     await page.reload();
     await heading(task.archived).waitFor();
     process.kill(pid, "SIGCONT");

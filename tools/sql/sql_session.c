@@ -23,6 +23,7 @@
 
 struct sql_session {
     const struct options *o;
+    const char *archive; /* directory */
     sqlite3 *db;
     struct sql_tables tables;
     struct sql_printer *printer;
@@ -115,6 +116,7 @@ int sql_session_open(const struct options *o, const struct sql_tables *tables, c
     struct error error;
     struct sql_session *s = mem_zalloc(sizeof *s);
     s->o = o;
+    s->archive = archive;
     s->printer = sql_printer_new(options_string(o, "format"), options_bool(o, "header"));
     s->tables = *tables;
     s->tables.cancel = &cancel;
@@ -162,7 +164,7 @@ static int fail(struct sql_session *s, int code)
     case SQLITE_AUTH:
         return tool_fail(EX_USAGE, "%s: a statement can only select", sqlite3_errmsg(s->db));
     case SQLITE_CANTOPEN:
-        return tool_fail(EX_NOINPUT, "%s", sqlite3_errmsg(s->db));
+        return tool_fail_at(EX_NOINPUT, s->archive, sqlite3_errmsg(s->db));
     case SQLITE_CORRUPT:
         return tool_fail(EX_DATAERR, "%s", sqlite3_errmsg(s->db));
     case SQLITE_NOMEM:
@@ -170,7 +172,7 @@ static int fail(struct sql_session *s, int code)
     case SQLITE_IOERR:
     case SQLITE_BUSY:
     case SQLITE_FULL:
-        return tool_fail(EX_TEMPFAIL, "%s", sqlite3_errmsg(s->db));
+        return tool_fail_at(EX_TEMPFAIL, s->archive, sqlite3_errmsg(s->db));
     default:
         return tool_fail(EX_USAGE, "%s%s", sqlite3_errmsg(s->db), place);
     }

@@ -14,7 +14,7 @@
 
 struct sql_session;
 
-/* `o` must outlive the session, and so must what `tables` borrows. `archive` and `slices` are directories; slices NULL: only
+/* `o` must outlive the session, and so must what `tables` borrows. `archive` and `slices` are directories, and `archive` is borrowed; slices NULL: only
  * the archive. Returns 0, or an exit status after printing the error. */
 int sql_session_open(const struct options *o, const struct sql_tables *tables, const char *archive,
     const char *slices, struct sql_session **out);

@@ -7,7 +7,7 @@ import { count as counted, countryName, keyText, share } from "./format.js";
  * `link` returns the address behind a row, or null. `rows` are {key, n, share}, `other` is the rest of the total. `count` formats a number.
  * A share is null if a row, or the rest, is negative.
  */
-export function bars({ caption, rows, other, total, link, pressed, count = counted }) {
+export function bars({ caption, rows, other, total, link, pressed, none, count = counted }) {
   const most = Math.max(0, ...rows.map((row) => row.n)) || 1;
   const part = (x) => (x === null ? "–" : share(x));
   const name = (key) => (caption === "country" ? countryName(key) : undefined);
@@ -28,5 +28,5 @@ export function bars({ caption, rows, other, total, link, pressed, count = count
   return h("table", { class: "bars" }, h("caption", { class: "visually-hidden" }, caption),
     h("colgroup", {}, h("col"), h("col", { class: "count" }), h("col", { class: "part" })),
     h("thead", { class: "visually-hidden" }, h("tr", {}, ...["Key", "Events", "Share"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: "3", class: "muted" }, "No events in this time."))));
+    h("tbody", {}, body.length ? body : h("tr", {}, h("td", { colspan: "3", class: "muted" }, none || "No events in this time."))));
 }

@@ -3,7 +3,7 @@
 import { bars } from "./bars.js";
 import { chart } from "./chart.js";
 import { configured, isHistogram } from "./counters.js";
-import { getCounts } from "./counts.js";
+import { getCounts, without } from "./counts.js";
 import { h } from "./dom.js";
 import { emptyHint } from "./empty.js";
 import { change, count, likeForLike, numbersOf, span } from "./format.js";
@@ -55,7 +55,8 @@ export function seriesPanel(view, { showsChange = false, empty = async (state, s
       plot.draw(rows, { now: `${span(reply.from, reply.to, zone)}: ${number(reply.total)}`, before, to: reply.to, number });
       const hasEvents = reply.total || rows.some((row) => row.n); // values may add up to zero
       const isEmpty = !hasEvents && !reply.before?.total;
-      p.show(...(isEmpty ? [] : [plot.element]), ...(hasEvents ? [] : [hint ??= await empty(state, signal)]));
+      const unknown = without(reply) && h("p", { class: "muted" }, `No counts ${without(reply)}.`);
+      p.show(...(isEmpty ? [] : [plot.element]), ...(hasEvents ? [] : [unknown || (hint ??= await empty(state, signal))]));
       return reply;
     },
   };
@@ -81,7 +82,8 @@ export function breakdownPanel(subtotal, { limit, link, note = () => "", pressed
       rows = reply.rows;
       p.note(rows.length < reply.distinct ? `${count(rows.length)} of ${count(reply.distinct)}` : "", note(reply), reply.approximate ? APPROXIMATE : "");
       const shown = isHistogram(subtotal) ? [...rows].sort(byNumber) : rows;
-      p.show(bars({ caption: name, rows: shown, other: reply.other, total: reply.total, pressed, link, count: numbersOf(reply) }));
+      p.show(bars({ caption: name, rows: shown, other: reply.other, total: reply.total, pressed, link, count: numbersOf(reply),
+        none: without(reply) && `No counts ${without(reply)}.` }));
     },
   };
 }
@@ -109,7 +111,7 @@ export function quantilesPanel(subtotal, view) {
         : [{ ...all[i + QUANTILES.length - 1], values: all.slice(i, i + QUANTILES.length).map((r) => r.value) }]));
       p.note("Each value is at most 5 % off.", reply.note ?? "", reply.approximate ? APPROXIMATE : "");
       plot.draw(rows, { to: reply.to });
-      p.show(reply.total ? plot.element : h("p", { class: "muted" }, "None in this time."));
+      p.show(reply.total ? plot.element : h("p", { class: "muted" }, `None ${without(reply) || "in this time"}.`));
     },
   };
 }

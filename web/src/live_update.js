@@ -10,9 +10,9 @@ const BUSY_SHARE = 3; // a request that takes a second is made again after three
 const BUSY_MAX = 5000; // ms
 
 const failing = new Set();
-let missing = []; // sources that the latest counts lack
+let missing = []; // sources whose counts are not in the latest answer
 
-/** The sources that an answer of the API lacks: [{source, error, since}]. */
+/** The sources whose counts are not in an answer of the API: [{source, error, since}]. */
 export function showMissing(sources) {
   missing = sources;
   showBanner();
@@ -44,8 +44,8 @@ function showOld() {
 function wordsOf(error) {
   const since = oldSince("view") ?? oldSince("pipeline");
   if (error) return `${error.message}${since ? ` The numbers on this page are those of ${clock(since)}.` : ""} Trying again.`;
-  const lacks = missing.map((m) => `The ${m.source} has not answered since ${clock(m.since)}`);
-  return lacks.length ? `${lacks.join(". ")}. The numbers on this page lack its counts.` : "";
+  const absent = missing.map((m) => `The ${m.source} ${m.source === "archive" ? "cannot be read" : "has not answered"} since ${clock(m.since)}`);
+  return absent.length ? `${absent.join(". ")}. The numbers on this page are without its counts; Pipeline shows the remedy.` : "";
 }
 
 function showBanner() {

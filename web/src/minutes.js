@@ -2,6 +2,7 @@
 
 import { bars } from "./bars.js";
 import { get } from "./api.js";
+import { getWhole } from "./counts.js";
 import { h, svg } from "./dom.js";
 import { clock, count } from "./format.js";
 import { keepFresh } from "./live_update.js";
@@ -50,10 +51,11 @@ export function minutesPanel(shown, view, linkOf) {
   }
 
   async function load(signal) {
-    const top = ({ key, subtotal }) => get("v1/breakdown", { ns: subtotal.ns, key, limit: TOP, ...time }, signal);
+    const top = ({ key, subtotal }, exact) => get("v1/breakdown", { ns: subtotal.ns, key, limit: TOP, ...time }, exact);
     try {
-      const [series, ...lists] = await Promise.all([get(request.path, request.parameters, signal), ...parts.map(top)]);
-      show(series, lists);
+      const replies = await getWhole((exact) => Promise.all([get(request.path, request.parameters, exact), ...parts.map((part) => top(part, exact))]), signal);
+      if (replies) show(replies[0], replies.slice(1));
+      else p.fail({ message: "The aggregator, which has the counts of these minutes, does not answer." });
     } catch (error) {
       // After a start, the aggregator first reads these minutes again.
       if (error.code !== "minutes-not-held") throw error;

@@ -3,6 +3,7 @@
 import { sparkline } from "./chart.js";
 import { periodControls } from "./controls.js";
 import { configured, firstOf, siteOf, totalOf } from "./counters.js";
+import { without } from "./counts.js";
 import { breakdownPanel, seriesPanel } from "./counts_panels.js";
 import { h } from "./dom.js";
 import { change, clock, count, duration, isToday, likeForLike, moment, span } from "./format.js";
@@ -65,7 +66,7 @@ export function overview(view, { freshness }) {
   }
 
   function showTiles(reply, name) {
-    total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)));
+    total.show(count(reply.total), (name === "events" ? "" : `${name}, `) + (state.period === "today" && !isSpan(state) ? "today" : span(reply.from, reply.to, zone)) + (without(reply) && `, ${without(reply)}`));
     const like = reply.before && likeForLike(reply.rows);
     before.show(like ? change(like.percent) : "–", !reply.before ? "compared with nothing" : !like ? "no unit has passed yet"
       : `${like.then ? `from ${count(like.then)}` : "no events"} in ${reply.complete_until < reply.to ? "the same part of " : ""}${span(reply.before.from, reply.before.to, zone)}`);

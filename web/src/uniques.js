@@ -1,7 +1,7 @@
 // Different members, such as visitors, beside the events: a number, a chart, and how many come back.
 
 import { chart } from "./chart.js";
-import { getCounts } from "./counts.js";
+import { getCounts, without } from "./counts.js";
 import { h } from "./dom.js";
 import { count, share as percent, span } from "./format.js";
 import { keepFresh } from "./live_update.js";
@@ -50,7 +50,7 @@ export function uniquesPanel(unique, view) {
       p.title(`${count(reply.total)} unique: ${name}`);
       p.note("A member of several bars counts once in the total. ", zoneNote(unique, state), reply.visitor_key, reply.note);
       plot.draw(rows, { now: `${span(reply.from, reply.to, unique.by === "day" ? "UTC" : zoneOf(state))}: ${count(reply.total)}`, to: reply.to });
-      p.show(reply.total ? plot.element : h("p", { class: "muted" }, reply.total === null ? "Not counted in this time." : "None in this time."));
+      p.show(reply.total ? plot.element : h("p", { class: "muted" }, reply.total === null ? "Not counted in this time." : `None ${without(reply) || "in this time"}.`));
       return reply;
     },
   };
