@@ -186,7 +186,7 @@ class Page(PageCase):
                    is_full=FULL, **self.put_recent())
 
     def test_a_restart_of_the_api(self):
-        self.check("survives a restart of the API", ["shows one problem of a full disk", "shows the cells"], *["stays level in memory"] * FULL,
+        self.check("survives a restart of the API", ["shows one problem of a full disk", "shows the cells", "says what is not known without the archive"], *["stays level in memory"] * FULL,
                    open_seconds=3 * harness.rounds(1), **self.put_recent())
 
     def test_events_a_second(self):

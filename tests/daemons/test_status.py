@@ -318,9 +318,29 @@ class StatusTest(harness.MillraceTest):
             self.assertNotRegex(done.stdout.decode(), r"-\d+ (seconds|minutes|hours|days)|full in")
             return done.stdout.decode()
         said = r"this host's clock says \d{4}-\S+Z; (the archive was made at|counts are complete until|`millrace up` measured the disk at) \d{4}-\S+Z\n -> set the clock: "
-        self.assertRegex(at(-3 * 86400), said)
+        text = at(-3 * 86400)
+        self.assertRegex(text, said)
+        self.assertRegex(text, r"\narchive         generation \d+ of \S+Z\n", "no age of an archive from the future")
         self.assertNotIn("this host's clock", at(0))
         at(400 * 86400)
+
+    def test_a_clock_that_jumped_ahead(self):
+        """Counts are complete only until the jump, until an hour has passed."""
+        clocks = Clocks(self)
+        self.data = self.path("data")
+        config = self.write("p.conf", harness.pipeline_config(self.data, USERS_BY_COUNTRY))
+        pipeline = harness.Pipeline(self, config, self.data, env=clocks.env).wait_ready()
+        pipeline.ask("simplequeue", "POST", "/put", b'{"t":1332637200,"l":"a"}')
+        wait_until(lambda: self.look()[1]["complete_until"], self.text)
+        clocks.set(wall=400 * 86400)
+
+        def text():
+            return subprocess.run([harness.program("millrace"), "status", "--sample=0", "--data-dir", self.data], capture_output=True,
+                                  timeout=harness.LONG, env={**os.environ, **clocks.env}).stdout.decode()
+        said = r"this host's clock says \S+Z; it has jumped, and counts are complete until \S+Z\n -> if the clock is wrong, set it: .*; if it is right, wait an hour\n"
+        wait_until(lambda: re.search(said, text()), text)
+        clocks.set(wall=0)
+        wait_until(lambda: "this host's clock" not in text(), text)
 
     def test_events_from_the_future_name_both_clocks(self):
         pipeline = self.up(counters=USERS_BY_COUNTRY.replace("max_ahead = 0", "max_ahead = 1d")).wait_ready()

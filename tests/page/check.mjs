@@ -917,6 +917,11 @@ const checks = {
     await page.locator("#banner", { hasText: /^The aggregator has not answered since .*are without its counts/ }).waitFor();
     await page.reload();
     await heading(task.archived).waitFor();
+    await page.goto(task.base + "/?period=all"); // the API answers, and is not said to be away
+    await page.locator(".tile", { hasText: "without the aggregator" }).waitFor();
+    await page.getByText("The aggregator, which has the counts of these minutes, does not answer.").waitFor();
+    await page.locator("#banner", { hasText: /^The aggregator has not answered since .*; Pipeline shows the remedy/ }).waitFor();
+    await page.goto(task.base + query({ view: "key", ns: "u", key: "bitly", period: "all", unit: "day" }));
     process.kill(pid, "SIGCONT");
     await heading(task.total).waitFor();
     await page.locator("#banner").waitFor({ state: "hidden" });

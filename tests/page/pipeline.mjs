@@ -29,6 +29,27 @@ export const pipelineChecks = ({ open, close }) => ({
     await close(page);
   },
 
+  /** Counts that cannot be read are not called zero, and nobody is asked to post a first event. */
+  async "says what is not known without the archive"() {
+    const page = await open("/icon.svg", {});
+    const base = page.url().replace("/icon.svg", "/");
+    const missing = [{ source: "archive", url: "/data/archive", error: "damaged", since: 1332637200 }];
+    await page.route(/\/v1\/(series|breakdown)\?(?!.*minute|.*30m)/, async (route) => {
+      const reply = await route.fetch(), json = await reply.json();
+      const rows = route.request().url().includes("series") ? json.rows.map((row) => ({ ...row, n: 0, complete: false })) : [];
+      await route.fulfill({ response: reply, json: { ...json, total: 0, distinct: 0, other: 0, rows, partial: true, missing, before: undefined } });
+    });
+    await page.goto(`${base}?period=today`);
+    await page.locator("#banner", { hasText: /^The archive cannot be read since .* are without its counts; Pipeline shows the remedy\.$/ }).waitFor();
+    await page.locator(".tile", { hasText: ", without the archive" }).waitFor();
+    const words = page.getByText("No counts without the archive.");
+    await words.first().waitFor();
+    assert.ok(await words.count() > 1, "the series and each breakdown");
+    assert.equal(await page.getByText(/No events have been counted|No events in this time/).count(), 0);
+    await page.unrouteAll({ behavior: "wait" });
+    await close(page);
+  },
+
   async "shows the cells"() {
     const page = await open("/?view=pipeline", {});
     const until = Date.UTC(2026, 0, 2, 3, 4, 5) / 1000;

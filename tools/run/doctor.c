@@ -3,6 +3,7 @@
 
 #include "base/amount.h"
 #include "base/io.h"
+#include "base/rfc3339.h"
 #include "daemon/daemon.h"
 #include "enrich/door_settings.h"
 #include "filter/mark_reader.h"
@@ -163,11 +164,13 @@ static bool is_other_user(struct doctor *d)
 static void check_clock(struct doctor *d)
 {
     struct timex t = {.modes = 0};
+    char here[RFC3339_TEXT], there[RFC3339_TEXT];
     int64_t now = clock_wall() / USEC_PER_SEC, made = d->status.archive_made;
     bool is_unsynced = adjtimex(&t) >= 0 && (t.status & STA_UNSYNC);
     if (made > now)
         doctor_find(d, STATUS_DOWN, "clock", "set the clock: timedatectl set-ntp true",
-            "the clock is %" PRId64 " s before the newest generation of the archive", made - now);
+            "this host's clock says %s; the archive was made at %s", rfc3339_write(now, here),
+            rfc3339_write(made, there));
     else if (is_unsynced)
         doctor_find(d, STATUS_ATTENTION, "clock", "timedatectl set-ntp true (in a container: on the host)",
             "the kernel's clock is not synchronized");

@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "tools/put/put_report.h"
 #include "tools/run/cells_status.h"
+#include "tools/run/stats_numbers.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -27,6 +28,7 @@
     (2 *                                                                                                     \
         DAY_SECONDS) /* `millrace up` keeps samples of one day, so an older sample means that the clock was set */
 #define CLOCK_BEHIND_MIN 60 /* seconds */
+#define CLOCK_AHEAD_MIN 600 /* seconds */
 #define DISK_SPAN_MIN 3600  /* seconds over which the growth of the data is measured */
 #define RECENT_AGE_MAX 3600 /* seconds for which restarts and their errors are shown */
 
@@ -118,38 +120,6 @@ static void add_detail(struct daemon_status *d, const char *fmt, ...)
     va_end(ap);
 }
 
-static double number_at(const struct json_doc *d, const char *pointer)
-{
-    struct json_value v = json_doc_at(d, pointer);
-    return v.type == JSON_I64   ? (double)v.v.i64
-           : v.type == JSON_U64 ? (double)v.v.u64
-           : v.type == JSON_F64 ? v.v.f64
-                                : -1;
-}
-
-/* Returns the sum or the maximum of a metric's values whose labels contain a text. -1: no such value. */
-static double metric(
-    const struct json_doc *d, const char *name, const char *label, const char *member, bool sum)
-{
-    struct buf all = {0}, one = {0};
-    double found = -1;
-    buf_printf(&all, "/%s", name);
-    for (size_t i = 0; i < json_doc_length(d, all.ptr); i++) {
-        struct bytes labels = json_doc_name(d, all.ptr, i);
-        buf_clear(&one);
-        buf_append_bytes(&one, buf_bytes(&all));
-        json_pointer_append(&one, labels);
-        buf_printf(&one, "%s", member);
-        double n = number_at(d, one.ptr);
-        if (n < 0 || !memmem(labels.ptr, labels.len, label, strlen(label)))
-            continue;
-        found = found < 0 ? n : sum ? found + n : n > found ? n : found;
-    }
-    buf_free(&all);
-    buf_free(&one);
-    return found;
-}
-
 /* Appends a queue's notices and the numbers of its refused and moved messages. */
 static void append_queue(const struct json_doc *stats, struct bytes name, struct buf *out)
 {
@@ -232,9 +202,9 @@ static bool look_at_queues(struct pipeline_status *s, struct daemon_status *d)
 static bool look_at_relay(struct pipeline_status *s, struct daemon_status *d)
 {
     (void)s;
-    double reserved = number_at(d->stats, "/messages_reserved_total"),
-           delivered = number_at(d->stats, "/messages_delivered_total"),
-           buried = number_at(d->stats, "/messages_buried_total");
+    double reserved = stats_number(d->stats, "/messages_reserved_total"),
+           delivered = stats_number(d->stats, "/messages_delivered_total"),
+           buried = stats_number(d->stats, "/messages_buried_total");
     if (d->stats && reserved >= delivered + buried)
         d->waiting = (int64_t)(reserved - delivered - buried);
     return d->stats != NULL;
@@ -245,7 +215,8 @@ static bool look_at_relay(struct pipeline_status *s, struct daemon_status *d)
 static bool look_at_nats_relay(struct pipeline_status *s, struct daemon_status *d)
 {
     struct daemon_status *queue = &s->daemons[QUEUE];
-    double below = number_at(d->stats, "/published_below"), age = number_at(d->stats, "/until_age_seconds");
+    double below = stats_number(d->stats, "/published_below"),
+           age = stats_number(d->stats, "/until_age_seconds");
     double next =
         (double)json_doc_number(queue->stats, "/queues/%s/next_id", pipeline_counted_queue(s->config));
     double waiting = next > below ? next - below : 0;
@@ -264,8 +235,8 @@ static bool look_at_nats_copier(struct pipeline_status *s, struct daemon_status 
     (void)s;
     if (!d->stats)
         return false;
-    d->waiting = (int64_t)number_at(d->stats, "/lag_messages");
-    d->lag = number_at(d->stats, "/lag_seconds");
+    d->waiting = (int64_t)stats_number(d->stats, "/lag_messages");
+    d->lag = stats_number(d->stats, "/lag_seconds");
     return true;
 }
 
@@ -276,7 +247,7 @@ static bool look_at_streams(struct pipeline_status *s, struct daemon_status *d)
         return false;
     struct daemon_status *queue = &s->daemons[QUEUE];
     if (queue->waiting > 0 && !s->daemons[NATS_RELAY].stats)
-        queue->lag = metric(d->stats, "producer_until_age_seconds", "", "", false);
+        queue->lag = stats_metric(d->stats, "producer_until_age_seconds", "", "", false);
     add_detail(d, "streams %zu", json_doc_length(s->streams, "/streams"));
     return true;
 }
@@ -303,8 +274,8 @@ static bool look_at_counts(struct pipeline_status *s, struct daemon_status *d)
     char label[NAME_LEN_MAX + 16];
     snprintf(label, sizeof label, "cursor=\"%s\"", cursor ? cursor : "aggregator");
     const struct json_doc *pubsub = s->daemons[STREAMS].stats;
-    d->waiting = s->lag ? (int64_t)metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
-    d->lag = s->lag ? metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
+    d->waiting = s->lag ? (int64_t)stats_metric(pubsub, "cursor_lag_lines", label, "", true) : 0;
+    d->lag = s->lag ? stats_metric(pubsub, "cursor_lag_seconds", label, "", false) : 0;
     if (is_refused) {
         d->waiting = -1;
         d->lag = -1;
@@ -322,7 +293,7 @@ static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
     (void)s;
     add_detail(d, "%" PRIu64 " marks", json_doc_number(d->stats, "/elements"));
     if (json_doc_at(d->stats, "/lag_bytes").type != JSON_MISSING) {
-        d->lag = number_at(d->stats, "/lag_seconds");
+        d->lag = stats_number(d->stats, "/lag_seconds");
         add_detail(d, "lag %" PRIu64 " bytes", json_doc_number(d->stats, "/lag_bytes"));
     }
     return true;
@@ -551,7 +522,9 @@ static void add_restarts(struct pipeline_status *s, size_t i)
     const struct pipeline_daemon *p = &s->pipeline.daemons[i];
     char age[STATUS_AGE_TEXT], *error = last_error(p);
     status_format_age(age, clock_wall() / USEC_PER_SEC - p->restarted_at);
-    add_problem(s, STATUS_ATTENTION, "see the log of `millrace up`",
+    bool is_killed = p->last_error && strcmp(p->last_error, "signal 9") == 0;
+    add_problem(s, STATUS_ATTENTION,
+        is_killed ? "if no user ended it, memory ran out: see dmesg" : "see the log of `millrace up`",
         "%s was restarted %u %s, the last %s ago; %s", pipeline_daemon_name(i), p->restarts,
         plural(p->restarts, "time", "times"), age, error);
     free(error);
@@ -592,8 +565,8 @@ static void look_at_daemon(struct pipeline_status *s, size_t i)
         s->known = s->known && d->ready && is_complete;
         char pointer[64];
         snprintf(pointer, sizeof pointer, "/%s", rows[i].events);
-        double n = rows[i].label ? metric(d->stats, rows[i].events, rows[i].label, rows[i].member, true)
-                                 : number_at(d->stats, pointer);
+        double n = rows[i].label ? stats_metric(d->stats, rows[i].events, rows[i].label, rows[i].member, true)
+                                 : stats_number(d->stats, pointer);
         d->events = (int64_t)n;
     }
     judge_state(s, i);
@@ -804,21 +777,31 @@ static void look_at_archive(struct pipeline_status *s)
     free(path);
 }
 
-/* Adds a problem if the clock is earlier than a time that the pipeline has written. */
+/* Adds a problem if the clock is earlier than a time that the pipeline has written, or if it has jumped ahead. Completeness
+ * follows a jump ahead after an hour. */
 static void look_at_clock(struct pipeline_status *s)
 {
     char here[RFC3339_TEXT], there[RFC3339_TEXT];
+    const struct json_doc *counts = s->daemons[AGGREGATOR].stats;
+    int64_t now = clock_wall() / USEC_PER_SEC, behind = s->complete_until > 0 ? now - s->complete_until : 0;
+    bool has_jumped = json_doc_number(counts, "/clock_jumps_total") > 0 &&
+                      json_doc_text(counts, "/held_by").len == 0 && behind > CLOCK_AHEAD_MIN;
     const struct {
         const char *what;
         int64_t time;
-    } written[] = {{"the archive was made at", s->archive_made},
-        {"counts are complete until", s->complete_until},
-        {"`millrace up` measured the disk at", s->pipeline.disk_at}};
-    int64_t now = clock_wall() / USEC_PER_SEC;
+        bool is_wrong;
+    } written[] = {{"the archive was made at", s->archive_made, s->archive_made > now + CLOCK_BEHIND_MIN},
+        {"counts are complete until", s->complete_until, behind < -CLOCK_BEHIND_MIN},
+        {"`millrace up` measured the disk at", s->pipeline.disk_at,
+            s->pipeline.disk_at > now + CLOCK_BEHIND_MIN},
+        {"it has jumped, and counts are complete until", s->complete_until, has_jumped}};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
-        if (written[i].time > now + CLOCK_BEHIND_MIN) {
+        if (written[i].is_wrong) {
             add_problem(s, STATUS_ATTENTION,
-                "set the clock: timedatectl set-ntp true (in a container: on the host)",
+                written[i].what[0] == 'i'
+                    ? "if the clock is wrong, set it: timedatectl set-ntp true (in a container: on the "
+                      "host); if it is right, wait an hour"
+                    : "set the clock: timedatectl set-ntp true (in a container: on the host)",
                 "this host's clock says %s; %s %s", rfc3339_write(now, here), written[i].what,
                 rfc3339_write(written[i].time, there));
             return;

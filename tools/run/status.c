@@ -211,9 +211,11 @@ static void print_facts(const struct pipeline_status *s)
                " messages are in JetStream, and stay in the queue for settle_after\n",
             s->unsettled);
     status_format_age(age, now - s->archive_made);
+    bool is_ahead = s->archive_made > now;
     if (s->archive_generation >= 0)
-        printf("archive         generation %" PRId64 " of %s (%s ago)\n", s->archive_generation,
-            rfc3339_write(s->archive_made, text), age);
+        printf("archive         generation %" PRId64 " of %s%s%s%s\n", s->archive_generation,
+            rfc3339_write(s->archive_made, text), is_ahead ? "" : " (", is_ahead ? "" : age,
+            is_ahead ? "" : " ago)");
     const char *next = s->pipeline.daemons[PEERS].status_text;
     if (next && !s->pipeline.has_ended && !s->pipeline.starting)
         printf("compaction      %s\n", next);

@@ -828,7 +828,8 @@ static int run_up(const struct options *o, char **argv)
     } else if ((status = reload_judge(up.daemons, up.n)) != EX_OK) {
         log_error(is_refusal(status) ? "the configuration is wrong: nothing was started"
                                      : UNCHECKED "nothing was started");
-        error_set(&error, status, "the configuration %s: millrace up --check-config --config=%s shows the error",
+        error_set(&error, status,
+            "the configuration %s: millrace up --check-config --config=%s shows the error",
             is_refusal(status) ? "is wrong" : "could not be checked", up.config->path);
         keep_start_error(&up, error.text);
     } else if ((status = init_archive(&up)) != EX_TEMPFAIL) { /* events are stored even without an archive */
