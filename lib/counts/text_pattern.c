@@ -157,9 +157,27 @@ enum text_pattern_result text_pattern_find(struct text_pattern *p, struct bytes 
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
         pcre2_match_data *match = pcre2_match_data_create_from_pattern(p->code, NULL);
         rc = find(p, text, PCRE2_NO_JIT, match);
+        memcpy(pcre2_get_ovector_pointer(p->match), pcre2_get_ovector_pointer(match),
+            2 * sizeof(PCRE2_SIZE) * pcre2_get_ovector_count(match));
         pcre2_match_data_free(match);
     }
     return rc >= 0                     ? TEXT_PATTERN_FOUND
            : rc == PCRE2_ERROR_NOMATCH ? TEXT_PATTERN_NOT_FOUND
                                        : TEXT_PATTERN_UNDECIDED;
+}
+
+struct bytes text_pattern_group(const struct text_pattern *p, struct bytes text, struct bytes group)
+{
+    char name[33] = ""; /* PCRE2's limit of names is 32 */
+    uint64_t number;
+    if (!bytes_to_u64(group, &number)) {
+        if (group.len < sizeof name)
+            memcpy(name, group.ptr, group.len);
+        int found = pcre2_substring_number_from_name(p->code, (PCRE2_SPTR)name);
+        number = found > 0 ? (uint64_t)found : UINT64_MAX;
+    }
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(p->match);
+    if (number >= pcre2_get_ovector_count(p->match) || at[2 * number] == PCRE2_UNSET)
+        return BYTES_NONE;
+    return bytes_of(text.ptr + at[2 * number], at[2 * number + 1] - at[2 * number]);
 }

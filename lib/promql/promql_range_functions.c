@@ -1,0 +1,293 @@
+#include "promql/promql_range_functions.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static size_t samples_of(const struct sample_bucket *b)
+{
+    return (size_t)b->count + b->n_nan;
+}
+
+/* How much a counter lost by resets from the last sample of one bucket to the last of the next. */
+static double lost_by_resets(const struct sample_bucket *before, const struct sample_bucket *b)
+{
+    if (samples_of(b) == 1)
+        return b->last < before->last ? before->last : 0;
+    return b->count > 0 ? b->rise - (b->last - before->last) : 0;
+}
+
+/* A sum that keeps what rounding loses (Neumaier). */
+struct exact_sum {
+    double sum, lost;
+};
+
+static void exact_add(struct exact_sum *s, double v)
+{
+    double t = s->sum + v;
+    s->lost += fabs(s->sum) >= fabs(v) ? (s->sum - t) + v : (v - t) + s->sum;
+    s->sum = t;
+}
+
+static double exact_value(const struct exact_sum *s)
+{
+    return isinf(s->sum) ? s->sum : s->sum + s->lost;
+}
+
+/* The change between the first and the last sample, extended to the edges of the range: by the whole distance to an edge if it
+ * is less than 1.1 mean intervals between samples, otherwise by half an interval. A counter is not extended to below zero. */
+static bool extrapolate(const struct window *w, bool is_counter, double *value)
+{
+    const struct sample_bucket *first = &w->buckets[0], *last = &w->buckets[w->n - 1];
+    double begin = (double)first->last_at, start_value = first->last, intervals = 0, change;
+    if (is_counter &&
+        first->count > 1) { /* the part of the bucket's rise that lies in the range, as if it were linear */
+        double from = (double)(first->first > w->from ? first->first : w->from);
+        double part =
+            (begin - from) / (double)(first->last_at - first->first + (first->last_at == first->first));
+        intervals = part * (first->count - 1);
+        start_value -= part * first->rise * (first->count - 1) / first->count;
+        begin = from;
+    }
+    change = last->last - start_value;
+    for (size_t i = 1; i < w->n; i++) {
+        intervals += (double)samples_of(&w->buckets[i]);
+        if (is_counter)
+            change += lost_by_resets(&w->buckets[i - 1], &w->buckets[i]);
+    }
+    double sampled = ((double)last->last_at - begin) / 1000, mean = sampled / intervals;
+    if (!(intervals > 0) || !(sampled > 0))
+        return false;
+    double before = (begin - (double)w->from) / 1000, after = (double)(w->to - last->last_at) / 1000;
+    if (is_counter && change > 0 && start_value >= 0 && sampled * (start_value / change) < before)
+        before = sampled * (start_value / change);
+    double whole =
+        sampled + (before < mean * 1.1 ? before : mean / 2) + (after < mean * 1.1 ? after : mean / 2);
+    *value = change * (whole / sampled);
+    return true;
+}
+
+bool range_increase(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    return extrapolate(w, true, value);
+}
+
+bool range_rate(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    if (!extrapolate(w, true, value))
+        return false;
+    *value /= (double)(w->to - w->from) / 1000;
+    return true;
+}
+
+bool range_delta(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    return extrapolate(w, false, value);
+}
+
+bool range_idelta(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    if (w->n < 2)
+        return false;
+    *value = w->buckets[w->n - 1].last - w->buckets[w->n - 2].last;
+    return true;
+}
+
+bool range_irate(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    if (w->n < 2)
+        return false;
+    const struct sample_bucket *b = &w->buckets[w->n - 1], *before = b - 1;
+    double rise = samples_of(b) == 1 && b->last < before->last ? b->last
+                  : samples_of(b) == 1                         ? b->last - before->last
+                                                               : b->rise;
+    *value = rise / ((double)(b->last_at - before->last_at) / 1000);
+    return true;
+}
+
+/* The line of the least squares through the last samples: its slope, and its value at a time. */
+static bool regression(const struct window *w, int64_t at, double *slope, double *value)
+{
+    struct exact_sum x = {0}, y = {0}, xy = {0}, xx = {0};
+    double n = (double)w->n;
+    bool is_constant = true;
+    if (w->n < 2)
+        return false;
+    for (size_t i = 0; i < w->n; i++) {
+        double dx = (double)(w->buckets[i].last_at - at) / 1000, dy = w->buckets[i].last;
+        is_constant = is_constant && dy == w->buckets[0].last;
+        exact_add(&x, dx);
+        exact_add(&y, dy);
+        exact_add(&xy, dx * dy);
+        exact_add(&xx, dx * dx);
+    }
+    if (is_constant) {
+        *slope = isinf(w->buckets[0].last) ? NAN : 0;
+        *value = isinf(w->buckets[0].last) ? NAN : w->buckets[0].last;
+        return true;
+    }
+    double sum_x = x.sum + x.lost, sum_y = y.sum + y.lost;
+    *slope = (xy.sum + xy.lost - sum_x * sum_y / n) / (xx.sum + xx.lost - sum_x * sum_x / n);
+    *value = sum_y / n - *slope * sum_x / n;
+    return true;
+}
+
+bool range_deriv(const struct window *w, const double *args, double *value)
+{
+    double ignored;
+    (void)args;
+    return regression(w, w->buckets[0].last_at, value, &ignored);
+}
+
+bool range_predict(const struct window *w, const double *args, double *value)
+{
+    double slope, now;
+    if (!regression(w, w->at, &slope, &now))
+        return false;
+    *value = slope * *args + now;
+    return true;
+}
+
+bool range_resets(const struct window *w, const double *args, double *value)
+{
+    size_t n = 0;
+    (void)args;
+    for (size_t i = 1; i < w->n; i++) {
+        const struct sample_bucket *b = &w->buckets[i], *before = b - 1;
+        /* With several samples, what is lost has an error of rounding. */
+        n += samples_of(b) == 1 ? b->last < before->last
+                                : lost_by_resets(before, b) > 1e-9 * (fabs(b->last) + fabs(before->last));
+    }
+    *value = (double)n;
+    return true;
+}
+
+bool range_changes(const struct window *w, const double *args, double *value)
+{
+    size_t n = 0;
+    (void)args;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct sample_bucket *b = &w->buckets[i];
+        bool inside = b->count > 0 && (b->min != b->max || (b->n_nan > 0)) && samples_of(b) > 1;
+        bool differs = i > 0 && b->last != b[-1].last && !(isnan(b->last) && isnan(b[-1].last));
+        n += inside || differs;
+    }
+    *value = (double)n;
+    return true;
+}
+
+static bool has_nan(const struct window *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->buckets[i].n_nan > 0)
+            return true;
+    return false;
+}
+
+bool range_count(const struct window *w, const double *args, double *value)
+{
+    size_t n = 0;
+    (void)args;
+    for (size_t i = 0; i < w->n; i++)
+        n += samples_of(&w->buckets[i]);
+    *value = (double)n;
+    return true;
+}
+
+bool range_sum(const struct window *w, const double *args, double *value)
+{
+    struct exact_sum sum = {0};
+    (void)args;
+    for (size_t i = 0; i < w->n; i++)
+        exact_add(&sum, w->buckets[i].sum);
+    *value = has_nan(w) ? NAN : exact_value(&sum);
+    return true;
+}
+
+/* A running mean, because the sum may exceed the largest number. */
+bool range_avg(const struct window *w, const double *args, double *value)
+{
+    struct exact_sum mean = {0};
+    double n = 0;
+    (void)args;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct sample_bucket *b = &w->buckets[i];
+        n += b->count;
+        bool stays = isinf(mean.sum) && (isinf(b->sum) ? (mean.sum > 0) == (b->sum > 0) : !isnan(b->sum));
+        if (!stays && b->count > 0)
+            exact_add(&mean, b->sum / n - mean.sum * (b->count / n));
+    }
+    *value = has_nan(w) ? NAN : exact_value(&mean);
+    return true;
+}
+
+bool range_max(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    *value = NAN;
+    for (size_t i = 0; i < w->n; i++)
+        if (w->buckets[i].count > 0 && (w->buckets[i].max > *value || isnan(*value)))
+            *value = w->buckets[i].max;
+    return true;
+}
+
+bool range_min(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    *value = NAN;
+    for (size_t i = 0; i < w->n; i++)
+        if (w->buckets[i].count > 0 && (w->buckets[i].min < *value || isnan(*value)))
+            *value = w->buckets[i].min;
+    return true;
+}
+
+bool range_last(const struct window *w, const double *args, double *value)
+{
+    (void)args;
+    *value = w->buckets[w->n - 1].last;
+    return true;
+}
+
+bool range_present(const struct window *w, const double *args, double *value)
+{
+    (void)w;
+    (void)args;
+    *value = 1;
+    return true;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    if (isnan(x) || isnan(y))
+        return isnan(y) - isnan(x);
+    return x < y ? -1 : x > y;
+}
+
+double quantile_of(double q, double *values, size_t n)
+{
+    if (n == 0 || isnan(q))
+        return NAN;
+    if (q < 0 || q > 1)
+        return q < 0 ? -INFINITY : INFINITY;
+    qsort(values, n, sizeof *values, compare_numbers);
+    double rank = q * (double)(n - 1), below = floor(rank);
+    size_t lower = (size_t)below, upper = lower + 1 < n ? lower + 1 : n - 1;
+    return values[lower] * (1 - (rank - below)) + values[upper] * (rank - below);
+}
+
+bool range_quantile(const struct window *w, const double *args, double *value)
+{
+    double *values = mem_alloc(w->n * sizeof *values);
+    for (size_t i = 0; i < w->n; i++)
+        values[i] = w->buckets[i].n_nan > 0 ? NAN : w->buckets[i].sum / w->buckets[i].count;
+    *value = quantile_of(*args, values, w->n);
+    free(values);
+    return true;
+}
