@@ -13,7 +13,7 @@ struct arena_block {
 
 void *arena_alloc(struct arena *a, size_t size)
 {
-    size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size = (size + ALIGNMENT) / ALIGNMENT * ALIGNMENT; /* at least 1 byte */
     if (size > a->left) {
         size_t room = size > BLOCK_SIZE / 4 ? size : BLOCK_SIZE;
         struct arena_block *b = mem_zalloc(sizeof *b + room);

@@ -61,17 +61,31 @@ static void free_labels(struct metric_label *labels, size_t n)
     free(labels);
 }
 
+static bool same_labels(const struct metric_label *a, size_t n, const struct metric_label *b, size_t m)
+{
+    bool same = n == m;
+    for (size_t i = 0; i < n && same; i++)
+        same = bytes_equal(a[i].name, b[i].name) && bytes_equal(a[i].value, b[i].value);
+    return same;
+}
+
 static struct world_series *find_series(struct promql_world *w, const char *text)
 {
+    struct world_series s = {0};
     for (size_t i = 0; i < w->n; i++)
         if (strcmp(w->series[i].text, text) == 0)
             return &w->series[i];
-    struct world_series s = {.text = mem_strdup(text)};
-    if (!read_labels(text, &s.labels, &s.n_labels)) {
-        free(s.text);
+    bool is_new = read_labels(text, &s.labels, &s.n_labels);
+    for (size_t i = 0; i < w->n && is_new; i++)
+        if (same_labels(w->series[i].labels, w->series[i].n_labels, s.labels, s.n_labels)) {
+            free_labels(s.labels, s.n_labels);
+            return &w->series[i];
+        }
+    if (!is_new) {
         free(s.labels);
         return NULL;
     }
+    s.text = mem_strdup(text);
     *ARRAY_ADD(w->series, w->n, w->cap) = s;
     return &w->series[w->n - 1];
 }
@@ -97,8 +111,11 @@ void world_free(struct promql_world *w)
 /* Reads a number at *text, and moves behind it. */
 static bool read_number(const char **text, double *number)
 {
-    char *end;
-    *number = strtod(*text, &end);
+    char *end = (char *)(uintptr_t)*text + strspn(*text, "+-") + 1;
+    if (strncmp(end - 1, "0x", 2) == 0) /* 0 some times, and never a hexadecimal number */
+        *number = 0;
+    else
+        *number = strtod(*text, &end);
     bool is_read = end != *text;
     *text = end;
     return is_read;
@@ -108,6 +125,8 @@ bool world_load(struct promql_world *w, const char *series, const char *values, 
 {
     int64_t time = 0;
     struct world_series *s = find_series(w, series);
+    if (s && s->n > 0) /* as in Prometheus, the later line counts */
+        s->n = 0;
     for (const char *at = values; s && *at;) {
         double value = 0, more = 0;
         long times = 0;
@@ -301,11 +320,7 @@ static struct expected *find_expected(const struct command *c, const struct prom
 {
     for (size_t i = 0; i < c->n_expected; i++) {
         struct expected *x = &c->expected[i];
-        bool equal = x->n_labels == s->n_labels;
-        for (size_t k = 0; k < s->n_labels && equal; k++)
-            equal = bytes_equal(x->labels[k].name, s->labels[k].name) &&
-                    bytes_equal(x->labels[k].value, s->labels[k].value);
-        if (equal)
+        if (same_labels(x->labels, x->n_labels, s->labels, s->n_labels))
             return x;
     }
     return NULL;
@@ -450,7 +465,7 @@ static int64_t read_time(struct bytes text)
     uint64_t seconds;
     if (bytes_to_u64(text, &seconds))
         return (int64_t)seconds * 1000;
-    if (lexer_duration(text, &time))
+    if (lexer_duration(text, &time) && text.ptr[0] != '0') /* 0m */
         fprintf(stderr, "cannot read the time %.*s\n", (int)text.len, text.ptr);
     return time;
 }
