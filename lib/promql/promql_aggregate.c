@@ -26,6 +26,8 @@ static void fold_add(struct fold *f, int operation, double v)
     bool is_first = f->n++ == 0;
     if (operation == TOKEN_AVG)
         fold_mean(f, v);
+    else if ((operation == TOKEN_STDDEV || operation == TOKEN_STDVAR) && is_first)
+        f->mean = v; /* the deviation of one value is 0, even of NaN */
     else if (operation == TOKEN_STDDEV || operation == TOKEN_STDVAR) {
         f->mean += delta / (double)f->n;
         f->value += delta * (v - f->mean);

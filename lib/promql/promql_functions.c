@@ -52,31 +52,31 @@ MAP(clamp_min, larger(args[0], v))
 MAP(clamp_max, smaller(args[0], v))
 MAP(round, floor(v *(1 / args[0]) + 0.5) / (1 / args[0]))
 
-static struct tm date_of(double v)
-{
-    struct tm date = {0};
-    time_t t = fabs(v) < 1e15 ? (time_t)v : 0;
-    gmtime_r(&t, &date);
-    return date;
-}
+/* The parts of a time in UTC; Prometheus has no defined answer for NaN and times outside its calendar. */
+#define DATE_MAP(name, part)                                                                                 \
+    static double map_##name(double v, const double *args)                                                   \
+    {                                                                                                        \
+        struct tm date;                                                                                      \
+        time_t t = fabs(v) < 1e12 ? (time_t)v : 0;                                                           \
+        (void)args;                                                                                          \
+        return fabs(v) < 1e12 && gmtime_r(&t, &date) ? part : NAN;                                           \
+    }
 
-static double days_in_month(double v)
+static int days_in_month(int month, int year)
 {
-    struct tm date = date_of(v);
-    int year = date.tm_year + 1900;
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     bool is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    return days[date.tm_mon] + (date.tm_mon == 1 && is_leap);
+    return days[month] + (month == 1 && is_leap);
 }
 
-MAP(minute, date_of(v).tm_min)
-MAP(hour, date_of(v).tm_hour)
-MAP(day_of_month, date_of(v).tm_mday)
-MAP(day_of_week, date_of(v).tm_wday)
-MAP(day_of_year, date_of(v).tm_yday + 1)
-MAP(month, date_of(v).tm_mon + 1)
-MAP(year, date_of(v).tm_year + 1900)
-MAP(days_in_month, days_in_month(v))
+DATE_MAP(minute, date.tm_min)
+DATE_MAP(hour, date.tm_hour)
+DATE_MAP(day_of_month, date.tm_mday)
+DATE_MAP(day_of_week, date.tm_wday)
+DATE_MAP(day_of_year, date.tm_yday + 1)
+DATE_MAP(month, date.tm_mon + 1)
+DATE_MAP(year, date.tm_year + 1900)
+DATE_MAP(days_in_month, days_in_month(date.tm_mon, date.tm_year + 1900))
 
 #define MAPPED(name, args)                                                                                   \
     {                                                                                                        \
