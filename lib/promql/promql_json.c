@@ -41,7 +41,8 @@ void promql_json_value(struct buf *out, double value)
         snprintf(digits, sizeof digits, "%.0f", value);
         buf_append_str(out, digits);
     } else {
-        for (int precision = 14; precision <= 16; precision++) {
+        /* Below the normal numbers, fewer digits suffice. */
+        for (int precision = size < 2.3e-308 ? 0 : 14; precision <= 16; precision++) {
             snprintf(digits, sizeof digits, "%.*e", precision, value);
             if (strtod(digits, NULL) == value)
                 break;

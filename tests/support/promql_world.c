@@ -44,9 +44,9 @@ static bool read_labels(const char *text, struct metric_label **labels, size_t *
     *labels = mem_realloc(*labels, (count + 1) * sizeof **labels);
     for (size_t i = 0; i < count; i++)
         if (matchers[i].value.len > 0)
-            (*labels)[(*n)++] = (struct metric_label){
-                bytes_of(bytes_dup(matchers[i].name), matchers[i].name.len),
-                bytes_of(bytes_dup(matchers[i].value), matchers[i].value.len)};
+            (*labels)[(*n)++] =
+                (struct metric_label){bytes_of(bytes_dup(matchers[i].name), matchers[i].name.len),
+                    bytes_of(bytes_dup(matchers[i].value), matchers[i].value.len)};
     promql_free(&query);
     qsort(*labels, *n, sizeof **labels, compare_labels);
     return true;
@@ -160,7 +160,8 @@ static bool matches(const struct world_series *s, const struct label_matcher *m,
     for (size_t i = 0; i < s->n_labels; i++)
         if (bytes_equal(s->labels[i].name, m->name))
             value = s->labels[i].value;
-    bool found = pattern ? text_pattern_find(pattern, value) == TEXT_PATTERN_FOUND : bytes_equal(value, m->value);
+    bool found =
+        pattern ? text_pattern_find(pattern, value) == TEXT_PATTERN_FOUND : bytes_equal(value, m->value);
     return found == (m->type == MATCH_EQUAL || m->type == MATCH_REGEX);
 }
 
@@ -186,7 +187,8 @@ static void add_sample(struct sample_bucket *b, const struct sample *x, double b
         b->rise += x->value < before ? x->value : x->value - before;
 }
 
-static size_t make_buckets(const struct world_series *s, int64_t width, int64_t from, int64_t to, struct sample_bucket *out)
+static size_t make_buckets(
+    const struct world_series *s, int64_t width, int64_t from, int64_t to, struct sample_bucket *out)
 {
     size_t n = 0;
     double before = 0;
@@ -213,8 +215,8 @@ static void free_selection(struct metric_selection *selection)
     free(selection->memory);
 }
 
-static enum metric_result world_select(
-    void *context, const struct metric_request *request, struct metric_selection *selection, struct error *error)
+static enum metric_result world_select(void *context, const struct metric_request *request,
+    struct metric_selection *selection, struct error *error)
 {
     struct promql_world *w = context;
     size_t room = 1, n_buckets = 0;
@@ -234,13 +236,16 @@ static enum metric_result world_select(
     for (size_t i = 0; i < w->n; i++)
         room += w->series[i].n;
     struct sample_bucket *buckets = mem_zalloc(room * sizeof *buckets);
-    *selection = (struct metric_selection){
-        .series = mem_zalloc((w->n + 1) * sizeof *selection->series), .memory = buckets, .free = free_selection};
+    *selection = (struct metric_selection){.series = mem_zalloc((w->n + 1) * sizeof *selection->series),
+        .memory = buckets,
+        .free = free_selection};
     for (size_t i = 0; i < w->n; i++) {
         bool all = true;
         for (size_t k = 0; k < request->n_matchers && all; k++)
             all = matches(&w->series[i], &request->matchers[k], patterns[k]);
-        size_t n = all ? make_buckets(&w->series[i], w->width ? w->width : 1, request->from, request->to, buckets + n_buckets) : 0;
+        size_t n = all ? make_buckets(&w->series[i], w->width ? w->width : 1, request->from, request->to,
+                             buckets + n_buckets)
+                       : 0;
         if (n == 0)
             continue;
         selection->series[selection->n_series++] =
@@ -249,7 +254,8 @@ static enum metric_result world_select(
     }
     for (size_t i = 0; i < request->n_matchers; i++)
         text_pattern_free(&patterns[i]);
-    return selection->n_series > request->max_series || n_buckets > request->max_buckets ? METRIC_TOO_MANY : METRIC_OK;
+    return selection->n_series > request->max_series || n_buckets > request->max_buckets ? METRIC_TOO_MANY
+                                                                                         : METRIC_OK;
 }
 
 struct metric_source world_source(struct promql_world *w)
@@ -306,13 +312,14 @@ static bool is_near(double a, double b)
     return a == 0 || b == 0 || size < 2.3e-308 ? difference < 1e-6 * 2.3e-308 : difference / size < 1e-6;
 }
 
-static void report(const struct command *c, const char *mode, const char *what, const struct promql_result *result)
+static void report(
+    const struct command *c, const char *mode, const char *what, const struct promql_result *result)
 {
     struct buf got = {0};
     if (result)
         world_describe(result, &got);
-    buf_printf(&c->report->failures, "%s:%zu: %s: %.*s: %s\n%.*s", c->file, c->line, mode, (int)c->expression.len,
-        c->expression.ptr, what, (int)got.len, got.len ? got.ptr : "");
+    buf_printf(&c->report->failures, "%s:%zu: %s: %.*s: %s\n%.*s", c->file, c->line, mode,
+        (int)c->expression.len, c->expression.ptr, what, (int)got.len, got.len ? got.ptr : "");
     buf_free(&got);
 }
 
@@ -371,8 +378,8 @@ static bool compare(const struct command *c, const char *mode, const struct prom
 }
 
 /* Evaluates the command's query from start to end. */
-static bool run_query(
-    const struct command *c, const struct promql *query, int64_t start, int64_t end, int64_t step, const char *mode)
+static bool run_query(const struct command *c, const struct promql *query, int64_t start, int64_t end,
+    int64_t step, const char *mode)
 {
     struct metric_source source = world_source(c->world);
     struct promql_result result;
@@ -512,7 +519,8 @@ static void run_eval(struct promql_world *w, const char *file, char *head, struc
         struct bytes rest = *text;
         size_t next = *number;
         char *line = next_line(&rest, &next);
-        bool is_expected = *line && strncmp(line, "eval", 4) != 0 && strcmp(line, "clear") != 0 && strncmp(line, "load ", 5) != 0;
+        bool is_expected = *line && strncmp(line, "eval", 4) != 0 && strcmp(line, "clear") != 0 &&
+                           strncmp(line, "load ", 5) != 0;
         if (is_expected) {
             expect_line(&c, line);
             *text = rest;
@@ -528,8 +536,8 @@ static void run_eval(struct promql_world *w, const char *file, char *head, struc
     free(c.expected);
 }
 
-static void run_load(struct promql_world *w, const char *file, const char *head, struct bytes *text, size_t *number,
-    struct world_report *r)
+static void run_load(struct promql_world *w, const char *file, const char *head, struct bytes *text,
+    size_t *number, struct world_report *r)
 {
     int64_t step = read_time(bytes_trim(bytes_str(head + 5)));
     for (;;) {
