@@ -1,5 +1,6 @@
 #include "promql/promql_labels.h"
 #include "promql/promql_lexer.h"
+#include "promql/promql_operations.h"
 #include "promql/promql_range_functions.h"
 #include "promql/promql_vector_functions.h"
 
@@ -56,35 +57,6 @@ static double fold_result(const struct fold *f, int operation)
     }
 }
 
-/* The rows of a vector, ordered by group: those of group g are rows[start[g]] to rows[start[g + 1] - 1]. */
-struct groups {
-    struct row **rows;
-    size_t *start, n;
-};
-
-static bool group_rows(struct evaluation *e, const struct node *n, struct matrix m, struct groups *g)
-{
-    struct label_choice choice = {n->labels.names, n->labels.n, n->is_without, n->is_without};
-    struct label_table table;
-    if (!evaluation_fits(e, m.n, 250))
-        return false;
-    label_table_init(&table, e->memory, m.n);
-    size_t *of = arena_alloc(e->memory, m.n * sizeof *of);
-    for (size_t i = 0; i < m.n; i++)
-        of[i] = label_table_find(&table, &m.rows[i], &choice, true);
-    label_table_free(&table);
-    g->n = table.n;
-    g->start = arena_alloc(e->memory, (table.n + 2) * sizeof *g->start);
-    g->rows = arena_alloc(e->memory, m.n * sizeof *g->rows);
-    for (size_t i = 0; i < m.n; i++)
-        g->start[of[i] + 2]++;
-    for (size_t i = 2; i < table.n + 2; i++)
-        g->start[i] += g->start[i - 1];
-    for (size_t i = 0; i < m.n; i++)
-        g->rows[g->start[of[i] + 1]++] = &m.rows[i];
-    return evaluation_work(e, m.n * 100);
-}
-
 static void fill_folds(
     struct evaluation *e, const struct node *n, struct row **rows, size_t count, double *values)
 {
@@ -136,8 +108,8 @@ static void choose_top(struct evaluation *e, const struct node *n, const double 
     free(order);
 }
 
-static struct matrix evaluate_top(
-    struct evaluation *e, const struct node *n, struct matrix in, const struct groups *g, const double *limit)
+static struct matrix top_rows(struct evaluation *e, const struct node *n, struct matrix in,
+    const struct row_groups *g, const double *limit)
 {
     struct matrix out = {0};
     for (size_t k = 0; k < e->grid.n; k++)
@@ -152,16 +124,15 @@ static struct matrix evaluate_top(
     return out;
 }
 
-struct matrix evaluate_aggregate(struct evaluation *e, const struct node *n)
+struct matrix aggregate_rows(struct evaluation *e, const struct node *n, struct matrix *args)
 {
     struct label_choice choice = {n->labels.names, n->labels.n, n->is_without, n->is_without};
-    struct matrix parameter = n->n_args > 1 ? evaluate(e, n->args[1]) : (struct matrix){0};
-    struct matrix in = evaluation_failed(e) ? parameter : evaluate(e, n->args[0]);
-    struct groups groups;
-    if (evaluation_failed(e) || !group_rows(e, n, in, &groups))
+    const double *parameter = n->n_args > 1 ? args[1].rows[0].values : NULL;
+    struct row_groups groups;
+    if (!rows_group(e, args[0], &choice, &groups))
         return (struct matrix){0};
     if (n->operation == TOKEN_TOPK || n->operation == TOKEN_BOTTOMK)
-        return evaluate_top(e, n, in, &groups, parameter.rows[0].values);
+        return top_rows(e, n, args[0], &groups, parameter);
     struct matrix m = evaluation_rows(e, groups.n);
     for (size_t g = 0; g < m.n && !evaluation_failed(e); g++) {
         struct row *r = &m.rows[g], **rows = groups.rows + groups.start[g];
@@ -170,7 +141,7 @@ struct matrix evaluate_aggregate(struct evaluation *e, const struct node *n)
         r->n_labels = rows[0]->n_labels;
         labels_choose(e, r, &choice);
         if (n->operation == TOKEN_QUANTILE)
-            fill_group_quantiles(e, parameter.rows[0].values, rows, count, r->values);
+            fill_group_quantiles(e, parameter, rows, count, r->values);
         else
             fill_folds(e, n, rows, count, r->values);
     }

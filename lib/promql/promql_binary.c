@@ -1,5 +1,7 @@
 #include "promql/promql_labels.h"
 #include "promql/promql_lexer.h"
+#include "promql/promql_json.h"
+#include "promql/promql_operations.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,7 +124,7 @@ static void keep_present(struct matrix m, const size_t *group, size_t k, const b
             m.rows[i].values[k] = absent();
 }
 
-static struct matrix evaluate_set(struct evaluation *e, struct matching *m)
+static struct matrix set_rows(struct evaluation *e, struct matching *m)
 {
     struct matrix out = m->many;
     int operation = m->node->operation;
@@ -150,37 +152,22 @@ static struct matrix evaluate_set(struct evaluation *e, struct matching *m)
     return out;
 }
 
-static void show_labels(struct buf *out, const struct row *r, const struct label_choice *choice)
-{
-    const char *separator = "{";
-    for (size_t i = 0; i < r->n_labels && out->len < 400; i++) {
-        bool is_chosen = choice->is_outside;
-        for (size_t k = 0; k < choice->n; k++)
-            if (bytes_equal(choice->names[k], r->labels[i].name))
-                is_chosen = !choice->is_outside;
-        if (!is_chosen)
-            continue;
-        buf_printf(out, "%s%.*s=", separator, (int)r->labels[i].name.len, r->labels[i].name.ptr);
-        buf_append_json(out, r->labels[i].value);
-        separator = ", ";
-    }
-    buf_append_str(out, *separator == '{' ? "{}" : "}");
-}
-
 static void fail_duplicate(
     struct evaluation *e, const struct matching *m, const struct row *a, const struct row *b)
 {
-    struct label_choice choice = choice_of(m->node), all = {.is_outside = true};
+    struct label_choice choice = choice_of(m->node);
+    struct row group = *a;
     struct buf text = {0};
+    labels_choose(e, &group, &choice);
     buf_append_str(&text, "found duplicate series for the match group ");
-    show_labels(&text, a, &choice);
+    promql_json_labels(&text, group.labels, group.n_labels);
     buf_printf(&text, " on the %s hand-side of the operation: [", m->swapped ? "left" : "right");
-    show_labels(&text, a, &all);
+    promql_json_labels(&text, a->labels, a->n_labels);
     buf_append_str(&text, ", ");
-    show_labels(&text, b, &all);
+    promql_json_labels(&text, b->labels, b->n_labels);
     evaluation_fail(e, PROMQL_FAILED,
-        "%.*s];many-to-many matching not allowed: matching labels must be unique on one side", (int)text.len,
-        text.ptr);
+        "%.*s];many-to-many matching not allowed: matching labels must be unique on one side",
+        text.len > 1000 ? 1000 : (int)text.len, text.ptr);
     buf_free(&text);
 }
 
@@ -256,7 +243,7 @@ static void match_step(
     }
 }
 
-static struct matrix evaluate_match(struct evaluation *e, struct matching *m)
+static struct matrix matched_rows(struct evaluation *e, struct matching *m)
 {
     struct pairs p = {0};
     if (m->many.n == 0 || m->one.n == 0 || !match_rows(e, m, false))
@@ -275,18 +262,14 @@ static struct matrix evaluate_match(struct evaluation *e, struct matching *m)
     return out;
 }
 
-struct matrix evaluate_binary(struct evaluation *e, const struct node *n)
+struct matrix binary_rows(struct evaluation *e, const struct node *n, struct matrix left, struct matrix right)
 {
-    struct matrix left = evaluate(e, n->args[0]);
-    struct matrix right = evaluation_failed(e) ? left : evaluate(e, n->args[1]);
-    if (evaluation_failed(e))
-        return (struct matrix){0};
+    bool swapped = n->side == MATCH_GROUP_RIGHT;
     if (n->args[1]->type == PROMQL_SCALAR)
         return with_scalar(e, n, left, right.rows[0].values, false);
     if (n->args[0]->type == PROMQL_SCALAR)
         return with_scalar(e, n, right, left.rows[0].values, true);
-    bool swapped = n->side == MATCH_GROUP_RIGHT;
     struct matching m = {
         .node = n, .many = swapped ? right : left, .one = swapped ? left : right, .swapped = swapped};
-    return token_is_set(n->operation) ? evaluate_set(e, &m) : evaluate_match(e, &m);
+    return token_is_set(n->operation) ? set_rows(e, &m) : matched_rows(e, &m);
 }

@@ -1,90 +1,27 @@
 #include "promql/promql_functions.h"
 #include "promql/promql_labels.h"
-#include "promql/promql_lexer.h"
+#include "promql/promql_operations.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define STEPS_DEFAULT 11000
+#define SUBQUERY_STEP 60000
 #define BYTES_DEFAULT ((size_t)256 << 20)
-#define POLL_INTERVAL ((size_t)1 << 20)
-#define WARNINGS_MAX 20
 /* Times up to here can be added and subtracted with the longest durations. */
 #define TIME_MAX INT64_C(9000000000000000)
 
-struct matrix evaluation_fail(struct evaluation *e, enum promql_result_code code, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    if (e->code == PROMQL_OK)
-        error_vset(e->error, (int)(e->code = code), fmt, ap);
-    va_end(ap);
-    return (struct matrix){0};
-}
+static struct matrix evaluate(struct evaluation *e, const struct node *n);
 
-bool evaluation_work(struct evaluation *e, size_t work)
-{
-    e->work += work;
-    if (e->work > POLL_INTERVAL && e->code == PROMQL_OK) {
-        e->work = 0;
-        if (e->request.stop && e->request.stop(e->request.context))
-            evaluation_fail(e, PROMQL_STOPPED, "the query was stopped before its end");
-    }
-    return e->code == PROMQL_OK;
-}
-
-bool evaluation_fits(struct evaluation *e, size_t n, size_t size)
-{
-    size_t limit = e->request.max_bytes;
-    if (e->memory->used > limit || (size > 0 && n > (limit - e->memory->used) / size))
-        evaluation_fail(e, PROMQL_TOO_MANY, "the query needs more than %zu bytes of memory", limit);
-    return e->code == PROMQL_OK;
-}
-
-struct matrix evaluation_rows(struct evaluation *e, size_t n)
-{
-    struct matrix m = {0};
-    if (!evaluation_fits(e, n, sizeof *m.rows + 16) ||
-        !evaluation_fits(e, n, sizeof *m.rows + 16 + e->grid.n * sizeof(double)))
-        return m;
-    m.rows = arena_alloc(e->memory, n * sizeof *m.rows);
-    for (; m.n < n && evaluation_work(e, e->grid.n); m.n++) {
-        double *values = arena_alloc(e->memory, e->grid.n * sizeof *values);
-        for (size_t k = 0; k < e->grid.n; k++)
-            values[k] = absent();
-        m.rows[m.n].values = values;
-    }
-    return m;
-}
-
-void evaluation_warn(struct evaluation *e, const char *fmt, ...)
-{
-    char text[200];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    for (size_t i = 0; i < e->n_warnings; i++)
-        if (strcmp(e->warnings[i], text) == 0)
-            return;
-    if (e->n_warnings == WARNINGS_MAX)
-        return;
-    if (!e->warnings)
-        e->warnings = arena_alloc(e->memory, WARNINGS_MAX * sizeof *e->warnings);
-    e->warnings[e->n_warnings++] = arena_copy(e->memory, bytes_str(text)).ptr;
-}
-
-static struct matrix evaluate_number(struct evaluation *e, double number)
+static struct matrix number(struct evaluation *e, double value)
 {
     struct matrix m = evaluation_rows(e, 1);
     for (size_t k = 0; k < e->grid.n && m.n > 0; k++)
-        m.rows[0].values[k] = number;
+        m.rows[0].values[k] = value;
     return m;
 }
 
-static struct matrix evaluate_negation(struct evaluation *e, const struct node *n)
+static struct matrix negate(struct evaluation *e, const struct node *n, struct matrix m)
 {
-    struct matrix m = evaluate(e, n->args[0]);
     for (size_t i = 0; i < m.n && n->operation == '-'; i++) {
         labels_drop_name(e, &m.rows[i]);
         for (size_t k = 0; k < e->grid.n; k++)
@@ -96,7 +33,7 @@ static struct matrix evaluate_negation(struct evaluation *e, const struct node *
 }
 
 /* A function that maps each value. Without a vector, it maps the time. */
-static struct matrix evaluate_map(struct evaluation *e, const struct node *n, struct matrix *args)
+static struct matrix map(struct evaluation *e, const struct node *n, struct matrix *args)
 {
     struct matrix m = n->n_args > 0 ? args[0] : evaluation_rows(e, 1);
     for (size_t i = 0; i < m.n; i++) {
@@ -107,7 +44,7 @@ static struct matrix evaluate_map(struct evaluation *e, const struct node *n, st
             for (size_t a = 1; a < n->n_args; a++)
                 scalars[a - 1] = args[a].rows[0].values[k];
             if (n->n_args == 0)
-                values[k] = (double)(e->grid.start + (int64_t)k * e->grid.step) / 1000;
+                values[k] = (double)grid_time(&e->grid, k) / 1000;
             if (!is_absent(values[k]))
                 values[k] = n->function->map(values[k], scalars);
         }
@@ -116,45 +53,87 @@ static struct matrix evaluate_map(struct evaluation *e, const struct node *n, st
     return m;
 }
 
-static struct matrix evaluate_call(struct evaluation *e, const struct node *n)
+/* Evaluates the expression of a subquery at its own steps: multiples of the step, from the first range to the last. */
+static void select_subquery(struct evaluation *e, const struct node *n, struct metric_selection *selection)
+{
+    const struct grid outer = e->grid;
+    int64_t step = n->step ? n->step : SUBQUERY_STEP;
+    int64_t from = selector_end(e, n, outer.start) - n->range;
+    int64_t to = selector_end(e, n, grid_time(&outer, outer.n - 1));
+    int64_t start = from / step * step;
+    start += start < from ? step : 0;
+    if (start > to)
+        return;
+    e->grid = (struct grid){start, step, (size_t)((to - start) / step) + 1};
+    select_rows(e, evaluate(e, n->args[0]), selection);
+    e->grid = outer;
+}
+
+/* The series of a range. `selection` needs metric_selection_free, also after an error. */
+static void select_range(struct evaluation *e, const struct node *n, struct metric_selection *selection)
+{
+    if (n->kind == NODE_SUBQUERY)
+        select_subquery(e, n, selection);
+    else
+        select_series(e, n, selection);
+}
+
+static struct matrix call_range(struct evaluation *e, const struct node *n, struct matrix *args)
+{
+    struct metric_selection selection = {0};
+    const struct node *range = n->args[0]->type == PROMQL_MATRIX ? n->args[0] : n->args[1];
+    select_range(e, range, &selection);
+    struct matrix m = range_rows(e, n, range, args, &selection);
+    metric_selection_free(&selection);
+    return m;
+}
+
+static struct matrix call(struct evaluation *e, const struct node *n, struct matrix *args)
 {
     const struct promql_function *f = n->function;
-    if (!evaluation_fits(e, n->n_args, sizeof(struct matrix)))
+    struct matrix m = {0};
+    if (f->map)
+        return map(e, n, args);
+    if (f->range)
+        m = call_range(e, n, args);
+    if (f->range && f->call && !evaluation_failed(e))
+        return f->call(e, n, &m);
+    return f->range ? m : f->call(e, n, args);
+}
+
+static bool is_timestamp(const struct node *n)
+{
+    return n->kind == NODE_CALL && bytes_equal_str(bytes_str(n->function->name), "timestamp");
+}
+
+/* Evaluates the arguments, and then the operation over them. */
+static struct matrix evaluate(struct evaluation *e, const struct node *n)
+{
+    struct matrix *args;
+    if (!evaluation_work(e, 1000) || !evaluation_fits(e, n->n_args, sizeof *args))
         return (struct matrix){0};
-    struct matrix *args = arena_alloc(e->memory, n->n_args * sizeof *args);
+    args = arena_alloc(e->memory, n->n_args * sizeof *args);
     for (size_t i = 0; i < n->n_args; i++) {
-        const struct node *arg = n->args[i];
-        if (arg->type == PROMQL_MATRIX || arg->type == PROMQL_STRING)
-            continue; /* the function reads the node */
-        bool times = bytes_equal_str(bytes_str(f->name), "timestamp") && arg->kind == NODE_SELECTOR;
-        args[i] = times ? evaluate_selector(e, arg, true) : evaluate(e, arg);
+        if (n->args[i]->type <= PROMQL_VECTOR) /* a range or a text is read by its function */
+            args[i] = is_timestamp(n) && n->args[i]->kind == NODE_SELECTOR
+                          ? selector_rows(e, n->args[i], true)
+                          : evaluate(e, n->args[i]);
         if (evaluation_failed(e))
             return (struct matrix){0};
     }
-    if (f->range)
-        return evaluate_range_call(e, n, args);
-    return f->map ? evaluate_map(e, n, args) : f->call(e, n, args);
-}
-
-struct matrix evaluate(struct evaluation *e, const struct node *n)
-{
-    if (!evaluation_work(e, 1000))
-        return (struct matrix){0};
     switch (n->kind) {
     case NODE_NUMBER:
-        return evaluate_number(e, n->number);
+        return number(e, n->number);
     case NODE_SELECTOR:
-        return evaluate_selector(e, n, false);
+        return selector_rows(e, n, false);
     case NODE_NEGATE:
-        return evaluate_negation(e, n);
+        return negate(e, n, args[0]);
     case NODE_BINARY:
-        return evaluate_binary(e, n);
-    case NODE_CALL:
-        return evaluate_call(e, n);
+        return binary_rows(e, n, args[0], args[1]);
     case NODE_AGGREGATE:
-        return evaluate_aggregate(e, n);
-    default: /* matrices and strings are read by their function */
-        return (struct matrix){0};
+        return aggregate_rows(e, n, args);
+    default:
+        return call(e, n, args);
     }
 }
 
@@ -177,7 +156,7 @@ static void result_of_matrix(struct evaluation *e, struct matrix m, struct promq
         size_t n = 0;
         for (size_t k = 0; k < e->grid.n; k++)
             if (!is_absent(r->values[k]))
-                points[n++] = (struct promql_point){e->grid.start + (int64_t)k * e->grid.step, r->values[k]};
+                points[n++] = (struct promql_point){grid_time(&e->grid, k), r->values[k]};
         if (n > 0)
             result->series[result->n_series++] = (struct promql_series){r->labels, r->n_labels, points, n};
     }
@@ -187,8 +166,8 @@ static void result_of_matrix(struct evaluation *e, struct matrix m, struct promq
 static void result_of_ranges(struct evaluation *e, const struct node *n, struct promql_result *result)
 {
     struct metric_selection selection = {0};
-    int64_t to = evaluate_reference(e, n, e->grid.start), from = to - n->range;
-    evaluate_ranges(e, n, &selection);
+    int64_t to = selector_end(e, n, e->grid.start), from = to - n->range;
+    select_range(e, n, &selection);
     if (evaluation_fits(e, selection.n_series, sizeof *result->series))
         result->series = arena_alloc(e->memory, selection.n_series * sizeof *result->series);
     for (size_t i = 0; i < selection.n_series && result->series; i++) {

@@ -27,6 +27,11 @@ struct grid { /* the times of the steps */
     size_t n;
 };
 
+static inline int64_t grid_time(const struct grid *g, size_t k)
+{
+    return g->start + (int64_t)k * g->step;
+}
+
 struct evaluation {
     const struct metric_source *source;
     struct promql_request request; /* with defaults */
@@ -55,18 +60,6 @@ static inline bool is_absent(double value)
     memcpy(&bits, &value, sizeof bits);
     return bits == ABSENT_BITS;
 }
-
-struct matrix evaluate(struct evaluation *e, const struct node *n);
-/* The series of a range: those of a selector, or the values of a subquery as buckets with one sample. `selection` needs
- * metric_selection_free, also after an error. */
-void evaluate_ranges(struct evaluation *e, const struct node *n, struct metric_selection *selection);
-/* The end of a selector's or subquery's range at a time, after offset and @. */
-int64_t evaluate_reference(const struct evaluation *e, const struct node *n, int64_t time);
-/* A selector's vector; the values are the samples' times if `times`. */
-struct matrix evaluate_selector(struct evaluation *e, const struct node *n, bool times);
-struct matrix evaluate_range_call(struct evaluation *e, const struct node *call, struct matrix *args);
-struct matrix evaluate_aggregate(struct evaluation *e, const struct node *n);
-struct matrix evaluate_binary(struct evaluation *e, const struct node *n);
 
 /* Sets the error and returns a matrix without rows. */
 struct matrix evaluation_fail(struct evaluation *e, enum promql_result_code code, const char *fmt, ...)

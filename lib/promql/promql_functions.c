@@ -139,7 +139,7 @@ static const struct promql_function functions[] = {
     {"resets", "m", .range = range_resets, .is_approximate = true},
     {"sum_over_time", "m", .range = range_sum},
     {"absent", "v", .call = call_absent},
-    {"absent_over_time", "m", .call = call_absent},
+    {"absent_over_time", "m", .range = range_present, .call = call_absent, .keeps_name = true},
     {"histogram_quantile", "sv", .call = call_histogram_quantile},
     {"label_join", "vtt?*t", .call = call_label_join},
     {"label_replace", "vtttt", .call = call_label_replace},

@@ -1,7 +1,7 @@
 /* promql_functions: the table of functions, by name.
  *
- * A function has one of four forms: it maps each value, it reads the samples of a range, it makes a vector from its
- * arguments, or it is a special case of the evaluation. */
+ * A function maps each value of a vector (`map`), reads the samples of a range (`range`), or makes a vector from its arguments
+ * (`call`). With `range` and `call`, it makes a vector from the answers of the range. */
 #ifndef MILLRACE_PROMQL_FUNCTIONS_H
 #define MILLRACE_PROMQL_FUNCTIONS_H
 

@@ -125,6 +125,29 @@ void label_table_free(struct label_table *t)
     buf_free(&t->key);
 }
 
+bool rows_group(
+    struct evaluation *e, struct matrix m, const struct label_choice *choice, struct row_groups *g)
+{
+    struct label_table table;
+    if (evaluation_failed(e) || !evaluation_fits(e, m.n, 250))
+        return false;
+    label_table_init(&table, e->memory, m.n);
+    size_t *of = arena_alloc(e->memory, m.n * sizeof *of);
+    for (size_t i = 0; i < m.n; i++)
+        of[i] = label_table_find(&table, &m.rows[i], choice, true);
+    label_table_free(&table);
+    g->n = table.n;
+    g->start = arena_alloc(e->memory, (table.n + 2) * sizeof *g->start);
+    g->rows = arena_alloc(e->memory, m.n * sizeof *g->rows);
+    for (size_t i = 0; i < m.n; i++)
+        g->start[of[i] + 2]++;
+    for (size_t i = 2; i < table.n + 2; i++)
+        g->start[i] += g->start[i - 1];
+    for (size_t i = 0; i < m.n; i++)
+        g->rows[g->start[of[i] + 1]++] = &m.rows[i];
+    return evaluation_work(e, m.n * 100);
+}
+
 static bool has_value(const struct evaluation *e, const struct row *r)
 {
     for (size_t k = 0; k < e->grid.n; k++)

@@ -39,6 +39,15 @@ size_t label_table_find(
     struct label_table *t, const struct row *r, const struct label_choice *choice, bool add);
 void label_table_free(struct label_table *t);
 
+/* The rows of a matrix by their chosen labels: those of group g are rows[start[g]] to rows[start[g + 1] - 1]. */
+struct row_groups {
+    struct row **rows;
+    size_t *start, n;
+};
+/* Returns false if the evaluation has failed. */
+bool rows_group(
+    struct evaluation *e, struct matrix m, const struct label_choice *choice, struct row_groups *g);
+
 /* Joins rows whose labels have become equal, and removes rows without values. Fails if both rows have a value at one step, or if
  * `strict` at any steps. */
 void matrix_settle(struct evaluation *e, struct matrix *m, bool strict);

@@ -1,17 +1,10 @@
-#include "promql/promql_functions.h"
 #include "promql/promql_labels.h"
+#include "promql/promql_operations.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define SUBQUERY_STEP 60000
-
-static int64_t time_of(const struct evaluation *e, size_t k)
-{
-    return e->grid.start + (int64_t)k * e->grid.step;
-}
-
-int64_t evaluate_reference(const struct evaluation *e, const struct node *n, int64_t time)
+int64_t selector_end(const struct evaluation *e, const struct node *n, int64_t time)
 {
     if (n->at == AT_TIME)
         time = n->time;
@@ -47,17 +40,15 @@ static int compare_series(const void *a, const void *b)
         &(struct row){.labels = y->labels, .n_labels = y->n_labels});
 }
 
-/* Reads the series of a selector, in the order of labels. `before` is the length of the range or the lookback. */
-static void read_series(
-    struct evaluation *e, const struct node *n, int64_t before, struct metric_selection *selection)
+void select_series(struct evaluation *e, const struct node *n, struct metric_selection *selection)
 {
     struct error error = {0};
-    int64_t width = width_for(e, n);
+    int64_t width = width_for(e, n), before = n->range ? n->range : e->request.lookback + width;
     struct metric_request r = {.matchers = n->matchers,
         .n_matchers = n->n_matchers,
         .max_width = width,
-        .from = evaluate_reference(e, n, time_of(e, 0)) - before - (n->range ? 1 : width + 1),
-        .to = evaluate_reference(e, n, time_of(e, e->grid.n - 1)),
+        .from = selector_end(e, n, grid_time(&e->grid, 0)) - before - 1,
+        .to = selector_end(e, n, grid_time(&e->grid, e->grid.n - 1)),
         .max_series = e->request.max_series - e->n_series,
         .max_buckets = e->request.max_buckets - e->n_buckets};
     enum metric_result result = METRIC_TOO_MANY;
@@ -113,7 +104,7 @@ static void fill_row(const struct evaluation *e, const struct node *n, const str
 {
     size_t passed = 0;
     for (size_t k = 0; k < e->grid.n; k++) {
-        int64_t time = evaluate_reference(e, n, time_of(e, k));
+        int64_t time = selector_end(e, n, grid_time(&e->grid, k));
         while (
             passed < s->n_buckets && (has_samples(&s->buckets[passed]) ? s->buckets[passed].last_at
                                                                        : s->buckets[passed].stale_at) <= time)
@@ -124,10 +115,10 @@ static void fill_row(const struct evaluation *e, const struct node *n, const str
     }
 }
 
-struct matrix evaluate_selector(struct evaluation *e, const struct node *n, bool times)
+struct matrix selector_rows(struct evaluation *e, const struct node *n, bool times)
 {
     struct metric_selection selection = {0};
-    read_series(e, n, e->request.lookback, &selection);
+    select_series(e, n, &selection);
     struct matrix m = {0};
     if (!evaluation_failed(e))
         m = evaluation_rows(e, selection.n_series);
@@ -146,7 +137,7 @@ static size_t buckets_of_row(const struct evaluation *e, const struct row *r, st
     size_t n = 0;
     for (size_t k = 0; k < e->grid.n; k++) {
         double v = r->values[k];
-        int64_t t = time_of(e, k);
+        int64_t t = grid_time(&e->grid, k);
         if (is_absent(v))
             continue;
         struct sample_bucket b = {.start = t, .first = t, .last_at = t, .last = v};
@@ -159,38 +150,18 @@ static size_t buckets_of_row(const struct evaluation *e, const struct row *r, st
     return n;
 }
 
-static void read_subquery(struct evaluation *e, const struct node *n, struct metric_selection *selection)
+void select_rows(struct evaluation *e, struct matrix m, struct metric_selection *selection)
 {
-    const struct grid outer = e->grid;
-    int64_t step = n->step ? n->step : SUBQUERY_STEP;
-    int64_t from = evaluate_reference(e, n, time_of(e, 0)) - n->range;
-    int64_t to = evaluate_reference(e, n, time_of(e, outer.n - 1));
-    int64_t start = from / step * step;
-    start += start < from ? step : 0;
-    if (start > to)
+    if (evaluation_failed(e) ||
+        !evaluation_fits(e, m.n, sizeof *selection->series + 16 + e->grid.n * sizeof(struct sample_bucket)))
         return;
-    e->grid = (struct grid){start, step, (size_t)((to - start) / step) + 1};
-    struct matrix m = evaluate(e, n->args[0]);
-    if (!evaluation_failed(e) &&
-        evaluation_fits(e, m.n, sizeof *selection->series + 16 + e->grid.n * sizeof(struct sample_bucket))) {
-        selection->series = arena_alloc(e->memory, m.n * sizeof *selection->series);
-        selection->n_series = m.n;
-    }
-    for (size_t i = 0; i < selection->n_series; i++) {
+    selection->series = arena_alloc(e->memory, m.n * sizeof *selection->series);
+    for (; selection->n_series < m.n; selection->n_series++) {
+        const struct row *r = &m.rows[selection->n_series];
         struct sample_bucket *buckets = arena_alloc(e->memory, e->grid.n * sizeof *buckets);
-        size_t n_buckets = buckets_of_row(e, &m.rows[i], buckets);
-        selection->series[i] =
-            (struct metric_series){m.rows[i].labels, m.rows[i].n_labels, buckets, n_buckets};
+        size_t n = buckets_of_row(e, r, buckets);
+        selection->series[selection->n_series] = (struct metric_series){r->labels, r->n_labels, buckets, n};
     }
-    e->grid = outer;
-}
-
-void evaluate_ranges(struct evaluation *e, const struct node *n, struct metric_selection *selection)
-{
-    if (n->kind == NODE_SUBQUERY)
-        read_subquery(e, n, selection);
-    else
-        read_series(e, n, n->range, selection);
 }
 
 /* The buckets that have samples. Copies them to *copy only if others are among them. */
@@ -219,12 +190,12 @@ static void slide(struct evaluation *e, const struct node *call, const struct no
     bool has_several = false;
     for (size_t k = 0; k < e->grid.n && evaluation_work(e, 20 * (end - first) + 100); k++) {
         double scalar = 0, *value = &values[k];
-        int64_t to = evaluate_reference(e, range, time_of(e, k)), from = to - range->range;
+        int64_t to = selector_end(e, range, grid_time(&e->grid, k)), from = to - range->range;
         while (end < n && buckets[end].last_at <= to)
             has_several |= buckets[end].count + buckets[end].n_nan > 1, end++;
         while (first < end && buckets[first].last_at < from)
             first++;
-        struct window w = {buckets + first, end - first, from, to, time_of(e, k)};
+        struct window w = {buckets + first, end - first, from, to, grid_time(&e->grid, k)};
         for (size_t a = 0; a < call->n_args; a++)
             if (call->args[a] != range)
                 scalar = args[a].rows[0].values[k];
@@ -238,24 +209,18 @@ static void slide(struct evaluation *e, const struct node *call, const struct no
     free(copy);
 }
 
-struct matrix evaluate_range_call(struct evaluation *e, const struct node *call, struct matrix *args)
+struct matrix range_rows(struct evaluation *e, const struct node *call, const struct node *range,
+    struct matrix *args, const struct metric_selection *selection)
 {
-    struct metric_selection selection = {0};
     struct matrix m = {0};
-    const struct node *range = call->args[0];
-    for (size_t i = 1; i < call->n_args; i++)
-        if (call->args[i]->type == PROMQL_MATRIX)
-            range = call->args[i];
-    evaluate_ranges(e, range, &selection);
     if (!evaluation_failed(e))
-        m = evaluation_rows(e, selection.n_series);
+        m = evaluation_rows(e, selection->n_series);
     for (size_t i = 0; i < m.n && !evaluation_failed(e); i++) {
-        labels_copy(e, &m.rows[i], &selection.series[i]);
+        labels_copy(e, &m.rows[i], &selection->series[i]);
         if (!call->function->keeps_name)
             labels_drop_name(e, &m.rows[i]);
-        slide(e, call, range, args, &selection.series[i], m.rows[i].values);
+        slide(e, call, range, args, &selection->series[i], m.rows[i].values);
     }
-    metric_selection_free(&selection);
     matrix_settle(e, &m, true);
     return m;
 }

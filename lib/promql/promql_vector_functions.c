@@ -21,20 +21,14 @@ static void labels_of_absent(struct evaluation *e, const struct node *n, struct 
 
 struct matrix call_absent(struct evaluation *e, const struct node *call, struct matrix *args)
 {
-    struct promql_function present = *promql_function_find(BYTES_LITERAL("present_over_time"));
-    struct node range_call = *call;
-    bool is_range = call->args[0]->type == PROMQL_MATRIX;
-    present.keeps_name = true;
-    range_call.function = &present;
-    struct matrix of = is_range ? evaluate_range_call(e, &range_call, args) : args[0];
-    struct matrix m = evaluation_failed(e) ? of : evaluation_rows(e, 1);
-    if (evaluation_failed(e))
-        return (struct matrix){0};
+    struct matrix m = evaluation_rows(e, 1);
+    if (m.n == 0)
+        return m;
     labels_of_absent(e, call->args[0], &m.rows[0]);
-    for (size_t k = 0; k < e->grid.n; k++) {
+    for (size_t k = 0; k < e->grid.n && evaluation_work(e, args[0].n); k++) {
         bool is_present = false;
-        for (size_t i = 0; i < of.n && !is_present; i++)
-            is_present = !is_absent(of.rows[i].values[k]);
+        for (size_t i = 0; i < args[0].n && !is_present; i++)
+            is_present = !is_absent(args[0].rows[i].values[k]);
         m.rows[0].values[k] = is_present ? absent() : 1;
     }
     matrix_settle(e, &m, false);
@@ -73,7 +67,7 @@ struct matrix call_timestamp(struct evaluation *e, const struct node *call, stru
         labels_drop_name(e, &m.rows[i]);
         for (size_t k = 0; k < e->grid.n && call->args[0]->kind != NODE_SELECTOR; k++)
             if (!is_absent(m.rows[i].values[k]))
-                m.rows[i].values[k] = (double)(e->grid.start + (int64_t)k * e->grid.step) / 1000;
+                m.rows[i].values[k] = (double)(grid_time(&e->grid, k)) / 1000;
     }
     matrix_settle(e, &m, false);
     return m;
@@ -284,59 +278,49 @@ static bool read_bound(const struct row *r, double *bound)
     return *end == '\0' && !isnan(*bound);
 }
 
-/* The answers of one histogram: `n` rows of buckets, sorted by bound. */
-static void fill_quantiles(
-    struct evaluation *e, const struct le_bucket *rows, size_t n, const double *q, double *values)
+/* The answers of one histogram: `n` rows, of which each is a bucket. */
+static void fill_quantiles(struct evaluation *e, struct row **rows, size_t n, const double *q, double *values)
 {
-    struct le_bucket *b = mem_alloc(n * sizeof *b);
-    for (size_t k = 0; k < e->grid.n && evaluation_work(e, 4 * n); k++) {
-        size_t present = 0;
-        for (size_t i = 0; i < n; i++)
-            if (!is_absent(rows[i].row->values[k]))
-                b[present++] = (struct le_bucket){rows[i].bound, rows[i].row->values[k], NULL};
-        if (present > 0)
-            values[k] = quantile_of_buckets(q[k], b, present);
+    struct le_bucket *all = mem_alloc(2 * n * sizeof *all), *present = all + n;
+    for (size_t i = 0; i < n; i++) {
+        all[i].row = rows[i];
+        read_bound(rows[i], &all[i].bound);
     }
-    free(b);
+    qsort(all, n, sizeof *all, compare_bounds);
+    for (size_t k = 0; k < e->grid.n && evaluation_work(e, 4 * n); k++) {
+        size_t n_present = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!is_absent(all[i].row->values[k]))
+                present[n_present++] = (struct le_bucket){all[i].bound, all[i].row->values[k], NULL};
+        if (n_present > 0)
+            values[k] = quantile_of_buckets(q[k], present, n_present);
+    }
+    free(all);
 }
 
 struct matrix call_histogram_quantile(struct evaluation *e, const struct node *call, struct matrix *args)
 {
     const struct bytes le = BYTES_LITERAL("le");
-    const struct label_choice same = {&le, 1, .is_outside = true},
-                              kept = {&le, 1, .is_outside = true, .drops_name = true};
+    const struct label_choice same = {&le, 1, .is_outside = true};
+    const struct label_choice kept = {&le, 1, .is_outside = true, .drops_name = true};
     struct matrix in = args[1];
-    struct label_table table;
+    struct row_groups groups;
+    double bound;
     (void)call;
-    if (!evaluation_fits(e, in.n, 4 * sizeof(struct le_bucket) + 200))
+    in.n = 0;
+    for (size_t i = 0; i < args[1].n; i++)
+        if (read_bound(&in.rows[i], &bound))
+            in.rows[in.n++] = in.rows[i];
+    if (!rows_group(e, in, &same, &groups))
         return (struct matrix){0};
-    struct le_bucket *buckets = arena_alloc(e->memory, in.n * sizeof *buckets);
-    size_t *group = arena_alloc(e->memory, in.n * sizeof *group), *start;
-    label_table_init(&table, e->memory, in.n);
-    for (size_t i = 0; i < in.n; i++)
-        group[i] = read_bound(&in.rows[i], &buckets[i].bound)
-                       ? label_table_find(&table, &in.rows[i], &same, true)
-                       : SIZE_MAX;
-    label_table_free(&table);
-    struct matrix m = evaluation_rows(e, table.n);
-    struct le_bucket *of = arena_alloc(e->memory, in.n * sizeof *of);
-    start = arena_alloc(e->memory, (table.n + 2) * sizeof *start);
-    for (size_t i = 0; i < in.n; i++) /* counting sort by group: start[g + 2] is the number in group g */
-        if (group[i] != SIZE_MAX)
-            start[group[i] + 2]++;
-    for (size_t g = 2; g < table.n + 2; g++)
-        start[g] += start[g - 1];
-    for (size_t i = 0; i < in.n; i++)
-        if (group[i] != SIZE_MAX)
-            of[start[group[i] + 1]++] = (struct le_bucket){buckets[i].bound, 0, &in.rows[i]};
+    struct matrix m = evaluation_rows(e, groups.n);
     for (size_t g = 0; g < m.n && !evaluation_failed(e); g++) {
-        struct le_bucket *first = of + start[g];
-        size_t n = start[g + 1] - start[g];
-        qsort(first, n, sizeof *first, compare_bounds);
-        m.rows[g].labels = first->row->labels;
-        m.rows[g].n_labels = first->row->n_labels;
+        struct row **rows = groups.rows + groups.start[g];
+        m.rows[g].labels = rows[0]->labels;
+        m.rows[g].n_labels = rows[0]->n_labels;
         labels_choose(e, &m.rows[g], &kept);
-        fill_quantiles(e, first, n, args[0].rows[0].values, m.rows[g].values);
+        fill_quantiles(
+            e, rows, groups.start[g + 1] - groups.start[g], args[0].rows[0].values, m.rows[g].values);
     }
     matrix_settle(e, &m, false);
     return m;
