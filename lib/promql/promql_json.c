@@ -1,22 +1,20 @@
 #include "promql/promql_json.h"
+#include "promql/promql_number.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-/* Appends a number that printf wrote as 1.50e-07: as 1.5e-07 or as 0.00000015. */
-static void append_number(struct buf *out, const char *printed, bool is_scientific)
+/* Appends a number that is written as 1.5e-07: as 1.5e-07 or as 0.00000015. */
+static void append_number(struct buf *out, const char *written, bool is_scientific)
 {
-    const char *mark = strchr(printed, 'e');
+    const char *mark = strchr(written, 'e');
     int exponent = is_scientific ? 0 : atoi(mark + 1), n = 0;
     char digits[32];
-    if (*printed == '-')
-        buf_append_char(out, *printed++);
-    for (const char *c = printed; c < mark; c++)
+    if (*written == '-')
+        buf_append_char(out, *written++);
+    for (const char *c = written; c < mark; c++)
         if (*c != '.')
             digits[n++] = *c;
-    while (n > 1 && digits[n - 1] == '0')
-        n--;
     if (exponent < 0)
         buf_append_str(out, "0.");
     for (int i = -1; i > exponent; i--)
@@ -32,21 +30,15 @@ static void append_number(struct buf *out, const char *printed, bool is_scientif
 
 void promql_json_value(struct buf *out, double value)
 {
-    char digits[40];
+    char digits[PROMQL_NUMBER_SIZE];
     double size = fabs(value);
     buf_append_char(out, '"');
     if (isnan(value) || isinf(value)) {
         buf_append_str(out, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
-    } else if (size < 1e15 && value == floor(value) && (value != 0 || !signbit(value))) {
-        snprintf(digits, sizeof digits, "%.0f", value);
-        buf_append_str(out, digits);
+    } else if (value == floor(value) && size < 1e15 && !signbit(value)) {
+        buf_append_u64(out, (uint64_t)value);
     } else {
-        /* Below the normal numbers, fewer digits suffice. */
-        for (int precision = size < 2.3e-308 ? 0 : 14; precision <= 16; precision++) {
-            snprintf(digits, sizeof digits, "%.*e", precision, value);
-            if (strtod(digits, NULL) == value)
-                break;
-        }
+        promql_number_write(value, digits);
         append_number(out, digits, size != 0 && (size < 1e-6 || size >= 1e21));
     }
     buf_append_char(out, '"');
