@@ -7,16 +7,16 @@
  *     promql_free(&query);
  *
  * 1. With at most one sample in each bucket, an answer is that of Prometheus 2.42. In particular, a range contains both of its ends.
- * 2. A bucket with several samples is an indivisible unit. It belongs to a range if its last sample lies in the range.
- *    - Instant selectors see only the last sample of a bucket. Inside such a bucket the value is that of the bucket before.
- *    - sum, avg, min, max, count, last and present_over_time are exact for ranges that consist of whole buckets.
- *    - rate and increase are exact but for the first bucket, whose increase is taken as linear over its samples.
+ * 2. A bucket with several samples belongs to a range if its last sample lies in the range.
+ *    - An instant selector sees the last sample of each bucket. Inside a bucket, the value is that of the bucket before.
+ *    - rate and increase divide a bucket at an edge of the range, as if its counter rose linearly. So their error is less than the rise
+ *      of the two buckets at the edges. Resets inside buckets count.
+ *    - sum, avg, min, max, count, last, present and absent_over_time are exact for ranges that consist of whole buckets.
  *    - delta, idelta, irate, deriv and predict_linear see the last sample of each bucket; changes and resets count at most
  *      one in a bucket; quantile_over_time sees averages. The answer has a warning.
  * 3. The width of buckets is at most a tenth of the range or step. It may be the step if the edges of all ranges are multiples
  *    of the step.
- * 4. Not supported, and refused by name: native histograms, stddev_over_time, stdvar_over_time, holt_winters, and the
- *    trigonometric functions.
+ * 4. Refused by name: native histograms, count_values, stddev_over_time, stdvar_over_time and holt_winters.
  * 5. All memory of an evaluation lies within `max_bytes` and is freed with its result. Time is bounded by `stop`.
  *
  * A parsed query is never changed. Threads may evaluate one query at the same time, if the source allows it. */

@@ -9,10 +9,13 @@
 
 #define FUNCTION_ARGS_MAX 4
 
-/* The samples of a series that lie in a range: buckets with at least one sample. */
+/* The samples of a series that lie in a range: buckets with at least one sample, whose last sample lies in it. `n` is 0 only for a
+ * function that divides buckets, and then `next` is set. */
 struct window {
     const struct sample_bucket *buckets;
-    size_t n;             /* at least 1 */
+    size_t n;
+    const struct sample_bucket
+        *next;            /* the bucket that begins before the end of the range and ends after it, or NULL */
     int64_t from, to, at; /* the range, and the time of the evaluation (milliseconds) */
 };
 
@@ -31,6 +34,7 @@ struct promql_function {
     call_function *call;
     bool is_scalar;      /* the answer */
     bool keeps_name;     /* the answer keeps __name__ */
+    bool divides;        /* reads also a bucket that lies partly in the range */
     bool is_approximate; /* for buckets with several samples */
 };
 

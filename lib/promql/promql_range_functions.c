@@ -33,49 +33,75 @@ static double exact_value(const struct exact_sum *s)
     return isinf(s->sum) ? s->sum : s->sum + s->lost;
 }
 
-/* The change between the first and the last sample, extended to the edges of the range: by the whole distance to an edge if it
- * is less than 1.1 mean intervals between samples, otherwise by half an interval. A counter is not extended to below zero. */
-static bool extrapolate(const struct window *w, bool is_counter, double *value)
+/* A change between two times, and the number of intervals between samples in it. */
+struct change {
+    double begin, end, first_value, change, intervals;
+};
+
+/* The change of a counter. Inside a bucket that an edge of the range divides, the counter rises linearly. */
+static struct change counter_change(const struct window *w)
+{
+    const struct sample_bucket *first = w->n > 0 ? &w->buckets[0] : w->next;
+    struct change c = {
+        .begin = (double)first->last_at, .end = (double)first->last_at, .first_value = first->last};
+    if (first->count > 1) {
+        double from = (double)(first->first > w->from ? first->first : w->from), length = c.begin - from;
+        double part = length / (double)(first->last_at - first->first + (first->last_at == first->first));
+        c.intervals = part * (first->count - 1);
+        c.change = part * first->rise * (first->count - 1) / first->count;
+        c.first_value -= c.change;
+        c.begin = from;
+    }
+    for (size_t i = 1; i < w->n; i++) {
+        c.intervals += (double)samples_of(&w->buckets[i]);
+        c.change += lost_by_resets(&w->buckets[i - 1], &w->buckets[i]);
+    }
+    if (w->n > 0) {
+        c.change += w->buckets[w->n - 1].last - first->last;
+        c.end = (double)w->buckets[w->n - 1].last_at;
+    }
+    if (w->next) { /* the part of its rise that lies in the range */
+        double from = w->n > 0 ? c.end : c.begin,
+               part = ((double)w->to - from) / ((double)w->next->last_at - from);
+        c.change = w->n > 0 ? c.change + part * w->next->rise : part * c.change;
+        c.intervals = w->n > 0 ? c.intervals + part * (double)samples_of(w->next) : part * c.intervals;
+        c.end = (double)w->to;
+    }
+    return c;
+}
+
+static struct change gauge_change(const struct window *w)
 {
     const struct sample_bucket *first = &w->buckets[0], *last = &w->buckets[w->n - 1];
-    double begin = (double)first->last_at, start_value = first->last, intervals = 0, change;
-    if (is_counter &&
-        first->count > 1) { /* the part of the bucket's rise that lies in the range, as if it were linear */
-        double from = (double)(first->first > w->from ? first->first : w->from);
-        double part =
-            (begin - from) / (double)(first->last_at - first->first + (first->last_at == first->first));
-        intervals = part * (first->count - 1);
-        start_value -= part * first->rise * (first->count - 1) / first->count;
-        begin = from;
-    }
-    change = last->last - start_value;
-    for (size_t i = 1; i < w->n; i++) {
-        intervals += (double)samples_of(&w->buckets[i]);
-        if (is_counter)
-            change += lost_by_resets(&w->buckets[i - 1], &w->buckets[i]);
-    }
-    double sampled = ((double)last->last_at - begin) / 1000, mean = sampled / intervals;
-    if (!(intervals > 0) || !(sampled > 0))
+    return (struct change){(double)first->last_at, (double)last->last_at, first->last,
+        last->last - first->last, (double)w->n - 1};
+}
+
+/* Extends a change to the edges of the range: by the whole distance to an edge if it is less than 1.1 mean intervals between
+ * samples, otherwise by half an interval. A counter is not extended to below zero. */
+static bool extrapolate(const struct window *w, struct change c, bool is_counter, double *value)
+{
+    double sampled = (c.end - c.begin) / 1000, mean = sampled / c.intervals;
+    if (!(c.intervals > 0) || !(sampled > 0))
         return false;
-    double before = (begin - (double)w->from) / 1000, after = (double)(w->to - last->last_at) / 1000;
-    if (is_counter && change > 0 && start_value >= 0 && sampled * (start_value / change) < before)
-        before = sampled * (start_value / change);
+    double before = (c.begin - (double)w->from) / 1000, after = ((double)w->to - c.end) / 1000;
+    if (is_counter && c.change > 0 && c.first_value >= 0 && sampled * (c.first_value / c.change) < before)
+        before = sampled * (c.first_value / c.change);
     double whole =
         sampled + (before < mean * 1.1 ? before : mean / 2) + (after < mean * 1.1 ? after : mean / 2);
-    *value = change * (whole / sampled);
+    *value = c.change * (whole / sampled);
     return true;
 }
 
 bool range_increase(const struct window *w, const double *args, double *value)
 {
     (void)args;
-    return extrapolate(w, true, value);
+    return extrapolate(w, counter_change(w), true, value);
 }
 
 bool range_rate(const struct window *w, const double *args, double *value)
 {
-    (void)args;
-    if (!extrapolate(w, true, value))
+    if (!range_increase(w, args, value))
         return false;
     *value /= (double)(w->to - w->from) / 1000;
     return true;
@@ -84,7 +110,7 @@ bool range_rate(const struct window *w, const double *args, double *value)
 bool range_delta(const struct window *w, const double *args, double *value)
 {
     (void)args;
-    return extrapolate(w, false, value);
+    return extrapolate(w, gauge_change(w), false, value);
 }
 
 bool range_idelta(const struct window *w, const double *args, double *value)

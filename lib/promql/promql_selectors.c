@@ -195,11 +195,17 @@ static void slide(struct evaluation *e, const struct node *call, const struct no
             has_several |= buckets[end].count + buckets[end].n_nan > 1, end++;
         while (first < end && buckets[first].last_at < from)
             first++;
-        struct window w = {buckets + first, end - first, from, to, grid_time(&e->grid, k)};
+        struct window w = {.buckets = buckets + first,
+            .n = end - first,
+            .from = from,
+            .to = to,
+            .at = grid_time(&e->grid, k)};
+        if (call->function->divides && end < n && buckets[end].first <= to)
+            w.next = &buckets[end];
         for (size_t a = 0; a < call->n_args; a++)
             if (call->args[a] != range)
                 scalar = args[a].rows[0].values[k];
-        if (w.n == 0 || !call->function->range(&w, &scalar, value))
+        if ((w.n == 0 && !w.next) || !call->function->range(&w, &scalar, value))
             *value = absent();
         else if (isnan(*value))
             *value = NAN; /* never the bits of ABSENT */

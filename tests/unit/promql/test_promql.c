@@ -306,6 +306,49 @@ static void several_samples_in_a_bucket(void **state)
     world_free(&coarse);
 }
 
+static double only_value(struct promql_world *w, const char *text, int64_t time)
+{
+    struct metric_source source = world_source(w);
+    struct promql_request r = {.start = time, .end = time};
+    struct promql_result result;
+    struct error error;
+    struct promql *query = promql_parse(bytes_str(text), &error);
+    assert_int_equal(promql_evaluate(query, &source, &r, &result, &error), PROMQL_OK);
+    double value = result.n_series == 1 ? result.series[0].points[0].value : NAN;
+    promql_result_free(&result);
+    promql_free(&query);
+    return value;
+}
+
+/* At any edges, the increase over buckets of a minute differs from that over samples by at most the rise of the two buckets at the edges;
+ * of a steady counter it does not differ. */
+static void edges_inside_buckets(void **state)
+{
+    struct promql_world fine = {.width = 1}, coarse = {.width = 60000};
+    unsigned seed = 7;
+    double x = 0;
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        x = i % 90 == 89 ? 0 : x + rand_r(&seed) % 10; /* at most 9 in 15 s, and resets */
+        for (int k = 0; k < 2; k++) {
+            world_add(k ? &fine : &coarse, "x", i * 15000 + 3000, x);
+            world_add(k ? &fine : &coarse, "steady", i * 15000 + 3000, 1000 + i * 15);
+        }
+    }
+    for (int64_t time = 1000000; time < 6000000; time += 7000) {
+        double a = only_value(&fine, "increase(x[10m])", time),
+               b = only_value(&coarse, "increase(x[10m])", time);
+        double rate = only_value(&coarse, "rate(steady[10m])", time);
+        if (!(fabs(a - b) <= 2 * 4 * 9) || !(fabs(rate - 1) < 1e-9))
+            fail_msg("at %lld: %g and %g, %g", (long long)time, a, b, rate);
+    }
+    /* A range that lies inside a bucket, and one that only ends in a bucket. */
+    assert_true(fabs(only_value(&coarse, "increase(steady[20s])", 1230000) - 20) < 1e-9);
+    assert_true(fabs(only_value(&coarse, "rate(steady[30s])", 1215000) - 1) < 1e-9);
+    world_free(&fine);
+    world_free(&coarse);
+}
+
 /* Buckets of an hour are wider than the lookback: the series goes on inside a bucket, and ends by age after its last. */
 static void buckets_wider_than_the_lookback(void **state)
 {
@@ -446,6 +489,7 @@ int main(void)
         cmocka_unit_test(an_evaluation_is_bounded),
         cmocka_unit_test(a_label_is_bounded),
         cmocka_unit_test(several_samples_in_a_bucket),
+        cmocka_unit_test(edges_inside_buckets),
         cmocka_unit_test(buckets_wider_than_the_lookback),
         cmocka_unit_test(the_width_of_buckets),
         cmocka_unit_test(numbers_in_json),
