@@ -497,6 +497,15 @@ static void seed_counters(void)
                        "[unique w.u]\nmember = l\n\0{\"t\":1331923247,\"l\":\"a\",\"v\":\"http://b/\"}"));
 }
 
+static void seed_promql(void)
+{
+    save(BYTES_LITERAL("sum by (x) (rate(a[1m])) / on(x) group_left(y) topk(2, b{x=~\"1|2\",y!=''} offset "
+                       "-15s) > bool 0x1f"));
+    save(BYTES_LITERAL("histogram_quantile(0.9, h) or label_replace(a @ end(), \"z\", \"$1\", \"x\", `(.*)`) "
+                       "unless absent(b)"));
+    save(BYTES_LITERAL("-max_over_time((a + 1e3)[1m30s:15s]) ^ 2 and quantile without (y,) (0.5, a) # Inf"));
+}
+
 static const struct {
     const char *name;
     void (*write)(void);
@@ -514,6 +523,7 @@ static const struct {
     {"json_doc", seed_json_doc},
     {"line_source", seed_line_source},
     {"manifest", seed_manifest},
+    {"promql", seed_promql},
     {"publish", seed_publish},
     {"query", seed_query},
     {"queue_log", seed_queue_log},
