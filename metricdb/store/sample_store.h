@@ -42,7 +42,8 @@ struct sample_store_config {
     /* The time for which buckets of the resolution, 1 min, and all wider buckets are kept (milliseconds); 0: always.
      * Ascending. Blocks are deleted as a whole, so samples stay up to a block's span longer. */
     int64_t keep, keep_minutes, keep_wide;
-    unsigned fan_in; /* number of blocks that become one; 0: 12 */
+    bool accepts_loss; /* open although blocks are missing, because an operator accepts the loss */
+    unsigned fan_in;   /* number of blocks that become one; 0: 12 */
     /* Called by the thread of the store after each merge or failure; may be NULL. */
     void (*notify)(void *arg);
     void *notify_arg;

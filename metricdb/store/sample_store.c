@@ -1,0 +1,446 @@
+#include "metricdb/store/sample_store.h"
+
+#include "base/byte_order.h"
+#include "base/io.h"
+#include "metricdb/store/store_parts.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/param.h>
+
+#define LOCK_FILE "lock"
+#define MINUTE INT64_C(60000)
+#define FAN_IN 12
+
+/* Opening. */
+
+static int check_config(struct sample_store *s, struct error *error)
+{
+    static const int64_t wider[] = {MINUTE, 10 * MINUTE, 60 * MINUTE, 1440 * MINUTE};
+    const struct sample_store_config *c = &s->config;
+    const int64_t keeps[] = {c->keep, c->keep_minutes, c->keep_wide};
+    if (c->resolution <= 0 || c->resolution > 1440 * MINUTE || 1440 * MINUTE % c->resolution != 0)
+        return error_set(error, -1, "the resolution (%lld ms) must divide a day", (long long)c->resolution);
+    for (int i = 0; i < 2; i++)
+        if (keeps[i + 1] != 0 && (keeps[i] == 0 || keeps[i] > keeps[i + 1]))
+            return error_set(error, -1, "wider buckets must be kept at least as long as finer buckets");
+    s->widths[s->n_widths++] = c->resolution;
+    s->keep[0] = c->keep;
+    for (size_t i = 0; i < sizeof wider / sizeof *wider; i++) {
+        if (wider[i] <= c->resolution || wider[i] % s->widths[s->n_widths - 1] != 0)
+            continue;
+        s->keep[s->n_widths] = wider[i] == MINUTE ? c->keep_minutes : c->keep_wide;
+        s->widths[s->n_widths++] = wider[i];
+    }
+    return 0;
+}
+
+static int lock_directory(struct sample_store *s, struct error *error)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" LOCK_FILE, s->dir);
+    s->lock_fd = io->open(path, O_RDWR | O_CREAT | O_CLOEXEC, IO_PRIVATE_MODE);
+    if (s->lock_fd < 0)
+        return error_errno(error, -1, path);
+    if (io->flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    return errno == EWOULDBLOCK ? error_set(error, -1, "%s: another process uses this directory", s->dir)
+                                : error_errno(error, -1, path);
+}
+
+static struct open_series *find_series(struct sample_store *s, struct bytes key)
+{
+    struct open_series *o;
+    HASH_FIND(hh, s->series, key.ptr, key.len, o);
+    return o;
+}
+
+static size_t memory_of(const struct open_series *o)
+{
+    return sizeof *o + o->key_len + o->n_labels * sizeof *o->labels + o->closed.out.cap;
+}
+
+/* `key` is of make_key. */
+static struct open_series *add_series(struct sample_store *s, struct bytes key, uint32_t n_labels)
+{
+    struct open_series *o = mem_zalloc(sizeof *o + key.len);
+    o->labels = mem_alloc(n_labels * sizeof *o->labels);
+    o->n_labels = n_labels;
+    o->key_len = key.len;
+    memcpy(o->key, key.ptr, key.len);
+    const char *p = o->key;
+    for (uint32_t i = 0; i < 2 * n_labels; i++) {
+        struct bytes text = bytes_of(p + 4, get_le32(p));
+        *(i % 2 == 0 ? &o->labels[i / 2].name : &o->labels[i / 2].value) = text;
+        p = text.ptr + text.len;
+    }
+    HASH_ADD(hh, s->series, key, o->key_len, o);
+    s->open_bytes += memory_of(o);
+    return o;
+}
+
+static void free_series(struct sample_store *s, struct open_series *o)
+{
+    s->open_bytes -= memory_of(o);
+    HASH_DEL(s->series, o);
+    bucket_writer_free(&o->closed);
+    free(o->labels);
+    free(o);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct metric_label *x = a, *y = b;
+    return bytes_compare(x->name, y->name);
+}
+
+/* Writes the key of the labels: sorted, without empty values. Returns the number of labels, or 0 if they are no series. */
+static uint32_t make_key(struct buf *key, const struct metric_label *given, size_t n)
+{
+    struct metric_label labels[SAMPLE_LABELS_MAX];
+    uint32_t used = 0;
+    bool is_sorted = true;
+    size_t bytes = 0;
+    buf_clear(key);
+    for (size_t i = 0; i < n; i++) {
+        if (given[i].value.len == 0)
+            continue;
+        bytes += given[i].name.len + given[i].value.len;
+        if (used == SAMPLE_LABELS_MAX || given[i].name.len == 0 || bytes > SAMPLE_LABEL_BYTES_MAX)
+            return 0;
+        labels[used++] = given[i];
+        is_sorted = is_sorted && (used < 2 || by_name(&labels[used - 2], &labels[used - 1]) < 0);
+    }
+    if (!is_sorted)
+        qsort(labels, used, sizeof *labels, by_name);
+    for (uint32_t i = 0; i < 2 * used; i++) {
+        struct bytes text = i % 2 == 0 ? labels[i / 2].name : labels[i / 2].value;
+        char length[4];
+        if (!is_sorted && i % 2 == 0 && i > 0 && bytes_equal(text, labels[i / 2 - 1].name))
+            return 0;
+        put_le32(length, (uint32_t)text.len);
+        buf_append(key, length, sizeof length);
+        buf_append_bytes(key, text);
+    }
+    return used;
+}
+
+/* Loads the last sample of each series from the newest block. */
+static int load_states(struct sample_store *s, struct block *b, struct error *error)
+{
+    struct metric_label labels[BLOCK_LABELS_MAX];
+    struct block_series series;
+    struct block_state state;
+    if (block_verify(b, error) != 0)
+        return -1;
+    for (uint64_t i = 0; i < block_info(b)->n_series; i++) {
+        if (block_get_series(b, i, &series, error) != 0 || block_get_labels(b, &series, labels, error) != 0 ||
+            block_get_state(b, i, &state, error) != 0)
+            return -1;
+        uint32_t n = make_key(&s->key, labels, series.n_labels);
+        if (n != series.n_labels || find_series(s, buf_bytes(&s->key)))
+            return block_damaged(b, "the labels of a series", error);
+        struct open_series *o = add_series(s, buf_bytes(&s->key), n);
+        o->state = state;
+        o->closed.code.has_number = state.has_number;
+        o->closed.code.number = state.number;
+    }
+    return block_check_whole(b, error);
+}
+
+static int load_blocks(struct sample_store *s, struct error *error)
+{
+    bool accepts = s->config.accepts_loss;
+    if (block_list_load(&s->blocks, s->dir, accepts, error) != 0)
+        return -1;
+    struct block_chain base = block_list_chain(&s->blocks, s->config.resolution);
+    for (size_t i = 0; i < s->blocks.n; i++) {
+        const struct block_info *info = block_info(s->blocks.all[i]);
+        size_t w = 0;
+        while (w < s->n_widths && s->widths[w] != info->width)
+            w++;
+        if (w == s->n_widths || base.n == 0)
+            return error_set(error, -1, "%s: has buckets of %lld ms, but the resolution is %lld ms",
+                block_name(s->blocks.all[i]), (long long)info->width, (long long)s->config.resolution);
+        if (info->to > block_chain_end(base) && !accepts)
+            return error_set(error, -1,
+                "blocks after %s are missing; restore them from a backup, or accept the loss",
+                block_name(base.blocks[base.n - 1]));
+        s->next_cut = MAX(s->next_cut, info->to);
+    }
+    if (base.n == 0)
+        return 0;
+    struct block *newest = base.blocks[base.n - 1];
+    s->cursor = s->cut_cursor = block_info(newest)->cursor;
+    if (block_info(newest)->level == 0)
+        return load_states(s, newest, error);
+    return accepts ? 0
+                   : error_set(error, -1,
+                         "the block after %s is missing; restore it from a backup, or accept the loss",
+                         block_name(newest));
+}
+
+struct sample_store *sample_store_open(const struct sample_store_config *config, struct error *error)
+{
+    struct sample_store *s = mem_zalloc(sizeof *s);
+    pthread_rwlockattr_t writers_first;
+    s->config = *config;
+    s->config.fan_in = config->fan_in > 1 ? config->fan_in : FAN_IN;
+    s->dir = mem_strdup(config->dir);
+    s->lock_fd = -1;
+    pthread_rwlockattr_init(&writers_first);
+    pthread_rwlockattr_setkind_np(&writers_first, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&s->lock, &writers_first);
+    pthread_rwlockattr_destroy(&writers_first);
+    if (check_config(s, error) != 0 || lock_directory(s, error) != 0 || load_blocks(s, error) != 0 ||
+        !(s->merger = store_merger_new(s, error)))
+        sample_store_close(&s);
+    return s;
+}
+
+void sample_store_close(struct sample_store **sp)
+{
+    struct sample_store *s = *sp;
+    if (!s)
+        return;
+    store_merger_free(&s->merger);
+    while (s->series)
+        free_series(s, s->series);
+    block_list_free(&s->blocks);
+    if (s->lock_fd >= 0)
+        io->close(s->lock_fd);
+    pthread_rwlock_destroy(&s->lock);
+    buf_free(&s->key);
+    free(s->dir);
+    free(s);
+    *sp = NULL;
+}
+
+const struct stream_cursor *sample_store_cursor(const struct sample_store *s)
+{
+    return &s->cursor;
+}
+
+/* Samples. */
+
+void sample_store_begin(struct sample_store *s)
+{
+    pthread_rwlock_wrlock(&s->lock);
+}
+
+void sample_store_end(struct sample_store *s, const struct stream_cursor *cursor)
+{
+    s->cursor = *cursor;
+    pthread_rwlock_unlock(&s->lock);
+}
+
+static struct bucket bucket_of(
+    const struct sample_store *s, const struct open_series *o, const struct sample *sample)
+{
+    double v = sample->value;
+    struct bucket b = {.b = {.start = bucket_start(sample->at, s->config.resolution),
+                           .width = (uint32_t)s->config.resolution}};
+    if (sample->is_stale) {
+        b.b.stale_at = sample->at;
+        return b;
+    }
+    b.b.first = b.b.last_at = sample->at;
+    b.b.last = v;
+    b.b.n_nan = isnan(v);
+    if (isnan(v))
+        return b;
+    b.b.count = 1;
+    b.b.sum = b.b.min = b.b.max = b.number = v;
+    b.b.rise = o->state.has_number ? bucket_rise(o->state.number, v) : 0;
+    return b;
+}
+
+static void close_bucket(struct sample_store *s, struct open_series *o)
+{
+    size_t before = o->closed.out.cap;
+    bucket_writer_add(&o->closed, &o->open);
+    s->open_bytes += o->closed.out.cap - before;
+    o->n_closed++;
+    o->has_open = false;
+}
+
+static enum sample_result add(struct sample_store *s, const struct sample *sample)
+{
+    if (sample->at <= 0 || sample->at > BUCKET_TIME_MAX)
+        return SAMPLE_BAD_TIME;
+    uint32_t n_labels = make_key(&s->key, sample->labels, sample->n_labels);
+    if (n_labels == 0)
+        return SAMPLE_BAD_LABELS;
+    struct open_series *o = find_series(s, buf_bytes(&s->key));
+    if (!o && HASH_COUNT(s->series) >= s->config.series_max)
+        return SAMPLE_TOO_MANY;
+    if (o && sample->at <= o->state.last_at)
+        return SAMPLE_NOT_LATER;
+    o = o ? o : add_series(s, buf_bytes(&s->key), n_labels);
+    struct bucket b = bucket_of(s, o, sample);
+    if (o->has_open && o->open.b.start != b.b.start)
+        close_bucket(s, o);
+    if (o->has_open)
+        bucket_fold(&o->open, &b);
+    else
+        o->open = b;
+    o->has_open = true;
+    if (!o->is_touched)
+        o->min_at = sample->at;
+    o->is_touched = true;
+    o->state.last_at = sample->at;
+    if (b.b.count > 0) {
+        o->state.number = b.number;
+        o->state.has_number = true;
+    }
+    return SAMPLE_STORED;
+}
+
+enum sample_result sample_store_add(struct sample_store *s, const struct sample *sample)
+{
+    enum sample_result r = add(s, sample);
+    s->stats.results[r]++;
+    return r;
+}
+
+void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out)
+{
+    size_t before = pieces->len;
+    *out = (struct block_series){.n_labels = o->n_labels};
+    if (!o->is_touched)
+        return;
+    bucket_writer_copy(&o->closed, o->has_open ? &o->open : NULL, pieces);
+    out->min_at = o->min_at;
+    out->max_at = o->state.last_at;
+    out->n_buckets = o->n_closed + o->has_open;
+    out->pieces = bytes_of(pieces->ptr + before, pieces->len - before);
+}
+
+/* Cuts. */
+
+bool sample_store_is_cut_due(struct sample_store *s, usec_t now)
+{
+    if (s->last_cut == 0)
+        s->last_cut = now;
+    bool has_lines = s->cursor.offset != s->cut_cursor.offset || strcmp(s->cursor.id, s->cut_cursor.id) != 0;
+    return has_lines && (now - s->last_cut >= s->config.block_every || s->open_bytes >= s->config.open_bytes);
+}
+
+static int by_labels(const void *a, const void *b)
+{
+    const struct open_series *x = *(struct open_series *const *)a, *y = *(struct open_series *const *)b;
+    return labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
+}
+
+static uint32_t idle_after_cut(const struct open_series *o)
+{
+    return o->is_touched ? 0 : o->state.idle + 1;
+}
+
+/* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes series. */
+static struct block *write_block(struct sample_store *s, struct error *error)
+{
+    struct block_info info = {
+        .width = s->config.resolution, .from = s->next_cut, .to = s->next_cut + 1, .cursor = s->cursor};
+    size_t n = 0;
+    struct open_series **sorted = mem_alloc((HASH_COUNT(s->series) + 1) * sizeof *sorted);
+    struct buf pieces = {0};
+    struct block *result = NULL;
+    struct block_writer *w = block_writer_new(s->dir, &info, error);
+    for (struct open_series *o = s->series; o; o = o->hh.next)
+        if (idle_after_cut(o) < SAMPLE_STORE_IDLE_CUTS)
+            sorted[n++] = o;
+    qsort(sorted, n, sizeof *sorted, by_labels);
+    for (size_t i = 0; w && i < n; i++) {
+        struct block_series series;
+        struct block_state state = sorted[i]->state;
+        state.idle = idle_after_cut(sorted[i]);
+        buf_clear(&pieces);
+        open_series_copy(sorted[i], &pieces, &series);
+        block_writer_add(w, sorted[i]->labels, sorted[i]->n_labels, &series, &state);
+    }
+    if (w)
+        result = block_writer_finish(w, error);
+    block_writer_free(&w);
+    buf_free(&pieces);
+    free(sorted);
+    return result;
+}
+
+/* Removes from memory what the block has. */
+static void begin_next_block(struct sample_store *s)
+{
+    struct open_series *o, *next;
+    HASH_ITER(hh, s->series, o, next)
+    {
+        o->state.idle = idle_after_cut(o);
+        if (o->state.idle >= SAMPLE_STORE_IDLE_CUTS) {
+            free_series(s, o);
+            continue;
+        }
+        s->open_bytes -= memory_of(o);
+        bucket_writer_free(&o->closed);
+        o->closed =
+            (struct bucket_writer){.code = {.has_number = o->state.has_number, .number = o->state.number}};
+        s->open_bytes += memory_of(o);
+        o->has_open = o->is_touched = false;
+        o->n_closed = 0;
+    }
+}
+
+int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct error *error)
+{
+    struct block *b = write_block(s, error);
+    s->last_cut = now;
+    if (!b)
+        return -1;
+    pthread_rwlock_wrlock(&s->lock);
+    block_list_add(&s->blocks, b);
+    s->cut_cursor = s->cursor;
+    s->next_cut++;
+    s->stats.cuts++;
+    begin_next_block(s);
+    pthread_rwlock_unlock(&s->lock);
+    store_merger_wake(s->merger, wall);
+    return 0;
+}
+
+/* For others. */
+
+struct metric_source sample_store_source(struct sample_store *s)
+{
+    return (struct metric_source){.context = s, .select = store_select};
+}
+
+void sample_store_stats(struct sample_store *s, struct sample_store_stats *out)
+{
+    pthread_rwlock_rdlock(&s->lock);
+    *out = s->stats;
+    out->series = HASH_COUNT(s->series);
+    out->open_bytes = s->open_bytes;
+    for (size_t w = 0; w < s->n_widths; w++) {
+        struct block_chain c = block_list_chain(&s->blocks, s->widths[w]);
+        out->widths[w].width = s->widths[w];
+        out->widths[w].blocks = c.n;
+        for (size_t i = 0; i < c.n; i++) {
+            out->widths[w].bytes += block_size(c.blocks[i]);
+            out->widths[w].buckets += block_info(c.blocks[i])->n_buckets;
+        }
+    }
+    pthread_rwlock_unlock(&s->lock);
+}
+
+bool sample_store_trouble(struct sample_store *s, struct error *error)
+{
+    return store_merger_trouble(s->merger, error);
+}
+
+void sample_store_settle(struct sample_store *s)
+{
+    store_merger_settle(s->merger);
+}

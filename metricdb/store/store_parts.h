@@ -1,0 +1,65 @@
+/* store_parts: the store's own state, for its files: sample_store.c (series, cuts), store_select.c (queries) and store_merger.c
+ * (the thread that merges). */
+#ifndef MILLRACE_METRICDB_STORE_PARTS_H
+#define MILLRACE_METRICDB_STORE_PARTS_H
+
+#include "base/text_hash.h"
+#include "metricdb/store/block_list.h"
+#include "metricdb/store/block_writer.h"
+#include "metricdb/store/sample_store.h"
+
+#include <pthread.h>
+#include <uthash.h>
+
+struct open_series {
+    struct block_state state;
+    struct metric_label *labels; /* their texts are in `key` */
+    uint32_t n_labels;
+    bool is_touched; /* has a sample since the last cut */
+    bool has_open;
+    struct bucket open;          /* the bucket that may get more samples */
+    struct bucket_writer closed; /* the buckets since the last cut before it */
+    uint32_t n_closed;
+    int64_t min_at; /* the first time since the last cut */
+    UT_hash_handle hh;
+    size_t key_len;
+    char key[]; /* each name and value, with its length before it */
+};
+
+struct store_merger;
+
+struct sample_store {
+    struct sample_store_config config;
+    char *dir;
+    int lock_fd;
+    int64_t widths[SAMPLE_STORE_WIDTHS], keep[SAMPLE_STORE_WIDTHS];
+    size_t n_widths;
+    /* Written between begin and end and at the end of a cut; by the merger for `blocks`. Queries read. */
+    pthread_rwlock_t lock;
+    struct open_series *series;
+    struct block_list blocks;
+    size_t open_bytes;
+    struct sample_store_stats stats; /* without what sample_store_stats computes */
+    /* The ingesting thread's. */
+    struct stream_cursor cursor, cut_cursor;
+    usec_t last_cut;
+    uint64_t next_cut;
+    struct buf key;
+    struct store_merger *merger;
+};
+
+enum metric_result store_select(void *context, const struct metric_request *request,
+    struct metric_selection *selection, struct error *error);
+
+/* Appends the pieces of a series since the last cut, sealed. */
+void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out);
+
+/* Returns NULL with the error. */
+struct store_merger *store_merger_new(struct sample_store *s, struct error *error);
+void store_merger_free(struct store_merger **m);
+/* Merges what can be merged, and deletes what is older than its retention at the time `wall`. */
+void store_merger_wake(struct store_merger *m, usec_t wall);
+void store_merger_settle(struct store_merger *m);
+bool store_merger_trouble(struct store_merger *m, struct error *error);
+
+#endif
