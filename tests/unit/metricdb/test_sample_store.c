@@ -1,0 +1,304 @@
+/* The store against a model that keeps every line: random samples, cuts, kills, merges and queries. */
+#include "support/cm.h"
+#include "support/test_dir.h"
+
+#include "metricdb/store/sample_store.h"
+
+#include <linux/limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define RESOLUTION 10000
+#define SERIES 12
+#define DAY INT64_C(86400000)
+#define BEGIN INT64_C(1700000000000)
+
+struct line {
+    int series;
+    int64_t at;
+    double value;
+    bool is_stale;
+};
+
+/* The stream: line i has the offset i. */
+static struct line *lines;
+static size_t n_lines, lines_cap;
+static char names[SERIES][32], jobs[SERIES][32];
+static unsigned rounds = 60;
+
+static unsigned rnd(unsigned below)
+{
+    return (unsigned)random() % below;
+}
+
+static const char *new_dir(void)
+{
+    static char dir[PATH_MAX];
+    make_test_dir(dir, sizeof dir);
+    return dir;
+}
+
+static struct sample_store_config config_of(const char *dir)
+{
+    return (struct sample_store_config){.dir = dir,
+        .resolution = RESOLUTION,
+        .block_every = 600 * USEC_PER_SEC,
+        .open_bytes = 1 << 30,
+        .series_max = 1000,
+        .fan_in = 2};
+}
+
+static struct sample_store *open_store(const struct sample_store_config *config)
+{
+    struct error error = {0};
+    struct sample_store *s = sample_store_open(config, &error);
+    if (!s)
+        fail_msg("%s", error.text);
+    return s;
+}
+
+static size_t labels_of(int series, struct metric_label labels[3])
+{
+    labels[0] = (struct metric_label){BYTES_LITERAL("__name__"), bytes_str(names[series])};
+    labels[1] = (struct metric_label){BYTES_LITERAL("job"), bytes_str(jobs[series])};
+    labels[2] = (struct metric_label){BYTES_LITERAL("x"), BYTES_LITERAL("same")};
+    return series % 3 == 0 ? 2 : 3;
+}
+
+static void name_series(void)
+{
+    for (int i = 0; i < SERIES; i++) {
+        snprintf(names[i], sizeof names[i], "metric_%d", i / 4);
+        snprintf(jobs[i], sizeof jobs[i], "job-%d", i);
+    }
+}
+
+static struct stream_cursor cursor_at(size_t offset)
+{
+    return (struct stream_cursor){"0123456789abcdef0123456789abcdef", "0123456789abcdef01234567", offset};
+}
+
+/* Adds the lines up to `to` that the store does not have. */
+static void follow(struct sample_store *s, size_t to)
+{
+    size_t at = sample_store_cursor(s)->offset;
+    struct stream_cursor cursor = cursor_at(to);
+    assert_true(at <= to);
+    sample_store_begin(s);
+    for (; at < to; at++) {
+        struct metric_label labels[3];
+        size_t n = labels_of(lines[at].series, labels);
+        enum sample_result r = sample_store_add(
+            s, &(struct sample){labels, n, lines[at].at, lines[at].value, lines[at].is_stale});
+        assert_true(r == SAMPLE_STORED || r == SAMPLE_NOT_LATER);
+    }
+    sample_store_end(s, &cursor);
+}
+
+static void cut(struct sample_store *s)
+{
+    struct error error;
+    if (sample_store_cut(s, 1, 0, &error) != 0)
+        fail_msg("%s", error.text);
+}
+
+/* The buckets that the first `n` lines give for a series. */
+static size_t expect(int series, size_t n, int64_t width, struct sample_bucket *out)
+{
+    int64_t last = 0;
+    double number = 0;
+    bool has_number = false;
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct line *l = &lines[i];
+        if (l->series != series || l->at <= last)
+            continue;
+        last = l->at;
+        int64_t start = l->at / width * width;
+        if (n_out == 0 || out[n_out - 1].start != start)
+            out[n_out++] = (struct sample_bucket){.start = start, .width = (uint32_t)width};
+        struct sample_bucket *b = &out[n_out - 1];
+        b->stale_at = l->is_stale ? l->at : 0;
+        if (l->is_stale)
+            continue;
+        if (b->count == 0 && b->n_nan == 0)
+            b->first = l->at;
+        b->last_at = l->at;
+        b->last = l->value;
+        if (isnan(l->value)) {
+            b->n_nan++;
+            continue;
+        }
+        b->min = b->count == 0 ? l->value : fmin(b->min, l->value);
+        b->max = b->count == 0 ? l->value : fmax(b->max, l->value);
+        b->sum += l->value;
+        b->count++;
+        if (has_number)
+            b->rise += l->value >= number ? l->value - number : l->value;
+        number = l->value;
+        has_number = true;
+    }
+    return n_out;
+}
+
+static bool is_same(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static void check_bucket(const struct sample_bucket *a, const struct sample_bucket *b)
+{
+    assert_int_equal(a->start, b->start);
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->n_nan, b->n_nan);
+    assert_int_equal(a->first, b->first);
+    assert_int_equal(a->last_at, b->last_at);
+    assert_int_equal(a->stale_at, b->stale_at);
+    assert_true(is_same(a->last, b->last));
+    assert_true(is_same(a->sum, b->sum) && is_same(a->min, b->min) && is_same(a->max, b->max) &&
+                is_same(a->rise, b->rise));
+}
+
+static const struct metric_series *find(const struct metric_selection *selection, int series)
+{
+    struct metric_label labels[3];
+    size_t n = labels_of(series, labels);
+    for (size_t i = 0; i < selection->n_series; i++) {
+        const struct metric_series *m = &selection->series[i];
+        bool same = m->n_labels == n;
+        for (size_t k = 0; same && k < n; k++)
+            same = bytes_equal(m->labels[k].name, labels[k].name) &&
+                   bytes_equal(m->labels[k].value, labels[k].value);
+        if (same)
+            return m;
+    }
+    return NULL;
+}
+
+static void check_series(const struct metric_selection *selection, int series, bool matches, size_t n,
+    const struct metric_request *r, int64_t width)
+{
+    struct sample_bucket *all = mem_alloc((n + 1) * sizeof *all);
+    size_t n_all = matches ? expect(series, n, width, all) : 0, given = 0, wanted = 0;
+    const struct metric_series *m = find(selection, series);
+    for (size_t i = 0; i < n_all; i++) {
+        if (all[i].start + width <= r->from || all[i].start > r->to)
+            continue;
+        wanted++;
+        if (r->labels_only)
+            continue;
+        assert_non_null(m);
+        assert_true(given < m->n_buckets);
+        check_bucket(&m->buckets[given++], &all[i]);
+    }
+    if (r->labels_only)
+        assert_true(wanted == 0 || m);
+    else
+        assert_true(m ? m->n_buckets == given && given > 0 : wanted == 0);
+    free(all);
+}
+
+/* The widths of the store, in the order in which a random query takes them. */
+static const int64_t widths[] = {RESOLUTION, 60000, 600000, 3600000, DAY};
+
+static void check(struct sample_store *s, size_t n)
+{
+    static const char *const patterns[] = {
+        "job-.*", "job-1", "job-[13579]", "job-1|job-3|", "", ".*", "ob-1"};
+    int64_t width = widths[rnd(5)];
+    int64_t end = n > 0 ? lines[n - 1].at : BEGIN;
+    unsigned which = rnd(7);
+    struct label_matcher matchers[2] = {
+        {MATCH_REGEX, BYTES_LITERAL("job"), bytes_str(patterns[which])},
+        {MATCH_EQUAL, BYTES_LITERAL("__name__"), bytes_str(names[rnd(SERIES)])},
+    };
+    matchers[0].type = rnd(2) ? MATCH_REGEX : MATCH_NOT_REGEX;
+    matchers[1].type = rnd(2) ? MATCH_EQUAL : MATCH_NOT_EQUAL;
+    struct metric_request request = {.matchers = matchers,
+        .n_matchers = rnd(3),
+        .max_width = width + rnd(2) * 1000,
+        .labels_only = rnd(8) == 0,
+        .max_series = SERIES,
+        .max_buckets = n + 1};
+    request.from = rnd(3) ? 0 : BEGIN + (int64_t)rnd((unsigned)((end - BEGIN) / 1000 + 1)) * 1000;
+    request.to = rnd(3) ? end : request.from + (int64_t)rnd(100000) * 1000;
+    struct metric_selection selection;
+    struct error error = {0};
+    struct metric_source source = sample_store_source(s);
+    if (source.select(source.context, &request, &selection, &error) != METRIC_OK)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < SERIES; i++) {
+        static const unsigned odd = 2;
+        bool job = which == 0 || which == 5 || (which == 1 && i == 1) ||
+                   (which == 2 && i % odd == 1 && i < 10) || (which == 3 && (i == 1 || i == 3));
+        bool name = strcmp(names[i], matchers[1].value.ptr) == 0;
+        bool matches = (request.n_matchers < 1 || job == (matchers[0].type == MATCH_REGEX)) &&
+                       (request.n_matchers < 2 || name == (matchers[1].type == MATCH_EQUAL));
+        check_series(&selection, i, matches, n, &request, width);
+    }
+    metric_selection_free(&selection);
+}
+
+static void add_lines(unsigned n, int64_t *now, int64_t step)
+{
+    static double values[SERIES];
+    for (unsigned i = 0; i < n; i++) {
+        int series = (int)rnd(SERIES);
+        *now += rnd((unsigned)step);
+        struct line *l = ARRAY_ADD(lines, n_lines, lines_cap);
+        values[series] = rnd(20) == 0 ? rnd(5) : values[series] + rnd(10) - (double)(series % 2) * 3;
+        *l = (struct line){series, *now - (rnd(10) == 0 ? rnd(20000) : 0), values[series], rnd(30) == 0};
+        if (rnd(30) == 0)
+            l->value = NAN;
+        if (rnd(300) == 0)
+            l->value = rnd(2) ? -INFINITY : 1e300;
+    }
+}
+
+static void test_model(void **state)
+{
+    (void)state;
+    unsigned seed = seeded();
+    const char *dir = new_dir();
+    struct sample_store_config config = config_of(dir);
+    struct sample_store *s = open_store(&config);
+    int64_t now = BEGIN, step = 1 + (seed % 3 == 0 ? 2000 : seed % 3 == 1 ? 30000 : 400000);
+    for (unsigned i = 0; i < rounds; i++) {
+        add_lines(1 + rnd(300), &now, step);
+        follow(s,
+            sample_store_cursor(s)->offset + rnd((unsigned)(n_lines - sample_store_cursor(s)->offset) + 1));
+        if (rnd(3) > 0)
+            cut(s);
+        if (rnd(2))
+            sample_store_settle(s);
+        if (rnd(5) == 0) {
+            sample_store_close(&s);
+            s = open_store(&config);
+        }
+        for (int k = 0; k < 4; k++)
+            check(s, sample_store_cursor(s)->offset);
+    }
+    follow(s, n_lines);
+    struct sample_store_stats stats;
+    sample_store_settle(s);
+    sample_store_stats(s, &stats);
+    struct error error;
+    if (sample_store_trouble(s, &error))
+        fail_msg("%s", error.text);
+    assert_true(rounds < 60 || (stats.widths[0].blocks > 0 && stats.widths[4].blocks > 0));
+    sample_store_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model),
+    };
+    name_series();
+    if (getenv("MILLRACE_STEPS"))
+        rounds = (unsigned)atoi(getenv("MILLRACE_STEPS"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
