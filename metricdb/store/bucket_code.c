@@ -8,8 +8,16 @@
 #include <stdlib.h>
 #include <sys/param.h>
 
-#define HEAD                                                                                                 \
-    28 /* checksum and length (4 bytes each), number of buckets (4), times of the first and last bucket (8 each) */
+/* The head of a piece. */
+enum {
+    PIECE_SUM = 0, /* of the bits */
+    PIECE_LENGTH = 4,
+    PIECE_BUCKETS = 8,
+    PIECE_FIRST = 12, /* start of the first bucket */
+    PIECE_LAST = 20,  /* end of the last bucket */
+    PIECE_HEAD_SUM = 28,
+    HEAD = 32,
+};
 #define WINDOW_WASTE 11 /* bits: the cost of a new window */
 
 static uint64_t bits_of(double value)
@@ -208,11 +216,12 @@ void bucket_writer_seal(struct bucket_writer *w)
         put_few(w, 0, 8 - w->n_bits);
     char *head = w->out.ptr + w->piece;
     size_t length = w->out.len - w->piece;
-    put_le32(head + 4, (uint32_t)(length - HEAD));
-    put_le32(head + 8, w->n);
-    put_le64(head + 12, (uint64_t)w->first);
-    put_le64(head + 20, (uint64_t)w->code.end);
-    put_le32(head, (uint32_t)XXH3_64bits(head + 4, length - 4));
+    put_le32(head + PIECE_SUM, (uint32_t)XXH3_64bits(head + HEAD, length - HEAD));
+    put_le32(head + PIECE_LENGTH, (uint32_t)(length - HEAD));
+    put_le32(head + PIECE_BUCKETS, w->n);
+    put_le64(head + PIECE_FIRST, (uint64_t)w->first);
+    put_le64(head + PIECE_LAST, (uint64_t)w->code.end);
+    put_le32(head + PIECE_HEAD_SUM, (uint32_t)XXH3_64bits(head, PIECE_HEAD_SUM));
     w->n = 0;
 }
 
@@ -352,19 +361,20 @@ static enum bucket_status enter_piece(struct bucket_reader *r)
 {
     while (r->pieces.len > 0) {
         const char *head = r->pieces.ptr;
-        if (r->pieces.len < HEAD)
+        if (r->pieces.len < HEAD ||
+            get_le32(head + PIECE_HEAD_SUM) != (uint32_t)XXH3_64bits(head, PIECE_HEAD_SUM))
             return BUCKET_DAMAGED;
-        size_t length = (size_t)get_le32(head + 4) + HEAD;
+        size_t length = (size_t)get_le32(head + PIECE_LENGTH) + HEAD;
         if (length > r->pieces.len)
             return BUCKET_DAMAGED;
         r->pieces = bytes_of(head + length, r->pieces.len - length);
-        if ((int64_t)get_le64(head + 12) > r->to || (int64_t)get_le64(head + 20) < r->from)
+        if ((int64_t)get_le64(head + PIECE_FIRST) > r->to || (int64_t)get_le64(head + PIECE_LAST) < r->from)
             continue;
-        if (get_le32(head) != (uint32_t)XXH3_64bits(head + 4, length - 4))
+        if (get_le32(head + PIECE_SUM) != (uint32_t)XXH3_64bits(head + HEAD, length - HEAD))
             return BUCKET_DAMAGED;
         r->at = (const unsigned char *)head + HEAD;
         r->end = (const unsigned char *)head + length;
-        r->left = get_le32(head + 8);
+        r->left = get_le32(head + PIECE_BUCKETS);
         r->n_bits = 0;
         r->start = -1;
         r->code.has_number = take(r, 1) == 1;

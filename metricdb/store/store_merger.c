@@ -1,4 +1,5 @@
 /* The thread that merges blocks, makes wider buckets and deletes old blocks. */
+#include "base/io.h"
 #include "metricdb/store/block_merge.h"
 #include "metricdb/store/store_parts.h"
 
@@ -165,6 +166,8 @@ static int work(struct store_merger *m, usec_t wall, struct error *error)
         pthread_rwlock_wrlock(&s->lock);
         did = delete_oldest(s, wall);
         pthread_rwlock_unlock(&s->lock);
+        if (did) /* the deletions become durable in their order, so a power cut leaves no gap */
+            io_sync_dir(s->dir);
     }
     return r;
 }

@@ -261,6 +261,7 @@ static void add_lines(unsigned n, int64_t *now, int64_t step)
 static void test_model(void **state)
 {
     (void)state;
+    n_lines = 0;
     unsigned seed = seeded();
     const char *dir = new_dir();
     struct sample_store_config config = config_of(dir);
@@ -292,10 +293,275 @@ static void test_model(void **state)
     sample_store_close(&s);
 }
 
+/* Every bucket has all samples of its span, however wide it is, and no bucket is missing. */
+static void check_kept(struct sample_store *s, size_t n, int64_t max_width)
+{
+    struct metric_request request = {
+        .to = INT64_MAX, .max_width = max_width, .max_series = SERIES, .max_buckets = n};
+    struct metric_selection selection;
+    struct metric_source source = sample_store_source(s);
+    struct error error;
+    struct sample_bucket *all = mem_alloc((n + 1) * sizeof *all);
+    if (source.select(source.context, &request, &selection, &error) != METRIC_OK)
+        fail_msg("%s", error.text);
+    for (int series = 0; series < SERIES; series++) {
+        const struct metric_series *m = find(&selection, series);
+        uint64_t wanted = 0, given = 0;
+        size_t n_all = expect(series, n, RESOLUTION, all);
+        for (size_t i = 0; i < n_all; i++)
+            wanted += all[i].count;
+        for (size_t i = 0; m && i < m->n_buckets; i++) {
+            const struct sample_bucket *b = &m->buckets[i];
+            n_all = expect(series, n, b->width, all);
+            size_t k = 0;
+            while (k < n_all && all[k].start != b->start)
+                k++;
+            assert_true(k < n_all);
+            check_bucket(b, &all[k]);
+            assert_true(i == 0 || b[-1].start + b[-1].width <= b->start);
+            given += b->count;
+        }
+        assert_int_equal(given, wanted);
+    }
+    metric_selection_free(&selection);
+    free(all);
+}
+
+static void test_retention(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    config.keep = DAY / 4;
+    config.keep_minutes = DAY / 2;
+    struct sample_store *s = open_store(&config);
+    struct sample_store_stats stats, before;
+    struct error error;
+    int64_t now = BEGIN;
+    n_lines = 0;
+    for (int i = 0; i < 150; i++) {
+        add_lines(40, &now, 60000);
+        follow(s, n_lines);
+        assert_int_equal(sample_store_cut(s, 1, now * 1000, &error), 0);
+        sample_store_settle(s);
+        if (rnd(4) == 0)
+            check_kept(s, n_lines, widths[rnd(5)]);
+    }
+    if (sample_store_trouble(s, &error))
+        fail_msg("%s", error.text);
+    sample_store_stats(s, &stats);
+    assert_true(stats.deleted > 0);
+    assert_true(stats.widths[0].buckets < stats.widths[1].buckets);
+    sample_store_close(&s);
+    s = open_store(&config);
+    sample_store_stats(s, &before);
+    assert_memory_equal(before.widths, stats.widths, sizeof stats.widths);
+    for (int w = 0; w < 5; w++)
+        check_kept(s, n_lines, widths[w]);
+    /* Of all that is old, only the newest block stays. */
+    config.keep_wide = DAY / 2;
+    sample_store_close(&s);
+    s = open_store(&config);
+    add_lines(1, &now, 10);
+    follow(s, n_lines);
+    assert_int_equal(sample_store_cut(s, 1, (now + 10 * DAY) * 1000, &error), 0);
+    sample_store_settle(s);
+    sample_store_stats(s, &stats);
+    assert_int_equal(stats.widths[0].blocks, 1);
+    assert_int_equal(stats.widths[1].blocks + stats.widths[4].blocks, 0);
+    sample_store_close(&s);
+}
+
+static enum sample_result add_one(
+    struct sample_store *s, const struct metric_label *labels, size_t n, int64_t at, double value)
+{
+    struct stream_cursor cursor = cursor_at(sample_store_cursor(s)->offset + 1);
+    sample_store_begin(s);
+    enum sample_result r = sample_store_add(s, &(struct sample){labels, n, at, value, false});
+    sample_store_end(s, &cursor);
+    return r;
+}
+
+static enum metric_result query(struct sample_store *s, const struct metric_request *request,
+    struct metric_selection *selection, struct error *error)
+{
+    struct metric_source source = sample_store_source(s);
+    return source.select(source.context, request, selection, error);
+}
+
+/* The rise of the only series' bucket, from the last: 0. */
+static double rise_of(struct sample_store *s, size_t from_last)
+{
+    struct metric_request request = {.to = INT64_MAX, .max_series = 10, .max_buckets = 1000};
+    struct metric_selection selection;
+    struct error error;
+    assert_int_equal(query(s, &request, &selection, &error), METRIC_OK);
+    assert_int_equal(selection.n_series, 1);
+    double rise = selection.series[0].buckets[selection.series[0].n_buckets - 1 - from_last].rise;
+    metric_selection_free(&selection);
+    return rise;
+}
+
+static void test_idle_series_are_forgotten(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    struct sample_store *s = open_store(&config);
+    struct metric_label label = {BYTES_LITERAL("__name__"), BYTES_LITERAL("a")};
+    struct sample_store_stats stats;
+    int64_t at = BEGIN;
+    assert_int_equal(add_one(s, &label, 1, at, 5), SAMPLE_STORED);
+    cut(s);
+    for (int round = 0; round < 2; round++) {
+        for (int i = round; i < SAMPLE_STORE_IDLE_CUTS; i++) {
+            cut(s);
+            sample_store_close(&s);
+            s = open_store(&config);
+            sample_store_stats(s, &stats);
+            assert_int_equal(stats.series, round == 1 || i < SAMPLE_STORE_IDLE_CUTS - 1);
+        }
+        assert_int_equal(add_one(s, &label, 1, at += 20000, 7), SAMPLE_STORED);
+        assert_true(rise_of(s, 0) == (round == 0 ? 0 : 7));
+        cut(s);
+        assert_int_equal(add_one(s, &label, 1, at, 7), SAMPLE_NOT_LATER);
+        assert_int_equal(add_one(s, &label, 1, at += 20000, 9), SAMPLE_STORED);
+        assert_true(rise_of(s, 0) == 2);
+        cut(s);
+    }
+    cut(s);
+    sample_store_settle(s);
+    assert_true(rise_of(s, 0) == 2 && rise_of(s, 1) == 7 && rise_of(s, 2) == 2 && rise_of(s, 3) == 0 &&
+                rise_of(s, 4) == 0);
+    sample_store_close(&s);
+}
+
+static void test_samples_are_refused(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    config.series_max = 2;
+    struct sample_store *s = open_store(&config);
+    struct metric_label many[SAMPLE_LABELS_MAX + 1];
+    char name[SAMPLE_LABELS_MAX + 1][8], *large = mem_zalloc(SAMPLE_LABEL_BYTES_MAX);
+    for (int i = 0; i <= SAMPLE_LABELS_MAX; i++) {
+        snprintf(name[i], sizeof name[i], "n%03d", SAMPLE_LABELS_MAX - i);
+        many[i] = (struct metric_label){bytes_str(name[i]), BYTES_LITERAL("v")};
+    }
+    struct metric_label pair[] = {{BYTES_LITERAL("b"), BYTES_LITERAL("1")},
+        {BYTES_LITERAL("a"), BYTES_LITERAL("2")}, {BYTES_LITERAL("c"), BYTES_NONE}};
+    struct metric_label sorted[] = {pair[1], pair[0]}, twice[] = {pair[0], pair[1], pair[0]};
+    struct metric_label unnamed = {BYTES_NONE, BYTES_LITERAL("1")},
+                        wide = {BYTES_LITERAL("a"), {large, SAMPLE_LABEL_BYTES_MAX}};
+    assert_int_equal(add_one(s, many, SAMPLE_LABELS_MAX + 1, BEGIN, 1), SAMPLE_BAD_LABELS);
+    assert_int_equal(add_one(s, twice, 3, BEGIN, 1), SAMPLE_BAD_LABELS);
+    assert_int_equal(add_one(s, &unnamed, 1, BEGIN, 1), SAMPLE_BAD_LABELS);
+    assert_int_equal(add_one(s, &wide, 1, BEGIN, 1), SAMPLE_BAD_LABELS);
+    assert_int_equal(add_one(s, pair + 2, 1, BEGIN, 1), SAMPLE_BAD_LABELS);
+    assert_int_equal(add_one(s, pair, 3, 0, 1), SAMPLE_BAD_TIME);
+    assert_int_equal(add_one(s, pair, 3, INT64_C(253402300800000), 1), SAMPLE_BAD_TIME);
+    assert_int_equal(add_one(s, pair, 3, BEGIN, 1), SAMPLE_STORED);
+    assert_int_equal(add_one(s, sorted, 2, BEGIN, 1), SAMPLE_NOT_LATER);
+    assert_int_equal(add_one(s, many, SAMPLE_LABELS_MAX, BEGIN, 1), SAMPLE_STORED);
+    assert_int_equal(add_one(s, sorted, 1, BEGIN, 1), SAMPLE_TOO_MANY);
+    cut(s);
+    sample_store_close(&s);
+    s = open_store(&config);
+    assert_int_equal(add_one(s, sorted, 2, BEGIN, 1), SAMPLE_NOT_LATER);
+    assert_int_equal(add_one(s, many, SAMPLE_LABELS_MAX, BEGIN + 1, 1), SAMPLE_STORED);
+    sample_store_close(&s);
+    free(large);
+}
+
+static void test_queries_are_refused(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    struct sample_store *s = open_store(&config);
+    struct metric_selection selection;
+    struct error error;
+    struct label_matcher matcher = {MATCH_REGEX, BYTES_LITERAL("job"), BYTES_NONE};
+    struct metric_request request = {
+        .matchers = &matcher, .to = INT64_MAX, .max_series = SERIES, .max_buckets = 100000};
+    int64_t now = BEGIN;
+    n_lines = 0;
+    add_lines(500, &now, 10000);
+    for (int i = 0; i < 2; i++) {
+        follow(s, n_lines);
+        request.n_matchers = 0;
+        assert_int_equal(query(s, &request, &selection, &error), METRIC_OK);
+        metric_selection_free(&selection);
+        request.max_series = SERIES - 1;
+        assert_int_equal(query(s, &request, &selection, &error), METRIC_TOO_MANY);
+        request.max_series = SERIES;
+        request.max_buckets = 20;
+        assert_int_equal(query(s, &request, &selection, &error), METRIC_TOO_MANY);
+        request.max_buckets = 100000;
+        request.n_matchers = 1;
+        const char *const bad[] = {"(", "a)|(?:b", "(*NO_JIT)a", "\xff"};
+        for (int k = 0; k < 4; k++) {
+            matcher.value = bytes_str(bad[k]);
+            assert_int_equal(query(s, &request, &selection, &error), METRIC_BAD_PATTERN);
+        }
+        cut(s);
+    }
+    sample_store_close(&s);
+}
+
+/* Opening is refused with a text. */
+static void refuse(const struct sample_store_config *config, const char *text)
+{
+    struct error error;
+    struct sample_store *s = sample_store_open(config, &error);
+    assert_null(s);
+    if (!strstr(error.text, text))
+        fail_msg("%s", error.text);
+}
+
+static void test_directories_are_refused(void **state)
+{
+    (void)state;
+    const char *dir = new_dir();
+    struct sample_store_config config = config_of(dir), other = config;
+    char path[PATH_MAX + 64];
+    int64_t now = BEGIN;
+    n_lines = 0;
+    struct sample_store *s = open_store(&config);
+    refuse(&config, "another process");
+    for (int i = 0; i < 4; i++) {
+        add_lines(50, &now, 10000);
+        follow(s, n_lines);
+        cut(s);
+        sample_store_settle(s);
+    }
+    sample_store_close(&s);
+    other.resolution = 5000;
+    refuse(&other, "the resolution is 5000 ms");
+    other.resolution = 7000;
+    refuse(&other, "must divide a day");
+    other = config;
+    other.keep = 2;
+    other.keep_minutes = 1;
+    refuse(&other, "at least as long");
+    /* Without the newest block, the one before has no state. */
+    snprintf(path, sizeof path, "%s/10000-0000000003-0000000004.block", dir);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/10000-0000000002-0000000003.block", dir);
+    assert_int_equal(unlink(path), 0);
+    refuse(&config, "is missing");
+    config.accepts_loss = true;
+    s = open_store(&config);
+    assert_true(sample_store_cursor(s)->offset == 100);
+    sample_store_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model),
+        cmocka_unit_test(test_retention),
+        cmocka_unit_test(test_idle_series_are_forgotten),
+        cmocka_unit_test(test_samples_are_refused),
+        cmocka_unit_test(test_queries_are_refused),
+        cmocka_unit_test(test_directories_are_refused),
     };
     name_series();
     if (getenv("MILLRACE_STEPS"))
