@@ -6,6 +6,8 @@
 
 #include <linux/limits.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -553,6 +555,93 @@ static void test_directories_are_refused(void **state)
     sample_store_close(&s);
 }
 
+#define BATCH 7
+
+struct reader {
+    pthread_t thread;
+    struct sample_store *s;
+    atomic_bool *stop;
+    uint64_t queries;
+};
+
+/* Each query sees whole batches, and never fewer than the query before. */
+static void *read_counts(void *arg)
+{
+    struct reader *r = arg;
+    struct metric_request request = {.to = INT64_MAX, .max_series = SERIES, .max_buckets = 1 << 20};
+    for (uint64_t before = 0; !atomic_load(r->stop); r->queries++) {
+        struct metric_selection selection;
+        struct error error;
+        uint64_t count = 0;
+        request.max_width = widths[r->queries % 5];
+        if (query(r->s, &request, &selection, &error) != METRIC_OK)
+            fail_msg("%s", error.text);
+        for (size_t i = 0; i < selection.n_series; i++)
+            for (size_t k = 0; k < selection.series[i].n_buckets; k++)
+                count += selection.series[i].buckets[k].count;
+        metric_selection_free(&selection);
+        assert_true(count >= before && count % BATCH == 0);
+        before = count;
+    }
+    return NULL;
+}
+
+static void test_queries_beside_cuts_and_merges(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    struct sample_store *s = open_store(&config);
+    atomic_bool stop = false;
+    struct reader readers[2];
+    n_lines = 0;
+    for (int i = 0; i < 2; i++) {
+        readers[i] = (struct reader){.s = s, .stop = &stop};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_counts, &readers[i]), 0);
+    }
+    for (int i = 0; i < 300; i++) {
+        for (int k = 0; k < BATCH; k++)
+            *ARRAY_ADD(lines, n_lines, lines_cap) =
+                (struct line){k, BEGIN + (int64_t)n_lines * 30000, i, false};
+        follow(s, n_lines);
+        if (i % 4 == 3)
+            cut(s);
+        if (i % 40 == 39)
+            sample_store_settle(s);
+    }
+    check_kept(s, n_lines, RESOLUTION);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        assert_true(readers[i].queries > 0);
+    }
+    sample_store_close(&s);
+}
+
+static void test_cuts_are_due(void **state)
+{
+    (void)state;
+    struct sample_store_config config = config_of(new_dir());
+    config.open_bytes = 2000;
+    struct sample_store *s = open_store(&config);
+    struct metric_label label = {BYTES_LITERAL("__name__"), BYTES_LITERAL("a")};
+    struct error error;
+    usec_t now = 5 * USEC_PER_SEC;
+    assert_false(sample_store_is_cut_due(s, now));
+    assert_false(sample_store_is_cut_due(s, now + config.block_every)); /* no lines */
+    assert_int_equal(add_one(s, &label, 1, BEGIN, 1), SAMPLE_STORED);
+    assert_false(sample_store_is_cut_due(s, now + config.block_every - 1));
+    assert_true(sample_store_is_cut_due(s, now + config.block_every));
+    assert_int_equal(sample_store_cut(s, now, 0, &error), 0);
+    assert_false(sample_store_is_cut_due(s, now + 2 * config.block_every));
+    int64_t at = BEGIN;
+    while (at < BEGIN + 10000 * INT64_C(100000) && !sample_store_is_cut_due(s, now)) {
+        at += 10000;
+        assert_int_equal(add_one(s, &label, 1, at, (double)at * 1.1), SAMPLE_STORED);
+    }
+    assert_in_range((at - BEGIN) / 10000, 50, 1000); /* some 10 bytes for each of these samples */
+    sample_store_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -562,6 +651,8 @@ int main(void)
         cmocka_unit_test(test_samples_are_refused),
         cmocka_unit_test(test_queries_are_refused),
         cmocka_unit_test(test_directories_are_refused),
+        cmocka_unit_test(test_queries_beside_cuts_and_merges),
+        cmocka_unit_test(test_cuts_are_due),
     };
     name_series();
     if (getenv("MILLRACE_STEPS"))
