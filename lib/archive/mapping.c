@@ -33,7 +33,7 @@ struct mapping {
 
 static _Atomic(struct place *) places;
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
-static uintptr_t page_size;
+static atomic_uintptr_t page_size;
 
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {

@@ -295,8 +295,9 @@ static void test_model(void **state)
     sample_store_close(&s);
 }
 
-/* Every bucket has all samples of its span, however wide it is, and no bucket is missing. */
-static void check_kept(struct sample_store *s, size_t n, int64_t max_width)
+/* Every bucket has all samples of its span, however wide it is, and no bucket is missing. Buckets after `fine_from` are not wider than
+ * the query wants. */
+static void check_kept(struct sample_store *s, size_t n, int64_t max_width, int64_t fine_from)
 {
     struct metric_request request = {
         .to = INT64_MAX, .max_width = max_width, .max_series = SERIES, .max_buckets = n};
@@ -320,6 +321,7 @@ static void check_kept(struct sample_store *s, size_t n, int64_t max_width)
                 k++;
             assert_true(k < n_all);
             check_bucket(b, &all[k]);
+            assert_true(b->width <= max_width || b->start + b->width <= fine_from);
             assert_true(i == 0 || b[-1].start + b[-1].width <= b->start);
             given += b->count;
         }
@@ -346,7 +348,7 @@ static void test_retention(void **state)
         assert_int_equal(sample_store_cut(s, 1, now * 1000, &error), 0);
         sample_store_settle(s);
         if (rnd(4) == 0)
-            check_kept(s, n_lines, widths[rnd(5)]);
+            check_kept(s, n_lines, widths[rnd(5)], now - config.keep);
     }
     if (sample_store_trouble(s, &error))
         fail_msg("%s", error.text);
@@ -358,7 +360,7 @@ static void test_retention(void **state)
     sample_store_stats(s, &before);
     assert_memory_equal(before.widths, stats.widths, sizeof stats.widths);
     for (int w = 0; w < 5; w++)
-        check_kept(s, n_lines, widths[w]);
+        check_kept(s, n_lines, widths[w], now - config.keep);
     /* Of all that is old, only the newest block stays. */
     config.keep_wide = DAY / 2;
     sample_store_close(&s);
@@ -608,7 +610,7 @@ static void test_queries_beside_cuts_and_merges(void **state)
         if (i % 40 == 39)
             sample_store_settle(s);
     }
-    check_kept(s, n_lines, RESOLUTION);
+    check_kept(s, n_lines, RESOLUTION, 0);
     atomic_store(&stop, true);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pthread_join(readers[i].thread, NULL), 0);

@@ -78,6 +78,9 @@ static void check(struct sample_store *s, uint64_t n)
     }
 }
 
+/* The cursor of the last cut that succeeded. */
+static uint64_t acknowledged;
+
 /* Opens, adds lines and cuts. Returns false if a fault stopped it. */
 static bool live(const char *dir)
 {
@@ -88,10 +91,13 @@ static bool live(const char *dir)
     if (!s)
         return false;
     check(s, sample_store_cursor(s)->offset);
+    assert_true(sample_store_cursor(s)->offset >= acknowledged);
     for (uint64_t at = sample_store_cursor(s)->offset; at < LINES;) {
         at = at + PART < LINES ? at + PART : LINES;
         follow(s, at);
-        ok = sample_store_cut(s, 1, 0, &error) == 0 && ok;
+        bool is_cut = sample_store_cut(s, 1, 0, &error) == 0;
+        acknowledged = is_cut ? at : acknowledged;
+        ok = ok && is_cut;
         sample_store_settle(s);
         ok = !sample_store_trouble(s, &error) && ok;
         check(s, at);
@@ -105,6 +111,7 @@ static bool crash_at(enum power_fault fault, unsigned at, unsigned *seed)
 {
     char dir[PATH_MAX];
     make_test_dir(dir, sizeof dir);
+    acknowledged = 0;
     power_on(fault, at);
     live(dir);
     bool is_over = power_operations() < at;
@@ -187,6 +194,7 @@ static void test_damage(void **state)
     unsigned files = 0;
     seeded();
     make_test_dir(dir, sizeof dir);
+    acknowledged = 0;
     assert_true(live(dir));
     DIR *d = opendir(dir);
     while ((entry = readdir(d))) {
