@@ -405,7 +405,8 @@ enum bucket_status bucket_reader_next(struct bucket_reader *r, struct bucket *ou
     else
         take_single(r, end, out);
     struct sample_bucket *s = &out->b;
-    s->start = bucket_start(end, r->width);
+    int64_t next = r->start + r->width; /* mostly the bucket after the one before: no division */
+    s->start = r->start >= 0 && end >= next && end - next < r->width ? next : bucket_start(end, r->width);
     s->width = (uint32_t)r->width;
     bool has_samples = s->count > 0 || s->n_nan > 0;
     if (r->is_bad || s->start <= r->start || (has_samples && s->first < s->start))

@@ -74,14 +74,14 @@ int series_walk_next(struct series_walk *w, struct error *error)
 
 bool bucket_widener_add(struct bucket_widener *w, const struct bucket *b, struct bucket *done)
 {
+    if (w->has_bucket && b->b.start < w->bucket.b.start + w->bucket.b.width) {
+        bucket_fold(&w->bucket, b);
+        return false;
+    }
     struct bucket wide = *b;
     int64_t width = MAX(w->width, (int64_t)b->b.width);
     wide.b.width = (uint32_t)width;
-    wide.b.start = bucket_start(b->b.start, width);
-    if (w->has_bucket && wide.b.start < w->bucket.b.start + w->bucket.b.width) {
-        bucket_fold(&w->bucket, &wide);
-        return false;
-    }
+    wide.b.start = width > b->b.width ? bucket_start(b->b.start, width) : b->b.start;
     bool is_done = w->has_bucket;
     *done = w->bucket;
     w->bucket = wide;
