@@ -1,13 +1,10 @@
 #include "metricdb/store/sample_store.h"
 
-#include "base/byte_order.h"
 #include "base/io.h"
 #include "metricdb/store/store_parts.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -60,74 +57,20 @@ static struct open_series *find_series(struct sample_store *s, struct bytes key)
     return o;
 }
 
-static size_t memory_of(const struct open_series *o)
+static struct open_series *add_series(
+    struct sample_store *s, struct bytes key, uint32_t n_labels, const struct block_state *state)
 {
-    return sizeof *o + o->key_len + o->n_labels * sizeof *o->labels + o->closed.out.cap;
-}
-
-/* `key` is of make_key. */
-static struct open_series *add_series(struct sample_store *s, struct bytes key, uint32_t n_labels)
-{
-    struct open_series *o = mem_zalloc(sizeof *o + key.len);
-    o->labels = mem_alloc(n_labels * sizeof *o->labels);
-    o->n_labels = n_labels;
-    o->key_len = key.len;
-    memcpy(o->key, key.ptr, key.len);
-    const char *p = o->key;
-    for (uint32_t i = 0; i < 2 * n_labels; i++) {
-        struct bytes text = bytes_of(p + 4, get_le32(p));
-        *(i % 2 == 0 ? &o->labels[i / 2].name : &o->labels[i / 2].value) = text;
-        p = text.ptr + text.len;
-    }
+    struct open_series *o = open_series_new(key, n_labels, state);
     HASH_ADD(hh, s->series, key, o->key_len, o);
-    s->open_bytes += memory_of(o);
+    s->open_bytes += open_series_memory(o);
     return o;
 }
 
 static void free_series(struct sample_store *s, struct open_series *o)
 {
-    s->open_bytes -= memory_of(o);
+    s->open_bytes -= open_series_memory(o);
     HASH_DEL(s->series, o);
-    bucket_writer_free(&o->closed);
-    free(o->labels);
-    free(o);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct metric_label *x = a, *y = b;
-    return bytes_compare(x->name, y->name);
-}
-
-/* Writes the key of the labels: sorted, without empty values. Returns the number of labels, or 0 if they are no series. */
-static uint32_t make_key(struct buf *key, const struct metric_label *given, size_t n)
-{
-    struct metric_label labels[SAMPLE_LABELS_MAX];
-    uint32_t used = 0;
-    bool is_sorted = true;
-    size_t bytes = 0;
-    buf_clear(key);
-    for (size_t i = 0; i < n; i++) {
-        if (given[i].value.len == 0)
-            continue;
-        bytes += given[i].name.len + given[i].value.len;
-        if (used == SAMPLE_LABELS_MAX || given[i].name.len == 0 || bytes > SAMPLE_LABEL_BYTES_MAX)
-            return 0;
-        labels[used++] = given[i];
-        is_sorted = is_sorted && (used < 2 || by_name(&labels[used - 2], &labels[used - 1]) < 0);
-    }
-    if (!is_sorted)
-        qsort(labels, used, sizeof *labels, by_name);
-    for (uint32_t i = 0; i < 2 * used; i++) {
-        struct bytes text = i % 2 == 0 ? labels[i / 2].name : labels[i / 2].value;
-        char length[4];
-        if (!is_sorted && i % 2 == 0 && i > 0 && bytes_equal(text, labels[i / 2 - 1].name))
-            return 0;
-        put_le32(length, (uint32_t)text.len);
-        buf_append(key, length, sizeof length);
-        buf_append_bytes(key, text);
-    }
-    return used;
+    open_series_free(&o);
 }
 
 /* Loads the last sample of each series from the newest block. */
@@ -142,13 +85,10 @@ static int load_states(struct sample_store *s, struct block *b, struct error *er
         if (block_get_series(b, i, &series, error) != 0 || block_get_labels(b, &series, labels, error) != 0 ||
             block_get_state(b, i, &state, error) != 0)
             return -1;
-        uint32_t n = make_key(&s->key, labels, series.n_labels);
+        uint32_t n = open_series_key(&s->key, labels, series.n_labels);
         if (n != series.n_labels || find_series(s, buf_bytes(&s->key)))
             return block_damaged(b, "the labels of a series", error);
-        struct open_series *o = add_series(s, buf_bytes(&s->key), n);
-        o->state = state;
-        o->closed.code.has_number = state.has_number;
-        o->closed.code.number = state.number;
+        add_series(s, buf_bytes(&s->key), n, &state);
     }
     return block_check_whole(b, error);
 }
@@ -239,41 +179,11 @@ void sample_store_end(struct sample_store *s, const struct stream_cursor *cursor
     pthread_rwlock_unlock(&s->lock);
 }
 
-static struct bucket bucket_of(
-    const struct sample_store *s, const struct open_series *o, const struct sample *sample)
-{
-    double v = sample->value;
-    struct bucket b = {.b = {.start = bucket_start(sample->at, s->config.resolution),
-                           .width = (uint32_t)s->config.resolution}};
-    if (sample->is_stale) {
-        b.b.stale_at = sample->at;
-        return b;
-    }
-    b.b.first = b.b.last_at = sample->at;
-    b.b.last = v;
-    b.b.n_nan = isnan(v);
-    if (isnan(v))
-        return b;
-    b.b.count = 1;
-    b.b.sum = b.b.min = b.b.max = b.number = v;
-    b.b.rise = o->state.has_number ? bucket_rise(o->state.number, v) : 0;
-    return b;
-}
-
-static void close_bucket(struct sample_store *s, struct open_series *o)
-{
-    size_t before = o->closed.out.cap;
-    bucket_writer_add(&o->closed, &o->open);
-    s->open_bytes += o->closed.out.cap - before;
-    o->n_closed++;
-    o->has_open = false;
-}
-
 static enum sample_result add(struct sample_store *s, const struct sample *sample)
 {
     if (sample->at <= 0 || sample->at > BUCKET_TIME_MAX)
         return SAMPLE_BAD_TIME;
-    uint32_t n_labels = make_key(&s->key, sample->labels, sample->n_labels);
+    uint32_t n_labels = open_series_key(&s->key, sample->labels, sample->n_labels);
     if (n_labels == 0)
         return SAMPLE_BAD_LABELS;
     struct open_series *o = find_series(s, buf_bytes(&s->key));
@@ -281,23 +191,10 @@ static enum sample_result add(struct sample_store *s, const struct sample *sampl
         return SAMPLE_TOO_MANY;
     if (o && sample->at <= o->state.last_at)
         return SAMPLE_NOT_LATER;
-    o = o ? o : add_series(s, buf_bytes(&s->key), n_labels);
-    struct bucket b = bucket_of(s, o, sample);
-    if (o->has_open && o->open.b.start != b.b.start)
-        close_bucket(s, o);
-    if (o->has_open)
-        bucket_fold(&o->open, &b);
-    else
-        o->open = b;
-    o->has_open = true;
-    if (!o->is_touched)
-        o->min_at = sample->at;
-    o->is_touched = true;
-    o->state.last_at = sample->at;
-    if (b.b.count > 0) {
-        o->state.number = b.number;
-        o->state.has_number = true;
-    }
+    o = o ? o : add_series(s, buf_bytes(&s->key), n_labels, &(struct block_state){0});
+    s->open_bytes -= open_series_memory(o);
+    open_series_add(o, sample, s->config.resolution);
+    s->open_bytes += open_series_memory(o);
     return SAMPLE_STORED;
 }
 
@@ -306,19 +203,6 @@ enum sample_result sample_store_add(struct sample_store *s, const struct sample 
     enum sample_result r = add(s, sample);
     s->stats.results[r]++;
     return r;
-}
-
-void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out)
-{
-    size_t before = pieces->len;
-    *out = (struct block_series){.n_labels = o->n_labels};
-    if (!o->is_touched)
-        return;
-    bucket_writer_copy(&o->closed, o->has_open ? &o->open : NULL, pieces);
-    out->min_at = o->min_at;
-    out->max_at = o->state.last_at;
-    out->n_buckets = o->n_closed + o->has_open;
-    out->pieces = bytes_of(pieces->ptr + before, pieces->len - before);
 }
 
 /* Cuts. */
@@ -337,11 +221,6 @@ static int by_labels(const void *a, const void *b)
     return labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
-static uint32_t idle_after_cut(const struct open_series *o)
-{
-    return o->is_touched ? 0 : o->state.idle + 1;
-}
-
 /* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes series. */
 static struct block *write_block(struct sample_store *s, struct error *error)
 {
@@ -353,13 +232,13 @@ static struct block *write_block(struct sample_store *s, struct error *error)
     struct block *result = NULL;
     struct block_writer *w = block_writer_new(s->dir, &info, error);
     for (struct open_series *o = s->series; o; o = o->hh.next)
-        if (idle_after_cut(o) < SAMPLE_STORE_IDLE_CUTS)
+        if (open_series_next_idle(o) < SAMPLE_STORE_IDLE_CUTS)
             sorted[n++] = o;
     qsort(sorted, n, sizeof *sorted, by_labels);
     for (size_t i = 0; w && i < n; i++) {
         struct block_series series;
         struct block_state state = sorted[i]->state;
-        state.idle = idle_after_cut(sorted[i]);
+        state.idle = open_series_next_idle(sorted[i]);
         buf_clear(&pieces);
         open_series_copy(sorted[i], &pieces, &series);
         block_writer_add(w, sorted[i]->labels, sorted[i]->n_labels, &series, &state);
@@ -378,18 +257,13 @@ static void begin_next_block(struct sample_store *s)
     struct open_series *o, *next;
     HASH_ITER(hh, s->series, o, next)
     {
-        o->state.idle = idle_after_cut(o);
-        if (o->state.idle >= SAMPLE_STORE_IDLE_CUTS) {
+        if (open_series_next_idle(o) >= SAMPLE_STORE_IDLE_CUTS) {
             free_series(s, o);
             continue;
         }
-        s->open_bytes -= memory_of(o);
-        bucket_writer_free(&o->closed);
-        o->closed =
-            (struct bucket_writer){.code = {.has_number = o->state.has_number, .number = o->state.number}};
-        s->open_bytes += memory_of(o);
-        o->has_open = o->is_touched = false;
-        o->n_closed = 0;
+        s->open_bytes -= open_series_memory(o);
+        open_series_begin_block(o);
+        s->open_bytes += open_series_memory(o);
     }
 }
 

@@ -9,6 +9,7 @@
 struct walk_series {
     struct metric_label *labels;
     struct block_series series;
+    char *pieces; /* of `series` */
 };
 
 /* One of the sorted lists. Set the first group of members. */

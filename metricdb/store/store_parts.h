@@ -3,28 +3,11 @@
 #ifndef MILLRACE_METRICDB_STORE_PARTS_H
 #define MILLRACE_METRICDB_STORE_PARTS_H
 
-#include "base/text_hash.h"
 #include "metricdb/store/block_list.h"
 #include "metricdb/store/block_writer.h"
-#include "metricdb/store/sample_store.h"
+#include "metricdb/store/open_series.h"
 
 #include <pthread.h>
-#include <uthash.h>
-
-struct open_series {
-    struct block_state state;
-    struct metric_label *labels; /* their texts are in `key` */
-    uint32_t n_labels;
-    bool is_touched; /* has a sample since the last cut */
-    bool has_open;
-    struct bucket open;          /* the bucket that may get more samples */
-    struct bucket_writer closed; /* the buckets since the last cut before it */
-    uint32_t n_closed;
-    int64_t min_at; /* the first time since the last cut */
-    UT_hash_handle hh;
-    size_t key_len;
-    char key[]; /* each name and value, with its length before it */
-};
 
 struct store_merger;
 
@@ -50,9 +33,6 @@ struct sample_store {
 
 enum metric_result store_select(void *context, const struct metric_request *request,
     struct metric_selection *selection, struct error *error);
-
-/* Appends the pieces of a series since the last cut, sealed. */
-void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out);
 
 /* Returns NULL with the error. */
 struct store_merger *store_merger_new(struct sample_store *s, struct error *error);

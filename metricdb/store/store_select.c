@@ -22,7 +22,6 @@ struct store_query {
     /* The matching series in memory. */
     struct walk_series *open;
     size_t n_open, open_cap;
-    struct buf texts; /* labels and pieces */
     /* The answer. */
     struct found_series *found;
     size_t n_found, found_cap;
@@ -40,13 +39,14 @@ static void query_free(struct store_query **qp)
         block_unref(&q->blocks[i]);
         free(q->bits[i]);
     }
-    for (size_t i = 0; i < q->n_open; i++)
+    for (size_t i = 0; i < q->n_open; i++) {
         free(q->open[i].labels);
+        free(q->open[i].pieces);
+    }
     label_match_free(&q->match);
     free(q->blocks);
     free(q->bits);
     free(q->open);
-    buf_free(&q->texts);
     free(q->found);
     free(q->labels);
     free(q->buckets);
@@ -67,47 +67,27 @@ static int too_many(struct error *error, const char *what, size_t max)
         "the query needs more than %zu %s: select fewer series or a shorter time", max, what);
 }
 
-static size_t append_text(struct buf *texts, struct bytes text)
-{
-    buf_append_bytes(texts, text);
-    return texts->len - text.len;
-}
-
-/* Copies a matching series of the memory. Until all are copied, texts and pieces are positions in q->texts. */
+/* Copies a matching series of the memory. The texts follow the labels. */
 static void copy_open(struct store_query *q, const struct open_series *o)
 {
     struct walk_series *w = ARRAY_ADD(q->open, q->n_open, q->open_cap);
-    w->labels = mem_alloc(o->n_labels * sizeof *w->labels);
-    memcpy(w->labels, o->labels, o->n_labels * sizeof *w->labels);
-    size_t key = append_text(&q->texts, bytes_of(o->key, o->key_len));
+    struct buf pieces = {0};
+    size_t size = o->n_labels * sizeof *o->labels;
+    w->labels = mem_alloc(size + o->key_len);
+    char *key = memcpy((char *)w->labels + size, o->key, o->key_len);
     for (uint32_t i = 0; i < o->n_labels; i++) {
-        w->labels[i].name.ptr = (const char *)(key + (size_t)(o->labels[i].name.ptr - o->key));
-        w->labels[i].value.ptr = (const char *)(key + (size_t)(o->labels[i].value.ptr - o->key));
+        w->labels[i] = o->labels[i];
+        w->labels[i].name.ptr = key + (o->labels[i].name.ptr - o->key);
+        w->labels[i].value.ptr = key + (o->labels[i].value.ptr - o->key);
     }
-    size_t pieces = q->texts.len;
-    open_series_copy(o, &q->texts, &w->series);
-    w->series.pieces.ptr = (const char *)pieces;
+    open_series_copy(o, &pieces, &w->series);
+    w->pieces = pieces.ptr;
 }
 
 static int by_labels(const void *a, const void *b)
 {
     const struct walk_series *x = a, *y = b;
     return labels_compare(x->labels, x->series.n_labels, y->labels, y->series.n_labels);
-}
-
-/* Makes the positions addresses, and sorts. */
-static void settle_open(struct store_query *q)
-{
-    for (size_t i = 0; i < q->n_open; i++) {
-        struct walk_series *w = &q->open[i];
-        for (uint32_t k = 0; k < w->series.n_labels; k++) {
-            w->labels[k].name.ptr = q->texts.ptr + (size_t)w->labels[k].name.ptr;
-            w->labels[k].value.ptr = q->texts.ptr + (size_t)w->labels[k].value.ptr;
-        }
-        w->series.pieces.ptr = q->texts.ptr + (size_t)w->series.pieces.ptr;
-    }
-    if (q->n_open > 0)
-        qsort(q->open, q->n_open, sizeof *q->open, by_labels);
 }
 
 /* Sets the span that is read: whole buckets of a width, and of those used before. */
@@ -145,7 +125,8 @@ static int take_snapshot(struct store_query *q, struct error *error)
             copy_open(q, o);
     }
     pthread_rwlock_unlock(&s->lock);
-    settle_open(q);
+    if (q->n_open > 0)
+        qsort(q->open, q->n_open, sizeof *q->open, by_labels);
     return r;
 }
 
