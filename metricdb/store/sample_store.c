@@ -286,11 +286,6 @@ int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct err
 
 /* For others. */
 
-struct metric_source sample_store_source(struct sample_store *s)
-{
-    return (struct metric_source){.context = s, .select = store_select};
-}
-
 void sample_store_stats(struct sample_store *s, struct sample_store_stats *out)
 {
     pthread_rwlock_rdlock(&s->lock);

@@ -31,8 +31,6 @@ struct sample_store {
     struct store_merger *merger;
 };
 
-enum metric_result store_select(void *context, const struct metric_request *request,
-    struct metric_selection *selection, struct error *error);
 
 /* Returns NULL with the error. */
 struct store_merger *store_merger_new(struct sample_store *s, struct error *error);

@@ -238,7 +238,7 @@ static int64_t choose_width(const struct sample_store *s, int64_t max_width)
     return s->widths[i];
 }
 
-enum metric_result store_select(void *context, const struct metric_request *request,
+static enum metric_result store_select(void *context, const struct metric_request *request,
     struct metric_selection *selection, struct error *error)
 {
     struct sample_store *s = context;
@@ -261,4 +261,9 @@ enum metric_result store_select(void *context, const struct metric_request *requ
     else
         query_free(&q);
     return (enum metric_result)r;
+}
+
+struct metric_source sample_store_source(struct sample_store *s)
+{
+    return (struct metric_source){.context = s, .select = store_select};
 }
