@@ -1,6 +1,5 @@
 /* aggregator: connects the streams' followers, the aggregate and the HTTP endpoints to the event loop. */
 #include "aggregator/aggregator_app.h"
-#include "aggregator/cursor_keeper.h"
 #include "aggregator/files/file_input.h"
 #include "aggregator/files/recount.h"
 #include "aggregator/minute_refill.h"
@@ -10,6 +9,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "daemon/loop_notify.h"
+#include "stream/cursor_keeper.h"
 #include "stream/stream_program.h"
 #include "config/peers.h"
 
@@ -390,6 +390,16 @@ static void join_recovery(struct wiring *w)
     w->app.aggregate = w->aggregate;
 }
 
+static struct kept_position committed_position(void *arg, size_t stream)
+{
+    const struct app *app = arg;
+    const struct slice_cursor *c = aggregate_committed(app->aggregate, stream);
+    return (struct kept_position){.stream = c->stream,
+        .id = c->id,
+        .offset = c->offset,
+        .place = follower_place(app->followers[stream])};
+}
+
 static void begin_counting(struct wiring *w)
 {
     struct app *app = &w->app;
@@ -400,8 +410,12 @@ static void begin_counting(struct wiring *w)
     since_read(app->aggregate, w->config.archive, app->counters, &app->since);
     app->watermark = count_watermark_new(app->aggregate, app->streams.names, app->streams.n);
     health_set_not_ready(app, NOTICE_RECOVERING, DAEMON_WAIT, "catching up with the streams");
-    w->keeper = cursor_keeper_new(w->client, app->aggregate, app->followers, app->streams.n,
-        options_string(o, "cursor"), w->cursor_key);
+    w->keeper = cursor_keeper_new(&(struct cursor_keeper_config){.client = w->client,
+        .name = options_string(o, "cursor"),
+        .key = w->cursor_key,
+        .n_streams = app->streams.n,
+        .position = committed_position,
+        .arg = app});
     if (app->minutes)
         w->refill = minute_refill_new(&(struct minute_refill_config){.base = daemon_base(app->daemon),
             .client = w->client,

@@ -199,6 +199,11 @@ static void handle_sql(struct http_request *req, void *ctx)
         http_problem(req, 404, "sql-off", "set sql = yes under [api]", "statements in SQL are off");
 }
 
+static void handle_metrics(struct http_request *req, void *ctx)
+{
+    metrics_proxy_pass(((struct api *)ctx)->metricdb, req);
+}
+
 const struct http_route api_routes[] = {
     HTTP_ROUTE("/", HTTP_GET_, HTTP_ROUTE_OPEN, handle_page, NULL, "the web page, or this list"),
     HTTP_ROUTE("/m.js", HTTP_GET_, HTTP_ROUTE_OPEN | HTTP_ROUTE_PUBLIC, handle_script, NULL,
@@ -251,6 +256,8 @@ const struct http_route api_routes[] = {
     HTTP_ROUTE("/v1/incr", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_NO_HEAD | HTTP_ROUTE_WRITES, events_incr,
         "ns key sub n queue producer mark next",
         "ns=&key=: put n= events (default 1) that count under this key onto the local queue"),
+    HTTP_ROUTE("/api/v1/*", HTTP_GET_ | HTTP_POST_, 0, handle_metrics, NULL,
+        "Prometheus' HTTP API over the metrics of metricdb"),
     HTTP_ROUTE("/reload", HTTP_GET_ | HTTP_POST_, HTTP_ROUTE_OPEN, archive_reload, "format",
         "open the archive's current generation, if the api reads the archive itself"),
     {.path = NULL},

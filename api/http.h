@@ -16,6 +16,7 @@
 #include "api/page/pipeline.h"
 #include "api/page/script.h"
 #include "api/local_archive.h"
+#include "api/metrics_proxy.h"
 #include "api/readiness.h"
 #include "api/replicas.h"
 #include "api/sql_child.h"
@@ -35,6 +36,7 @@ struct api {
     struct door *door; /* NULL: none */
     struct stats_counter *refused_events;
     struct http_client *pubsub; /* client that `live` uses */
+    struct http_client *metricdb; /* NULL: none */
     struct live *live;
     struct pipeline *pipeline;
     struct page *page;

@@ -36,6 +36,8 @@ static const struct option_row options[] = {
     PEER_OPTIONS("queue_to_pubsub", "queue_to_pubsub", ", for the web page"),
     PEER_OPTIONS("queue_to_nats", "queue_to_nats", ", for the web page"),
     PEER_OPTIONS("spamfilter", "spamfilter", ", for the web page"),
+    PEER_OPTIONS("metricdb", "metricdb", ", for /api/v1 and the web page"),
+    PEER_OPTIONS("scraper", "scraper", ", for the web page"),
     PEER_OPTIONS("nats_to_pubsub", "nats_to_pubsub", ", for the web page"),
     {.name = "run_file",
         .type = OPTION_STRING,
@@ -165,19 +167,10 @@ static int api_check(struct options *o, struct error *error)
         r = options_refuse(o, "sql", error, "it needs auth_token_file or tokens_file");
     if (r == 0 && has_sortdb(o) && replicas_read(peer_url(o, "sortdb"), NULL, &wrong) != 0)
         r = options_refuse(o, "sortdb_url", error, "%s", wrong.text);
-    if (r == 0)
-        r = peer_check(o, "aggregator", error);
-    if (r == 0)
-        r = peer_check(o, "pubsub", error);
-    if (r == 0)
-        r = peer_check(o, "queue_to_pubsub", error);
-    if (r == 0)
-        r = peer_check(o, "queue_to_nats", error);
-    if (r == 0)
-        r = peer_check(o, "spamfilter", error);
-    if (r == 0)
-        r = peer_check(o, "nats_to_pubsub", error);
-    return r == 0 ? peer_check(o, "simplequeue", error) : r;
+    for (size_t i = 0; i < PEERS && r == 0; i++)
+        if (strcmp(peers[i].name, "api") != 0 && strcmp(peers[i].name, "sortdb") != 0)
+            r = peer_check(o, peers[i].name, error);
+    return r;
 }
 
 static void api_stop(void *ctx)
@@ -192,6 +185,7 @@ static void api_stop(void *ctx)
     uniques_free(&api->uniques);
     http_client_free(&api->queue);
     http_client_free(&api->pubsub);
+    http_client_free(&api->metricdb);
     live_free(&api->live);
     pipeline_free(&api->pipeline);
     for (size_t i = 0; i < api->cells.n; i++)
@@ -383,6 +377,10 @@ static int open_page(struct daemon *d, struct api *api, struct error *error)
     }
     if (status == 0)
         status = add_peer(d, &members, "spamfilter", "spamfilter_token_file", error);
+    if (status == 0)
+        status = add_peer(d, &members, "metricdb", "metricdb_token_file", error);
+    if (status == 0)
+        status = add_peer(d, &members, "scraper", "scraper_token_file", error);
     api->pipeline = pipeline_new(&members);
     return status;
 }
@@ -421,6 +419,13 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
             error);
         status = api->queue ? 0 : EX_CONFIG;
     }
+    if (status == 0 &&
+        (peer_is_wanted(options_config(o), "metricdb") || options_text(o, "metricdb_url")) &&
+        !(api->metricdb = daemon_client_new(d, options_text(o, "metricdb_token_file"),
+              &(struct http_client_config){
+                  .url = peer_url(o, "metricdb"), .max_connections = METRICS_REQUESTS_MAX},
+              error)))
+        status = EX_CONFIG;
     if (status == 0)
         status = open_page(d, api, error);
     char dir[PATH_MAX];

@@ -13,6 +13,8 @@ const struct peer peers[PEERS] = {
     {"aggregator", PORT_AGGREGATOR, "aggregator_url"},
     {"sortdb", PORT_SORTDB, "sortdb_url"},
     {"spamfilter", PORT_SPAMFILTER, "spamfilter_url"},
+    {"metricdb", PORT_METRICDB, "metricdb_url"},
+    {"scraper", PORT_SCRAPER, "scraper_url"},
     {"api", PORT_API, "api_url"},
 };
 
@@ -37,9 +39,11 @@ const char *peer_relay(const struct config *config)
 
 bool peer_is_wanted(const struct config *config, const char *name)
 {
+    static const char *const by_section[] = {"nats_to_pubsub", "spamfilter", "metricdb", "scraper"};
     bool is_relay = strcmp(name, "queue_to_nats") == 0 || strcmp(name, "queue_to_pubsub") == 0;
-    if (strcmp(name, "nats_to_pubsub") == 0 || strcmp(name, "spamfilter") == 0)
-        return config && config_section(config, name, "");
+    for (size_t i = 0; i < sizeof by_section / sizeof *by_section; i++)
+        if (strcmp(name, by_section[i]) == 0)
+            return config && config_section(config, name, "");
     return !is_relay || strcmp(name, peer_relay(config)) == 0;
 }
 

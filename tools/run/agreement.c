@@ -103,6 +103,8 @@ static const struct {
     {"nats_to_pubsub", "pubsub_token_file", "pubsub"},
     {"aggregator", "pubsub_token_file", "pubsub"},
     {"spamfilter", "pubsub_token_file", "pubsub"},
+    {"metricdb", "pubsub_token_file", "pubsub"},
+    {"scraper", "pubsub_token_file", "pubsub"},
     {"api", "queue_token_file", "simplequeue"},
     {"api", "pubsub_token_file", "pubsub"},
     {"api", "aggregator_token_file", "aggregator"},
@@ -111,6 +113,8 @@ static const struct {
     {"api", "queue_to_nats_token_file", "queue_to_nats"},
     {"api", "spamfilter_token_file", "spamfilter"},
     {"api", "nats_to_pubsub_token_file", "nats_to_pubsub"},
+    {"api", "metricdb_token_file", "metricdb"},
+    {"api", "scraper_token_file", "scraper"},
     {"compactor", "auth_token_file", "aggregator"},
     {"compactor", "auth_token_file", "sortdb"},
 };

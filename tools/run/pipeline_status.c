@@ -41,6 +41,8 @@ enum {
     AGGREGATOR,
     SORTDB,
     SPAMFILTER,
+    METRICDB,
+    SCRAPER,
     API,
     COMPACTOR
 }; /* indexes of the daemons, in the order of peers[], then the compactor */
@@ -299,6 +301,15 @@ static bool look_at_marks(struct pipeline_status *s, struct daemon_status *d)
     return true;
 }
 
+static bool look_at_samples(struct pipeline_status *s, struct daemon_status *d)
+{
+    (void)s;
+    d->lag = number_at(d->stats, "/lag_seconds");
+    add_detail(d, "%" PRIu64 " series, lag %" PRIu64 " bytes", json_doc_number(d->stats, "/series"),
+        json_doc_number(d->stats, "/lag_bytes"));
+    return true;
+}
+
 /* Requests to each daemon. `events`: the counter from which the rate is computed. */
 static const struct {
     bool (*look)(struct pipeline_status *s, struct daemon_status *d);
@@ -312,6 +323,8 @@ static const struct {
     [AGGREGATOR] = {look_at_counts, "events_counted_total", NULL, NULL},
     [SORTDB] = {NULL, "total_requests", NULL, NULL},
     [SPAMFILTER] = {look_at_marks, "checks_total", NULL, NULL},
+    [METRICDB] = {look_at_samples, "samples_total", NULL, NULL},
+    [SCRAPER] = {NULL, "scrapes_total", NULL, NULL},
     [API] = {NULL, "request_seconds", "/v1/", "/count"},
 };
 
@@ -642,7 +655,7 @@ static enum status_level fold_disk(struct pipeline_status *s, dev_t device, stru
 {
     static const char *const work[PIPELINE_DAEMONS] = {"new events", "the relay", "the relay",
         "the copies from JetStream", "publishes", "the storage of counts", "sortdb", "updates of marks",
-        "queries", "compactions"};
+        "the storage of samples", "scrapes", "queries", "compactions"};
     enum status_level level = STATUS_FINE;
     size_t kept = 0, before = PIPELINE_DAEMONS;
     for (size_t i = 0; i < s->n_problems; i++) {

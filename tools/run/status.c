@@ -130,11 +130,15 @@ static const char *cell(char out[24], double n, int decimals, const char *unit)
     return out;
 }
 
-/* Most pipelines have no queue_to_nats, nats_to_pubsub and spamfilter. */
+/* Most pipelines run without these daemons. */
 static bool is_shown(const struct pipeline_status *s, size_t i)
 {
     const char *name = pipeline_daemon_name(i);
-    return !s->pipeline.daemons[i].is_off || (!strstr(name, "nats") && strcmp(name, "spamfilter") != 0);
+    static const char *const rare[] = {"queue_to_nats", "nats_to_pubsub", "spamfilter", "metricdb", "scraper"};
+    bool is_rare = false;
+    for (size_t k = 0; k < sizeof rare / sizeof *rare; k++)
+        is_rare = is_rare || strcmp(name, rare[k]) == 0;
+    return !s->pipeline.daemons[i].is_off || !is_rare;
 }
 
 /* Returns the number of restarts; -1: not known, because run.json is missing, unreadable or too old. */

@@ -38,7 +38,7 @@
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
-#define PEERS_MAX 8
+#define PEERS_MAX 10
 #define COMPACT_EVERY "1d" /* default of the setting `every` of [compactor] */
 
 static const struct option_row rows[] = {
@@ -107,9 +107,11 @@ static const struct daemon_row daemon_rows[] = {
     {"queue_to_pubsub", .optional = true, .peers = {"simplequeue", "pubsub"}},
     {"queue_to_nats", .optional = true, .peers = {"simplequeue"}},
     {"nats_to_pubsub", .optional = true, .peers = {"pubsub"}},
+    {"metricdb", .keeps_data = true, .optional = true, .peers = {"pubsub"}},
+    {"scraper", .optional = true, .peers = {"pubsub"}},
     {"api", .optional = true, .read_again = RELOAD_COUNTERS " " RELOAD_DOOR " " RELOAD_CELLS,
         .peers = {"sortdb", "aggregator", "simplequeue", "pubsub", "queue_to_pubsub", "queue_to_nats",
-            "nats_to_pubsub", "spamfilter"}},
+            "nats_to_pubsub", "spamfilter", "metricdb", "scraper"}},
     {"compactor", .compacts = true, .optional = true, .peers = {"sortdb", "aggregator"}},
 };
 #define N_DAEMONS (sizeof daemon_rows / sizeof *daemon_rows)

@@ -45,7 +45,8 @@
 /* A route with its metrics. */
 struct http_endpoint {
     const struct http_route *row;
-    struct bytes path;
+    struct bytes path; /* up to the `*` of a pattern */
+    struct bytes tail; /* of a pattern, after the `*`; .ptr NULL: no pattern */
     void *ctx;
     struct stats_histogram *seconds;
     struct stats_counter *by_status[600]; /* registered on first use */

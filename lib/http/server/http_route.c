@@ -31,9 +31,13 @@ void http_route_init(
             n++;
     s->endpoints = mem_zalloc(n * sizeof *s->endpoints);
     for (int t = 0; t < 2; t++)
-        for (const struct http_route *row = tables[t]; row && row->path; row++)
-            s->endpoints[s->n_endpoints++] =
-                (struct http_endpoint){.row = row, .path = bytes_str(row->path), .ctx = contexts[t]};
+        for (const struct http_route *row = tables[t]; row && row->path; row++) {
+            const char *star = row->path[0] == '/' ? strchr(row->path, '*') : NULL;
+            s->endpoints[s->n_endpoints++] = (struct http_endpoint){.row = row,
+                .path = bytes_of(row->path, star ? (size_t)(star - row->path) : strlen(row->path)),
+                .tail = bytes_str(star ? star + 1 : NULL),
+                .ctx = contexts[t]};
+        }
     s->unknown = &s->endpoints[s->n_endpoints];
     s->unknown->row = &unknown_row;
     s->preflight = s->unknown + 1;
@@ -276,7 +280,10 @@ static const struct url_param *refused_param(const struct http_request *req)
 /* True if the endpoint has this path, or is public and has it below config.public_path. */
 static bool has_path(const struct http_server *s, const struct http_endpoint *e, struct bytes path)
 {
-    struct bytes prefix = s->public_path;
+    struct bytes prefix = s->public_path, tail = e->tail;
+    if (tail.ptr)
+        return path.len > e->path.len + tail.len && bytes_starts_with(path, e->path) &&
+               bytes_equal(bytes_of(path.ptr + path.len - tail.len, tail.len), tail);
     if (bytes_equal(e->path, path))
         return true;
     return prefix.ptr && (e->row->flags & HTTP_ROUTE_PUBLIC) && bytes_starts_with(path, prefix) &&

@@ -63,7 +63,7 @@ typedef void http_handler(struct http_request *req, void *ctx);
 #define HTTP_ROUTE_OPEN 256 /* never requires the token */
 
 struct http_route {
-    const char *path;
+    const char *path; /* a `*` stands for one or more characters; put routes without a `*` before it */
     unsigned methods; /* of enum http_method */
     unsigned flags;
     size_t max_body; /* limit on the body (bytes); 0: the server's max_body */

@@ -1,12 +1,10 @@
-#include "aggregator/cursor_keeper.h"
+#include "stream/cursor_keeper.h"
 
-#include "aggregator/follower.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "json/json_fields.h"
 #include "http/client/http_client.h"
-#include "stream/stream_client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,12 +25,8 @@ struct stream_cursor_state {
 };
 
 struct cursor_keeper {
-    struct http_client *client;
-    const struct aggregate *aggregate;
-    struct follower *const *followers;
-    const char *name;
+    struct cursor_keeper_config config;
     char headers[sizeof "X-Millrace-Cursor-Key: \r\n" + RANDOM_ID_SIZE];
-    size_t n;
     struct stream_cursor_state *streams;
 };
 
@@ -61,15 +55,13 @@ int cursor_key_read(const char *dir, char key[RANDOM_ID_SIZE], struct error *err
     return ok ? 0 : -1;
 }
 
-struct cursor_keeper *cursor_keeper_new(struct http_client *client, const struct aggregate *a,
-    struct follower *const *followers, size_t n_streams, const char *name, const char *key)
+struct cursor_keeper *cursor_keeper_new(const struct cursor_keeper_config *config)
 {
     struct cursor_keeper *k = mem_zalloc(sizeof *k);
-    *k = (struct cursor_keeper){
-        .client = client, .aggregate = a, .followers = followers, .name = name, .n = n_streams};
-    snprintf(k->headers, sizeof k->headers, "X-Millrace-Cursor-Key: %s\r\n", key);
-    k->streams = mem_zalloc((n_streams + 1) * sizeof *k->streams);
-    for (size_t i = 0; i < n_streams; i++)
+    k->config = *config;
+    snprintf(k->headers, sizeof k->headers, "X-Millrace-Cursor-Key: %s\r\n", config->key);
+    k->streams = mem_zalloc((config->n_streams + 1) * sizeof *k->streams);
+    for (size_t i = 0; i < config->n_streams; i++)
         k->streams[i] = (struct stream_cursor_state){.keeper = k, .stream = i};
     return k;
 }
@@ -83,7 +75,7 @@ void cursor_keeper_free(struct cursor_keeper **k)
     *k = NULL;
 }
 
-/* Logs no error if pubsub does not answer or has another history than the committed cursor, because the follower logs
+/* Logs no error if pubsub does not answer or has another history than the position, because the stream client reports
  * these errors. */
 static void on_done(enum http_client_result result, const struct http_reply_view *reply, void *arg)
 {
@@ -102,10 +94,10 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         if (reply->status == s->logged || is_other)
             return;
         s->logged = reply->status;
-        const struct slice_cursor *c = aggregate_committed(s->keeper->aggregate, s->stream);
+        const struct cursor_keeper_config *config = &s->keeper->config;
         char *text = bytes_dup(reply->body);
-        log_warn("pubsub refused to move the cursor that retains uncounted lines", LOG_S("stream", c->stream),
-            LOG_S("cursor", s->keeper->name), LOG_U("status", (uint64_t)reply->status),
+        log_warn("pubsub refused to move the cursor that retains needed lines",
+            LOG_S("stream", config->position(config->arg, s->stream).stream), LOG_S("cursor", config->name), LOG_U("status", (uint64_t)reply->status),
             LOG_S("answer", text));
         free(text);
         return;
@@ -117,25 +109,24 @@ static void on_done(enum http_client_result result, const struct http_reply_view
 
 void cursor_keeper_tick(struct cursor_keeper *k)
 {
-    for (size_t i = 0; i < k->n; i++) {
+    for (size_t i = 0; i < k->config.n_streams; i++) {
         struct stream_cursor_state *s = &k->streams[i];
-        const struct slice_cursor *c = aggregate_committed(k->aggregate, i);
-        const struct stream_place *place = follower_place(k->followers[i]);
-        if (strcmp(s->place.text, place->text) != 0) {
-            s->place = *place;
+        const struct kept_position c = k->config.position(k->config.arg, i);
+        if (strcmp(s->place.text, c.place->text) != 0) {
+            s->place = *c.place;
             s->sent = UINT64_MAX;
         }
-        bool is_left = s->first > c->offset; /* the opening (a run of pubsub) of this line is unknown */
-        uint64_t from = is_left ? s->first : c->offset;
-        if (!c->id[0] || s->is_asking || (s->is_sent && s->sent == from))
+        bool is_left = s->first > c.offset; /* the opening (a run of pubsub) of this line is unknown */
+        uint64_t from = is_left ? s->first : c.offset;
+        if (!c.id[0] || s->is_asking || (s->is_sent && s->sent == from))
             continue;
         struct buf target = {0};
-        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%.*s%s%c", c->stream, k->name,
-            from, (int)(is_left ? strcspn(c->id, ".") : strlen(c->id)), c->id,
+        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%.*s%s%c", c.stream, k->config.name,
+            from, (int)(is_left ? strcspn(c.id, ".") : strlen(c.id)), c.id,
             s->is_sent ? "" : "&backwards=1", '\0');
         s->is_asking = true;
         s->asked = from;
-        http_client_request(k->client, &(struct http_call_spec){.method = "POST",
+        http_client_request(k->config.client, &(struct http_call_spec){.method = "POST",
                                            .target = target.ptr,
                                            .headers = k->headers,
                                            .may_resend = true,

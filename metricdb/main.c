@@ -1,0 +1,162 @@
+/* metricdb: connects the store of samples, the feed of the stream and the threads of queries to the event loop. */
+#include "metricdb/metricdb_server.h"
+#include "metricdb/metricdb_settings.h"
+#include "metricdb/sample_feed.h"
+
+#include "base/log.h"
+#include "config/peers.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+struct wiring {
+    struct metricdb server;
+    struct sample_feed *feed;
+    struct event *tick;
+    struct width_gauge {
+        struct sample_store *store;
+        size_t index;
+    } widths[SAMPLE_STORE_WIDTHS];
+};
+static_assert(offsetof(struct wiring, server) == 0, "handlers get the address of its first member");
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    sample_feed_tick(((struct wiring *)arg)->feed);
+}
+
+static struct sample_store_stats stats_of(struct sample_store *store)
+{
+    struct sample_store_stats s;
+    sample_store_stats(store, &s);
+    return s;
+}
+
+#define STORE_GAUGE(NAME)                                                                                    \
+    static double NAME(void *ctx)                                                                            \
+    {                                                                                                        \
+        return (double)stats_of(ctx).NAME;                                                                   \
+    }
+STORE_GAUGE(series)
+STORE_GAUGE(open_bytes)
+STORE_GAUGE(cuts)
+STORE_GAUGE(merges)
+STORE_GAUGE(deleted)
+
+#define WIDTH_GAUGE(NAME)                                                                                    \
+    static double NAME(void *ctx)                                                                            \
+    {                                                                                                        \
+        const struct width_gauge *w = ctx;                                                                   \
+        return (double)stats_of(w->store).widths[w->index].NAME;                                             \
+    }
+WIDTH_GAUGE(blocks)
+WIDTH_GAUGE(bytes)
+WIDTH_GAUGE(buckets)
+
+static double running(void *ctx)
+{
+    return (double)query_pool_running(ctx);
+}
+
+static double waiting(void *ctx)
+{
+    return (double)query_pool_waiting(ctx);
+}
+
+static void register_stats(struct wiring *w)
+{
+    static const struct stats_row store_rows[] = {
+        {"series", "series with recent samples", series},
+        {"open_bytes", "memory of samples that no block has, and of their series", open_bytes},
+        {"blocks_written_total", "blocks of new samples", cuts},
+        {"merges_total", "blocks made of smaller ones", merges},
+        {"blocks_deleted_total", "blocks deleted by retention", deleted},
+        {0},
+    };
+    static const struct stats_row width_rows[] = {
+        {"blocks", "files with buckets of this width", blocks},
+        {"block_bytes", "size of these files", bytes},
+        {"buckets", "buckets in these files", buckets},
+        {0},
+    };
+    static const struct stats_row pool_rows[] = {
+        {"queries_running", "queries in a thread", running},
+        {"queries_waiting", "queries that wait for a thread", waiting},
+        {0},
+    };
+    struct stats *s = daemon_stats(w->server.daemon);
+    const struct sample_store_stats now = stats_of(w->server.store);
+    stats_gauges(s, store_rows, NULL, w->server.store);
+    stats_gauges(s, pool_rows, NULL, w->server.pool);
+    for (size_t i = 0; i < SAMPLE_STORE_WIDTHS && now.widths[i].width > 0; i++) {
+        char labels[40];
+        snprintf(labels, sizeof labels, "seconds=\"%" PRId64 "\"", now.widths[i].width / 1000);
+        w->widths[i] = (struct width_gauge){w->server.store, i};
+        stats_gauges(s, width_rows, labels, &w->widths[i]);
+    }
+    w->server.timeouts = stats_counter(s, "queries_refused_total", NULL, "queries that took too long or found no thread");
+}
+
+static int start(struct daemon *d, void **ctx, struct error *error)
+{
+    struct options *o = daemon_options(d);
+    struct sample_store_config config = {0};
+    struct wiring *w = mem_zalloc(sizeof *w);
+    *ctx = w;
+    w->server.daemon = d;
+    w->server.limits = metricdb_limits(o);
+    metricdb_configure(o, &config);
+    if (daemon_lock_directory(config.dir, error) != 0)
+        return daemon_start_status(errno);
+    w->server.store = sample_store_open(&config, error);
+    if (!w->server.store)
+        return EX_CONFIG;
+    w->server.pool = query_pool_new(daemon_base(d), (size_t)options_int(o, "query_threads"));
+    if (!w->server.pool) {
+        error_set(error, -1, "cannot start the threads of queries: %s", strerror(errno));
+        return EX_TEMPFAIL;
+    }
+    register_stats(w);
+    daemon_set_not_ready(d, NOTICE_RECOVERING, DAEMON_WAIT, "reading the stream");
+    w->feed = sample_feed_new(d, w->server.store, error);
+    if (!w->feed)
+        return EX_CONFIG;
+    w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
+    event_add(w->tick, &(struct timeval){1, 0});
+    return EX_OK;
+}
+
+static void stop(void *ctx)
+{
+    struct wiring *w = ctx;
+    if (!w)
+        return;
+    if (w->tick)
+        event_free(w->tick);
+    query_pool_free(&w->server.pool);
+    sample_feed_free(&w->feed);
+    sample_store_close(&w->server.store);
+    free(w);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct daemon_spec spec = {
+        .name = "metricdb",
+        .summary = "stores the samples of metrics, and answers Prometheus' HTTP API",
+        .options = metricdb_settings,
+        .default_port = PORT_METRICDB,
+        .routes = metricdb_routes,
+        .check = metricdb_check_settings,
+        .start = start,
+        .stop = stop,
+    };
+    return daemon_main(&spec, argc, argv);
+}

@@ -1,0 +1,77 @@
+#include "metricdb/metricdb_settings.h"
+
+#include "metricdb/query_pool.h"
+#include "stream/stream_program.h"
+
+#define DAY_MS INT64_C(86400000)
+#define KEEP_MAX (36500 * DAY_MS)
+
+/* clang-format off */
+#define KEEP(NAME, DEFAULT, HELP)                                                                            \
+    {.name = (NAME), .type = OPTION_DURATION, .fallback = (DEFAULT), .max = KEEP_MAX, .unit = "s", .help = HELP " (0: always)"}
+
+const struct option_row metricdb_settings[] = {
+    {.name = "data_dir", .type = OPTION_STRING, .min = 1, .max = 4096,
+        .help = "directory of the blocks (required; `millrace up` sets it)"},
+    PEER_OPTIONS("pubsub", "pubsub", ""),
+    {.name = "stream", .type = OPTION_STRING, .fallback = "metrics", .help = "stream of pubsub with the samples"},
+    {.name = "resolution", .type = OPTION_DURATION, .fallback = "10s", .min = 1000, .max = 60000, .unit = "s",
+        .help = "width of the finest buckets, a divisor of 1 minute; it cannot change later"},
+    {.name = "block", .type = OPTION_DURATION, .fallback = "10m", .min = 1000, .max = DAY_MS, .unit = "s",
+        .help = "interval at which collected samples are written as a block; a restart reads the stream since the last block"},
+    {.name = "memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
+        .help = "size of the collected samples at which a block is written earlier"},
+    {.name = "max_series", .type = OPTION_INT, .fallback = "5000000", .min = 1, .max = 1000000000,
+        .help = "maximum series with recent samples; samples of further series are dropped"},
+    KEEP("keep", "15d", "time for which buckets of the resolution are kept"),
+    KEEP("keep_minutes", "90d", "time for which buckets of 1 minute are kept"),
+    KEEP("keep_wide", "730d", "time for which buckets of 10 minutes, 1 hour and 1 day are kept"),
+    {.name = "query_threads", .type = OPTION_INT, .fallback = "2", .min = 1, .max = QUERY_THREADS_MAX,
+        .help = "queries that run at the same time; further queries wait"},
+    {.name = "query_timeout", .type = OPTION_DURATION, .fallback = "30s", .min = 10, .max = 3600000, .unit = "s",
+        .help = "maximum time of a query, its wait for a thread included"},
+    {.name = "query_max_series", .type = OPTION_INT, .fallback = "100000", .min = 1, .max = 1000000000,
+        .help = "maximum series that a query reads"},
+    {.name = "query_max_buckets", .type = OPTION_INT, .fallback = "5000000", .min = 1, .max = 1000000000,
+        .help = "maximum buckets that a query reads, about 80 bytes of memory each"},
+    {.name = "query_max_memory", .type = OPTION_SIZE, .fallback = "256M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
+        .help = "maximum memory of a query, without the buckets that it reads"},
+    STREAM_ACCEPT_LOSS_OPTION,
+    {.name = NULL},
+};
+/* clang-format on */
+
+int metricdb_check_settings(struct options *o, struct error *error)
+{
+    static const char *const keeps[] = {"keep", "keep_minutes", "keep_wide"};
+    if (!options_text(o, "data_dir"))
+        return options_refuse(o, "data_dir", error, "required: the directory of the blocks");
+    if (60000 % options_int(o, "resolution") != 0)
+        return options_refuse(o, "resolution", error, "must divide 1 minute without a rest, such as 10s");
+    for (size_t i = 0; i < 2; i++) {
+        int64_t finer = options_int(o, keeps[i]), wider = options_int(o, keeps[i + 1]);
+        if (wider != 0 && (finer == 0 || finer > wider))
+            return options_refuse(o, keeps[i + 1], error, "must not be less than %s", keeps[i]);
+    }
+    return options_check_name(o, "stream", error) != 0 ? -1 : peer_check(o, "pubsub", error);
+}
+
+void metricdb_configure(const struct options *o, struct sample_store_config *config)
+{
+    config->dir = options_string(o, "data_dir");
+    config->resolution = options_int(o, "resolution");
+    config->block_every = options_int(o, "block") * USEC_PER_MSEC;
+    config->open_bytes = (size_t)options_int(o, "memory");
+    config->series_max = (size_t)options_int(o, "max_series");
+    config->keep = options_int(o, "keep");
+    config->keep_minutes = options_int(o, "keep_minutes");
+    config->keep_wide = options_int(o, "keep_wide");
+}
+
+struct metric_limits metricdb_limits(const struct options *o)
+{
+    return (struct metric_limits){.max_series = (size_t)options_int(o, "query_max_series"),
+        .max_buckets = (size_t)options_int(o, "query_max_buckets"),
+        .max_bytes = (size_t)options_int(o, "query_max_memory"),
+        .timeout = options_int(o, "query_timeout")};
+}

@@ -1,0 +1,74 @@
+#include "metricdb/query_params.h"
+
+#include "base/rfc3339.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NUMBER_MAX 63
+
+/* Reads decimal seconds as milliseconds, rounded. */
+static bool read_seconds(struct bytes text, int64_t *out)
+{
+    char copy[NUMBER_MAX + 1], *end;
+    if (text.len == 0 || text.len > NUMBER_MAX)
+        return false;
+    for (size_t i = 0; i < text.len; i++)
+        if (!strchr("0123456789+-.eE", text.ptr[i]) || !text.ptr[i])
+            return false;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    double ms = strtod(copy, &end) * 1000;
+    if (*end || !(fabs(ms) <= (double)QUERY_TIME_MAX))
+        return false;
+    *out = llround(ms);
+    return true;
+}
+
+bool query_time_read(struct bytes text, int64_t *out)
+{
+    int64_t seconds, ms = 0, unit = 100;
+    if (read_seconds(text, out))
+        return true;
+    if (!rfc3339_read(text, &seconds))
+        return false;
+    const char *at = memchr(text.ptr, '.', text.len), *end = text.ptr + text.len;
+    for (at = at ? at + 1 : end; at < end && *at >= '0' && *at <= '9'; at++, unit /= 10)
+        ms += (*at - '0') * unit;
+    *out = seconds * 1000 + ms;
+    return *out >= QUERY_TIME_MIN && *out <= QUERY_TIME_MAX;
+}
+
+bool query_duration_read(struct bytes text, int64_t *out)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"y", INT64_C(365) * 86400000}, {"w", INT64_C(7) * 86400000}, {"d", 86400000}, {"h", 3600000},
+        {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    size_t next = 0; /* the first unit that may follow */
+    int64_t sum = 0;
+    if (read_seconds(text, out))
+        return true;
+    while (at < end) {
+        const char *digits = at;
+        uint64_t n;
+        while (at < end && *at >= '0' && *at <= '9')
+            at++;
+        const char *name = at;
+        while (at < end && *at >= 'a' && *at <= 'z')
+            at++;
+        size_t i = next;
+        while (i < sizeof units / sizeof *units &&
+               !bytes_equal_str(bytes_of(name, (size_t)(at - name)), units[i].name))
+            i++;
+        if (i == sizeof units / sizeof *units || !bytes_to_u64(bytes_of(digits, (size_t)(name - digits)), &n) ||
+            n > (uint64_t)((QUERY_TIME_MAX - sum) / units[i].ms))
+            return false;
+        sum += (int64_t)n * units[i].ms;
+        next = i + 1;
+    }
+    *out = sum;
+    return text.len > 0;
+}

@@ -1,0 +1,204 @@
+#include "metricdb/sample_line.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NUMBER_MAX 63
+#define TIME_MAX 1e15 /* milliseconds; far beyond the store's */
+
+enum { HAS_TIME = 1, HAS_LABELS = 2, HAS_VALUE = 4, HAS_ALL = 7 };
+
+static void skip_space(struct sample_line *l)
+{
+    while (l->at < l->end && (*l->at == ' ' || *l->at == '\t' || *l->at == '\r'))
+        l->at++;
+}
+
+static bool take(struct sample_line *l, char c)
+{
+    skip_space(l);
+    if (l->at == l->end || *l->at != c)
+        return false;
+    l->at++;
+    skip_space(l);
+    return true;
+}
+
+/* Reads four hexadecimal digits. Returns -1 for another text. */
+static int take_unit(struct sample_line *l)
+{
+    int unit = 0;
+    for (int i = 0; i < 4; i++, l->at++) {
+        int digit = l->at < l->end ? bytes_hex_digit(*l->at) : -1;
+        if (digit < 0)
+            return -1;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
+
+static void append_utf8(struct buf *b, unsigned c)
+{
+    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
+    int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    buf_append_char(b, (char)(lead[more] | c >> 6 * more));
+    while (more-- > 0)
+        buf_append_char(b, (char)(0x80u | (c >> 6 * more & 0x3fu)));
+}
+
+/* Reads the text after \u, which may be a pair of surrogates. */
+static bool take_unicode(struct sample_line *l)
+{
+    int high = take_unit(l), low = 0;
+    if (high < 0 || (high >= 0xdc00 && high < 0xe000))
+        return false;
+    if (high >= 0xd800 && high < 0xdc00) {
+        if (l->end - l->at < 2 || l->at[0] != '\\' || l->at[1] != 'u')
+            return false;
+        l->at += 2;
+        low = take_unit(l);
+        if (low < 0xdc00 || low >= 0xe000)
+            return false;
+        high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+    }
+    append_utf8(&l->text, (unsigned)high);
+    return true;
+}
+
+static bool take_escape(struct sample_line *l)
+{
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    if (l->at == l->end)
+        return false;
+    char c = *l->at++;
+    const char *found = c ? strchr(names, c) : NULL;
+    if (found)
+        buf_append_char(&l->text, values[found - names]);
+    return found || (c == 'u' && take_unicode(l));
+}
+
+/* Reads a JSON string. A text with escapes goes to l->text, which has room for the whole line and so never moves. */
+static bool take_text(struct sample_line *l, struct bytes *out)
+{
+    skip_space(l);
+    if (l->at == l->end || *l->at != '"')
+        return false;
+    const char *plain = ++l->at;
+    size_t begin = l->text.len;
+    bool is_escaped = false;
+    while (l->at < l->end && *l->at != '"') {
+        if ((unsigned char)*l->at < 0x20)
+            return false;
+        if (*l->at++ != '\\')
+            continue;
+        buf_append(&l->text, plain, (size_t)(l->at - 1 - plain));
+        is_escaped = true;
+        if (!take_escape(l))
+            return false;
+        plain = l->at;
+    }
+    if (l->at == l->end)
+        return false;
+    *out = bytes_of(plain, (size_t)(l->at++ - plain));
+    if (is_escaped) {
+        buf_append_bytes(&l->text, *out);
+        *out = bytes_of(l->text.ptr + begin, l->text.len - begin);
+    }
+    return true;
+}
+
+static bool take_number(struct sample_line *l, double *out)
+{
+    char copy[NUMBER_MAX + 1], *end;
+    size_t n = 0;
+    for (; l->at < l->end && n < NUMBER_MAX && strchr("0123456789+-.eE", *l->at) && *l->at; l->at++)
+        copy[n++] = *l->at;
+    copy[n] = '\0';
+    if (n == 0 || !(copy[0] == '-' || (copy[0] >= '0' && copy[0] <= '9')))
+        return false;
+    *out = strtod(copy, &end);
+    return *end == '\0';
+}
+
+static bool take_labels(struct sample_line *l)
+{
+    size_t n = 0;
+    if (!take(l, '{'))
+        return false;
+    if (!take(l, '}')) {
+        do {
+            struct metric_label *label = ARRAY_ADD(l->labels, n, l->cap_labels);
+            if (!take_text(l, &label->name) || !take(l, ':') || !take_text(l, &label->value))
+                return false;
+        } while (take(l, ','));
+        if (!take(l, '}'))
+            return false;
+    }
+    l->sample.labels = l->labels;
+    l->sample.n_labels = n;
+    return true;
+}
+
+static bool take_value(struct sample_line *l)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } names[] = {{"NaN", NAN}, {"+Inf", INFINITY}, {"-Inf", -INFINITY}, {"stale", 0}};
+    struct bytes text;
+    if (l->at < l->end && *l->at != '"')
+        return take_number(l, &l->sample.value);
+    if (!take_text(l, &text))
+        return false;
+    size_t i = 0;
+    while (i < sizeof names / sizeof *names && !bytes_equal_str(text, names[i].text))
+        i++;
+    if (i == sizeof names / sizeof *names)
+        return false;
+    l->sample.value = names[i].value;
+    l->sample.is_stale = i == sizeof names / sizeof *names - 1;
+    return true;
+}
+
+/* Reads a member. Returns its bit, or 0 for another member or value. */
+static unsigned take_member(struct sample_line *l)
+{
+    struct bytes name;
+    double seconds;
+    if (!take_text(l, &name) || !take(l, ':'))
+        return 0;
+    if (bytes_equal_str(name, "labels"))
+        return take_labels(l) ? HAS_LABELS : 0;
+    if (bytes_equal_str(name, "v"))
+        return take_value(l) ? HAS_VALUE : 0;
+    if (!bytes_equal_str(name, "t") || !take_number(l, &seconds) || !(fabs(seconds * 1000) < TIME_MAX))
+        return 0;
+    l->sample.at = llround(seconds * 1000);
+    return HAS_TIME;
+}
+
+bool sample_line_read(struct sample_line *l, struct bytes line)
+{
+    unsigned seen = 0;
+    l->sample = (struct sample){0};
+    l->at = line.ptr;
+    l->end = line.ptr + line.len;
+    buf_clear(&l->text);
+    buf_reserve(&l->text, line.len);
+    if (!bytes_is_utf8(line) || !take(l, '{'))
+        return false;
+    do {
+        unsigned member = take_member(l);
+        if (!member || (seen & member))
+            return false;
+        seen |= member;
+    } while (take(l, ','));
+    return take(l, '}') && l->at == l->end && seen == HAS_ALL;
+}
+
+void sample_line_free(struct sample_line *l)
+{
+    free(l->labels);
+    buf_free(&l->text);
+    *l = (struct sample_line){0};
+}
