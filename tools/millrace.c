@@ -54,7 +54,8 @@ static const struct tool {
 #define TOOLS (sizeof tools / sizeof *tools)
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
-    "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "scraper", "compactor",
+    "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "metricdb", "scraper",
+    "compactor",
     "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
@@ -75,7 +76,7 @@ static const struct topic {
     {"archive", "docs/guide/archive.md", "files and generations of the archive"},
     {"compaction", "docs/guide/compactor.md", "run and repeat compactions"},
     {"commands", "docs/guide/millrace.md", "the subcommands of millrace"},
-    {"metrics", "docs/guide/metrics.md", "scrape metrics into a stream"},
+    {"metrics", "docs/guide/metrics.md", "scrape, store and ask metrics"},
     {"service", "docs/guide/service.md", "install, and run with systemd"},
     {"operations", "docs/guide/operations.md", "failures and their remedies, settings, signals, metrics"},
     {"recovery", "docs/guide/backup.md", "back up, restore, upgrade, move"},

@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #define RUN_FILE "run.json"
+#define TARGETS_FILE "targets.json" /* the addresses of the daemons, for the scraper */
 #define N_COLOURS 6
 #define N_SIGNALS 4
 #define SEPARATORS " ,\t"
@@ -229,6 +230,41 @@ static void add_peers(const struct up *up, const struct daemon_row *row, struct 
     }
 }
 
+/* Makes the scraper scrape the daemons of this pipeline, unless the configuration names other targets. The token of the
+ * daemons goes to no other target. */
+static void add_targets(const struct up *up, struct tool_args *a)
+{
+    if (config_setting(up->config, "scraper", "files") || config_setting(up->config, "scraper", "dns"))
+        return;
+    const char *token = config_setting(up->config, "millrace", "auth_token_file");
+    tool_add_arg(a, "--files=%s/" TARGETS_FILE, up->data_dir);
+    if (token && !config_setting(up->config, "scraper", "target_token_file"))
+        tool_add_arg(a, "--target_token_file=%s", token);
+}
+
+/* Writes the addresses of all daemons as a file of targets (docs/guide/metrics.md). Returns 0, or -1 with the error. */
+static int write_targets(const struct up *up, struct error *error)
+{
+    static const char scheme[] = "http://";
+    struct buf out = {0};
+    for (size_t i = 0; i < up->n; i++) {
+        const char *url = up->urls[i];
+        if (!url)
+            continue;
+        buf_append_str(&out, out.len ? "},\n {\"targets\":[" : "[{\"targets\":[");
+        buf_append_json(&out, bytes_str(strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : url));
+        buf_printf(&out, "],\"labels\":{\"job\":\"%s\"}", up->daemons[i].name);
+    }
+    buf_append_str(&out, out.len ? "}]\n" : "[]\n");
+    char *path = mem_printf("%s/" TARGETS_FILE, up->data_dir);
+    int failed = io_replace_file(path, buf_bytes(&out), 0644);
+    if (failed)
+        error_errno(error, -1, path);
+    free(path);
+    buf_free(&out);
+    return failed ? -1 : 0;
+}
+
 /* Builds a daemon's command line, and opens the daemon's socket. */
 static int add_daemon(struct up *up, const struct daemon_row *row, struct error *error)
 {
@@ -249,6 +285,8 @@ static int add_daemon(struct up *up, const struct daemon_row *row, struct error 
     if (strcmp(row->name, "api") == 0 && options_bool(up->options, "free_ports") &&
         config_setting(up->config, "api", "public_port"))
         tool_add_arg(a, "--public_port=0");
+    if (strcmp(row->name, "scraper") == 0)
+        add_targets(up, a);
     if (row->compacts) {
         tool_add_compactor_paths(a, up->config, up->data_dir);
         if (!config_setting(up->config, row->name, "every"))
@@ -820,7 +858,8 @@ static int run_up(const struct options *o, char **argv)
     char *path = up.archive = pipeline_archive_dir(up.config, up.data_dir);
     int status = EX_CONFIG;
     if ((!up.check_only && !take_directory(&up, &status, &error)) || add_daemons(&up, &error) != 0 ||
-        check_archive(&up, &error) != 0) {
+        check_archive(&up, &error) != 0 ||
+        (!up.check_only && find_daemon(&up, "scraper") < up.n && write_targets(&up, &error) != 0)) {
         log_error(
             up.check_only ? "wrong configuration" : "cannot start the pipeline", LOG_S("error", error.text));
         if (!up.check_only)
