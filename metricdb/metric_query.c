@@ -106,12 +106,11 @@ static bool read_expression(struct metric_query *q, const struct url_query *para
     if (!q->expression)
         return refuse(a, "query", error.text);
     enum promql_type type = promql_type(q->expression);
-    if (q->kind == METRIC_RANGE && type != PROMQL_SCALAR && type != PROMQL_VECTOR)
-        return refuse(a, "query",
-            type == PROMQL_STRING
-                ? "invalid expression type \"string\" for range query, must be Scalar or instant Vector"
-                : "invalid expression type \"range vector\" for range query, must be Scalar or instant Vector");
-    return true;
+    if (q->kind != METRIC_RANGE || type == PROMQL_SCALAR || type == PROMQL_VECTOR)
+        return true;
+    metric_answer_error(a, "bad_data", "invalid expression type \"%s\" for range query, must be Scalar or instant Vector",
+        type == PROMQL_STRING ? "string" : "range vector");
+    return false;
 }
 
 static bool read_selectors(struct metric_query *q, const struct url_query *params, struct metric_answer *a)

@@ -130,7 +130,7 @@ static void on_statement(const struct stream_statement *s, void *arg)
 static void on_response_end(void *arg)
 {
     struct sample_feed *f = arg;
-    watermark_until(&f->watermark, stream_client_cursor(f->stream)->offset);
+    watermark_until(&f->watermark, sample_store_cursor(f->store)->offset);
     watermark_forget(&f->watermark);
 }
 
@@ -185,17 +185,22 @@ void sample_feed_tick(struct sample_feed *f)
     work_thread_start(f->thread, &f->cut);
 }
 
+static double read_offset(void *ctx)
+{
+    return (double)sample_store_cursor(((struct sample_feed *)ctx)->store)->offset;
+}
+
 static double lag_bytes(void *ctx)
 {
     const struct sample_feed *f = ctx;
-    uint64_t offset = stream_client_cursor(f->stream)->offset;
+    uint64_t offset = sample_store_cursor(f->store)->offset;
     return f->end > offset ? (double)(f->end - offset) : 0;
 }
 
 static double lag_seconds(void *ctx)
 {
     struct sample_feed *f = ctx;
-    usec_t until = watermark_until(&f->watermark, stream_client_cursor(f->stream)->offset),
+    usec_t until = watermark_until(&f->watermark, sample_store_cursor(f->store)->offset),
            now = daemon_trusted_time(f->daemon);
     return until == 0 ? -1 : now > until ? (double)(now - until) / USEC_PER_SEC : 0;
 }
@@ -207,6 +212,7 @@ static void register_stats(struct sample_feed *f)
         [SAMPLE_BAD_LABELS] = "reason=\"labels\"",
         [SAMPLE_BAD_TIME] = "reason=\"time\""};
     static const struct stats_row rows[] = {
+        {"read_offset", "offset of the stream before which all samples are stored", read_offset},
         {"lag_bytes", "bytes of the stream whose samples are not stored", lag_bytes},
         {"lag_seconds", "age of the time up to which all samples of the stream are stored; -1: not known", lag_seconds},
         {0},
