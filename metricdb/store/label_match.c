@@ -26,7 +26,7 @@ struct label_match {
     struct one_match all[];
 };
 
-int labels_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b)
+int label_match_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b)
 {
     for (size_t i = 0; i < n_a && i < n_b; i++) {
         int order = bytes_compare(a[i].name, b[i].name);

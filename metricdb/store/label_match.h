@@ -6,7 +6,7 @@
 
 #include "metrics/metric_source.h"
 
-int labels_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b);
+int label_match_compare(const struct metric_label *a, size_t n_a, const struct metric_label *b, size_t n_b);
 
 /* The matchers of one query, for one thread. */
 struct label_match;

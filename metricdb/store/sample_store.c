@@ -218,7 +218,7 @@ bool sample_store_is_cut_due(struct sample_store *s, usec_t now)
 static int by_labels(const void *a, const void *b)
 {
     const struct open_series *x = *(struct open_series *const *)a, *y = *(struct open_series *const *)b;
-    return labels_compare(x->labels, x->n_labels, y->labels, y->n_labels);
+    return label_match_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
 /* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes series. */

@@ -60,7 +60,7 @@ int series_walk_next(struct series_walk *w, struct error *error)
             continue;
         const struct walk_input *least = w->n_group > 0 ? series_walk_current(w) : NULL;
         int order =
-            least ? labels_compare(in->labels, in->series.n_labels, least->labels, least->series.n_labels)
+            least ? label_match_compare(in->labels, in->series.n_labels, least->labels, least->series.n_labels)
                   : 0;
         if (order < 0)
             w->n_group = 0;

@@ -87,7 +87,7 @@ static void copy_open(struct store_query *q, const struct open_series *o)
 static int by_labels(const void *a, const void *b)
 {
     const struct walk_series *x = a, *y = b;
-    return labels_compare(x->labels, x->series.n_labels, y->labels, y->series.n_labels);
+    return label_match_compare(x->labels, x->series.n_labels, y->labels, y->series.n_labels);
 }
 
 /* Sets the span that is read: whole buckets of a width, and of those used before. */
