@@ -3,7 +3,7 @@
 #include "metricdb/metricdb_settings.h"
 #include "metricdb/sample_feed.h"
 
-#include "base/log.h"
+#include "base/io.h"
 #include "config/peers.h"
 
 #include <assert.h>
@@ -104,20 +104,34 @@ static void register_stats(struct wiring *w)
     w->server.timeouts = stats_counter(s, "queries_refused_total", NULL, "queries that took too long or found no thread");
 }
 
+static int open_store(struct wiring *w, struct options *o, struct error *error)
+{
+    struct sample_store_config config = {0};
+    const char *dir = options_string(o, "data_dir");
+    if (daemon_lock_directory(dir, error) != 0)
+        return daemon_start_status(errno);
+    metricdb_configure(o, &config);
+    char *blocks = mem_printf("%s/" METRICDB_BLOCKS, dir);
+    config.dir = blocks;
+    int status = EX_CONFIG;
+    if (io_make_dirs(blocks) != 0)
+        error_errno(error, -1, blocks);
+    else if ((w->server.store = sample_store_open(&config, error)))
+        status = EX_OK;
+    free(blocks);
+    return status;
+}
+
 static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
-    struct sample_store_config config = {0};
     struct wiring *w = mem_zalloc(sizeof *w);
     *ctx = w;
     w->server.daemon = d;
     w->server.limits = metricdb_limits(o);
-    metricdb_configure(o, &config);
-    if (daemon_lock_directory(config.dir, error) != 0)
-        return daemon_start_status(errno);
-    w->server.store = sample_store_open(&config, error);
-    if (!w->server.store)
-        return EX_CONFIG;
+    int status = open_store(w, o, error);
+    if (status != EX_OK)
+        return status;
     w->server.pool = query_pool_new(daemon_base(d), (size_t)options_int(o, "query_threads"));
     if (!w->server.pool) {
         error_set(error, -1, "cannot start the threads of queries: %s", strerror(errno));

@@ -58,7 +58,6 @@ int metricdb_check_settings(struct options *o, struct error *error)
 
 void metricdb_configure(const struct options *o, struct sample_store_config *config)
 {
-    config->dir = options_string(o, "data_dir");
     config->resolution = options_int(o, "resolution");
     config->block_every = options_int(o, "block") * USEC_PER_MSEC;
     config->open_bytes = (size_t)options_int(o, "memory");
