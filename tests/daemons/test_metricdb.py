@@ -50,7 +50,8 @@ class Api(MetricdbTest):
         self.assertEqual(self.data("query", query="1 + 1", time=5), {"resultType": "scalar", "result": [5, "2"]})
         self.assertEqual(self.data("query", query="\"a\"", time=5), {"resultType": "string", "result": [5, "a"]})
         self.assertEqual(self.data("query", query="up", time=5), {"resultType": "vector", "result": []})
-        self.assertEqual([s["value"][1] for s in self.data("query", query="sum(up[5m:])" if False else "sum(rate(up[4m]))", time=T / S + 290)["result"]], ["0.3"])
+        rate, = self.data("query", query="sum(rate(up[4m]))", time=T / S + 290)["result"]
+        self.assertAlmostEqual(float(rate["value"][1]), 0.3)
 
     def test_labels(self):
         self.assertEqual(self.data("labels"), ["__name__", "instance", "job", "zone"])
@@ -85,9 +86,9 @@ class Api(MetricdbTest):
                 ("query_range", {"query": "up[1m]", "start": 1, "end": 2, "step": 1}, 400, "bad_data", "invalid expression type \"range vector\" for range query"),
                 ("series", {}, 400, "bad_data", "no match[] parameter provided"), ("series", {"match": "{}"}, 400, "bad_data", "invalid parameter \"match[]\": "),
                 ("label/a-b/values", {}, 400, "bad_data", "invalid label name: \"a-b\""),
-                ("query", {"query": "up + on(job) up", "time": T / S}, 422, "execution", "many-to-many")):
+                ("query", {"query": "up + on(job) up", "time": T / S + 60}, 422, "execution", "many-to-many")):
             answer = self.ask(path, **params)
-            self.assertEqual((answer[0], answer[1]["status"], answer[1]["errorType"]), (status, "error", kind), (path, params, answer))
+            self.assertEqual((answer[0], answer[1].get("errorType")), (status, kind), (path, params, answer))
             self.assertIn(text, answer[1]["error"])
         self.assertEqual(self.data("query_range", query="up", start=0, end=11000, step=1)["result"], [])
         for method, path, status in (("PUT", "/api/v1/query?query=1", 405), ("GET", "/api/v1/label//values", 404), ("GET", "/api/v1/none", 404), ("GET", "/api/v1/query?query=%", 400)):
@@ -95,13 +96,13 @@ class Api(MetricdbTest):
 
     def test_limits(self):
         self.db.stop()
-        db = self.metricdb("--query-max-series=2", "--query-max-buckets=40", "--query-threads=1")
+        db = self.metricdb("--query-max-series=2", "--query-max-buckets=15", "--query-threads=1")
         self.wait_read(db)
         self.assertEqual(ask(db.url, "query", query="up{instance=\"host1\"}", time=T / S)[0], 200)
         for path, params in (("query", {"query": "up", "time": T / S}), ("series", {"match": "up"}), ("labels", {}),
-                             ("query", {"query": "count_over_time(up{instance!=\"host1\"}[10m])", "time": T / S + 300})):
+                             ("query", {"query": "count_over_time(up{instance!=\"host1\"}[4m])", "time": T / S + 300})):
             status, document = ask(db.url, path, **params)
-            self.assertEqual((status, document["errorType"]), (422, "execution"), (path, params, document))
+            self.assertEqual((status, document.get("errorType")), (422, "execution"), (path, params, document))
 
 
 class Stream(MetricdbTest):
