@@ -41,6 +41,7 @@ def make_samples(rng):
                 return math.nan if rng.random() < 0.01 else float(state["g"])
             fill(labels_of(__name__="c_total", job=job, instance=host), counter, rng.choice((10, 10, 30)))
             fill(labels_of(__name__="g", job=job, instance=host), gauge)
+            fill(labels_of(__name__="r", job=job, instance=host), rng.random)
             at = rng.randrange(10 * S)
             for k in range(SPAN // 10):
                 bucket = rng.randrange(4)
@@ -81,7 +82,9 @@ class Queries:
         f = self.pick(("sum", "avg", "min", "max", "count", "group", "topk", "bottomk", "quantile"))
         by = self.pick(("", "by (job) ", "by (instance, job) ", "without (instance) ", "by () ", "without (job, le) "))
         first = {"topk": "2, ", "bottomk": "1, ", "quantile": "0.3, "}.get(f, "")
-        return "%s %s(%s%s)" % (f, by, first, self.vector(depth))
+        # Of equal values, topk and bottomk choose any. Those of `r` are not equal.
+        unequal = f in ("topk", "bottomk") and self.pick(("r", "r{job=\"a\"} offset 1m", "avg_over_time(r[95s])", "r * 2", "max by (job) (r)"))
+        return "%s %s(%s%s)" % (f, by, first, unequal or self.vector(depth))
 
     def binary(self, depth):
         number = self.pick(("2", "0.5", "-3", "1e3", "0"))
