@@ -419,8 +419,7 @@ static int api_start(struct daemon *d, void **ctx, struct error *error)
             error);
         status = api->queue ? 0 : EX_CONFIG;
     }
-    if (status == 0 &&
-        (peer_is_wanted(options_config(o), "metricdb") || options_text(o, "metricdb_url")) &&
+    if (status == 0 && (peer_is_wanted(options_config(o), "metricdb") || options_text(o, "metricdb_url")) &&
         !(api->metricdb = daemon_client_new(d, options_text(o, "metricdb_token_file"),
               &(struct http_client_config){
                   .url = peer_url(o, "metricdb"), .max_connections = METRICS_REQUESTS_MAX},

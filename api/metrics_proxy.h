@@ -12,7 +12,8 @@
 
 #define METRICS_AHEAD ((size_t)1 << 20)
 #define METRICS_REQUESTS_MAX 16
-#define METRICS_TIMEOUT (600 * USEC_PER_SEC) /* until the headers of a reply; metricdb has a shorter timeout of its own */
+#define METRICS_TIMEOUT                                                                                      \
+    (600 * USEC_PER_SEC) /* until the headers of a reply; metricdb has a shorter timeout of its own */
 
 /* Answers the request. `metricdb` NULL: the pipeline has no metricdb, status 404. */
 void metrics_proxy_pass(struct http_client *metricdb, struct http_request *req);

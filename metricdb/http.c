@@ -7,7 +7,7 @@
 #define FORM_MAX ((size_t)1 << 20) /* bytes of the parameters of a POST */
 
 struct question {
-    struct query_job job; /* first */
+    struct query_job job;     /* first */
     struct http_request *req; /* NULL: the client has disconnected */
     struct metricdb *server;
     struct metric_query *query;
@@ -57,7 +57,8 @@ static void on_gone(struct http_request *req, void *arg)
     query_pool_cancel(q->server->pool, &q->job);
 }
 
-static void ask(struct http_request *req, struct metricdb *server, enum metric_query_kind kind, struct bytes label)
+static void ask(
+    struct http_request *req, struct metricdb *server, enum metric_query_kind kind, struct bytes label)
 {
     struct metric_answer refusal = {0};
     if (!http_take_form(req))
@@ -113,8 +114,8 @@ static void handle_buildinfo(struct http_request *req, void *ctx)
 {
     (void)ctx;
     http_replyf(req, 200, "application/json",
-        "{\"status\":\"success\",\"data\":{\"version\":\"2.42.0\",\"application\":\"millrace " MILLRACE_VERSION
-        "\"}}\n");
+        "{\"status\":\"success\",\"data\":{\"version\":\"2.42.0\",\"application\":"
+        "\"millrace " MILLRACE_VERSION "\"}}\n");
 }
 
 static void handle_metadata(struct http_request *req, void *ctx)

@@ -101,7 +101,8 @@ static void register_stats(struct wiring *w)
         w->widths[i] = (struct width_gauge){w->server.store, i};
         stats_gauges(s, width_rows, labels, &w->widths[i]);
     }
-    w->server.timeouts = stats_counter(s, "queries_refused_total", NULL, "queries that took too long or found no thread");
+    w->server.timeouts =
+        stats_counter(s, "queries_refused_total", NULL, "queries that took too long or found no thread");
 }
 
 static int open_store(struct wiring *w, struct options *o, struct error *error)

@@ -38,7 +38,8 @@ void metric_answer_error(struct metric_answer *answer, const char *type, const c
     static const struct {
         const char *type;
         int status;
-    } statuses[] = {{"bad_data", 400}, {"execution", 422}, {"timeout", 503}, {"unavailable", 503}, {"internal", 500}};
+    } statuses[] = {
+        {"bad_data", 400}, {"execution", 422}, {"timeout", 503}, {"unavailable", 503}, {"internal", 500}};
     struct buf text = {0};
     size_t i = 0;
     va_list ap;
@@ -71,8 +72,8 @@ static bool read_time(const struct url_query *params, const char *name, const in
     bool is_there = url_query_get(params, name, &text) && text.len > 0;
     if ((!is_there && fallback) || query_time_read(text, out))
         return true;
-    snprintf(why, sizeof why, "cannot parse \"%.*s\" to a valid timestamp", (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX),
-        text.len ? text.ptr : "");
+    snprintf(why, sizeof why, "cannot parse \"%.*s\" to a valid timestamp",
+        (int)(text.len < SHOWN_MAX ? text.len : SHOWN_MAX), text.len ? text.ptr : "");
     return refuse(a, name, why);
 }
 
@@ -108,7 +109,8 @@ static bool read_expression(struct metric_query *q, const struct url_query *para
     enum promql_type type = promql_type(q->expression);
     if (q->kind != METRIC_RANGE || type == PROMQL_SCALAR || type == PROMQL_VECTOR)
         return true;
-    metric_answer_error(a, "bad_data", "invalid expression type \"%s\" for range query, must be Scalar or instant Vector",
+    metric_answer_error(a, "bad_data",
+        "invalid expression type \"%s\" for range query, must be Scalar or instant Vector",
         type == PROMQL_STRING ? "string" : "range vector");
     return false;
 }
@@ -145,7 +147,8 @@ static bool read_range(struct metric_query *q, const struct url_query *params, s
     if ((q->end - q->start) / q->step <= METRIC_STEPS_MAX)
         return true;
     metric_answer_error(a, "bad_data",
-        "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)");
+        "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution "
+        "(?step=XX)");
     return false;
 }
 
@@ -159,18 +162,20 @@ static bool is_label_name(struct bytes name)
     return name.len > 0;
 }
 
-static bool read_params(
-    struct metric_query *q, const struct url_query *params, struct bytes label, int64_t now, struct metric_answer *a)
+static bool read_params(struct metric_query *q, const struct url_query *params, struct bytes label,
+    int64_t now, struct metric_answer *a)
 {
     static const int64_t first = QUERY_TIME_MIN, last = QUERY_TIME_MAX;
     if (!read_duration(params, "timeout", q->limits.timeout, &q->timeout, a))
         return false;
     q->timeout = q->timeout < q->limits.timeout ? q->timeout : q->limits.timeout;
     if (q->kind == METRIC_INSTANT || q->kind == METRIC_RANGE) {
-        bool has_times = q->kind == METRIC_RANGE ? read_range(q, params, a) : read_time(params, "time", &now, &q->start, a);
+        bool has_times = q->kind == METRIC_RANGE ? read_range(q, params, a)
+                                                 : read_time(params, "time", &now, &q->start, a);
         if (q->kind == METRIC_INSTANT)
             q->end = q->start;
-        return has_times && read_duration(params, "lookback_delta", 0, &q->lookback, a) && read_expression(q, params, a);
+        return has_times && read_duration(params, "lookback_delta", 0, &q->lookback, a) &&
+               read_expression(q, params, a);
     }
     if (q->kind == METRIC_VALUES && !is_label_name(label)) {
         metric_answer_error(a, "bad_data", "invalid label name: \"%.*s\"",
@@ -181,8 +186,8 @@ static bool read_params(
            read_selectors(q, params, a);
 }
 
-struct metric_query *metric_query_parse(enum metric_query_kind kind, const struct url_query *params, struct bytes label,
-    int64_t now, const struct metric_limits *limits, struct metric_answer *refusal)
+struct metric_query *metric_query_parse(enum metric_query_kind kind, const struct url_query *params,
+    struct bytes label, int64_t now, const struct metric_limits *limits, struct metric_answer *refusal)
 {
     struct metric_query *q = mem_zalloc(sizeof *q);
     q->kind = kind;
@@ -223,8 +228,8 @@ static void set_timeout(struct metric_answer *a)
     metric_answer_error(a, "timeout", "query timed out in expression evaluation");
 }
 
-static void evaluate(const struct metric_query *q, const struct metric_source *source, bool (*stop)(void *arg),
-    void *arg, struct metric_answer *a)
+static void evaluate(const struct metric_query *q, const struct metric_source *source,
+    bool (*stop)(void *arg), void *arg, struct metric_answer *a)
 {
     struct error error;
     struct promql_result result = {0};
@@ -271,7 +276,8 @@ static int compare_texts(const void *a, const void *b)
 
 static int compare_series(const void *a, const void *b)
 {
-    const struct metric_series *x = *(const struct metric_series *const *)a, *y = *(const struct metric_series *const *)b;
+    const struct metric_series *x = *(const struct metric_series *const *)a,
+                               *y = *(const struct metric_series *const *)b;
     for (size_t i = 0; i < x->n_labels && i < y->n_labels; i++) {
         int order = bytes_compare(x->labels[i].name, y->labels[i].name);
         order = order ? order : bytes_compare(x->labels[i].value, y->labels[i].value);
@@ -304,7 +310,8 @@ static void add_text(struct collected *c, struct bytes text)
     c->texts[c->n++] = text;
 }
 
-static void collect_texts(const struct metric_query *q, struct collected *c, const struct metric_series *series)
+static void collect_texts(
+    const struct metric_query *q, struct collected *c, const struct metric_series *series)
 {
     for (size_t i = 0; i < series->n_labels; i++) {
         const struct metric_label *label = &series->labels[i];
@@ -327,8 +334,9 @@ static bool collect(const struct metric_query *q, const struct metric_source *so
         .labels_only = true,
         .max_series = q->limits.max_series - c->n_series,
         .max_buckets = q->limits.max_buckets};
-    enum metric_result r = request.max_series == 0 ? METRIC_TOO_MANY
-                                                   : source->select(source->context, &request, selection, &error);
+    enum metric_result r = request.max_series == 0
+                               ? METRIC_TOO_MANY
+                               : source->select(source->context, &request, selection, &error);
     if (r == METRIC_TOO_MANY)
         metric_answer_error(a, "execution", "the selectors match more than %zu series", q->limits.max_series);
     else if (r == METRIC_BAD_PATTERN)
@@ -362,8 +370,8 @@ static void print_collected(const struct metric_query *q, struct collected *c, s
     buf_append_str(&a->body, c->n ? "]}\n" : "[]}\n");
 }
 
-void metric_query_answer(const struct metric_query *q, const struct metric_source *source, bool (*stop)(void *arg),
-    void *arg, struct metric_answer *answer)
+void metric_query_answer(const struct metric_query *q, const struct metric_source *source,
+    bool (*stop)(void *arg), void *arg, struct metric_answer *answer)
 {
     struct collected c = {0};
     bool ok = true;

@@ -29,14 +29,14 @@ struct metric_query;
 
 /* Reads the parameters. `label` is the label of METRIC_VALUES. `now` is in milliseconds. Borrows all arguments only until the
  * call returns. Returns NULL and sets the answer if a parameter is missing or invalid. */
-struct metric_query *metric_query_parse(enum metric_query_kind kind, const struct url_query *params, struct bytes label,
-    int64_t now, const struct metric_limits *limits, struct metric_answer *refusal);
+struct metric_query *metric_query_parse(enum metric_query_kind kind, const struct url_query *params,
+    struct bytes label, int64_t now, const struct metric_limits *limits, struct metric_answer *refusal);
 void metric_query_free(struct metric_query **q);
 /* The time for the answer (milliseconds): the parameter `timeout`, at most limits->timeout. */
 int64_t metric_query_timeout(const struct metric_query *q);
 /* `stop` is polled. Once it returns true, the answer is 503 with errorType `timeout`. */
-void metric_query_answer(const struct metric_query *q, const struct metric_source *source, bool (*stop)(void *arg),
-    void *arg, struct metric_answer *answer);
+void metric_query_answer(const struct metric_query *q, const struct metric_source *source,
+    bool (*stop)(void *arg), void *arg, struct metric_answer *answer);
 /* Sets an answer with an error. `type` is that of Prometheus: bad_data, execution, timeout, unavailable or internal. */
 void metric_answer_error(struct metric_answer *answer, const char *type, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

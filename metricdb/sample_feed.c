@@ -101,7 +101,8 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void keep(struct sample_feed *f, const struct stream_cursor *cursor)
 {
     f->kept = *cursor;
-    snprintf(f->kept_id, sizeof f->kept_id, "%s%s%s", cursor->id, cursor->opening[0] ? "." : "", cursor->opening);
+    snprintf(
+        f->kept_id, sizeof f->kept_id, "%s%s%s", cursor->id, cursor->opening[0] ? "." : "", cursor->opening);
 }
 
 static struct kept_position position(void *arg, size_t stream)
@@ -139,7 +140,8 @@ static void on_change(void *arg)
     struct sample_feed *f = arg;
     bool refused;
     const char *trouble = stream_client_trouble(f->stream, &refused);
-    daemon_set_notice(f->daemon, "stream", refused ? NOTICE_ALARM : NOTICE_WARNING, refused ? "" : PEER_REMEDY, trouble);
+    daemon_set_notice(
+        f->daemon, "stream", refused ? NOTICE_ALARM : NOTICE_WARNING, refused ? "" : PEER_REMEDY, trouble);
     f->is_caught_up = f->is_caught_up || trouble || stream_client_is_caught_up(f->stream);
     if (f->is_caught_up && !daemon_is_draining(f->daemon))
         daemon_set_ready(f->daemon);
@@ -173,7 +175,8 @@ void sample_feed_tick(struct sample_feed *f)
 {
     struct error error;
     cursor_keeper_tick(f->keeper);
-    daemon_set_notice(f->daemon, "merge", NOTICE_WARNING, "correct the reason; the merge is repeated after the next block",
+    daemon_set_notice(f->daemon, "merge", NOTICE_WARNING,
+        "correct the reason; the merge is repeated after the next block",
         sample_store_trouble(f->store, &error) ? error.text : NULL);
     if (f->is_cutting || !sample_store_is_cut_due(f->store, clock_monotonic()))
         return;
@@ -214,14 +217,16 @@ static void register_stats(struct sample_feed *f)
     static const struct stats_row rows[] = {
         {"read_offset", "offset of the stream before which all samples are stored", read_offset},
         {"lag_bytes", "bytes of the stream whose samples are not stored", lag_bytes},
-        {"lag_seconds", "age of the time up to which all samples of the stream are stored; -1: not known", lag_seconds},
+        {"lag_seconds", "age of the time up to which all samples of the stream are stored; -1: not known",
+            lag_seconds},
         {0},
     };
     struct stats *s = daemon_stats(f->daemon);
     f->results[SAMPLE_STORED] = stats_counter(s, "samples_total", NULL, "stored samples");
     for (size_t i = SAMPLE_STORED + 1; i <= SAMPLE_BAD_TIME; i++)
         f->results[i] = stats_counter(s, "samples_dropped_total", reasons[i], "samples that were not stored");
-    f->malformed = stats_counter(s, "lines_malformed_total", NULL, "lines of the stream that are not samples");
+    f->malformed =
+        stats_counter(s, "lines_malformed_total", NULL, "lines of the stream that are not samples");
     stats_gauges(s, rows, NULL, f);
 }
 

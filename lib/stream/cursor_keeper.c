@@ -97,8 +97,8 @@ static void on_done(enum http_client_result result, const struct http_reply_view
         const struct cursor_keeper_config *config = &s->keeper->config;
         char *text = bytes_dup(reply->body);
         log_warn("pubsub refused to move the cursor that retains needed lines",
-            LOG_S("stream", config->position(config->arg, s->stream).stream), LOG_S("cursor", config->name), LOG_U("status", (uint64_t)reply->status),
-            LOG_S("answer", text));
+            LOG_S("stream", config->position(config->arg, s->stream).stream), LOG_S("cursor", config->name),
+            LOG_U("status", (uint64_t)reply->status), LOG_S("answer", text));
         free(text);
         return;
     }
@@ -121,17 +121,17 @@ void cursor_keeper_tick(struct cursor_keeper *k)
         if (!c.id[0] || s->is_asking || (s->is_sent && s->sent == from))
             continue;
         struct buf target = {0};
-        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%.*s%s%c", c.stream, k->config.name,
-            from, (int)(is_left ? strcspn(c.id, ".") : strlen(c.id)), c.id,
+        buf_printf(&target, "/cursors?stream=%s&name=%s&from=%" PRIu64 "&id=%.*s%s%c", c.stream,
+            k->config.name, from, (int)(is_left ? strcspn(c.id, ".") : strlen(c.id)), c.id,
             s->is_sent ? "" : "&backwards=1", '\0');
         s->is_asking = true;
         s->asked = from;
         http_client_request(k->config.client, &(struct http_call_spec){.method = "POST",
-                                           .target = target.ptr,
-                                           .headers = k->headers,
-                                           .may_resend = true,
-                                           .arg = s,
-                                           .on_done = on_done});
+                                                  .target = target.ptr,
+                                                  .headers = k->headers,
+                                                  .may_resend = true,
+                                                  .arg = s,
+                                                  .on_done = on_done});
         buf_free(&target);
     }
 }

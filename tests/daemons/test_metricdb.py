@@ -2,7 +2,7 @@
 Prometheus with the same samples."""
 # seconds: 60
 # parts: 3
-# full: MILLRACE_ROUNDS=500
+# full: MILLRACE_ROUNDS=60
 import json
 import math
 import os

@@ -134,7 +134,8 @@ static const char *cell(char out[24], double n, int decimals, const char *unit)
 static bool is_shown(const struct pipeline_status *s, size_t i)
 {
     const char *name = pipeline_daemon_name(i);
-    static const char *const rare[] = {"queue_to_nats", "nats_to_pubsub", "spamfilter", "metricdb", "scraper"};
+    static const char *const rare[] = {
+        "queue_to_nats", "nats_to_pubsub", "spamfilter", "metricdb", "scraper"};
     bool is_rare = false;
     for (size_t k = 0; k < sizeof rare / sizeof *rare; k++)
         is_rare = is_rare || strcmp(name, rare[k]) == 0;

@@ -252,7 +252,8 @@ static int write_targets(const struct up *up, struct error *error)
         if (!url)
             continue;
         buf_append_str(&out, out.len ? "},\n {\"targets\":[" : "[{\"targets\":[");
-        buf_append_json(&out, bytes_str(strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : url));
+        buf_append_json(
+            &out, bytes_str(strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : url));
         buf_printf(&out, "],\"labels\":{\"job\":\"%s\"}", up->daemons[i].name);
     }
     buf_append_str(&out, out.len ? "}]\n" : "[]\n");

@@ -46,7 +46,8 @@ static void lines(void **state)
 {
     (void)state;
     static const char *const forms[] = {"{\"t\":1732977600.125," LABELS ",\"v\":1.5}",
-        "{\"v\":15e-1," LABELS ",\"t\":1732977600.125}", " { \"t\" : 1.732977600125e9 , " LABELS " ,\t\"v\": 1.5 } ",
+        "{\"v\":15e-1," LABELS ",\"t\":1732977600.125}",
+        " { \"t\" : 1.732977600125e9 , " LABELS " ,\t\"v\": 1.5 } ",
         "{\"t\":1732977600.125,\"labels\":{ \"__name__\" : \"up\" , \"job\" : \"a b\" },\"v\":1.5}"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const struct sample *s = read_line(forms[i]);
@@ -78,7 +79,8 @@ static void values(void **state)
 static void escapes(void **state)
 {
     (void)state;
-    const struct sample *s = read_line("{\"t\":1,\"labels\":{\"a\":\"\\\"x\\\\\\/\\b\\f\\n\\r\\t\",\"b\":\"p\\u0041\\u00e9\\u20ac\\ud83d\\ude00q\","
+    const struct sample *s = read_line("{\"t\":1,\"labels\":{\"a\":\"\\\"x\\\\\\/"
+                                       "\\b\\f\\n\\r\\t\",\"b\":\"p\\u0041\\u00e9\\u20ac\\ud83d\\ude00q\","
                                        "\"\\u0063\":\" q \"},\"\\u0076\":1}");
     assert_non_null(s);
     assert_label(s, 0, "a", "\"x\\/\b\f\n\r\t");
@@ -89,16 +91,20 @@ static void escapes(void **state)
 static void refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", "{}", "[1]", "{\"t\":1," LABELS "}", "{\"t\":1,\"v\":1}", "{" LABELS ",\"v\":1}",
-        "{\"t\":1," LABELS ",\"v\":1,\"v\":2}", "{\"t\":1," LABELS ",\"v\":1,\"w\":2}", "{\"t\":1," LABELS ",\"v\":1",
+    static const char *const bad[] = {"", "{}", "[1]", "{\"t\":1," LABELS "}", "{\"t\":1,\"v\":1}",
+        "{" LABELS ",\"v\":1}", "{\"t\":1," LABELS ",\"v\":1,\"v\":2}",
+        "{\"t\":1," LABELS ",\"v\":1,\"w\":2}", "{\"t\":1," LABELS ",\"v\":1",
         "{\"t\":1," LABELS ",\"v\":1}x", "{\"t\":1," LABELS ",\"v\":1,}", "{\"t\":\"1\"," LABELS ",\"v\":1}",
         "{\"t\":1," LABELS ",\"v\":\"1\"}", "{\"t\":1," LABELS ",\"v\":nan}", "{\"t\":1," LABELS ",\"v\":+1}",
         "{\"t\":1," LABELS ",\"v\":1e}", "{\"t\":1," LABELS ",\"v\":0x1}", "{\"t\":1e30," LABELS ",\"v\":1}",
-        "{\"t\":1,\"labels\":{\"a\":1},\"v\":1}", "{\"t\":1,\"labels\":{\"a\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"b\",},\"v\":1}",
-        "{\"t\":1,\"labels\":[],\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\\x\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\\u12\"},\"v\":1}",
-        "{\"t\":1,\"labels\":{\"a\":\"\\ud83d\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\\ude00\"},\"v\":1}",
-        "{\"t\":1,\"labels\":{\"a\":\"\\ud83d\\u0041\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\x01\"},\"v\":1}",
-        "{\"t\":1,\"labels\":{\"a\":\"\xff\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"b", "{\"t\":1,\"labels\":{\"a\":\"b\\",
+        "{\"t\":1,\"labels\":{\"a\":1},\"v\":1}", "{\"t\":1,\"labels\":{\"a\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"b\",},\"v\":1}", "{\"t\":1,\"labels\":[],\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"\\x\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\\u12\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"\\ud83d\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"\\ude00\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"\\ud83d\\u0041\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"\x01\"},\"v\":1}", "{\"t\":1,\"labels\":{\"a\":\"\xff\"},\"v\":1}",
+        "{\"t\":1,\"labels\":{\"a\":\"b", "{\"t\":1,\"labels\":{\"a\":\"b\\",
         "{\"t\":1," LABELS ",\"v\":1111111111111111111111111111111111111111111111111111111111111111111}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (read_line(bad[i]))
@@ -118,8 +124,10 @@ static void times(void **state)
         const char *text;
         int64_t ms;
     } good[] = {{"0", 0}, {"1.5", 1500}, {"1732977600.1256", 1732977600126}, {"-3", -3000}, {"1e3", 1000000},
-        {"2012-03-16T18:40:47.5+01:00", 1331919647500}, {"2012-03-16T17:40:47.12345Z", 1331919647123}, {"2012-03-16T17:40:47Z", 1331919647000}};
-    static const char *const bad[] = {"", "x", "1x", "1 ", "inf", "nan", "0x10", "1e300", "2012-13-16T17:40:47Z", "2012-03-16", "1h"};
+        {"2012-03-16T18:40:47.5+01:00", 1331919647500}, {"2012-03-16T17:40:47.12345Z", 1331919647123},
+        {"2012-03-16T17:40:47Z", 1331919647000}};
+    static const char *const bad[] = {
+        "", "x", "1x", "1 ", "inf", "nan", "0x10", "1e300", "2012-13-16T17:40:47Z", "2012-03-16", "1h"};
     int64_t ms;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!query_time_read(bytes_str(good[i].text), &ms) || ms != good[i].ms)
@@ -135,9 +143,10 @@ static void durations(void **state)
     static const struct {
         const char *text;
         int64_t ms;
-    } good[] = {{"15", 15000}, {"0.25", 250}, {"-1", -1000}, {"0", 0}, {"1h30m", 5400000}, {"1d", 86400000}, {"1y2w3d4h5m6s7ms", 33019506007},
-        {"90s", 90000}, {"500ms", 500}, {"0s", 0}};
-    static const char *const bad[] = {"", "h", "m1", "1m1h", "1m1m", "1h ", "1.5h", "99999999999999999999y", "9999999999y", "1x", "-1h"};
+    } good[] = {{"15", 15000}, {"0.25", 250}, {"-1", -1000}, {"0", 0}, {"1h30m", 5400000}, {"1d", 86400000},
+        {"1y2w3d4h5m6s7ms", 33019506007}, {"90s", 90000}, {"500ms", 500}, {"0s", 0}};
+    static const char *const bad[] = {
+        "", "h", "m1", "1m1h", "1m1m", "1h ", "1.5h", "99999999999999999999y", "9999999999y", "1x", "-1h"};
     int64_t ms;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!query_duration_read(bytes_str(good[i].text), &ms) || ms != good[i].ms)
@@ -149,8 +158,9 @@ static void durations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(values), cmocka_unit_test(escapes),
-        cmocka_unit_test(refused), cmocka_unit_test(times), cmocka_unit_test(durations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines), cmocka_unit_test(values),
+        cmocka_unit_test(escapes), cmocka_unit_test(refused), cmocka_unit_test(times),
+        cmocka_unit_test(durations)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sample_line_free(&reader);
     return failed;
