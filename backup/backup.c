@@ -1,5 +1,6 @@
 #include "backup/backup.h"
 
+#include "backup/block_copy.h"
 #include "backup/counts_copy.h"
 #include "backup/journal_copy.h"
 #include "backup/filter_copy.h"
@@ -22,7 +23,7 @@
 #define CURSORS_READS 100
 
 const char *const backup_place_names[BACKUP_PLACES] = {
-    "simplequeue", "pubsub", "aggregator", "spamfilter", "archive"};
+    "simplequeue", "pubsub", "aggregator", "spamfilter", "metricdb", "archive"};
 
 struct journals {
     struct journal_copy *list;
@@ -244,6 +245,8 @@ static enum backup_result copy_in_order(struct backup *b)
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
         (r = copy_marks(b)) == BACKUP_OK &&
+        (!b->stages[BACKUP_METRICDB] ||
+            (r = block_copy(b->spec->places[BACKUP_METRICDB], b->stages[BACKUP_METRICDB], b->error)) == BACKUP_OK) &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {

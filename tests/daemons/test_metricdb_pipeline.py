@@ -1,0 +1,105 @@
+"""`millrace up` with [metricdb] and [scraper]: the pipeline scrapes its own daemons, and the API answers Prometheus' questions."""
+# seconds: 30
+import glob
+import os
+import subprocess
+
+import harness
+from harness import MillraceTest, Pipeline, pipeline_config, program, request, wait_until
+from metricdb_case import ask
+
+DAEMONS = {"pubsub", "simplequeue", "sortdb", "aggregator", "queue_to_pubsub", "metricdb", "scraper", "api"}
+
+
+class OwnMetrics(MillraceTest):
+    def pipeline(self, token=None, **sections):
+        if token:
+            sections["millrace"] = {"auth_token_file": token}
+        text = pipeline_config(self.path("data"), **sections)
+        return self.write("pipeline.conf", text + "[metricdb]\nport = 0\nblock = 1s\n[scraper]\nport = 0\ninterval = 1s\n")
+
+    def start_pipeline(self, config):
+        pipeline = Pipeline(self, config, self.path("data"))
+        pipeline.wait_ready()
+        return pipeline
+
+    def ask(self, pipeline, path, **params):
+        return ask(pipeline.daemon_url("api"), path, **params)
+
+    def jobs_up(self, pipeline, **params):
+        status, document = self.ask(pipeline, "query", query="up == 1", **params)
+        self.assertEqual(status, 200, document)
+        return {s["metric"]["job"] for s in document["data"]["result"]}
+
+    def instances(self, pipeline):
+        """Those that were up within the last minutes."""
+        data = self.ask(pipeline, "query", query="max_over_time(up[10m]) == 1")[1]["data"]["result"]
+        return {s["metric"]["instance"] for s in data}
+
+    def test_history_survives_a_restart(self):
+        pipeline = self.start_pipeline(self.pipeline())
+        wait_until(lambda: self.jobs_up(pipeline) >= DAEMONS, lambda: self.jobs_up(pipeline))
+        wait_until(lambda: request(pipeline.daemon_url("metricdb"), "GET", "/stats?format=json").json()["blocks_written_total"] > 0, "a block")
+        before = self.instances(pipeline)
+        table = subprocess.run([program("millrace"), "status", "--config", self.path("pipeline.conf")], capture_output=True).stdout.decode()
+        self.assertRegex(table, r"(?m)^metricdb +ready")
+        self.assertRegex(table, r"(?m)^scraper +ready")
+        self.assertEqual(pipeline.stop(), 0)
+        pipeline = self.start_pipeline(self.path("pipeline.conf"))
+        wait_until(lambda: self.instances(pipeline) > before, lambda: (before, self.instances(pipeline)))  # the ports are new
+
+    def test_the_api_forwards(self):
+        pipeline = self.start_pipeline(self.pipeline())
+        wait_until(lambda: "pubsub" in self.jobs_up(pipeline), "a scrape")
+        db = pipeline.daemon_url("metricdb")
+        for path, params in (("query", {"query": "up{job=\"pubsub\"} * 0 + 1", "time": 5}), ("query", {"query": "1 +"}), ("labels", {}), ("label/job/values", {"match": ["up", "{job=~\"a.*|b\"}"]}),
+                             ("label/a b/values", {}), ("query_range", {"query": "vector(1)", "start": 1, "end": 10001, "step": 1}), ("series", {"match": "up", "start": 1, "end": 2}),
+                             ("status/buildinfo", {})):
+            path = path.replace(" ", "%20")
+            direct = ask(db, path, **params)
+            self.assertEqual(ask(pipeline.daemon_url("api"), path, **params), direct)
+            self.assertEqual(ask(pipeline.daemon_url("api"), path, _post=True, **params), direct)
+        pipeline.kill9_daemon("metricdb")
+        # A request while metricdb starts again is answered or gets 503 as JSON.
+        status, document = self.ask(pipeline, "query", query="1")
+        self.assertIn(status, (200, 503), document)
+        wait_until(lambda: self.ask(pipeline, "query", query="1")[0] == 200, "metricdb to start again")
+
+    def test_tokens(self):
+        token = self.write("token", "secret-of-the-pipeline")
+        os.chmod(token, 0o600)
+        pipeline = self.start_pipeline(self.pipeline(token))
+        url = pipeline.daemon_url("api")
+        self.assertEqual(request(url, "GET", "/api/v1/labels").status, 401)
+        self.assertEqual(request(pipeline.daemon_url("metricdb"), "GET", "/api/v1/labels").status, 401)
+
+        def jobs():
+            return {s["metric"]["job"] for s in ask(url, "query", token="secret-of-the-pipeline", query="up == 1")[1]["data"]["result"]}
+        wait_until(lambda: jobs() >= DAEMONS, jobs)
+
+    def test_without_metricdb(self):
+        config = self.write("pipeline.conf", pipeline_config(self.path("data")))
+        pipeline = self.start_pipeline(config)
+        reply = request(pipeline.daemon_url("api"), "GET", "/api/v1/labels")
+        self.assertEqual((reply.status, reply.json()["code"]), (404, "metrics-off"))
+
+    def test_backup(self):
+        """A backup while samples arrive, and its restored copy: the copy has what the blocks had, and reads the rest from its stream."""
+        pipeline = self.start_pipeline(self.pipeline())
+        wait_until(lambda: self.jobs_up(pipeline) >= DAEMONS, lambda: self.jobs_up(pipeline))
+        at = float(self.ask(pipeline, "query", query="time()")[1]["data"]["result"][1])
+        before = self.ask(pipeline, "query", query="count_over_time(up[1m])", time=at)[1]["data"]
+        made = self.run_program("millrace", "backup", "--config=" + self.path("pipeline.conf"), self.path("copy"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertTrue(glob.glob(self.path("copy", "metricdb", "blocks", "*.block")), "blocks in the copy")
+        self.assertEqual(pipeline.stop(), 0)
+        os.rename(self.path("data"), self.path("old"))
+        restored = self.run_program("millrace", "restore", "--to=" + self.path("data"), self.path("copy"))
+        self.assertEqual(restored.returncode, 0, restored.stderr)
+        pipeline = self.start_pipeline(self.path("pipeline.conf"))
+        wait_until(lambda: self.jobs_up(pipeline, time=at) >= DAEMONS, lambda: self.jobs_up(pipeline, time=at))
+        self.assertEqual(self.ask(pipeline, "query", query="count_over_time(up[1m])", time=at)[1]["data"], before)
+
+
+if __name__ == "__main__":
+    harness.main()
