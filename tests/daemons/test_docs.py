@@ -13,7 +13,7 @@ from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
 TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "distribute", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "sql", "tail", "top",
          "backup", "restore", "cell")
-ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "scraper", "api", "backup", "tools")
+ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "metricdb", "scraper", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
@@ -164,17 +164,18 @@ class RoutesTest(MillraceTest):
         pipeline = Pipeline(self, config, self.path("data")).wait_ready()
         alone = self.start("spamfilter", "--data-dir=marks")
         scraper = self.start("scraper", "--files=none", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
-        apart = {"spamfilter": alone, "scraper": scraper}
+        metricdb = self.start("metricdb", "--data-dir=metrics", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
+        apart = {"spamfilter": alone, "scraper": scraper, "metricdb": metricdb}
         for daemon in (*DAEMONS, *apart):
             text = "".join(section(text_of("docs/guide/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
-            told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/.]*)", text)) - BUILT_IN_ROUTES
+            told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/.*]*)", text)) - BUILT_IN_ROUTES
             listed = set(re.findall(r"^(/\S*)", (apart[daemon].get("/") if daemon in apart else pipeline.ask(daemon, "GET", "/")).text, re.M)) - BUILT_IN_ROUTES
             self.assertEqual(told, listed, daemon)
 
 
 class SettingsTest(MillraceTest):
     def test_ports_in_protocol_md(self):
-        for name in (*DAEMONS, "spamfilter", "scraper"):
+        for name in (*DAEMONS, "spamfilter", "scraper", "metricdb"):
             port = re.search(r"--port=.*\(default (\d+);", help_of(name)).group(1)
             self.assertRegex(text_of("docs/guide/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
 

@@ -87,6 +87,8 @@ class OwnMetrics(MillraceTest):
         """A backup while samples arrive, and its restored copy: the copy has what the blocks had, and reads the rest from its stream."""
         pipeline = self.start_pipeline(self.pipeline())
         wait_until(lambda: self.jobs_up(pipeline) >= DAEMONS, lambda: self.jobs_up(pipeline))
+        db = pipeline.daemon_url("metricdb")
+        wait_until(lambda: request(db, "GET", "/stats?format=json").json()["blocks_written_total"] > 0, "a block")
         at = float(self.ask(pipeline, "query", query="time()")[1]["data"]["result"][1])
         before = self.ask(pipeline, "query", query="count_over_time(up[1m])", time=at)[1]["data"]
         made = self.run_program("millrace", "backup", "--config=" + self.path("pipeline.conf"), self.path("copy"))
