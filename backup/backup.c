@@ -245,8 +245,8 @@ static enum backup_result copy_in_order(struct backup *b)
     if ((r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = copy_cursors(b)) == BACKUP_OK && (r = counts_copy(&b->counts, b->error)) == BACKUP_OK &&
         (r = copy_marks(b)) == BACKUP_OK &&
-        (!b->stages[BACKUP_METRICDB] ||
-            (r = block_copy(b->spec->places[BACKUP_METRICDB], b->stages[BACKUP_METRICDB], b->error)) == BACKUP_OK) &&
+        (!b->stages[BACKUP_METRICDB] || (r = block_copy(b->spec->places[BACKUP_METRICDB],
+                                             b->stages[BACKUP_METRICDB], b->error)) == BACKUP_OK) &&
         (r = pin_journals(b, BACKUP_SIMPLEQUEUE, "queues", &b->queues)) == BACKUP_OK &&
         (r = pin_journals(b, BACKUP_PUBSUB, "streams", &b->streams)) == BACKUP_OK &&
         (r = extend_streams(b)) == BACKUP_OK && (r = extend_queues(b)) == BACKUP_OK) {

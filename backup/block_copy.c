@@ -30,7 +30,8 @@ static enum backup_result list_blocks(const char *dir, struct buf *names, struct
     return BACKUP_OK;
 }
 
-static enum backup_result link_blocks(const char *from, const char *to, struct bytes names, struct error *error)
+static enum backup_result link_blocks(
+    const char *from, const char *to, struct bytes names, struct error *error)
 {
     enum backup_result r = BACKUP_OK;
     while (r == BACKUP_OK && names.len > 0) {

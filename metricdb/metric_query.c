@@ -375,6 +375,10 @@ void metric_query_answer(const struct metric_query *q, const struct metric_sourc
 {
     struct collected c = {0};
     bool ok = true;
+    if (stop(arg)) {
+        set_timeout(answer);
+        return;
+    }
     if (q->expression) {
         evaluate(q, source, stop, arg, answer);
         return;

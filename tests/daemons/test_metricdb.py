@@ -155,6 +155,27 @@ class Stream(MetricdbTest):
         self.assertEqual([(q, self.value(db, q, T + 240 * S)) for q, _ in expected], expected)
         self.assertIn("warning", db.get("/health").text)
 
+    def test_a_block_that_cannot_be_written(self):
+        """Samples stay in memory and the stream waits, until the block can be written. Queries work meanwhile."""
+        self.pubsub()
+        db = self.metricdb("--block=1s")
+        self.publish(*((up(0), T + k * S, 1) for k in range(10)))
+        self.wait_read(db)
+        wait_until(lambda: db.stats()["blocks_written_total"] == 1, "a block")
+        os.rename(self.path("m", "blocks"), self.path("m", "away"))
+        self.publish(*((up(0), T + k * S, 1) for k in range(10, 20)))
+        wait_until(lambda: "blocks" in db.get("/health").text, lambda: db.get("/health").text)
+        self.publish(*((up(0), T + k * S, 1) for k in range(20, 30)))
+        self.assertEqual(self.value(db, "sum_over_time(up[1m])", T + 19 * S), {(("instance", "host0"), ("job", "node")): 20})
+        os.rename(self.path("m", "away"), self.path("m", "blocks"))
+        self.wait_read(db)
+        wait_until(lambda: db.get("/health").text == "ready\n", lambda: db.get("/health").text)
+        for _ in range(2):
+            self.assertEqual(self.value(db, "sum_over_time(up[1m])", T + 30 * S), {(("instance", "host0"), ("job", "node")): 30})
+            db.kill9()
+            db = self.metricdb()
+            self.wait_read(db)
+
     def test_another_stream(self):
         """A stream that was made anew, or lost lines, stops the feed until the operator accepts the loss; queries go on."""
         pubsub = self.pubsub()

@@ -16,7 +16,7 @@ class OwnMetrics(MillraceTest):
         if token:
             sections["millrace"] = {"auth_token_file": token}
         text = pipeline_config(self.path("data"), **sections)
-        return self.write("pipeline.conf", text + "[metricdb]\nport = 0\nblock = 1s\n[scraper]\nport = 0\ninterval = 1s\n")
+        return self.write("pipeline.conf", text + "[metricdb]\nport = 0\nblock = 1s\nresolution = 1s\n[scraper]\nport = 0\ninterval = 1s\n")
 
     def start_pipeline(self, config):
         pipeline = Pipeline(self, config, self.path("data"))
@@ -90,6 +90,8 @@ class OwnMetrics(MillraceTest):
         db = pipeline.daemon_url("metricdb")
         wait_until(lambda: request(db, "GET", "/stats?format=json").json()["blocks_written_total"] > 0, "a block")
         at = float(self.ask(pipeline, "query", query="time()")[1]["data"]["result"][1])
+        # By now no scrape of a slot before `at` is in progress.
+        wait_until(lambda: float(self.ask(pipeline, "query", query="min(max by (job) (timestamp(up)))")[1]["data"]["result"][0]["value"][1]) > at, "later scrapes")
         before = self.ask(pipeline, "query", query="count_over_time(up[1m])", time=at)[1]["data"]
         made = self.run_program("millrace", "backup", "--config=" + self.path("pipeline.conf"), self.path("copy"))
         self.assertEqual(made.returncode, 0, made.stderr)
