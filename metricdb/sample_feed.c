@@ -38,7 +38,7 @@ struct sample_feed {
     struct cut cut;
     bool is_cutting, is_caught_up;
     struct stream_cursor kept; /* that of the newest block; without a block, the beginning */
-    char kept_id[STREAM_ID_TEXT + STREAM_OPENING_TEXT];
+    char kept_id[STREAM_CURSOR_TEXT];
     struct sample_line line;
     struct buf held; /* lines that wait for the end of a cut */
     uint64_t end;    /* of the stream */
@@ -101,8 +101,7 @@ static void on_gap(uint64_t before, uint64_t after, void *arg)
 static void keep(struct sample_feed *f, const struct stream_cursor *cursor)
 {
     f->kept = *cursor;
-    snprintf(
-        f->kept_id, sizeof f->kept_id, "%s%s%s", cursor->id, cursor->opening[0] ? "." : "", cursor->opening);
+    stream_cursor_print(cursor, f->kept_id);
 }
 
 static struct kept_position position(void *arg, size_t stream)
@@ -248,24 +247,19 @@ static bool start_keeper(struct sample_feed *f, struct error *error)
 
 static struct stream_client *follow(struct sample_feed *f)
 {
-    const struct options *o = daemon_options(f->daemon);
-    return stream_client_new(&(struct stream_client_config){.base = daemon_base(f->daemon),
-        .pubsub = f->pubsub,
-        .stream = options_string(o, "stream"),
-        .from = f->kept,
-        .max_line = LINE_MAX_BYTES,
-        .accept_option = "--accept-loss",
-        .accepts_place = options_int(o, "accept_loss_from") >= 0,
-        .accept_from = (uint64_t)options_int(o, "accept_loss_from"),
-        .loss = stream_program_accepts_loss(o) ? STREAM_LOSS_ACCEPTED : STREAM_LOSS_REFUSED,
-        .on_begin = on_begin,
-        .on_lines = on_lines,
-        .on_overlong = on_overlong,
-        .on_gap = on_gap,
-        .on_statement = on_statement,
-        .on_response_end = on_response_end,
-        .on_change = on_change,
-        .arg = f});
+    return stream_program_continue(
+        f->daemon, &(struct stream_client_config){.pubsub = f->pubsub,
+                       .stream = options_string(daemon_options(f->daemon), "stream"),
+                       .from = f->kept,
+                       .max_line = LINE_MAX_BYTES,
+                       .on_begin = on_begin,
+                       .on_lines = on_lines,
+                       .on_overlong = on_overlong,
+                       .on_gap = on_gap,
+                       .on_statement = on_statement,
+                       .on_response_end = on_response_end,
+                       .on_change = on_change,
+                       .arg = f});
 }
 
 struct sample_feed *sample_feed_new(struct daemon *d, struct sample_store *store, struct error *error)
