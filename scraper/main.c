@@ -2,11 +2,13 @@
 #include "base/log.h"
 #include "config/peers.h"
 #include "http/client/http_pool.h"
+#include "scraper/coordinator.h"
 #include "scraper/outbox.h"
 #include "scraper/scraper_server.h"
 #include "scraper/scraper_settings.h"
 #include "scraper/target_files.h"
 #include "scraper/target_names.h"
+#include "scraper/targets_put.h"
 #include "stream/stream_program.h"
 
 #include <assert.h>
@@ -29,7 +31,8 @@ struct wiring {
     struct target_files *files;
     struct target_names *names;
     char *token; /* of the targets; NULL: none */
-    unsigned shard, n_shards;
+    struct share share;
+    struct coordinator *coordinator; /* NULL: the share is a shard */
     struct event *tick;
     bool is_renamed; /* addresses of names have changed */
 };
@@ -63,7 +66,7 @@ static void set_targets(struct wiring *w)
     target_files_list(w->files, &list);
     list_names(w, &list);
     w->is_renamed = false;
-    targets_select(&list, w->shard, w->n_shards);
+    targets_select(&list, &w->share);
     scrape_loop_set(w->scraper.loop, &list);
     log_info("targets read", LOG_U("targets", list.n));
     targets_free(&list);
@@ -89,11 +92,22 @@ static void look(struct wiring *w)
     daemon_set_notice(w->scraper.daemon, "files", NOTICE_WARNING,
         "correct the file; its earlier targets stay in the list", target_files_error(w->files));
     report_floor(w);
+    if (w->coordinator)
+        daemon_set_notice(w->scraper.daemon, "zookeeper", NOTICE_WARNING,
+            "check the ZooKeeper servers; each scraper needs its own `producer`", coordinator_trouble(w->coordinator));
 }
 
 static void on_names(void *arg)
 {
-    ((struct wiring *)arg)->is_renamed = true; /* the next tick asks for the addresses */
+    struct wiring *w = arg;
+    w->is_renamed = true; /* the next tick asks for the addresses */
+    if (w->coordinator)
+        coordinator_resolve(w->coordinator);
+}
+
+static void on_share(void *arg)
+{
+    set_targets(arg);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -139,6 +153,21 @@ static int start_outbox(struct wiring *w, struct options *o, struct error *error
     return EX_OK;
 }
 
+static void start_coordinator(struct wiring *w, const struct options *o)
+{
+    w->coordinator = coordinator_new(&(struct coordinator_config){.base = daemon_base(w->scraper.daemon),
+        .names = w->names,
+        .share = &w->share,
+        .files = w->files,
+        .servers = options_string(o, "zookeeper"),
+        .path = options_string(o, "zookeeper_path"),
+        .name = options_string(o, "producer"),
+        .timeout = options_int(o, "zookeeper_timeout") * USEC_PER_MSEC,
+        .stats = daemon_stats(w->scraper.daemon),
+        .on_change = on_share,
+        .arg = w});
+}
+
 static int start(struct daemon *d, void **ctx, struct error *error)
 {
     struct options *o = daemon_options(d);
@@ -146,7 +175,10 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     *ctx = w;
     w->scraper.daemon = d;
     w->defaults = scraper_defaults(o);
-    scraper_read_shard(o, &w->shard, &w->n_shards);
+    unsigned shard, n_shards;
+    scraper_read_shard(o, &shard, &n_shards);
+    if (!options_text(o, "zookeeper"))
+        share_set_shard(&w->share, shard, n_shards);
     int status = daemon_read_token(options_text(o, "target_token_file"), &w->token, error);
     if (status == EX_OK)
         status = start_outbox(w, o, error);
@@ -157,11 +189,13 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         error_set(error, -1, "cannot start the thread that resolves names: %s", strerror(errno));
         return EX_TEMPFAIL;
     }
-    struct scrape_loop_config loop = {.daemon = d, .outbox = w->outbox, .names = w->names, .token = w->token};
+    struct scrape_loop_config loop = {.daemon = d, .outbox = w->outbox, .names = w->names, .share = &w->share, .token = w->token};
     scraper_configure(o, &loop);
     w->scraper.loop = scrape_loop_new(&loop);
     w->files = target_files_new(options_text(o, "files"), &w->defaults);
     w->is_renamed = true;
+    if (options_text(o, "zookeeper"))
+        start_coordinator(w, o);
     look(w);
     w->tick = event_new(daemon_base(d), -1, EV_PERSIST, on_tick, w);
     event_add(w->tick, &(struct timeval){LOOK_EVERY, 0});
@@ -169,12 +203,13 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     return EX_OK;
 }
 
-/* Publishes the scrapes that have ended. */
+/* Publishes the scrapes that have ended. Meanwhile other scrapers take the targets. */
 static void drain(void *ctx)
 {
     struct wiring *w = ctx;
     scrape_loop_stop(w->scraper.loop);
     event_del(w->tick);
+    coordinator_free(&w->coordinator);
     if (outbox_is_empty(w->outbox))
         daemon_drained(w->scraper.daemon);
 }
@@ -186,11 +221,13 @@ static void stop(void *ctx)
         return;
     if (w->tick)
         event_free(w->tick);
+    coordinator_free(&w->coordinator);
     scrape_loop_free(&w->scraper.loop);
     target_names_free(&w->names);
     outbox_free(&w->outbox);
     http_pool_free(&w->pubsub);
     target_files_free(&w->files);
+    share_free(&w->share);
     free(w->token);
     free(w);
 }
@@ -204,6 +241,7 @@ int main(int argc, char **argv)
         .default_port = PORT_SCRAPER,
         .routes = scraper_routes,
         .check = scraper_check_settings,
+        .instead = targets_put,
         .start = start,
         .hangup = hangup,
         .drain = drain,

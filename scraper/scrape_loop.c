@@ -24,7 +24,7 @@ struct watched {
     struct target *target;
     struct heap_node due;      /* the next slot, milliseconds of trusted time */
     struct heap_node deadline; /* of the request in progress, microseconds of the monotonic clock */
-    bool is_listed;
+    bool is_listed, is_moved; /* not listed, because the target belongs to another scraper */
     struct http_client *client;
     char *url; /* the address of the client */
     unsigned refusals;
@@ -238,7 +238,7 @@ static void begin(struct watched *w, int64_t slot)
         w->began + (left < t->timeout ? left : t->timeout) * USEC_PER_MSEC);
 }
 
-/* Publishes the stale markers of a target that has left the list, and forgets the target. */
+/* Forgets a target that is not listed. Publishes its stale markers, unless another scraper has it. */
 static void vanish(struct watched *w, int64_t slot)
 {
     struct scrape_loop *l = w->loop;
@@ -247,7 +247,8 @@ static void vanish(struct watched *w, int64_t slot)
     while (l->all[i] != w)
         i++;
     memmove(l->all + i, l->all + i + 1, (--l->n - i) * sizeof(struct watched *));
-    scrape_vanish(&s, &w->known);
+    if (!w->is_moved)
+        scrape_vanish(&s, &w->known);
     if (s.lines > 0)
         outbox_add(l->config.outbox, slot, &s.out, s.lines);
     scrape_free(&s);
@@ -260,6 +261,10 @@ static void serve(struct watched *w, int64_t now)
     int64_t interval = w->target->interval, slot = target_slot(w->target, now);
     uint64_t missed = slot > w->due.priority ? (uint64_t)((slot - w->due.priority) / interval) : 0;
     heap_put(&l->due, &w->due, slot + interval);
+    if (!share_is_certain(l->config.share, clock_boot())) {
+        stats_add(l->skipped, missed + 1);
+        return;
+    }
     l->latest = slot > l->latest ? slot : l->latest;
     if (!w->is_listed) {
         vanish(w, slot);
@@ -329,6 +334,7 @@ void scrape_loop_set(struct scrape_loop *l, const struct target_list *list)
         int order = i == list->n ? 1 : k == n_old ? -1 : strcmp(list->all[i]->id, old[k]->target->id);
         struct watched *w = order < 0 ? watch(l, list->all[i], now) : old[k++];
         w->is_listed = order <= 0;
+        w->is_moved = !w->is_listed && !share_has(l->config.share, w->target->hash);
         if (order <= 0)
             renew(w, list->all[i++], now);
         l->all[l->n] = w;
@@ -401,7 +407,7 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
     l->scrapes = stats_counter(s, "scrapes_total", NULL, "Scrapes that have ended");
     l->failed = stats_counter(s, "scrapes_failed_total", NULL, "Scrapes that failed: up is 0");
     l->skipped = stats_counter(
-        s, "scrapes_skipped_total", NULL, "Slots without a scrape, because the scraper was late");
+        s, "scrapes_skipped_total", NULL, "Slots without a scrape, because the scraper was late or its lease of the targets uncertain");
     l->samples = stats_counter(s, "samples_scraped_total", NULL, "Samples of the pages");
     l->duplicates = stats_counter(s, "samples_duplicate_total", NULL,
         "Samples dropped because the page, or the scraper itself, has the series already");

@@ -6,6 +6,8 @@
  * 3. A page that is longer than body_size_limit, or that exceeds the memory for pages in progress, is dropped with its
  *    connection.
  * 4. A target that leaves the list is scraped no more. At its next slot its series get stale markers, unless it is back.
+ *    A target that now belongs to another scraper gets no markers, because its series continue.
+ * 5. While the lease of the share is not certain, no scrape begins and nothing is published.
  *
  * Slots follow the daemon's trusted time, so that a clock that is ahead for a short time moves no sample. */
 #ifndef MILLRACE_SCRAPE_LOOP_H
@@ -21,6 +23,7 @@ struct scrape_loop_config {
     struct daemon *daemon;
     struct outbox *outbox;      /* freed after the loop */
     struct target_names *names; /* freed after the loop */
+    const struct share *share;  /* its owner may change it at any time, and then calls scrape_loop_set */
     struct scrape_rules rules;
     size_t body_max, pages_max; /* bytes of a page, and of all pages in progress */
     const char *token;          /* sent to all targets; NULL: none; borrowed */

@@ -1,12 +1,14 @@
 #include "scraper/scraper_settings.h"
 
 #include "config/peers.h"
+#include "scraper/coordinator.h"
 #include "scraper/target_files.h"
 
 #include "base/url.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SHARDS_MAX 1000
 
@@ -18,15 +20,24 @@ const struct option_row scraper_settings[] = {
     PEER_OPTIONS("pubsub", "pubsub", ""),
     {.name = "stream", .type = OPTION_STRING, .fallback = "metrics", .help = "stream of pubsub to publish samples to"},
     {.name = "producer", .type = OPTION_STRING,
-        .help = "producer name at pubsub, one for each scraper (default: scraper, or scraper-I-N of shard I/N)"},
+        .help = "producer name at pubsub and node in ZooKeeper, one for each scraper (default: scraper, scraper-I-N of shard I/N, or "
+                "with zookeeper scraper-HOSTNAME)"},
     {.name = "files", .type = OPTION_STRING, .flags = OPTION_LIST,
         .help = "files of targets in Prometheus' file_sd form (JSON); paths with * ? [], separated by spaces"},
     {.name = "dns", .type = OPTION_STRING, .flags = OPTION_LIST,
         .help = "NAME:PORT, separated by spaces: each address of a name is a target"},
     {.name = "dns_refresh", .type = OPTION_DURATION, .fallback = "30s", .min = 1000, .max = 86400 * 1000, .unit = "ms",
         .help = "interval at which all names of hosts are resolved again"},
-    {.name = "shard", .type = OPTION_STRING, .fallback = "1/1",
+    {.name = "shard", .type = OPTION_STRING, .fallback = "1/1", .excludes = "zookeeper",
         .help = "I/N: scrape the I-th of N shares of the targets; all scrapers have the same files"},
+    {.name = "zookeeper", .type = OPTION_STRING, .flags = OPTION_LIST,
+        .help = "HOST:PORT of the ZooKeeper servers, separated by commas: the live scrapers share the targets (default: none)"},
+    {.name = "zookeeper_path", .type = OPTION_STRING, .fallback = "/millrace", .needs = "zookeeper",
+        .help = "node of ZooKeeper below which `scrapers` has the live scrapers and `targets` texts in file_sd form"},
+    {.name = "zookeeper_timeout", .type = OPTION_DURATION, .fallback = "10s", .min = 300, .max = 60000, .unit = "ms", .needs = "zookeeper",
+        .help = "timeout of the session: after this time other scrapers take the targets of a scraper that is gone"},
+    {.name = "put_targets", .type = OPTION_STRING, .flags = OPTION_LIST | OPTION_COMMAND_LINE, .needs = "zookeeper",
+        .help = "store each of these files as a node of targets in ZooKeeper, named as the file, and exit"},
     {.name = "interval", .type = OPTION_DURATION, .fallback = "1m", .min = TARGET_INTERVAL_MIN, .max = TARGET_INTERVAL_MAX,
         .unit = "ms", .help = "interval of the scrapes of a target; the label __scrape_interval__ overrides it"},
     {.name = "timeout", .type = OPTION_DURATION, .fallback = "10s", .min = 1, .max = TARGET_INTERVAL_MAX, .unit = "ms",
@@ -94,12 +105,15 @@ bool scraper_read_name(struct bytes word, char host[256], int *port)
 static int set_producer(struct options *o, struct error *error)
 {
     unsigned shard, n_shards;
-    char name[NAME_LEN_MAX] = "scraper";
+    char name[NAME_LEN_MAX] = "scraper", host[NAME_LEN_MAX - sizeof "scraper-"] = "";
+    bool is_zookeeper = options_text(o, "zookeeper") != NULL;
     scraper_read_shard(o, &shard, &n_shards);
-    if (n_shards > 1)
+    if (is_zookeeper && gethostname(host, sizeof host - 1) == 0)
+        snprintf(name, sizeof name, "scraper-%s", host);
+    else if (n_shards > 1)
         snprintf(name, sizeof name, "scraper-%u-%u", shard, n_shards);
     struct bytes text = bytes_str(name);
-    if (options_inherit(o, "producer", options_keep(o, text), "shard", error) != 0)
+    if (options_inherit(o, "producer", options_keep(o, text), is_zookeeper ? "zookeeper" : "shard", error) != 0)
         return -1;
     return options_check_name(o, "producer", error);
 }
@@ -127,6 +141,25 @@ static int check_names(struct options *o, struct error *error)
     return 0;
 }
 
+static int check_zookeeper(struct options *o, struct error *error)
+{
+    const char *rest = options_text(o, "zookeeper"), *path = options_string(o, "zookeeper_path");
+    struct url_address server;
+    struct bytes word;
+    while (bytes_next_word(&rest, " ,", &word)) {
+        char *text = bytes_dup(word);
+        bool is_server = url_address_parse(text, COORDINATOR_PORT, &server) == 0 && !server.is_unix && server.port > 0 &&
+                         !strchr(text, '/');
+        free(text);
+        if (!is_server)
+            return options_refuse(o, "zookeeper", error, "\"%.*s\" is not HOST:PORT", (int)word.len, word.ptr);
+    }
+    for (const char *p = path; *p != '\0'; p++)
+        if (*p == '/' ? !url_is_unreserved((unsigned char)p[1]) || p[1] == '.' : !url_is_unreserved((unsigned char)*p))
+            path = "";
+    return path[0] == '/' ? 0 : options_refuse(o, "zookeeper_path", error, "is not a path such as /millrace");
+}
+
 int scraper_check_settings(struct options *o, struct error *error)
 {
     uint64_t shard, n_shards;
@@ -140,8 +173,10 @@ int scraper_check_settings(struct options *o, struct error *error)
         return options_refuse(o, "backoff_min", error, "exceeds backoff_max");
     if (options_string(o, "metrics_path")[0] != '/')
         return options_refuse(o, "metrics_path", error, "does not begin with /");
-    if (!options_text(o, "files") && !options_text(o, "dns"))
-        return options_refuse(o, "files", error, "required: files of targets, or dns");
+    if (!options_text(o, "files") && !options_text(o, "dns") && !options_text(o, "zookeeper"))
+        return options_refuse(o, "files", error, "required: files of targets, dns, or zookeeper");
+    if (check_zookeeper(o, error) != 0)
+        return -1;
     if (check_names(o, error) != 0)
         return -1;
     return options_check_only(o) ? check_files(o, error) : 0;

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ struct target_file {
     struct stat seen; /* when the file was read */
     struct target_list targets;
     char *error; /* NULL: none */
-    bool is_there;
+    bool is_there, is_node;
 };
 
 struct target_files {
@@ -37,46 +38,85 @@ static bool is_same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static void read_targets(struct target_files *files, struct target_file *f)
+/* Replaces the targets by those of a text, or keeps them with the error. */
+static void set_targets(struct target_files *files, struct target_file *f, struct bytes text)
 {
-    struct buf text = {0};
     struct target_list list = {0};
     struct error error = {0};
-    int r = io_read_file(f->path, FILE_MAX, &text);
-    if (r != 0)
-        error_errno(&error, -1, f->path);
-    else if ((r = targets_read(buf_bytes(&text), files->defaults, &list, &error)) != 0)
-        error_set(&error, -1, "%s: %s", f->path, error.text);
     free(f->error);
-    f->error = r == 0 ? NULL : mem_strdup(error.text);
-    targets_free(r == 0 ? &f->targets : &list);
-    if (r == 0)
+    f->error = NULL;
+    if (targets_read(text, files->defaults, &list, &error) == 0) {
+        targets_free(&f->targets);
         f->targets = list;
+        return;
+    }
+    f->error = mem_printf("%s: %s", f->path, error.text);
+    targets_free(&list);
+}
+
+static void read_file(struct target_files *files, struct target_file *f)
+{
+    struct buf text = {0};
+    if (S_ISREG(f->seen.st_mode) && io_read_regular(f->path, FILE_MAX, &text) == 0) {
+        set_targets(files, f, buf_bytes(&text));
+    } else {
+        const char *why = S_ISREG(f->seen.st_mode) ? strerror(errno) : "not a regular file";
+        free(f->error);
+        f->error = mem_printf("%s: %s", f->path, why);
+    }
     buf_free(&text);
+}
+
+/* Finds a file or node, or adds it. */
+static struct target_file *find(struct target_files *files, const char *path, bool is_node)
+{
+    struct target_file *f = files->first;
+    while (f && (f->is_node != is_node || strcmp(f->path, path) != 0))
+        f = f->next;
+    if (f)
+        return f;
+    f = mem_zalloc(sizeof *f);
+    *f = (struct target_file){.next = files->first, .path = mem_strdup(path), .is_node = is_node};
+    files->first = f;
+    return f;
+}
+
+static void begin(struct target_files *files, bool is_node)
+{
+    for (struct target_file *f = files->first; f; f = f->next)
+        f->is_there = f->is_there && f->is_node != is_node;
+}
+
+/* Removes the files or nodes that are gone. */
+static bool end(struct target_files *files, bool is_node)
+{
+    bool is_changed = false;
+    for (struct target_file **at = &files->first, *f; (f = *at);) {
+        if (f->is_there || f->is_node != is_node) {
+            at = &f->next;
+            continue;
+        }
+        *at = f->next;
+        file_free(f);
+        is_changed = true;
+    }
+    return is_changed;
 }
 
 /* Looks at one path. Returns true if the file was read. */
 static bool look(struct target_files *files, const char *path)
 {
     struct stat now;
-    struct target_file *f = files->first;
-    while (f && strcmp(f->path, path) != 0)
-        f = f->next;
-    if (f && f->is_there) /* two patterns match the path */
-        return false;
     if (stat(path, &now) != 0)
         return false;
-    if (!f) {
-        f = mem_zalloc(sizeof *f);
-        f->path = mem_strdup(path);
-        f->next = files->first;
-        files->first = f;
-    }
+    struct target_file *f = find(files, path, false);
+    if (f->is_there) /* two patterns match the path */
+        return false;
     f->is_there = true;
     if (is_same(&f->seen, &now))
         return false;
     f->seen = now;
-    read_targets(files, f);
+    read_file(files, f);
     return true;
 }
 
@@ -85,8 +125,7 @@ bool target_files_look(struct target_files *files)
     bool is_changed = false;
     const char *rest = files->patterns;
     struct bytes word;
-    for (struct target_file *f = files->first; f; f = f->next)
-        f->is_there = false;
+    begin(files, false);
     while (bytes_next_word(&rest, " ", &word)) {
         char *pattern = bytes_dup(word);
         glob_t found;
@@ -97,16 +136,24 @@ bool target_files_look(struct target_files *files)
         }
         free(pattern);
     }
-    for (struct target_file **at = &files->first, *f; (f = *at);) {
-        if (f->is_there) {
-            at = &f->next;
-            continue;
-        }
-        *at = f->next;
-        file_free(f);
-        is_changed = true;
-    }
-    return is_changed;
+    return end(files, false) || is_changed;
+}
+
+void target_files_begin_nodes(struct target_files *files)
+{
+    begin(files, true);
+}
+
+void target_files_put_node(struct target_files *files, const char *path, struct bytes text)
+{
+    struct target_file *f = find(files, path, true);
+    f->is_there = true;
+    set_targets(files, f, text);
+}
+
+void target_files_end_nodes(struct target_files *files)
+{
+    end(files, true);
 }
 
 void target_files_list(const struct target_files *files, struct target_list *out)

@@ -269,22 +269,7 @@ int targets_read(
     return is_read ? 0 : -1;
 }
 
-/* Rendezvous hashing: the shard with the highest hash has the target. */
-static unsigned shard_of(const struct target *t, unsigned n_shards)
-{
-    unsigned best = 1;
-    uint64_t highest = 0;
-    for (unsigned i = 1; i <= n_shards; i++) {
-        uint64_t hash = XXH3_64bits_withSeed(&t->hash, sizeof t->hash, i);
-        if (hash > highest) {
-            highest = hash;
-            best = i;
-        }
-    }
-    return best;
-}
-
-void targets_select(struct target_list *list, unsigned shard, unsigned n_shards)
+void targets_select(struct target_list *list, const struct share *share)
 {
     size_t n = 0;
     if (list->n == 0)
@@ -293,7 +278,7 @@ void targets_select(struct target_list *list, unsigned shard, unsigned n_shards)
     for (size_t i = 0; i < list->n; i++) {
         struct target *t = list->all[i];
         bool is_repeated = n > 0 && strcmp(list->all[n - 1]->id, t->id) == 0;
-        if (is_repeated || (n_shards > 1 && shard_of(t, n_shards) != shard))
+        if (is_repeated || !share_has(share, t->hash))
             target_release(t);
         else
             list->all[n++] = t;

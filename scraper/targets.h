@@ -5,12 +5,13 @@
  * 1. A target's id is its URL and labels. The interval is not part of the id, so a changed interval keeps the series.
  * 2. The *slots* of a target are its times: hash(id) mod interval + k * interval, in milliseconds since 1970. They
  *    depend neither on the scraper nor on its start, and spread the targets over the interval.
- * 3. Of N shards, each target belongs to one. Another N moves only the targets of the shards that come or go. */
+ * 3. Several scrapers share the targets (share.h). */
 #ifndef MILLRACE_TARGETS_H
 #define MILLRACE_TARGETS_H
 
 #include "base/error.h"
 #include "scraper/scrape.h"
+#include "scraper/share.h"
 
 #define TARGET_INTERVAL_MIN 1000
 #define TARGET_INTERVAL_MAX (24 * 3600 * 1000)
@@ -53,8 +54,8 @@ void target_release(struct target *t);
 int targets_read(
     struct bytes text, const struct target_defaults *defaults, struct target_list *out, struct error *error);
 void targets_add(struct target_list *list, struct target *t); /* takes a reference */
-/* Sorts the list by id, drops repeated targets and those of other shards. `shard` is 1 to `n_shards`. */
-void targets_select(struct target_list *list, unsigned shard, unsigned n_shards);
+/* Sorts the list by id, drops repeated targets and those of other scrapers. */
+void targets_select(struct target_list *list, const struct share *share);
 void targets_free(struct target_list *list);
 
 /* Returns the latest slot at or before `ms`. */

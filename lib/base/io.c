@@ -127,13 +127,17 @@ static int close_keeping_errno(int fd, bool failed)
     return failed ? -1 : 0;
 }
 
-int io_read_file(const char *path, size_t max, struct buf *out)
+/* Appends the content of a file that is open, and closes it. */
+static int read_and_close(int fd, bool needs_regular, size_t max, struct buf *out)
 {
     struct stat st;
     size_t before = out->len;
     ssize_t n = 1;
-    int fd = io->open(path, O_RDONLY | O_CLOEXEC, 0);
     bool failed = fd < 0 || fstat(fd, &st) != 0;
+    if (!failed && needs_regular && !S_ISREG(st.st_mode)) {
+        errno = EINVAL;
+        failed = true;
+    }
     if (!failed && st.st_size > 0 && (uint64_t)st.st_size <= max)
         buf_reserve(out, (size_t)st.st_size + 1);
     while (!failed && n != 0) {
@@ -148,6 +152,16 @@ int io_read_file(const char *path, size_t max, struct buf *out)
             errno = EFBIG;
     }
     return close_keeping_errno(fd, failed);
+}
+
+int io_read_file(const char *path, size_t max, struct buf *out)
+{
+    return read_and_close(io->open(path, O_RDONLY | O_CLOEXEC, 0), false, max, out);
+}
+
+int io_read_regular(const char *path, size_t max, struct buf *out)
+{
+    return read_and_close(io->open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0), true, max, out);
 }
 
 int io_read_secret(const char *path, const char *what, size_t max, struct buf *out, struct error *error)

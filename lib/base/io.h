@@ -50,6 +50,8 @@ int io_write_parts(int fd, const struct iovec *parts, size_t n, off_t at);
 int io_allocate(int fd, int mode, off_t from, off_t n);
 /* Appends the content of a file or a pipe to `out`. errno is EFBIG if the file has more than `max` bytes. */
 int io_read_file(const char *path, size_t max, struct buf *out);
+/* As io_read_file, but refuses other files than regular ones (EINVAL). So a pipe without a writer does not block. */
+int io_read_regular(const char *path, size_t max, struct buf *out);
 /* Appends the content of a file with a secret. The file may have at most `max` bytes, and other users may not access
  * it. `what` is the name of the file in the error ("token file"). */
 int io_read_secret(const char *path, const char *what, size_t max, struct buf *out, struct error *error);

@@ -31,7 +31,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error error = {0};
     if (targets_read(bytes_of(data, size), &defaults, &list, &error) != 0 && error.text[0] == '\0')
         abort();
-    targets_select(&list, 1, 3);
+    struct share share = {0};
+    share_set_shard(&share, 1, 3);
+    targets_select(&list, &share);
+    share_free(&share);
     for (size_t i = 0; i < list.n; i++)
         check(list.all[i]);
     targets_free(&list);

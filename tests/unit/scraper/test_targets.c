@@ -15,7 +15,10 @@ static void check(const char *text, size_t n, const char *const *ids)
     struct error error = {0};
     if (targets_read(bytes_str(text), &defaults, &list, &error) != 0)
         fail_msg("%s: %s", text, error.text);
-    targets_select(&list, 1, 1);
+    struct share share = {0};
+    share_set_shard(&share, 1, 1);
+    targets_select(&list, &share);
+    share_free(&share);
     assert_int_equal(list.n, n);
     for (size_t i = 0; i < n; i++)
         assert_string_equal(list.all[i]->id, ids[i]);
@@ -138,7 +141,10 @@ static void select_shard(bool *in, unsigned shard, unsigned n_shards)
         targets_add(&list, t);
         target_release(t);
     }
-    targets_select(&list, shard, n_shards);
+    struct share share = {0};
+    share_set_shard(&share, shard, n_shards);
+    targets_select(&list, &share);
+    share_free(&share);
     for (int i = 0; i < 1000; i++) {
         struct target *t = make(i);
         in[i] = false;
