@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <zookeeper/zookeeper.h>
 
-#define ROUNDS 4                     /* in the timeout of a session */
+#define ROUNDS 4                      /* in the timeout of a session */
 #define RETRY_WAIT (USEC_PER_SEC / 5) /* after a failed attempt to connect */
 
 struct coordinator {
@@ -114,8 +114,8 @@ static void on_members(int result, const struct String_vector *found, const void
     if (!answered(c, result) || !c->is_synced)
         return;
     stats_add(c->rounds, 1);
-    bool is_changed = share_set_members(share, (const char *const *)found->data, (size_t)found->count,
-        c->is_own ? c->config.name : NULL);
+    bool is_changed = share_set_members(
+        share, (const char *const *)found->data, (size_t)found->count, c->is_own ? c->config.name : NULL);
     if (share->own < share->n)
         share_renew(share, c->sent, zoo_recv_timeout(c->zh) * USEC_PER_MSEC);
     else
@@ -138,8 +138,7 @@ static void end_list(struct coordinator *c)
     c->config.on_change(c->config.arg);
 }
 
-static void on_target(
-    int result, const char *text, int length, const struct Stat *stat, const void *arg)
+static void on_target(int result, const char *text, int length, const struct Stat *stat, const void *arg)
 {
     struct reading *r = (struct reading *)(uintptr_t)arg;
     struct coordinator *c = r->c;
@@ -269,7 +268,8 @@ static void pump(struct coordinator *c)
     event_del(c->io);
     event_assign(c->io, c->config.base, fd,
         fd < 0 ? 0
-               : (short)((interest & ZOOKEEPER_READ ? EV_READ : 0) | (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0)),
+               : (short)((interest & ZOOKEEPER_READ ? EV_READ : 0) |
+                         (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0)),
         on_io, c);
     event_add(c->io, &wait);
 }
@@ -278,7 +278,8 @@ static void on_io(evutil_socket_t fd, short what, void *arg)
 {
     struct coordinator *c = arg;
     if (fd >= 0)
-        zookeeper_process(c->zh, (what & EV_READ ? ZOOKEEPER_READ : 0) | (what & EV_WRITE ? ZOOKEEPER_WRITE : 0));
+        zookeeper_process(
+            c->zh, (what & EV_READ ? ZOOKEEPER_READ : 0) | (what & EV_WRITE ? ZOOKEEPER_WRITE : 0));
     pump(c);
 }
 
@@ -330,7 +331,9 @@ static double read_members(void *arg)
 struct coordinator *coordinator_new(const struct coordinator_config *config)
 {
     static const struct stats_row rows[] = {
-        {"lease_certain", "1 while the session with ZooKeeper is certain and this scraper scrapes; otherwise 0", read_certain},
+        {"lease_certain",
+            "1 while the session with ZooKeeper is certain and this scraper scrapes; otherwise 0",
+            read_certain},
         {"members", "Live scrapers that share the targets, as last read from ZooKeeper", read_members},
         {0},
     };
@@ -342,8 +345,10 @@ struct coordinator *coordinator_new(const struct coordinator_config *config)
     c->io = event_new(config->base, -1, 0, on_io, c);
     c->timer = evtimer_new(config->base, on_timer, c);
     stats_gauges(config->stats, rows, NULL, c);
-    c->sessions = stats_counter(config->stats, "zookeeper_connections_total", NULL, "Connections to ZooKeeper");
-    c->rounds = stats_counter(config->stats, "zookeeper_rounds_total", NULL, "Answered rounds of requests to ZooKeeper");
+    c->sessions =
+        stats_counter(config->stats, "zookeeper_connections_total", NULL, "Connections to ZooKeeper");
+    c->rounds = stats_counter(
+        config->stats, "zookeeper_rounds_total", NULL, "Answered rounds of requests to ZooKeeper");
     zoo_set_debug_level((ZooLogLevel)0); /* errors are in /health */
     on_timer(-1, 0, c);
     return c;

@@ -94,7 +94,8 @@ static void look(struct wiring *w)
     report_floor(w);
     if (w->coordinator)
         daemon_set_notice(w->scraper.daemon, "zookeeper", NOTICE_WARNING,
-            "check the ZooKeeper servers; each scraper needs its own `producer`", coordinator_trouble(w->coordinator));
+            "check the ZooKeeper servers; each scraper needs its own `producer`",
+            coordinator_trouble(w->coordinator));
 }
 
 static void on_names(void *arg)
@@ -189,7 +190,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
         error_set(error, -1, "cannot start the thread that resolves names: %s", strerror(errno));
         return EX_TEMPFAIL;
     }
-    struct scrape_loop_config loop = {.daemon = d, .outbox = w->outbox, .names = w->names, .share = &w->share, .token = w->token};
+    struct scrape_loop_config loop = {
+        .daemon = d, .outbox = w->outbox, .names = w->names, .share = &w->share, .token = w->token};
     scraper_configure(o, &loop);
     w->scraper.loop = scrape_loop_new(&loop);
     w->files = target_files_new(options_text(o, "files"), &w->defaults);

@@ -24,7 +24,7 @@ struct watched {
     struct target *target;
     struct heap_node due;      /* the next slot, milliseconds of trusted time */
     struct heap_node deadline; /* of the request in progress, microseconds of the monotonic clock */
-    bool is_listed, is_moved; /* not listed, because the target belongs to another scraper */
+    bool is_listed, is_moved;  /* not listed, because the target belongs to another scraper */
     struct http_client *client;
     char *url; /* the address of the client */
     unsigned refusals;
@@ -406,8 +406,8 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config)
     stats_gauges(s, rows, NULL, l);
     l->scrapes = stats_counter(s, "scrapes_total", NULL, "Scrapes that have ended");
     l->failed = stats_counter(s, "scrapes_failed_total", NULL, "Scrapes that failed: up is 0");
-    l->skipped = stats_counter(
-        s, "scrapes_skipped_total", NULL, "Slots without a scrape, because the scraper was late or its lease of the targets uncertain");
+    l->skipped = stats_counter(s, "scrapes_skipped_total", NULL,
+        "Slots without a scrape, because the scraper was late or its lease of the targets uncertain");
     l->samples = stats_counter(s, "samples_scraped_total", NULL, "Samples of the pages");
     l->duplicates = stats_counter(s, "samples_duplicate_total", NULL,
         "Samples dropped because the page, or the scraper itself, has the series already");

@@ -113,7 +113,8 @@ static int set_producer(struct options *o, struct error *error)
     else if (n_shards > 1)
         snprintf(name, sizeof name, "scraper-%u-%u", shard, n_shards);
     struct bytes text = bytes_str(name);
-    if (options_inherit(o, "producer", options_keep(o, text), is_zookeeper ? "zookeeper" : "shard", error) != 0)
+    if (options_inherit(o, "producer", options_keep(o, text), is_zookeeper ? "zookeeper" : "shard", error) !=
+        0)
         return -1;
     return options_check_name(o, "producer", error);
 }
@@ -148,14 +149,16 @@ static int check_zookeeper(struct options *o, struct error *error)
     struct bytes word;
     while (bytes_next_word(&rest, " ,", &word)) {
         char *text = bytes_dup(word);
-        bool is_server = url_address_parse(text, COORDINATOR_PORT, &server) == 0 && !server.is_unix && server.port > 0 &&
-                         !strchr(text, '/');
+        bool is_server = url_address_parse(text, COORDINATOR_PORT, &server) == 0 && !server.is_unix &&
+                         server.port > 0 && !strchr(text, '/');
         free(text);
         if (!is_server)
-            return options_refuse(o, "zookeeper", error, "\"%.*s\" is not HOST:PORT", (int)word.len, word.ptr);
+            return options_refuse(
+                o, "zookeeper", error, "\"%.*s\" is not HOST:PORT", (int)word.len, word.ptr);
     }
     for (const char *p = path; *p != '\0'; p++)
-        if (*p == '/' ? !url_is_unreserved((unsigned char)p[1]) || p[1] == '.' : !url_is_unreserved((unsigned char)*p))
+        if (*p == '/' ? !url_is_unreserved((unsigned char)p[1]) || p[1] == '.'
+                      : !url_is_unreserved((unsigned char)*p))
             path = "";
     return path[0] == '/' ? 0 : options_refuse(o, "zookeeper_path", error, "is not a path such as /millrace");
 }

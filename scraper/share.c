@@ -31,7 +31,8 @@ bool share_set_members(struct share *s, const char *const *names, size_t n, cons
     size_t place = 0;
     while (place < n && (!own || seeds[place] != own_seed))
         place++;
-    bool is_changed = n != s->n || place != s->own || (n > 0 && memcmp(seeds, s->seeds, n * sizeof *seeds) != 0);
+    bool is_changed =
+        n != s->n || place != s->own || (n > 0 && memcmp(seeds, s->seeds, n * sizeof *seeds) != 0);
     free(s->seeds);
     s->seeds = seeds;
     s->n = n;

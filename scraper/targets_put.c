@@ -49,7 +49,8 @@ static int await(struct put *p, int sent)
         struct timeval wait = {0};
         zookeeper_interest(p->zh, &fd, &interest, &wait);
         struct pollfd polled = {.fd = fd,
-            .events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0))};
+            .events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) |
+                              (interest & ZOOKEEPER_WRITE ? POLLOUT : 0))};
         poll(&polled, 1, 100);
         if (fd >= 0)
             zookeeper_process(p->zh, (polled.revents & ~POLLOUT ? ZOOKEEPER_READ : 0) |
@@ -135,7 +136,8 @@ static int put_all(const struct nodes *nodes, const struct options *o, struct er
     zookeeper_close(p.zh);
     if (result == ZOK)
         return 0;
-    return error_set(error, EX_TEMPFAIL, "cannot store the targets in ZooKeeper at %s: %s", servers, zerror(result));
+    return error_set(
+        error, EX_TEMPFAIL, "cannot store the targets in ZooKeeper at %s: %s", servers, zerror(result));
 }
 
 bool targets_put(struct options *o, int *status)

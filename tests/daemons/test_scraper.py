@@ -162,6 +162,15 @@ class Targets(ScraperTest):
         self.assertEqual(self.scrapes(job="two")[times[-1]], gone, "nothing follows the markers")
         self.assert_once()
 
+    def test_a_pipe_among_the_files(self):
+        """A pipe without a writer is named, and blocks neither the start nor the scrapes."""
+        os.mkfifo(self.path("targets0.json"))
+        self.write_targets((self.target({"/metrics": "a 1\n"}).address, {}))
+        self.pubsub()
+        scraper = self.scraper()
+        self.wait_scrape(lambda v: v.get("up") == 1, "a scrape")
+        self.assertIn("targets0.json: not a regular file", scraper.get("/health").text)
+
     def test_check_config_reads_the_files(self):
         self.write("targets.json", "[{\"targets\": [\"a:1\"], \"labels\": {\"a-b\": \"c\"}}]")
         for args, text in ((["--files=" + self.path("targets.json")], b"targets.json: group 1: a label has an invalid name"), (["--files="], b"required"),
