@@ -125,6 +125,7 @@ class Network:
 class SharedTest(ScraperTest):
     """Targets have a label i. `names` are the scrapers' producers and streams."""
     timeout = 1.0  # of a session, seconds
+    since = 0.0  # `times` begins here
 
     def setUp(self):
         super().setUp()
@@ -175,7 +176,7 @@ class SharedTest(ScraperTest):
         found = collections.defaultdict(lambda: collections.defaultdict(list))
         for name in self.names:
             for t, i, value in self.published(name):
-                if value != "stale":
+                if value != "stale" and t > self.since:
                     found[i][t].append(name)
         return found
 
