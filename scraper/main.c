@@ -130,6 +130,13 @@ static void on_change(const char *trouble, void *arg)
         daemon_drained(w->scraper.daemon);
 }
 
+static void on_drop(uint64_t owner, struct bytes lines, void *arg)
+{
+    struct wiring *w = arg;
+    if (w->scraper.loop)
+        scrape_loop_take_back(w->scraper.loop, owner, lines);
+}
+
 static int start_outbox(struct wiring *w, struct options *o, struct error *error)
 {
     struct http_pool_config pool = {.url = peer_url(o, "pubsub"),
@@ -150,6 +157,7 @@ static int start_outbox(struct wiring *w, struct options *o, struct error *error
         .backoff_max = pool.backoff_max,
         .stats = daemon_stats(w->scraper.daemon),
         .on_change = on_change,
+        .on_drop = on_drop,
         .arg = w});
     return EX_OK;
 }

@@ -12,6 +12,7 @@
 
 struct item {
     struct item *next;
+    uint64_t owner;
     uint64_t slot; /* microseconds */
     uint64_t n_lines;
     struct buf lines;
@@ -33,34 +34,24 @@ struct outbox {
     struct stats_counter *stored, *lines, *dropped, *dropped_late, *refused;
 };
 
-static void drop_first(struct outbox *o)
+/* Removes the scrape behind `before`; NULL: the first one. */
+static void remove_after(struct outbox *o, struct item *before)
 {
-    struct item *i = o->first;
-    o->first = i->next;
-    o->last = o->first ? o->last : NULL;
+    struct item *i = before ? before->next : o->first;
+    *(before ? &before->next : &o->first) = i->next;
+    o->last = i->next ? o->last : before;
     o->bytes -= i->lines.len;
     o->n--;
     buf_free(&i->lines);
     free(i);
 }
 
-/* Drops the oldest scrape behind the batch. */
-static void drop_oldest(struct outbox *o)
+static void drop_after(struct outbox *o, struct item *before, struct stats_counter *counter)
 {
-    struct item *before = o->batch_last, *i = before ? before->next : o->first;
-    if (!i)
-        return;
-    stats_add(o->dropped, 1);
-    if (!before) {
-        drop_first(o);
-        return;
-    }
-    before->next = i->next;
-    o->last = i->next ? o->last : before;
-    o->bytes -= i->lines.len;
-    o->n--;
-    buf_free(&i->lines);
-    free(i);
+    struct item *i = before ? before->next : o->first;
+    stats_add(counter, 1);
+    o->config.on_drop(i->owner, buf_bytes(&i->lines), o->config.arg);
+    remove_after(o, before);
 }
 
 static void make_batch(struct outbox *o)
@@ -81,10 +72,14 @@ static void end_batch(struct outbox *o, bool is_stored)
     bool is_last;
     do {
         is_last = o->first == o->batch_last;
-        stats_add(is_stored ? o->stored : o->refused, 1);
-        stats_add(o->lines, is_stored ? o->first->n_lines : 0);
         o->singles -= o->singles > 0;
-        drop_first(o);
+        if (!is_stored) {
+            drop_after(o, NULL, o->refused);
+            continue;
+        }
+        stats_add(o->stored, 1);
+        stats_add(o->lines, o->first->n_lines);
+        remove_after(o, NULL);
     } while (!is_last);
     o->batch_last = NULL;
     o->mark = is_stored ? o->next : o->mark;
@@ -93,27 +88,17 @@ static void end_batch(struct outbox *o, bool is_stored)
 /* Continues at pubsub's mark. Drops scrapes that the stream may have, unless the mark is that of an older copy. */
 static void adopt(struct outbox *o, uint64_t mark)
 {
-    struct item *kept = NULL, *kept_last = NULL, *next;
+    struct item *before = NULL, *i;
     if (o->mark > 0 && mark != o->mark)
         log_warn("pubsub has another mark", LOG_S("producer", o->config.producer), LOG_U("mark", mark),
             LOG_U("expected", o->mark));
-    for (struct item *i = o->first; i && mark > o->mark; i = next) {
-        next = i->next;
-        if (i->slot <= mark) {
-            o->first = i;
-            drop_first(o);
-            stats_add(o->dropped_late, 1);
-            continue;
-        }
-        *(kept_last ? &kept_last->next : &kept) = i;
-        kept_last = i;
-        i->next = NULL;
+    while (mark > o->mark && (i = before ? before->next : o->first)) {
+        if (i->slot <= mark)
+            drop_after(o, before, o->dropped_late);
+        else
+            before = i;
     }
-    if (mark > o->mark) {
-        o->first = kept;
-        o->last = kept_last;
-        o->floor = mark;
-    }
+    o->floor = mark > o->mark ? mark : o->floor;
     o->mark = mark;
     o->is_known = true;
     o->batch_last = NULL;
@@ -188,23 +173,24 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     work(arg);
 }
 
-void outbox_add(struct outbox *o, int64_t slot, struct buf *lines, uint64_t n_lines)
+void outbox_add(struct outbox *o, uint64_t owner, int64_t slot, struct buf *lines, uint64_t n_lines)
 {
     uint64_t time = slot > 0 ? (uint64_t)slot * 1000 : 0;
     if (time <= o->floor) {
         stats_add(o->dropped_late, 1);
+        o->config.on_drop(owner, buf_bytes(lines), o->config.arg);
         buf_free(lines);
         return;
     }
     struct item *i = mem_alloc(sizeof *i);
-    *i = (struct item){NULL, time, n_lines, *lines};
+    *i = (struct item){NULL, owner, time, n_lines, *lines};
     *lines = (struct buf){0};
     *(o->last ? &o->last->next : &o->first) = i;
     o->last = i;
     o->n++;
     o->bytes += i->lines.len;
     while (o->bytes > o->config.max_bytes && o->last != o->batch_last)
-        drop_oldest(o);
+        drop_after(o, o->batch_last, o->dropped); /* the oldest behind the batch */
     work(o);
 }
 
@@ -262,7 +248,7 @@ void outbox_free(struct outbox **op)
     publisher_free(&o->publisher);
     event_free(o->timer);
     while (o->first)
-        drop_first(o);
+        remove_after(o, NULL);
     buf_free(&o->body);
     free(o);
     *op = NULL;

@@ -10,7 +10,8 @@
  * 3. A mark above A means that another process publishes under this name, or that a late publish of a killed scraper
  *    has arrived. Scrapes at or below it are dropped and counted. A mark below A means that pubsub has an older copy.
  * 4. Scrapes wait in at most max_bytes of memory. Beyond that, the oldest scrape that is not being published is dropped
- *    and counted. So the outbox never blocks. */
+ *    and counted. So the outbox never blocks.
+ * 5. Each scrape that is dropped or refused is returned by on_drop, so that its stale markers can be published later. */
 #ifndef MILLRACE_OUTBOX_H
 #define MILLRACE_OUTBOX_H
 
@@ -30,13 +31,15 @@ struct outbox_config {
     struct stats *stats;
     /* Called after each reply. `trouble` is the reason why pubsub does not store scrapes; NULL: none. */
     void (*on_change)(const char *trouble, void *arg);
+    /* Called with the lines of a dropped scrape and its owner. Must not use the outbox. */
+    void (*on_drop)(uint64_t owner, struct bytes lines, void *arg);
     void *arg;
 };
 
 struct outbox *outbox_new(const struct outbox_config *config);
 void outbox_free(struct outbox **o);
-/* Takes the lines of a scrape; *lines is empty afterwards. `slot` is in milliseconds. */
-void outbox_add(struct outbox *o, int64_t slot, struct buf *lines, uint64_t n_lines);
+/* Takes the lines of a scrape; *lines is empty afterwards. `slot` is in milliseconds. `owner` is for on_drop. */
+void outbox_add(struct outbox *o, uint64_t owner, int64_t slot, struct buf *lines, uint64_t n_lines);
 bool outbox_is_empty(const struct outbox *o);
 /* Returns the time (microseconds) at or below which scrapes are dropped: the highest mark of another process. */
 uint64_t outbox_floor(const struct outbox *o);

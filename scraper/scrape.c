@@ -263,6 +263,23 @@ void scrape_vanish(struct scrape *s, struct known_series *known)
     known_series_free(known);
 }
 
+void scrape_take_back(struct bytes lines, struct known_series *known)
+{
+    static const char begin[] = "\"labels\":",
+                      end[] = ",\"v\":\"stale\"}"; /* in a label, quotes are escaped */
+    while (lines.len > 0) {
+        const char *lf = memchr(lines.ptr, '\n', lines.len), *labels;
+        struct bytes line = bytes_of(lines.ptr, (size_t)(lf - lines.ptr));
+        lines = bytes_of(lf + 1, lines.len - line.len - 1);
+        if (line.len < strlen(end) || memcmp(lf - strlen(end), end, strlen(end)) != 0)
+            continue;
+        size_t at = known->texts.len;
+        labels = (const char *)memmem(line.ptr, line.len, begin, strlen(begin)) + strlen(begin);
+        buf_append(&known->texts, labels, (size_t)(lf - strlen(end) - labels));
+        known_series_add(known, at);
+    }
+}
+
 void scrape_free(struct scrape *s)
 {
     buf_free(&s->out);

@@ -47,6 +47,9 @@ int scrape_read(struct scrape *s, enum exposition_format format, struct bytes pa
 void scrape_end(struct scrape *s, const struct target_labels *labels, struct known_series *known);
 /* Appends stale markers for all series of a target that has vanished, and frees *known. */
 void scrape_vanish(struct scrape *s, struct known_series *known);
+/* Adds the series of the stale markers among `lines`, which were not published, to *known. So the next scrape repeats the
+ * markers of those series that it does not have. */
+void scrape_take_back(struct bytes lines, struct known_series *known);
 void scrape_free(struct scrape *s);
 
 #endif

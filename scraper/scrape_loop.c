@@ -133,7 +133,7 @@ static void finish(struct watched *w, enum http_client_result result, const stru
     w->is_up = s.is_up;
     w->seconds = s.seconds;
     w->samples = s.samples;
-    outbox_add(l->config.outbox, s.slot, &s.out, s.lines);
+    outbox_add(l->config.outbox, w->target->hash, s.slot, &s.out, s.lines);
     scrape_free(&s);
 }
 
@@ -250,7 +250,7 @@ static void vanish(struct watched *w, int64_t slot)
     if (!w->is_moved)
         scrape_vanish(&s, &w->known);
     if (s.lines > 0)
-        outbox_add(l->config.outbox, slot, &s.out, s.lines);
+        outbox_add(l->config.outbox, w->target->hash, slot, &s.out, s.lines);
     scrape_free(&s);
     watched_free(w);
 }
@@ -341,6 +341,15 @@ void scrape_loop_set(struct scrape_loop *l, const struct target_list *list)
     }
     free(old);
     on_timer(-1, 0, l);
+}
+
+void scrape_loop_take_back(struct scrape_loop *l, uint64_t hash, struct bytes lines)
+{
+    if (!memmem(lines.ptr, lines.len, "\"stale\"", strlen("\"stale\"")))
+        return;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->all[i]->target->hash == hash)
+            scrape_take_back(lines, &l->all[i]->known);
 }
 
 void scrape_loop_stop(struct scrape_loop *l)

@@ -36,6 +36,9 @@ struct scrape_loop *scrape_loop_new(const struct scrape_loop_config *config);
 void scrape_loop_free(struct scrape_loop **l);
 /* Replaces the list. Takes references to the targets. `list` is the result of targets_select. */
 void scrape_loop_set(struct scrape_loop *l, const struct target_list *list);
+/* Takes lines of a target that were not published. The next scrape repeats their stale markers. Markers of a target that the
+ * loop has forgotten are lost. `hash` is the target's. */
+void scrape_loop_take_back(struct scrape_loop *l, uint64_t hash, struct bytes lines);
 /* Starts no more scrapes and cancels those in progress. */
 void scrape_loop_stop(struct scrape_loop *l);
 /* Appends the targets and their last scrapes as a JSON array. */

@@ -227,6 +227,22 @@ class Targets(ScraperTest):
 
 
 class Publishing(ScraperTest):
+    def test_a_marker_in_a_dropped_scrape(self):
+        """A series that vanishes while pubsub is away becomes stale afterwards, although the scrape with its marker was dropped."""
+        body = "".join("m{i=\"%d\"} 1\n" % i for i in range(500))
+        page = [body + "gone 1\n"]
+        target = self.target({"/metrics": lambda: page[0]})
+        self.write_targets((target.address, {}, 10))
+        pubsub = self.pubsub()
+        scraper = self.scraper("--buffer-bytes=1M")
+        wait_until(lambda: {line["labels"]["i"] for line in self.lines() if line["labels"]["__name__"] == "gone"} == set(map(str, range(10))), "the series")
+        pubsub.kill9()
+        page[0] = body
+        wait_until(lambda: scraper.stats()["scrapes_dropped_total"]["reason=\"memory\""] > 20, lambda: scraper.stats())
+        self.pubsub()
+        wait_until(lambda: {line["labels"]["i"] for line in self.lines() if line["labels"]["__name__"] == "gone" and line["v"] == "stale"} ==
+                   set(map(str, range(10))), "the markers")
+
     def test_pubsub_away(self):
         """Scrapes wait in bounded memory, and the oldest are dropped. Nothing is blocked, and every stored scrape is whole."""
         target = self.target({"/metrics": "".join("m{i=\"%d\"} 1\n" % i for i in range(500))})

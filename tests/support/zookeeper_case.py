@@ -130,7 +130,7 @@ class SharedTest(ScraperTest):
     def setUp(self):
         super().setUp()
         if not shutil.which("java") or not os.path.exists(JAR):
-            harness.not_installed(self, "ZooKeeper is not installed (scripts/setup --cluster)")
+            harness.not_installed(self, "ZooKeeper is not installed (scripts/setup --test)")
         self.server = Server(self)
         self.names = {}
 

@@ -153,6 +153,31 @@ static void vanished_series(void **state)
     scrape_free(&s);
 }
 
+/* The markers of lines that were not published are repeated by the next scrape, unless the page has the series again. */
+static void markers_taken_back(void **state)
+{
+    (void)state;
+    struct known_series known = {0};
+    char lines[4000];
+#define Q "\"__name__\":\"q\"," OWN_LABELS ",\"x\":\"\\\",\\\"v\\\":\\\"stale\\\"}\""
+    static const char page[] = "a 1\nq{x=\"\\\",\\\"v\\\":\\\"stale\\\"}\"} 1\n",
+                      a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "1"),
+                      stale_a[] = LINE("1.500", "\"__name__\":\"a\"," OWN_LABELS, "\"stale\""),
+                      q[] = LINE("1.500", Q, "1"), stale_q[] = LINE("1.500", Q, "\"stale\"");
+    snprintf(lines, sizeof lines, "%s%s%s", a, q, UP("1", "2"));
+    check(page, &plain, &known, lines);
+    scrape_take_back(bytes_str(lines), &known); /* has no markers */
+    snprintf(lines, sizeof lines, "%s%s%s", stale_a, stale_q, UP("1", "0"));
+    check("", &plain, &known, lines);
+    scrape_take_back(bytes_str(lines), &known);
+    check("", &plain, &known, lines);
+    check("", &plain, &known, UP("1", "0"));
+    scrape_take_back(bytes_str(lines), &known);
+    snprintf(lines, sizeof lines, "%s%s%s", a, stale_q, UP("1", "1"));
+    check("a 1\n", &plain, &known, lines);
+    known_series_free(&known);
+}
+
 static void duplicates(void **state)
 {
     (void)state;
@@ -200,6 +225,7 @@ int main(void)
         cmocka_unit_test(conflicts_of_labels),
         cmocka_unit_test(limits),
         cmocka_unit_test(vanished_series),
+        cmocka_unit_test(markers_taken_back),
         cmocka_unit_test(duplicates),
         cmocka_unit_test(many_series),
     };

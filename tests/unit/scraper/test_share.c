@@ -76,7 +76,7 @@ static void the_lease(void **state)
     share_renew(&s, 100 * USEC_PER_SEC, TIMEOUT);
     usec_t end = 100 * USEC_PER_SEC + TIMEOUT / 3 * 2;
     assert_true(share_is_certain(&s, end - 1));
-    assert_false(share_is_certain(&s, end)); /* a third of the timeout before the session may end */
+    assert_false(share_is_certain(&s, end));     /* a third of the timeout before the session may end */
     share_renew(&s, 99 * USEC_PER_SEC, TIMEOUT); /* an earlier request, answered later */
     assert_true(share_is_certain(&s, end - 1));
     assert_false(share_is_certain(&s, end));
