@@ -162,11 +162,13 @@ class Guides(harness.MillraceTest):
         self.walk("metrics.md", STREAMS, treat=[
             ("millrace scraper --files=targets.json --interval", "serve {}"),
             ("curl -N 'http://127.0.0.1:8081/sub?stream=metrics", "poll 'curl \"http://127.0.0.1:8081/sub?stream=metrics&from=earliest&follow=0\"'; until_ 'grep -q __name__ /tmp/follow.out' {} > /dev/null"),
+            ("millrace scraper --zookeeper=localhost:2181", "if [ -e /usr/share/java/zookeeper.jar ]; then printf '[]' > web.json; cp web.json db.json; begin zookeeper "
+             "'exec java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zookeeper'; poll {} && ! end $pid_zookeeper; fi"),
             ("millrace scraper --files=targets.json --shard", "serve {}"),
             ("millrace metricdb", "begin metricdb {}; poll 'curl localhost:8092/health'"),
             ("curl 'http://127.0.0.1:8092/api/v1/query?query=up'", "poll '{raw} | grep __name__'"),
             ("promtool query", "{raw} | grep pubsub"),
-        ], skipped=('{"t":1732977600.125', "[metricdb]"))
+        ], skipped=('{"t":1732977600.125', "[metricdb]", "[scraper]"))
 
     def test_protocol(self):
         self.walk("protocol.md", guide.pipeline(), skipped=('{"state":', '{"type":', "queue=clicks", '{"status":', '{"l":"a"}', "1332633600.250000"))
