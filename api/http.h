@@ -35,7 +35,7 @@ struct api {
     struct event_body *event_body;
     struct door *door; /* NULL: none */
     struct stats_counter *refused_events;
-    struct http_client *pubsub; /* client that `live` uses */
+    struct http_client *pubsub;   /* client that `live` uses */
     struct http_client *metricdb; /* NULL: none */
     struct live *live;
     struct pipeline *pipeline;

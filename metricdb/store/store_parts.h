@@ -31,7 +31,6 @@ struct sample_store {
     struct store_merger *merger;
 };
 
-
 /* Returns NULL with the error. */
 struct store_merger *store_merger_new(struct sample_store *s, struct error *error);
 void store_merger_free(struct store_merger **m);

@@ -404,8 +404,7 @@ static const char *explain(struct log_format *f)
         return "the fields of --log-format fit the line in too many ways, or the line is too long";
     char *literal = missing_literal(f), *found = found_text(f);
     if (f->far == fields->n && literal[0])
-        snprintf(
-            f->wrong, sizeof f->wrong, "expected %s at the end, %s; %s", literal, found, advice(f));
+        snprintf(f->wrong, sizeof f->wrong, "expected %s at the end, %s; %s", literal, found, advice(f));
     else if (f->far == fields->n)
         snprintf(f->wrong, sizeof f->wrong, "expected the end of the line, %s; %s", found, advice(f));
     else

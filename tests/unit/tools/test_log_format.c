@@ -96,7 +96,8 @@ static void test_times(void **state)
 static void test_other_lines(void **state)
 {
     (void)state;
-    check_wrong("{\"t\":1}", "expected a word (%l), but the line ends after `{\"t\":1}`; use no --format for JSON, ");
+    check_wrong(
+        "{\"t\":1}", "expected a word (%l), but the line ends after `{\"t\":1}`; use no --format for JSON, ");
     check_wrong("hello", "expected a word (%l), but the line ends after `hello`; use no --format for JSON, "
                          "--format=csv for CSV, and --log-format for another log");
     check_wrong("", "expected an address (%h), but the line is empty; ");
@@ -183,7 +184,8 @@ static void test_directives(void **state)
         BEGIN ANONYMOUS ",\"method\":\"GET\",\"path\":\"/a\",\"protocol\":\"HTTP/"
                         "2.0\",\"status\":200,\"bytes\":5,\"duration_us\":1200,"
                         "\"duration\":0,\"referrer\":\"http://r/\",\"x_request_id\":\"i d\"}");
-    check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" more", "expected the end of the line, found `more`; ");
+    check_wrong("192.0.2.7 - - " TIME " \"-\" 200 5 1 0 \"-\" \"-\" more",
+        "expected the end of the line, found `more`; ");
     format = "%{%Y-%m-%d %H:%M:%S}t %u|%a";
     check(
         "2012-03-24 00:00:00 a b|192.0.2.7", "{\"time\":1332547200,\"user\":\"a b\",\"host\":\"192.0.2.7\"}");
@@ -380,7 +382,8 @@ static void test_missing_literals(void **state)
     check_wrong("a - b " TIME " 200 (5", "expected `)` at the end, but the line ends after `");
     check_wrong("a - b " TIME " 200 (x)", "expected a number ($body_bytes_sent), found `x)`");
     format = "$msec \"$http_user_agent\" $request_time";
-    check_wrong("1332547200.5 \"curl\"", "expected a number ($request_time), but the line ends after `1332547200.5 \"curl\"`");
+    check_wrong("1332547200.5 \"curl\"",
+        "expected a number ($request_time), but the line ends after `1332547200.5 \"curl\"`");
     format = "<$remote_addr> $msec";
     check_wrong("a", "expected `<` and an address ($remote_addr), found `a`");
     format = "combined";
