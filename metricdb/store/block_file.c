@@ -72,6 +72,8 @@ static int read_header(struct block *b, struct error *error)
         .min_at = (int64_t)get_le64(p + HEAD_MIN_AT),
         .max_at = (int64_t)get_le64(p + HEAD_MAX_AT),
         .n_buckets = get_le64(p + HEAD_BUCKETS),
+        .cut_at = (int64_t)get_le64(p + HEAD_CUT_AT),
+        .horizon = (int64_t)get_le64(p + HEAD_HORIZON),
         .cursor.offset = get_le64(p + HEAD_OFFSET)};
     memcpy(info->cursor.id, p + HEAD_ID, STREAM_ID_TEXT - 1);
     memcpy(info->cursor.opening, p + HEAD_OPENING, STREAM_OPENING_TEXT - 1);

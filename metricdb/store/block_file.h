@@ -25,6 +25,8 @@ struct block_info {
     uint32_t level;         /* 0: a cut; higher: merged of blocks of the level below */
     uint64_t from, to;      /* cuts */
     int64_t min_at, max_at; /* times of the first and last samples and markers; 0: none */
+    int64_t cut_at;         /* time of the last cut (milliseconds); 0: not known */
+    int64_t horizon;        /* a new series has no samples up to this time (milliseconds) */
     uint64_t n_series, n_buckets;
     struct stream_cursor cursor; /* after the last cut's lines */
 };

@@ -14,13 +14,15 @@ enum {
     HEAD_MIN_AT = 40,
     HEAD_MAX_AT = 48,
     HEAD_BUCKETS = 56,
-    HEAD_LENGTHS = 64, /* of each part (8 bytes each) */
-    HEAD_OFFSET = 128, /* the cursor */
-    HEAD_ID = 136,
-    HEAD_OPENING = 168,
-    HEAD_INDEX_SUM = 192,
-    HEAD_SUM = 200,
-    HEAD_SIZE = 208,
+    HEAD_CUT_AT = 64,
+    HEAD_HORIZON = 72,
+    HEAD_LENGTHS = 80, /* of each part (8 bytes each) */
+    HEAD_OFFSET = 144, /* the cursor */
+    HEAD_ID = 152,
+    HEAD_OPENING = 184,
+    HEAD_INDEX_SUM = 208,
+    HEAD_SUM = 216,
+    HEAD_SIZE = 224,
 };
 
 /* The parts after the header, each at a multiple of 8 bytes. All but the pieces are the index. */

@@ -252,6 +252,8 @@ static void write_header(struct block_writer *w, uint64_t index_sum)
     put_le64(p + HEAD_MIN_AT, (uint64_t)info->min_at);
     put_le64(p + HEAD_MAX_AT, (uint64_t)info->max_at);
     put_le64(p + HEAD_BUCKETS, info->n_buckets);
+    put_le64(p + HEAD_CUT_AT, (uint64_t)info->cut_at);
+    put_le64(p + HEAD_HORIZON, (uint64_t)info->horizon);
     for (int i = 0; i < BLOCK_PARTS; i++)
         put_le64(p + HEAD_LENGTHS + i * 8, w->lengths[i]);
     put_le64(p + HEAD_OFFSET, info->cursor.offset);

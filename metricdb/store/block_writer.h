@@ -12,7 +12,7 @@
 
 struct block_writer;
 
-/* width, level, from, to and cursor of *info are used. Returns NULL with the error. */
+/* width, level, from, to, cut_at, horizon and cursor of *info are used. Returns NULL with the error. */
 struct block_writer *block_writer_new(const char *dir, const struct block_info *info, struct error *error);
 /* Adds a series, in the order of the labels. The texts of the labels are borrowed until block_writer_free. `series` has
  * the times, the number of buckets and the sealed pieces. `state` is NULL if the level is above 0. Errors show at the end. */

@@ -2,8 +2,11 @@
 
 #include "base/byte_order.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+
+static_assert(SAMPLE_LABELS_MAX <= BLOCK_LABELS_MAX, "each series fits into a block");
 
 static int by_name(const void *a, const void *b)
 {
@@ -137,6 +140,11 @@ void open_series_copy(const struct open_series *o, struct buf *pieces, struct bl
 uint32_t open_series_next_idle(const struct open_series *o)
 {
     return o->is_touched ? 0 : o->state.idle + 1;
+}
+
+bool open_series_is_forgotten(const struct open_series *o, int64_t wall)
+{
+    return open_series_next_idle(o) >= SAMPLE_STORE_IDLE_CUTS && o->state.last_at <= wall;
 }
 
 void open_series_begin_block(struct open_series *o)

@@ -34,8 +34,10 @@ size_t open_series_memory(const struct open_series *o);
 void open_series_add(struct open_series *o, const struct sample *sample, int64_t width);
 /* Appends the pieces since the last cut, sealed. out->pieces points into the buffer. */
 void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out);
-/* The state's `idle` in the next block. At SAMPLE_STORE_IDLE_CUTS the series is forgotten. */
+/* The state's `idle` in the next block. */
 uint32_t open_series_next_idle(const struct open_series *o);
+/* True if a cut at the time `wall` (milliseconds; 0: not known) forgets the series. A series with a sample of the future is not forgotten. */
+bool open_series_is_forgotten(const struct open_series *o, int64_t wall);
 /* Removes what the next block has. */
 void open_series_begin_block(struct open_series *o);
 

@@ -90,6 +90,7 @@ static int load_states(struct sample_store *s, struct block *b, struct error *er
             return block_damaged(b, "the labels of a series", error);
         add_series(s, buf_bytes(&s->key), n, &state);
     }
+    s->cut_bytes = s->open_bytes;
     return block_check_whole(b, error);
 }
 
@@ -117,8 +118,11 @@ static int load_blocks(struct sample_store *s, struct error *error)
         return 0;
     struct block *newest = base.blocks[base.n - 1];
     s->cursor = s->cut_cursor = block_info(newest)->cursor;
+    s->horizon = block_info(newest)->horizon;
     if (block_info(newest)->level == 0)
         return load_states(s, newest, error);
+    /* Without states, all series are forgotten. */
+    s->horizon = MAX(s->horizon, MIN(block_info(newest)->max_at, block_info(newest)->cut_at));
     return accepts ? 0
                    : error_set(error, -1,
                          "the block after %s is missing; restore it from a backup, or accept the loss",
@@ -189,7 +193,7 @@ static enum sample_result add(struct sample_store *s, const struct sample *sampl
     struct open_series *o = find_series(s, buf_bytes(&s->key));
     if (!o && HASH_COUNT(s->series) >= s->config.series_max)
         return SAMPLE_TOO_MANY;
-    if (o && sample->at <= o->state.last_at)
+    if (sample->at <= (o ? o->state.last_at : s->horizon))
         return SAMPLE_NOT_LATER;
     o = o ? o : add_series(s, buf_bytes(&s->key), n_labels, &(struct block_state){0});
     s->open_bytes -= open_series_memory(o);
@@ -212,7 +216,8 @@ bool sample_store_is_cut_due(struct sample_store *s, usec_t now)
     if (s->last_cut == 0)
         s->last_cut = now;
     bool has_lines = s->cursor.offset != s->cut_cursor.offset || strcmp(s->cursor.id, s->cut_cursor.id) != 0;
-    return has_lines && (now - s->last_cut >= s->config.block_every || s->open_bytes >= s->config.open_bytes);
+    return has_lines && (now - s->last_cut >= s->config.block_every ||
+                            s->open_bytes - s->cut_bytes >= s->config.open_bytes);
 }
 
 static int by_labels(const void *a, const void *b)
@@ -222,19 +227,26 @@ static int by_labels(const void *a, const void *b)
 }
 
 /* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes series. */
-static struct block *write_block(struct sample_store *s, struct error *error)
+static struct block *write_block(struct sample_store *s, int64_t wall, struct error *error)
 {
-    struct block_info info = {
-        .width = s->config.resolution, .from = s->next_cut, .to = s->next_cut + 1, .cursor = s->cursor};
+    struct block_info info = {.width = s->config.resolution,
+        .from = s->next_cut,
+        .to = s->next_cut + 1,
+        .cut_at = wall,
+        .horizon = s->horizon,
+        .cursor = s->cursor};
     size_t n = 0;
     struct open_series **sorted = mem_alloc((HASH_COUNT(s->series) + 1) * sizeof *sorted);
     struct buf pieces = {0};
     struct block *result = NULL;
-    struct block_writer *w = block_writer_new(s->dir, &info, error);
-    for (struct open_series *o = s->series; o; o = o->hh.next)
-        if (open_series_next_idle(o) < SAMPLE_STORE_IDLE_CUTS)
+    for (struct open_series *o = s->series; o; o = o->hh.next) {
+        if (open_series_is_forgotten(o, wall))
+            info.horizon = MAX(info.horizon, o->state.last_at);
+        else
             sorted[n++] = o;
+    }
     qsort(sorted, n, sizeof *sorted, by_labels);
+    struct block_writer *w = block_writer_new(s->dir, &info, error);
     for (size_t i = 0; w && i < n; i++) {
         struct block_series series;
         struct block_state state = sorted[i]->state;
@@ -252,12 +264,12 @@ static struct block *write_block(struct sample_store *s, struct error *error)
 }
 
 /* Removes from memory what the block has. */
-static void begin_next_block(struct sample_store *s)
+static void begin_next_block(struct sample_store *s, int64_t wall)
 {
     struct open_series *o, *next;
     HASH_ITER(hh, s->series, o, next)
     {
-        if (open_series_next_idle(o) >= SAMPLE_STORE_IDLE_CUTS) {
+        if (open_series_is_forgotten(o, wall)) {
             free_series(s, o);
             continue;
         }
@@ -265,11 +277,13 @@ static void begin_next_block(struct sample_store *s)
         open_series_begin_block(o);
         s->open_bytes += open_series_memory(o);
     }
+    s->cut_bytes = s->open_bytes;
 }
 
 int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct error *error)
 {
-    struct block *b = write_block(s, error);
+    int64_t wall_ms = wall / USEC_PER_MSEC;
+    struct block *b = write_block(s, wall_ms, error);
     s->last_cut = now;
     if (!b)
         return -1;
@@ -278,7 +292,8 @@ int sample_store_cut(struct sample_store *s, usec_t now, usec_t wall, struct err
     s->cut_cursor = s->cursor;
     s->next_cut++;
     s->stats.cuts++;
-    begin_next_block(s);
+    s->horizon = block_info(b)->horizon;
+    begin_next_block(s, wall_ms);
     pthread_rwlock_unlock(&s->lock);
     store_merger_wake(s->merger, wall);
     return 0;

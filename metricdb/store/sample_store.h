@@ -9,7 +9,8 @@
  * 2. A sample that is not later than the last sample of its series is dropped. Therefore the blocks, in the order of the
  *    cuts, have the buckets of a series in the order of time.
  * 3. A cut may divide a bucket. Its parts are in different blocks and add up when they are read or merged.
- * 4. A series without samples in SAMPLE_STORE_IDLE_CUTS cuts is forgotten: its next sample counts as its first (rise 0).
+ * 4. A series without samples in SAMPLE_STORE_IDLE_CUTS cuts is forgotten: its next sample counts as its first (rise 0). A new series
+ *    gets only samples that are later than those of all forgotten series, which keeps rule 2.
  * 5. A thread of the store merges small blocks into larger ones and adds buckets up to 1 min, 10 min, 1 h and 1 day. A merged
  *    block replaces its parts in one step (rename). Retention deletes whole blocks.
  * 6. A damaged block is refused by name: at opening if its header is damaged, otherwise by the query or merge that reads
@@ -37,7 +38,7 @@ struct sample_store_config {
     int64_t
         resolution; /* width of the finest buckets (milliseconds); divides 1 min and 1 day. Another one than that of the blocks is refused */
     usec_t block_every; /* the time between two cuts */
-    size_t open_bytes;  /* memory of the open buckets that makes a cut due earlier */
+    size_t open_bytes;  /* memory since the last cut that makes a cut due earlier */
     size_t series_max;  /* series in memory; samples of more series are dropped */
     /* The time for which buckets of the resolution, 1 min, and all wider buckets are kept (milliseconds); 0: always.
      * Ascending. Blocks are deleted as a whole, so samples stay up to a block's span longer. */
@@ -60,7 +61,7 @@ const struct stream_cursor *sample_store_cursor(const struct sample_store *s);
 
 enum sample_result {
     SAMPLE_STORED,
-    SAMPLE_NOT_LATER, /* dropped: not later than the series' last */
+    SAMPLE_NOT_LATER, /* dropped: not later than the series' last, or a new series and not later than a forgotten one (invariant 4) */
     SAMPLE_TOO_MANY,  /* dropped: a new series beyond series_max */
     SAMPLE_BAD_LABELS, /* dropped: a name that is empty or occurs twice, no label with a value, or a limit of labels exceeded */
     SAMPLE_BAD_TIME, /* dropped: before 1970 or after the year 9999 */

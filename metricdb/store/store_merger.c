@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/param.h>
 
 #define FAN_IN 12
 #define LEVEL_DAY 2  /* of the largest blocks of the finest buckets, from which wider buckets are made */
@@ -113,16 +114,17 @@ static bool plan(const struct sample_store *s, struct merge_job *job)
     return plan_level(s, 0, 1, fan_in, job) || plan_level(s, 0, 0, fan_in, job);
 }
 
-/* Deletes the first block of a chain that is older than its retention and in the next chain. */
+/* Deletes the first block of a chain that is older than its retention and in the next chain. A sample of the future keeps nothing. */
 static bool delete_oldest(struct sample_store *s, usec_t wall)
 {
     for (size_t i = 0; i < s->n_widths; i++) {
         struct block_chain c = chain_of(s, i);
         const struct block_info *info = c.n > 0 ? block_info(c.blocks[0]) : NULL;
-        int64_t now = wall / USEC_PER_MSEC;
-        if (!info || s->keep[i] == 0 || info->max_at >= now - s->keep[i] || info->to >= s->next_cut)
+        int64_t now = wall / USEC_PER_MSEC, keep_last = s->keep[s->n_widths - 1];
+        int64_t at = !info ? 0 : info->cut_at > 0 ? MIN(info->cut_at, info->max_at) : info->max_at;
+        if (!info || s->keep[i] == 0 || at >= now - s->keep[i] || info->to >= s->next_cut)
             continue;
-        bool is_old = info->max_at < now - s->keep[s->n_widths - 1] && s->keep[s->n_widths - 1] > 0;
+        bool is_old = keep_last > 0 && at < now - keep_last;
         if (!is_old && i + 1 < s->n_widths && block_chain_end(chain_of(s, i + 1)) < info->to)
             continue;
         block_list_delete(&s->blocks, c.blocks[0]);

@@ -21,12 +21,13 @@ struct sample_store {
     pthread_rwlock_t lock;
     struct open_series *series;
     struct block_list blocks;
-    size_t open_bytes;
+    size_t open_bytes, cut_bytes;    /* now, and after the last cut */
     struct sample_store_stats stats; /* without what sample_store_stats computes */
     /* The ingesting thread's. */
     struct stream_cursor cursor, cut_cursor;
     usec_t last_cut;
     uint64_t next_cut;
+    int64_t horizon; /* the latest sample of all forgotten series */
     struct buf key;
     struct store_merger *merger;
 };
