@@ -275,7 +275,8 @@ static bool add_list(const struct block *b, uint64_t posting, uint64_t *bits)
     return true;
 }
 
-/* The series of the i-th matcher. If the matcher matches the empty text, first finds the series that do not match. */
+/* The series of the i-th matcher. If the matcher matches the empty text, first finds the series that do not
+ * match. */
 static bool match_one(const struct block *b, struct label_match *match, size_t i, uint64_t *bits)
 {
     uint32_t name = 0, value = 0;

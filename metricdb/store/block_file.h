@@ -2,10 +2,11 @@
  *
  * 1. A block covers the cuts `from` to `to` - 1, with buckets of one width. Its name is WIDTH-FROM-TO.block.
  * 2. Series are in the order of their labels (label_match.h), each once.
- * 3. block_open verifies the header and the lengths of all parts. The index is verified before its first use, and pieces
- *    of buckets when they are read (bucket_code.h). All positions are checked again, so also a block with right checksums is never
- *    read outside of its bytes.
- * 4. A block is used until its last reference is released, also after its file is deleted. Any thread may read. */
+ * 3. block_open verifies the header and the lengths of all parts. The index is verified before its first use,
+ *    and pieces of buckets when they are read (bucket_code.h). All positions are checked again, so also a block
+ *    with right checksums is never read outside of its bytes.
+ * 4. A block is used until its last reference is released, also after its file is deleted. Any thread may
+ *    read. */
 #ifndef MILLRACE_METRICDB_BLOCK_FILE_H
 #define MILLRACE_METRICDB_BLOCK_FILE_H
 
@@ -59,7 +60,8 @@ void block_unref(struct block **b);
 const struct block_info *block_info(const struct block *b);
 const char *block_name(const struct block *b); /* its path */
 size_t block_size(const struct block *b);      /* bytes */
-/* Verifies the index if that was not done. Returns 0, or -1 with the error. Call before the functions below. */
+/* Verifies the index if that was not done. Returns 0, or -1 with the error. Call before the functions below.
+ */
 int block_verify(struct block *b, struct error *error);
 /* The following functions return 0, or -1 with the error if the block is damaged. */
 int block_get_series(const struct block *b, uint64_t i, struct block_series *out, struct error *error);
@@ -67,7 +69,8 @@ int block_get_series(const struct block *b, uint64_t i, struct block_series *out
 int block_get_labels(const struct block *b, const struct block_series *series,
     struct metric_label labels[BLOCK_LABELS_MAX], struct error *error);
 int block_get_state(const struct block *b, uint64_t i, struct block_state *out, struct error *error);
-/* Sets the bits of the matching series in `bits`, which has a zeroed bit for each series, 64 in each number. */
+/* Sets the bits of the matching series in `bits`, which has a zeroed bit for each series, 64 in each number.
+ */
 int block_match(const struct block *b, struct label_match *match, uint64_t *bits, struct error *error);
 /* After reads: fails if the file was truncated meanwhile, so that the bytes read may be zeros. */
 int block_check_whole(struct block *b, struct error *error);

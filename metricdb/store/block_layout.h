@@ -28,13 +28,14 @@ enum {
 /* The parts after the header, each at a multiple of 8 bytes. All but the pieces are the index. */
 enum block_part {
     PART_PIECES,
-    PART_TEXTS,  /* the names and values, in byte order, each once */
-    PART_ENDS,   /* of each text in PART_TEXTS: 4 bytes */
-    PART_LABELS, /* name and value of each label, as numbers of texts: 4 bytes each */
-    PART_SERIES, /* SERIES_SIZE bytes each */
-    PART_LISTS,  /* for each name and value the numbers of its series: LEB128 of the differences */
-    PART_POSTINGS, /* for each name and value, in order: the two texts (4 bytes each), end of its list (8 bytes) */
-    PART_STATES, /* STATE_SIZE bytes for each series, or no bytes */
+    PART_TEXTS,    /* the names and values, in byte order, each once */
+    PART_ENDS,     /* of each text in PART_TEXTS: 4 bytes */
+    PART_LABELS,   /* name and value of each label, as numbers of texts: 4 bytes each */
+    PART_SERIES,   /* SERIES_SIZE bytes each */
+    PART_LISTS,    /* for each name and value the numbers of its series: LEB128 of the differences */
+    PART_POSTINGS, /* for each name and value, in order: the two texts (4 bytes each), end of its list (8
+                      bytes) */
+    PART_STATES,   /* STATE_SIZE bytes for each series, or no bytes */
     BLOCK_PARTS,
 };
 

@@ -1,9 +1,12 @@
-/* block_list: the blocks of a directory, as chains: the adjacent blocks of one width, in the order of their cuts.
+/* block_list: the blocks of a directory, as chains: the adjacent blocks of one width, in the order of their
+ * cuts.
  *
- * 1. Blocks of a chain do not overlap. A block that another block of its chain covers was merged into it, and is deleted at loading.
+ * 1. Blocks of a chain do not overlap. A block that another block of its chain covers was merged into it, and
+ *    is deleted at loading.
  * 2. A chain has no gaps, unless the operator accepts them. Retention deletes from its beginning.
- * 3. The chains of wider buckets are made from the chains of finer buckets, and their boundaries are boundaries of the finer, as long
- *    as the finer exist. So a walk over the cuts can change between chains at any boundary of the wider.
+ * 3. The chains of wider buckets are made from the chains of finer buckets, and their boundaries are
+ *    boundaries of the finer, as long as the finer exist. So a walk over the cuts can change between chains at
+ *    any boundary of the wider.
  *
  * The caller locks. */
 #ifndef MILLRACE_METRICDB_BLOCK_LIST_H
@@ -31,8 +34,8 @@ void block_list_delete(struct block_list *l, struct block *b);
 struct block_chain block_list_chain(const struct block_list *l, int64_t width);
 /* The cut after the last block of the chain, or 0. */
 uint64_t block_chain_end(struct block_chain c);
-/* Stores the blocks that cover all cuts once, in `out`, which has room for all: of each cut, the widest buckets up to
- * max_width, otherwise the finest. Returns their number. */
+/* Stores the blocks that cover all cuts once, in `out`, which has room for all: of each cut, the widest
+ * buckets up to max_width, otherwise the finest. Returns their number. */
 size_t block_list_choose(const struct block_list *l, int64_t max_width, struct block **out);
 
 #endif

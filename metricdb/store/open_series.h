@@ -24,8 +24,8 @@ struct open_series {
     char key[]; /* each name and value, with its length before it */
 };
 
-/* Writes the key of the labels: sorted, without empty values. Returns the number of labels, or 0 if the labels are no series
- * (SAMPLE_BAD_LABELS). */
+/* Writes the key of the labels: sorted, without empty values. Returns the number of labels, or 0 if the
+ * labels are no series (SAMPLE_BAD_LABELS). */
 uint32_t open_series_key(struct buf *key, const struct metric_label *labels, size_t n);
 struct open_series *open_series_new(struct bytes key, uint32_t n_labels, const struct block_state *state);
 void open_series_free(struct open_series **o);
@@ -36,7 +36,8 @@ void open_series_add(struct open_series *o, const struct sample *sample, int64_t
 void open_series_copy(const struct open_series *o, struct buf *pieces, struct block_series *out);
 /* The state's `idle` in the next block. */
 uint32_t open_series_next_idle(const struct open_series *o);
-/* True if a cut at the time `wall` (milliseconds; 0: not known) forgets the series. A series with a sample of the future is not forgotten. */
+/* True if a cut at the time `wall` (milliseconds; 0: not known) forgets the series. A series with a sample of
+ * the future is not forgotten. */
 bool open_series_is_forgotten(const struct open_series *o, int64_t wall);
 /* Removes what the next block has. */
 void open_series_begin_block(struct open_series *o);

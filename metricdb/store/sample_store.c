@@ -226,7 +226,8 @@ static int by_labels(const void *a, const void *b)
     return label_match_compare(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
-/* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes series. */
+/* Writes the block of all series that are not forgotten. No lock is needed: only the ingesting thread changes
+ * series. */
 static struct block *write_block(struct sample_store *s, int64_t wall, struct error *error)
 {
     struct block_info info = {.width = s->config.resolution,

@@ -1,4 +1,5 @@
-/* series_walk: the series of several blocks, each once, in the order of their labels, with the parts that the blocks have. */
+/* series_walk: the series of several blocks, each once, in the order of their labels, with the parts that the
+ * blocks have. */
 #ifndef MILLRACE_METRICDB_SERIES_WALK_H
 #define MILLRACE_METRICDB_SERIES_WALK_H
 
@@ -36,8 +37,8 @@ struct series_walk {
 
 void series_walk_begin(struct series_walk *w, size_t n);
 void series_walk_free(struct series_walk *w);
-/* Finds the next series. Returns 1, or 0 at the end, or -1 with the error if a block is damaged. The texts of the labels belong to the
- * inputs; labels and series are valid until the next call. */
+/* Finds the next series. Returns 1, or 0 at the end, or -1 with the error if a block is damaged. The texts of
+ * the labels belong to the inputs; labels and series are valid until the next call. */
 int series_walk_next(struct series_walk *w, struct error *error);
 /* The current series: one of the inputs that have it. */
 static inline const struct walk_input *series_walk_current(const struct series_walk *w)

@@ -70,7 +70,8 @@ static bool plan_wider(const struct sample_store *s, size_t i, struct merge_job 
     return false;
 }
 
-/* Finer buckets that are deleted earlier end before `end`. Otherwise a wider block would hide finer blocks (block_list.h, rule 3). */
+/* Finer buckets that are deleted earlier end before `end`. Otherwise a wider block would hide finer blocks
+ * (block_list.h, rule 3). */
 static bool is_alone(const struct sample_store *s, size_t i, uint64_t end)
 {
     for (size_t k = 0; k < i; k++) {
@@ -81,7 +82,8 @@ static bool is_alone(const struct sample_store *s, size_t i, uint64_t end)
     return true;
 }
 
-/* The first `fan_in` adjacent blocks of a level in chain i. The newest block of all is never merged, because it has the state. */
+/* The first `fan_in` adjacent blocks of a level in chain i. The newest block of all is never merged, because
+ * it has the state. */
 static bool plan_level(
     const struct sample_store *s, size_t i, uint32_t level, size_t fan_in, struct merge_job *job)
 {
@@ -101,7 +103,8 @@ static bool plan_level(
     return false;
 }
 
-/* Wider chains are merged first, so that their boundaries stay boundaries of the finer (block_list.h, rule 3). */
+/* Wider chains are merged first, so that their boundaries stay boundaries of the finer (block_list.h, rule
+ * 3). */
 static bool plan(const struct sample_store *s, struct merge_job *job)
 {
     size_t fan_in = s->config.fan_in, fan_in_last = fan_in * 8 / 3;
@@ -114,7 +117,8 @@ static bool plan(const struct sample_store *s, struct merge_job *job)
     return plan_level(s, 0, 1, fan_in, job) || plan_level(s, 0, 0, fan_in, job);
 }
 
-/* Deletes the first block of a chain that is older than its retention and in the next chain. A sample of the future keeps nothing. */
+/* Deletes the first block of a chain that is older than its retention and in the next chain. A sample of the
+ * future keeps nothing. */
 static bool delete_oldest(struct sample_store *s, usec_t wall)
 {
     for (size_t i = 0; i < s->n_widths; i++) {

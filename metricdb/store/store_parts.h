@@ -1,5 +1,5 @@
-/* store_parts: the store's own state, for its files: sample_store.c (series, cuts), store_select.c (queries) and store_merger.c
- * (the thread that merges). */
+/* store_parts: the store's own state, for its files: sample_store.c (series, cuts), store_select.c (queries)
+ * and store_merger.c (the thread that merges). */
 #ifndef MILLRACE_METRICDB_STORE_PARTS_H
 #define MILLRACE_METRICDB_STORE_PARTS_H
 

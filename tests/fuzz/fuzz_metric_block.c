@@ -1,5 +1,5 @@
-/* Any bytes as a block of metrics, and patches of a valid block, also with right checksums: the block is refused by name, or gives
- * series and buckets that keep the rules of metric_source.h. */
+/* Any bytes as a block of metrics, and patches of a valid block, also with right checksums: the block is
+ * refused by name, or gives series and buckets that keep the rules of metric_source.h. */
 #include "base/byte_order.h"
 #include "base/xxh3.h"
 #include "metricdb/store/block_layout.h"

@@ -295,8 +295,8 @@ static void test_model(void **state)
     sample_store_close(&s);
 }
 
-/* Every bucket has all samples of its span, however wide it is, and no bucket is missing. Buckets after `fine_from` are not wider than
- * the query wants. */
+/* Every bucket has all samples of its span, however wide it is, and no bucket is missing. Buckets after
+ * `fine_from` are not wider than the query wants. */
 static void check_kept(struct sample_store *s, size_t n, int64_t max_width, int64_t fine_from)
 {
     struct metric_request request = {

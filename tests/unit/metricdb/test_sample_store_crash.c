@@ -1,5 +1,6 @@
-/* Crash points and damage of the store. A cut, a merge or an opening meets a fault at each of its file operations. The store is
- * then opened again and follows the lines from its cursor: it equals a sum over all lines.
+/* Crash points and damage of the store. A cut, a merge or an opening meets a fault at each of its file
+ * operations. The store is then opened again and follows the lines from its cursor: it equals a sum over all
+ * lines.
  *
  * MILLRACE_STRIDE: every how many bytes the damage is tried (default 7). */
 #include "support/cm.h"
