@@ -101,6 +101,7 @@ void metrics_proxy_pass(struct http_client *metricdb, struct http_request *req)
                                                 .on_headers = on_headers,
                                                 .on_body = on_body,
                                                 .on_done = on_done});
+    http_set_long_poll(req);
     buf_free(&target);
     buf_free(&form);
 }

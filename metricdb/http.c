@@ -77,6 +77,7 @@ static void ask(
         .deadline = clock_monotonic() + metric_query_timeout(query) * USEC_PER_MSEC};
     if (query_pool_start(server->pool, &q->job)) {
         http_on_gone(req, on_gone, q);
+        http_set_long_poll(req);
         return;
     }
     metric_answer_error(&q->answer, "unavailable", "too many queries wait");

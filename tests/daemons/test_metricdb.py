@@ -4,12 +4,11 @@ Prometheus with the same samples."""
 # parts: 3
 # full: MILLRACE_ROUNDS=60
 import json
-import math
 import os
-import random
-import signal
+import socket
 import threading
 import time
+import urllib.parse
 
 import harness
 from harness import request, wait_until
@@ -212,6 +211,28 @@ class Stream(MetricdbTest):
         (status, document), = answers
         self.assertEqual((status, document["errorType"], document["error"]), (503, "timeout", "query timed out in expression evaluation"))
         wait_until(lambda: db.stats()["queries_running"] == 0, "no query to run")
+
+    def test_a_client_that_leaves(self):
+        """The query of a client that disconnects ends, also while it waits for a thread. Alone these queries would take an hour."""
+        self.pubsub()
+        self.publish(*((up(i), T + k * 10 * S, i) for k in range(100) for i in range(300)))
+        db = self.metricdb("--query-threads=1", "--query-timeout=1h", "--query-max-series=1000000", "--query-max-buckets=1000000000")
+        self.wait_read(db)
+        term = "quantile_over_time(0.5, up[59m])"
+        form = urllib.parse.urlencode({"query": " + ".join([term] * 200), "start": T / S, "end": T / S + 10000, "step": 1})
+        clients = []
+        for n in range(3):
+            c = socket.create_connection(("127.0.0.1", int(db.url.rpartition(":")[2])))
+            self.addCleanup(c.close)
+            c.sendall(b"GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % form.encode())
+            clients.append(c)
+            wait_until(lambda: (db.stats()["queries_running"], db.stats()["queries_waiting"]) == (1, n), lambda: db.stats())
+        clients[1].close()
+        wait_until(lambda: (db.stats()["queries_running"], db.stats()["queries_waiting"]) == (1, 1), lambda: db.stats())
+        for c in clients:
+            c.close()
+        wait_until(lambda: db.stats()["queries_running"] == 0, lambda: db.stats())
+        self.assertEqual(ask(db.url, "query", query="1")[0], 200)
 
     def test_kills(self):
         """kill -9 at random while samples arrive and blocks are cut: every sample once."""
