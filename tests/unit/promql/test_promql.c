@@ -364,6 +364,12 @@ static void buckets_wider_than_the_lookback(void **state)
     expect(&w, "x", (struct promql_request){.start = 14399000, .end = 14400000, .step = 1000},
         "{\"__name__\":\"x\"} 239@14399\n");
     world_free(&w);
+    w.width = 60000; /* a marker in the bucket of its series' last sample */
+    world_add(&w, "y", 10000, 1);
+    world_add(&w, "y", 20000, WORLD_STALE);
+    expect(&w, "y", (struct promql_request){.start = 19000, .end = 21000, .step = 1000},
+        "{\"__name__\":\"y\"} 1@19\n");
+    world_free(&w);
 }
 
 /* Invariant 3 of the header. */
