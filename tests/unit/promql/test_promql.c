@@ -33,6 +33,7 @@ static void the_place_of_an_error(void **state)
         {"\"\xff\"", "1:1: parse error: invalid UTF-8 rune"},
         {"{a=\"\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
         {"{a=~\".*\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
+        {"{a!~\".+\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
         {"{a!=\"b\"}", "1:1: parse error: vector selector must contain at least one non-empty matcher"},
         {"up{__name__=\"a\"}", "1:1: parse error: metric name must not be set twice: \"up\" or \"a\""},
         {"up{a=~\"(\"}", "1:1: parse error: error parsing regexp: invalid pattern at character 9: missing "
@@ -296,6 +297,8 @@ static void several_samples_in_a_bucket(void **state)
         "{} 22.956521739130434@480\n");
     expect(&coarse, "resets(c[4m])", (struct promql_request){.start = 480000, .end = 480000},
         "{} 1@480\nwarning: resets() is approximate where a bucket has several samples\n");
+    expect(&coarse, "irate(c[4m])", (struct promql_request){.start = 420000, .end = 420000},
+        "{} 0.08333333333333333@420\nwarning: irate() is approximate where a bucket has several samples\n");
     /* Inside a bucket, an instant selector has the value of the bucket before, and later its own. */
     expect(
         &coarse, "c", (struct promql_request){.start = 90000, .end = 90000}, "{\"__name__\":\"c\"} 5@90\n");
@@ -369,6 +372,25 @@ static void buckets_wider_than_the_lookback(void **state)
     world_add(&w, "y", 20000, WORLD_STALE);
     expect(&w, "y", (struct promql_request){.start = 19000, .end = 21000, .step = 1000},
         "{\"__name__\":\"y\"} 1@19\n");
+    world_free(&w);
+}
+
+/* A change inside a bucket counts once, though the last samples of the buckets are equal. A NaN with the bits of ABSENT is a NaN. */
+static void changes_inside_buckets(void **state)
+{
+    static const double values[] = {1, 2, 1, 1, 3, 1, 1, 1, 1};
+    struct promql_world w = {.width = 30000};
+    double value;
+    uint64_t bits = UINT64_C(0x7ff0000000000002);
+    (void)state;
+    memcpy(&value, &bits, sizeof value);
+    for (int i = 0; i < 9; i++)
+        world_add(&w, "x", i * 10000, values[i]);
+    world_add(&w, "bits", 0, value);
+    expect(&w, "changes(x[2m])", (struct promql_request){.start = 90000, .end = 90000},
+        "{} 2@90\nwarning: changes() is approximate where a bucket has several samples\n");
+    expect(&w, "bits", (struct promql_request){0}, "{\"__name__\":\"bits\"} NaN@0\n");
+    expect(&w, "last_over_time(bits[1m])", (struct promql_request){0}, "{\"__name__\":\"bits\"} NaN@0\n");
     world_free(&w);
 }
 
@@ -495,6 +517,7 @@ int main(void)
         cmocka_unit_test(an_evaluation_is_bounded),
         cmocka_unit_test(a_label_is_bounded),
         cmocka_unit_test(several_samples_in_a_bucket),
+        cmocka_unit_test(changes_inside_buckets),
         cmocka_unit_test(edges_inside_buckets),
         cmocka_unit_test(buckets_wider_than_the_lookback),
         cmocka_unit_test(the_width_of_buckets),
