@@ -27,7 +27,8 @@
 #include "metrics/metric_source.h"
 
 #define PROMQL_TEXT_MAX ((size_t)64 << 10)
-#define PROMQL_DEPTH_MAX 250 /* of nested parts of an expression */
+#define PROMQL_DEPTH_MAX 250    /* of nested parts of an expression */
+#define PROMQL_PATTERNS_MAX 200 /* in matchers */
 #define PROMQL_LOOKBACK 300000
 
 enum promql_result_code {

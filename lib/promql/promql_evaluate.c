@@ -225,13 +225,11 @@ enum promql_result_code promql_evaluate(const struct promql *query, const struct
     struct evaluation e = {.source = source, .request = *request, .memory = memory, .error = error};
     *result = (struct promql_result){.type = root->type, .time = request->start, .memory = memory};
     prepare(&e, root);
-    if (evaluation_failed(&e))
-        ;
-    else if (root->type == PROMQL_STRING)
+    if (root->type == PROMQL_STRING)
         result->text = arena_copy(memory, root->text);
-    else if (root->type == PROMQL_MATRIX)
+    else if (root->type == PROMQL_MATRIX && !evaluation_failed(&e))
         result_of_ranges(&e, root, result);
-    else
+    else if (!evaluation_failed(&e))
         result_of_matrix(&e, evaluate(&e, root), result);
     if (request->step > 0)
         result->type = PROMQL_MATRIX;

@@ -12,6 +12,7 @@ struct parser {
     size_t end;     /* of the token before */
     struct arena *memory;
     unsigned depth; /* of calls of the parser */
+    size_t n_patterns;
 };
 
 static struct node *parse_operation(struct parser *p, int least);
@@ -144,6 +145,8 @@ static bool parse_matcher(struct parser *p, struct label_matcher *m)
     advance(p);
     if (p->t.type != TOKEN_STRING)
         return unexpected(p, "label matching", "string");
+    if (m->type >= MATCH_REGEX && ++p->n_patterns > PROMQL_PATTERNS_MAX)
+        lexer_fail(&p->lexer, p->t.from, "more than %d patterns", PROMQL_PATTERNS_MAX);
     m->value = unquote(p);
     return true;
 }

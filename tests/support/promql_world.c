@@ -220,12 +220,13 @@ static enum metric_result world_select(void *context, const struct metric_reques
 {
     struct promql_world *w = context;
     size_t room = 1, n_buckets = 0;
-    struct text_pattern *patterns[64] = {0};
+    struct text_pattern **patterns = mem_zalloc((request->n_matchers + 1) * sizeof(struct text_pattern *));
     w->n_selects++;
     w->last = *request;
-    if (w->refuses)
+    if (w->refuses) {
+        free(patterns);
         return (enum metric_result)error_set(error, METRIC_FAILED, "the world is refused");
-    assert(request->n_matchers <= 64);
+    }
     for (size_t i = 0; i < request->n_matchers; i++)
         if (request->matchers[i].type >= MATCH_REGEX) {
             char *text = mem_printf(
@@ -254,6 +255,7 @@ static enum metric_result world_select(void *context, const struct metric_reques
     }
     for (size_t i = 0; i < request->n_matchers; i++)
         text_pattern_free(&patterns[i]);
+    free(patterns);
     return selection->n_series > request->max_series || n_buckets > request->max_buckets ? METRIC_TOO_MANY
                                                                                          : METRIC_OK;
 }

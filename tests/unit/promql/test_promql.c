@@ -183,6 +183,14 @@ static void an_expression_is_bounded(void **state)
             promql_free(&query);
             buf_free(&text);
         }
+    struct buf patterns = {0};
+    for (int i = 0; i <= PROMQL_PATTERNS_MAX; i++)
+        buf_append_str(&patterns, i == 0 ? "{a=~\"b\"" : ",a=~\"b\"");
+    buf_append_char(&patterns, '}');
+    struct error many;
+    assert_null(promql_parse(buf_bytes(&patterns), &many));
+    assert_non_null(strstr(many.text, "more than 200 patterns"));
+    buf_free(&patterns);
     char *long_text = mem_alloc(PROMQL_TEXT_MAX + 1);
     struct error error;
     memset(long_text, ' ', PROMQL_TEXT_MAX + 1);
