@@ -3,12 +3,12 @@
 #include "config/peers.h"
 #include "http/client/http_pool.h"
 #include "scraper/coordinator.h"
-#include "scraper/outbox.h"
 #include "scraper/scraper_server.h"
 #include "scraper/scraper_settings.h"
 #include "scraper/target_files.h"
 #include "scraper/target_names.h"
 #include "scraper/targets_put.h"
+#include "stream/slot_outbox.h"
 #include "stream/stream_program.h"
 
 #include <assert.h>
@@ -151,6 +151,7 @@ static int start_outbox(struct wiring *w, struct options *o, struct error *error
         .pool = w->pubsub,
         .stream = options_string(o, "stream"),
         .producer = options_string(o, "producer"),
+        .pieces = "scrapes",
         .max_bytes = (size_t)options_int(o, "buffer_bytes"),
         .publish_max = (size_t)options_int(o, "publish_max"),
         .backoff_min = pool.backoff_min,

@@ -5,8 +5,8 @@
 #include "base/rate_limit.h"
 #include "daemon/daemon.h"
 #include "http/client/http_client.h"
-#include "scraper/outbox.h"
 #include "scraper/target_names.h"
+#include "stream/slot_outbox.h"
 
 #include <event2/event.h>
 #include <inttypes.h>

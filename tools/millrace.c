@@ -55,7 +55,7 @@ static const struct tool {
 
 static const char *const programs[] = {"simplequeue", "queue_to_pubsub", "queue_to_nats", "nats_to_pubsub",
     "queue_to_http", "queue_exec", "pubsub", "aggregator", "sortdb", "spamfilter", "metricdb", "scraper",
-    "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
+    "ruler", "compactor", "api", "ps_to_file", "ps_to_http", "pubsub_filtered", "clickgen", "bench"};
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
 /* The guides that `millrace help TOPIC` prints. A topic must not have the name of a subcommand or a program. */

@@ -20,6 +20,7 @@
 #define PORT_API 8088
 #define PORT_SCRAPER 8091
 #define PORT_METRICDB 8092
+#define PORT_RULER 8093
 
 /* Rows of the settings PREFIX_url and PREFIX_token_file, for a program that sends requests to DAEMON. The help of
  * PREFIX_url contains WHY. */

@@ -1,4 +1,4 @@
-#include "scraper/outbox.h"
+#include "stream/slot_outbox.h"
 
 #include "base/backoff.h"
 #include "base/log.h"
@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct item {
@@ -29,12 +30,12 @@ struct outbox {
     uint64_t floor;               /* the highest mark that another process has set */
     struct item *first, *last, *batch_last; /* batch_last NULL: no batch */
     size_t n, bytes;
-    size_t singles; /* after a refusal: scrapes to publish one by one */
+    size_t singles; /* after a refusal: pieces to publish one by one */
     struct buf body;
     struct stats_counter *stored, *lines, *dropped, *dropped_late, *refused;
 };
 
-/* Removes the scrape behind `before`; NULL: the first one. */
+/* Removes the piece behind `before`; NULL: the first one. */
 static void remove_after(struct outbox *o, struct item *before)
 {
     struct item *i = before ? before->next : o->first;
@@ -50,7 +51,8 @@ static void drop_after(struct outbox *o, struct item *before, struct stats_count
 {
     struct item *i = before ? before->next : o->first;
     stats_add(counter, 1);
-    o->config.on_drop(i->owner, buf_bytes(&i->lines), o->config.arg);
+    if (o->config.on_drop)
+        o->config.on_drop(i->owner, buf_bytes(&i->lines), o->config.arg);
     remove_after(o, before);
 }
 
@@ -85,7 +87,7 @@ static void end_batch(struct outbox *o, bool is_stored)
     o->mark = is_stored ? o->next : o->mark;
 }
 
-/* Continues at pubsub's mark. Drops scrapes that the stream may have, unless the mark is that of an older copy. */
+/* Continues at pubsub's mark. Drops pieces that the stream may have, unless the mark is that of an older copy. */
 static void adopt(struct outbox *o, uint64_t mark)
 {
     struct item *before = NULL, *i;
@@ -155,7 +157,7 @@ static void on_outcome(const struct publisher_outcome *outcome, void *arg)
             o->singles++;
         o->batch_last = NULL;
     } else if (outcome->result == PUBLISHER_REFUSED) {
-        log_error("pubsub refuses a scrape", LOG_S("error", outcome->why));
+        log_error("pubsub refuses lines", LOG_S("error", outcome->why));
         end_batch(o, false);
     } else {
         trouble = outcome->why;
@@ -178,6 +180,7 @@ void outbox_add(struct outbox *o, uint64_t owner, int64_t slot, struct buf *line
     uint64_t time = slot > 0 ? (uint64_t)slot * 1000 : 0;
     if (time <= o->floor) {
         stats_add(o->dropped_late, 1);
+        if (o->config.on_drop)
         o->config.on_drop(owner, buf_bytes(lines), o->config.arg);
         buf_free(lines);
         return;
@@ -209,19 +212,37 @@ static double read_bytes(void *ctx)
     return (double)((struct outbox *)ctx)->bytes;
 }
 
-static double read_scrapes(void *ctx)
+static double read_pieces(void *ctx)
 {
     return (double)((struct outbox *)ctx)->n;
 }
 
+/* Registers a counter PIECES_VERB_total. */
+static struct stats_counter *counter(
+    const struct outbox *o, const char *verb, const char *labels, const char *help)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_%s_total", o->config.pieces, verb);
+    return stats_counter(o->config.stats, name, labels, help);
+}
+
+static void register_stats(struct outbox *o)
+{
+    static const char dropped[] = "Not published, because lines waited for too much memory, had a time that "
+                                  "was published, or were refused";
+    char waiting[64];
+    snprintf(waiting, sizeof waiting, "waiting_%s", o->config.pieces);
+    stats_gauge(o->config.stats, "waiting_bytes", NULL, "Bytes of lines that wait for pubsub", read_bytes, o);
+    stats_gauge(o->config.stats, waiting, NULL, "Pieces of lines that wait for pubsub", read_pieces, o);
+    o->stored = counter(o, "stored", NULL, "Stored in the stream");
+    o->lines = stats_counter(o->config.stats, "lines_stored_total", NULL, "Lines stored in the stream");
+    o->dropped = counter(o, "dropped", "reason=\"memory\"", dropped);
+    o->dropped_late = counter(o, "dropped", "reason=\"mark\"", dropped);
+    o->refused = counter(o, "dropped", "reason=\"refused\"", dropped);
+}
+
 struct outbox *outbox_new(const struct outbox_config *config)
 {
-    static const struct stats_row rows[] = {
-        {"waiting_bytes", "Bytes of lines that wait for pubsub", read_bytes},
-        {"waiting_scrapes", "Scrapes that wait for pubsub", read_scrapes},
-        {0},
-    };
-    static const char dropped[] = "Scrapes that were not published";
     struct outbox *o = mem_zalloc(sizeof *o);
     o->config = *config;
     random_id(o->opening);
@@ -229,12 +250,7 @@ struct outbox *outbox_new(const struct outbox_config *config)
     o->timer = evtimer_new(config->base, on_timer, o);
     o->publisher = publisher_new(&(struct publisher_config){
         .pool = config->pool, .stream = config->stream, .on_outcome = on_outcome, .arg = o});
-    stats_gauges(config->stats, rows, NULL, o);
-    o->stored = stats_counter(config->stats, "scrapes_stored_total", NULL, "Scrapes stored in the stream");
-    o->lines = stats_counter(config->stats, "lines_stored_total", NULL, "Lines stored in the stream");
-    o->dropped = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"memory\"", dropped);
-    o->dropped_late = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"mark\"", dropped);
-    o->refused = stats_counter(config->stats, "scrapes_dropped_total", "reason=\"refused\"", dropped);
+    register_stats(o);
     work(o);
     return o;
 }

@@ -1,0 +1,236 @@
+#include "ruler/alert_messages.h"
+
+#include "base/xxh3.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NOTICE_ALERTS_MAX 500 /* of a notice; the others follow in the next one */
+
+static void print_labels(const char *name, const struct label_set *labels, struct buf *out)
+{
+    buf_printf(out, ",\"%s\":", name);
+    label_set_print(labels, out);
+}
+
+static void print_times(const struct alert *a, int64_t ends, struct buf *out)
+{
+    char starts_text[TIME_TEXT], ends_text[TIME_TEXT];
+    buf_printf(out, ",\"startsAt\":\"%s\",\"endsAt\":\"%s\"", time_write(a->fired_at > 0 ? a->fired_at : a->active_at, starts_text),
+        ends > 0 ? time_write(ends, ends_text) : "0001-01-01T00:00:00Z");
+}
+
+/* True if a message about the alert's state is due. A resolution of which no receiver knows the alert is none. */
+static bool is_news(struct alert *a, enum alert_way way, int64_t now)
+{
+    struct alert_sent *sent = &a->sent[way];
+    if (a->state == ALERT_RESOLVED && sent->state != ALERT_FIRING)
+        *sent = (struct alert_sent){ALERT_RESOLVED, now};
+    return a->state != ALERT_PENDING && sent->state != a->state;
+}
+
+static void begin_alertmanager(struct message_batch *b, const struct message_rules *rules, int64_t now, size_t max_bytes)
+{
+    for (size_t i = 0; i < b->n && b->lines.len < max_bytes; i++) {
+        struct alert *a = b->all[i];
+        bool is_firing = a->state == ALERT_FIRING;
+        if (!is_news(a, WAY_ALERTMANAGER, now) && (!is_firing || now - a->sent[WAY_ALERTMANAGER].at < rules->resend_delay))
+            continue;
+        a->in_flight[WAY_ALERTMANAGER] = a->state;
+        buf_printf(&b->lines, "[{\"labels\":%s", a->key);
+        print_labels("annotations", &a->annotations, &b->lines);
+        print_times(a, is_firing ? now + rules->valid_for : a->resolved_at, &b->lines);
+        buf_append_str(&b->lines, "}]\n");
+    }
+}
+
+/* The alerts of a group in one notice. */
+struct notice_group {
+    struct alert *members[NOTICE_ALERTS_MAX];
+    size_t n, n_firing;
+    struct label_set labels; /* those of group_by */
+    char *key;
+};
+
+static void group_labels(const struct message_rules *rules, const struct alert *a, struct label_set *out)
+{
+    const char *rest = rules->group_by;
+    struct bytes name;
+    while (bytes_next_word(&rest, " ,", &name))
+        label_set_put(out, name, label_set_get(&a->labels, name));
+}
+
+/* Removes what another set does not have. */
+static void intersect(struct label_set *common, const struct label_set *other)
+{
+    for (size_t i = common->n; i-- > 0;)
+        if (!bytes_equal(label_set_get(other, common->all[i].name), common->all[i].value))
+            label_set_put(common, common->all[i].name, BYTES_NONE);
+}
+
+static void print_title(const struct notice_group *g, const struct label_set *common, struct buf *out)
+{
+    struct buf text = {0};
+    if (g->n_firing > 0)
+        buf_printf(&text, "[FIRING:%zu]", g->n_firing);
+    else
+        buf_append_str(&text, "[RESOLVED]");
+    for (size_t i = 0; i < common->n; i++)
+        if (bytes_equal_str(common->all[i].name, "alertname"))
+            buf_printf(&text, " %.*s", (int)common->all[i].value.len, common->all[i].value.ptr);
+    for (size_t i = 0; i < common->n; i++)
+        if (!bytes_equal_str(common->all[i].name, "alertname"))
+            buf_printf(&text, " %.*s=%.*s", (int)common->all[i].name.len, common->all[i].name.ptr,
+                (int)common->all[i].value.len, common->all[i].value.ptr);
+    buf_append_str(out, ",\"title\":");
+    buf_append_json(out, buf_bytes(&text));
+    buf_free(&text);
+}
+
+static void print_member(const struct alert *a, struct buf *out)
+{
+    char id[ALERT_ID_TEXT];
+    alert_id(a, id);
+    buf_printf(out, "{\"status\":\"%s\",\"labels\":%s", alert_state_name(a->state), a->key);
+    print_labels("annotations", &a->annotations, out);
+    print_times(a, a->state == ALERT_RESOLVED ? a->resolved_at : 0, out);
+    buf_printf(out, ",\"generatorURL\":\"\",\"fingerprint\":\"%016" PRIx64 "\",\"id\":\"%s\"}",
+        (uint64_t)XXH3_64bits(a->key, strlen(a->key)), id);
+}
+
+static void print_notice(const struct notice_group *g, struct buf *out)
+{
+    struct label_set common = label_set_copy(&g->members[0]->labels);
+    struct label_set annotations = label_set_copy(&g->members[0]->annotations);
+    for (size_t i = 1; i < g->n; i++) {
+        intersect(&common, &g->members[i]->labels);
+        intersect(&annotations, &g->members[i]->annotations);
+    }
+    buf_printf(out, "{\"version\":\"4\",\"status\":\"%s\",\"receiver\":\"millrace\",\"externalURL\":\"\",\"truncatedAlerts\":0,\"groupKey\":",
+        g->n_firing > 0 ? "firing" : "resolved");
+    buf_append_json(out, bytes_str(g->key));
+    print_title(g, &common, out);
+    print_labels("groupLabels", &g->labels, out);
+    print_labels("commonLabels", &common, out);
+    print_labels("commonAnnotations", &annotations, out);
+    buf_append_str(out, ",\"alerts\":[");
+    for (size_t i = 0; i < g->n; i++) {
+        buf_append_str(out, i > 0 ? "," : "");
+        print_member(g->members[i], out);
+    }
+    buf_append_str(out, "]}\n");
+    label_set_free(&common);
+    label_set_free(&annotations);
+}
+
+/* An alert with the key of its group, while notices are composed. */
+struct grouped {
+    char *key;
+    struct alert *alert;
+};
+
+static int compare_groups(const void *a, const void *b)
+{
+    const struct grouped *left = a, *right = b;
+    int order = strcmp(left->key, right->key);
+    return order != 0 ? order : strcmp(left->alert->key, right->alert->key);
+}
+
+/* Makes a notice of alerts with one key, if it is due. */
+static void make_notice(struct message_batch *b, const struct grouped *all, size_t n, const struct message_rules *rules, int64_t now)
+{
+    struct notice_group g = {.key = all[0].key};
+    int64_t last = 0, first_news = INT64_MAX;
+    bool has_firing = false;
+    for (size_t i = 0; i < n; i++) {
+        struct alert *a = all[i].alert;
+        int64_t at = a->state == ALERT_FIRING ? a->fired_at : a->resolved_at;
+        last = a->sent[WAY_NOTICES].at > last ? a->sent[WAY_NOTICES].at : last;
+        first_news = is_news(a, WAY_NOTICES, now) && at < first_news ? at : first_news;
+        has_firing = has_firing || a->state == ALERT_FIRING;
+        if (a->state != a->sent[WAY_NOTICES].state || a->state == ALERT_FIRING) {
+            if (g.n < NOTICE_ALERTS_MAX)
+                g.members[g.n++] = a;
+        }
+    }
+    bool has_news = first_news < INT64_MAX;
+    bool is_due = has_news ? now >= (last > 0 ? last + rules->group_interval : first_news + rules->group_wait)
+                           : has_firing && now >= last + rules->repeat_interval;
+    if (!is_due || g.n == 0)
+        return;
+    group_labels(rules, g.members[0], &g.labels);
+    for (size_t i = 0; i < g.n; i++) {
+        g.members[i]->in_flight[WAY_NOTICES] = g.members[i]->state;
+        g.n_firing += g.members[i]->state == ALERT_FIRING;
+    }
+    print_notice(&g, &b->lines);
+    label_set_free(&g.labels);
+}
+
+static void begin_notices(struct message_batch *b, const struct message_rules *rules, const struct silences *silences,
+    int64_t now, size_t max_bytes)
+{
+    struct grouped *all = mem_alloc((b->n + 1) * sizeof *all);
+    size_t n = 0, end;
+    for (size_t i = 0; i < b->n; i++) {
+        struct alert *a = b->all[i];
+        bool is_silenced = silences_match(silences, &a->labels, now);
+        if (a->state == ALERT_RESOLVED && is_silenced)
+            a->sent[WAY_NOTICES] = (struct alert_sent){ALERT_RESOLVED, now};
+        if (is_silenced || a->state == ALERT_PENDING || (a->state == ALERT_RESOLVED && !is_news(a, WAY_NOTICES, now)))
+            continue;
+        struct label_set labels = {0};
+        struct buf key = {0};
+        group_labels(rules, a, &labels);
+        label_set_print(&labels, &key);
+        buf_append_char(&key, '\0');
+        label_set_free(&labels);
+        all[n++] = (struct grouped){key.ptr, a};
+    }
+    if (n > 1)
+        qsort(all, n, sizeof *all, compare_groups);
+    for (size_t i = 0; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(all[i].key, all[end].key) == 0;)
+            end++;
+        if (b->lines.len < max_bytes)
+            make_notice(b, all + i, end - i, rules, now);
+    }
+    for (size_t i = 0; i < n; i++)
+        free(all[i].key);
+    free(all);
+}
+
+void alert_messages_begin(struct message_batch *b, enum alert_way way, const struct message_rules *rules,
+    const struct silences *silences, int64_t now, size_t max_bytes)
+{
+    if (way == WAY_ALERTMANAGER)
+        begin_alertmanager(b, rules, now, max_bytes);
+    else
+        begin_notices(b, rules, silences, now, max_bytes);
+}
+
+void alert_messages_heartbeat(struct message_batch *b, int64_t now)
+{
+    struct alert a = {.state = ALERT_FIRING, .active_at = now, .fired_at = now, .key = (char[]){"{\"alertname\":\"Watchdog\"}"}};
+    struct notice_group g = {.members = {&a}, .n = 1, .n_firing = 1, .key = a.key};
+    label_set_put(&a.labels, BYTES_LITERAL("alertname"), BYTES_LITERAL("Watchdog"));
+    g.labels = a.labels;
+    print_notice(&g, &b->lines);
+    label_set_free(&a.labels);
+    b->has_heartbeat = true;
+}
+
+void alert_messages_end(struct message_batch *b, enum alert_way way, bool is_stored, int64_t now)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        struct alert *a = b->all[i];
+        if (a->in_flight[way] != ALERT_NONE && is_stored)
+            a->sent[way] = (struct alert_sent){a->in_flight[way], now};
+        a->in_flight[way] = ALERT_NONE;
+    }
+    free(b->all);
+    buf_free(&b->lines);
+    *b = (struct message_batch){0};
+}
+

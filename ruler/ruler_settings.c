@@ -1,0 +1,113 @@
+#include "ruler/ruler_settings.h"
+
+#include "config/peers.h"
+#include "http/client/http_pool.h"
+
+#include <stdlib.h>
+
+#define DAY_MS (INT64_C(86400) * 1000)
+
+/* clang-format off */
+#define DURATION(NAME, FALLBACK, MIN, HELP)                                                                  \
+    {.name = (NAME), .type = OPTION_DURATION, .fallback = (FALLBACK), .min = (MIN), .max = 365 * DAY_MS, .unit = "ms", .help = HELP}
+
+const struct option_row ruler_settings[] = {
+    {.name = "files", .type = OPTION_STRING, .flags = OPTION_LIST,
+        .help = "rule files in Prometheus' form (YAML); paths with * ? [], separated by spaces"},
+    {.name = "data_dir", .type = OPTION_STRING,
+        .help = "directory of the state of alerts and silences; default: ruler below [millrace] data_dir"},
+    {.name = "metricdb_url", .type = OPTION_STRING, .fallback = "http://127.0.0.1:8092",
+        .help = "address of metricdb, or of another server with Prometheus' /api/v1/query"},
+    {.name = "metricdb_token_file", .type = OPTION_STRING, OPTION_INHERITS_TOKEN("metricdb"),
+        .help = "file with the token of metricdb"},
+    DURATION("query_timeout", "10s", 10, "timeout of a query"),
+    DURATION("interval", "1m", 100, "interval of groups that set none"),
+    DURATION("failure_for", "1m", 0, "time for which a rule must fail before RuleEvaluationFailed fires"),
+    PEER_OPTIONS("pubsub", "pubsub", ""),
+    {.name = "stream", .type = OPTION_STRING,
+        .help = "stream of pubsub for recorded samples and the series ALERTS; unset: they are not published"},
+    {.name = "producer", .type = OPTION_STRING, .fallback = "ruler", .help = "producer name at pubsub, one for each ruler"},
+    {.name = "buffer_bytes", .type = OPTION_SIZE, .fallback = "64M", .min = 1 << 20, .max = INT64_C(1) << 40, .unit = "bytes",
+        .help = "memory for lines that wait for pubsub; then the oldest evaluation is dropped"},
+    PEER_OPTIONS("queue", "simplequeue", ""),
+    {.name = "alertmanager_queue", .type = OPTION_STRING,
+        .help = "queue for messages to Alertmanager, one for each alert; unset: none"},
+    {.name = "notice_queue", .type = OPTION_STRING,
+        .help = "queue for notices to other receivers, one for each group of alerts; unset: none"},
+    DURATION("resend_delay", "1m", 100, "interval at which a firing alert is sent to Alertmanager again"),
+    {.name = "group_by", .type = OPTION_STRING, .fallback = "alertname",
+        .help = "labels whose values make a group of alerts, which shares a notice"},
+    DURATION("group_wait", "30s", 0, "delay of the first notice of a group, for further alerts"),
+    DURATION("group_interval", "5m", 0, "shortest time between two notices of a group"),
+    DURATION("repeat_interval", "4h", 100, "interval of notices about alerts that continue to fire"),
+    DURATION("heartbeat", "0", 0, "interval of the notice Watchdog, which shows that the path works (0: none)"),
+    DURATION("request_timeout", "5s", 10, "timeout of requests to the queue and to pubsub"),
+    DURATION("backoff_min", "50ms", 1, "wait after the first failed request"),
+    DURATION("backoff_max", "2s", 1, "longest wait after failed requests"),
+    {.name = NULL},
+};
+/* clang-format on */
+
+const char *const ruler_queue_settings[ALERT_WAYS] = {"alertmanager_queue", "notice_queue"};
+
+/* Without data_dir, uses the directory below that of `millrace up`. */
+static int set_directory(struct options *o, struct error *error)
+{
+    const char *pipeline = config_setting(options_config(o), "millrace", "data_dir");
+    if (options_text(o, "data_dir"))
+        return 0;
+    if (!pipeline)
+        return options_refuse(o, "data_dir", error, "required: a directory for the state");
+    char *own = mem_printf("%s/ruler", pipeline);
+    int rc = options_inherit(o, "data_dir", own, "[millrace]", error);
+    free(own);
+    return rc;
+}
+
+int ruler_read_rules(const struct options *o, struct rule_groups *out, struct error *error)
+{
+    if (rules_read(options_text(o, "files"), options_int(o, "interval"), out, error) == 0)
+        return 0;
+    rules_free(out);
+    return -1;
+}
+
+int ruler_check_settings(struct options *o, struct error *error)
+{
+    struct rule_groups groups = {0};
+    if (!options_text(o, "files"))
+        return options_refuse(o, "files", error, "required: rule files");
+    if (set_directory(o, error) != 0 || peer_check(o, "pubsub", error) != 0 || peer_check(o, "simplequeue", error) != 0)
+        return -1;
+    struct http_pool *pool =
+        http_pool_new(&(struct http_pool_config){.url = options_string(o, "metricdb_url"), .max_connections = 1}, error->text, sizeof error->text);
+    if (!pool)
+        return options_refuse(o, "metricdb_url", error, "%s", error->text);
+    http_pool_free(&pool);
+    if (options_check_name(o, "stream", error) != 0 || options_check_name(o, "producer", error) != 0)
+        return -1;
+    for (size_t w = 0; w < ALERT_WAYS; w++)
+        if (options_check_name(o, ruler_queue_settings[w], error) != 0)
+            return -1;
+    if (options_int(o, "backoff_min") > options_int(o, "backoff_max"))
+        return options_refuse(o, "backoff_min", error, "exceeds backoff_max");
+    if (!options_check_only(o))
+        return 0;
+    int rc = ruler_read_rules(o, &groups, error);
+    rules_free(&groups);
+    return rc;
+}
+
+struct message_rules ruler_message_rules(const struct options *o, const struct rule_groups *groups)
+{
+    int64_t longest = options_int(o, "resend_delay");
+    for (size_t i = 0; i < groups->n; i++)
+        longest = groups->all[i].interval > longest ? groups->all[i].interval : longest;
+    return (struct message_rules){.resend_delay = options_int(o, "resend_delay"),
+        .valid_for = 4 * longest,
+        .group_wait = options_int(o, "group_wait"),
+        .group_interval = options_int(o, "group_interval"),
+        .repeat_interval = options_int(o, "repeat_interval"),
+        .group_by = options_string(o, "group_by"),
+        .heartbeat = options_int(o, "heartbeat")};
+}

@@ -1,0 +1,203 @@
+#include "ruler/silences.h"
+
+#include "base/random_id.h"
+#include "base/rfc3339.h"
+#include "counts/text_pattern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MATCHERS_MAX 32
+#define SILENCES_MAX 1000
+
+struct silence_matcher {
+    char *name, *value;
+    bool is_equal;
+    struct text_pattern *pattern; /* NULL: the value itself */
+};
+
+struct silence {
+    char id[RANDOM_ID_SIZE];
+    int64_t starts, ends; /* milliseconds */
+    char *author, *comment;
+    struct silence_matcher matchers[MATCHERS_MAX];
+    size_t n;
+};
+
+const char *time_write(int64_t ms, char out[TIME_TEXT])
+{
+    char text[RFC3339_TEXT];
+    rfc3339_write(ms / 1000, text);
+    snprintf(out, TIME_TEXT, "%.19s.%03dZ", text, (int)(ms % 1000));
+    return out;
+}
+
+static void silence_free(struct silence *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->matchers[i].name);
+        free(s->matchers[i].value);
+        text_pattern_free(&s->matchers[i].pattern);
+    }
+    free(s->author);
+    free(s->comment);
+    free(s);
+}
+
+static bool read_flag(const struct json_doc *d, const char *pointer, bool fallback)
+{
+    struct json_value v = json_doc_at(d, pointer);
+    return v.type == JSON_BOOL ? v.v.boolean : fallback;
+}
+
+struct matcher_reading {
+    struct silence *silence;
+    struct error *error;
+};
+
+static bool read_matcher(const struct json_doc *d, size_t i, void *arg)
+{
+    struct matcher_reading *r = arg;
+    struct bytes name = json_doc_text(d, "/name"), value = json_doc_text(d, "/value");
+    if (i == MATCHERS_MAX || !label_name_is_valid(name) || json_doc_at(d, "/value").type != JSON_STRING) {
+        error_set(r->error, -1, i == MATCHERS_MAX ? "a silence has at most 32 matchers" : "a matcher needs name and value");
+        return false;
+    }
+    struct silence_matcher *m = &r->silence->matchers[r->silence->n++];
+    *m = (struct silence_matcher){bytes_dup(name), bytes_dup(value), read_flag(d, "/isEqual", true), NULL};
+    if (!read_flag(d, "/isRegex", false))
+        return true;
+    char *pattern = mem_printf("\\A(?:%s)\\z", m->value);
+    m->pattern = text_pattern_new(pattern, r->error);
+    free(pattern);
+    return m->pattern != NULL;
+}
+
+static bool read_time(const struct json_doc *d, const char *pointer, int64_t fallback, int64_t *out)
+{
+    struct bytes text = json_doc_text(d, "%s", pointer);
+    *out = fallback;
+    if (!text.ptr)
+        return fallback >= 0;
+    bool is_good = rfc3339_read(text, out);
+    *out *= 1000;
+    return is_good;
+}
+
+static int read_silence(struct silence *s, const struct json_doc *d, int64_t now, struct error *error)
+{
+    struct matcher_reading r = {s, error};
+    struct bytes id = json_doc_text(d, "/id"), author = json_doc_text(d, "/createdBy"), comment = json_doc_text(d, "/comment");
+    random_id(s->id);
+    if (id.len > 0 && (!bytes_is_name(id) || !json_doc_copy(d, s->id, sizeof s->id, "/id")))
+        return error_set(error, -1, "invalid id");
+    s->author = bytes_dup(author.ptr ? author : BYTES_LITERAL(""));
+    s->comment = bytes_dup(comment.ptr ? comment : BYTES_LITERAL(""));
+    error_set(error, -1, "matchers is not a list of objects");
+    if (!json_doc_each(d, "/matchers", read_matcher, &r))
+        return -1;
+    if (s->n == 0)
+        return error_set(error, -1, "a silence needs matchers");
+    if (!read_time(d, "/startsAt", now, &s->starts) || !read_time(d, "/endsAt", -1, &s->ends))
+        return error_set(error, -1, "startsAt and endsAt are times such as 2026-12-01T00:00:00Z; endsAt is required");
+    return s->ends > now && s->ends > s->starts ? 0 : error_set(error, -1, "endsAt is not after startsAt and the present");
+}
+
+int silences_add(struct silences *all, const struct json_doc *d, int64_t now, const char **id, struct error *error)
+{
+    struct silence *s = mem_zalloc(sizeof *s);
+    int rc = read_silence(s, d, now, error);
+    if (rc == 0)
+        silences_remove(all, bytes_str(s->id));
+    if (rc == 0 && all->n == SILENCES_MAX)
+        rc = error_set(error, -1, "there are %d silences; remove some", SILENCES_MAX);
+    if (rc != 0) {
+        silence_free(s);
+        return -1;
+    }
+    *ARRAY_ADD(all->all, all->n, all->cap) = s;
+    *id = s->id;
+    return 0;
+}
+
+static void remove_at(struct silences *s, size_t i)
+{
+    silence_free(s->all[i]);
+    memmove(s->all + i, s->all + i + 1, (--s->n - i) * sizeof *s->all);
+}
+
+bool silences_remove(struct silences *s, struct bytes id)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (bytes_equal_str(id, s->all[i]->id)) {
+            remove_at(s, i);
+            return true;
+        }
+    return false;
+}
+
+bool silences_expire(struct silences *s, int64_t now)
+{
+    size_t n = s->n;
+    for (size_t i = s->n; i-- > 0;)
+        if (s->all[i]->ends <= now)
+            remove_at(s, i);
+    return s->n < n;
+}
+
+static bool matches(const struct silence *s, const struct label_set *labels)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct silence_matcher *m = &s->matchers[i];
+        struct bytes value = label_set_get(labels, bytes_str(m->name));
+        bool is_equal = m->pattern ? text_pattern_find(m->pattern, value) == TEXT_PATTERN_FOUND
+                                   : bytes_equal_str(value, m->value);
+        if (is_equal != m->is_equal)
+            return false;
+    }
+    return true;
+}
+
+bool silences_match(const struct silences *s, const struct label_set *labels, int64_t now)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->all[i]->starts <= now && now < s->all[i]->ends && matches(s->all[i], labels))
+            return true;
+    return false;
+}
+
+static void print_silence(const struct silence *s, struct buf *out)
+{
+    char starts[TIME_TEXT], ends[TIME_TEXT];
+    buf_printf(out, "{\"id\":\"%s\",\"startsAt\":\"%s\",\"endsAt\":\"%s\",\"createdBy\":", s->id,
+        time_write(s->starts, starts), time_write(s->ends, ends));
+    buf_append_json(out, bytes_str(s->author));
+    buf_append_str(out, ",\"comment\":");
+    buf_append_json(out, bytes_str(s->comment));
+    buf_append_str(out, ",\"matchers\":[");
+    for (size_t i = 0; i < s->n; i++) {
+        const struct silence_matcher *m = &s->matchers[i];
+        buf_printf(out, "%s{\"name\":\"%s\",\"value\":", i > 0 ? "," : "", m->name);
+        buf_append_json(out, bytes_str(m->value));
+        buf_printf(out, ",\"isRegex\":%s,\"isEqual\":%s}", m->pattern ? "true" : "false", m->is_equal ? "true" : "false");
+    }
+    buf_append_str(out, "]}");
+}
+
+void silences_print(const struct silences *s, struct buf *out)
+{
+    buf_append_char(out, '[');
+    for (size_t i = 0; i < s->n; i++) {
+        buf_append_str(out, i > 0 ? "," : "");
+        print_silence(s->all[i], out);
+    }
+    buf_append_char(out, ']');
+}
+
+void silences_free(struct silences *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        silence_free(s->all[i]);
+    free(s->all);
+    *s = (struct silences){0};
+}
