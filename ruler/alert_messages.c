@@ -25,7 +25,7 @@ static void print_times(const struct alert *a, int64_t ends, struct buf *out)
 static bool is_news(struct alert *a, enum alert_way way, int64_t now)
 {
     struct alert_sent *sent = &a->sent[way];
-    if (a->state == ALERT_RESOLVED && sent->state != ALERT_FIRING)
+    if (a->state == ALERT_RESOLVED && !alert_may_be_known(a, way))
         *sent = (struct alert_sent){ALERT_RESOLVED, now};
     return a->state != ALERT_PENDING && sent->state != a->state;
 }
@@ -227,6 +227,8 @@ void alert_messages_end(struct message_batch *b, enum alert_way way, bool is_sto
         struct alert *a = b->all[i];
         if (a->in_flight[way] != ALERT_NONE && is_stored)
             a->sent[way] = (struct alert_sent){a->in_flight[way], now};
+        else if (a->in_flight[way] == ALERT_FIRING && a->sent[way].state == ALERT_NONE)
+            a->sent[way].state = ALERT_PENDING;
         a->in_flight[way] = ALERT_NONE;
     }
     free(b->all);

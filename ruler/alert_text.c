@@ -8,7 +8,7 @@
 #define STEPS_MAX 8 /* functions of an action */
 #define NUMBER_TEXT 400
 #define PRECISION_MAX 60
-#define SHORT_EXPONENT 21 /* from this exponent on, Go's %v writes an exponent */
+#define SHORT_EXPONENT 6 /* from this exponent on, Go's %v writes an exponent */
 
 enum source { SOURCE_TEXT, SOURCE_LABEL, SOURCE_VALUE };
 enum function { PRINTF, HUMANIZE, HUMANIZE_1024, HUMANIZE_DURATION, HUMANIZE_PERCENTAGE, TO_UPPER, TO_LOWER };

@@ -104,7 +104,7 @@ static bool end(struct alert_list *list, struct alert *a, int64_t keep, int64_t 
 {
     bool is_known = false; /* a receiver has an earlier alert with these labels as firing */
     for (size_t w = 0; w < ALERT_WAYS; w++)
-        is_known = is_known || a->sent[w].state == ALERT_FIRING || a->in_flight[w] != ALERT_NONE;
+        is_known = is_known || alert_may_be_known(a, w) || a->in_flight[w] != ALERT_NONE;
     if (a->state == ALERT_PENDING && !is_known) {
         alert_free(a);
         list->is_changed = true;
@@ -266,6 +266,8 @@ bool alert_read(struct alert_list *list, const struct json_doc *d)
         is_good = read_state(d, pointer, &a->sent[w].state);
         snprintf(pointer, sizeof pointer, "/sent/%zu/at", w);
         a->sent[w].at = read_time(d, pointer);
+        if (a->state == ALERT_FIRING && a->sent[w].state == ALERT_NONE)
+            a->sent[w].state = ALERT_PENDING;
     }
     a->value = strtod(value, NULL);
     a->active_at = read_time(d, "/active_at");

@@ -20,9 +20,10 @@ enum alert_state { ALERT_NONE, ALERT_PENDING, ALERT_FIRING, ALERT_RESOLVED };
 enum alert_way { WAY_ALERTMANAGER, WAY_NOTICES, ALERT_WAYS };
 #define ALERT_ID_TEXT 17
 
-/* The last state of an alert that the queue of a way has stored, and the time of that message. */
+/* The last state of an alert that the queue of a way has stored, and the time of that message. ALERT_NONE: the queue has no
+ * message. ALERT_PENDING: the queue may have a message, because a put was not answered, or the process ended. */
 struct alert_sent {
-    enum alert_state state; /* ALERT_NONE: none yet */
+    enum alert_state state;
     int64_t at;
 };
 
@@ -53,6 +54,12 @@ void alerts_resolve_all(struct alert_list *list, int64_t now);
 void alerts_forget_sent(struct alert_list *list, unsigned ways);
 void alerts_sort(struct alert_list *list); /* restores the order of keys after alert_read */
 void alerts_free(struct alert_list *list);
+
+/* True if receivers may believe that the alert fires. */
+static inline bool alert_may_be_known(const struct alert *a, size_t way)
+{
+    return a->sent[way].state == ALERT_FIRING || a->sent[way].state == ALERT_PENDING;
+}
 
 void alert_id(const struct alert *a, char out[ALERT_ID_TEXT]);
 const char *alert_state_name(enum alert_state state);

@@ -233,7 +233,7 @@ static void print_alerts(struct alert_list *list, void *arg)
         label_set_print(&a->annotations, p->out);
         buf_printf(p->out, ",\"state\":\"%s\"", alert_state_name(a->state));
         print_time("activeAt", a->active_at, p->out);
-        buf_printf(p->out, ",\"value\":\"%s\"}", value.ptr ? value.ptr : "");
+        buf_printf(p->out, ",\"value\":\"%.*s\"}", (int)value.len, value.ptr);
         buf_free(&value);
         p->is_later = true;
     }
