@@ -1,5 +1,4 @@
 /* ruler: connects the rules, the source of metrics, and the queues for alerts to the event loop. */
-#include "base/io.h"
 #include "base/log.h"
 #include "config/peers.h"
 #include "http/client/http_pool.h"
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-#define STATE_MAX ((size_t)1 << 30)
 #define SAVE_EVERY (60 * USEC_PER_SEC) /* so that the time of the last evaluation is about right after a kill */
 #define PUT_MAX ((size_t)1 << 20)      /* bytes of messages in a request */
 #define PUBLISH_MAX ((size_t)8 << 20)
@@ -32,9 +30,6 @@ struct way {
 struct wiring {
     struct ruler ruler;
     struct message_rules rules;
-    char *state_path;
-    bool is_changed; /* since the state was written */
-    usec_t saved_at; /* monotonic */
     struct http_pool *source, *pubsub, *queue;
     struct evaluator *evaluator;
     struct outbox *outbox;
@@ -45,50 +40,20 @@ struct wiring {
 };
 static_assert(offsetof(struct wiring, ruler) == 0, "handlers get the address of its first member");
 
-int64_t ruler_now(const struct ruler *r)
-{
-    return daemon_trusted_time(r->daemon) / USEC_PER_MSEC;
-}
-
-static void print_state(const struct ruler *r, struct buf *out)
-{
-    buf_append_str(out, "{\"version\":1,");
-    rule_book_print(r->book, out);
-    buf_append_str(out, ",\"silences\":");
-    silences_print(&r->silences, out);
-    buf_append_str(out, "}\n");
-}
-
-int ruler_save(struct ruler *r)
-{
-    struct wiring *w = (struct wiring *)r;
-    struct buf out = {0}, why = {0};
-    print_state(r, &out);
-    int rc = io_replace_file(w->state_path, buf_bytes(&out), IO_PRIVATE_MODE);
-    if (rc != 0)
-        buf_printf(&why, "%s: %s", w->state_path, strerror(errno));
-    daemon_set_notice(r->daemon, "state", NOTICE_ALARM, DAEMON_FREE_DISK, why.ptr);
-    w->saved_at = clock_monotonic();
-    w->is_changed = rc != 0;
-    buf_free(&why);
-    buf_free(&out);
-    return rc;
-}
-
 static void note_change(struct alert_list *list, void *arg)
 {
     struct wiring *w = arg;
     alerts_forget_sent(list, w->way_set);
-    w->is_changed = w->is_changed || list->is_changed;
+    w->ruler.is_changed = w->ruler.is_changed || list->is_changed;
     list->is_changed = false;
 }
 
 /* Stores changes, then sends messages. */
 static void work(struct wiring *w)
 {
-    w->is_changed = silences_expire(&w->ruler.silences, ruler_now(&w->ruler)) || w->is_changed;
+    w->ruler.is_changed = silences_expire(&w->ruler.silences, ruler_now(&w->ruler)) || w->ruler.is_changed;
     rule_book_each(w->ruler.book, note_change, w);
-    if (w->is_changed || clock_monotonic() - w->saved_at > SAVE_EVERY)
+    if (w->ruler.is_changed || clock_monotonic() - w->ruler.saved_at > SAVE_EVERY)
         ruler_save(&w->ruler);
     for (size_t i = 0; i < ALERT_WAYS; i++)
         if (w->ways[i].outgoing)
@@ -134,7 +99,7 @@ static void on_put(bool is_stored, const char *trouble, void *arg)
     struct wiring *w = way->wiring;
     int64_t now = ruler_now(&w->ruler);
     w->heartbeat_at = is_stored && way->batch.has_heartbeat ? now : w->heartbeat_at;
-    w->is_changed = w->is_changed || is_stored;
+    w->ruler.is_changed = w->ruler.is_changed || is_stored;
     alert_messages_end(&way->batch, way->way, is_stored, now);
     char *text = trouble ? mem_printf("alerts wait for the queue: %s", trouble) : NULL;
     daemon_set_notice(w->ruler.daemon, subjects[way->way], NOTICE_ALARM, PEER_REMEDY, text);
@@ -149,30 +114,6 @@ static void on_stream(const char *trouble, void *arg)
     free(text);
     if (daemon_is_draining(w->ruler.daemon) && outbox_is_empty(w->outbox))
         daemon_drained(w->ruler.daemon);
-}
-
-static bool restore_silence(const struct json_doc *d, size_t i, void *arg)
-{
-    struct ruler *r = arg;
-    struct error error;
-    const char *id;
-    (void)i;
-    silences_add(&r->silences, d, ruler_now(r), &id, &error); /* refuses those that have ended */
-    return true;
-}
-
-/* Reads the state of an earlier process, if there is one. */
-static int restore(struct wiring *w, struct error *error)
-{
-    struct buf text = {0};
-    if (io_read_file(w->state_path, STATE_MAX, &text) != 0)
-        return errno == ENOENT ? EX_OK : error_errno(error, EX_TEMPFAIL, w->state_path);
-    struct json_doc *d = json_doc_parse(buf_bytes(&text));
-    bool is_good = json_doc_number(d, "/version") == 1 && rule_book_restore(w->ruler.book, d, ruler_now(&w->ruler)) &&
-                   json_doc_each(d, "/silences", restore_silence, &w->ruler);
-    json_doc_free(&d);
-    buf_free(&text);
-    return is_good ? EX_OK : error_set(error, EX_CONFIG, "%s: not a state of this version; delete it to start without pending and firing alerts", w->state_path);
 }
 
 /* Reads the rule files again. The alerts continue. */
@@ -192,7 +133,7 @@ static void hangup(void *ctx)
             outgoing_cancel(w->ways[i].outgoing);
     w->rules = ruler_message_rules(daemon_options(w->ruler.daemon), &groups);
     struct rule_book *book = rule_book_new(&groups, w->ruler.book->failure_for);
-    print_state(&w->ruler, &state);
+    ruler_print_state(&w->ruler, &state);
     struct json_doc *d = json_doc_parse(buf_bytes(&state));
     rule_book_restore(book, d, ruler_now(&w->ruler));
     json_doc_free(&d);
@@ -332,8 +273,8 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     w->ruler.book = rule_book_new(&groups, options_int(o, "failure_for"));
     if (daemon_lock_directory(options_string(o, "data_dir"), error) != 0)
         return daemon_start_status(errno);
-    w->state_path = mem_printf("%s/state.json", options_string(o, "data_dir"));
-    int status = restore(w, error);
+    w->ruler.state_path = mem_printf("%s/state.json", options_string(o, "data_dir"));
+    int status = ruler_restore(&w->ruler, error);
     if (status == EX_OK)
         status = open_peers(w, o, error);
     if (status != EX_OK)
@@ -380,7 +321,7 @@ static void stop(void *ctx)
     stats_remove_gauges(daemon_stats(w->ruler.daemon), w);
     rule_book_free(&w->ruler.book);
     silences_free(&w->ruler.silences);
-    free(w->state_path);
+    free(w->ruler.state_path);
     free(w);
 }
 

@@ -13,7 +13,7 @@ from harness import ROOT, MillraceTest, Pipeline, pipeline_config, program, read
 DAEMONS = ("simplequeue", "pubsub", "aggregator", "sortdb", "api")
 TOOLS = ("init", "up", "put", "queue", "query", "status", "doctor", "compact", "distribute", "recount", "journal", "producers", "rejects", "forget", "grep", "slice", "sql", "tail", "top",
          "backup", "restore", "cell")
-ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "metricdb", "scraper", "api", "backup", "tools")
+ROOMS = ("simplequeue", "pubsub", "readers", "streams", "aggregator", "compactor", "sortdb", "spamfilter", "metricdb", "scraper", "ruler", "api", "backup", "tools")
 # The aggregator's and sortdb's routes are those of the read protocol, and their own.
 SECTIONS = {"aggregator": ("The read protocol", "Counts by minute", "Sealing and clearing"), "sortdb": ("The read protocol", "sortdb")}
 # Options of other programs, and of `millrace query`, which passes on what it does not know itself.
@@ -165,7 +165,8 @@ class RoutesTest(MillraceTest):
         alone = self.start("spamfilter", "--data-dir=marks")
         scraper = self.start("scraper", "--files=none", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
         metricdb = self.start("metricdb", "--data-dir=metrics", "--pubsub-url=" + pipeline.daemon_url("pubsub"))
-        apart = {"spamfilter": alone, "scraper": scraper, "metricdb": metricdb}
+        ruler = self.start("ruler", "--files=" + self.write("rules.yml", "groups: []"), "--data-dir=ruler")
+        apart = {"spamfilter": alone, "scraper": scraper, "metricdb": metricdb, "ruler": ruler}
         for daemon in (*DAEMONS, *apart):
             text = "".join(section(text_of("docs/guide/protocol.md"), title) for title in SECTIONS.get(daemon, (daemon,)))
             told = set(re.findall(r"`(?:GET|POST|DELETE) (/[\w/.*]*)", text)) - BUILT_IN_ROUTES
@@ -175,7 +176,7 @@ class RoutesTest(MillraceTest):
 
 class SettingsTest(MillraceTest):
     def test_ports_in_protocol_md(self):
-        for name in (*DAEMONS, "spamfilter", "scraper", "metricdb"):
+        for name in (*DAEMONS, "spamfilter", "scraper", "metricdb", "ruler"):
             port = re.search(r"--port=.*\(default (\d+);", help_of(name)).group(1)
             self.assertRegex(text_of("docs/guide/protocol.md"), r"(?m)^## .*\b%s \(%s\)" % (name, port))
 

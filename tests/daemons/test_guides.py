@@ -170,6 +170,16 @@ class Guides(harness.MillraceTest):
             ("promtool query", "{raw} | grep pubsub"),
         ], skipped=('{"t":1732977600.125', "[metricdb]", "[scraper]"))
 
+    def test_alerts(self):
+        rules, mail = (next(b.lines for b in guide.blocks("docs/guide", "alerts.md") if b.lines[0].startswith(first)) for first in ("groups:", "import json"))
+        self.walk("alerts.md", [*STREAMS, *("cat > %s <<'END'\n%s\nEND" % (name, "\n".join(lines)) for name, lines in (("rules.yml", rules), ("mail.py", mail)))], treat=[
+            ("millrace ruler --files=rules.yml --data-dir=ruler --metricdb-url", "begin ruler {} && poll 'curl http://127.0.0.1:8093/health'"),
+            ("millrace ruler --files=rules.yml --data-dir=ruler-am", "serve {}"),
+            ("millrace queue_to_http --queue=alertmanager", "serve {}"),
+            ("millrace queue_to_http --queue=notices", "serve {}"),
+            ("millrace queue_exec --queue=notices", "serve {}"),
+        ], skipped=("groups:", "import json"))
+
     def test_protocol(self):
         self.walk("protocol.md", guide.pipeline(), skipped=('{"state":', '{"type":', "queue=clicks", '{"status":', '{"l":"a"}', "1332633600.250000"))
 

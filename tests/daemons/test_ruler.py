@@ -53,8 +53,8 @@ class AsPrometheus(RulerTest):
             return theirs and len(theirs) == n and repr(theirs) == repr(ours)
         ruler = self.ruler(source=url)
         wait_until(lambda: same(len(numbers) + 4), lambda: (alerts(lambda target: request(url, "GET", target)), alerts(ruler.get)))
-        page[0] = "x{job=\"j1\"} 7\ny{job=\"later\"} 2\n"
-        wait_until(lambda: same(4), lambda: (alerts(lambda target: request(url, "GET", target)), alerts(ruler.get)))
+        page[0] = "x{job=\"j1\"} 7\nx{job=\"j2\"} 7.25\ny{job=\"later\"} 2\n"
+        wait_until(lambda: same(5), lambda: (alerts(lambda target: request(url, "GET", target)), alerts(ruler.get)))
         rules = {r["name"]: r for g in ruler.get("/api/v1/rules").json()["data"]["groups"] for r in g["rules"]}
         theirs = {r["name"]: r for g in request(url, "GET", "/api/v1/rules").json()["data"]["groups"] for r in g["rules"]}
         for name, rule in theirs.items():
@@ -238,7 +238,7 @@ class State(RulerTest):
                            ([files, data, "--metricdb-url=ftp://x"], b"metricdb_url")):
             run = self.run_program("ruler", "--check-config", *args)
             self.assertIn(run.returncode, (64, 78), (args, run.stderr))
-            self.assertIn(text, run.stderr.replace(b"metricdb-url", b"metricdb_url").replace(b"data-dir", b"data_dir"))
+            self.assertIn(text, run.stderr.replace(b"\\\"", b"\"").replace(b"metricdb-url", b"metricdb_url").replace(b"data-dir", b"data_dir"))
         self.write_rules(RULE)
         self.assertEqual(self.run_program("ruler", "--check-config", files, data).returncode, 0)
         os.mkdir(self.path("r"))
