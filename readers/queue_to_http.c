@@ -4,6 +4,7 @@
 #include "json/json_path.h"
 #include "http/client/http_pool.h"
 #include "readers/reader_program.h"
+#include "readers/sns_publish.h"
 
 #include <event2/event.h>
 #include <inttypes.h>
@@ -34,6 +35,7 @@ struct sender {
     bool post;
     bool lines; /* an LF follows each message */
     const char *content_type;
+    const char *sns_topic, *credentials; /* NULL: messages are sent as they are */
     struct json_fields *key; /* field of --order-by; NULL: the option is not set */
     size_t parallel;
     struct sending *sendings; /* array of `parallel` sendings */
@@ -74,6 +76,14 @@ static const struct option_row option_rows[] = {
         .help = "read the queue together with other shared readers, without a name"},
     READER_BATCH_OPTIONS("1", "POST, in which an LF follows each message (1: one message without an LF)"),
     READER_MS("timeout", "3s", 10, 600000, "timeout of a request"),
+    {.name = "sns_topic",
+        .type = OPTION_STRING,
+        .help = "ARN of an Amazon SNS topic: each message is a signed Publish to the destination, "
+                "such as http://sns.eu-west-1.amazonaws.com"},
+    {.name = "aws_credentials_file",
+        .type = OPTION_STRING,
+        .needs = "sns_topic",
+        .help = "file with aws_access_key_id and aws_secret_access_key, read for each request"},
     {.name = NULL},
 };
 
@@ -92,6 +102,22 @@ static struct http_pool_config pool_config(const struct options *o)
     };
 }
 
+static int check_sns(struct options *o, struct error *error)
+{
+    const char *topic = options_text(o, "sns_topic");
+    if (!topic)
+        return 0;
+    if (!sns_topic_is_valid(topic))
+        return options_refuse(o, "sns_topic", error, "is not arn:aws:sns:REGION:ACCOUNT:NAME");
+    if (!options_text(o, "aws_credentials_file"))
+        return options_refuse(o, "aws_credentials_file", error, "required with sns_topic");
+    if (options_int(o, "batch") > 1 || strcmp(options_string(o, "method"), "POST") != 0)
+        return options_refuse(o, "sns_topic", error, "requires batch 1 and the method POST");
+    if (strstr(options_string(o, "destination"), "%s") || options_text(o, "destination_token_file"))
+        return options_refuse(o, "sns_topic", error, "excludes %%s in the destination and destination_token_file");
+    return 0;
+}
+
 static int check(struct options *o, struct error *error)
 {
     if (reader_program_check_batch(o, error) != 0)
@@ -99,6 +125,8 @@ static int check(struct options *o, struct error *error)
     const char *type = options_string(o, "content_type");
     if (strpbrk(type, "\r\n"))
         return options_refuse(o, "content_type", error, "not a valid header value");
+    if (check_sns(o, error) != 0)
+        return -1;
     const char *field = options_text(o, "order_by");
     if (field && !json_path_is_valid(bytes_str(field)))
         return options_refuse(o, "order_by", error, "not a field");
@@ -192,6 +220,22 @@ static struct sending *free_sending(struct sender *s)
     return &s->sendings[i];
 }
 
+/* Sets body and headers of an SNS Publish. Returns -1 if the keys cannot be read; then the run waits. */
+static int make_publish(struct sending *g, struct dispatcher *x, struct dispatch_run *run)
+{
+    const struct sender *s = g->sender;
+    struct error error;
+    char *id = mem_printf("%s-%" PRIu64, dispatcher_queue_id(x), run->messages[0]->id);
+    sns_append_body(s->sns_topic, run->messages[0]->text, id, &g->body);
+    free(id);
+    if (sns_append_headers(s->sns_topic, s->credentials, http_pool_host_header(g->host), g->target.ptr, buf_bytes(&g->body),
+            clock_wall(), &g->headers, &error) == 0)
+        return 0;
+    g->run = NULL;
+    dispatcher_down(x, run, error.text, QUEUEREADER_BACKOFF);
+    return -1;
+}
+
 static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
 {
     struct sender *s = arg;
@@ -215,13 +259,16 @@ static void deliver(struct dispatcher *x, struct dispatch_run *run, void *arg)
         buf_printf(&g->headers, "%s%" PRIu64 "-%" PRIu64, i ? "," : "", run->messages[i]->id,
             run->messages[end - 1]->id);
     }
-    buf_append(&g->headers, "\r\n", 3);
-    for (size_t i = 0; i < run->n && s->post; i++) {
+    buf_append_str(&g->headers, "\r\n");
+    for (size_t i = 0; i < run->n && s->post && !s->sns_topic; i++) {
         buf_append_bytes(&g->body, run->messages[i]->text);
         if (s->lines)
             buf_append_char(&g->body, '\n');
     }
     http_pool_fill_target(g->host, run->messages[0]->text, &g->target);
+    if (s->sns_topic && make_publish(g, x, run) != 0)
+        return;
+    buf_append_char(&g->headers, '\0');
     struct http_call_spec spec = {
         .method = s->post ? "POST" : "GET",
         .target = g->target.ptr,
@@ -267,7 +314,9 @@ static int start(struct daemon *d, void **ctx, struct error *error)
     *ctx = s;
     s->post = strcmp(options_string(o, "method"), "POST") == 0;
     s->lines = options_int(o, "batch") > 1;
-    s->content_type = options_string(o, "content_type");
+    s->sns_topic = options_text(o, "sns_topic");
+    s->credentials = options_text(o, "aws_credentials_file");
+    s->content_type = s->sns_topic ? SNS_CONTENT_TYPE : options_string(o, "content_type");
     s->parallel = (size_t)options_int(o, "parallel");
     s->sendings = mem_zalloc(s->parallel * sizeof *s->sendings);
     s->refused = mem_zalloc(s->parallel * sizeof *s->refused);

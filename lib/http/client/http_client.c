@@ -653,6 +653,13 @@ struct http_client *http_client_new(const struct http_client_config *config)
     return c;
 }
 
+struct bytes http_client_host(const struct http_client *c)
+{
+    size_t begin = strlen("Host: ");
+    const char *end = memchr(c->host_lines.ptr, '\r', c->host_lines.len);
+    return bytes_of(c->host_lines.ptr + begin, (size_t)(end - c->host_lines.ptr) - begin);
+}
+
 void http_client_free(struct http_client **cp)
 {
     struct http_client *c = *cp;

@@ -78,6 +78,9 @@ struct http_client *http_client_new(const struct http_client_config *config);
  * callback may free the client. */
 void http_client_free(struct http_client **c);
 
+/* Returns the value of the Host header that the client sends. */
+struct bytes http_client_host(const struct http_client *c);
+
 struct http_call *http_client_request(struct http_client *c, const struct http_call_spec *spec);
 /* Returns the time (clock_monotonic) of the server's last sign of life on any connection, which is a byte or the end of
  * the connection. 0: none yet. */

@@ -202,6 +202,11 @@ const char *http_pool_host_url(const struct http_pool_host *h)
     return h->url;
 }
 
+struct bytes http_pool_host_header(const struct http_pool_host *h)
+{
+    return http_client_host(h->client);
+}
+
 bool http_pool_host_is_up(const struct http_pool_host *h)
 {
     return h->is_up;

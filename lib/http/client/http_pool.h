@@ -73,6 +73,8 @@ struct http_pool_host *http_pool_single(struct http_pool *p);
 usec_t http_pool_wait(const struct http_pool *p);
 
 const char *http_pool_host_url(const struct http_pool_host *h); /* as configured */
+/* Returns the value of the Host header that requests to the host have. */
+struct bytes http_pool_host_header(const struct http_pool_host *h);
 bool http_pool_host_is_up(const struct http_pool_host *h);
 /* http_pool_fill_target replaces each placeholder (%s) in a target by the escaped message and adds a NUL. */
 bool http_pool_host_has_placeholder(const struct http_pool_host *h);
